@@ -23,6 +23,7 @@ from millpond.adapters.spark.rows.records import Source
 from millpond.adapters.spark.rows.sink import SinkColumns
 from millpond.adapters.spark.rows.sink_blobs import EXCHANGE_DDL
 from millpond.adapters.spark.rows.unusable import SKIP_REASONS, TopicSource
+from millpond.adapters.spark.sent import in_workers
 from millpond.adapters.spark.stage import MANIFEST_COLUMN, Stage
 from millpond.adapters.spark.task_operator import GroupOperator, TaskOperator
 from millpond.adapters.spark.worker import StateSettings
@@ -101,7 +102,7 @@ class Dataflow:
         """What tells all tasks something, as blobs."""
         tasks = [number for parts in self.plan.stages for part in parts for number in self._tasks(part)]
         told = ((COMPLETE, self.completion), (TICK, self.ticks))
-        return [rows.mapInArrow(SendSignal(one, tasks), EXCHANGE_DDL) for one, rows in told if rows is not None]
+        return [in_workers(rows, SendSignal(one, tasks), EXCHANGE_DDL) for one, rows in told if rows is not None]
 
     @cached_property
     def _numbers(self) -> dict[tuple[int, int], int]:
@@ -111,7 +112,7 @@ class Dataflow:
         assert isinstance(source, Source)
         (sink,) = self.sinks
         process = ProcessToSink(self.plan.readers[source.topic], source, sink, self.handling)
-        rows = frame.mapInArrow(process, counting_ddl(sink.ddl))
+        rows = in_workers(frame, process, counting_ddl(sink.ddl))
         return self._observed(rows, source.topic, SKIP_REASONS)
 
     def _tasks(self, part: Subtopology) -> list[int]:
@@ -140,7 +141,7 @@ class Dataflow:
             fails = self.handling.on_error is OnError.FAIL
             combining = of_input(plan, source.topic, source.usable_decoder) if fails else None
             send = SendToTasks(source, route, self.handling, combining, tells_time=tells_time)
-        blobs = frame.mapInArrow(send, counting_ddl(EXCHANGE_DDL))
+        blobs = in_workers(frame, send, counting_ddl(EXCHANGE_DDL))
         return self._observed(blobs, source.topic, SKIP_REASONS)
 
     def stages(

@@ -15,6 +15,7 @@ from pyspark.sql import types as T
 
 from millpond.adapters.spark.checkpoint import Checkpoint
 from millpond.adapters.spark.rows.sink import Sink
+from millpond.adapters.spark.sent import in_workers
 from millpond.errors import ConfigurationError
 from millpond.processors.distribution.plan import Plan
 from millpond.processors.distribution.shape_of import shape_of
@@ -124,7 +125,7 @@ class CommittedStore:
         mine = self._manifests(session)
         manifests = [(one.to_json(),) for one in mine if one.task_id.startswith(prefix)]
         frame = session.createDataFrame(manifests, "manifest string").repartition(max(1, len(manifests)))
-        return frame.mapInArrow(ReadStore(self.storage, self.spec, rows, deletes), columns)
+        return in_workers(frame, ReadStore(self.storage, self.spec, rows, deletes), columns)
 
     def _manifests(self, session: SparkSession) -> list[Manifest]:
         """The manifests of all tasks of this application that the checkpoint has."""

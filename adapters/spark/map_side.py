@@ -18,7 +18,7 @@ from millpond.adapters.spark.rows.records import Source
 from millpond.adapters.spark.rows.sink import SinkColumns, SinkRows
 from millpond.adapters.spark.rows.sink_blobs import SinkBlobs
 from millpond.adapters.spark.rows.unusable import SplitReader, TopicSource
-from millpond.adapters.spark.worker import current_batch, short_errors, tune_worker
+from millpond.adapters.spark.worker import current_batch, tune_worker
 from millpond.processors.distribution.combining import Combining, Sent
 from millpond.processors.distribution.exchange import (
     EXCHANGE_SCHEMA,
@@ -68,10 +68,6 @@ class SendToTasks:
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         tune_worker()
-        with short_errors():
-            yield from self._send(batches)
-
-    def _send(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         split = _split()
         writer = BlobWriter(split)
         box = self._handling.box(f"{self._source.topic}-{split}")
@@ -209,8 +205,7 @@ class _Run:
 
     def outputs(self, batches: Iterator[pa.RecordBatch]) -> Iterator[Outputs]:
         """What the sub-topology makes of the rows."""
-        with short_errors():
-            yield from run_split(self._task, self._topic, self._records(batches))
+        yield from run_split(self._task, self._topic, self._records(batches))
         self._box.write()
         self.counts.update(self._reader.skipped)
         self.counts.update(self._task.counters)

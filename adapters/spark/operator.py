@@ -19,7 +19,7 @@ from millpond.adapters.spark.rows.sink import SinkRows
 from millpond.adapters.spark.rows.sink_blobs import SinkBlobs
 from millpond.adapters.spark.stage import BEFORE_THE_STREAM, MANIFEST_COLUMN, Stage
 from millpond.adapters.spark.task_run import TaskRun
-from millpond.adapters.spark.worker import current_batch, short_errors, tune_worker
+from millpond.adapters.spark.worker import current_batch, tune_worker
 from millpond.processors.distribution.exchange import (
     EXCHANGE_SCHEMA,
     MANIFESTS,
@@ -56,10 +56,6 @@ class Operator:
             manifest: Spark's state of the group.
         """
         tune_worker()
-        with short_errors():
-            yield from self._handle(number, rows, manifest)
-
-    def _handle(self, number: int, rows: Iterator[Any], manifest: ValueState) -> Iterator[pd.DataFrame]:
         watch = Stopwatch()
         wall_clock, blobs = arrived(number, rows)
         if number == MANIFESTS:

@@ -19,6 +19,7 @@ import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from millpond.adapters.spark.sent import in_workers
 from millpond.errors import ConfigurationError, PerformanceWarning
 from millpond.processors.distribution.exchange import BLOB_BYTES
 
@@ -207,7 +208,7 @@ def _bytes(size: str) -> int:
 def _check_by_query(session: SparkSession) -> None:
     # A worker reads a function of this module by importing the module.
     try:
-        session.range(1).mapInArrow(_unchanged, "id long").collect()
+        in_workers(session.range(1), _unchanged, "id long").collect()
     except PySparkException as error:
         said = str(error).strip()
         found = re.search(r"\b\w+Error: [^\n]*", said)

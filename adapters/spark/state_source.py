@@ -24,8 +24,10 @@ from millpond.adapters.looking.selection import Selection
 from millpond.adapters.looking.store_part import StorePart
 from millpond.adapters.spark.pushed_filters import narrowed
 from millpond.adapters.spark.rows.sink import arrow_schema
+from millpond.adapters.spark.sent import short_errors
 from millpond.adapters.spark.state_options import FORMAT, StateOptions
 from millpond.errors import ConfigurationError
+from millpond.masking import SecretsInUse
 
 PUSHDOWN_CONF: Final = "spark.sql.python.filterPushdown.enabled"
 
@@ -109,7 +111,8 @@ class StateSource(DataSource):
         return FORMAT
 
     def schema(self) -> T.StructType:
-        return self._asked.columns
+        with short_errors():
+            return self._asked.columns
 
     def reader(self, schema: T.StructType) -> DataSourceReader:
         """What reads.
@@ -117,7 +120,7 @@ class StateSource(DataSource):
         Raises:
             ConfigurationError: the user has given columns that are not those of the store.
         """
-        columns = self._asked.columns
+        columns = self.schema()
         if not arrow_schema(schema).equals(arrow_schema(columns)):
             raise ConfigurationError(
                 f"the schema {schema.simpleString()} was given, but the store has {columns.simpleString()}; leave "
@@ -140,6 +143,7 @@ class StateReader(DataSourceReader):
     """
 
     def __init__(self, asked: Asked, columns: T.StructType) -> None:
+        self._secrets = SecretsInUse()
         self._asked = asked
         self._schema = arrow_schema(columns)
 
@@ -152,6 +156,7 @@ class StateReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         # Where there is no part, Spark asks for one all the same.
-        batches = () if partition.value is None else partition.value.rows(self._asked.selection)
-        for batch in batches:
-            yield from pa.Table.from_batches([batch]).cast(self._schema).to_batches()
+        with short_errors():
+            batches = () if partition.value is None else partition.value.rows(self._asked.selection)
+            for batch in batches:
+                yield from pa.Table.from_batches([batch]).cast(self._schema).to_batches()

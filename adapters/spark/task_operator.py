@@ -12,6 +12,9 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from pyspark.serializers import CloudPickleSerializer
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
+from millpond.adapters.spark.sent import short_errors
+from millpond.masking import SecretsInUse
+
 if TYPE_CHECKING:
     import pandas as pd
 
@@ -34,6 +37,7 @@ class TaskOperator(StatefulProcessor):
     """
 
     def __init__(self, operator: GroupOperator, state: tuple[str, str]) -> None:
+        self._secrets = SecretsInUse()
         self._packed: bytes = _PACKING.dumps(operator)
         self._state = state
 
@@ -41,7 +45,8 @@ class TaskOperator(StatefulProcessor):
         self._manifest = handle.getValueState(*self._state)
 
     def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> "Iterator[pd.DataFrame]":
-        yield from self._operator.handle(int(key[0]), rows, self._manifest)
+        with short_errors():
+            yield from self._operator.handle(int(key[0]), rows, self._manifest)
 
     @cached_property
     def _operator(self) -> GroupOperator:

@@ -22,8 +22,7 @@ from pyspark.taskcontext import TaskContext
 
 from millpond.adapters.spark.kept_states import KeptStates, Owner
 from millpond.adapters.spark.local_directories import query_directory, take_over
-from millpond.errors import MillpondError, RecordError
-from millpond.masking import without_known_in
+from millpond.errors import MillpondError
 from millpond.processors.runtime.stream_time_reset import StreamTimeReset
 from millpond.processors.runtime.subtopology import Subtopology
 from millpond.stores.backend import BackendSupplier
@@ -103,22 +102,6 @@ def tune_worker() -> None:
     for place, finder in list(sys.path_importer_cache.items()):
         if isinstance(finder, zipimporter):
             del sys.path_importer_cache[place]
-
-
-@contextmanager
-def short_errors() -> Iterator[None]:
-    """Have Spark report an error without the secrets in use, and that of a record by its message alone.
-
-    The 8 KB of a worker's stack before it are left out: the message says where the function failed. A worker ends after
-    an error, so nothing else is reported like that.
-    """
-    try:
-        yield
-    except Exception as error:
-        without_known_in(error)
-        if isinstance(error, RecordError):
-            os.environ["SPARK_HIDE_TRACEBACK"] = "1"
-        raise
 
 
 @contextmanager

@@ -18,6 +18,7 @@ from typing import Any, ClassVar, Final, NamedTuple
 
 from millpond.adapters.watching.watched import Watched
 from millpond.errors import ConfigurationError, MillpondError
+from millpond.masking import masked_errors
 
 HOST: Final = "127.0.0.1"
 DATA: Final = "/data.json"
@@ -59,7 +60,8 @@ class Source:
     def _look(self) -> Answer:
         status, content = HTTPStatus.OK, dict[str, Any]()
         try:
-            content = self.watched.look().to_dict()
+            with masked_errors():  # the server prints what nobody has expected
+                content = self.watched.look().to_dict()
         except MillpondError as error:
             status, content = HTTPStatus.SERVICE_UNAVAILABLE, {"error": str(error)}
         return Answer(status, "application/json", json.dumps(content).encode())

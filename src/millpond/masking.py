@@ -2,15 +2,16 @@
 
 Rule of this module: it imports nothing of Millpond. Whoever gets a URI or URL that may hold a secret tells ``know``;
 whoever passes on what a library says asks ``masked`` or ``quoted``. The messages of Millpond's own errors lose the
-secrets in use by themselves.
+secrets in use by themselves. What is sent to another process takes ``SecretsInUse`` with it.
 """
 
 import json
 import os
 import re
+import traceback
 from base64 import b64encode
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import cache
 from html import escape
 from typing import Final
@@ -88,6 +89,21 @@ def know_secret(*secrets: str) -> None:
         _in_use.cache_clear()
 
 
+class SecretsInUse:
+    """All that ``know`` was told when this is sent to another process, which then knows it, too.
+
+    What the environment holds stays: who has not got it cannot tell it.
+    """
+
+    def __reduce__(self) -> "tuple[Callable[..., SecretsInUse], tuple[str, ...]]":
+        return _arrived, tuple(sorted(_secrets))
+
+
+def _arrived(*secrets: str) -> SecretsInUse:
+    know_secret(*secrets)
+    return SecretsInUse()
+
+
 def without_known(text: str) -> str:
     """A text without the secrets in use, in any spelling: those that ``know`` was told, and the environment's."""
     pattern = _in_use()
@@ -120,7 +136,25 @@ def without_known_in(error: BaseException) -> None:
         _mask_in_place(one, without_known)
 
 
+@contextmanager
+def masked_errors() -> Iterator[None]:
+    """Let no error pass that shows a secret in use, in its message, its notes or its causes.
+
+    One that cannot be had without it, such as one that says what is not among its arguments, makes way for its text.
+    """
+    try:
+        yield
+    except BaseException as error:
+        without_known_in(error)
+        shown = "".join(traceback.format_exception(error))
+        told = without_known(shown)
+        if told != shown:
+            raise RuntimeError(told) from None
+        raise
+
+
 def _chain(error: BaseException) -> Iterator[BaseException]:
+    """An error, what caused it, and those that it is a group of."""
     seen: set[int] = set()
     waiting = [error]
     while waiting:
@@ -129,10 +163,14 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
             seen.add(id(one))
             yield one
             waiting += [cause for cause in (one.__cause__, one.__context__) if cause is not None]
+            waiting += one.exceptions if isinstance(one, BaseExceptionGroup) else ()
 
 
 def _mask_in_place(error: BaseException, mask: Callable[[str], str]) -> None:
-    """Mask what an error says: its arguments, and whatever text it keeps."""
+    """Mask what an error says: its arguments, its notes, and whatever text it keeps."""
+    notes = getattr(error, "__notes__", ())
+    if isinstance(notes, list):
+        notes[:] = [mask(str(note)) for note in notes]
     error.args = tuple(mask(one) if isinstance(one, str) else one for one in error.args)
     kept = [name for name, value in vars(error).items() if isinstance(value, str)]
     if isinstance(error, OSError):

@@ -3,22 +3,25 @@
 The table in ``docs/durability.md`` is what these tests have seen. ``MILLPOND_WRITE_TABLES=1`` writes it anew.
 """
 
+import pickle
 import sys
 import traceback
 from base64 import b64encode
 from collections.abc import Callable
 from contextlib import redirect_stderr
-from functools import cache
+from functools import cache, partial
 from io import StringIO
 from types import SimpleNamespace
-from typing import Final
+from typing import Any, Final, NoReturn
 from urllib.parse import quote
 
 import pytest
 
+from millpond import masking
+from millpond.adapters.watching.server import Source
 from millpond.cli.failures import told, trace_without_secrets
 from millpond.errors import DurabilityError, MillpondError
-from millpond.masking import know, masked, quoted, without_known
+from millpond.masking import know, masked, masked_errors, quoted, without_known
 from millpond.stores.durability import Storage
 from millpond.stores.registry import supplier
 from tests.tables_in_pages import check_table
@@ -80,12 +83,31 @@ def in_the_driver(uri: str) -> str:
 
 def in_an_executor(uri: str) -> str:
     """An error of a library that nobody translates, in a worker that has the state directory."""
-    short_errors = pytest.importorskip("millpond.adapters.spark.worker").short_errors
+    short_errors = pytest.importorskip("millpond.adapters.spark.sent").short_errors
     refusal(uri)
+    with pytest.raises(ValueError, match="cannot open") as caught, short_errors():
+        fails(uri)
+    return "".join(traceback.format_exception(caught.value))
+
+
+def fails(uri: str, *_: object) -> NoReturn:
     untranslated = ValueError(f"cannot open {uri}")
     untranslated.__cause__ = OSError(5, f"no answer from {uri}", uri)
-    with pytest.raises(ValueError, match="cannot open") as caught, short_errors():
-        raise untranslated
+    raise untranslated
+
+
+def in_an_executor_without(uri: str) -> str:
+    """The same in a worker that never opens the state directory, and knows what has come with its work."""
+    sent = pytest.importorskip("millpond.adapters.spark.sent").Sent
+    refusal(uri)
+    packed = pickle.dumps(sent(partial(fails, uri)))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(masking, "_secrets", set())
+        masking._in_use.cache_clear()
+        function = pickle.loads(packed)
+        with pytest.raises(ValueError, match="cannot open") as caught:
+            list(function(iter(())))
+    masking._in_use.cache_clear()
     return "".join(traceback.format_exception(caught.value))
 
 
@@ -108,6 +130,7 @@ WAYS: Final[dict[str, Callable[[str], str]]] = {
     "`--debug`": with_debug,
     "driver": in_the_driver,
     "executor": in_an_executor,
+    "executor that opens nothing": in_an_executor_without,
     "progress": in_the_progress,
     "log": in_the_log,
 }
@@ -149,8 +172,6 @@ def test_a_secret_in_use_is_known_in_any_spelling(spelled: str) -> None:
         '{"access_token": "hunter22", "expires_in": 3600}',
         "Authorization: Bearer hunter22",
         "DefaultEndpointsProtocol=https;AccountName=acc;AccountKey=hunter22",
-        "AWS_SESSION_TOKEN=hunter22",
-        "redis://:hunter22@host/0 refused",
         "https://bucket.s3.amazonaws.com/x?X-Amz-Credential=a&X-Amz-Signature=hunter22",
     ],
 )
@@ -182,6 +203,65 @@ def test_what_is_no_secret_stays() -> None:
     know("file:///x?sync=false")
     text = "http eu-west-1 storage.example:9000 false 3 x?sync=false, see Consumed(key='k', value='v')"
     assert without_known(text) == text
+
+
+class Told(Exception):
+    """An error that says more than its arguments."""
+
+    def __init__(self, url: dict[str, str]) -> None:
+        super().__init__(url)
+
+    def __str__(self) -> str:
+        return f"no answer from {self.args[0]['url']}"
+
+
+def of_a_group() -> BaseException:
+    return ExceptionGroup("two", [OSError(5, "x?sig=hunter-of-errors"), Told({"url": "x?sig=hunter-of-errors"})])
+
+
+def with_a_note() -> BaseException:
+    error = ValueError("failed")
+    error.add_note("while x?sig=hunter-of-errors was asked")
+    return error
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        Told({"url": "x?sig=hunter-of-errors"}),
+        of_a_group(),
+        with_a_note(),
+        SystemExit("x?sig=hunter-of-errors"),
+    ],
+)
+def test_no_error_passes_that_shows_a_secret_wherever_it_keeps_it(error: BaseException) -> None:
+    know("s3://key:hunter-of-errors@b")
+    with pytest.raises(BaseException) as caught, masked_errors():  # noqa: PT011
+        raise error
+    text = "".join(traceback.format_exception(caught.value))
+    assert "hunter-of-errors" not in text
+    assert "?sig=***" in text
+
+
+def test_the_server_of_the_page_has_nothing_to_print_that_shows_a_secret() -> None:
+    url = "https://storage.example/x?sig=hunter-of-errors"
+
+    def look() -> NoReturn:
+        fails(url)
+
+    know("s3://key:hunter-of-errors@b")
+    watched: Any = SimpleNamespace(look=look)
+    with pytest.raises(ValueError, match="cannot open") as caught:
+        Source(watched, 1.0).answer()
+    assert "hunter-of-errors" not in "".join(traceback.format_exception(caught.value))
+
+
+def test_an_error_without_a_secret_passes_as_it_is() -> None:
+    error = KeyError("counts")
+    with pytest.raises(KeyError) as caught, masked_errors():
+        raise error
+    assert caught.value is error
+    assert error.args == ("counts",)
 
 
 def test_a_cause_is_masked_with_its_file_and_its_own_causes() -> None:

@@ -20,7 +20,7 @@ from millpond.adapters.spark.rows.dead_letters import ErrorHandling
 from millpond.adapters.spark.rows.event_times import EventTimes
 from millpond.adapters.spark.rows.records import RecordReader, Source
 from millpond.adapters.spark.rows.sink import Sink
-from millpond.adapters.spark.worker import short_errors
+from millpond.adapters.spark.sent import short_errors
 from millpond.errors import RecordError, SerdeError
 from millpond.processors import Consumed, Produced, StreamsBuilder
 from millpond.processors.distribution.exchange import EXCHANGE_SCHEMA, Blob, gather, windows

@@ -23,15 +23,15 @@ QUOTED = quote(SECRET, safe="")
 INPUT = "key string, value long, timestamp long"
 
 
-def failing() -> Topology:
-    """A function fails in a worker that has the state open, as a library does that quotes what it was given."""
+def failing(*, counts: bool = True) -> Topology:
+    """A function fails as a library does that quotes what it was given: where state is open, or on the map side."""
 
     def fails(_: int) -> NoReturn:
         raise OSError(5, f"no answer from https://storage.example/x?sig={QUOTED}, signed with {SECRET}")
 
     builder = StreamsBuilder()
-    counted = builder.stream("words", Consumed("string", "int64")).group_by_key().count()
-    counted.to_stream().map_values(fails).to("counts")
+    words = builder.stream("words", Consumed("string", "int64"))
+    (words.group_by_key().count().to_stream() if counts else words).map_values(fails).to("counts")
     return builder.build()
 
 
@@ -42,14 +42,15 @@ def shown(error: BaseException | None) -> list[str]:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("counts", [True, False])
 def test_an_error_that_quotes_a_secret_of_the_storage_leaves_driver_and_executor_without_it(
-    spark: SparkSession, tmp_path: Path
+    spark: SparkSession, tmp_path: Path, counts: bool
 ) -> None:
     options: dict[str, Any] = {"application_id": "masked", "partitions": 1, "backend": "memory"}
     words = tmp_path / "words"
     spark.createDataFrame([("a", 1, 0)], INPUT).coalesce(1).write.parquet(str(words))
     rows = spark.readStream.schema(INPUT).parquet(str(words))
-    found = SparkStreams(failing(), state_dir=f"file://{tmp_path}/state?token={QUOTED}", **options)
+    found = SparkStreams(failing(counts=counts), state_dir=f"file://{tmp_path}/state?token={QUOTED}", **options)
     writer = found.transform({"words": rows}).writeStream.format("parquet")
     query = (
         writer.option("checkpointLocation", str(tmp_path / "checkpoint"))

@@ -16,6 +16,7 @@ from millpond.adapters.spark.checkpoint import Checkpoint
 from millpond.adapters.spark.continuation.continuing import continue_checkpoint, is_continued
 from millpond.adapters.spark.evolution.seeds import seeds_of
 from millpond.adapters.spark.evolution.texts import TEXTS_DDL, collected, to_rows
+from millpond.adapters.spark.sent import in_workers
 from millpond.errors import ConfigurationError, StateConflictError
 from millpond.processors.distribution.plan import Plan
 from millpond.processors.distribution.shape_of import shape_of
@@ -223,7 +224,7 @@ def on_spark(session: SparkSession) -> RunUnits:
 
     def run(work: Work) -> Iterable[Mapping[str, str]]:
         units = session.range(0, work.units, 1, work.units)
-        return [{name: text} for name, text in collected(units.mapInArrow(RunSome(work), TEXTS_DDL))]
+        return [{name: text} for name, text in collected(in_workers(units, RunSome(work), TEXTS_DDL))]
 
     return run
 

@@ -18,7 +18,8 @@ from millpond.adapters.spark.evolution.texts import TEXTS_DDL, collected, to_row
 from millpond.adapters.spark.rows.names import named
 from millpond.adapters.spark.rows.records import Source
 from millpond.adapters.spark.rows.source import in_milliseconds, select_source
-from millpond.adapters.spark.worker import short_errors, tune_worker
+from millpond.adapters.spark.sent import in_workers
+from millpond.adapters.spark.worker import tune_worker
 from millpond.errors import ConfigurationError
 from millpond.processors.distribution.plan import Plan
 from millpond.processors.distribution.shape_of import shape_of
@@ -51,10 +52,9 @@ class EncodeSeed:
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         tune_worker()
-        with short_errors():
-            for entries in self._together(batches):
-                for table in self.seed.tables(entries):
-                    yield from table.cast(SEED_SCHEMA).to_batches()
+        for entries in self._together(batches):
+            for table in self.seed.tables(entries):
+                yield from table.cast(SEED_SCHEMA).to_batches()
 
     def _together(self, batches: Iterator[pa.RecordBatch]) -> Iterator[Sequence[Entry]]:
         """Some entries after the other; of a versioned store, those of a key are not parted."""
@@ -93,9 +93,8 @@ class WriteSeeds:
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         tune_worker()
-        with short_errors():
-            for task, manifest in write_seeds(self.sowing, batches):
-                yield to_rows({task: manifest.to_json()})
+        for task, manifest in write_seeds(self.sowing, batches):
+            yield to_rows({task: manifest.to_json()})
 
 
 def seeds_of(plan: Plan, frames: Mapping[str, DataFrame]) -> Seeds | None:
@@ -120,7 +119,7 @@ def seeds_of(plan: Plan, frames: Mapping[str, DataFrame]) -> Seeds | None:
     def sow(sowing: Sowing) -> Mapping[str, Manifest]:
         rows = reduce(DataFrame.unionByName, (frame for name in sorted(sowing.stores) for frame in encoded[name]))
         sorted_rows = rows.repartition(len(sowing.shape.tasks), "task").sortWithinPartitions(*SORTED_BY)
-        written = collected(sorted_rows.mapInArrow(WriteSeeds(sowing), TEXTS_DDL))
+        written = collected(in_workers(sorted_rows, WriteSeeds(sowing), TEXTS_DDL))
         return {task: Manifest.from_json(text) for task, text in written}
 
     return Seeds(frozenset(encoded), sow)
@@ -130,7 +129,7 @@ def _encoded(plan: Plan, name: str, frame: DataFrame) -> list[DataFrame]:
     """The rows of files for a store, in each sub-topology that has it."""
     owners = [part for part in plan.parts if name in part.stores]
     selected, source = _selected(owners[0].stores[name], frame)
-    return [selected.mapInArrow(EncodeSeed(_seed(plan, part, name), source), _ROWS_DDL) for part in owners]
+    return [in_workers(selected, EncodeSeed(_seed(plan, part, name), source), _ROWS_DDL) for part in owners]
 
 
 def _seed(plan: Plan, part: Subtopology, name: str) -> Seed:

@@ -24,6 +24,7 @@ from millpond.adapters.spark.evolution.warm_query import (
     WarmQuery,
     check_copies_at_rest,
 )
+from millpond.adapters.spark.sent import in_workers
 from millpond.adapters.spark.session import check_workers
 from millpond.errors import MissingFileError
 
@@ -188,7 +189,7 @@ def tasks_on_spark(session: SparkSession) -> RunTasks:
 
     def run(tasks: Sequence[TaskCopies]) -> Iterable[Outcome]:
         numbers = session.range(0, len(tasks), 1, len(tasks))
-        rows = numbers.mapInArrow(WarmTasks(tasks), _OUTCOMES_DDL).collect()
+        rows = in_workers(numbers, WarmTasks(tasks), _OUTCOMES_DDL).collect()
         return [Outcome.from_json(row.outcome) for row in sorted(rows)]
 
     return run

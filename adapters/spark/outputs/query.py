@@ -5,7 +5,7 @@ all sinks, is kept by Spark until the last sink is written; the sinks are writte
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -17,6 +17,7 @@ from millpond.adapters.spark.outputs.owners import check_apart, claim_checkpoint
 from millpond.adapters.spark.rows.sink import SinkColumns
 from millpond.adapters.spark.rows.sink_blobs import rows_of
 from millpond.errors import TopologyError
+from millpond.masking import SecretsInUse, masked_errors
 from millpond.processors.distribution.plan import BETWEEN_SINKS
 
 
@@ -107,22 +108,25 @@ class _BatchWriter:
     Attributes:
         sinks: the sinks, in the order of their numbers.
         query: the query's id.
+        secrets: those in use, for a driver that is another process, as that of Spark Connect is.
     """
 
     sinks: Sequence[Written]
     query: str
+    secrets: SecretsInUse = field(default_factory=SecretsInUse)
 
     def write(self, blobs: DataFrame, number: int) -> None:
         """Write all sinks of a micro-batch."""
-        blobs.persist()
-        try:
-            # Runs the operators to their end. A sink alone might not take all rows, and then they would run again.
-            blobs.count()
-            for place, sink in enumerate(self.sinks):
-                rows = rows_of(blobs, place, sink.columns)
-                sink.output.write(rows, MicroBatch(number, f"{self.query}-{sink.columns.topic}"))
-        finally:
-            blobs.unpersist()
+        with masked_errors():
+            blobs.persist()
+            try:
+                # Runs the operators to their end. A sink alone might not take all rows, and then they would run again.
+                blobs.count()
+                for place, sink in enumerate(self.sinks):
+                    rows = rows_of(blobs, place, sink.columns)
+                    sink.output.write(rows, MicroBatch(number, f"{self.query}-{sink.columns.topic}"))
+            finally:
+                blobs.unpersist()
 
 
 def chosen(sinks: Mapping[str, OutputLike | None], known: Sequence[str]) -> str:

@@ -11,6 +11,7 @@ from typing import Final
 from pyspark.sql import DataFrame, SparkSession
 
 from millpond.adapters.spark.rows.left_out import Kind, LeftOut, read_left_out
+from millpond.masking import without_known
 from millpond.processors.options.on_error import OnError
 from millpond.processors.runtime.failures import DeadLetter, FailurePolicy
 from millpond.stores.durability.storage import Storage
@@ -82,7 +83,7 @@ class LetterBox:
                 "query": self._letters.query,
                 "batch_id": self._letters.batch_id,
                 "reason": letter.reason,
-                "error": sound_text(letter.error),
+                "error": sound_text(without_known(letter.error)),
                 "key": shown_text(letter.key),
                 "value": shown_text(letter.value),
                 "timestamp": micros_or_none(letter.timestamp, handling.unit),

@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.taskcontext import TaskContext
 
+from millpond.adapters.spark.sent import in_workers
 from millpond.adapters.spark.worker import current_batch
 from millpond.errors import CorruptFileError
 from millpond.masking import quoted
@@ -147,7 +148,7 @@ def read_left_out(
         if file.path.endswith(".parquet")
     ]
     files = session.createDataFrame(paths, "path string")
-    return files.repartition(max(1, min(len(paths), 32))).mapInArrow(_Read(kind, storage), kind.ddl)
+    return in_workers(files.repartition(max(1, min(len(paths), 32))), _Read(kind, storage), kind.ddl)
 
 
 def _directory(kind: Kind, application_id: str, name: str) -> str:

@@ -15,6 +15,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from millpond.adapters.spark.rows.sink import SinkColumns, SinkRows
+from millpond.adapters.spark.sent import in_workers
 from millpond.processors.distribution.exchange import EXCHANGE_SCHEMA, Blob, BlobWriter
 from millpond.processors.distribution.execution import Outputs
 
@@ -59,7 +60,7 @@ def rows_of(blobs: DataFrame, number: int, sink: SinkColumns) -> DataFrame:
 
 def to_columns(blobs: DataFrame, columns: T.StructType | str) -> DataFrame:
     """The columns of the rows whose blobs are the only column of ``blobs``."""
-    return blobs.mapInArrow(_unpacked, columns)
+    return in_workers(blobs, _unpacked, columns)
 
 
 def _unpacked(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

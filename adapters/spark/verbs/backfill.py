@@ -16,6 +16,7 @@ from pyspark.sql import types as T
 
 from millpond.adapters.spark.rows.column_types import check_leaf_types
 from millpond.adapters.spark.rows.sink import arrow_schema
+from millpond.adapters.spark.sent import in_workers
 from millpond.adapters.spark.stage import MANIFEST_COLUMN
 from millpond.adapters.spark.verbs.intervals import from_months, traveling
 from millpond.errors import ConfigurationError
@@ -99,4 +100,4 @@ def to_results(blobs: DataFrame, columns: T.StructType) -> DataFrame:
     fields = [T.StructField(column.name, column.dataType) for column in columns]
     beside = T.StructType([*fields, T.StructField(MANIFEST_COLUMN, T.StringType())])
     packed = traveling(beside)
-    return from_months(blobs.mapInArrow(UnpackBesideManifests(arrow_schema(packed)), packed), beside)
+    return from_months(in_workers(blobs, UnpackBesideManifests(arrow_schema(packed)), packed), beside)
