@@ -17,7 +17,9 @@ from millpond.stores.directory import delete_local_copy
 from millpond.stores.durability import DurabilityPolicy, Manifest, Storage
 from millpond.stores.durability.checking.copy_verification import copies_of, discard_copy, verify_copies
 from millpond.stores.durability.claim import claimed_by
+from millpond.stores.durability.copies.backlog import Backlog, Commit
 from millpond.stores.durability.copies.lease import LEASE_FILE, Lease
+from millpond.stores.durability.copies.seal import Seal
 from millpond.stores.durability.copies.upgrade_mode import UpgradeMode
 from millpond.stores.durability.schema_log import evolve_schemas
 from millpond.stores.evolution.history import History
@@ -348,6 +350,26 @@ def test_a_system_that_cannot_refuse_links_when_it_opens_has_them_looked_at(
     with pytest.raises(OSError, match="a symbolic link, which is not followed"):
         own_files.no_link(str(tmp_path / "link"), os.O_RDONLY)
     os.close(own_files.no_link(str(tmp_path / "outside"), os.O_RDONLY))
+
+
+def test_a_link_that_is_put_there_after_the_look_is_refused_by_the_system(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    outside, copy, backlog = tmp_path / "outside", tmp_path / "counts", Backlog(tmp_path / "backlog")
+    outside.write_text(SOMEBODYS)
+    copy.mkdir()
+    backlog.begin(Commit(1, "ab"))
+    monkeypatch.setattr(own_files, "is_link", lambda _: False)
+    for name in (LEASE_FILE, ".counts.seal", "backlog/000000000002-ab.new"):
+        (tmp_path / name).symlink_to(outside)
+    with pytest.raises(StoreError, match="lease is a symbolic link"):
+        Lease(tmp_path, 0).acquire()
+    with pytest.raises(StoreError, match="levels of symbolic links"):
+        backlog.append(Commit(2, "ab"), {b"k": b"v"})
+    seal = Seal(copy, checked_by_engine=True, limit=10)
+    seal.opened()
+    seal.closed()
+    assert outside.read_text() == SOMEBODYS
 
 
 @pytest.mark.parametrize("backend", ["lmdb", "rocksdb"])

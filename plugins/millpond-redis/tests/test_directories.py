@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 import redis
 from millpond_redis import RedisSupplier
+from millpond_redis.address import Address
+from millpond_redis.place import Place
 from redis_servers import RedisServer, free_port
 
 from millpond.errors import BackendError, BackendInUseError, CorruptStoreError
@@ -161,3 +163,14 @@ def test_a_damaged_name_of_a_store_says_so(
         RedisSupplier(server.url).open(tmp_path)
     RedisSupplier(server.url).destroy(tmp_path)
     assert f"what the store of {tmp_path} has on a server stays there" in caplog.text
+
+
+@pytest.mark.parametrize("name", ["lock", "store.json.new"])
+def test_a_link_in_the_place_of_a_file_of_a_store_is_not_followed(tmp_path: Path, name: str) -> None:
+    outside = tmp_path / "outside"
+    outside.write_text("somebody else's")
+    (tmp_path / "store").mkdir()
+    (tmp_path / "store" / name).symlink_to(outside)
+    with pytest.raises(BackendError, match="a symbolic link, which is not followed"):
+        Place(tmp_path / "store", Address.of("redis://127.0.0.1"))
+    assert outside.read_text() == "somebody else's"

@@ -16,6 +16,7 @@ from uuid import UUID, uuid4
 
 from millpond.errors import BackendError, BackendInUseError, CorruptStoreError, StoreFullError
 from millpond.stores.engine import FULL, make_directory
+from millpond.stores.own_files import no_link
 from millpond_redis.address import Address
 
 
@@ -66,7 +67,7 @@ class Place:
         make_directory(directory)
         lock = directory / "lock"
         with _used(lock):
-            self._lock = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+            self._lock = no_link(str(lock), os.O_RDWR | os.O_CREAT)
         try:
             self._hold()
             self.record = record_of(directory) or Record.new(address)
@@ -92,7 +93,7 @@ class Place:
     def _note(self, record: Record) -> None:
         draft = self._directory / "store.json.new"
         with _used(draft):
-            with draft.open("w") as file:
+            with open(draft, "w", opener=no_link) as file:
                 json.dump(asdict(record), file)
                 file.flush()
                 os.fsync(file.fileno())

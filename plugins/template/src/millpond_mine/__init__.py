@@ -27,6 +27,7 @@ from millpond.stores.engine import (
     nothing,
 )
 from millpond.stores.options import parse_bool, parse_options
+from millpond.stores.own_files import no_link
 
 
 class translate_errors(ErrorTranslator):
@@ -51,7 +52,7 @@ class MineBackend(Backend):
         self._cursors = OpenCursors()
         make_directory(directory)
         with self._errors:
-            self._lock = os.open(directory / "lock", os.O_RDWR | os.O_CREAT)
+            self._lock = no_link(str(directory / "lock"), os.O_RDWR | os.O_CREAT)
         try:
             self._map: Any = self._load()
         except BaseException:
