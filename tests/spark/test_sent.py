@@ -54,7 +54,7 @@ class Fails:
             raise AttributeError(name)
         raise OSError(5, "no answer", f"https://storage.example/x?sig={self.__dict__['text']}")
 
-    def __call__(self, batches: Any) -> NoReturn:
+    def __call__(self, batches: Any) -> Any:
         return self.anything
 
 
@@ -79,6 +79,10 @@ def batches_after(text: str) -> Iterator[Any]:
 
 def failing(text: str) -> Any:
     return Fails(text)
+
+
+def for_tasks(fails: Any) -> ProcessAndSend:
+    return ProcessAndSend(fails, fails, fails, fails, {}, [0])
 
 
 def asked() -> Any:
@@ -111,7 +115,7 @@ WAYS: Final[Mapping[str, Way]] = {
     "a function": (lambda text: sent(failing(text)), in_arrow),
     "records for tasks": (lambda text: sent(SendToTasks(*[failing(text)] * 3)), in_arrow),
     "signals": (lambda _: sent(SendSignal(0, [0])), in_arrow),
-    "what keeps nothing, for tasks": (lambda text: sent(ProcessAndSend(*[failing(text)] * 4, {}, [0])), in_arrow),
+    "what keeps nothing, for tasks": (lambda text: sent(for_tasks(failing(text))), in_arrow),
     "what keeps nothing, for a sink": (lambda text: sent(ProcessToSink(*[failing(text)] * 4)), in_arrow),
     "seeds that are read": (lambda text: sent(EncodeSeed(*[failing(text)] * 2)), in_arrow),
     "seeds that are written": (lambda text: sent(WriteSeeds(failing(text))), in_arrow),
@@ -146,12 +150,13 @@ print(json.dumps(said))
 def said() -> dict[str, str]:
     """What each way tells of an error, in the order of the ways: each has a secret that no earlier one has brought."""
     lines = []
+    pack: Any = cloudpickle.dumps
     for number, (make, act) in enumerate(WAYS.values()):
         text = f"hunter-{number:02d}/secret"
         made = make(text)
         if number:
             know_secret(text)
-        lines.append(" ".join(cloudpickle.dumps(part).hex() for part in (made, act, text)))
+        lines.append(" ".join(pack(part).hex() for part in (made, act, text)))
     command = [sys.executable, "-c", WORKER, str(ROOT)]
     done = subprocess.run(command, input="\n".join(lines), capture_output=True, text=True, check=True)
     return dict(zip(WAYS, json.loads(done.stdout), strict=True))
