@@ -21,7 +21,7 @@ from millpond.adapters.spark.rows.sink import SinkRows, SinkTables
 from millpond.adapters.spark.rows.unusable import TopicSource
 from millpond.adapters.spark.stage import Stage
 from millpond.adapters.spark.task_run import TaskRun
-from millpond.adapters.spark.worker import current_batch, short_errors, tune_worker
+from millpond.adapters.spark.worker import current_batch, tune_worker
 from millpond.errors import StateConflictError
 from millpond.processors.distribution.exchange import (
     COMPLETE,
@@ -135,8 +135,7 @@ class SharedOperator:
             manifest: Spark's state of the group.
         """
         tune_worker()
-        with short_errors():
-            yield from map(in_pandas, self._handle(number, rows, manifest))
+        yield from map(in_pandas, self._handle(number, rows, manifest))
 
     def _handle(self, number: int, rows: Iterator[Any], manifest: ValueState) -> Iterator[pa.Table]:
         wall_clock, blobs = arrived(number, rows)
