@@ -135,6 +135,9 @@ class PackedPlaces:
 
     def row_column(self, store: str) -> ShownColumn | None:
         """The column of the rows of a store; None if it is not clear whose rows they are."""
+        role, what = parted(store)
+        if what is not None and role in self.rows:
+            return None  # It has the orders of that input's rows.
         if store in self.rows:
             return PackedRowColumn(self.rows[store])
         return PackedRowColumn(next(iter(self.rows.values()))) if len(self.rows) == 1 else None

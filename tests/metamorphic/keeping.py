@@ -6,7 +6,7 @@ that had run have written theirs, and whoever comes next begins with the manifes
 
 import shutil
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from itertools import cycle
 from pathlib import Path
@@ -90,6 +90,11 @@ class BackendKeeper(Keeper):
         for transaction in self._open.values():
             transaction.rollback()
         self._open = {}
+
+    @property
+    def backends(self) -> Collection[Backend]:
+        """Those of all stores so far."""
+        return self._backends.values()
 
     def restart(self) -> None:
         """What is in memory stays."""

@@ -109,6 +109,40 @@ def test_an_asof_join_goes_on_with_its_state_when_the_schema_evolves(job: Job) -
             assert [row[4:] for row in found] == [match]
 
 
+def test_left_columns_of_an_asof_join_may_become_any_others_unless_rows_wait_for_a_grace(job: Job) -> None:
+    rates = job.arrive("rates", job.rows(RATES, ("EUR", "2024-01-01 10:00", 7)))
+    orders = job.rows("id int, currency string, ts timestamp, note string", (1, "EUR", "2024-01-01 10:30", "a"))
+    job.arrive("orders", orders)
+    on: dict[str, Any] = {"currency": "currency"}
+
+    def joined(change: Callable[[DataFrame], DataFrame] = lambda df: df, **given: Any) -> DataFrame:
+        how: dict[str, Any] = {"on": on, "left_time": "ts", "right_time": "since", "history": "1 day", **given}
+        return job.pond().asof_join(change(job.stream("orders", orders)), rates, **how)
+
+    patient: dict[str, Any] = {"name": "patient", "grace": "1 hour"}
+    job.run(joined().select("rate"), "plain")
+    job.run(joined(**patient).select("rate"), "patient")
+    changes: dict[str, Callable[[DataFrame], DataFrame]] = {
+        "renamed": lambda df: df.withColumnRenamed("note", "remark"),
+        "of another type": lambda df: df.withColumn("note", F.length("note")),
+        "gone, and others there": lambda df: df.selectExpr("currency", "ts", "0 as a", "'' as b"),
+    }
+    for change in changes.values():
+        joined(change)
+    for what in ("renamed", "of another type"):
+        with pytest.raises(StateConflictError, match="'note'"):
+            joined(changes[what], **patient)
+    job.arrive("orders", orders.withColumn("id", F.lit(2)))
+
+    def other(df: DataFrame) -> DataFrame:
+        return df.selectExpr("currency as sold", "id", "length(note) as note", "ts as sold_at")
+
+    again = joined(other, on={"sold": "currency"}, left_time=F.col("sold_at"), name="asof_join-currency")
+    found = again.select("rate", "note")
+    job.run(found, "plain")
+    assert (7, 1) in job.written(found, "plain")
+
+
 def refused_restarts() -> list[Any]:
     return [
         pytest.param(lambda df: df.withColumnRenamed("rate", "price"), StateConflictError,

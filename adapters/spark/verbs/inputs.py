@@ -53,6 +53,7 @@ class RowInput:
         feed: the change feed that the rows are of; None if no verb has made them one.
         given: what the user gave, by parameter, where the columns are not those of the user; None if they are.
         without_nulls: whether no row has a null in its key.
+        stored: whether a store keeps its rows; if none does, nothing of an earlier run depends on its columns.
     """
 
     role: str
@@ -66,6 +67,7 @@ class RowInput:
     feed: Feed | None = None
     given: Mapping[str, Expression] | None = None
     without_nulls: bool = False
+    stored: bool = True
 
     @property
     def expressions(self) -> Mapping[str, Expression]:

@@ -112,16 +112,17 @@ class JoinVerbs(MadeVerbs):
             right_side = Timed.of(_RIGHT, right, right_time, left.columns)
             left, right = left_side.frame, right_side.frame
         right_op = operation_of(right, right_op)
-        inputs, rest = _row_inputs((left, left_time), (right, right_time), keys, join_type, right_op, right_order)
-        run = self._runner.verb(name or f"asof_join-{'-'.join(keys)}", inputs, ColumnChanges(renamed or {}, dropped))
-        keeps_left = join_type.keeps(Side.LEFT)
-        packed = (
-            run.input(inputs[0], NullKeys.APART, untimed=keeps_left),
-            run.input(inputs[1], NullKeys.DROPPED, versions=True),
-        )
+        (one, other), rest = _row_inputs((left, left_time), (right, right_time), keys, join_type, right_op, right_order)
         left_times, right_times = time_of(left, left_time, left.columns), time_of(right, right_time)
         late, kept = asof_allowances(wait, reach, left_times, right_times)
         hold = held_back(late)
+        # A left row that waits for nothing is joined where it arrives.
+        inputs = replace(one, stored=hold is not None), other
+        run = self._runner.verb(name or f"asof_join-{'-'.join(keys)}", inputs, ColumnChanges(renamed or {}, dropped))
+        packed = (
+            run.input(inputs[0], NullKeys.APART, untimed=join_type.keeps(Side.LEFT)),
+            run.input(inputs[1], NullKeys.DROPPED, versions=True),
+        )
         reach = max(kept.total, hold or 0)
         verb = asof_join(run.name, *packed, join_type, history=reach, grace=hold, columns=rest)
         joined = self._result(run, verb, asof_join_account(run.name, join_type, late, kept, left_times))

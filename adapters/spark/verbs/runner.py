@@ -173,6 +173,10 @@ class VerbRun:
         """Whether its name is that of state that stays."""
         return self.streaming or self.backfill is not None
 
+    def _stores(self, rows: RowInput) -> bool:
+        """Whether rows of that input stay in state, so that a later run has to read them."""
+        return self.kept and rows.stored
+
     def keep_expressions(self) -> None:
         """Keep with the state what its rows are put with: times, operations, orders and arguments of calls.
 
@@ -180,7 +184,7 @@ class VerbRun:
             StateConflictError: the state has rows that were put with others.
         """
         storage, place = self.job.storage, self.job.application_id
-        for rows in self.inputs:
+        for rows in (one for one in self.inputs if one.stored):
             kept = kept_schemas(storage, place, Beside.EXPRESSIONS.place(rows.role))
             before = {} if kept is None else kept_in(kept.current.names)
             now = rows.expressions
@@ -210,7 +214,7 @@ class VerbRun:
         Raises:
             StateConflictError: the state has keys of other columns, or of other types.
         """
-        return self._fixed(rows.role, Beside.KEY, rows.key_schema(rows.keys))
+        return self._fixed(rows, Beside.KEY, rows.key_schema(rows.keys))
 
     def order(self, rows: RowInput) -> KeyCodec | None:
         """How what decides among rows of one key and time is packed, if there is such a column.
@@ -218,7 +222,7 @@ class VerbRun:
         Raises:
             StateConflictError: the state has orders of another type.
         """
-        return None if rows.order is None else self._fixed(rows.role, Beside.ORDER, rows.order_schema())
+        return None if rows.order is None else self._fixed(rows, Beside.ORDER, rows.order_schema())
 
     def times(self, rows: RowInput) -> pa.DataType:
         """The type of the times of one of the inputs; it is kept with the state.
@@ -226,13 +230,14 @@ class VerbRun:
         Raises:
             StateConflictError: the state has times of the other type.
         """
-        self._fixed(rows.role, Beside.TIME, pa.schema([("time", rows.times)]))
+        self._fixed(rows, Beside.TIME, pa.schema([("time", rows.times)]))
         return rows.times
 
-    def _fixed(self, role: str, what: Beside, columns: pa.Schema) -> KeyCodec:
+    def _fixed(self, rows: RowInput, what: Beside, columns: pa.Schema) -> KeyCodec:
         """The codec of columns that stay what they are as long as the state, but for names that are declared."""
-        if not self.kept:
+        if not self._stores(rows):
             return KeyCodec(columns)
+        role = rows.role
         storage, place, shown = self.job.storage, self.job.application_id, _SHOWN.get(what, what.value)
         before = kept_schemas(storage, place, what.place(role))
         if before is None:
@@ -285,8 +290,8 @@ class VerbRun:
             StateConflictError: the state has rows that cannot be read with these columns.
         """
         keys, schema = self.keys(rows), rows.schema(rows.values)
-        schemas = self._evolved(rows.role, schema) if self.kept else Schemas.first(schema)
-        foreign = self._fixed(rows.role, Beside.FOREIGN, rows.key_schema(rows.foreign)) if rows.foreign else None
+        schemas = self._evolved(rows.role, schema) if self._stores(rows) else Schemas.first(schema)
+        foreign = self._fixed(rows, Beside.FOREIGN, rows.key_schema(rows.foreign)) if rows.foreign else None
         order, in_order = self.order(rows), rows.in_order
         return PackedRows(
             rows.role,
