@@ -3,9 +3,11 @@
 Rule of this module: it sees options and the session, never rows.
 """
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
+from types import MappingProxyType
 from typing import Final, Self
 from uuid import uuid4
 
@@ -29,12 +31,14 @@ from millpond.stores.directory import check_plain_name, plain_name
 from millpond.stores.durability.older_reader import check_older_reader
 from millpond.stores.durability.policy import DurabilityPolicy
 from millpond.stores.durability.storage import Storage
+from millpond.stores.evolution.beginning import Beginning
 from millpond.stores.evolution.history import History
 from millpond.stores.evolution.matching import check_terms
 from millpond.stores.evolution.record import EvolutionRecord
 from millpond.stores.options import parse_size
 from millpond.stores.registry import supplier
 from millpond.stores.releases import Numbered, newest_number
+from millpond.stores.rows.schemas import Schemas
 from millpond.stores.times import Duration, Instant, TimeUnit, to_instant_micros, to_micros
 
 DEFAULT_MAX_AHEAD: Final = "1 day"
@@ -48,6 +52,11 @@ RETAINED_BATCHES_CONF: Final = "spark.sql.streaming.minBatchesToRetain"
 DEFAULT_RETAINED_BATCHES: Final = 100
 COMMITS_PER_BATCH: Final = 2
 """A micro-batch that is repeated commits again."""
+
+NO_SCHEMAS: Final[Mapping[str, Schemas]] = MappingProxyType({})
+"""Of a topology, which keeps none."""
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -70,6 +79,7 @@ class Job:
         seeds: the entries with which new stores begin, by the store's name.
         memory_budget: bytes for all stores of a worker; None for the session's.
         shares_operators: whether verbs of a chain may share an operator.
+        reached: whether the storage could be read when a query was built; see ``looking``.
     """
 
     application_id: str
@@ -87,6 +97,7 @@ class Job:
     seeds: Mapping[str, DataFrame]
     memory_budget: int | None
     shares_operators: bool = True
+    reached: bool = True
 
     @classmethod
     def of(
@@ -146,6 +157,17 @@ class Job:
         """
         check_plain_name("name", name)
         return replace(self, application_id=f"{self.application_id}.{name}")
+
+    def looking(self) -> Self:
+        """This job, to build a query with: it knows whether its storage can be read now.
+
+        If not, the query is built as if there were no state. What there is says more when the query runs: before the
+        first row is put, each worker compares.
+        """
+        fault = self.storage.unreachable(self.application_id)
+        if fault is not None:
+            _log.warning("a query of %r is built without a look at its state: %s", self.application_id, fault)
+        return replace(self, reached=fault is None)
 
     def handling(self, name: str, unit: TimeUnit) -> ErrorHandling:
         """What a query of the sink or verb ``name`` does about records that it cannot process.
@@ -225,16 +247,26 @@ class Job:
         )
 
     def history(self, sink: str) -> History:
-        """The generations of the state of the query for a sink or verb.
+        """The generations of the state of the query for a sink or verb; none if the storage could not be read.
 
         Raises:
             FormatError: a record is damaged, or of a later release.
             DurabilityError: the storage failed.
         """
+        if not self.reached:
+            return History(self.storage, self.application_id, plain_name(sink), None, ())
         return History.of(self.storage, self.application_id, plain_name(sink))
 
-    def settings(self, session: SparkSession, plan: Plan, unit: TimeUnit, *, streaming: bool) -> StateSettings:
-        """Where the state of the plan's tasks lives, once this job has claimed it, and carried it over if need be.
+    def settings(
+        self,
+        session: SparkSession,
+        plan: Plan,
+        unit: TimeUnit,
+        *,
+        streaming: bool,
+        schemas: Mapping[str, Schemas] = NO_SCHEMAS,
+    ) -> StateSettings:
+        """Where the state of the plan's tasks lives, once it is carried over if need be; nothing else is written.
 
         Args:
             session: the session.
@@ -242,6 +274,7 @@ class Job:
             unit: what the topology's times count.
             streaming: whether it goes on with the state that there is. That of a run over static DataFrames begins
                 empty, whatever there is, and ends with its tasks: nothing is written, and nothing is read.
+            schemas: of the rows that it keeps, by place.
 
         Raises:
             ConfigurationError: a backend is unknown or cannot do with the budget, the session cannot run the operator,
@@ -263,7 +296,8 @@ class Job:
         self.check(session, plan, evolved=history.evolved or self.evolution is not None or bool(self.seeds))
         generation = generation_of(session, history, plan, self.evolution, self.seeds)
         check_terms(generation.shape, shape_of(plan))
-        return self.settings_of(session, plan, unit, generation)
+        beginning = Beginning(self.storage, self.application_id, plain_name(plan.sink), generation, dict(schemas))
+        return replace(self.settings_of(session, plan, unit, generation), beginning=beginning)
 
     def check(self, session: SparkSession, plan: Plan, *, evolved: bool) -> None:
         """Check all that has nothing to do with the state that there is.

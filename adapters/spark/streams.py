@@ -146,14 +146,14 @@ class SparkStreams(StateAccess):
                 what ``evolution`` declares does not lead to this one.
             DurabilityError: the state could not be read or written.
         """
-        session = session_of(inputs)
-        plan = self._one_sink(session, sink)
+        session, job = session_of(inputs), self._job.looking()
+        plan = self._one_sink(job, session, sink)
         flow = replace(self._flow(session, plan, inputs, complete), ticks=ticks)
         streaming = any(inputs[topic].isStreaming for topic in plan.topics)
         check_ticks(ticks, plan, streaming=streaming)
         if not plan.stages:
             return flow.without_operators()
-        return flow.with_operators(self._job.settings(session, plan, TimeUnit.MILLISECOND, streaming=streaming))
+        return flow.with_operators(job.settings(session, plan, TimeUnit.MILLISECOND, streaming=streaming))
 
     def start(
         self,
@@ -194,8 +194,8 @@ class SparkStreams(StateAccess):
                 another query are where a sink is to be written.
             DurabilityError: the state or the checkpoint could not be read or written.
         """
-        session = session_of(inputs)
-        plan = self._job.plan(session, self._topology, chosen(sinks, list(self._topology.sinks)))
+        session, job = session_of(inputs), self._job.looking()
+        plan = job.plan(session, self._topology, chosen(sinks, list(self._topology.sinks)))
         flow = replace(self._flow(session, plan, inputs, complete), ticks=ticks)
         check_ticks(ticks, plan, streaming=True)
         if not all(inputs[topic].isStreaming for topic in plan.topics):
@@ -209,7 +209,7 @@ class SparkStreams(StateAccess):
                 "checkpoint, so leave into out"
             )
         several = SeveralSinks.of(session, flow.sinks, sinks)
-        settings = self._job.settings(session, plan, TimeUnit.MILLISECOND, streaming=True) if plan.stages else None
+        settings = job.settings(session, plan, TimeUnit.MILLISECOND, streaming=True) if plan.stages else None
         return several.start(flow.with_all_sinks(settings), checkpoint_location, trigger, query_name)
 
     def backfill(
@@ -248,7 +248,7 @@ class SparkStreams(StateAccess):
             DurabilityError: the state could not be read or written.
         """
         session = session_of(inputs)
-        plan = self._one_sink(session, sink)
+        plan = self._one_sink(self._job, session, sink)
         flow = self._flow(session, plan, inputs, complete)
         if any(inputs[topic].isStreaming for topic in plan.topics):
             raise ConfigurationError(
@@ -262,9 +262,9 @@ class SparkStreams(StateAccess):
         rows = partial(flow.with_operators, backfill=True)
         return backfilled(session, self._job, plan, rows, TimeUnit.MILLISECOND, results)
 
-    def _one_sink(self, session: SparkSession, sink: str | None) -> Plan:
+    def _one_sink(self, job: Job, session: SparkSession, sink: str | None) -> Plan:
         """The plan for a sink that is a query's only one."""
-        plan = self._job.plan(session, self._topology, sink)
+        plan = job.plan(session, self._topology, sink)
         if len(plan.sinks) > 1:
             raise ConfigurationError(f"{sink!r} are several sinks, and a DataFrame has the rows of one; call start")
         return plan

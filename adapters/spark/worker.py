@@ -30,6 +30,7 @@ from millpond.stores.durability.copies.upgrade_mode import UpgradeMode
 from millpond.stores.durability.policy import DurabilityPolicy
 from millpond.stores.durability.state import TaskState
 from millpond.stores.durability.storage import Storage
+from millpond.stores.evolution.beginning import Beginning
 from millpond.stores.evolution.record import EvolutionRecord
 from millpond.stores.releases import Release
 from millpond.stores.specs import StoreSpec
@@ -60,6 +61,7 @@ class StateSettings:
         upgrade: how local copies get a new format while they stay in theirs; None if they get it when they are opened.
         upgrade_from: the release that must be able to read what is written; None for this one.
         memory_budget: bytes for all stores of a worker; None for no limit.
+        beginning: what is kept beside the state before the first row is put; None if that has been done, or never is.
     """
 
     application_id: str
@@ -75,6 +77,7 @@ class StateSettings:
     upgrade: UpgradeMode | None
     upgrade_from: Release | None
     memory_budget: int | None
+    beginning: Beginning | None = None
 
 
 _BATCH_ID: Final = "streaming.sql.batchId"
@@ -82,6 +85,9 @@ _BATCH_ID: Final = "streaming.sql.batchId"
 
 
 _states: Final = KeptStates()
+
+_begun: Final[set[str]] = set()
+"""The runs of queries whose beginnings this process has kept, or found: these files are never changed."""
 
 
 def current_batch() -> int | None:
@@ -106,7 +112,12 @@ def tune_worker() -> None:
 
 @contextmanager
 def task_state(settings: StateSettings, part: Subtopology, partition: int) -> Iterator[TaskState]:
-    """The state of one task, for one micro-batch. What is not committed at the end is rolled back."""
+    """The state of one task, for one micro-batch. What is not committed at the end is rolled back.
+
+    Raises:
+        StateConflictError: another query has begun or changed the state since this one was built.
+    """
+    _begin(settings)
     task_id = f"{part.index}_{partition}"
     query = settings.storage.place, settings.application_id, settings.sink
     owner, make = Owner(query, settings.run, settings.memory_budget), partial(_make, settings, part, task_id)
@@ -120,6 +131,13 @@ def task_state(settings: StateSettings, part: Subtopology, partition: int) -> It
                 _log.warning("task %s did not roll back as it should: %s", task_id, another)
             raise
         state.rollback()
+
+
+def _begin(settings: StateSettings) -> None:
+    """Keep what a query keeps beside its state, once in each run and process."""
+    if settings.beginning is not None and settings.run not in _begun:
+        settings.beginning.keep()
+        _begun.add(settings.run)
 
 
 def _make(settings: StateSettings, part: Subtopology, task_id: str) -> TaskState:

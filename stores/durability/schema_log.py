@@ -5,7 +5,8 @@ history, with its CRC-32::
 
     <application>/<place>-schema-<number>.json      {"crc32":1234567890,"schemas":{…}}
 
-Only as long as no task has written anything, so that no row can have a number yet, a history begins anew.
+A query is built with the next schema of each place, and keeps it with its first row. As long as no task has written
+anything, no row can have a number yet, and the next schema may be any other.
 """
 
 import re
@@ -89,7 +90,7 @@ def schema_places(storage: Storage, application_id: str) -> list[str]:
     return sorted({match[1] for match in map(_NAME.fullmatch, names) if match is not None})
 
 
-def evolve_schemas(
+def next_schemas(
     storage: Storage,
     application_id: str,
     place: str,
@@ -97,29 +98,55 @@ def evolve_schemas(
     renamed: Mapping[str, str],
     dropped: Collection[str],
 ) -> Schemas:
-    """The history of a place's schemas with ``schema`` as its newest, which is kept if it is new.
+    """The history of a place's schemas with ``schema`` as its newest. Nothing is written.
 
     Raises:
         CorruptFileError: the file of the schemas so far is not as it was written.
-        StateConflictError: rows of the schemas so far cannot be read as rows of this one, or somebody else has kept
-            another schema at the same time.
+        StateConflictError: rows of the schemas so far cannot be read as rows of this one.
     """
     before = kept_schemas(storage, application_id, place)
-    where = f"{place!r} of {application_id!r}"
-    after = Schemas.first(schema) if before is None else before.evolved(schema, renamed, dropped, where=where)
-    if after == before:
-        return after
-    if before is None:
-        for number in _numbers(storage, application_id, place):
-            storage.delete(_path(application_id, place, number))
-    path = _path(application_id, place, after.number)
-    text = after.to_json().encode()
-    storage.put_once(path, b'{"crc32":%d,"schemas":%b}' % (crc32(text), text))
-    if _newest(storage, application_id, place) != after:
-        raise StateConflictError(
-            f"{storage.describe(path)} was written by another job at the same time; start one job after the other"
-        )
-    return after
+    if before is not None:
+        return before.evolved(schema, renamed, dropped, where=f"{place!r} of {application_id!r}")
+    without_rows = _newest(storage, application_id, place)
+    return Schemas.first(schema) if without_rows is None else without_rows.replaced(schema)
+
+
+def unkept_schemas(storage: Storage, application_id: str, schemas: Mapping[str, Schemas]) -> Mapping[str, Schemas]:
+    """Those of the histories that ``next_schemas`` has given whose newest schema is not kept yet, by place.
+
+    Raises:
+        CorruptFileError: the file of the schemas so far is not as it was written.
+        StateConflictError: somebody else has kept another schema since.
+    """
+    unkept = {}
+    for place, after in schemas.items():
+        before = _newest(storage, application_id, place)
+        if after == before:
+            continue
+        if after.versions[:-1] != (() if before is None else before.versions):
+            raise _conflict(storage, application_id, place, after)
+        unkept[place] = after
+    return unkept
+
+
+def keep_schemas(storage: Storage, application_id: str, schemas: Mapping[str, Schemas]) -> None:
+    """Keep the newest schema of each place, unless it is there. Several may do it at the same time.
+
+    Args:
+        storage: where.
+        application_id: the application.
+        schemas: by place, the history that ``next_schemas`` has given.
+
+    Raises:
+        CorruptFileError: the file of the schemas so far is not as it was written.
+        StateConflictError: somebody else has kept another schema since.
+    """
+    for place, after in unkept_schemas(storage, application_id, schemas).items():
+        text = after.to_json().encode()
+        path = _path(application_id, place, after.number)
+        storage.put_once(path, b'{"crc32":%d,"schemas":%b}' % (crc32(text), text))
+        if _newest(storage, application_id, place) != after:
+            raise _conflict(storage, application_id, place, after)
 
 
 def schema_faults(storage: Storage, application_id: str) -> Iterator[SchemaFault]:
@@ -141,6 +168,14 @@ def schema_faults(storage: Storage, application_id: str) -> Iterator[SchemaFault
             history = history or found
             if len(found.versions) != number or found.versions != history.versions[:number]:
                 yield SchemaFault(path, f"it does not hold the schemas 1 to {number}", number == newest)
+
+
+def _conflict(storage: Storage, application_id: str, place: str, after: Schemas) -> StateConflictError:
+    return StateConflictError(
+        f"{storage.describe(_path(application_id, place, after.number))}: the schemas of {place!r} are not those that "
+        "this query was built with, as another query has begun or changed this state since, or the state could not be "
+        "read then; build the query again, and start one after the other"
+    )
 
 
 def _newest(storage: Storage, application_id: str, place: str) -> Schemas | None:

@@ -325,6 +325,19 @@ class Storage:
         finally:
             self.delete(path)
 
+    def unreachable(self, directory: str) -> DurabilityError | None:
+        """Why what is in ``directory`` cannot be listed now; None if it can.
+
+        Raises:
+            DurabilityError: it is a symbolic link, which is not followed, reachable or not.
+        """
+        self._locate(directory)
+        try:
+            self._entries(directory)
+        except DurabilityError as error:
+            return error
+        return None
+
     def directories(self, directory: str) -> Sequence[str]:
         """The names of the directories directly in ``directory``, sorted; none if it does not exist.
 

@@ -4,7 +4,7 @@ Rule of this module: records are files that are written once, under their number
 
     <application>/evolution/<plain name of the sink>/<generation, 6 digits>.json
 
-Number 0 is written when the query is built for the first time. State of releases before that has none until then; what
+Number 0 is written with the query's first row (``Beginning``). State of releases before that has none until then; what
 its claim tells of it is its beginning.
 """
 

@@ -102,6 +102,20 @@ class Schemas:
         columns = evolved_columns(self.versions[-1], fields, Change(renamed, dropped, where), ids, self._paths)
         return self if columns == self.versions[-1] else Schemas((*self.versions, columns))
 
+    def replaced(self, schema: pa.Schema) -> "Schemas":
+        """The history for a place that has no rows so far, in which ``schema`` is the current one: this one, if it is.
+
+        No column continues another, so any may have any type.
+
+        Raises:
+            ConfigurationError: a column cannot be packed, or two have the same name.
+        """
+        ids = count(1 + max(chain.from_iterable(map(all_ids, self.versions)), default=0))
+        fields = list(normalized_schema(schema))
+        if self.current.equals(pa.schema(fields), check_metadata=True):
+            return self
+        return Schemas((*self.versions, tuple(numbered(field, ids) for field in fields)))
+
     @property
     def _paths(self) -> set[str]:
         """Of all columns that there ever were."""

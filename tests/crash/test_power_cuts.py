@@ -10,9 +10,10 @@ from pathlib import Path
 import pyarrow as pa
 
 from millpond.stores.durability import Manifest, Storage, TaskState
-from millpond.stores.durability.schema_log import evolve_schemas, kept_schemas
+from millpond.stores.durability.schema_log import kept_schemas
 from tests.crash.durable_task import commit, content, expected, task
 from tests.crash.power import OUTCOMES, Disk
+from tests.durability.keeping_schemas import evolve_schemas
 
 BATCHES = 9
 """Enough for snapshots, deltas over them, and garbage that is deleted."""
@@ -81,7 +82,7 @@ def test_a_loss_of_power_leaves_the_schemas_before_or_those_after(tmp_path: Path
     with disk.watched(cut_power):
         for number in (1, 2, 3):
             seen.clear()
-            kept = evolve_schemas(storage, "app", "in", pa.schema(columns[:number]), {}, ())
+            kept = evolve_schemas(storage, "app", "in", pa.schema(columns[:number]))
             assert kept.number == number
             assert seen <= {number - 1, number}
             seen.clear()

@@ -21,13 +21,13 @@ from millpond.stores.durability.copies.backlog import Backlog, Commit
 from millpond.stores.durability.copies.lease import LEASE_FILE, Lease
 from millpond.stores.durability.copies.seal import Seal
 from millpond.stores.durability.copies.upgrade_mode import UpgradeMode
-from millpond.stores.durability.schema_log import evolve_schemas
 from millpond.stores.evolution.history import History
 from millpond.stores.evolution.shape import Shape
 from millpond.stores.registry import supplier
 from millpond.stores.serdes import INT64, STRING
 from millpond.stores.specs import StoreKind, StoreSpec
 from tests.durability import one_store
+from tests.durability.keeping_schemas import evolve_schemas
 from tests.durability.one_store import COUNTS
 from tests.tables_in_pages import check_table
 
@@ -123,7 +123,7 @@ def durable_files() -> Scenario:
     def make(place: Path) -> Manifest:
         storage = Storage.from_uri(place / "state")
         History.of(storage, "app", "sink").begun(PLAN, Shape(1, ()))
-        evolve_schemas(storage, "app", "right", schema, {}, ())
+        evolve_schemas(storage, "app", "right", schema)
         manifest = run(place, "memory", COUNTS, None, 4)
         shutil.rmtree(place / "local")
         return manifest
@@ -132,7 +132,7 @@ def durable_files() -> Scenario:
         storage = Storage.from_uri(place / "state")
         if claimed_by(storage, "app") is None or History.of(storage, "app", "sink").newest is None:
             raise DurabilityError("somebody has deleted what the query had written")
-        evolve_schemas(storage, "app", "right", schema, {}, ())
+        evolve_schemas(storage, "app", "right", schema)
         run(place, "memory", COUNTS, manifest, 1)
 
     return Scenario("state", make, act)

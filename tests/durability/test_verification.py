@@ -16,12 +16,12 @@ from millpond.stores.durability.copies.seal import Seal
 from millpond.stores.durability.durable_file import FileKind, new_commit_id
 from millpond.stores.durability.parquet.files import write_file
 from millpond.stores.durability.parquet.rows import SCHEMA
-from millpond.stores.durability.schema_log import evolve_schemas
 from millpond.stores.keys import COMMIT_ROW
 from millpond.stores.registry import open_backend, supplier
 from millpond.stores.serdes import INT64, STRING
 from millpond.stores.specs import StoreKind, StoreSpec
 from millpond.stores.testing import Fault, FaultPlan, FaultySupplier, Step
+from tests.durability.keeping_schemas import evolve_schemas
 
 COUNTS = StoreSpec("counts", StoreKind.KEY_VALUE, STRING, INT64)
 TIMES = StoreSpec("times", StoreKind.TIMESTAMPED_KEY_VALUE, STRING, STRING)
@@ -357,7 +357,7 @@ def test_histories_of_schemas_are_checked(tmp_path: Path) -> None:
     storage = Storage.from_uri(tmp_path / "state")
     columns: list[Any] = [("id", pa.int64()), ("name", pa.string()), ("city", pa.string())]
     for count in (1, 2, 3):
-        evolve_schemas(storage, "app", "in", pa.schema(columns[:count]), {}, ())
+        evolve_schemas(storage, "app", "in", pa.schema(columns[:count]))
     assert verified(tmp_path, manifest).findings == ()
     first, newest = (tmp_path / "state" / "app" / f"in-schema-{number}.json" for number in (1, 3))
     first.write_bytes(newest.read_bytes())

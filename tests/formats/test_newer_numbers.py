@@ -27,7 +27,7 @@ from millpond.stores.durability import DurabilityPolicy, Manifest, Storage, Task
 from millpond.stores.durability.checked_text import checked_text
 from millpond.stores.durability.copies.seal import seal_path
 from millpond.stores.durability.parquet.files import FORMAT_KEY, READER_KEY, WRITER_KEY
-from millpond.stores.durability.schema_log import evolve_schemas, kept_schemas
+from millpond.stores.durability.schema_log import kept_schemas
 from millpond.stores.evolution.history import History
 from millpond.stores.evolution.shape import Shape
 from millpond.stores.formats import FormatVersion
@@ -37,6 +37,7 @@ from millpond.stores.releases import OLDEST_READERS, RELEASE, Numbered
 from millpond.stores.serdes import INT64, STRING
 from millpond.stores.specs import StoreKind, StoreSpec
 from millpond.stores.terms import Terms
+from tests.durability.keeping_schemas import evolve_schemas
 
 Opening: TypeAlias = Callable[[], object]
 
@@ -178,7 +179,7 @@ def claimed(directory: Path, opening: Callable[[Storage], object]) -> Opening:
 def schemas(directory: Path) -> Opening:
     committed(directory)
     storage = storage_of(directory)
-    evolve_schemas(storage, APPLICATION, "right", COLUMNS, {}, ())
+    evolve_schemas(storage, APPLICATION, "right", COLUMNS)
     path = f"{APPLICATION}/right-schema-1.json"
     text = json.loads(storage.read(path))["schemas"]
     later = json.dumps(text | {"format": text["format"] + 1}).encode()

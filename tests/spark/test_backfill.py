@@ -217,7 +217,9 @@ def test_seeds_come_before_a_backfill_and_its_results_go_where_the_user_says(
         streams.backfill({"words": words}, sink="totals")
 
 
-def test_backfills_that_make_no_sense_are_refused_and_leave_nothing(spark: SparkSession, tmp_path: Path) -> None:
+def test_backfills_that_make_no_sense_are_refused_and_leave_nothing(
+    spark: SparkSession, tmp_path: Path, run_stream: RunStream
+) -> None:
     streams = SparkStreams(counts(), application_id="job", state_dir=f"{tmp_path}/state", backend="memory")
     static = spark.createDataFrame([("a", "", 2)], DDL)
     spark.createDataFrame([("a", "", 2)], DDL).write.parquet(f"{tmp_path}/in")
@@ -232,7 +234,7 @@ def test_backfills_that_make_no_sense_are_refused_and_leave_nothing(spark: Spark
     with pytest.raises(ConfigurationError, match=r"release 0\.1\.0 knows no state that was carried over"):
         older.backfill({"words": static}, sink="totals")
     assert not (tmp_path / "state").exists()
-    streams.transform({"words": stream}, sink="totals")
+    run_stream(streams.transform({"words": stream}, sink="totals"))
     with pytest.raises(StateConflictError, match="that began without a backfill"):
         streams.backfill({"words": static}, sink="totals")
 

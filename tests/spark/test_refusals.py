@@ -187,12 +187,14 @@ def test_the_sink_must_be_one_that_the_topology_has(streams: Make, spark: SparkS
 def test_another_topology_or_partition_count_on_the_same_state_is_refused(
     streams: Make, spark: SparkSession, tmp_path: Path
 ) -> None:
-    (tmp_path / "in").mkdir()
+    spark.createDataFrame([("word", 1, 1)], WORDS).write.parquet(str(tmp_path / "in"))
 
     def arriving(ddl: str) -> DataFrame:
         return spark.readStream.schema(ddl).parquet(str(tmp_path / "in"))
 
-    streams(partitions=2).transform({"words": arriving(WORDS)})
+    counted = streams(partitions=2).transform({"words": arriving(WORDS)}).writeStream.format("noop")
+    counted = counted.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(availableNow=True)
+    counted.start().awaitTermination()
     streams(partitions=2).transform({"words": arriving(WORDS)})
     with pytest.raises(StateConflictError, match="another topology"):
         streams(partitions=3).transform({"words": arriving(WORDS)})

@@ -133,7 +133,7 @@ def test_a_backfill_of_a_verb_is_done_once_and_what_makes_no_sense_is_refused_an
         newest(whole.backfill(), rows(1))
 
     assert [row[:2] for row in run_stream(newest(whole, stream))] == [(0, 8), (1, 7)]
-    sums_of(whole, stream)
+    run_stream(sums_of(whole, stream), out="sums", checkpoint="sums-checkpoint")
     there = files(tmp_path / "state")
     with pytest.raises(StateConflictError, match="'sums', that began without a backfill, so this one"):
         sums_of(whole.backfill(), rows(1).withColumn("n", F.lit("not a number")))

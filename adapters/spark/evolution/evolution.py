@@ -153,6 +153,8 @@ def generation_of(
 ) -> EvolutionRecord:
     """The generation of its state with which a query goes on. If there is something to carry over, it is done now.
 
+    Otherwise nothing is written: a query keeps its record with its first row (``Beginning``).
+
     Args:
         session: reads the checkpoint, and runs units of work.
         history: that of the query.
@@ -167,21 +169,22 @@ def generation_of(
         DurabilityError: the state could not be read or written.
     """
     shape, seeds = shape_of(plan), seeds_of(plan, frames)
-    history = history.begun(plan.fingerprint, shape, frozenset() if seeds is None else seeds.stores)
-    newest, place = history.newest, None if evolution is None else evolution.standpoint(session, plan.sink)
-    check_ended(history)
+    beginning = plan.fingerprint, shape, frozenset() if seeds is None else seeds.stores
+    begun = history.begun(*beginning, keep=False)
+    newest, place = begun.newest, None if evolution is None else evolution.standpoint(session, plan.sink)
+    check_ended(begun)
     target = Target(plan.fingerprint, shape, Declared() if evolution is None else evolution.declared)
     if newest is not None and newest.awaits_seeds:
-        return evolve(history, Committed(None, []), target, CARRIAGES, on_spark(session), seeds=seeds)
+        return evolve(history.begun(*beginning), Committed(None, []), target, CARRIAGES, on_spark(session), seeds=seeds)
     converted = () if evolution is None else evolution.converted
     fits = newest is not None and same_state(newest.shape, shape, converted)
     if newest is not None and fits and (place is None or (newest.generation == BEGINNING and place.into is None)):
         if seeds is not None:
             seeds.check_sown(newest)
-        history.keep_out_older_releases()
         return newest
     if newest is None or evolution is None or place is None:
-        raise _conflict(history, plan, shape)
+        raise _conflict(begun, plan, shape)
+    history = history.begun(*beginning)
     committed = committed_of(history, Checkpoint(session, place.checkpoint), moved=place.moved)
     anew = place.into is not None
     generation = evolve(history, committed, target, CARRIAGES, on_spark(session), anew=anew, seeds=seeds)

@@ -5,6 +5,7 @@ Rule of this module: it knows what all verbs share, and no verb by name.
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Any, Final
 
 import pyarrow as pa
@@ -42,13 +43,15 @@ from millpond.processors.distribution.plan import Plan
 from millpond.processors.verbs.null_keys import NullKeys
 from millpond.processors.verbs.parts import ChangeColumns
 from millpond.processors.verbs.verb import PackedRows, Verb, schema_of
-from millpond.stores.durability.schema_log import Beside, evolve_schemas, kept_schemas
+from millpond.stores.durability.schema_log import Beside, keep_schemas, kept_schemas, next_schemas, unkept_schemas
 from millpond.stores.evolution.backfilling import check_ended, check_may_begin
 from millpond.stores.rows.packing import RowCodec
 from millpond.stores.rows.schemas import Schemas
 from millpond.stores.rows.tuple_keys import KeyCodec
 from millpond.stores.serdes import Serde
 from millpond.stores.times import TimeUnit
+
+_NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 
 _SHOWN: Final = {Beside.FOREIGN: "foreign key"}
 """What errors call fixed columns, where that is not their place."""
@@ -111,6 +114,8 @@ class VerbRunner:
         session = inputs[0].frame.sparkSession
         check_workers(session)
         job, handling = self.job.part(name), self.job.handling(name, TimeUnit.MICROSECOND)
+        if self.backfill is None:
+            job = job.looking()
         kept = self._keeps_state(job, name, streaming=streaming)
         complete = self.complete if streaming else session.range(1)
         if self.backfill is not None:
@@ -119,7 +124,7 @@ class VerbRunner:
             job, name, session, list(inputs), changes, handling, complete, streaming, kept, self.sharing, self.backfill
         )
         if kept:
-            run.keep_expressions()
+            run.note_expressions()
         return run
 
     def _keeps_state(self, job: Job, name: str, *, streaming: bool) -> bool:
@@ -154,6 +159,7 @@ class VerbRun:
         kept: whether it leaves state; a backfill does if it is the first.
         sharing: the verbs whose operators it may share.
         backfill: for which it runs; None for none.
+        schemas: of the rows that it keeps, by place; each input that is described adds its own.
     """
 
     job: Job
@@ -167,6 +173,7 @@ class VerbRun:
     kept: bool
     sharing: Sharing
     backfill: Backfill | None = None
+    schemas: dict[str, Schemas] = field(default_factory=dict)
 
     @property
     def named(self) -> bool:
@@ -177,21 +184,21 @@ class VerbRun:
         """Whether rows of that input stay in state, so that a later run has to read them."""
         return self.kept and rows.stored
 
-    def keep_expressions(self) -> None:
-        """Keep with the state what its rows are put with: times, operations, orders and arguments of calls.
+    def note_expressions(self) -> None:
+        """Note what the rows of the state are put with: times, operations, orders and arguments of calls.
 
         Raises:
             StateConflictError: the state has rows that were put with others.
         """
-        storage, place = self.job.storage, self.job.application_id
         for rows in (one for one in self.inputs if one.stored):
-            kept = kept_schemas(storage, place, Beside.EXPRESSIONS.place(rows.role))
+            place = Beside.EXPRESSIONS.place(rows.role)
+            kept = self._before(place)
             before = {} if kept is None else kept_in(kept.current.names)
             now = rows.expressions
             self._check_expressions(before, now)
             pairs = {name_of(name, one): name_of(name, now[name]) for name, one in before.items() if name in now}
             renamed = {old: new for old, new in pairs.items() if old != new}
-            evolve_schemas(storage, place, Beside.EXPRESSIONS.place(rows.role), kept_as({**before, **now}), renamed, ())
+            self._note(place, kept_as({**before, **now}), renamed)
 
     def _check_expressions(self, before: Mapping[str, Expression], now: Mapping[str, Expression]) -> None:
         """Refuse an expression that is another than before. What was all upserts may get operations."""
@@ -237,22 +244,24 @@ class VerbRun:
         """The codec of columns that stay what they are as long as the state, but for names that are declared."""
         if not self._stores(rows):
             return KeyCodec(columns)
-        role = rows.role
-        storage, place, shown = self.job.storage, self.job.application_id, _SHOWN.get(what, what.value)
-        before = kept_schemas(storage, place, what.place(role))
+        place, shown = what.place(rows.role), _SHOWN.get(what, what.value)
+        before = self._before(place)
         if before is None:
-            evolve_schemas(storage, place, what.place(role), columns, {}, ())
+            self._note(place, columns)
         elif key_kinds(before.current) != key_kinds(columns):
             raise StateConflictError(
-                f"the {shown} of {role!r} is ({listed_key(columns)}), but the state of {place!r} has {shown}s of "
-                f"({listed_key(before.current)}); cast the columns, or give the verb another name and a new checkpoint"
+                f"the {shown} of {rows.role!r} is ({listed_key(columns)}), but the state of "
+                f"{self.job.application_id!r} has {shown}s of ({listed_key(before.current)}); cast the columns, or "
+                "give the verb another name and a new checkpoint"
             )
         elif before.current.names != columns.names:
-            self._rename(role, what, before.current, columns)
+            self._rename(rows.role, what, before.current, columns)
+        else:
+            self.schemas[place] = before
         return KeyCodec(columns)
 
     def _rename(self, role: str, what: Beside, before: pa.Schema, columns: pa.Schema) -> None:
-        """Keep the new names of columns that are fixed, if the user has declared them.
+        """Note the new names of columns that are fixed, if the user has declared them.
 
         Raises:
             StateConflictError: they are not the same columns.
@@ -267,8 +276,27 @@ class VerbRun:
                 f"have been renamed: {back}), or give the verb another name and a new checkpoint"
             )
         fields = zip(before, columns.names, strict=True)
-        renamed = pa.schema([field.with_name(name) for field, name in fields])
-        evolve_schemas(self.job.storage, self.job.application_id, what.place(role), renamed, pairs, ())
+        renamed = pa.schema([column.with_name(name) for column, name in fields])
+        self._note(what.place(role), renamed, pairs)
+
+    def _before(self, place: str) -> Schemas | None:
+        """The history of a place's schemas; None if no rows are of them, as far as can be told now."""
+        return kept_schemas(self.job.storage, self.job.application_id, place) if self.job.reached else None
+
+    def _note(
+        self, place: str, schema: pa.Schema, renamed: Mapping[str, str] = _NOTHING, dropped: Collection[str] = ()
+    ) -> Schemas:
+        """The history of a place's schemas with ``schema`` as the newest, to be kept with the first row.
+
+        Raises:
+            StateConflictError: rows of the schemas so far cannot be read as rows of this one.
+        """
+        storage, application_id = self.job.storage, self.job.application_id
+        known = self.job.reached
+        self.schemas[place] = (
+            next_schemas(storage, application_id, place, schema, renamed, dropped) if known else Schemas.first(schema)
+        )
+        return self.schemas[place]
 
     def input(
         self,
@@ -308,12 +336,11 @@ class VerbRun:
 
     def _evolved(self, role: str, schema: pa.Schema) -> Schemas:
         """The history of the schemas of an input's rows in the state, with ``schema`` as the newest."""
-        storage, place = self.job.storage, self.job.application_id
-        before = kept_schemas(storage, place, role)
+        before = self._before(role)
         known = {*schema.names, *(() if before is None else before.current.names)}
         renamed = {old: new for old, new in self.changes.renamed.items() if known & {_top(old), _top(new)}}
         dropped = [old for old in self.changes.dropped if _top(old) in known]
-        return evolve_schemas(storage, place, role, schema, renamed, dropped)
+        return self._note(role, schema, renamed, dropped)
 
     def result(
         self,
@@ -355,7 +382,9 @@ class VerbRun:
         )
         if self.backfill is not None:
             return marked(self._backfilled(self.backfill, flow, columns), marks)
-        settings = self.job.settings(self.session, plan, TimeUnit.MICROSECOND, streaming=self.streaming)
+        settings = self.job.settings(
+            self.session, plan, TimeUnit.MICROSECOND, streaming=self.streaming, schemas=self.schemas
+        )
         one = SharedVerb(self.name, flow, sink, settings, shared.inputs)
         blobs = shared_rows([*shared.verbs, one]) if shared else flow.with_operators(settings)
         rows = marked(from_months(to_columns(blobs, traveling(columns)), columns), marks)
@@ -384,6 +413,7 @@ class VerbRun:
 
         if self.kept:
             check_storable(self.name, columns)
+            keep_schemas(self.job.storage, self.job.application_id, self.schemas)
         results = backfill.results_of(self.name)
         return backfilled(self.session, self.job, flow.plan, rows, TimeUnit.MICROSECOND, results)
 
@@ -392,6 +422,7 @@ class VerbRun:
 
         Raises:
             ConfigurationError: the verb has no such store to show, the checkpoint no such commit, or this run none.
+            StateConflictError: the state has rows of other columns since the verb was made.
         """
         if self.backfill is not None:
             raise ConfigurationError(
@@ -400,7 +431,8 @@ class VerbRun:
             )
         if name not in verb.stores:
             raise ConfigurationError(f"the verb {self.name!r} shows the stores {sorted(verb.stores)}, not {name!r}")
-        plan = self.job.plan(self.session, verb.topology, verb.name)
+        unkept_schemas(self.job.storage, self.job.application_id, self.schemas)
+        plan = replace(self.job, reached=True).plan(self.session, verb.topology, verb.name)
         parts = verb.stores[name]
         columns = self._columns(schema_of(parts))
         found = CommittedStore(plan, self.job.application_id, self.job.storage, name, checkpoint, batch_id)
@@ -413,7 +445,8 @@ class VerbRun:
         Raises:
             ConfigurationError: the job has no ``local_dir``, or a backend is unknown.
         """
-        return self.job.warmed(self.session, self.job.plan(self.session, verb.topology, verb.name))
+        plan = replace(self.job, reached=True).plan(self.session, verb.topology, verb.name)
+        return self.job.warmed(self.session, plan)
 
     def _source(self, rows: RowInput, verb: Verb, value_serde: Serde[Any] | None) -> RowSource:
         key, time, op = ", ".join(rows.keys), _shown(rows.time), _shown(rows.op)

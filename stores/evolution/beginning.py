@@ -1,0 +1,56 @@
+"""``Beginning``: what a query keeps beside the state of its tasks, from its first row on.
+
+Rule of this module: whoever builds a query only reads, and its workers keep here what was decided then, before the
+first of them puts a row. All of them may do it, at the same time and again: each file is put under its name unless it
+is there, and what is there must say the same.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from millpond.errors import StateConflictError
+from millpond.stores.durability.schema_log import keep_schemas
+from millpond.stores.durability.storage import Storage
+from millpond.stores.evolution.history import History
+from millpond.stores.evolution.record import EvolutionRecord
+from millpond.stores.rows.schemas import Schemas
+
+
+@dataclass(frozen=True)
+class Beginning:
+    """What is kept of one query. Travels to the workers.
+
+    Attributes:
+        storage: where the durable state is.
+        application_id: the application.
+        sink: the plain name of what the query writes.
+        record: of the generation with which it goes on.
+        schemas: the histories of the schemas of its rows, by place.
+    """
+
+    storage: Storage
+    application_id: str
+    sink: str
+    record: EvolutionRecord
+    schemas: Mapping[str, Schemas] = field(default_factory=dict)
+
+    def keep(self) -> None:
+        """Keep the claim, the record and the schemas, as far as they are not there.
+
+        Raises:
+            StateConflictError: another query has begun or changed the state since this one was built.
+            FormatError: a record or a schema is of a later release.
+            DurabilityError: the storage failed.
+        """
+        history = History.of(self.storage, self.application_id, self.sink)
+        as_built = self.record.fingerprint, self.record.shape
+        known = history.begun(*as_built, keep=False).records
+        if self.record.to_json() not in (record.to_json() for record in known):
+            raise StateConflictError(
+                f"{self.storage.describe(self.application_id)} holds the state of application {self.application_id!r}, "
+                f"sink {self.sink!r}, in another shape than this query was built for, as another query has begun or "
+                "changed it since, or the state could not be read then; build the query again, and start one after the "
+                "other"
+            )
+        history.begun(*as_built).keep_out_older_releases()
+        keep_schemas(self.storage, self.application_id, self.schemas)

@@ -1,0 +1,88 @@
+"""What a query keeps with its first row, whoever does it, and however often."""
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from millpond.errors import StateConflictError
+from millpond.stores.durability import Storage
+from millpond.stores.durability.claim import claimed_by
+from millpond.stores.durability.schema_log import next_schemas
+from millpond.stores.evolution.beginning import Beginning
+from millpond.stores.evolution.history import History
+from millpond.stores.evolution.record import EvolutionRecord, Previous
+from millpond.stores.evolution.shape import Shape, StoreShape
+from millpond.stores.serdes import INT64, STRING
+from millpond.stores.specs import StoreKind
+from millpond.stores.terms import Terms
+
+STORE = StoreShape(
+    0, "counts", StoreKind.KEY_VALUE, STRING.name, INT64.name, None, STRING.name, False, Terms(fixed=(("by", "k"),))
+)
+SHAPE = Shape(2, (STORE,))
+TEXT = pa.schema([]).append(pa.field("name", pa.string()))
+NUMBER = pa.schema([]).append(pa.field("name", pa.int64()))
+
+
+@pytest.fixture
+def storage(tmp_path: Path) -> Storage:
+    return Storage.from_uri(tmp_path)
+
+
+def built(storage: Storage, shape: Shape = SHAPE, schema: pa.Schema = TEXT) -> Beginning:
+    """As a query is built: nothing is written."""
+    history = History.of(storage, "app", "out").begun(f"t/{shape.partitions}", shape, keep=False)
+    assert history.newest is not None
+    return Beginning(storage, "app", "out", history.newest, {"in": next_schemas(storage, "app", "in", schema, {}, ())})
+
+
+def content(directory: Path) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in directory.rglob("*") if path.is_file()}
+
+
+def test_building_writes_nothing_and_any_number_of_workers_keep_the_same(storage: Storage, tmp_path: Path) -> None:
+    beginning = built(storage)
+    assert content(tmp_path) == {}
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda _: beginning.keep(), range(32)))
+    first = content(tmp_path)
+    assert (claimed_by(storage, "app"), len(first)) == ("t/2", 3)
+    assert History.of(storage, "app", "out").newest == beginning.record
+    built(storage).keep()
+    assert content(tmp_path) == first
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param({"shape": Shape(4, (STORE,))}, id="partitions"),
+        pytest.param({"shape": Shape(2, ())}, id="stores"),
+        pytest.param({"schema": NUMBER}, id="schema"),
+    ],
+)
+def test_of_two_that_were_built_before_either_ran_the_second_is_refused(
+    change: dict[str, object], storage: Storage, tmp_path: Path
+) -> None:
+    one, other = built(storage), built(storage, **change)  # type: ignore[arg-type]
+    one.keep()
+    before = content(tmp_path)
+    with pytest.raises(StateConflictError, match="build the query again, and start one after the other"):
+        other.keep()
+    assert content(tmp_path) == before
+    one.keep()
+
+
+def test_a_query_goes_on_in_a_generation_that_is_not_the_newest_any_more(storage: Storage, tmp_path: Path) -> None:
+    beginning = built(storage)
+    beginning.keep()
+    history = History.of(storage, "app", "out")
+    previous = Previous(0, "t/2", SHAPE)
+    later = EvolutionRecord(1, "t/4#1@out", replace(SHAPE, partitions=4), 3, previous)
+    history.keep(later)
+    before = content(tmp_path)
+    beginning.keep()
+    assert content(tmp_path).keys() - before.keys() == {tmp_path / "app" / "topology-evolved"}
+    Beginning(storage, "app", "out", later).keep()
