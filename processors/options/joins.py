@@ -50,9 +50,12 @@ class Joined:
         within_history: whether records that wait are joined before the table forgets what was valid at their times, as
             it does when its own time moves on and that of the stream does not. Kafka Streams joins them later, with
             nothing.
+        tolerance: how much older than a record the table's value for it may be; None for any age. It is no match
+            otherwise. Kafka Streams has no such thing.
 
     Raises:
-        ConfigurationError: the grace is not a length of time, or there is none, and ``within_history`` is wanted.
+        ConfigurationError: the grace or the tolerance is not a length of time, or there is no grace, and
+            ``within_history`` is wanted.
     """
 
     key_serde: SerdeLike | None = None
@@ -60,8 +63,11 @@ class Joined:
     grace: Duration | None = None
     name: str | None = None
     within_history: bool = False
+    tolerance: Duration | None = None
 
     def __post_init__(self) -> None:
+        if self.tolerance is not None:
+            to_millis(self.tolerance, "tolerance of Joined")
         if self.grace is not None:
             to_millis(self.grace, "grace of Joined")
         elif self.within_history:

@@ -38,6 +38,7 @@ class StreamTableJoin(Processor):
         buffer: where records wait for late table records (KIP-923).
         within_history: whether records that wait are joined before the table forgets what was valid at their times.
             Then records enter the buffer at the end of a micro-batch, or as soon as the table is about to forget.
+        tolerance: how much older than the record what it meets may be; None for any age.
     """
 
     repeatable = True
@@ -52,12 +53,14 @@ class StreamTableJoin(Processor):
         selector: Callable[[Any, Any], Any] | None = None,
         buffer: BufferSpec | None = None,
         within_history: bool = False,
+        tolerance: int | None = None,
     ) -> None:
         self._factory = table
         self._joiner = joiner
         self._left = join_type.keeps(Side.LEFT)
         self._selector = selector
         self._buffer_spec = buffer
+        self._tolerance = tolerance
         self.at_flush = within_history and buffer is not None
         self._arrived: list[Records] = []
         self._arrived_from: int | None = None
@@ -141,6 +144,7 @@ class StreamTableJoin(Processor):
             return
         looked_up, (found, nothing) = kept, self._look_up(kept)
         missed = self._missed(nothing, kept.timestamps)
+        found = self._near(found, kept.timestamps)
         joiner = self._joiner
         if not self._left:
             matched = [entry is not None for entry in found]
@@ -182,6 +186,16 @@ class StreamTableJoin(Processor):
         if not self._getter.versioned:
             return self._getter.get_many(keys)
         return self._getter.get_many_as_of(keys, timestamps)
+
+    def _near(self, entries: list[Any], timestamps: Sequence[int]) -> list[Any]:
+        """What the table has, without what is too old for its record."""
+        most = self._tolerance
+        if most is None:
+            return entries
+        return [
+            entry if entry is not None and time - entry.timestamp <= most else None
+            for entry, time in zip(entries, timestamps, strict=True)
+        ]
 
     def _missed(self, nothing: Sequence[bool] | Booleans, timestamps: Sequence[int] | Integers) -> Booleans | None:
         """Which records found ``nothing`` and lie beyond the table's history; None if none do."""

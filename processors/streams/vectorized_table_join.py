@@ -7,7 +7,9 @@ columns, of the types that Arrow finds for them.
 
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as _compute
 
 from millpond.processors.runtime.batches.batch import Batch
 from millpond.processors.runtime.batches.columns import Array, Columns, as_column, valid
@@ -15,6 +17,8 @@ from millpond.processors.runtime.counters import CounterName
 from millpond.processors.runtime.late import Booleans
 from millpond.processors.streams.table_join import StreamTableJoin
 from millpond.stores.columns.nulls import spread
+
+pc: Any = _compute
 
 
 class VectorizedStreamTableJoin(StreamTableJoin):
@@ -40,27 +44,35 @@ class VectorizedStreamTableJoin(StreamTableJoin):
 
     def _joined(self, kept: Columns) -> tuple[Columns, Booleans | None]:
         """The results, and which records were looked up beyond the history."""
-        found = self._look_up_columns(kept)
+        found, since = self._look_up_columns(kept)
         missed = self._missed(~valid(found) & valid(kept.keys), kept.timestamps) if found.null_count else None
+        if self._tolerance is not None:
+            near = pc.less_equal(pc.subtract(pa.array(kept.timestamps), since), self._tolerance)
+            far = ~near.fill_null(False).to_numpy(zero_copy_only=False)
+            found = found.take(pa.array(np.arange(len(found)), mask=far))
         if not self._left and found.null_count:
             kept, found = kept.select(valid(found)), found.drop_null()
         if not len(kept):
             return kept, missed
         return kept.with_values(as_column(self._joiner(kept.keys, kept.values, found), len(kept))), missed
 
-    def _look_up_columns(self, kept: Columns) -> Array:
-        """What the table has for each record."""
+    def _look_up_columns(self, kept: Columns) -> tuple[Array, Array]:
+        """What the table has for each record, and the timestamp of that."""
         keyed = kept.present()
         found = self._getter.get_columns(keyed.keys, keyed.timestamps)
         if found is None:
-            return self._values(self._look_up(kept.to_batch())[0])
-        return spread(found, valid(kept.keys))
+            entries = self._look_up(kept.to_batch())[0]
+            times = [None if entry is None else entry.timestamp for entry in entries]
+            return self._values(entries), pa.array(times, pa.int64())
+        keys = valid(kept.keys)
+        return spread(found[0], keys), spread(found[1], keys)
 
     def _join(self, kept: Batch) -> None:
         if not len(kept):
             return
         looked_up, (entries, nothing) = kept, self._look_up(kept)
         missed = self._missed(nothing, kept.timestamps)
+        entries = self._near(entries, kept.timestamps)
         if not self._left:
             kept = kept.select([entry is not None for entry in entries])
             entries = [entry for entry in entries if entry is not None]

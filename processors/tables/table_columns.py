@@ -31,8 +31,8 @@ class TableColumns(Protocol):
     def own(self, values: Array) -> Array:
         """Values that may be put as the type that ``get_latest`` gives."""
 
-    def get_as_of(self, keys: Array, timestamps: Integers) -> Array:
-        """The value of each key, as of the timestamp if the store has versions; null where there is none."""
+    def get_as_of(self, keys: Array, timestamps: Integers) -> tuple[Array, Array]:
+        """``get_latest``, but as of the timestamp if the store has versions."""
 
     def get_latest(self, keys: Array) -> tuple[Array, Array]:
         """The latest value of each key and its timestamp; null where there is none."""
@@ -51,8 +51,8 @@ class _Timestamped:
     def takes(self, keys: pa.DataType, values: pa.DataType | None = None) -> bool:
         return self._columns.takes(keys) and (values is None or self._values.takes(values))
 
-    def get_as_of(self, keys: Array, timestamps: Integers) -> Array:
-        return self.get_latest(keys)[0]
+    def get_as_of(self, keys: Array, timestamps: Integers) -> tuple[Array, Array]:
+        return self.get_latest(keys)
 
     def get_latest(self, keys: Array) -> tuple[Array, Array]:
         encoded = keys.dictionary_encode()

@@ -46,15 +46,15 @@ class ValueGetter(ABC):
         """``get_as_of`` for many keys, in their order."""
         return list(map(self.get_as_of, keys, timestamps))
 
-    def get_columns(self, keys: Array, timestamps: npt.NDArray[np.int64]) -> Array | None:
-        """The value of each key, as of the timestamp if ``versioned``; null where there is none.
+    def get_columns(self, keys: Array, timestamps: npt.NDArray[np.int64]) -> tuple[Array, Array] | None:
+        """The value of each key, as of the timestamp if ``versioned``, and its own timestamp; null where there is none.
 
         Args:
             keys: an Arrow array without nulls.
             timestamps: as many, int milliseconds.
 
         Returns:
-            An Arrow array, or None if these keys have to be looked up as objects.
+            Two Arrow arrays, or None if these keys have to be looked up as objects.
         """
         return None
 
@@ -124,7 +124,7 @@ class StoreGetter(ValueGetter):
         found: list[ValueAndTimestamp[Any] | None] = self._store.get_many_as_of(keys, timestamps)
         return found
 
-    def get_columns(self, keys: Array, timestamps: npt.NDArray[np.int64]) -> Array | None:
+    def get_columns(self, keys: Array, timestamps: npt.NDArray[np.int64]) -> tuple[Array, Array] | None:
         if self._columns is None or not self._columns.takes(keys.type):
             return None
         return self._columns.get_as_of(keys, timestamps)

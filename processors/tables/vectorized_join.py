@@ -192,6 +192,5 @@ class VectorizedJoinGetter(JoinGetter):
         times = np.maximum(*(side[1].fill_null(MIN_TIME).to_numpy() for side in (left, right)))
         return values, pa.array(times, mask=~valid(values))
 
-    def get_columns(self, keys: Array, timestamps: Any) -> Array | None:
-        found = self.get_latest_columns(keys)
-        return None if found is None else found[0]
+    def get_columns(self, keys: Array, timestamps: Any) -> tuple[Array, Array] | None:
+        return self.get_latest_columns(keys)

@@ -22,6 +22,7 @@ def asof_join(
     *,
     history: int,
     grace: int | None,
+    tolerance: int | None = None,
     columns: Sequence[str],
 ) -> Verb:
     """The verb.
@@ -32,13 +33,15 @@ def asof_join(
         join_type: inner or left.
         history: how far back from the newest time of a task the right side can be looked up, in microseconds.
         grace: how long left rows wait for late rows of the right side, in microseconds; None to join them at once.
+        tolerance: how much older than a left row its match may be, in microseconds; None for any age.
         columns: the right side's columns in the result; the left side has all.
     """
     builder = StreamsBuilder(key_serde=BYTES, value_serde=BYTES)
     table = sequenced_table(builder, right.topic, "right", history, ordered=right.order is not None)
     stream = builder.stream(left.topic)
     join = stream.join if join_type is JoinType.INNER else stream.left_join
-    join(table, pairs, Joined(grace=grace, within_history=grace is not None), vectorized=True).to(name)
+    joined = Joined(grace=grace, within_history=grace is not None, tolerance=tolerance)
+    join(table, pairs, joined, vectorized=True).to(name)
     rows = JoinedRows(left.rows, right.rows, left.rows.schemas.current.names, columns)
     stores = {"right": (Keys.of_rows(right), Rows(right.rows, columns), Times("valid_from", right.times))}
     return Verb(builder.build(), {right.topic: right, left.topic: left}, (rows,), stores)

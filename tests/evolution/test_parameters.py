@@ -84,7 +84,10 @@ PARAMETERS: Final[dict[str, dict[str, str]]] = {
         "name": REFUSAL, "kind": REFUSAL, **SERDES, "history_retention": NO_HARM, "grace": NO_HARM,
         "late_puts": NO_HARM, "retention": NO_HARM, "caching": NO_HARM, "backend": OWN, "checksums": OWN,
     },
-    "Joined": {"key_serde": OWN, "value_serde": OWN, "grace": NO_HARM, "name": OWN, "within_history": NO_HARM},
+    "Joined": {
+        "key_serde": OWN, "value_serde": OWN, "grace": NO_HARM, "name": OWN, "within_history": NO_HARM,
+        "tolerance": OWN,
+    },
     "StreamJoined": {
         **SERDES, "other_value_serde": REFUSAL, "name": REFUSAL, "store_name": REFUSAL, "backend": OWN,
         "checksums": OWN,

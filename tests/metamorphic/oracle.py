@@ -52,9 +52,10 @@ def judge_versions(
 
 
 def asof(
-    left: Sequence[Row], right: Sequence[Row], how: How, times: tuple[str, str], op: str | None = None
-) -> Iterator[dict[str, Any]]:
-    """Each left row with the right row that was valid at its time."""
+    left: Sequence[Row], right: Sequence[Row], how: How, times: tuple[str, str], op: str | None = None,
+    tolerance: int | None = None,
+) -> Iterator[dict[str, Any]]:  # fmt: skip
+    """Each left row with the right row that was valid at its time, unless that is older than the tolerance."""
     versions = defaultdict[Any, list[Row]](list)
     for row in sorted(right, key=lambda row: int(row[times[1]])):
         versions[row["k"]].append(row)
@@ -63,6 +64,8 @@ def asof(
         known = versions[row["k"]] if row["k"] is not None else []
         place = bisect_right([one[times[1]] for one in known], row[times[0]])
         match = known[place - 1] if place and (op is None or known[place - 1][op] != "delete") else None
+        if match is not None and tolerance is not None and row[times[0]] - match[times[1]] > tolerance:
+            match = None
         if match is not None:
             yield {**match, **row}
         elif how == "left":

@@ -209,30 +209,34 @@ def test_asof_join_with_an_order(a: list[Event], b: list[Event], ways: list[Way]
         assert bag(answer.rows) == expected
 
 
+TOLERANCES = st.sampled_from([None, None, 0, 2, 10])
 PAIRS = st.tuples(rows_of("a", NULLABLE), rows_of("b", NULLABLE, op=True)).map(lambda both: [*both[0], *both[1]])
 
 
 @histories()
-@given(PAIRS, TWO, LENGTHS, st.booleans(), st.booleans())
-def test_asof_join(events: list[Event], ways: list[Way], late: int, left: bool, deletes: bool) -> None:
+@given(PAIRS, TWO, LENGTHS, TOLERANCES, st.booleans(), st.booleans())
+def test_asof_join(
+    events: list[Event], ways: list[Way], late: int, tolerance: int | None, left: bool, deletes: bool
+) -> None:
     """Left rows are joined at once, and may be as late as the history reaches."""
-    _check_asof(events, ways, (0, late), None, late, left, deletes)
+    _check_asof(events, ways, (0, late), None, late, tolerance, left, deletes)
 
 
 @histories()
-@given(PAIRS, TWO, st.sampled_from([1, 3, 8]), LENGTHS, st.booleans(), st.booleans())
+@given(PAIRS, TWO, st.sampled_from([1, 3, 8]), LENGTHS, TOLERANCES, st.booleans(), st.booleans())
 def test_asof_join_with_grace(
-    events: list[Event], ways: list[Way], grace: int, late: int, left: bool, deletes: bool
+    events: list[Event], ways: list[Way], grace: int, late: int, tolerance: int | None, left: bool, deletes: bool
 ) -> None:
     """Right rows may be less late than the grace."""
-    _check_asof(events, ways, (grace - 1, late), grace, max(grace, late), left, deletes)
+    _check_asof(events, ways, (grace - 1, late), grace, max(grace, late), tolerance, left, deletes)
 
 
 def _check_asof(
-    events: list[Event], ways: list[Way], delays: tuple[int, int], grace: int | None, history: int, left: bool,
-    deletes: bool,
+    events: list[Event], ways: list[Way], delays: tuple[int, int], grace: int | None, history: int,
+    tolerance: int | None, left: bool, deletes: bool,
 ) -> None:  # fmt: skip
     schemas, op = {"b": schema("b", op=True), "a": schema("a")}, "bo" if deletes else None
+    most = None if tolerance is None else tolerance * SECOND
     made = make_asof_join(
         "out",
         Rows.of("a", schemas["a"]),
@@ -242,9 +246,10 @@ def _check_asof(
         history=history * SECOND,
         how=JoinType.LEFT if left else JoinType.INNER,
         grace=None if grace is None else grace * SECOND,
+        tolerance=most,
         right_op=op,
     )
-    found = oracle.asof(own(events, "a"), own(events, "b"), "left" if left else "inner", ("at", "bt"), op)
+    found = oracle.asof(own(events, "a"), own(events, "b"), "left" if left else "inner", ("at", "bt"), op, most)
     expected = bag({name: row[name] for name in row if name != op} for row in found)
     chain = Chain([made], schemas, {"b": "bt", "a": "at"})
     for answer in answers(chain, events, dict(zip(("b", "a"), delays, strict=True)), ways):

@@ -132,6 +132,7 @@ def make_asof_join(
     history: int,
     how: JoinType = JoinType.INNER,
     grace: int | None = None,
+    tolerance: int | None = None,
     right_op: str | None = None,
     right_order: str | None = None,
 ) -> Made:
@@ -145,7 +146,8 @@ def make_asof_join(
         _packed("left", one, NullKeys.APART, untimed=keeps_left),
         _packed("right", other, NullKeys.DROPPED, versions=True),
     )
-    verb = asof_join(name, *packed, how, history=max(kept.total, hold or 0), grace=hold, columns=rest)
+    reach = max(kept.total, hold or 0)
+    verb = asof_join(name, *packed, how, history=reach, grace=hold, tolerance=tolerance, columns=rest)
     return Made(verb, {"left": one, "right": other}, asof_join_account(name, how, late, kept, left_time))
 
 

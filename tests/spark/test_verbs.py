@@ -407,6 +407,30 @@ def test_a_match_is_as_old_as_the_tolerance_whatever_the_history(job: Job) -> No
     assert in_order(reduce(DataFrame.unionAll, found)) == sorted(expected, key=repr)
 
 
+def test_a_join_goes_on_whose_rows_have_the_times_that_earlier_releases_added_for_a_tolerance(job: Job) -> None:
+    orders = job.arrive("orders", job.rows("id int, k string, at timestamp", (1, "x", "2024-01-01 10:00")))
+    rates = job.arrive("rates", job.rows("k string, since timestamp, rate int", ("x", "2024-01-01 09:00", 7)))
+    given: dict[str, Any] = {"on": "k", "history": "1 day", "grace": "5 minutes", "name": "rated"}
+
+    def timed(frame: DataFrame, side: str, time: str) -> DataFrame:
+        return frame.withColumn(f"millpond_{side}_time", F.coalesce(F.unix_micros(time), F.lit(-1)))
+
+    sides = timed(orders, "left", "at"), timed(rates, "right", "since")
+    job.run(job.pond().asof_join(*sides, left_time="at", right_time="since", **given).select("id", "rate"))
+    job.arrive("orders", job.rows("id int, k string, at timestamp", *(
+        (number, "x", at) for number, at in ((2, "2024-01-01 09:59"), (3, "2024-01-01 12:00"), (4, "2024-01-01 12:10"))
+    )))  # fmt: skip
+    sides = (
+        orders.withColumn("more", F.when(F.col("id") > 1, "more")),
+        rates.withColumn("still", F.lit(None).cast("int")),
+    )
+    joined = job.pond().asof_join(
+        *sides, left_time="at", right_time="since", how="inner", tolerance="2 hours", **given
+    ).select("id", "rate", "more")  # fmt: skip
+    job.run(joined)
+    assert {row[:2] for row in job.written(joined)} == {(1, 7), (2, 7)}
+
+
 def test_the_changes_of_a_table_join_merge_into_the_batch_join(job: Job, tmp_path: Path) -> None:
     orders = job.rows("id int, customer string, at timestamp, op string",
                       (1, "p", "2024-01-01 10:00", "insert"), (2, "q", "2024-01-01 10:01", "insert"),

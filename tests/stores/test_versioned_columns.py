@@ -75,12 +75,13 @@ def states(
                 if whole:
                     yield columns.put(keys, values, times).tolist(), store.observed_stream_time
                     yield tuple(column.to_pylist() for column in columns.get_latest(keys))
-                    yield (columns.get_as_of(keys, times - 700).to_pylist(),)
+                    yield tuple(column.to_pylist() for column in columns.get_as_of(keys, times - 700))
                 else:
                     yield [store.put(*put) for put in run], store.observed_stream_time
                     found = [store.get(key) for key, _, _ in run]
                     yield tuple([None if one is None else one[at] for one in found] for at in (0, 1))
-                    yield ([store.get_value(key, time - 700) for key, _, time in run],)
+                    found = [store.get(key, time - 700) for key, _, time in run]
+                    yield tuple([None if one is None else one[at] for one in found] for at in (0, 1))
             store.flush()
             transaction.commit()
             store.check()
@@ -171,6 +172,8 @@ def test_many_look_ups_of_a_key_find_what_each_of_them_does(
                 store.flush()
                 transaction.commit()
         keys, times = zip(*look_ups, strict=True)
-        found = columns_of(store).get_as_of(pa.array(keys), np.array(times, np.int64)).to_pylist()
-        assert found == [store.get_value(key, time) for key, time in look_ups]
+        values, since = columns_of(store).get_as_of(pa.array(keys), np.array(times, np.int64))
+        found = [store.get(key, time) for key, time in look_ups]
+        assert values.to_pylist() == [None if one is None else one.value for one in found]
+        assert since.to_pylist() == [None if one is None else one.timestamp for one in found]
         transaction.rollback()

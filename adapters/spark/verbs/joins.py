@@ -25,7 +25,6 @@ from millpond.adapters.spark.verbs.bounds import time_of
 from millpond.adapters.spark.verbs.inputs import RowInput, check_names
 from millpond.adapters.spark.verbs.made import MadeVerbs
 from millpond.adapters.spark.verbs.runner import ColumnChanges
-from millpond.adapters.spark.verbs.tolerance import Timed, within
 from millpond.adapters.spark.verbs.waiting import (
     asof_allowances,
     asof_join_account,
@@ -44,6 +43,9 @@ from millpond.stores.times import Duration
 
 _LEFT: Final = "left"
 _RIGHT: Final = "right"
+
+_ONCE_ADDED: Final = ("millpond_left_time", "millpond_right_time")
+"""Columns that earlier releases added to both sides for ``tolerance``; rows in state may have them."""
 
 _Rows: TypeAlias = tuple[DataFrame, str | Column]
 """Rows, and the column (or expression) with their times."""
@@ -107,10 +109,6 @@ class JoinVerbs(MadeVerbs):
             raise ConfigurationError(
                 f"grace is {grace!r}, but only a history of {history!r} is kept; make history as long"
             )
-        if most is not None:
-            left_side = Timed.of(_LEFT, left, left_time)
-            right_side = Timed.of(_RIGHT, right, right_time, left.columns)
-            left, right = left_side.frame, right_side.frame
         right_op = operation_of(right, right_op)
         (one, other), rest = _row_inputs((left, left_time), (right, right_time), keys, join_type, right_op, right_order)
         left_times, right_times = time_of(left, left_time, left.columns), time_of(right, right_time)
@@ -118,17 +116,16 @@ class JoinVerbs(MadeVerbs):
         hold = held_back(late)
         # A left row that waits for nothing is joined where it arrives.
         inputs = replace(one, stored=hold is not None), other
-        run = self._runner.verb(name or f"asof_join-{'-'.join(keys)}", inputs, ColumnChanges(renamed or {}, dropped))
+        added = (column for column in _ONCE_ADDED if column not in (*left.columns, *right.columns))
+        changes = ColumnChanges(renamed or {}, (*dropped, *added))
+        run = self._runner.verb(name or f"asof_join-{'-'.join(keys)}", inputs, changes)
         packed = (
             run.input(inputs[0], NullKeys.APART, untimed=join_type.keeps(Side.LEFT)),
             run.input(inputs[1], NullKeys.DROPPED, versions=True),
         )
         reach = max(kept.total, hold or 0)
-        verb = asof_join(run.name, *packed, join_type, history=reach, grace=hold, columns=rest)
-        joined = self._result(run, verb, asof_join_account(run.name, join_type, late, kept, left_times))
-        if most is None:
-            return joined
-        return within(joined, left_side, right_side, most, rest if join_type is JoinType.LEFT else ())
+        verb = asof_join(run.name, *packed, join_type, history=reach, grace=hold, tolerance=most, columns=rest)
+        return self._result(run, verb, asof_join_account(run.name, join_type, late, kept, left_times))
 
     def stream_join(
         self,

@@ -62,16 +62,20 @@ def join_stream_with_table(
         graph.add_store(buffer.store_spec)
         stores = (*stores, buffer.store)
     processor = _processor(vectorized)
-    within = joined.within_history
+    within, tolerance = joined.within_history, _tolerance(joined)
 
     def made() -> StreamTableJoin:
-        return processor(getter, joiner, join_type, buffer=buffer, within_history=within)
+        return processor(getter, joiner, join_type, buffer=buffer, within_history=within, tolerance=tolerance)
 
     return stream.then("", made, node, stores).with_new_values()
 
 
 def _processor(vectorized: bool) -> type[StreamTableJoin]:
     return VectorizedStreamTableJoin if vectorized else StreamTableJoin
+
+
+def _tolerance(joined: Joined) -> int | None:
+    return None if joined.tolerance is None else to_millis(joined.tolerance, "tolerance")
 
 
 def _check_grace(table: TableHandle, getter: ValueGetterFactory, grace: int, node: str) -> None:
@@ -108,10 +112,10 @@ def join_stream_with_global_table(
             f"the join of {stream.node!r} with the global table {table.node!r} cannot have a grace period: a global "
             "table has no history; join with a versioned table instead"
         )
-    getter, processor = store_getter(table.store), _processor(vectorized)
+    getter, processor, tolerance = store_getter(table.store), _processor(vectorized), _tolerance(joined)
     result = stream.then(
         _PREFIXES[join_type],
-        lambda: processor(getter, joiner, join_type, selector=selector),
+        lambda: processor(getter, joiner, join_type, selector=selector, tolerance=tolerance),
         joined.name,
         getter.stores,
     )

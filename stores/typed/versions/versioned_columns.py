@@ -54,12 +54,15 @@ class VersionedColumns:
         """Whether keys, and values that are put, may be columns of these types."""
         return self._keys.takes(keys) and (values is None or self._values.takes(values))
 
-    def get_as_of(self, keys: Array, timestamps: Integers) -> Array:
-        """For each key, the value that was valid at the timestamp at the same position; null where there was none.
+    def get_as_of(self, keys: Array, timestamps: Integers) -> tuple[Array, Array]:
+        """For each key, the value that was valid at the timestamp at the same position, and from when on it was.
 
         Args:
             keys: an Arrow array without nulls, of a type that ``takes`` knows; a key may come many times.
             timestamps: as many, in milliseconds.
+
+        Returns:
+            Two Arrow arrays, null where there was no value.
 
         Raises:
             CorruptStoreError: a row is damaged.
@@ -69,7 +72,8 @@ class VersionedColumns:
         except pa.ArrowInvalid:
             # One of the rows is damaged, and reading them one by one says which and why.
             found = self._store.get_many_as_of(keys.to_pylist(), timestamps.tolist())
-            return pa.array([None if one is None else one.value for one in found], self._values.type)
+            values = pa.array([None if one is None else one.value for one in found], self._values.type)
+            return values, pa.array([None if one is None else one.timestamp for one in found], pa.int64())
 
     def get_latest(self, keys: Array) -> tuple[Array, Array]:
         """The latest value of each key and its timestamp, null where there is none, as Arrow arrays.
@@ -109,12 +113,13 @@ class VersionedColumns:
         versions = pc.binary_join_element_wise(LIVE, self._values.write(values), b"").fill_null(TOMBSTONE)
         return VersionPuts(self._store, self._stems(keys), versions, timestamps).put()
 
-    def _as_of(self, keys: Array, timestamps: Integers) -> Array:
+    def _as_of(self, keys: Array, timestamps: Integers) -> tuple[Array, Array]:
         encoded = keys.dictionary_encode()
         numbers = encoded.indices.to_numpy().astype(np.int64)
         rows = latest_rows(self._stems(encoded.dictionary))
         latest = self._latest(rows)
-        places, hidden = numbers, timestamps < since_of(latest)[numbers]
+        since = since_of(latest)
+        places, hidden = numbers, timestamps < since[numbers]
         versions = pc.binary_slice(latest, HEAD_SIZE, TO_THE_END)
         if hidden.any():
             # What is before its key's latest finds an older version, if there is one within the history.
@@ -123,18 +128,23 @@ class VersionedColumns:
             older, found = self._older(rows.to_pylist(), numbers[seen], timestamps[seen])
             places[seen] = found + len(latest)
             hidden[seen] = found < 0
-            versions = pa.concat_arrays([versions, pa.array(older, pa.binary())])
-        return self._read(versions).take(pa.array(places, mask=hidden))
+            versions = pa.concat_arrays([versions, pa.array([version for _, version in older], pa.binary())])
+            since = np.concatenate([since, _times([row for row, _ in older])])
+        values = self._read(versions).take(pa.array(places, mask=hidden))
+        return values, pa.array(since[places], mask=~values.is_valid().to_numpy(zero_copy_only=False))
 
     def _forgotten(self, timestamps: Integers) -> npt.NDArray[np.bool_]:
         horizon = self._store.horizon
         return np.zeros(len(timestamps), np.bool_) if horizon is None else timestamps < horizon
 
-    def _older(self, rows: Sequence[bytes], numbers: Integers, timestamps: Integers) -> tuple[list[bytes], Integers]:
-        """The versions that were valid before the latest, and for each look-up its place among them; -1 for none."""
+    def _older(self, rows: Sequence[bytes], numbers: Integers, timestamps: Integers) -> tuple[list[Entry], Integers]:
+        """The versions that were valid before the latest, and for each look-up its place among them; -1 for none.
+
+        Each is behind bytes that end with the time from which it was valid.
+        """
         newest_first = np.lexsort((-1 - timestamps, numbers))
         numbers, timestamps = numbers[newest_first], timestamps[newest_first]
-        versions: list[bytes] = []
+        versions: list[Entry] = []
         found = np.empty(len(numbers), np.int64)
         many = np.bincount(numbers)[numbers] >= _MANY
         found[~many] = self._walked(rows, numbers[~many], timestamps[~many], versions)
@@ -146,7 +156,7 @@ class VersionedColumns:
         return versions, places
 
     def _walked(
-        self, rows: Sequence[bytes], numbers: Integers, timestamps: Integers, versions: list[bytes]
+        self, rows: Sequence[bytes], numbers: Integers, timestamps: Integers, versions: list[Entry]
     ) -> list[int]:
         """Look up times of many keys, newest first for each key; adds the versions, and returns the place of each."""
         found = []
@@ -157,11 +167,11 @@ class VersionedColumns:
                 walked, entry, walk = number, None, self._store.walk_back(rows[number])
             before, entry = entry, walk.back_to(time)
             if entry is not None and entry is not before:
-                versions.append(entry[1])
+                versions.append(entry)
             found.append(-1 if entry is None else len(versions) - 1)
         return found
 
-    def _merged(self, row: bytes, timestamps: Integers, versions: list[bytes]) -> Integers:
+    def _merged(self, row: bytes, timestamps: Integers, versions: list[Entry]) -> Integers:
         """``_walked`` for many times of one key, which are merged with its versions."""
         walk: VersionWalk = self._store.walk_back(row)
         most = _READ_PER_LOOK_UP * len(timestamps)
@@ -169,7 +179,7 @@ class VersionedColumns:
         starts = np.frombuffer(b"".join([start for start, _ in reversed(entries)]), ">u8").astype(np.uint64)
         before = len(starts) - np.searchsorted(starts, timestamps.view(np.uint64) ^ _SIGN, "right")
         found = np.where(before < len(starts), before + len(versions), -1)
-        versions += [version for _, version in entries]
+        versions += entries
         if not all_of_them:
             left = before == len(starts)
             found[left] = self._walked([row], np.zeros(np.count_nonzero(left), np.int64), timestamps[left], versions)
@@ -189,3 +199,10 @@ class VersionedColumns:
     def _stems(self, keys: Array) -> Array:
         """What the rows of keys begin with."""
         return stems_of(self._keys.write(keys))
+
+
+def _times(rows: Sequence[bytes]) -> Integers:
+    """The packed times that rows end with."""
+    times = (row[-TIME_SIZE:].rjust(TIME_SIZE, b"\0") for row in rows)  # It is empty where nothing was valid.
+    packed = np.frombuffer(b"".join(times), ">u8").astype(np.uint64)
+    return (packed ^ _SIGN).view(np.int64)
