@@ -21,7 +21,7 @@ from millpond.adapters.spark.rows.sink import SinkRows, SinkTables
 from millpond.adapters.spark.rows.unusable import TopicSource
 from millpond.adapters.spark.stage import Stage
 from millpond.adapters.spark.task_run import TaskRun
-from millpond.adapters.spark.worker import current_batch, tune_worker
+from millpond.adapters.spark.worker import begin, current_batch, tune_worker
 from millpond.errors import StateConflictError
 from millpond.processors.distribution.exchange import (
     COMPLETE,
@@ -139,6 +139,8 @@ class SharedOperator:
 
     def _handle(self, number: int, rows: Iterator[Any], manifest: ValueState) -> Iterator[pa.Table]:
         wall_clock, blobs = arrived(number, rows)
+        for verb in self._verbs:
+            begin(verb.stage.settings)  # also of one that has no rows yet: it stays in this operator
         kept = _Kept(manifest)
         results: list[list[pa.Table]] = []
         times: list[Mapping[str, int]] = []

@@ -117,7 +117,7 @@ def task_state(settings: StateSettings, part: Subtopology, partition: int) -> It
     Raises:
         StateConflictError: another query has begun or changed the state since this one was built.
     """
-    _begin(settings)
+    begin(settings)
     task_id = f"{part.index}_{partition}"
     query = settings.storage.place, settings.application_id, settings.sink
     owner, make = Owner(query, settings.run, settings.memory_budget), partial(_make, settings, part, task_id)
@@ -133,8 +133,12 @@ def task_state(settings: StateSettings, part: Subtopology, partition: int) -> It
         state.rollback()
 
 
-def _begin(settings: StateSettings) -> None:
-    """Keep what a query keeps beside its state, once in each run and process."""
+def begin(settings: StateSettings) -> None:
+    """Keep what a query keeps beside its state, once in each run and process.
+
+    Raises:
+        StateConflictError: another query has begun or changed the state since this one was built.
+    """
     if settings.beginning is not None and settings.run not in _begun:
         settings.beginning.keep()
         _begun.add(settings.run)

@@ -402,7 +402,7 @@ class VerbRun:
             return Shared()
         newest = self.job.history(self.name).newest
         began = None if newest is None else newest.shape.behind
-        may = ticks is None and self.job.shares_operators
+        may = ticks is None and self.job.shares_operators and self.job.reached
         return self.sharing.shared(plan, self.inputs if may else (), verb, began)
 
     def _backfilled(self, backfill: Backfill, flow: Dataflow, columns: T.StructType) -> DataFrame:
