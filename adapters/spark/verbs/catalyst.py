@@ -89,7 +89,7 @@ def _expression(expression: Any, columns: Mapping[int, Expression]) -> Expressio
     kind, children = _kind(expression), _each(expression.children())
     if kind == "AttributeReference":
         return columns[expression.exprId().id()]
-    if expression.foldable() and kind != "Alias":
+    if _is_constant(expression):
         return _literal(expression)
     if kind in _COMPARISONS and any(_type(one) not in _TYPES for one in children):
         raise NotInArrowError(f"{expression.sql()} compares values of type {_type(children[0])}")
@@ -158,7 +158,7 @@ def _literal(expression: Any) -> Expression:
     type_ = _arrow_type(expression)
     try:
         value = expression.eval(None)
-    except Py4JJavaError as error:  # it fails, or depends on the micro-batch
+    except Py4JJavaError as error:  # it fails
         raise NotInArrowError(f"{expression.sql()} lies between") from error
     if pa.types.is_string(type_) and value is not None:
         value = value.toString()
@@ -175,6 +175,11 @@ def _arrow_type(expression: Any) -> pa.DataType:
     return _TYPES[type_]
 
 
+def _is_constant(expression: Any) -> bool:
+    """Whether it is the same in all micro-batches, as far as is known: the time of today is not."""
+    return _kind(expression) in _CONSTANT and all(map(_is_constant, _each(expression.children())))
+
+
 def _type(expression: Any) -> str:
     return str(expression.dataType().sql()).lower()
 
@@ -186,6 +191,8 @@ def _kind(node: Any) -> str:
 def _each(sequence: Any) -> list[Any]:
     return [sequence.apply(place) for place in range(sequence.size())]
 
+
+_CONSTANT: Final = ("Literal", "Cast", "UnaryMinus")
 
 _INTEGERS: Final = ("tinyint", "smallint", "int", "bigint")
 
