@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeAlias
 
-import msgpack
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as _compute
@@ -18,15 +17,17 @@ from millpond.processors.options.windows import EmitStrategy, SessionWindows, Sl
 from millpond.processors.runtime.batches.batch import Batch
 from millpond.processors.runtime.batches.columns import Columns
 from millpond.processors.runtime.batches.windowed_columns import WindowedArray
+from millpond.processors.verbs.functions.function import without_notes
 from millpond.processors.verbs.parts import CHANGE_TIME, ChangeColumns, Keys, Times, in_micros
 from millpond.processors.verbs.row_aggregate import RowAggregate
 from millpond.processors.verbs.row_fold import rows_type
 from millpond.processors.verbs.verb import MICROS, Input, Part, Verb, flattened
-from millpond.stores.keys import pack_time
-from millpond.stores.rows.physical import check_text, from_physical, normalized, plain_leaves, to_physical
+from millpond.stores.rows.nested import with_leaves
+from millpond.stores.rows.physical import check_text, from_physical, normalized, plain_leaves
 from millpond.stores.rows.row_columns import PackedRowType
 from millpond.stores.rows.tuple_keys import KeyCodec
 from millpond.stores.serdes import BYTES
+from millpond.stores.typed.windows.segment_columns import packed as pack_times
 from millpond.stores.typed.windows.windowed import Windowed
 
 pc: Any = _compute
@@ -59,22 +60,32 @@ class AggregatedRows(Input):
 
     def packed(self, rows: pa.Table) -> Any:
         arguments = flattened(rows["value"]).columns if self.arguments else []
-        fields = rows_type([normalized(column.type) for column in arguments]) if self.order is None else None
-        if fields is None:
-            pack = msgpack.Packer().pack
-            values = [self._moments(rows), *map(to_physical, arguments)]
-            return pa.array(list(map(pack, zip(*values, strict=True))), pa.binary())
-        columns = [plain_leaves(column.combine_chunks()) for column in (rows["timestamp"], *arguments)]
-        for column in columns:
-            check_text(column)
+        columns = [self._moments(rows), *(_plain(column.combine_chunks()) for column in arguments)]
+        fields = rows_type([column.type for column in columns[1:]], columns[0].type)
         return PackedRowType.of(pa.StructArray.from_arrays(columns, fields=list(fields)))
 
-    def _moments(self, rows: pa.Table) -> list[Any]:
+    def _moments(self, rows: pa.Table) -> Any:
         """The time of each row; with an order, bytes that compare as time and order do."""
-        times: list[Any] = rows["timestamp"].to_pylist()
+        times: Any = rows["timestamp"].combine_chunks()
         if self.order is None:
             return times
-        return list(map(bytes.__add__, map(pack_time, times), self.order.pack(flattened(rows["order"]))))
+        orders = self.order.pack_columns(flattened(rows["order"]))
+        return pc.binary_join_element_wise(pack_times(times.to_numpy()), orders, b"")
+
+
+def _plain(column: Any) -> Any:
+    """A column as rows have it: of a type in its one form, without notes.
+
+    Raises:
+        RecordError: a string is not UTF-8, or a time beyond what microseconds can tell.
+    """
+    return with_leaves(column, without_notes(normalized(column.type)), _checked)
+
+
+def _checked(leaves: Any) -> Any:
+    plain = plain_leaves(leaves)
+    check_text(plain)
+    return plain
 
 
 @dataclass(frozen=True)

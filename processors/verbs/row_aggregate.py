@@ -18,10 +18,12 @@ from millpond.processors.aggregations.aggregate import Aggregation
 from millpond.processors.verbs.aggregates import AggregateCall
 from millpond.processors.verbs.combining import combiner_of_rows
 from millpond.processors.verbs.functions.binding import bind, state_name
-from millpond.processors.verbs.functions.function import AggregateFunction, ColumnarFunction
-from millpond.processors.verbs.row_fold import RowFold, rows_type
+from millpond.processors.verbs.functions.function import AggregateFunction
+from millpond.processors.verbs.row_fold import MOMENTS, TIMES, RowFold, rows_type
 from millpond.stores.columns.column_serdes import ColumnarSerde, ColumnSerde
-from millpond.stores.rows.physical import from_physical, normalized
+from millpond.stores.columns.nulls import spread
+from millpond.stores.rows.nested import with_leaves
+from millpond.stores.rows.physical import from_physical, normalized, null_mask
 from millpond.stores.rows.row_columns import RowColumnSerde
 from millpond.stores.serdes import Serde
 
@@ -40,24 +42,25 @@ class InputSerde(ColumnarSerde[tuple[Any, ...]]):
     Nested values come back as tuples.
 
     Args:
-        rows: the struct of the time and the columns; None if rows do not come as columns.
+        rows: the struct of the time and the columns.
 
-    >>> InputSerde().deserialize(InputSerde().serialize((1_000_000, 2.5, "a")))
+    >>> serde = InputSerde(pa.struct([("time", pa.int64()), ("0", pa.float64()), ("1", pa.string())]))
+    >>> serde.deserialize(serde.serialize((1_000_000, 2.5, "a")))
     (1000000, 2.5, 'a')
     """
 
     name = "aggregate-input"
 
-    def __init__(self, rows: pa.DataType | None = None) -> None:
+    def __init__(self, rows: pa.DataType) -> None:
         self._rows = rows
         self._pack = msgpack.Packer().pack
 
-    def __reduce__(self) -> tuple[type["InputSerde"], tuple[pa.DataType | None]]:
+    def __reduce__(self) -> tuple[type["InputSerde"], tuple[pa.DataType]]:
         return InputSerde, (self._rows,)
 
     @property
-    def columns(self) -> ColumnSerde | None:
-        return None if self._rows is None else RowColumnSerde(self._rows)
+    def columns(self) -> ColumnSerde:
+        return RowColumnSerde(self._rows)
 
     def serialize(self, value: tuple[Any, ...]) -> bytes:
         try:
@@ -82,22 +85,21 @@ class StateSerde(ColumnarSerde[list[Any]]):
 
     Args:
         name: says which functions of which types they are.
-        count: how many.
-        states: the struct of the states; None if one of them has to be an object.
+        states: the struct of the states.
     """
 
-    def __init__(self, name: str, count: int, states: pa.DataType | None = None) -> None:
+    def __init__(self, name: str, states: pa.StructType) -> None:
         self.name = name
-        self._count = count
+        self._count = states.num_fields
         self._states = states
         self._pack = msgpack.Packer(default=_compact).pack
 
-    def __reduce__(self) -> tuple[type["StateSerde"], tuple[str, int, pa.DataType | None]]:
-        return StateSerde, (self.name, self._count, self._states)
+    def __reduce__(self) -> tuple[type["StateSerde"], tuple[str, pa.StructType]]:
+        return StateSerde, (self.name, self._states)
 
     @property
-    def columns(self) -> ColumnSerde | None:
-        return None if self._states is None else RowColumnSerde(self._states)
+    def columns(self) -> ColumnSerde:
+        return RowColumnSerde(self._states)
 
     def serialize(self, value: list[Any]) -> bytes:
         try:
@@ -152,7 +154,8 @@ class RowAggregate:
         self.written = ", ".join(f"{name}={_written(call)}" for name, call in calls.items())
         self._labels = [f"{name!r}, {call}" for name, call in calls.items()]
         bound = {name: normalized(types[name], name) if name in types else pa.null() for name in calls}
-        self._functions = [bind(call, name, bound[name]) for name, call in calls.items()]
+        times = MOMENTS if ordered else TIMES
+        self._functions = [bind(call, name, bound[name], times) for name, call in calls.items()]
         self._initial = [function.initial for function in self._functions]
         self._commutes = not any(call.by_time for call in calls.values())
         places = _places(calls)
@@ -160,14 +163,11 @@ class RowAggregate:
         states = "; ".join(state_name(call, bound[name]) for name, call in calls.items())
         arguments = [(name, bound[name]) for name, call in calls.items() if call.column is not None]
         self.arguments = pa.schema([pa.field(*named) for named in arguments])
-        rows = None if ordered else rows_type(self.arguments.types)
-        self._columnar = [] if rows is None else _columnar(self._functions)
-        columns = _states_type(self._columnar)
+        self._fold = RowFold(self._functions, places)
         name = f"aggregate-state-{STATE_VERSION}: {'ordered; ' if ordered else ''}{states}"
-        self.state_serde: Serde[list[Any]] = StateSerde(name, len(calls), columns)
-        self.input_serde: Serde[tuple[Any, ...]] = InputSerde(rows)
+        self.state_serde: Serde[list[Any]] = StateSerde(name, self._fold.states)
+        self.input_serde: Serde[tuple[Any, ...]] = InputSerde(rows_type(self.arguments.types, times))
         self._combiner = combiner_of_rows(calls, self._functions, bound, self.state_serde)
-        self._column_fold = None if columns is None else RowFold(self._columnar, places, columns)
         self.schema = pa.schema(
             [pa.field(name, of.type, of.nullable) for name, of in zip(calls, self._functions, strict=True)]
         )
@@ -175,13 +175,12 @@ class RowAggregate:
     @property
     def aggregation(self) -> Aggregation:
         """The aggregation of each key, or of each key and window."""
-        fold, combiner = self._column_fold, self._combiner
         return Aggregation(
             self.aggregator,
             self.initializer,
             self.merger,
-            columns=fold,
-            combiner=combiner,
+            columns=self._fold,
+            combiner=self._combiner,
             commutes=self._commutes,
         )
 
@@ -250,8 +249,8 @@ class RowAggregate:
         made = []
         number = 0
         try:
-            for number, function in enumerate(self._columnar):
-                made.append(function.results(columns[number]))
+            for number, function in enumerate(self._functions):
+                made.append(_result(function, columns[number], states))
         except OverflowError as error:
             raise self._overflow(number, "for one of the keys", error) from error
         return made
@@ -292,16 +291,14 @@ def _written(call: AggregateCall) -> str:
     return str(call) if isinstance(call.column, str | None) else f"{call.function}(...)"
 
 
-def _columnar(functions: Sequence[AggregateFunction]) -> list[ColumnarFunction]:
-    """The functions, if the states of all of them can be columns; none otherwise."""
-    found = [one for one in functions if isinstance(one, ColumnarFunction) and one.state_type is not None]
-    return found if len(found) == len(functions) else []
-
-
-def _states_type(functions: Sequence[ColumnarFunction]) -> pa.StructType | None:
-    """The struct of the states of functions; None of no functions."""
-    types = [(str(place), function.state_type) for place, function in enumerate(functions)]
-    return pa.struct([(name, type_) for name, type_ in types if type_ is not None]) if types else None
+def _result(function: AggregateFunction, column: Any, states: Any) -> Any:
+    """The results of a function by the column of its states; null where all states are."""
+    results = function.results(column)
+    if pa.types.is_nested(function.type):
+        results = with_leaves(results, function.type, lambda leaves: leaves)
+    if function.nullable or not states.null_count:
+        return results
+    return spread(results.filter(states.is_valid()), ~null_mask(states))
 
 
 def _places(calls: Mapping[str, AggregateCall]) -> list[int]:

@@ -9,17 +9,20 @@ from typing import Any, Final
 import pyarrow as pa
 
 from millpond.processors.aggregations.column_fold import Groups, MergingFold
-from millpond.processors.verbs.functions.function import ColumnarFunction
+from millpond.processors.verbs.functions.function import AggregateFunction, without_notes
 from millpond.stores.rows.row_columns import PhysicalRowType
 
-TIME: Final = pa.field("time", pa.int64())
+TIMES: Final[pa.DataType] = pa.int64()
+"""The type of a row's time."""
+
+MOMENTS: Final[pa.DataType] = pa.binary()
+"""The type of bytes that compare as the times and orders of rows do."""
 
 
-def rows_type(types: Sequence[pa.DataType]) -> pa.StructType | None:
-    """The struct of the time of a row and of its values; None if these are not all flat."""
-    if any(map(pa.types.is_nested, types)):
-        return None
-    return pa.struct([TIME, *(pa.field(str(place), type_) for place, type_ in enumerate(types))])
+def rows_type(types: Sequence[pa.DataType], times: pa.DataType) -> pa.StructType:
+    """The struct of the time of a row, of a type, and of its values."""
+    values = [pa.field(str(place), without_notes(type_)) for place, type_ in enumerate(types)]
+    return pa.struct([pa.field("time", times), *values])
 
 
 class RowFold(MergingFold):
@@ -28,12 +31,15 @@ class RowFold(MergingFold):
     Args:
         functions: what is computed.
         places: where in a row each function finds its value.
+
+    Attributes:
         states: the struct of the states.
     """
 
-    def __init__(self, functions: Sequence[ColumnarFunction], places: Sequence[int], states: pa.StructType) -> None:
-        self.result = PhysicalRowType(states)
-        self._fields = list(states)
+    def __init__(self, functions: Sequence[AggregateFunction], places: Sequence[int]) -> None:
+        self.states = pa.struct([(str(place), function.state_type) for place, function in enumerate(functions)])
+        self.result = PhysicalRowType(self.states)
+        self._fields = list(self.states)
         self._parts = list(zip(functions, places, strict=True))
 
     def totals(self, groups: Groups, values: Any, before: Any) -> Any:

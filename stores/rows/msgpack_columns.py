@@ -31,13 +31,16 @@ from millpond.stores.rows.byte_columns import (
 )
 from millpond.stores.rows.physical import (
     SHORT_DECIMAL,
+    WHOLE,
     around,
     big_endian,
     check_text,
     from_integers,
     from_wide,
+    is_short,
     is_word,
     null_mask,
+    of_halves,
     plain_leaves,
     unscaled,
     validity,
@@ -71,7 +74,24 @@ FEW: Final = 200
 """Fewer rows than this are read and written sooner as objects."""
 
 _MOST_ELEMENTS: Final = 64
-"""The longest list that is read here: for each element of the longest list, all lists are looked at once more."""
+_SIDE_BY_SIDE: Final = 256
+"""Lists of more elements than the first are read here if all have as many bytes, or if as many lists as the second, on
+average, have an element at a place: for each of the places, all lists are looked at once more."""
+
+
+def _widths() -> Integers:
+    """How many bytes a value has by its tag; 0 where that does not tell, or where there may be more in it."""
+    widths = np.zeros(256, np.int64)
+    widths[:_FIXED_ARRAY] = 1
+    widths[_FIXED_ARRAY - 16 : _FIXED_ARRAY] = 0
+    widths[[_NIL, _FALSE, _FALSE + 1]] = 1
+    widths[_NEGATIVE:] = 1
+    widths[_DOUBLE] = _LONGEST
+    widths[_UNSIGNED : _UNSIGNED + 4] = widths[_SIGNED : _SIGNED + 4] = [2, 3, 5, 9]
+    return widths
+
+
+_WIDTHS: Final = _widths()
 
 
 def pack_values(column: Array) -> Array:
@@ -86,6 +106,8 @@ def pack_values(column: Array) -> Array:
         return or_null(column, packed_rows(fields, len(column)), _NIL)
     if pa.types.is_list(type_) or pa.types.is_large_list(type_) or pa.types.is_map(type_):
         return _lists(column)
+    if type_ == WHOLE:
+        return _wholes(column)
     return _leaves(plain_leaves(column))
 
 
@@ -155,6 +177,15 @@ def _leaves(leaves: Array) -> Array:
         return _integers(words(leaves).astype(np.int64), nulls)
     check_text(leaves)
     return _texts(leaves)
+
+
+def _wholes(column: Array) -> Array:
+    halves = unscaled(column)
+    short, nulls = is_short(halves), null_mask(column) if column.null_count else None
+    integers = _integers(np.ascontiguousarray(halves[:, 0]).view(np.int64), nulls)
+    if short.all():
+        return integers
+    return pc.if_else(pa.array(short), integers, headed([_BIN, 16], big_endian(halves).reshape(-1, 16), nulls, _NIL))
 
 
 def _lists(column: Array) -> Array:
@@ -269,6 +300,8 @@ class _Reader(SideBySide):
             return self._floats(type_)
         if pa.types.is_decimal(type_) and type_.precision > SHORT_DECIMAL:
             return self._wide(type_)
+        if type_ == WHOLE:
+            return self._wholes()
         if type_ in (pa.string(), pa.binary()):
             return self._texts(type_)
         numbers, nulls = self.numbers()
@@ -348,6 +381,18 @@ class _Reader(SideBySide):
         self.go_to(starts + lengths)
         return from_wide(self.data[starts[:, None] + np.arange(16)], nulls, type_)
 
+    def _wholes(self) -> Array:
+        long = self.first_bytes() == _BIN
+        halves, nulls = np.zeros((len(long), 2), np.int64), np.zeros(len(long), np.bool_)
+        short, wide = self._part(~long), self._part(long)
+        numbers, nulls[~long] = short.numbers()
+        halves[~long] = np.stack([numbers, numbers >> 63], axis=1)
+        self._resume(short, ~long)
+        if long.any():
+            halves[long] = unscaled(wide._wide(WHOLE)).view(np.int64)
+            self._resume(wide, long)
+        return of_halves(halves, nulls, WHOLE)
+
     def _texts(self, type_: Any) -> Array:
         lengths, nulls = self.lengths(*(_STRINGS if pa.types.is_string(type_) else _BINARIES))
         starts = self.at
@@ -366,11 +411,36 @@ class _Reader(SideBySide):
 
     def _list(self, type_: Any, element: Any) -> Array:
         lengths, nulls = self.lengths(*_ARRAYS)
-        most = int(lengths.max()) if len(lengths) else 0
-        if most > _MOST_ELEMENTS:
-            raise pa.ArrowInvalid("a list is read one by one")
         offsets = np.zeros(len(lengths) + 1, np.int64)
         np.cumsum(lengths, out=offsets[1:])
+        values = self._evenly_spaced(element, lengths, offsets)
+        if values is None:
+            values = self._place_by_place(element, lengths, offsets)
+        try:
+            return around(values, type_, len(lengths), [validity(nulls), buffer(offsets.astype(np.int32))])
+        except ValueError as error:
+            raise pa.ArrowInvalid(str(error)) from error
+
+    def _evenly_spaced(self, element: Any, lengths: Integers, offsets: Integers) -> Array | None:
+        """The elements of lists, in each of which all have as many bytes as the first one; None if they have not."""
+        filled = lengths > 0
+        widths = np.ones(len(lengths), np.int64)
+        widths[filled] = _WIDTHS[self.data[self.at[filled]]]
+        ends = self.at + widths * lengths
+        if (widths == 0).any() or (ends > self.ends).any():
+            return None
+        wide = widths.repeat(lengths)
+        places = self.at.repeat(lengths) + (np.arange(offsets[-1]) - offsets[:-1].repeat(lengths)) * wide
+        if (_WIDTHS[self.data[places]] != wide).any():
+            return None
+        self.go_to(ends)
+        return _Reader(self.data, places, places + wide).read(element)
+
+    def _place_by_place(self, element: Any, lengths: Integers, offsets: Integers) -> Array:
+        """The elements of lists: the first ones, then the second ones, and so on."""
+        most = int(lengths.max()) if len(lengths) else 0
+        if most > _MOST_ELEMENTS and offsets[-1] < most * _SIDE_BY_SIDE:
+            raise pa.ArrowInvalid("a list is read one by one")
         parts, places = [pa.array([], element)], [np.empty(0, np.int64)]
         for number in range(most):
             longer = lengths > number
@@ -379,11 +449,7 @@ class _Reader(SideBySide):
             places.append(offsets[:-1][longer] + number)
             self._resume(inner, longer)
         order: Any = pa.array(np.concatenate(places).argsort(kind="stable"))
-        values = pa.concat_arrays(parts).take(order)
-        try:
-            return around(values, type_, len(lengths), [validity(nulls), buffer(offsets.astype(np.int32))])
-        except ValueError as error:
-            raise pa.ArrowInvalid(str(error)) from error
+        return pa.concat_arrays(parts).take(order)
 
     def _part(self, rows: Mask) -> "_Reader":
         return self if rows.all() else _Reader(self.data, self.at[rows], self.ends[rows])

@@ -3,12 +3,13 @@
 Rule of this module: who only walks through nested types, and does not care how they are nested, asks it.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
-from millpond.stores.rows.physical import elements
+from millpond.stores.rows.physical import around, elements, null_mask, validity
 
 
 def child_fields(type_: Any) -> list[Any]:
@@ -50,3 +51,22 @@ def leaf_paths(fields: Sequence[Any], prefix: str = "") -> Iterator[tuple[str, A
         path = f"{prefix}{field.name}"
         yield path, field
         yield from leaf_paths(child_fields(field.type), f"{path}.")
+
+
+def with_leaves(column: Any, type_: Any, change: Callable[[Any], Any]) -> Any:
+    """A column with something else in the place of each column that is not nested.
+
+    Args:
+        column: of lists, maps, structs or anything else.
+        type_: of the result: nested as the column's, around what ``change`` returns.
+        change: makes a column of as many values of a column that is not nested.
+    """
+    if isinstance(column.type, pa.StructType):
+        fields = [with_leaves(column.field(number), field.type, change) for number, field in enumerate(type_)]
+        return pa.Array.from_buffers(type_, len(column), [validity(null_mask(column))], children=fields)
+    if not child_fields(type_):
+        return change(column)
+    within, ends = elements(column)
+    inner = pa.struct(child_fields(type_)) if pa.types.is_map(type_) else type_.value_type
+    bounds = pa.py_buffer(np.array(ends, np.int32))
+    return around(with_leaves(within, inner, change), type_, len(column), [validity(null_mask(column)), bounds])

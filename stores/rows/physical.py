@@ -19,6 +19,8 @@ knows neither bytes of rows nor schemas. ::
     map                               list of [key, value]
     struct                            list of the values of its fields, in their order
     null, and any null                None
+
+Besides, there is ``WHOLE``, which no column of a user has.
 """
 
 from collections import Counter
@@ -35,6 +37,9 @@ from millpond.errors import ConfigurationError, RecordError, SerdeError
 
 SHORT_DECIMAL: Final = 18
 """The most digits of a decimal that is an int; wider ones are bytes."""
+
+WHOLE: Final[pa.DataType] = pa.binary(16)
+"""Integers of 128 bits as Arrow's decimals have them: an int if 64 bits hold it, else what a wide decimal is."""
 
 _MICROS: Final = {"s", "ms", "us"}
 _PLAIN: Final[Mapping[str, pa.DataType]] = {
@@ -136,6 +141,8 @@ def to_physical(column: "pa.Array[Any] | pa.ChunkedArray[Any]") -> list[Any]:
         return _with_nulls(_structs(column), column)
     if pa.types.is_list(type_) or pa.types.is_large_list(type_) or pa.types.is_map(type_):
         return _with_nulls(_lists(column), column)
+    if type_ == WHOLE:
+        return _with_nulls(_wholes(column), column)
     return _leaves(plain_leaves(column))
 
 
@@ -191,8 +198,23 @@ def words(column: "pa.Array[Any]") -> npt.NDArray[Any]:
 
 
 def unscaled(column: "pa.Array[Any]") -> npt.NDArray[np.uint64]:
-    """The unscaled values of a ``decimal128`` column: in each row, the lower and the upper half of two's complement."""
+    """Of each integer of a ``decimal128`` or ``WHOLE`` column, the lower and the upper half of two's complement."""
     return _fixed(column, np.dtype(("<u8", 2)))
+
+
+def is_short(halves: npt.NDArray[np.uint64]) -> npt.NDArray[np.bool_]:
+    """Which of the integers that ``unscaled`` gives have no more than 64 bits."""
+    short: npt.NDArray[np.bool_] = halves.view(np.int64)[:, 1] == halves.view(np.int64)[:, 0] >> 63
+    return short
+
+
+def of_halves(halves: npt.NDArray[Any], nulls: npt.NDArray[np.bool_], type_: Any) -> Any:
+    """The column of a type of wide decimals, or of ``WHOLE``, of which ``unscaled`` gives the halves.
+
+    Raises:
+        pyarrow.ArrowInvalid: one is beyond its type.
+    """
+    return _decimals_of(halves, validity(nulls), type_)
 
 
 def big_endian(halves: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint8]:
@@ -284,6 +306,20 @@ def _decimals(column: Any) -> list[Any]:
     return list(big_endian(halves).view("V16").ravel().tolist())
 
 
+def _wholes(column: Any) -> list[Any]:
+    halves = unscaled(column)
+    values: list[Any] = halves[:, 0].astype(np.int64).tolist()
+    long = np.flatnonzero(~is_short(halves))
+    for row, value in zip(long.tolist(), big_endian(halves[long]).view("V16").ravel().tolist(), strict=True):
+        values[row] = value
+    return values
+
+
+def _as_wide(value: Any) -> Any:
+    """An int as the bytes of a wide decimal; bytes and None as they are."""
+    return value.to_bytes(16, "big", signed=True) if value.__class__ is int else value
+
+
 def _structs(column: Any) -> list[Any]:
     fields = [to_physical(column.field(number)) for number in range(column.type.num_fields)]
     return list(map(list, zip(*fields, strict=True))) if fields else [[] for _ in range(len(column))]
@@ -309,8 +345,8 @@ def _array(values: Sequence[Any], type_: Any) -> Any:
         return _list_array(values, type_, pa.struct([type_.key_field, type_.item_field]))
     if pa.types.is_list(type_):
         return _list_array(values, type_, type_.value_field.type)
-    if pa.types.is_decimal128(type_) and type_.precision > SHORT_DECIMAL:
-        return _wide_array(values, type_)
+    if type_ == WHOLE or (pa.types.is_decimal128(type_) and type_.precision > SHORT_DECIMAL):
+        return _wide_array(list(map(_as_wide, values)) if type_ == WHOLE else values, type_)
     if pa.types.is_decimal128(type_) or (type_ in _WORDS and not pa.types.is_floating(type_)):
         return from_integers(_int_array(values), type_)
     return pa.array(values, type_, from_pandas=False)

@@ -28,18 +28,21 @@ FUNCTIONS: Final[Mapping[str, Callable[..., AggregateFunction]]] = {
     "min": bind_min,
     "sum": bind_sum,
 }
-"""By name: ``bind(path, type, **options)`` makes a function for a column of that type; errors call it ``path``."""
+"""By name: ``bind(path, type, **options)`` makes a function for a column of that type, which errors call ``path``.
+
+Those that go by time take the type of times behind it."""
 
 
-def bind(call: AggregateCall, path: str, type_: pa.DataType) -> AggregateFunction:
-    """The function of ``call`` for values of a type in its one form (``normalized``).
+def bind(call: AggregateCall, path: str, type_: pa.DataType, times: pa.DataType) -> AggregateFunction:
+    """The function of ``call`` for values of a type in its one form (``normalized``), of rows with times of a type.
 
     Raises:
         ConfigurationError: there is no such function, or it does not take such values.
     """
     if call.function not in FUNCTIONS:
         raise ConfigurationError(f"no aggregate function {call.function!r}; use one of {', '.join(sorted(FUNCTIONS))}")
-    return FUNCTIONS[call.function](path, type_, **call.options)
+    by_time = (times,) if call.by_time else ()
+    return FUNCTIONS[call.function](path, type_, *by_time, **call.options)
 
 
 def state_name(call: AggregateCall, type_: pa.DataType) -> str:

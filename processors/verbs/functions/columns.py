@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as _compute
 
-from millpond.stores.rows.physical import SHORT_DECIMAL, is_word, unscaled, words
+from millpond.stores.rows.physical import WHOLE, around, of_halves, unscaled, validity, words
 
 pc: Any = _compute
 Array: TypeAlias = Any
@@ -20,20 +20,15 @@ Array: TypeAlias = Any
 
 Integers: TypeAlias = npt.NDArray[np.int64]
 Longer: TypeAlias = Callable[[list[float] | None, list[float]], list[float]]
-_LEAST: Final = np.iinfo(np.int64).min
+_LEAST: Final = int(np.iinfo(np.int64).min)
+_LOW: Final = 2**32 - 1
+"""The bits of a digit."""
 
 
 def present(values: Array) -> npt.NDArray[np.bool_]:
     """Where a value is not null."""
     valid: npt.NDArray[np.bool_] = values.is_valid().to_numpy(zero_copy_only=False)
     return valid
-
-
-def is_scalar(type_: Any) -> bool:
-    """Whether the physical values of a type are numbers of 64 bits, truth values, texts or bytes."""
-    if pa.types.is_decimal(type_):
-        return bool(type_.precision <= SHORT_DECIMAL)
-    return is_word(type_) or type_ in (pa.bool_(), pa.string(), pa.binary())
 
 
 def integers(values: Array) -> Integers:
@@ -69,6 +64,71 @@ def added(states: Array, values: Array, groups: Integers, lowest: int, highest: 
     np.add.at(totals, groups, numbers)
     seen = present(states) | (counted(values, groups, len(states)) > 0)
     return pa.array(totals, mask=~seen)
+
+
+def added_wide(states: Array, values: Array, groups: Integers, highest: int) -> Array:
+    """Each group's sum of integers of up to 128 bits; null if there is no value.
+
+    Args:
+        states: ``WHOLE``, the sum before for each group, or null.
+        values: integers, times, decimals or ``WHOLE``.
+        groups: the number of each value's group.
+        highest: the greatest absolute value that a sum may have, with all values in between.
+
+    Raises:
+        pyarrow.ArrowInvalid: one might be greater.
+    """
+    numbers, sums = _halves(values), _halves(states)
+    most = int(np.bincount(groups, minlength=1).max())
+    bound = _wide_size(sums) + most * _wide_size(numbers)
+    if bound > highest:
+        raise pa.ArrowInvalid("a sum may leave its type")
+    nothing = ~(present(states) | (counted(values, groups, len(states)) > 0))
+    if bound < -_LEAST:
+        np.add.at(sums[:, 0], groups, numbers[:, 0])
+        sums[:, 1] = sums[:, 0] >> 63
+    else:
+        sums = _with_carries(sums, numbers, groups)
+    return of_halves(sums, nothing, WHOLE)
+
+
+def _halves(values: Array) -> Integers:
+    """The lower and the upper half of each integer; 0 where it is null."""
+    if values.type == WHOLE or pa.types.is_decimal(values.type):
+        halves = unscaled(values).astype(np.int64)
+    else:
+        whole = integers(values)
+        halves = np.stack([whole, whole >> 63], axis=1)
+    if values.null_count:
+        halves[~present(values)] = 0
+    return halves
+
+
+def _with_carries(sums: Integers, numbers: Integers, groups: Integers) -> Integers:
+    """Halves with the halves of other integers added to them: by 32 bits, which then have room for what is carried."""
+    digits, more = _digits(sums), _digits(numbers)
+    carried = np.zeros(len(sums), np.int64)
+    for place, (digit, added_to_it) in enumerate(zip(digits, more, strict=True)):
+        np.add.at(digit, groups, added_to_it)
+        digit += carried
+        carried = digit >> 32
+        if place < len(digits) - 1:
+            digit &= _LOW
+    low, second, third, high = digits
+    return np.stack([low | second << 32, third | high << 32], axis=1)
+
+
+def _digits(halves: Integers) -> list[Integers]:
+    """The four digits of 32 bits of each integer, of which the last one has the sign."""
+    low, high = halves.T
+    return [low & _LOW, low >> 32 & _LOW, high & _LOW, high >> 32]
+
+
+def _wide_size(halves: Integers) -> int:
+    """No absolute value of these integers is greater."""
+    if (halves[:, 1] == halves[:, 0] >> 63).all():
+        return _size(halves[:, 0])
+    return max(int(halves[:, 1].max()) + 1, -int(halves[:, 1].min())) << 64
 
 
 def totals(numbers: Array, groups: Integers, size: int) -> Array:
@@ -107,23 +167,16 @@ def picked(values: Array, ranks: Integers, groups: Integers, size: int, *, great
     return values.take(pa.array(places, mask=places < 0))
 
 
-def ranks_of(values: Array) -> Integers:
-    """Numbers that are ordered as the values are; equal for those that are equal, but for zeros: -0.0 is less.
+def listed(lists: Array) -> tuple[Array, Integers]:
+    """The elements of lists, and how many each of them has: none where it is null."""
+    return lists.flatten(), pc.list_value_length(lists).fill_null(0).to_numpy().astype(np.int64)
 
-    Args:
-        values: such that ``is_scalar`` holds, without nulls.
-    """
-    type_ = values.type
-    if pa.types.is_floating(type_):
-        return _float_ranks(values.to_numpy().astype(np.float64))
-    if pa.types.is_boolean(type_):
-        return np.asarray(values.to_numpy(zero_copy_only=False), np.int64)
-    if type_ in (pa.string(), pa.binary()):
-        encoded = values.dictionary_encode()
-        ranks = np.empty(len(encoded.dictionary), np.int64)
-        ranks[pc.sort_indices(encoded.dictionary).to_numpy()] = np.arange(len(ranks))
-        return np.asarray(ranks[encoded.indices.to_numpy()])
-    return integers(values)
+
+def lists_of(elements: Array, lengths: Integers, type_: pa.DataType, *, nullable: bool = True) -> Array:
+    """Lists of so many elements; null instead of an empty one, where that may be."""
+    offsets = np.zeros(len(lengths) + 1, np.int32)
+    np.cumsum(lengths, out=offsets[1:])
+    return around(elements, type_, len(lengths), [validity(lengths == 0) if nullable else None, pa.py_buffer(offsets)])
 
 
 def joined_lists(
@@ -142,16 +195,16 @@ def joined_lists(
         most: from how many floats on ``longer`` makes a list of the one before and those that are put behind.
         longer: does so.
     """
-    before = pc.list_value_length(states).fill_null(0).to_numpy()
+    old, before = listed(states)
     after = present(values)
     owners = np.concatenate([np.repeat(np.arange(len(states)), before), groups[after]])
     order = owners.argsort(kind="stable")
-    old, new = states.flatten(), values.filter(pa.array(after))
+    new = values.filter(pa.array(after))
     floats = np.concatenate([old.to_numpy(), new.to_numpy().astype(np.float64)])[order]
     lengths = np.bincount(owners, minlength=len(states))
     if len(lengths) and int(lengths.max()) >= most:
-        return _lists(_rebuilt(floats, before, lengths, most, longer))
-    return _lists((floats, lengths))
+        floats, lengths = _rebuilt(floats, before, lengths, most, longer)
+    return lists_of(pa.array(floats), lengths, states.type)
 
 
 def _rebuilt(
@@ -173,22 +226,5 @@ def _rebuilt(
     return np.concatenate([*pieces, floats[done:]]), lengths
 
 
-def _lists(parts: tuple[npt.NDArray[np.float64], Integers]) -> Array:
-    """Lists of float64 of such lengths; null instead of an empty one."""
-    floats, lengths = parts
-    offsets = np.zeros(len(lengths) + 1, np.int32)
-    np.cumsum(lengths, out=offsets[1:])
-    nulls = np.append(lengths == 0, False)
-    bounds: Any = pa.array(offsets, mask=nulls if nulls.any() else None)
-    return pa.ListArray.from_arrays(bounds, pa.array(floats))
-
-
 def _size(numbers: Integers) -> int:
     return max(-int(numbers.min()), int(numbers.max())) if len(numbers) else 0
-
-
-def _float_ranks(numbers: npt.NDArray[np.float64]) -> Integers:
-    bits = numbers.view(np.int64)
-    ranks = np.where(bits < 0, _LEAST - bits - 1, bits)
-    ranks[np.isnan(numbers)] = np.iinfo(np.int64).max
-    return ranks

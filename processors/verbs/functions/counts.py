@@ -9,15 +9,31 @@ The states, where a *form* is what ``equality_form`` makes of a value::
 
 from bisect import bisect_left
 from importlib import import_module
+from itertools import pairwise
 from math import ceil, log2
 from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as _compute
 
 from millpond.errors import ConfigurationError
-from millpond.processors.verbs.functions.columns import Array, Integers, counted, integers, totals
+from millpond.processors.verbs.functions.column_forms import equal_forms, equal_type, ranks_of
+from millpond.processors.verbs.functions.columns import (
+    Array,
+    Integers,
+    counted,
+    integers,
+    listed,
+    lists_of,
+    present,
+    totals,
+)
 from millpond.processors.verbs.functions.forms import Form, equality_form
-from millpond.processors.verbs.functions.function import AggregateFunction, ColumnarFunction
+from millpond.processors.verbs.functions.function import AggregateFunction
+from millpond.stores.rows.physical import to_physical
+
+pc: Any = _compute
 
 _ERROR_OF_ONE: Final = 1.04
 """The relative error of a sketch is this, divided by the square root of the number of its registers."""
@@ -26,7 +42,7 @@ _FEWEST: Final = 7
 """The binary logarithm of the number of registers of the smallest sketch."""
 
 
-class Count(ColumnarFunction):
+class Count(AggregateFunction):
     """How many values are not null."""
 
     type = pa.int64()
@@ -57,14 +73,17 @@ class CountDistinct(AggregateFunction):
     """How many different values there are besides null.
 
     Args:
+        type_: of the values.
         form: of the values, in which they are compared; None to compare them as they are.
     """
 
     type = pa.int64()
     nullable = False
 
-    def __init__(self, form: Form | None) -> None:
+    def __init__(self, type_: pa.DataType, form: Form | None) -> None:
         self._form = form
+        self._elements = equal_type(type_)
+        self.state_type = pa.list_(self._elements)
 
     def add(self, state: Any, value: Any, time: int) -> Any:
         if value is None:
@@ -77,6 +96,27 @@ class CountDistinct(AggregateFunction):
         if place == len(state) or state[place] != value:
             state.insert(place, value)
         return state
+
+    def add_columns(self, states: Array, values: Array, times: Array, groups: Integers) -> Array:
+        forms = equal_forms(values.drop_null())
+        return self._different(states, np.arange(len(states)), forms, groups[present(values)], len(states))
+
+    def merge_columns(self, states: Array, groups: Integers, size: int) -> Array:
+        return self._different(states, groups, pa.array([], self._elements), np.empty(0, np.int64), size)
+
+    def _different(self, states: Array, owners: Integers, forms: Array, groups: Integers, size: int) -> Array:
+        """The forms in states of some groups, and more of them, each once and ascending; null where there are none."""
+        kept, lengths = listed(states)
+        both = pa.concat_arrays([kept, forms])
+        numbers, ranks = np.concatenate([owners.repeat(lengths), groups]), ranks_of(both)
+        order = np.lexsort((ranks, numbers))
+        numbers, ranks = numbers[order], ranks[order]
+        new = np.ones(len(order), np.bool_)
+        new[1:] = (numbers[1:] != numbers[:-1]) | (ranks[1:] != ranks[:-1])
+        return lists_of(both.take(pa.array(order[new])), np.bincount(numbers[new], minlength=size), self.state_type)
+
+    def results(self, states: Array) -> Array:
+        return pc.list_value_length(states).fill_null(0).cast(self.type)
 
     def merge(self, left: Any, right: Any) -> Any:
         if left is None or right is None:
@@ -97,6 +137,7 @@ class ApproxCountDistinct(AggregateFunction):
 
     type = pa.int64()
     nullable = False
+    state_type = pa.binary()
 
     def __init__(self, form: Form | None, registers: int) -> None:
         self._form = form
@@ -109,9 +150,38 @@ class ApproxCountDistinct(AggregateFunction):
     def add(self, state: Any, value: Any, time: int) -> Any:
         if value is None:
             return state
-        sketch = self._sketches.hll_sketch(self._registers, self._hll_8) if state is None else self._opened(state)
-        sketch.update(self._item(value))
+        sketch = self._opened(state)
+        sketch.update(_item(value if self._form is None else self._form(value)))
         return sketch
+
+    def add_columns(self, states: Array, values: Array, times: Array, groups: Integers) -> Array:
+        # A value that has come before makes no difference to a sketch.
+        encoded = equal_forms(values.drop_null()).dictionary_encode()
+        items = list(map(_item, to_physical(encoded.dictionary)))
+        codes = groups[present(values)] * max(len(items), 1) + encoded.indices.to_numpy()
+        firsts = np.sort(np.unique(codes, return_index=True)[1])
+        owners, numbers = np.divmod(codes[firsts], max(len(items), 1))
+        made = states.to_pylist()
+        order = owners.argsort(kind="stable")
+        bounds = np.flatnonzero(np.diff(owners[order], prepend=-1, append=-1))
+        chosen = numbers[order].tolist()
+        for start, stop in pairwise(bounds.tolist()):
+            group = int(owners[order[start]])
+            sketch = self._opened(made[group])
+            for number in chosen[start:stop]:
+                sketch.update(items[number])
+            made[group] = sketch.serialize_compact()
+        return pa.array(made, pa.binary())
+
+    def merge_columns(self, states: Array, groups: Integers, size: int) -> Array:
+        made: list[Any] = [None] * size
+        for group, state in zip(groups.tolist(), states.to_pylist(), strict=True):
+            made[group] = self.merge(made[group], state)
+        merged = [one if one is None or one.__class__ is bytes else one.serialize_compact() for one in made]
+        return pa.array(merged, pa.binary())
+
+    def results(self, states: Array) -> Array:
+        return pa.array(list(map(self.result, states.to_pylist())), self.type)
 
     def merge(self, left: Any, right: Any) -> Any:
         if left is None or right is None:
@@ -129,15 +199,17 @@ class ApproxCountDistinct(AggregateFunction):
         return self._sketches.tgt_hll_type.HLL_8
 
     def _opened(self, state: Any) -> Any:
+        """The sketch of a state; an empty one of none."""
+        if state is None:
+            return self._sketches.hll_sketch(self._registers, self._hll_8)
         return self._sketches.hll_sketch.deserialize(state) if state.__class__ is bytes else state
 
-    def _item(self, value: Any) -> int | str:
-        """The value as a sketch takes it: an int, or text that is not empty, which a sketch would pass over."""
-        if self._form is not None:
-            value = self._form(value)
-        if isinstance(value, int):
-            return int(value)
-        return "=" + (value if isinstance(value, str) else value.decode("latin-1"))
+
+def _item(form: Any) -> int | str:
+    """A form as a sketch takes it: an int, or text that is not empty, which a sketch would pass over."""
+    if isinstance(form, int):
+        return int(form)
+    return "=" + (form if isinstance(form, str) else form.decode("latin-1"))
 
 
 def sketches() -> Any:
@@ -166,7 +238,7 @@ def bind_count_distinct(path: str, type_: pa.DataType) -> CountDistinct:
     Raises:
         ConfigurationError: such values cannot be told to be equal.
     """
-    return CountDistinct(equality_form(path, type_))
+    return CountDistinct(type_, equality_form(path, type_))
 
 
 def bind_approx_count_distinct(path: str, type_: pa.DataType, *, relative_error: float) -> ApproxCountDistinct:

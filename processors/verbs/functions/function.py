@@ -1,7 +1,5 @@
 """``AggregateFunction``: the contract of an aggregate function that is bound to the type of its column.
 
-``ColumnarFunction`` adds what one can do whose states may be a column.
-
 Rule of this module: it says what every function keeps to, and how a type that one does not take is refused.
 """
 
@@ -12,6 +10,7 @@ import pyarrow as pa
 
 from millpond.errors import ConfigurationError
 from millpond.processors.verbs.functions.columns import Array, Integers
+from millpond.stores.rows.agreed import nullable_type
 from millpond.stores.rows.physical import from_physical, to_physical
 
 
@@ -27,11 +26,13 @@ class AggregateFunction(ABC):
 
     Attributes:
         type: the type of the result.
+        state_type: the type of a column of states.
         nullable: whether a result can be null.
         initial: the state before any value; immutable.
     """
 
     type: pa.DataType
+    state_type: pa.DataType
     nullable: bool = True
     initial: Any = None
 
@@ -64,19 +65,9 @@ class AggregateFunction(ABC):
             OverflowError: the result would leave its type.
         """
 
-
-class ColumnarFunction(AggregateFunction):
-    """A function that also folds whole columns, into the same states.
-
-    Attributes:
-        state_type: the type of a column of states; None if values of its type have to be folded one by one.
-    """
-
-    state_type: pa.DataType | None = None
-
     @abstractmethod
     def add_columns(self, states: Array, values: Array, times: Array, groups: Integers) -> Array:
-        """The states of many groups after more values, which are added in their order; for a ``state_type``.
+        """The states of many groups after more values, which are added in their order.
 
         Args:
             states: of each group; null where there is none yet.
@@ -102,7 +93,7 @@ class ColumnarFunction(AggregateFunction):
         """
 
     def results(self, states: Array) -> Array:
-        """The results for a column of states, null where a state is.
+        """The results for a column of states, as the type says but for notes in it (``without_notes``).
 
         Raises:
             OverflowError: a result would leave its type.
@@ -110,6 +101,11 @@ class ColumnarFunction(AggregateFunction):
         return from_physical(
             [None if state is None else self.result(state) for state in to_physical(states)], self.type
         )
+
+
+def without_notes(type_: Any) -> Any:
+    """A type as values and states have it that are columns: whatever is said of it that no value depends on is gone."""
+    return nullable_type(type_) if pa.types.is_nested(type_) else type_
 
 
 def refusal(path: str, type_: pa.DataType, reason: str) -> ConfigurationError:

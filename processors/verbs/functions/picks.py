@@ -13,13 +13,23 @@ from bisect import bisect_right
 from collections.abc import Callable
 from math import copysign, isnan
 from operator import gt, itemgetter, lt
-from typing import Any, Final
+from typing import Any, Final, cast
 
+import numpy as np
 import pyarrow as pa
 
-from millpond.processors.verbs.functions.columns import Array, Integers, chained, integers, is_scalar, picked, ranks_of
+from millpond.processors.verbs.functions.column_forms import ranks_of
+from millpond.processors.verbs.functions.columns import (
+    Array,
+    Integers,
+    chained,
+    listed,
+    lists_of,
+    picked,
+    present,
+)
 from millpond.processors.verbs.functions.forms import Form, order_form
-from millpond.processors.verbs.functions.function import AggregateFunction, ColumnarFunction
+from millpond.processors.verbs.functions.function import AggregateFunction, without_notes
 
 _TIME: Final[Callable[[tuple[int, Any]], int]] = itemgetter(0)
 
@@ -30,43 +40,21 @@ class Extreme(AggregateFunction):
     Args:
         type_: of the values.
         before: ``before(value, other)`` tells whether a value comes before another one.
+        form: of the values, in which they are compared; None to compare them as they are.
     """
 
-    def __init__(self, type_: pa.DataType, before: Callable[[Any, Any], bool]) -> None:
+    def __init__(self, type_: pa.DataType, before: Callable[[Any, Any], bool], form: Form | None = None) -> None:
         self.type = type_
+        self.state_type = without_notes(type_)
         self._before = before
-
-    def add(self, state: Any, value: Any, time: int) -> Any:
-        if value is None:
-            return state
-        return value if state is None or self._before(value, state) else state
-
-    def merge(self, left: Any, right: Any) -> Any:
-        return self.add(left, right, 0)
-
-    def result(self, state: Any) -> Any:
-        return state
-
-
-class ExtremeByForm(Extreme):
-    """The value whose form comes before those of all others."""
-
-    def __init__(self, type_: pa.DataType, before: Callable[[Any, Any], bool], form: Form) -> None:
-        super().__init__(type_, before)
         self._form = form
 
     def add(self, state: Any, value: Any, time: int) -> Any:
-        if value is None:
-            return state
-        return value if state is None or self._before(self._form(value), self._form(state)) else state
-
-
-class ScalarExtreme(Extreme, ColumnarFunction):
-    """The number, time or other scalar that comes before all others."""
-
-    def __init__(self, type_: pa.DataType, before: Callable[[Any, Any], bool]) -> None:
-        super().__init__(type_, before)
-        self.state_type = type_
+        if value is None or state is None:
+            return state if value is None else value
+        if self._form is None:
+            return value if self._before(value, state) else state
+        return value if self._before(self._form(value), self._form(state)) else state
 
     def add_columns(self, states: Array, values: Array, times: Array, groups: Integers) -> Array:
         return self._extremes(*chained(states, values, groups), len(states))
@@ -78,23 +66,29 @@ class ScalarExtreme(Extreme, ColumnarFunction):
         greatest = self._before(1, 0)
         return picked(candidates, ranks_of(candidates), groups, size, greatest=greatest, last=False)
 
+    def merge(self, left: Any, right: Any) -> Any:
+        return self.add(left, right, 0)
+
+    def result(self, state: Any) -> Any:
+        return state
+
     def results(self, states: Array) -> Array:
         return states
 
 
-class First(ColumnarFunction):
+class First(AggregateFunction):
     """The value of the earliest row.
 
     Args:
         type_: of the values.
+        times: the type of times.
         ignore_nulls: whether rows without a value do not count.
     """
 
-    def __init__(self, type_: pa.DataType, *, ignore_nulls: bool) -> None:
+    def __init__(self, type_: pa.DataType, times: pa.DataType, *, ignore_nulls: bool) -> None:
         self.type = type_
+        self.state_type = pa.struct([("time", times), ("value", without_notes(type_))])
         self._ignore_nulls = ignore_nulls
-        if not pa.types.is_nested(type_):
-            self.state_type = pa.struct([("time", pa.int64()), ("value", type_)])
 
     def add(self, state: Any, value: Any, time: int) -> Any:
         if value is None and self._ignore_nulls:
@@ -110,7 +104,7 @@ class First(ColumnarFunction):
         return self._picked(*chained(pa.nulls(size, states.type), states, groups), size)
 
     def _picked(self, candidates: Array, groups: Integers, size: int) -> Array:
-        return picked(candidates, integers(candidates.field(0)), groups, size, greatest=False, last=False)
+        return picked(candidates, ranks_of(candidates.field(0)), groups, size, greatest=False, last=False)
 
     def results(self, states: Array) -> Array:
         return states.flatten()[1]
@@ -133,7 +127,7 @@ class Last(First):
         return [time, value] if state is None or time >= state[0] else state
 
     def _picked(self, candidates: Array, groups: Integers, size: int) -> Array:
-        return picked(candidates, integers(candidates.field(0)), groups, size, greatest=True, last=True)
+        return picked(candidates, ranks_of(candidates.field(0)), groups, size, greatest=True, last=True)
 
     def merge(self, left: Any, right: Any) -> Any:
         if left is None or right is None:
@@ -146,12 +140,15 @@ class Collect(AggregateFunction):
 
     Args:
         type_: of the values.
+        times: the type of times.
     """
 
     nullable = False
 
-    def __init__(self, type_: pa.DataType) -> None:
+    def __init__(self, type_: pa.DataType, times: pa.DataType) -> None:
         self.type = pa.list_(pa.field("element", type_, nullable=pa.types.is_null(type_)))
+        self._lists = [pa.list_(times), pa.list_(without_notes(type_))]
+        self.state_type = pa.struct(list(zip(("times", "values"), self._lists, strict=True)))
 
     def add(self, state: Any, value: Any, time: int) -> Any:
         if value is None:
@@ -167,6 +164,33 @@ class Collect(AggregateFunction):
             times.insert(place, time)
             values.insert(place, value)
         return state
+
+    def add_columns(self, states: Array, values: Array, times: Array, groups: Integers) -> Array:
+        there = present(values)
+        mask: Any = pa.array(there)
+        rows = [times.filter(mask), values.filter(mask)]
+        return self._by_time(states, np.arange(len(states)), rows, groups[there], len(states))
+
+    def merge_columns(self, states: Array, groups: Integers, size: int) -> Array:
+        nothing = [pa.array([], cast(pa.ListType, of).value_type) for of in self._lists]
+        return self._by_time(states, groups, nothing, np.empty(0, np.int64), size)
+
+    def _by_time(self, states: Array, owners: Integers, rows: list[Array], groups: Integers, size: int) -> Array:
+        """The values in states of some groups, then those of rows, by time; null where there are none."""
+        kept, (lengths, _) = zip(*map(listed, states.flatten()), strict=True)
+        times, values = map(pa.concat_arrays, zip(kept, rows, strict=True))
+        numbers = np.concatenate([owners.repeat(lengths), groups])
+        counts = np.bincount(numbers, minlength=size)
+        order: Any = pa.array(np.lexsort((ranks_of(times), numbers)))
+        columns = [
+            lists_of(column.take(order), counts, of) for column, of in zip((times, values), self._lists, strict=True)
+        ]
+        fields: Any = list(cast(pa.StructType, self.state_type))
+        return pa.StructArray.from_arrays(columns, fields=fields, mask=pa.array(counts == 0))
+
+    def results(self, states: Array) -> Array:
+        values, lengths = listed(states.flatten()[1])
+        return lists_of(values, lengths, self._lists[1], nullable=False)
 
     def merge(self, left: Any, right: Any) -> Any:
         if left is None or right is None:
@@ -197,28 +221,25 @@ def bind_max(path: str, type_: pa.DataType) -> Extreme:
     return _extreme(path, type_, gt)
 
 
-def bind_first(path: str, type_: pa.DataType, *, ignore_nulls: bool) -> First:
+def bind_first(path: str, type_: pa.DataType, times: pa.DataType, *, ignore_nulls: bool) -> First:
     """The earliest value of a column of any type."""
-    return First(type_, ignore_nulls=ignore_nulls)
+    return First(type_, times, ignore_nulls=ignore_nulls)
 
 
-def bind_last(path: str, type_: pa.DataType, *, ignore_nulls: bool) -> Last:
+def bind_last(path: str, type_: pa.DataType, times: pa.DataType, *, ignore_nulls: bool) -> Last:
     """The latest value of a column of any type."""
-    return Last(type_, ignore_nulls=ignore_nulls)
+    return Last(type_, times, ignore_nulls=ignore_nulls)
 
 
-def bind_collect(path: str, type_: pa.DataType) -> Collect:
+def bind_collect(path: str, type_: pa.DataType, times: pa.DataType) -> Collect:
     """All values of a column of any type."""
-    return Collect(type_)
+    return Collect(type_, times)
 
 
 def _extreme(path: str, type_: pa.DataType, before: Callable[[Any, Any], bool]) -> Extreme:
     if pa.types.is_floating(type_):
-        return ScalarExtreme(type_, _less if before is lt else _greater)
-    form = order_form(path, type_)
-    if form is not None:
-        return ExtremeByForm(type_, before, form)
-    return (ScalarExtreme if is_scalar(type_) else Extreme)(type_, before)
+        return Extreme(type_, _less if before is lt else _greater)
+    return Extreme(type_, before, order_form(path, type_))
 
 
 def _less(value: float, other: float) -> bool:

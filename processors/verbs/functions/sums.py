@@ -16,9 +16,20 @@ from typing import Any, Final, cast
 import pyarrow as pa
 import pyarrow.compute as _compute
 
-from millpond.processors.verbs.functions.columns import Array, Integers, added, counted, integers, joined_lists, totals
-from millpond.processors.verbs.functions.function import ColumnarFunction, refusal
-from millpond.stores.rows.physical import SHORT_DECIMAL
+from millpond.processors.verbs.functions.columns import (
+    Array,
+    Integers,
+    added,
+    added_wide,
+    counted,
+    integers,
+    joined_lists,
+    listed,
+    present,
+    totals,
+)
+from millpond.processors.verbs.functions.function import AggregateFunction, refusal
+from millpond.stores.rows.physical import SHORT_DECIMAL, WHOLE, from_integers, of_halves, unscaled
 
 pc: Any = _compute
 
@@ -47,7 +58,7 @@ def physical(value: int, type_: Any) -> int | bytes:
     return wide(value) if pa.types.is_decimal(type_) and type_.precision > SHORT_DECIMAL else value
 
 
-class Sum(ColumnarFunction):
+class Sum(AggregateFunction):
     """A sum, from which an average can be made, too."""
 
     @abstractmethod
@@ -85,7 +96,7 @@ class NarrowSum(Sum):
         return added(pa.nulls(size, pa.int64()), states, groups, self._lowest, self._highest)
 
     def results(self, states: Array) -> Array:
-        return super().results(states) if pa.types.is_decimal(self.type) else states.view(self.type)
+        return from_integers(states, self.type)
 
     def merge(self, left: Any, right: Any) -> Any:
         return self.add(left, right, 0)
@@ -103,13 +114,13 @@ class WideSum(Sum):
     Args:
         type_: the type of the sum.
         highest: the greatest absolute value of a sum.
-        of_words: whether the values fit 64 bits; then a column has the sums that do so, too.
     """
 
-    def __init__(self, type_: pa.DataType, highest: int, *, of_words: bool) -> None:
+    state_type = WHOLE
+
+    def __init__(self, type_: pa.DataType, highest: int) -> None:
         self.type = type_
         self._highest = highest
-        self.state_type = pa.int64() if of_words else None
 
     def add(self, state: Any, value: Any, time: int) -> Any:
         if value is None:
@@ -122,10 +133,13 @@ class WideSum(Sum):
         return wide(total)
 
     def add_columns(self, states: Array, values: Array, times: Array, groups: Integers) -> Array:
-        return added(states, values, groups, -_INT64, _INT64 - 1)
+        return added_wide(states, values, groups, self._highest)
 
     def merge_columns(self, states: Array, groups: Integers, size: int) -> Array:
-        return added(pa.nulls(size, pa.int64()), states, groups, -_INT64, _INT64 - 1)
+        return added_wide(pa.nulls(size, WHOLE), states, groups, self._highest)
+
+    def results(self, states: Array) -> Array:
+        return of_halves(unscaled(states), ~present(states), self.type)
 
     def merge(self, left: Any, right: Any) -> Any:
         return self.add(left, right, 0)
@@ -159,9 +173,9 @@ class FloatSum(Sum):
         return joined_lists(states, values, groups, _TOO_MANY, self._longer)
 
     def merge_columns(self, states: Array, groups: Integers, size: int) -> Array:
-        lengths = pc.list_value_length(states).fill_null(0).to_numpy()
+        floats, lengths = listed(states)
         nothing: Any = pa.nulls(size, self.state_type)
-        return joined_lists(nothing, states.flatten(), groups.repeat(lengths), _TOO_MANY, self._longer)
+        return joined_lists(nothing, floats, groups.repeat(lengths), _TOO_MANY, self._longer)
 
     def _longer(self, state: list[float] | None, values: list[float]) -> list[float]:
         longer = state
@@ -202,7 +216,7 @@ def _rounded(values: list[float]) -> float:
         return nan
 
 
-class Average(ColumnarFunction):
+class Average(AggregateFunction):
     """The sum of the values divided by their number.
 
     Args:
@@ -214,8 +228,7 @@ class Average(ColumnarFunction):
         self.type = type_
         self._sum = of
         self._add = of.add
-        if of.state_type is not None:
-            self.state_type = pa.struct([("count", pa.int64()), ("sum", of.state_type)])
+        self.state_type = pa.struct([("count", pa.int64()), ("sum", of.state_type)])
 
     def add(self, state: Any, value: Any, time: int) -> Any:
         if value is None:
@@ -298,17 +311,13 @@ def bind_sum(path: str, type_: Any) -> Sum:
         return NarrowSum(DURATION)
     if pa.types.is_decimal(type_):
         wider = pa.decimal128(min(_MAX_DIGITS, type_.precision + 10), type_.scale)
-        return _decimal_sum(wider, of_words=type_.precision <= SHORT_DECIMAL)
+        return _decimal_sum(wider)
     raise refusal(path, type_, "only numbers and durations can be added")
 
 
-def _decimal_sum(type_: pa.Decimal128Type, *, of_words: bool) -> Sum:
+def _decimal_sum(type_: pa.Decimal128Type) -> Sum:
     highest = 10**type_.precision - 1
-    return (
-        WideSum(type_, highest, of_words=of_words)
-        if type_.precision > SHORT_DECIMAL
-        else NarrowSum(type_, -highest, highest)
-    )
+    return WideSum(type_, highest) if type_.precision > SHORT_DECIMAL else NarrowSum(type_, -highest, highest)
 
 
 def bind_average(path: str, type_: Any) -> Average:
@@ -318,13 +327,13 @@ def bind_average(path: str, type_: Any) -> Average:
         ConfigurationError: such values have no average.
     """
     if pa.types.is_integer(type_):
-        return Average(WideSum(pa.int64(), 10**_MAX_DIGITS, of_words=True), pa.float64())
+        return Average(WideSum(pa.int64(), 10**_MAX_DIGITS), pa.float64())
     of = bind_sum(path, type_)
     if pa.types.is_floating(type_):
         return Average(of, pa.float64())
     if pa.types.is_duration(type_):
         return RoundedAverage(of, 0, DURATION)
     if isinstance(of, WideSum):  # It need not fit a type of its own.
-        of = WideSum(of.type, _INT128 - 1, of_words=of.state_type is not None)
+        of = WideSum(of.type, _INT128 - 1)
     precision, scale = min(_MAX_DIGITS, type_.precision + 4), min(_MAX_DIGITS, type_.scale + 4)
     return RoundedAverage(of, type_.scale, pa.decimal128(precision, scale))
