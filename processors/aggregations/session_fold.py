@@ -10,7 +10,6 @@ For final results, all sessions that are open are read at once, which costs less
 there are many more of them than records.
 """
 
-from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -35,9 +34,6 @@ from millpond.stores.columns.column_serdes import ColumnSerde
 from millpond.stores.times import FARTHEST, MIN_TIME
 from millpond.stores.typed.windows.session import SessionStore
 from millpond.stores.typed.windows.session_columns import SessionColumns, Sessions
-
-_LEAST_PART: Final = 1024
-"""Where parts of a run would have fewer records on average, reading the open sessions for each costs too much."""
 
 _PATIENCE: Final = 16
 """How many open sessions are read in the time that it takes to seek those of one key."""
@@ -126,15 +122,9 @@ class SessionFold(WindowFold):
         results = self._closed(*untouched, chosen(folded, folded.ends <= last))
         return Folded(results, int(reached[-1]), int(waiting), number)
 
-    def cut(self, columns: Columns, stream_time: int) -> list[Columns]:
-        times = columns.timestamps
-        behind = reached_since(stream_time, times) - times
-        strays = (behind > self._grace) & (behind < self._reach)
-        edges = np.flatnonzero(strays[1:] != strays[:-1]) + 1
-        if len(edges) * _LEAST_PART > len(times):
-            return [columns]
-        bounds = [0, *edges.tolist(), len(times)]
-        return [columns.slice(start, stop) for start, stop in pairwise(bounds)]
+    def _strays(self, behind: Integers) -> npt.NDArray[np.bool_]:
+        strays: npt.NDArray[np.bool_] = (behind > self._grace) & (behind < self._reach)
+        return strays
 
     def _laid_out(self, run: _Run, keys: Integers, met: Sessions, stream_time: int) -> _Laid | None:
         """Open sessions, with these keys, and the records that are not late; None if they have to be objects."""

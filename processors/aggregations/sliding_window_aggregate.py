@@ -15,12 +15,15 @@ from typing import Any, NamedTuple
 
 from millpond.processors.aggregations.aggregate import AggregateSetup
 from millpond.processors.aggregations.closing import Closing, Window
-from millpond.processors.aggregations.window_fold import Integers
+from millpond.processors.aggregations.column_fold import ColumnFold
+from millpond.processors.aggregations.sliding_window_fold import SlidingWindowFold
+from millpond.processors.aggregations.window_fold import Integers, WindowFold
 from millpond.processors.aggregations.windowed_processor import NEVER, Change, Closes, WindowedProcessor
 from millpond.processors.options.windowed_serdes import TimeWindowedSerde
 from millpond.processors.options.windows import EmitStrategy, SlidingWindows
 from millpond.processors.runtime.batches.batch import Batch, BatchBuilder
 from millpond.processors.runtime.batches.headers import Headers
+from millpond.stores.columns.column_serdes import ColumnSerde
 from millpond.stores.typed.windows.segments import Span
 from millpond.stores.typed.windows.windowed import Windowed
 
@@ -97,6 +100,7 @@ class SlidingWindowAggregate(WindowedProcessor):
 
     def __init__(self, setup: AggregateSetup, windows: SlidingWindows, emit: EmitStrategy) -> None:
         super().__init__(setup, emit, TimeWindowedSerde(setup.spec.key_serde, windows.difference))
+        self._windows = windows
         self._difference = windows.difference
         self._grace = windows.grace
         self._from_epoch = windows.from_epoch
@@ -280,6 +284,9 @@ class SlidingWindowAggregate(WindowedProcessor):
     def short_by(self, times: Integers, reached: Integers) -> Integers:
         # The first of its windows to close is the one that ends with it.
         return reached - self._grace - times
+
+    def column_fold(self, fold: ColumnFold, keys: ColumnSerde, values: ColumnSerde) -> WindowFold:
+        return SlidingWindowFold(self._windows, fold, self._store, keys, values, final=self._final)
 
     def closes(self) -> Closes:
         return Closes(self._store.fetch_all, self._difference + self._grace + 1, self._difference)

@@ -7,7 +7,8 @@ columns is left to objects, before anything has changed. Within a fold keys are 
 """
 
 from abc import ABC, abstractmethod
-from typing import Any, NamedTuple
+from itertools import pairwise
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +22,10 @@ from millpond.stores.times import FARTHEST
 
 pc: Any = _compute
 Integers = npt.NDArray[np.int64]
+
+
+_LEAST_PART: Final = 1024
+"""Where parts of a run would have fewer records on average, reading what each is near to costs too much."""
 
 
 class Standing(NamedTuple):
@@ -86,7 +91,16 @@ class WindowFold(ABC):
 
     def cut(self, columns: Columns, stream_time: int) -> list[Columns]:
         """The parts of a run that ``fold`` has refused, in order, of which it may take some; the run itself if none."""
-        return [columns]
+        strays = self._strays(reached_since(stream_time, columns.timestamps) - columns.timestamps)
+        edges = np.flatnonzero(strays[1:] != strays[:-1]) + 1
+        if len(edges) * _LEAST_PART > len(columns):
+            return [columns]
+        bounds = [0, *edges.tolist(), len(columns)]
+        return [columns.slice(start, stop) for start, stop in pairwise(bounds)]
+
+    def _strays(self, behind: Integers) -> npt.NDArray[np.bool_]:
+        """Which records may have to be objects, and the others not, by how far they are behind stream time."""
+        return np.zeros(len(behind), np.bool_)
 
     def _results(self, keys: Any, starts: Integers, ends: Integers, values: Any, timestamps: Integers) -> Columns:
         return Columns(windowed_keys(self._keys.read(keys), starts, ends), values, timestamps)

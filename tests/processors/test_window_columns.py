@@ -15,6 +15,7 @@ from millpond.processors import (
     EmitStrategy,
     Materialized,
     SessionWindows,
+    SlidingWindows,
     StreamsBuilder,
     Task,
     TimeWindows,
@@ -36,21 +37,27 @@ WINDOWS: dict[str, TimeWindows | SessionWindows] = {
     "sessions of a moment": SessionWindows(0, grace=3),
 }
 
+SLIDING: dict[str, SlidingWindows] = {
+    "sliding": SlidingWindows(5, grace=4),
+    "sliding without grace": SlidingWindows(3),
+    "sliding with much grace": SlidingWindows(2, grace=14),
+    "sliding of a moment": SlidingWindows(0, grace=3),
+}
+AnyWindows = TimeWindows | SessionWindows | SlidingWindows
 
-def counting(windows: TimeWindows | SessionWindows, key_serde: str = "string", **options: Any) -> Topology:
+
+def counting(windows: AnyWindows, key_serde: str = "string", **options: Any) -> Topology:
     return _counting(windows, key_serde, EmitStrategy.ON_WINDOW_CLOSE, Materialized("store", **options))
 
 
-def _counting(
-    windows: TimeWindows | SessionWindows, key_serde: str, emit: EmitStrategy, kept: Materialized
-) -> Topology:
+def _counting(windows: AnyWindows, key_serde: str, emit: EmitStrategy, kept: Materialized) -> Topology:
     builder = StreamsBuilder(key_serde=key_serde, value_serde="int64")
     windowed: Any = builder.stream("in", Consumed(key_serde, "int64")).group_by_key().windowed_by(windows)
     windowed.emit_strategy(emit).count(kept).to_stream().to("out")
     return builder.build()
 
 
-def updating(windows: TimeWindows | SessionWindows, key_serde: str) -> Topology:
+def updating(windows: AnyWindows, key_serde: str) -> Topology:
     kept = Materialized("store", retention=windows.retention + 1).with_caching()
     return _counting(windows, key_serde, EmitStrategy.ON_WINDOW_UPDATE, kept)
 
@@ -105,8 +112,8 @@ def chunks_of(key_serde: str) -> st.SearchStrategy[list[list[Record]]]:
 def test_final_counts_of_columns_are_those_of_single_records(
     key_serde: str, backend: str, examples: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("millpond.processors.aggregations.session_fold._LEAST_PART", 2)
-    topologies = [counting(windows, key_serde) for windows in WINDOWS.values()]
+    monkeypatch.setattr("millpond.processors.aggregations.window_fold._LEAST_PART", 2)
+    topologies = [counting(windows, key_serde) for windows in [*WINDOWS.values(), *SLIDING.values()]]
 
     @settings(max_examples=examples, deadline=None, suppress_health_check=list(HealthCheck))
     @given(st.sampled_from(topologies), chunks_of(key_serde), st.sampled_from([-1, -1, 1]))
@@ -122,7 +129,7 @@ def test_final_counts_of_columns_are_those_of_single_records(
     ("key_serde", "backend", "examples"), [("string", "memory", 60), ("int64", "memory", 20), ("bytes", "rocksdb", 10)]
 )
 def test_last_updates_of_columns_are_those_of_objects(key_serde: str, backend: str, examples: int) -> None:
-    topologies = [updating(windows, key_serde) for windows in WINDOWS.values()]
+    topologies = [updating(windows, key_serde) for windows in [*WINDOWS.values(), *SLIDING.values()]]
 
     @settings(max_examples=examples, deadline=None, suppress_health_check=list(HealthCheck))
     @given(st.sampled_from(topologies), chunks_of(key_serde))
@@ -170,6 +177,17 @@ def test_records_in_time_never_become_objects(windows: str) -> None:
     ]
 
 
+@pytest.mark.parametrize("windows", list(SLIDING))
+def test_records_of_sliding_windows_in_time_never_become_objects(windows: str) -> None:
+    (part,) = counting(SLIDING[windows]).subtopologies
+    task = Task(part, {name: spec.open(Transaction(MemoryBackend())) for name, spec in part.stores.items()})
+    for time in (50, 100):
+        task.process(
+            "in", as_columns(pa.string())([("b", 1, time), ("a", 1, time), ("b", 1, time), ("a", 1, time + 1)])
+        )
+    assert all(isinstance(run, Columns) for run in task.take()["out"])
+
+
 def test_late_records_do_not_make_objects_of_a_run_of_sessions() -> None:
     (part,) = counting(SessionWindows(5, grace=2)).subtopologies
     task = Task(part, {name: spec.open(Transaction(MemoryBackend())) for name, spec in part.stores.items()})
@@ -185,7 +203,7 @@ def test_late_records_do_not_make_objects_of_a_run_of_sessions() -> None:
 
 
 def test_only_a_record_that_meets_a_closed_session_becomes_an_object(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("millpond.processors.aggregations.session_fold._LEAST_PART", 1)
+    monkeypatch.setattr("millpond.processors.aggregations.window_fold._LEAST_PART", 1)
     (part,) = counting(SessionWindows(5, grace=2)).subtopologies
     task = Task(part, {name: spec.open(Transaction(MemoryBackend())) for name, spec in part.stores.items()})
     records = [("a", 1, 92), ("b", 1, 100), ("a", 1, 94), ("b", 1, 120), ("c", 1, 120)]

@@ -16,8 +16,8 @@ import pyarrow.compute as _compute
 from millpond.stores.columns.column_changes import put_column
 from millpond.stores.columns.column_serdes import ColumnSerde, from_big_endian, to_big_endian
 from millpond.stores.keys import DATA, TERMINATOR, TIME_SIZE
-from millpond.stores.times import MAX_TIME, MIN_TIME
-from millpond.stores.typed.windows.segments import SegmentedStore
+from millpond.stores.times import MIN_TIME
+from millpond.stores.typed.windows.segments import SegmentedStore, Span
 
 pc: Any = _compute
 Times = npt.NDArray[np.int64]
@@ -77,11 +77,22 @@ class SegmentColumns:
             rows, data = rows.filter(mask), data.filter(mask)
         return _parts(rows, data, times)
 
-    def _entries_of_keys(self, keys: Any, earliest: Times, times: int) -> tuple[Any, Sequence[Times], Any]:
-        """``_entries`` of some keys, no two of them the same, each from a time of its own on; sought one by one."""
+    def _entries_of_keys(
+        self, keys: Any, owners: Times, earliest: Times, latest: Times, times: int
+    ) -> tuple[Any, Sequence[Times], Any]:
+        """``_entries`` of some keys, no two of them the same, sought one by one.
+
+        Args:
+            keys: the keys.
+            owners: for each span of time, the place of the key whose entries within it are wanted.
+            earliest, latest: the spans, both ends included.
+            times: as of ``_entries``.
+        """
         encoded = terminated_column(keys).to_pylist()
-        bounds = {key: [(time, MAX_TIME)] for key, time in zip(encoded, earliest.tolist(), strict=True)}
-        return _parts(*_columns([entry for _, entry in self._segments.rows_between(bounds)]), times)
+        spans: dict[bytes, list[Span]] = {key: [] for key in encoded}
+        for owner, *span in zip(owners.tolist(), earliest.tolist(), latest.tolist(), strict=True):
+            spans[encoded[owner]].append((span[0], span[1]))
+        return _parts(*_columns([entry for _, entry in self._segments.rows_between(spans)]), times)
 
 
 def _columns(entries: Sequence[tuple[bytes, bytes]]) -> tuple[Any, Any]:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from millpond.stores.times import MAX_TIME
 from millpond.stores.typed.windows.segment_columns import SegmentColumns, Times
 
 
@@ -55,7 +56,8 @@ class SessionColumns(SegmentColumns):
         Raises:
             pyarrow.ArrowInvalid: a row is damaged.
         """
-        return self._sessions(*self._entries_of_keys(keys, earliest, 2))
+        owners, latest = np.arange(len(earliest)), np.full(len(earliest), MAX_TIME)
+        return self._sessions(*self._entries_of_keys(keys, owners, earliest, latest, 2))
 
     def _sessions(self, keys: Any, times: Sequence[Times], data: Any) -> Sessions:
         ends, starts = times

@@ -3,6 +3,7 @@
 Rule of this module: that of ``millpond.stores.typed.windows.segment_columns``.
 """
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -60,9 +61,24 @@ class WindowColumns(SegmentColumns):
         Raises:
             pyarrow.ArrowInvalid: a row is damaged.
         """
-        keys, (starts,), data = self._entries(earliest, latest, 1)
+        return self._windows(*self._entries(earliest, latest, 1))
+
+    def of_keys(self, keys: Any, owners: Times, earliest: Times, latest: Times) -> Windows:
+        """The windows of some keys, no two of them the same, that start within some spans and have not expired.
+
+        Args:
+            keys: an Arrow array.
+            owners: for each span, the place of the key whose windows are wanted.
+            earliest, latest: the spans, both ends included.
+
+        Raises:
+            pyarrow.ArrowInvalid: a row is damaged.
+        """
+        return self._windows(*self._entries_of_keys(keys, owners, earliest, latest, 1))
+
+    def _windows(self, keys: Any, times: Sequence[Times], data: Any) -> Windows:
         values, timestamps = self._read(data)
-        return Windows(keys, starts, values, timestamps.to_numpy())
+        return Windows(keys, times[0], values, timestamps.to_numpy())
 
     def _read(self, data: Any) -> tuple[Any, Any]:
         timestamps = from_big_endian(pc.binary_slice(data, 0, TIMESTAMP_SIZE), pa.int64())

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from millpond.errors import MillpondError
 from millpond.processors.distribution.execution import Decoder
-from millpond.processors.options.windows import SessionWindows, TimeWindows
+from millpond.processors.options.windows import SessionWindows, SlidingWindows, TimeWindows
 from millpond.processors.runtime.batches.batch import Batch
 from millpond.processors.runtime.batches.columns import Columns
 from millpond.processors.runtime.task import Task
@@ -141,6 +141,9 @@ WINDOWS: list[Windows] = [
     TimeWindows(4, advance=2, grace=6),
     SessionWindows(2, grace=3),
     SessionWindows(1),
+    SlidingWindows(3, grace=1),
+    SlidingWindows(2, grace=9),
+    SlidingWindows(0),
 ]
 
 
