@@ -21,18 +21,17 @@ from millpond.processors.aggregations.window_fold import (
     Folded,
     Integers,
     Standing,
-    WindowFold,
-    closing_order,
+    StartedWindowFold,
     places_in,
     reached_since,
 )
 from millpond.processors.options.windows import SlidingWindows
-from millpond.processors.runtime.batches.column_tuples import chosen, laid_end_to_end, taken
+from millpond.processors.runtime.batches.column_tuples import chosen, taken
 from millpond.processors.runtime.batches.columns import Columns
 from millpond.stores.columns.column_serdes import ColumnSerde
 from millpond.stores.times import MIN_TIME
 from millpond.stores.typed.windows.timestamped_window import TimestampedWindowStore
-from millpond.stores.typed.windows.window_columns import WindowColumns, Windows
+from millpond.stores.typed.windows.window_columns import Windows
 
 _AT_ONCE: Final = 1 << 22
 """How many times records are folded into windows at once, about: a record is in many windows."""
@@ -97,7 +96,7 @@ class _Slots(NamedTuple):
     numbers: Integers
 
 
-class SlidingWindowFold(WindowFold):
+class SlidingWindowFold(StartedWindowFold):
     """Folds columns into sliding windows.
 
     Args:
@@ -118,13 +117,11 @@ class SlidingWindowFold(WindowFold):
         *,
         final: bool,
     ) -> None:
-        super().__init__(keys, values, windows.difference + windows.grace + 1, final=final)
-        self._difference = windows.difference
+        difference = windows.difference
+        super().__init__(fold, store, keys, values, difference + windows.grace + 1, difference, final=final)
         # Beyond this, some of a record's windows have closed, or the store has forgotten one that tells of them.
-        self._in_time = min(windows.grace, store.retention - 2 * windows.difference - 1)
-        self._earliest = 2 * windows.difference + 1 if windows.from_epoch else None
-        self._fold = fold
-        self._store = WindowColumns(store, values)
+        self._in_time = min(windows.grace, store.retention - 2 * difference - 1)
+        self._earliest = 2 * difference + 1 if windows.from_epoch else None
 
     def fold(self, columns: Columns, standing: Standing) -> Folded | None:
         reached = reached_since(standing.stream_time, columns.timestamps)
@@ -134,17 +131,17 @@ class SlidingWindowFold(WindowFold):
             return None
         records, number = columns.select(~late), int(np.count_nonzero(late))
         if not len(records):
-            return Folded(self._closed(_nothing(self._values.type)), now, standing.waiting, number)
+            return Folded(self._closed(self._nothing), now, standing.waiting, number)
         if self._earliest is not None and int(records.timestamps.min()) < self._earliest:
             return None  # Records of the first moments after 1970 share a window.
         run = self._met(records)
-        slots = _slots(run, self._difference)
+        slots = _slots(run, self._length)
         if slots is None:
             return None
         folded = self._folded(slots, run, records)
         if not self._final:
             self._store.put(folded)
-            return Folded(self._came_out(*folded), now, standing.waiting, number)
+            return Folded(self._came_out(folded), now, standing.waiting, number)
         last = now - self._reach
         untouched = self._untouched(standing.stream_time, last, run.groups.keys, slots)
         self._store.put(folded)
@@ -162,10 +159,10 @@ class SlidingWindowFold(WindowFold):
         order = np.lexsort((times, groups.numbers))
         owners, sorted_times = groups.numbers[order], times[order]
         begins = np.ones(len(order), np.bool_)
-        begins[1:] = (owners[1:] != owners[:-1]) | (sorted_times[1:] - sorted_times[:-1] > 2 * self._difference + 2)
+        begins[1:] = (owners[1:] != owners[:-1]) | (sorted_times[1:] - sorted_times[:-1] > 2 * self._length + 2)
         firsts = np.flatnonzero(begins)
         lasts = np.append(firsts[1:], len(order)) - 1
-        spans = owners[firsts], sorted_times[firsts] - 2 * self._difference, sorted_times[lasts] + 1
+        spans = owners[firsts], sorted_times[firsts] - 2 * self._length, sorted_times[lasts] + 1
         met = self._store.of_keys(groups.keys, *spans)
         keys = places_in(met.keys, groups.keys)
         by_key = np.lexsort((met.starts, keys))
@@ -192,20 +189,12 @@ class SlidingWindowFold(WindowFold):
         """The windows of the store that close up to the start ``last``, but those that records have come to."""
         first = stream_time - self._reach + 1
         if stream_time == MIN_TIME or first > last:
-            return _nothing(self._values.type)
+            return self._nothing
         stored = self._store.between(first, last)
         owners = places_in(stored.keys, keys)
         moments = _Moments(stored.starts, slots.starts)
         touched = np.isin(moments.of(owners, stored.starts), moments.of(slots.keys, slots.starts))
         return chosen(stored, ~(touched & (owners >= 0)))
-
-    def _closed(self, *parts: Windows) -> Columns:
-        """The results of windows that have closed."""
-        whole = laid_end_to_end(parts)
-        return self._came_out(*chosen(whole, closing_order(whole.keys, whole.starts)))
-
-    def _came_out(self, keys: Any, starts: Integers, values: Any, timestamps: Integers) -> Columns:
-        return self._results(keys, starts, starts + self._difference, values, timestamps)
 
 
 def _slots(run: _Run, difference: int) -> _Slots | None:
@@ -248,8 +237,3 @@ def _begun(begun: Integers, stored: Integers, run: _Run, moments: _Moments) -> t
         return begun, places
     has = (places >= 0) & (run.keys[places] == keys) & (run.met.timestamps[places] >= starts)
     return begun, np.where(has, places, -1)
-
-
-def _nothing(values: pa.DataType) -> Windows:
-    none = np.empty(0, np.int64)
-    return Windows(pa.array([], pa.binary()), none, pa.array([], values), none)

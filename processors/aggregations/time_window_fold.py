@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 import pyarrow.compute as _compute
 
 from millpond.processors.aggregations.column_fold import ColumnFold, Groups, inverse
@@ -16,18 +15,17 @@ from millpond.processors.aggregations.window_fold import (
     Folded,
     Integers,
     Standing,
-    WindowFold,
-    closing_order,
+    StartedWindowFold,
     places_in,
     reached_since,
 )
 from millpond.processors.options.windows import TimeWindows
-from millpond.processors.runtime.batches.column_tuples import chosen, laid_end_to_end, taken
+from millpond.processors.runtime.batches.column_tuples import chosen, taken
 from millpond.processors.runtime.batches.columns import Columns
 from millpond.stores.columns.column_serdes import ColumnSerde
 from millpond.stores.times import MIN_TIME
 from millpond.stores.typed.windows.timestamped_window import TimestampedWindowStore
-from millpond.stores.typed.windows.window_columns import WindowColumns, Windows
+from millpond.stores.typed.windows.window_columns import Windows
 
 pc: Any = _compute
 
@@ -67,7 +65,7 @@ class _Slots(NamedTuple):
         return held
 
 
-class TimeWindowFold(WindowFold):
+class TimeWindowFold(StartedWindowFold):
     """Folds columns into windows of a fixed size.
 
     Args:
@@ -88,11 +86,8 @@ class TimeWindowFold(WindowFold):
         *,
         final: bool,
     ) -> None:
-        super().__init__(keys, values, windows.size + windows.grace, final=final)
+        super().__init__(fold, store, keys, values, windows.size + windows.grace, windows.size, final=final)
         self._windows = windows
-        self._retention = store.retention
-        self._fold = fold
-        self._store = WindowColumns(store, values)
 
     def fold(self, columns: Columns, standing: Standing) -> Folded | None:
         reached = reached_since(standing.stream_time, columns.timestamps)
@@ -103,14 +98,14 @@ class TimeWindowFold(WindowFold):
         if late:
             records, starts = records[is_open], starts[is_open]
         if not len(starts):
-            return Folded(self._closed(*2 * [_nothing(self._values.type)]), now, standing.waiting, late)
+            return Folded(self._closed(self._nothing), now, standing.waiting, late)
         if int(starts.min()) <= standing.observed - self._retention:
             return None  # By another stream's time, the store has forgotten them.
         slots = _slots(taken(self._keys.write(columns.keys), records), starts)
         folded, known = self._folded(slots, columns, records)
         if not self._final:
             self._store.put(folded)
-            updates = self._came_out(*chosen(folded, slots.as_they_came))
+            updates = self._came_out(chosen(folded, slots.as_they_came))
             return Folded(updates, now, standing.waiting, late, len(starts) - len(updates))
         untouched = self._untouched(standing.stream_time, now - self._reach, slots)
         self._store.put(folded)
@@ -133,18 +128,9 @@ class TimeWindowFold(WindowFold):
         """The windows of the store that close up to the start ``last``, but those that records have come to."""
         first = stream_time - self._reach + 1
         if stream_time == MIN_TIME or first > last - last % self._windows.advance:
-            return _nothing(self._values.type)
+            return self._nothing
         stored = self._store.between(first, last)
         return chosen(stored, ~slots.holds(stored)) if slots.begins[0] <= last else stored
-
-    def _closed(self, *parts: Windows) -> Columns:
-        """The results of windows that have closed."""
-        keys, starts, values, timestamps = laid_end_to_end(parts)
-        order = closing_order(keys, starts)
-        return self._came_out(taken(keys, order), starts[order], taken(values, order), timestamps[order])
-
-    def _came_out(self, keys: Any, starts: Integers, values: Any, timestamps: Integers) -> Columns:
-        return self._results(keys, starts, starts + self._windows.size, values, timestamps)
 
 
 def _placed(windows: TimeWindows, times: Integers) -> tuple[Integers, Integers]:
@@ -172,8 +158,3 @@ def _slots(keys: Any, starts: Integers) -> _Slots:
     codes, numbers = np.unique(places * len(distinct) + numbers, return_inverse=True)
     of_keys, of_begins = codes % len(distinct), codes // len(distinct)
     return _Slots(taken(distinct, of_keys), begins[of_begins], numbers, distinct, begins, codes)
-
-
-def _nothing(values: pa.DataType) -> Windows:
-    none = np.empty(0, np.int64)
-    return Windows(pa.array([], pa.binary()), none, pa.array([], values), none)

@@ -12,13 +12,17 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 import pyarrow.compute as _compute
 
-from millpond.processors.aggregations.column_fold import inverse
+from millpond.processors.aggregations.column_fold import ColumnFold, inverse
+from millpond.processors.runtime.batches.column_tuples import chosen, laid_end_to_end
 from millpond.processors.runtime.batches.columns import Columns
 from millpond.processors.runtime.batches.windowed_columns import windowed_keys
 from millpond.stores.columns.column_serdes import ColumnSerde
 from millpond.stores.times import FARTHEST
+from millpond.stores.typed.windows.timestamped_window import TimestampedWindowStore
+from millpond.stores.typed.windows.window_columns import WindowColumns, Windows
 
 pc: Any = _compute
 Integers = npt.NDArray[np.int64]
@@ -104,6 +108,50 @@ class WindowFold(ABC):
 
     def _results(self, keys: Any, starts: Integers, ends: Integers, values: Any, timestamps: Integers) -> Columns:
         return Columns(windowed_keys(self._keys.read(keys), starts, ends), values, timestamps)
+
+
+class StartedWindowFold(WindowFold):
+    """Folds columns into windows that go by their starts and are all as long.
+
+    Args:
+        fold: the aggregate.
+        store: where the aggregates are.
+        keys, values: what its serdes do, for whole columns.
+        reach: a window is closed once stream time is this far past its start.
+        length: from a window's start to its end.
+        final: whether final results come out, or else updates.
+    """
+
+    def __init__(
+        self,
+        fold: ColumnFold,
+        store: TimestampedWindowStore[Any, Any],
+        keys: ColumnSerde,
+        values: ColumnSerde,
+        reach: int,
+        length: int,
+        *,
+        final: bool,
+    ) -> None:
+        super().__init__(keys, values, reach, final=final)
+        self._fold = fold
+        self._retention = store.retention
+        self._store = WindowColumns(store, values)
+        self._length = length
+
+    @property
+    def _nothing(self) -> Windows:
+        none = np.empty(0, np.int64)
+        return Windows(pa.array([], pa.binary()), none, pa.array([], self._values.type), none)
+
+    def _closed(self, *parts: Windows) -> Columns:
+        """The results of windows that have closed."""
+        whole = laid_end_to_end(parts)
+        return self._came_out(chosen(whole, closing_order(whole.keys, whole.starts)))
+
+    def _came_out(self, windows: Windows) -> Columns:
+        keys, starts, values, timestamps = windows
+        return self._results(keys, starts, starts + self._length, values, timestamps)
 
 
 def closing_order(keys: Any, *times: Integers) -> Integers:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from millpond.stores.rows.byte_columns import buffer
 from millpond.stores.rows.physical import around, elements, null_mask, validity
 
 
@@ -68,5 +69,5 @@ def with_leaves(column: Any, type_: Any, change: Callable[[Any], Any]) -> Any:
         return change(column)
     within, ends = elements(column)
     inner = pa.struct(child_fields(type_)) if pa.types.is_map(type_) else type_.value_type
-    bounds = pa.py_buffer(np.array(ends, np.int32))
+    bounds = buffer(np.array(ends, np.int32))
     return around(with_leaves(within, inner, change), type_, len(column), [validity(null_mask(column)), bounds])

@@ -154,6 +154,7 @@ def _canonical(values: Array) -> Array:
     """The one value that stands for all that are equal to each."""
     if not pa.types.is_floating(values.type):
         return values
-    numbers = values.to_numpy(zero_copy_only=False) + values.type.to_pandas_dtype()(0)
+    given = values.to_numpy(zero_copy_only=False)
+    numbers = given + given.dtype.type(0)
     numbers[np.isnan(numbers)] = np.nan
     return pa.array(numbers, values.type, mask=null_mask(values), from_pandas=False)

@@ -12,6 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as _compute
 
+from millpond.stores.rows.byte_columns import buffer
 from millpond.stores.rows.physical import WHOLE, around, of_halves, unscaled, validity, words
 
 pc: Any = _compute
@@ -176,7 +177,7 @@ def lists_of(elements: Array, lengths: Integers, type_: pa.DataType, *, nullable
     """Lists of so many elements; null instead of an empty one, where that may be."""
     offsets = np.zeros(len(lengths) + 1, np.int32)
     np.cumsum(lengths, out=offsets[1:])
-    return around(elements, type_, len(lengths), [validity(lengths == 0) if nullable else None, pa.py_buffer(offsets)])
+    return around(elements, type_, len(lengths), [validity(lengths == 0) if nullable else None, buffer(offsets)])
 
 
 def joined_lists(

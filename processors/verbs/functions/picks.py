@@ -172,7 +172,7 @@ class Collect(AggregateFunction):
         return self._by_time(states, np.arange(len(states)), rows, groups[there], len(states))
 
     def merge_columns(self, states: Array, groups: Integers, size: int) -> Array:
-        nothing = [pa.array([], cast(pa.ListType, of).value_type) for of in self._lists]
+        nothing = [pa.array([], of.value_type) for of in self._lists]
         return self._by_time(states, groups, nothing, np.empty(0, np.int64), size)
 
     def _by_time(self, states: Array, owners: Integers, rows: list[Array], groups: Integers, size: int) -> Array:

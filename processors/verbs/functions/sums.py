@@ -16,6 +16,7 @@ from typing import Any, Final, cast
 import pyarrow as pa
 import pyarrow.compute as _compute
 
+from millpond.processors.runtime.batches.columns import nulls
 from millpond.processors.verbs.functions.columns import (
     Array,
     Integers,
@@ -136,7 +137,7 @@ class WideSum(Sum):
         return added_wide(states, values, groups, self._highest)
 
     def merge_columns(self, states: Array, groups: Integers, size: int) -> Array:
-        return added_wide(pa.nulls(size, WHOLE), states, groups, self._highest)
+        return added_wide(nulls(size, WHOLE), states, groups, self._highest)
 
     def results(self, states: Array) -> Array:
         return of_halves(unscaled(states), ~present(states), self.type)
