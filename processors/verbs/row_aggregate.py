@@ -23,9 +23,8 @@ from millpond.processors.verbs.row_fold import MOMENTS, TIMES, RowFold, rows_typ
 from millpond.stores.columns.column_serdes import ColumnarSerde, ColumnSerde
 from millpond.stores.columns.nulls import spread
 from millpond.stores.rows.nested import with_leaves
-from millpond.stores.rows.physical import from_physical, normalized, null_mask
+from millpond.stores.rows.physical import normalized, null_mask
 from millpond.stores.rows.row_columns import RowColumnSerde
-from millpond.stores.serdes import Serde
 
 STATE_VERSION: Final = 1
 """The number of the form of all states; part of their serde's name, and so of a topology's fingerprint."""
@@ -165,8 +164,8 @@ class RowAggregate:
         self.arguments = pa.schema([pa.field(*named) for named in arguments])
         self._fold = RowFold(self._functions, places)
         name = f"aggregate-state-{STATE_VERSION}: {'ordered; ' if ordered else ''}{states}"
-        self.state_serde: Serde[list[Any]] = StateSerde(name, self._fold.states)
-        self.input_serde: Serde[tuple[Any, ...]] = InputSerde(rows_type(self.arguments.types, times))
+        self.state_serde = StateSerde(name, self._fold.states)
+        self.input_serde = InputSerde(rows_type(self.arguments.types, times))
         self._combiner = combiner_of_rows(calls, self._functions, bound, self.state_serde)
         self.schema = pa.schema(
             [pa.field(name, of.type, of.nullable) for name, of in zip(calls, self._functions, strict=True)]
@@ -237,11 +236,14 @@ class RowAggregate:
             RecordError: a result leaves its type.
             SerdeError: a state is not what this aggregation has written.
         """
-        columns = [
-            from_physical(self._column(number, states), function.type)
-            for number, function in enumerate(self._functions)
-        ]
-        return pa.Table.from_arrays(columns, schema=pa.schema([field.with_nullable(True) for field in self.schema]))
+        serde = self.state_serde
+        data = pa.array([None if state is None else serde.serialize(state) for state in states], pa.binary())
+        try:
+            columns = serde.columns.read(data)
+        except pa.ArrowInvalid as error:
+            raise SerdeError(f"some are no states of {serde.name}: {error}; what wrote them?") from error
+        schema = pa.schema([field.with_nullable(True) for field in self.schema])
+        return pa.Table.from_arrays(self.results_of_columns(columns), schema=schema)
 
     def results_of_columns(self, states: Any) -> list[Any]:
         """``results`` for states that are a column, null where there is none, as the columns of the table."""
@@ -253,16 +255,9 @@ class RowAggregate:
                 made.append(_result(function, columns[number], states))
         except OverflowError as error:
             raise self._overflow(number, "for one of the keys", error) from error
-        return made
-
-    def _column(self, number: int, states: Sequence[list[Any] | None]) -> list[Any]:
-        result = self._functions[number].result
-        try:
-            return [None if state is None else result(state[number]) for state in states]
-        except OverflowError as error:
-            raise self._overflow(number, "for one of the keys", error) from error
         except _UNUSABLE as error:
             raise self._damage(number, "for one of the keys", error) from error
+        return made
 
     def _damage(self, number: int, where: str, error: Exception) -> SerdeError:
         return SerdeError(

@@ -72,8 +72,8 @@ class ColumnarSerde(Serde[T]):
 
     @property
     @abstractmethod
-    def columns(self) -> ColumnSerde | None:
-        """What does so; None if its values have to be objects."""
+    def columns(self) -> ColumnSerde:
+        """What does so."""
 
 
 class _Flat(ColumnSerde):

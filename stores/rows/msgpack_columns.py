@@ -86,6 +86,7 @@ def _widths() -> Integers:
     widths[_FIXED_ARRAY - 16 : _FIXED_ARRAY] = 0
     widths[[_NIL, _FALSE, _FALSE + 1]] = 1
     widths[_NEGATIVE:] = 1
+    widths[_FIXED_STR : _FIXED_STR + 32] = np.arange(1, 33)
     widths[_DOUBLE] = _LONGEST
     widths[_UNSIGNED : _UNSIGNED + 4] = widths[_SIGNED : _SIGNED + 4] = [2, 3, 5, 9]
     return widths

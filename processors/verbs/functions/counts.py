@@ -65,9 +65,6 @@ class Count(AggregateFunction):
     def merge(self, left: Any, right: Any) -> Any:
         return left + right
 
-    def result(self, state: Any) -> Any:
-        return state
-
 
 class CountDistinct(AggregateFunction):
     """How many different values there are besides null.
@@ -122,9 +119,6 @@ class CountDistinct(AggregateFunction):
         if left is None or right is None:
             return right if left is None else left
         return sorted({*left, *right})
-
-    def result(self, state: Any) -> Any:
-        return 0 if state is None else len(state)
 
 
 class ApproxCountDistinct(AggregateFunction):
@@ -181,7 +175,8 @@ class ApproxCountDistinct(AggregateFunction):
         return pa.array(merged, pa.binary())
 
     def results(self, states: Array) -> Array:
-        return pa.array(list(map(self.result, states.to_pylist())), self.type)
+        estimates = (0 if one is None else round(self._opened(one).get_estimate()) for one in states.to_pylist())
+        return pa.array(estimates, self.type)
 
     def merge(self, left: Any, right: Any) -> Any:
         if left is None or right is None:
@@ -190,9 +185,6 @@ class ApproxCountDistinct(AggregateFunction):
         union.update(self._opened(left))
         union.update(self._opened(right))
         return union.get_result(self._hll_8)
-
-    def result(self, state: Any) -> Any:
-        return 0 if state is None else round(self._opened(state).get_estimate())
 
     @property
     def _hll_8(self) -> Any:

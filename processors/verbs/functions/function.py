@@ -11,14 +11,13 @@ import pyarrow as pa
 from millpond.errors import ConfigurationError
 from millpond.processors.verbs.functions.columns import Array, Integers
 from millpond.stores.rows.agreed import nullable_type
-from millpond.stores.rows.physical import from_physical, to_physical
 
 
 class AggregateFunction(ABC):
     """Folds values of one type into a state, and makes a result of it. Can be pickled.
 
     A state is a value that MessagePack holds without extension types, or an object with a method
-    ``serialize_compact``, which stands for the bytes that it returns. Values and results are in physical form. A state
+    ``serialize_compact``, which stands for the bytes that it returns. Values are in physical form. A state
     that was passed to ``add`` or ``merge`` must not be used again: they may change it, or return it as it is.
 
     Folding values in any order, or parts of them into states that are then merged, gives the same result, as far as the
@@ -58,14 +57,6 @@ class AggregateFunction(ABC):
         """
 
     @abstractmethod
-    def result(self, state: Any) -> Any:
-        """The result for a state, which is left as it is.
-
-        Raises:
-            OverflowError: the result would leave its type.
-        """
-
-    @abstractmethod
     def add_columns(self, states: Array, values: Array, times: Array, groups: Integers) -> Array:
         """The states of many groups after more values, which are added in their order.
 
@@ -92,15 +83,13 @@ class AggregateFunction(ABC):
             pyarrow.ArrowInvalid: a state could not be held, or not exactly; then ``merge`` tells.
         """
 
+    @abstractmethod
     def results(self, states: Array) -> Array:
         """The results for a column of states, as the type says but for notes in it (``without_notes``).
 
         Raises:
             OverflowError: a result would leave its type.
         """
-        return from_physical(
-            [None if state is None else self.result(state) for state in to_physical(states)], self.type
-        )
 
 
 def without_notes(type_: Any) -> Any:

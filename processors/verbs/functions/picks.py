@@ -69,9 +69,6 @@ class Extreme(AggregateFunction):
     def merge(self, left: Any, right: Any) -> Any:
         return self.add(left, right, 0)
 
-    def result(self, state: Any) -> Any:
-        return state
-
     def results(self, states: Array) -> Array:
         return states
 
@@ -113,9 +110,6 @@ class First(AggregateFunction):
         if left is None or right is None:
             return right if left is None else left
         return right if right[0] < left[0] else left
-
-    def result(self, state: Any) -> Any:
-        return None if state is None else state[1]
 
 
 class Last(First):
@@ -198,9 +192,6 @@ class Collect(AggregateFunction):
         pairs = [*zip(*left, strict=True), *zip(*right, strict=True)]
         pairs.sort(key=_TIME)
         return [list(column) for column in zip(*pairs, strict=True)]
-
-    def result(self, state: Any) -> Any:
-        return [] if state is None else state[1]
 
 
 def bind_min(path: str, type_: pa.DataType) -> Extreme:

@@ -30,7 +30,15 @@ from millpond.processors.verbs.functions.columns import (
     totals,
 )
 from millpond.processors.verbs.functions.function import AggregateFunction, refusal
-from millpond.stores.rows.physical import SHORT_DECIMAL, WHOLE, from_integers, of_halves, unscaled
+from millpond.stores.rows.physical import (
+    SHORT_DECIMAL,
+    WHOLE,
+    from_integers,
+    from_physical,
+    of_halves,
+    to_physical,
+    unscaled,
+)
 
 pc: Any = _compute
 
@@ -105,9 +113,6 @@ class NarrowSum(Sum):
     def total(self, state: Any) -> Any:
         return state
 
-    def result(self, state: Any) -> Any:
-        return state
-
 
 class WideSum(Sum):
     """Sums integers of up to 16 bytes.
@@ -147,9 +152,6 @@ class WideSum(Sum):
 
     def total(self, state: Any) -> Any:
         return whole(state)
-
-    def result(self, state: Any) -> Any:
-        return None if state is None else physical(whole(state), self.type)
 
 
 class FloatSum(Sum):
@@ -192,8 +194,9 @@ class FloatSum(Sum):
     def total(self, state: Any) -> Any:
         return _rounded(state)
 
-    def result(self, state: Any) -> Any:
-        return None if state is None else _rounded(state)
+    def results(self, states: Array) -> Array:
+        sums = [None if state is None else _rounded(state) for state in states.to_pylist()]
+        return pa.array(sums, self.type, from_pandas=False)
 
 
 def _fewest(values: list[float]) -> list[float]:
@@ -259,8 +262,10 @@ class Average(AggregateFunction):
             return right if left is None else left
         return [left[0] + right[0], self._sum.merge(left[1], right[1])]
 
-    def result(self, state: Any) -> Any:
-        return None if state is None else self.quotient(self._sum.total(state[1]), state[0])
+    def results(self, states: Array) -> Array:
+        total, quotient = self._sum.total, self.quotient
+        averages = [None if state is None else quotient(total(state[1]), state[0]) for state in to_physical(states)]
+        return from_physical(averages, self.type)
 
     def quotient(self, total: Any, count: int) -> Any:
         """The physical form of the average."""

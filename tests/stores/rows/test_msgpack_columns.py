@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from millpond.errors import RecordError
 from millpond.stores.rows.msgpack_columns import pack_values, packed_rows, unpack_columns
-from millpond.stores.rows.physical import from_physical, to_physical
+from millpond.stores.rows.physical import WHOLE, from_physical, to_physical
 from tests.stores.rows.columns import types, values
 
 EDGES = sorted(
@@ -80,6 +80,23 @@ def test_the_bits_of_floats_stay() -> None:
     packed = pack_columns([column], 4)
     (read,) = unpack_columns(packed, [pa.float64()])
     assert np.array_equal(read.to_numpy().view(np.uint64), bits)
+
+
+def test_integers_of_128_bits_are_ints_where_64_bits_hold_them() -> None:
+    wide = [number.to_bytes(16, "big", signed=True) for number in (2**63, -(2**63) - 1, 2**127 - 1, -(2**127))]
+    given = [*wide, *EDGES, None]
+    column = from_physical(given, WHOLE)
+    packed = pack_columns([column], len(given))
+    assert packed.to_pylist() == [msgpack.packb([value]) for value in given]
+    assert to_physical(column) == to_physical(unpack_columns(packed, [WHOLE])[0]) == given
+
+
+def test_long_lists_are_read_if_their_elements_have_as_many_bytes() -> None:
+    lists = pa.array([[2**40 + number for number in range(300)], [], None, [1, None, 5] * 40, [-7, 3]])
+    texts = pa.array([["ab", "cd"] * 50, [""] * 70, None, [], ["a"]])
+    types_ = [pa.list_(pa.field("element", of)) for of in (pa.int64(), pa.string())]
+    packed = pack_columns([lists, texts], 5)
+    assert [column.to_pylist() for column in unpack_columns(packed, types_)] == [lists.to_pylist(), texts.to_pylist()]
 
 
 def test_a_string_that_is_none_is_refused() -> None:
