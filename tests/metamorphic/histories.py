@@ -52,6 +52,7 @@ class Way:
         partitions: how many tasks verbs have, one after the other, again and again.
         deaths: how likely it is that a micro-batch dies.
         restarts: how likely it is that the query is ended behind a micro-batch, and begun anew.
+        shared: whether verbs share operators where they may.
         complete: whether the last micro-batch tells that inputs are complete; otherwise rows far in the future come.
         backend: of the stores; None for all in turn, with durable files.
     """
@@ -64,6 +65,7 @@ class Way:
     complete: bool = True
     backend: str | None = "memory"
     restarts: float = 0.0
+    shared: bool = False
 
     def partitions_of(self, verbs: int) -> list[int]:
         """Of each verb; few where stores are files."""
@@ -80,6 +82,7 @@ WAYS: Final = st.builds(
     deaths=st.sampled_from([0.0, 0.0, 0.3]),
     complete=st.booleans(),
     backend=st.sampled_from([*["memory"] * 9, "lmdb", "rocksdb", None, None]),
+    shared=st.booleans(),
 )
 
 
@@ -180,7 +183,7 @@ def run(chain: Chain, batches: Sequence[Sequence[Event]], way: Way) -> Answer:
     """What comes out of the last verb."""
     with TemporaryDirectory() as directory, closing(_keeper(Path(directory), way)) as keeper:
         random, answer = Random(way.seed), Answer(chain.key)
-        query = Query(chain.verbs, way.partitions_of(len(chain.verbs)), keeper, random)
+        query = Query(chain.verbs, way.partitions_of(len(chain.verbs)), keeper, random, shared=way.shared)
         endings = [] if way.complete else _closing(chain)
         for number, events in enumerate([*batches, *endings]):
             last = way.complete and number == len(batches) - 1
