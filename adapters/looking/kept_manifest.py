@@ -18,14 +18,16 @@ from millpond.stores.durability.manifest import Manifest
 STATE_NAME: Final = "manifest"
 STATE_DDL: Final = "version int, manifest string"
 
-_OF_ONE: Final = 1
+OF_ONE: Final = 1
+"""The version of a value with one manifest."""
+
 _OF_SEVERAL: Final = 2
 
 
 def kept_value(manifests: Sequence[Manifest]) -> tuple[int, str]:
     """The value that holds these manifests, at least one."""
     texts = [manifest.to_json() for manifest in manifests]
-    return (_OF_ONE, texts[0]) if len(texts) == 1 else (_OF_SEVERAL, json.dumps(texts))
+    return (OF_ONE, texts[0]) if len(texts) == 1 else (_OF_SEVERAL, json.dumps(texts))
 
 
 def kept_manifests(version: int, text: str) -> list[Manifest]:
@@ -34,12 +36,12 @@ def kept_manifests(version: int, text: str) -> list[Manifest]:
     Raises:
         FormatError: the value or a manifest is of a version that this release does not know, or damaged.
     """
-    if version not in (_OF_ONE, _OF_SEVERAL):
+    if version not in (OF_ONE, _OF_SEVERAL):
         raise FormatError(
             f"the checkpoint holds a value of version {version}, but this release of Millpond knows versions "
-            f"{_OF_ONE} and {_OF_SEVERAL}; run the release that wrote it, or a newer one"
+            f"{OF_ONE} and {_OF_SEVERAL}; run the release that wrote it, or a newer one"
         )
-    return [Manifest.from_json(one) for one in ([text] if version == _OF_ONE else _texts(text))]
+    return [Manifest.from_json(one) for one in ([text] if version == OF_ONE else _texts(text))]
 
 
 def _texts(text: str) -> list[str]:

@@ -13,6 +13,7 @@ from uuid import uuid4
 
 from pyspark.sql import DataFrame, SparkSession
 
+from millpond.adapters.looking.kept_manifest import OF_ONE
 from millpond.adapters.spark.evolution.evolution import Evolution, generation_of
 from millpond.adapters.spark.evolution.upgrade import Upgrade
 from millpond.adapters.spark.evolution.warm_query import WarmQuery
@@ -130,7 +131,6 @@ class Job:
         storage = Storage.from_uri(state_dir)
         reaction, distance, moment = OnError.of(on_error), _distance(max_ahead), _moment(reset_stream_time)
         upgrade = Upgrade.of(upgrade_from, upgrade_mode)
-        readable = upgrade is None or newest_number(Numbered.STATE_VALUE, upgrade.release) != 1
         return cls(
             application_id,
             storage,
@@ -146,8 +146,18 @@ class Job:
             upgrade,
             seeds,
             _size(memory_budget, "memory_budget"),
-            shares_operators and readable,
+            shares_operators,
         )
+
+    @property
+    def apart(self) -> str | None:
+        """Why no verb of a chain is to share an operator; None if they may."""
+        if not self.shares_operators:
+            return "share_operators is False"
+        if not self.reached:
+            return "the state could not be looked at"
+        known = self.upgrade is None or newest_number(Numbered.STATE_VALUE, self.upgrade.release) != OF_ONE
+        return None if self.upgrade is None or known else f"release {self.upgrade.release} knows no other"
 
     def part(self, name: str) -> Self:
         """A part of the job with state of its own, ``<application_id>.<name>``.

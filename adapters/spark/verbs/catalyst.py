@@ -81,8 +81,15 @@ def _selected(plan: Any, source: Any) -> tuple[Mapping[int, Expression], Sequenc
     if kind == "Project":
         columns = {one.exprId().id(): _expression(one, columns) for one in _each(plan.projectList())}
     if kind == "Filter":
-        conditions = [*conditions, _expression(plan.condition(), columns)]
+        conditions = [*conditions, *(_expression(one, columns) for one in _conjuncts(plan.condition()))]
     return columns, conditions
+
+
+def _conjuncts(condition: Any) -> list[Any]:
+    """The conditions all of which are to be true."""
+    if _kind(condition) != "And":
+        return [condition]
+    return [one for child in _each(condition.children()) for one in _conjuncts(child)]
 
 
 def _expression(expression: Any, columns: Mapping[int, Expression]) -> Expression:

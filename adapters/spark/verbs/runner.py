@@ -402,8 +402,8 @@ class VerbRun:
             return Shared()
         newest = self.job.history(self.name).newest
         began = None if newest is None else newest.shape.behind
-        may = ticks is None and self.job.shares_operators and self.job.reached
-        return self.sharing.shared(plan, self.inputs if may else (), verb, began)
+        apart = "it has ticks" if ticks is not None else self.job.apart
+        return self.sharing.shared(plan, self.inputs, verb, began, apart)
 
     def _backfilled(self, backfill: Backfill, flow: Dataflow, columns: T.StructType) -> DataFrame:
         """The rows that come out of the verb's backfill, or have come out of it before."""

@@ -10,14 +10,14 @@ Rule of this module: it decides, and starts nothing. Whatever it does not know f
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple, Self
+from typing import Any, Final, NamedTuple, Self, TypeGuard
 
 import pyarrow as pa
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame
 from pyspark.sql import types as T
 
-from millpond.adapters.spark.rows.names import named
+from millpond.adapters.spark.rows.names import named, written
 from millpond.adapters.spark.shared_flow import InputOfVerb, SharedVerb
 from millpond.adapters.spark.verbs.account import Account, Path
 from millpond.adapters.spark.verbs.arrow_expressions import Call, Cast, Column, Expression, Field, Literal, Rows, Struct
@@ -70,6 +70,11 @@ class _Result(NamedTuple):
     inputs: Mapping[str, Input]
     account: Account
     no_null_keys: bool
+
+    @property
+    def name(self) -> str:
+        """The verb's."""
+        return self.verbs[-1].name
 
 
 class _UnfitError(Exception):
@@ -133,14 +138,17 @@ class Sharing:
             result = _Result(plan, [*behind, verb], keys, verb.sink.rows.schema, verb.flow.rows, account, alone)
             self._results[column_ids(plan)] = result
 
-    def shared(self, plan: Plan, inputs: Sequence[RowInput], verb: Verb, began: Collection[str] | None) -> Shared:
+    def shared(
+        self, plan: Plan, inputs: Sequence[RowInput], verb: Verb, began: Collection[str] | None, apart: str | None
+    ) -> Shared:
         """The operator that a verb shares.
 
         Args:
             plan: the verb's.
-            inputs: those of its inputs that other verbs of the operator may make.
+            inputs: of the verb.
             verb: the verb.
             began: behind which verbs it has begun in their operator; None if it has not begun.
+            apart: why it is not to share one; None if it may.
 
         Raises:
             StateConflictError: it has begun there, and cannot go on there.
@@ -148,21 +156,24 @@ class Sharing:
         found: dict[str, InputOfVerb] = {}
         reasons = []
         for rows in inputs:
+            result = self._result_below(rows.frame)
+            if result is None:
+                continue
             try:
-                one = self._input(plan, rows, verb)
+                if apart is not None:
+                    raise _UnfitError(apart)
+                if began is not None and result.name not in began:
+                    raise _UnfitError("it has begun there")
+                found[rows.role] = _input(result, plan, rows, verb)
             except (_UnfitError, NotInArrowError) as unfit:
                 reasons.append(str(unfit))
-                continue
-            if one is not None and (began is None or one.verb in began):
-                found[rows.role] = one
         shared = Shared(found, self._before(one.verb for one in found.values()))
         lacking = sorted(set(began or ()) - set(shared.names))
         if lacking:
             why = f": {'; '.join(reasons)}" if reasons else ""
             raise StateConflictError(
-                f"the verb {verb.name!r} has begun in one operator with {lacking[0]!r}, and has to go on there, but "
-                f"what lies between is not what it was{why}; write it as before, or give the verb another name and a "
-                "new checkpoint"
+                f"the verb {verb.name!r} has begun in one operator with {lacking[0]!r}, and cannot go on there{why}; "
+                "write it, and what lies between the two, as before, or give the verb another name and a new checkpoint"
             )
         if shared:
             self._told[verb.name] = f"that of {', '.join(shared.names)}"
@@ -184,33 +195,32 @@ class Sharing:
                 return result
         return None
 
-    def _input(self, plan: Plan, rows: RowInput, verb: Verb) -> InputOfVerb | None:
-        """An input that is the result of a verb whose operator this one may share; None if it is not that of a verb.
 
-        Raises:
-            _UnfitError, NotInArrowError: it is that of a verb, but its operator cannot be shared.
-        """
-        result, null_keys = self._result_below(rows.frame), verb.inputs[rows.role].null_keys
-        if result is None:
-            return None
-        before, alone = result.verbs[-1], null_keys in (NullKeys.APART, NullKeys.DROPPED)
-        one, other = before.flow.plan, plan
-        if not other.alone:
-            raise _UnfitError("it has several operators itself")
-        if [part.index for part in one.parts] != [part.index for part in other.parts]:
-            raise _UnfitError(f"its tasks have other numbers than those of {before.name!r}")
-        made = _Columns.of(rows, result.plan)
-        if [_name(key, result.schema) for key in made.keys] != list(result.keys):
-            raise _UnfitError(f"{before.name!r} has another key: {', '.join(result.keys)}")
-        if not (alone or result.no_null_keys or _all_equal(result.inputs, null_keys)):
-            raise _UnfitError(f"{before.name!r} spreads null keys over its tasks")
-        clock: Collection[str] = ()
-        if verb.follows_time:
-            path = _path(made.time, result.schema)
-            if path is None or result.account.bounds.get(path) is None:
-                raise _UnfitError(f"its time is none of the times of {before.name!r} that have a bound")
-            clock = result.account.sides or list(before.topics)
-        return InputOfVerb(before.name, made.projection, clock, alone)
+def _input(result: _Result, plan: Plan, rows: RowInput, verb: Verb) -> InputOfVerb:
+    """An input that is the result of a verb whose operator the verb may share.
+
+    Raises:
+        _UnfitError, NotInArrowError: it may not.
+    """
+    before, null_keys = result.verbs[-1], verb.inputs[rows.role].null_keys
+    if not plan.alone:
+        raise _UnfitError("it has several operators itself")
+    if [part.index for part in before.flow.plan.parts] != [part.index for part in plan.parts]:
+        raise _UnfitError(f"its tasks have other numbers than those of {before.name!r}")
+    made = _Columns.of(rows, result.plan)
+    if [_name(key, result.schema) for key in made.keys] != list(result.keys):
+        raise _UnfitError(f"{before.name!r} has another key: {', '.join(result.keys)}")
+    alone = null_keys in (NullKeys.APART, NullKeys.DROPPED)
+    if not (alone or result.no_null_keys or made.no_null_keys or _all_equal(result.inputs, null_keys)):
+        there = " & ".join(f"F.col({written(key)!r}).isNotNull()" for key in rows.keys)
+        raise _UnfitError(f"{before.name!r} spreads null keys over its tasks; without them: .where({there})")
+    clock: Collection[str] = ()
+    if verb.follows_time:
+        path = _path(made.time, result.schema)
+        if path is None or result.account.bounds.get(path) is None:
+            raise _UnfitError(f"its time is none of the times of {before.name!r} that have a bound")
+        clock = result.account.sides or list(before.topics)
+    return InputOfVerb(before.name, made.projection, clock, alone)
 
 
 class _Columns(NamedTuple):
@@ -225,6 +235,12 @@ class _Columns(NamedTuple):
     keys: Sequence[Expression]
     time: Expression
     projection: Projection
+
+    @property
+    def no_null_keys(self) -> bool:
+        """Whether the conditions leave no row with a null in its key."""
+        present = [one.arguments[0] for one in self.projection.conditions if _is_call(one, "is not null")]
+        return all(any(key is one for one in present) for key in self.keys)
 
     @classmethod
     def of(cls, rows: RowInput, source: Any) -> Self:
@@ -255,6 +271,10 @@ class _Columns(NamedTuple):
         if sequence is not None:
             made[PLACE] = next(rest)
         return cls(keys, time, Projection(conditions, made))
+
+
+def _is_call(expression: Expression, function: str) -> TypeGuard[Call]:
+    return isinstance(expression, Call) and expression.function == function
 
 
 def _column(column: str | SparkColumn) -> SparkColumn:
