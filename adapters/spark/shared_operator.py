@@ -175,21 +175,21 @@ def _tables(sink: SinkTables, outputs: Iterator[Outputs]) -> Iterator[pa.Table]:
 
 
 class _Kept:
-    """The manifests of a group's tasks, in Spark's state."""
+    """The manifests of a group's tasks, in Spark's state, by application: each has one task in a group."""
 
     def __init__(self, state: ValueState) -> None:
         self._state = state
-        self._manifests: dict[tuple[str, str], Manifest] | None = None
+        self._manifests: dict[str, Manifest] | None = None
         self._changed = False
 
     def found(self, run: TaskRun) -> Manifest | None:
         """That of a task, as it was before the micro-batch; None if it had none."""
-        return self._all().get(_task(run))
+        return self._all().get(run.stage.settings.application_id)
 
     def keep(self, run: TaskRun) -> None:
         """Take what a task has committed."""
         if run.manifest is not None:
-            self._all()[_task(run)] = run.manifest
+            self._all()[run.manifest.application_id] = run.manifest
             self._changed = True
 
     def hand_over(self) -> None:
@@ -197,16 +197,12 @@ class _Kept:
         if self._changed:
             self._state.update(kept_value(list(self._all().values())))
 
-    def _all(self) -> dict[tuple[str, str], Manifest]:
+    def _all(self) -> dict[str, Manifest]:
         if self._manifests is None:
             stored = self._state.get()
             found = [] if stored is None else kept_manifests(*stored)
-            self._manifests = {(one.application_id, one.task_id): one for one in found}
+            self._manifests = {one.application_id: one for one in found}
         return self._manifests
-
-
-def _task(run: TaskRun) -> tuple[str, str]:
-    return run.stage.settings.application_id, run.task_id
 
 
 class _Fed:
