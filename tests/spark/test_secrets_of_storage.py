@@ -44,7 +44,7 @@ def shown(error: BaseException | None) -> list[str]:
 @pytest.mark.slow
 @pytest.mark.parametrize("counts", [True, False])
 def test_an_error_that_quotes_a_secret_of_the_storage_leaves_driver_and_executor_without_it(
-    spark: SparkSession, tmp_path: Path, counts: bool
+    spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture, counts: bool
 ) -> None:
     options: dict[str, Any] = {"application_id": "masked", "partitions": 1, "backend": "memory"}
     words = tmp_path / "words"
@@ -62,7 +62,10 @@ def test_an_error_that_quotes_a_secret_of_the_storage_leaves_driver_and_executor
     assert shown(caught.value) == []
     assert shown(query.exception()) == []
     unreachable = f"s3://key:{QUOTED}@b/x?endpoint_override=127.0.0.1:1&scheme=http&max_attempts=1&region=x"
+    streams = SparkStreams(failing(), state_dir=unreachable, **options)
+    streams.transform({"words": rows})  # with a warning
+    assert "is built without a look at its state" in caplog.text
     with pytest.raises(MillpondError) as refused:
-        SparkStreams(failing(), state_dir=unreachable, **options).transform({"words": rows})
-    text = "".join(traceback.format_exception(refused.value))
+        streams.dead_letters()
+    text = caplog.text + "".join(traceback.format_exception(refused.value))
     assert [spelled for spelled in (SECRET, QUOTED) if spelled in text] == []
