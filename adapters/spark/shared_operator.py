@@ -227,7 +227,8 @@ class _Fed:
         box = run.stage.handling.box(f"{feed.source.topic}-{run.task_id}")
         reader, writer = feed.source.reader(run.partition, box.bury), BlobWriter(run.partition)
         for table in results:
-            usable = reader.usable(feed.between.rows(table))
+            rows = feed.between.rows(table)
+            usable = reader.usable(rows) if rows.num_rows else rows
             if usable.num_rows:
                 records, keys = reader.packed(usable)
                 self._check(usable, keys)

@@ -19,7 +19,7 @@ from millpond.errors import StateConflictError
 from millpond.processors import TimeWindows
 from millpond.processors.verbs import aggregates
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
+pytestmark = pytest.mark.spark
 
 START = datetime(2024, 1, 1)
 ORDERS = "shop string, sold timestamp, amount int"
@@ -126,6 +126,7 @@ def drawn(random: Random) -> list[tuple[list[Row], list[Row]]]:
     return batches + [([("a", end, 9)], [("a", end, 9.0)]) for end in ends]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("chain", "verbs"), [(windows, 3), (totals, 3)])
 def test_a_chain_gives_the_same_rows_in_one_operator_as_in_several(
     spark: SparkSession, tmp_path: Path, chain: Chain, verbs: int
@@ -150,6 +151,7 @@ def end(row: Row) -> datetime:
     return found
 
 
+@pytest.mark.slow
 def test_a_verb_stays_in_the_operator_in_which_it_has_begun(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -222,6 +224,7 @@ def test_null_keys_that_a_join_keeps_are_in_many_tasks(
         assert job.operators == {operators}
 
 
+@pytest.mark.slow
 def test_a_chain_in_one_operator_goes_on_in_other_partitions(spark: SparkSession, tmp_path: Path) -> None:
     same, other = Job(spark, tmp_path / "same", windows), Job(spark, tmp_path / "other", windows)
     for partitions, (orders, rates) in zip((2, 3, 3, 1), drawn(Random(6)), strict=False):
@@ -234,6 +237,7 @@ def test_a_chain_in_one_operator_goes_on_in_other_partitions(spark: SparkSession
     assert found[0]
 
 
+@pytest.mark.slow
 def test_all_verbs_of_an_operator_can_be_looked_at(spark: SparkSession, tmp_path: Path) -> None:
     job = Job(spark, tmp_path, windows)
     job.bring([("a", at(minute), 5) for minute in range(0, 60, 7)], [("a", at(0), 1.5)])
@@ -246,6 +250,7 @@ def test_all_verbs_of_an_operator_can_be_looked_at(spark: SparkSession, tmp_path
     assert {store.application_id for store in looking.stores()} == {"job.asof_join-shop", "job.short", "job.long"}
 
 
+@pytest.mark.slow
 def test_late_rows_and_dead_letters_are_those_of_their_verbs(spark: SparkSession, tmp_path: Path) -> None:
     def chain(pond: Millpond, orders: DataFrame, rates: DataFrame) -> DataFrame:
         rows = pond.aggregate(

@@ -252,5 +252,6 @@ def _entry(column: Any, row: int) -> Any:
 
 def positions(mask: Any) -> list[int]:
     """Where the mask is true, and not null."""
-    found: list[int] = pc.indices_nonzero(mask).to_pylist()
+    # Of no rows at all, some releases of Arrow make no chunk, and then end the process here.
+    found: list[int] = pc.indices_nonzero(mask).to_pylist() if len(mask) else []
     return found
