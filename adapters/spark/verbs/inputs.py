@@ -30,7 +30,7 @@ from millpond.stores.rows.physical import normalized
 ORDER: Final = "order"
 """The column, of prepared rows, that decides among those of one key and time."""
 
-_DAY: Final = 86_400_000_000
+DAY: Final = 86_400_000_000
 """Microseconds in a day."""
 
 _MICROSECONDS: Final = 6
@@ -103,10 +103,10 @@ class RowInput:
             columns.append(self._struct(self.foreign).alias("foreign"))
         if self.op is not None:
             check_operations(f"the operations of {self.role!r}", _type(self.role, self.frame, self.op))
-            columns.append(_column(self.op).alias("op"))
+            columns.append(column_of(self.op).alias("op"))
         if self.order is not None:
             ordered = self._ordered().schema.fields[0]
-            columns.append(F.struct(to_months(ordered, _column(self.order))).alias(ORDER))
+            columns.append(F.struct(to_months(ordered, column_of(self.order))).alias(ORDER))
         elif self.in_order and self.feed is not None and self.feed.sequence is not None:
             columns.append(named(self.feed.sequence).alias(PLACE))
         return self.frame.select(*columns)
@@ -156,7 +156,7 @@ class RowInput:
     def _ordered(self) -> DataFrame:
         """What decides among rows of one key and time, as the only column."""
         assert self.order is not None
-        return self.frame.select(_column(self.order).alias(ORDER))
+        return self.frame.select(column_of(self.order).alias(ORDER))
 
     def _struct(self, names: Sequence[str]) -> Column:
         # A struct of no columns has no form in Arrow's way to Python.
@@ -189,13 +189,13 @@ def micros(role: str, frame: DataFrame, column: str | Column) -> Column:
     Raises:
         ConfigurationError: the column's type says no point in time.
     """
-    type_, value = _type(role, frame, column), _column(column)
+    type_, value = _type(role, frame, column), column_of(column)
     if isinstance(type_, T.TimestampType):
         return F.unix_micros(value)
     if isinstance(type_, T.DateType):
-        return F.unix_date(value).cast("long") * _DAY
+        return F.unix_date(value).cast("long") * DAY
     if isinstance(type_, T.TimestampNTZType):
-        return F.unix_date(value.cast("date")).cast("long") * _DAY + _micros_of_day(value)
+        return F.unix_date(value.cast("date")).cast("long") * DAY + _micros_of_day(value)
     raise ConfigurationError(
         f"{_option(role)} is of type {type_.simpleString()}; give a timestamp or a date, or make one: "
         "F.timestamp_millis(column) of milliseconds, F.to_timestamp(column) of text"
@@ -232,7 +232,8 @@ def _micros_of_day(column: Column) -> Column:
     return (hours * 60 + minutes).cast("long") * 60_000_000 + (seconds * 1_000_000).cast("long")
 
 
-def _column(column: str | Column) -> Column:
+def column_of(column: str | Column) -> Column:
+    """The column of that name, or the expression."""
     return named(column) if isinstance(column, str) else column
 
 

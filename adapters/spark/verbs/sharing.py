@@ -10,10 +10,9 @@ Rule of this module: it decides, and starts nothing. Whatever it does not know f
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple, Self, TypeGuard
+from typing import Any, NamedTuple, Self, TypeGuard
 
 import pyarrow as pa
-from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame
 from pyspark.sql import types as T
 
@@ -22,7 +21,7 @@ from millpond.adapters.spark.shared_flow import InputOfVerb, SharedVerb
 from millpond.adapters.spark.verbs.account import Account, Path
 from millpond.adapters.spark.verbs.arrow_expressions import Call, Cast, Column, Expression, Field, Literal, Rows, Struct
 from millpond.adapters.spark.verbs.catalyst import NotInArrowError, analyzed, column_ids, plans_down, selected
-from millpond.adapters.spark.verbs.inputs import ORDER, RowInput
+from millpond.adapters.spark.verbs.inputs import DAY, ORDER, RowInput, column_of
 from millpond.errors import StateConflictError
 from millpond.processors.distribution.exchange import PLACE
 from millpond.processors.distribution.plan import Plan
@@ -79,10 +78,6 @@ class _Result(NamedTuple):
 
 class _UnfitError(Exception):
     """The verb does not share the operator; the message says why."""
-
-
-_DAY: Final = 86_400_000_000
-"""Microseconds in a day."""
 
 
 @dataclass(frozen=True)
@@ -252,7 +247,7 @@ class _Columns(NamedTuple):
         feed = rows.feed if rows.in_order else None
         sequence = None if feed is None else feed.sequence
         given = [rows.time, rows.op, rows.order, sequence]
-        others = [_column(one) for one in given if one is not None]
+        others = [column_of(one) for one in given if one is not None]
         frame = rows.frame.select(*map(named, [*rows.keys, *rows.values]), *others)
         columns, conditions = selected(analyzed(frame), source)
         place = len(rows.keys) + len(rows.values)
@@ -277,15 +272,11 @@ def _is_call(expression: Expression, function: str) -> TypeGuard[Call]:
     return isinstance(expression, Call) and expression.function == function
 
 
-def _column(column: str | SparkColumn) -> SparkColumn:
-    return named(column) if isinstance(column, str) else column
-
-
 def _micros(time: Expression, type_: T.DataType) -> Expression:
     """A time in microseconds since 1970; one without a time zone is taken as it is written."""
     if not isinstance(type_, T.DateType):
         return Cast(time, pa.int64())
-    return Call("multiply", [Cast(Cast(time, pa.int32()), pa.int64()), Literal(_DAY, pa.int64())])
+    return Call("multiply", [Cast(Cast(time, pa.int32()), pa.int64()), Literal(DAY, pa.int64())])
 
 
 def _all_equal(inputs: Mapping[str, Input], null_keys: NullKeys) -> bool:
