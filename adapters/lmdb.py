@@ -1,7 +1,7 @@
 """LMDB: a B+ tree in a memory map, with one writer at a time and readers that never wait.
 
 Rule of this module: what is special about LMDB is known only here. It refuses keys over 511 bytes (see
-``millpond.stores.longkeys``), and its map has a fixed size: this module makes the map grow whenever it is
+``millpond.stores.backend.long_keys``), and its map has a fixed size: this module makes the map grow whenever it is
 full, and follows when another process has made it grow.
 
 Several processes may use one directory; one process opens it once. A backend reads one snapshot until it writes or
@@ -30,9 +30,8 @@ from millpond.errors import (
     StoreError,
     StoreFullError,
 )
-from millpond.stores.backend import Backend, BackendSupplier, Changes, Entries
-from millpond.stores.columns.sorted_changes import SortedChanges
-from millpond.stores.engine import (
+from millpond.stores.backend.contract import Backend, BackendSupplier, Changes, Entries
+from millpond.stores.backend.engine import (
     FULL,
     ClosedEngine,
     Cursor,
@@ -42,8 +41,9 @@ from millpond.stores.engine import (
     make_directory,
     nothing,
 )
-from millpond.stores.entry_chunks import Chunk, chunks_of
-from millpond.stores.options import check_least, parse_bool, parse_options, parse_size
+from millpond.stores.backend.entry_chunks import Chunk, chunks_of
+from millpond.stores.backend.options import check_least, parse_bool, parse_options, parse_size
+from millpond.stores.backend.sorted_changes import SortedChanges
 
 _CORRUPT = ("CorruptedError", "PageNotFoundError", "InvalidError", "VersionMismatchError", "PanicError")
 _CORRUPT_ERRORS = tuple(
@@ -101,7 +101,7 @@ def _code(error: lmdb.Error) -> int:
 
 
 class LmdbBackend(Backend):
-    """One LMDB environment. Use ``LmdbSupplier`` to describe it and ``millpond.stores.registry`` to open it."""
+    """One LMDB environment. Use ``LmdbSupplier`` to describe it and ``millpond.stores.backend.registry`` to open it."""
 
     max_key_size = 511
 

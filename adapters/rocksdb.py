@@ -24,9 +24,17 @@ from millpond.errors import (
     StoreError,
     StoreFullError,
 )
-from millpond.stores.backend import Backend, BackendSupplier, Changes, Entries
-from millpond.stores.engine import ClosedEngine, Cursor, Entry, ErrorTranslator, OpenCursors, make_directory, nothing
-from millpond.stores.options import (
+from millpond.stores.backend.contract import Backend, BackendSupplier, Changes, Entries
+from millpond.stores.backend.engine import (
+    ClosedEngine,
+    Cursor,
+    Entry,
+    ErrorTranslator,
+    OpenCursors,
+    make_directory,
+    nothing,
+)
+from millpond.stores.backend.options import (
     check_least,
     check_option,
     parse_bool,
@@ -94,7 +102,7 @@ def lock_holder(path: Path) -> int | None:
 
 
 class RocksDbBackend(Backend):
-    """One RocksDB directory. Use ``RocksDbSupplier`` to describe it and ``millpond.stores.registry`` to open it."""
+    """One RocksDB directory, described by ``RocksDbSupplier`` and opened by ``millpond.stores.backend.registry``."""
 
     def __init__(
         self, directory: Path, options: rocksdict.Options, *, wal: bool, shared: "_SharedMemory | None" = None

@@ -12,7 +12,7 @@ from millpond.bench.stores.pattern import Kind, Pattern
 from millpond.bench.stores.patterns import PATTERNS
 from millpond.bench.stores.place import Place
 from millpond.bench.stores.sizes import Sizes
-from millpond.stores.registry import supplier
+from millpond.stores.backend.registry import supplier
 
 ROUNDS = 10
 STEPWISE = [pattern for pattern in PATTERNS.values() if isinstance(pattern, Pattern)]

@@ -16,8 +16,8 @@ from millpond.processors import (
     StreamsBuilder,
     TopologyDriver,
 )
-from millpond.stores.serdes import INT64, STRING
-from millpond.stores.specs import StoreKind, StoreSpec
+from millpond.stores.encoding.serdes import INT64, STRING
+from millpond.stores.specs.store_spec import StoreKind, StoreSpec
 
 SILENCE = 60_000
 LAST_SEEN = StoreSpec("last-seen", StoreKind.KEY_VALUE, STRING, INT64)

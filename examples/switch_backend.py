@@ -14,10 +14,10 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from millpond.stores.backend.registry import supplier
 from millpond.stores.durability import Manifest, Storage, TaskState
-from millpond.stores.registry import supplier
-from millpond.stores.serdes import INT64, STRING
-from millpond.stores.specs import StoreKind, StoreSpec
+from millpond.stores.encoding.serdes import INT64, STRING
+from millpond.stores.specs.store_spec import StoreKind, StoreSpec
 
 STOCK = StoreSpec("stock", StoreKind.KEY_VALUE, STRING, INT64)
 

@@ -14,9 +14,9 @@ It prints::
 import tempfile
 from pathlib import Path
 
-from millpond.stores.registry import open_backend
-from millpond.stores.serdes import FLOAT64, STRING
-from millpond.stores.transaction import Transaction
+from millpond.stores.backend.registry import open_backend
+from millpond.stores.backend.transaction import Transaction
+from millpond.stores.encoding.serdes import FLOAT64, STRING
 from millpond.stores.typed.versions.versioned import VersionedKeyValueStore
 
 

@@ -2,10 +2,10 @@
 
 The names that users of stores and authors of backends need are here. ``millpond.stores.durability`` and
 ``millpond.stores.testing`` have public names of their own, because they bring pyarrow, and pytest and hypothesis, with
-them. What adapters are built from is in ``millpond.stores.engine`` and ``millpond.stores.options``.
+them. What adapters are built from is in ``millpond.stores.backend.engine`` and ``millpond.stores.backend.options``.
 """
 
-from millpond.stores.backend import (
+from millpond.stores.backend.contract import (
     Backend,
     BackendSupplier,
     Changes,
@@ -19,11 +19,11 @@ from millpond.stores.backend import (
     SupportsMemoryUse,
     SupportsSize,
 )
-from millpond.stores.formats import FormatVersion
-from millpond.stores.registry import backend_names, open_backend, supplier
-from millpond.stores.serdes import BYTES, FLOAT64, INT64, JSON, MSGPACK, STRING, Serde, serde
-from millpond.stores.specs import StoreKind, StoreSpec
-from millpond.stores.transaction import Transaction
+from millpond.stores.backend.registry import backend_names, open_backend, supplier
+from millpond.stores.backend.transaction import Transaction
+from millpond.stores.encoding.serdes import BYTES, FLOAT64, INT64, JSON, MSGPACK, STRING, Serde, serde
+from millpond.stores.specs.formats import FormatVersion
+from millpond.stores.specs.store_spec import StoreKind, StoreSpec
 from millpond.stores.typed.keyvalue import KeyValueStore, ReadOnlyKeyValueStore
 from millpond.stores.typed.store import Store, WritableStore
 from millpond.stores.typed.timestamped_keyvalue import (

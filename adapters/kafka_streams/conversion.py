@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from millpond.adapters.kafka_streams.entries import Entry
 from millpond.errors import ConfigurationError, SerdeError, UnreadableRowError
-from millpond.stores.serdes import BYTES, FLOAT64, INT64, JSON, STRING, Serde
+from millpond.stores.encoding.serdes import BYTES, FLOAT64, INT64, JSON, STRING, Serde
 
 COLUMN_TYPES: Final[dict[Serde[Any], Any]] = {
     BYTES: pa.binary(),

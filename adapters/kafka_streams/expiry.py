@@ -5,7 +5,7 @@ latest put was a delete may have seen more.
 """
 
 from millpond.adapters.kafka_streams.entries import Entries, Entry
-from millpond.stores.specs import KeyForm, StoreKind
+from millpond.stores.specs.store_spec import KeyForm, StoreKind
 
 
 def observed_stream_time(kind: StoreKind, entries: Entries) -> int | None:

@@ -14,8 +14,8 @@ from millpond.adapters.kafka_streams.expiry import expired, observed_stream_time
 from millpond.adapters.kafka_streams.reading import KafkaStore, open_store
 from millpond.adapters.kafka_streams.targets import Content, Target
 from millpond.errors import ConfigurationError
-from millpond.stores.serdes import BYTES, Serde
-from millpond.stores.specs import KeyForm, StoreKind
+from millpond.stores.encoding.serdes import BYTES, Serde
+from millpond.stores.specs.store_spec import KeyForm, StoreKind
 
 
 @dataclass

@@ -16,7 +16,7 @@ from typing import Final
 
 from millpond.adapters.kafka_streams.database import DEFAULT, WITH_TIMESTAMP, Database
 from millpond.errors import ConfigurationError, CorruptStoreError, FormatError
-from millpond.stores.specs import StoreKind
+from millpond.stores.specs.store_spec import StoreKind
 
 _POSSIBLE: Final = {
     (False, True): (StoreKind.TIMESTAMPED_KEY_VALUE,),

@@ -23,8 +23,8 @@ from millpond.adapters.kafka_streams.locations import StorePart, find_parts
 from millpond.adapters.kafka_streams.segments import InSegment, Span
 from millpond.adapters.kafka_streams.versions import Interval, KeyedVersions
 from millpond.errors import ConfigurationError, CorruptStoreError, UnreadableRowError
-from millpond.stores.keys import after_prefix
-from millpond.stores.specs import KeyForm, StoreKind
+from millpond.stores.encoding.keys import after_prefix
+from millpond.stores.specs.store_spec import KeyForm, StoreKind
 
 _KEY_VALUES: Final[dict[StoreKind, dict[str, Callable[[Row], Entry]]]] = {
     StoreKind.KEY_VALUE: {DEFAULT: key_values.plain_entry},

@@ -18,15 +18,15 @@ import pyarrow.parquet as pq
 from millpond.adapters.kafka_streams.conversion import COLUMN_TYPES, Conversion
 from millpond.adapters.kafka_streams.entries import Entries, Entry
 from millpond.errors import ConfigurationError, UnreadableRowError
-from millpond.stores.backend import Backend
-from millpond.stores.directory import delete_local_copy
-from millpond.stores.formats import FormatVersion
-from millpond.stores.keys import latest_row, pack_time
-from millpond.stores.place import StorePlace
-from millpond.stores.registry import supplier
-from millpond.stores.serdes import JSON, Serde
-from millpond.stores.specs import KeyForm, StoreKind, StoreSpec
-from millpond.stores.transaction import Transaction
+from millpond.stores.backend.contract import Backend
+from millpond.stores.backend.registry import supplier
+from millpond.stores.backend.transaction import Transaction
+from millpond.stores.encoding.keys import latest_row, pack_time
+from millpond.stores.encoding.serdes import JSON, Serde
+from millpond.stores.specs.directory import delete_local_copy
+from millpond.stores.specs.formats import FormatVersion
+from millpond.stores.specs.location import StoreLocation
+from millpond.stores.specs.store_spec import KeyForm, StoreKind, StoreSpec
 from millpond.stores.typed.versions.version_rows import LIVE, TOMBSTONE
 
 _CHUNK: Final = 10_000
@@ -122,7 +122,7 @@ class StoreTarget:
         opener = supplier(self.backend)
         with _built(place) as building:
             try:
-                with StorePlace(spec, opener, building / place.name).open() as backend:
+                with StoreLocation(spec, opener, building / place.name).open() as backend:
                     fill(backend, content, entries)
                     backend.flush()
                 (building / place.name).rename(place)

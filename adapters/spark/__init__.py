@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 from millpond.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from millpond.adapters.spark.checkpoint import Checkpoint
+    from millpond.adapters.spark.copies.warming import Warmth
     from millpond.adapters.spark.evolution.evolution import Evolution
-    from millpond.adapters.spark.evolution.warming import Warmth
     from millpond.adapters.spark.monitoring.watching import watch
     from millpond.adapters.spark.outputs.merge import MergeOutput
     from millpond.adapters.spark.outputs.output import FileOutput, FormatOutput, TableOutput
-    from millpond.adapters.spark.session import configure
-    from millpond.adapters.spark.state_source import register_state_source
+    from millpond.adapters.spark.reading.state_source import register_state_source
+    from millpond.adapters.spark.session.checkpoint import Checkpoint
+    from millpond.adapters.spark.session.session import configure
     from millpond.adapters.spark.streams import SparkStreams
     from millpond.adapters.spark.verbs.pond import Millpond
     from millpond.processors.options.on_error import OnError
@@ -44,7 +44,7 @@ __all__ = [
 ]
 
 _MODULES = {
-    "Checkpoint": "millpond.adapters.spark.checkpoint",
+    "Checkpoint": "millpond.adapters.spark.session.checkpoint",
     "Evolution": "millpond.adapters.spark.evolution.evolution",
     "FileOutput": "millpond.adapters.spark.outputs.output",
     "FormatOutput": "millpond.adapters.spark.outputs.output",
@@ -53,9 +53,9 @@ _MODULES = {
     "OnError": "millpond.processors.options.on_error",
     "SparkStreams": "millpond.adapters.spark.streams",
     "TableOutput": "millpond.adapters.spark.outputs.output",
-    "Warmth": "millpond.adapters.spark.evolution.warming",
-    "configure": "millpond.adapters.spark.session",
-    "register_state_source": "millpond.adapters.spark.state_source",
+    "Warmth": "millpond.adapters.spark.copies.warming",
+    "configure": "millpond.adapters.spark.session.session",
+    "register_state_source": "millpond.adapters.spark.reading.state_source",
     "watch": "millpond.adapters.spark.monitoring.watching",
 }
 

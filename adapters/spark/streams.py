@@ -13,25 +13,25 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from millpond.adapters.spark.dataflow import Dataflow
-from millpond.adapters.spark.evolution.backfill import backfilled
 from millpond.adapters.spark.evolution.evolution import Evolution
-from millpond.adapters.spark.inputs import check_inputs, session_of
-from millpond.adapters.spark.job import DEFAULT_MAX_AHEAD, Job
+from millpond.adapters.spark.job.backfill import backfilled
+from millpond.adapters.spark.job.inputs import check_inputs, session_of
+from millpond.adapters.spark.job.job import DEFAULT_MAX_AHEAD, Job
+from millpond.adapters.spark.job.state_access import StateAccess
+from millpond.adapters.spark.operator.dataflow import Dataflow
 from millpond.adapters.spark.outputs.output import OutputLike
 from millpond.adapters.spark.outputs.query import SeveralSinks, chosen
 from millpond.adapters.spark.rows.sink import Sink
 from millpond.adapters.spark.rows.source import select_source
-from millpond.adapters.spark.session import check_workers
-from millpond.adapters.spark.state_access import StateAccess
-from millpond.adapters.spark.ticks import check_ticks
+from millpond.adapters.spark.session.session import check_workers
+from millpond.adapters.spark.session.ticks import check_ticks
 from millpond.errors import ConfigurationError
 from millpond.processors.distribution.plan import Plan
 from millpond.processors.options.on_error import OnError
 from millpond.processors.runtime.topology import Topology
-from millpond.stores.backend import BackendSupplier
-from millpond.stores.durability.policy import DurabilityPolicy
-from millpond.stores.times import Duration, Instant, TimeUnit
+from millpond.stores.backend.contract import BackendSupplier
+from millpond.stores.durability.manifests.policy import DurabilityPolicy
+from millpond.stores.encoding.times import Duration, Instant, TimeUnit
 
 
 class SparkStreams(StateAccess):

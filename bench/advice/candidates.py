@@ -17,7 +17,7 @@ from millpond.bench.engines.engine import LEAST_BUFFER
 from millpond.bench.engines.raw import engine_class
 from millpond.bench.numbers import size
 from millpond.masking import masked
-from millpond.stores.registry import supplier
+from millpond.stores.backend.registry import supplier
 
 _LEAST_CACHE: Final = 64 * 2**10
 _MIB: Final = 2**20

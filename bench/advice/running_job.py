@@ -12,11 +12,11 @@ from typing import Any, Final
 import pyarrow as pa
 from pyarrow import compute
 
-from millpond.adapters.looking.spark_checkpoint import SparkCheckpoint
+from millpond.adapters.inspect.spark_checkpoint import SparkCheckpoint
 from millpond.errors import ConfigurationError
-from millpond.stores.durability.manifest import Manifest
+from millpond.stores.durability.manifests.manifest import Manifest
 from millpond.stores.durability.parquet.reading import read_all_tables
-from millpond.stores.durability.storage import Storage
+from millpond.stores.durability.storage.storage import Storage
 
 pc: Any = compute
 

@@ -20,7 +20,7 @@ from millpond.bench.report import resident_bytes
 from millpond.bench.runs.job import RunJob
 from millpond.bench.runs.process import answer
 from millpond.bench.runs.recording import Values
-from millpond.stores.registry import open_backend
+from millpond.stores.backend.registry import open_backend
 
 _LOOKS: Final = 20
 

@@ -28,15 +28,15 @@ from rich.console import Console
 from rich.table import Table
 
 from millpond.errors import BackendError, CorruptFileError, MillpondError
-from millpond.stores.durability.copies.seal import Seal
-from millpond.stores.durability.manifest import Manifest
+from millpond.stores.backend.registry import supplier
+from millpond.stores.durability.copies.clean_shutdown import CleanShutdownMarker
+from millpond.stores.durability.manifests.manifest import Manifest
+from millpond.stores.durability.manifests.policy import DurabilityPolicy
 from millpond.stores.durability.parquet.reading import read_all_tables
-from millpond.stores.durability.policy import DurabilityPolicy
 from millpond.stores.durability.state import TaskState
-from millpond.stores.durability.storage import Storage
-from millpond.stores.registry import supplier
-from millpond.stores.serdes import INT64, STRING
-from millpond.stores.specs import StoreKind, StoreSpec
+from millpond.stores.durability.storage.storage import Storage
+from millpond.stores.encoding.serdes import INT64, STRING
+from millpond.stores.specs.store_spec import StoreKind, StoreSpec
 
 OUTCOMES: Final = ("harmless", "healed", "refused", "silent")
 
@@ -201,7 +201,7 @@ def _noticed(probed: _State, name: str, role: str, copy: Path | None, scratch: P
             return "refused"
         return None
     checked = _supplier(probed.backend).checksums
-    if any(Seal(path, checked_by_engine=checked, limit=1 << 30).fault() for path in probed.copies):
+    if any(CleanShutdownMarker(path, checked_by_engine=checked, limit=1 << 30).fault() for path in probed.copies):
         return "healed"
     if copy is None or not checked:
         return None

@@ -23,19 +23,19 @@ from rich.table import Table
 from millpond.bench.measure import Cost, cost
 from millpond.bench.rows import VALUE_SIZE, key_of
 from millpond.errors import ConfigurationError
-from millpond.stores.columns.partitions import partitions_of
-from millpond.stores.durability.durable_file import FileKind, new_commit_id
-from millpond.stores.durability.manifest import Manifest
+from millpond.stores.durability.manifests.manifest import Manifest
 from millpond.stores.durability.parquet.files import write_file, writing_file
 from millpond.stores.durability.parquet.reading import read_all_tables
 from millpond.stores.durability.parquet.rows import SCHEMA, tables_of_columns
-from millpond.stores.durability.storage import Storage
+from millpond.stores.durability.storage.durable_file import FileKind, new_commit_id
+from millpond.stores.durability.storage.storage import Storage
+from millpond.stores.encoding.keys import DATA
+from millpond.stores.encoding.partitions import partitions_of
 from millpond.stores.evolution.carrying import Origin, carry_unit, units
 from millpond.stores.evolution.shape import Shape, StoreShape
 from millpond.stores.evolution.snapshots import Snapshots
-from millpond.stores.formats import FormatVersion
-from millpond.stores.keys import DATA
-from millpond.stores.specs import StoreKind
+from millpond.stores.specs.formats import FormatVersion
+from millpond.stores.specs.store_spec import StoreKind
 
 Tasks = Mapping[tuple[int, int], Manifest]
 

@@ -19,12 +19,12 @@ from rich.table import Table
 from millpond.bench.measure import without_gc
 from millpond.bench.rows import VALUE_SIZE, key_of
 from millpond.errors import ConfigurationError
-from millpond.stores.durability.manifest import Manifest
+from millpond.stores.backend.registry import supplier
+from millpond.stores.durability.manifests.manifest import Manifest
 from millpond.stores.durability.state import TaskState
-from millpond.stores.durability.storage import Storage
-from millpond.stores.registry import supplier
-from millpond.stores.serdes import BYTES, STRING
-from millpond.stores.specs import StoreKind, StoreSpec
+from millpond.stores.durability.storage.storage import Storage
+from millpond.stores.encoding.serdes import BYTES, STRING
+from millpond.stores.specs.store_spec import StoreKind, StoreSpec
 
 _DELTAS = 8
 _CHANGED = 50

@@ -25,14 +25,14 @@ from rich.table import Table
 from millpond.bench.measure import bytes_below, without_gc
 from millpond.bench.rows import VALUE_SIZE, key_of
 from millpond.bench.runs.asked import check_known
+from millpond.stores.backend.registry import supplier
 from millpond.stores.durability.copies.upgrade_mode import UpgradeMode
 from millpond.stores.durability.copies.warming import warm
-from millpond.stores.durability.manifest import Manifest
+from millpond.stores.durability.manifests.manifest import Manifest
 from millpond.stores.durability.state import TaskState
-from millpond.stores.durability.storage import Storage
-from millpond.stores.registry import supplier
-from millpond.stores.serdes import BYTES, STRING
-from millpond.stores.specs import StoreKind, StoreSpec
+from millpond.stores.durability.storage.storage import Storage
+from millpond.stores.encoding.serdes import BYTES, STRING
+from millpond.stores.specs.store_spec import StoreKind, StoreSpec
 
 _PLAIN: Final = StoreSpec("bench", StoreKind.KEY_VALUE, STRING, BYTES, checksums=False)
 _TIMESTAMPED: Final = replace(_PLAIN, kind=StoreKind.TIMESTAMPED_KEY_VALUE)

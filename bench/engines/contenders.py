@@ -20,9 +20,9 @@ from millpond.bench.runs.asked import check_known
 from millpond.bench.runs.labels import told_apart
 from millpond.errors import ConfigurationError
 from millpond.masking import masked
-from millpond.stores import plugins
-from millpond.stores.backend import Backend, BackendSupplier
-from millpond.stores.registry import open_backend, supplier
+from millpond.stores.backend import plugins
+from millpond.stores.backend.contract import Backend, BackendSupplier
+from millpond.stores.backend.registry import open_backend, supplier
 
 ContenderKind: TypeAlias = Literal["backend", "engine", "peer"]
 

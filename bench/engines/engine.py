@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Final, TypeAlias
 
-from millpond.stores.backend import BackendSupplier
+from millpond.stores.backend.contract import BackendSupplier
 
 Row: TypeAlias = tuple[bytes, bytes]
 

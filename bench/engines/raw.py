@@ -19,8 +19,8 @@ from millpond.adapters.lmdb import LmdbSupplier
 from millpond.adapters.rocksdb import RocksDbSupplier
 from millpond.bench.engines.engine import RawEngine, Row, Use, buffer_beside
 from millpond.errors import ConfigurationError
-from millpond.stores.plugins import origin
-from millpond.stores.registry import supplier
+from millpond.stores.backend.plugins import origin
+from millpond.stores.backend.registry import supplier
 
 GROUP: Final = "millpond.bench.engines"
 """The entry-point group in which distributions register the engines of their backends."""

@@ -27,8 +27,8 @@ from millpond.processors import (
     TimeWindows,
     Topology,
 )
-from millpond.stores.columns.column_serdes import column_serde
-from millpond.stores.serdes import serde
+from millpond.stores.encoding.column_serdes import column_serde
+from millpond.stores.encoding.serdes import serde
 
 pc: Any = _compute
 

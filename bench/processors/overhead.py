@@ -18,9 +18,9 @@ from millpond.bench.measure import rate, seconds
 from millpond.bench.processors.cases import CASES
 from millpond.bench.processors.driving import driven_seconds
 from millpond.bench.processors.inputs import Sizes
+from millpond.metrics import Metrics, Stopwatch, StoreMetric
 from millpond.processors import Batch, TopologyDriver
 from millpond.processors.runtime.task import Task
-from millpond.stores.metrics import Metrics, Stopwatch, StoreMetric
 
 HEADERS: Final = (("trace", b"00-4bf92f3577b34da6a3ce929d0e0e4736-01"), ("source", b"web"))
 """What each record carries: an id of 38 bytes, and a word."""

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Final
 
 from millpond.bench.runs.process import reason
-from millpond.stores.directory import delete_local_copy
-from millpond.stores.registry import supplier
+from millpond.stores.backend.registry import supplier
+from millpond.stores.specs.directory import delete_local_copy
 
 _STORES: Final = "*/*/*/*"
 """Where stores are below a local directory: by application, task and backend."""

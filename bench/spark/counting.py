@@ -28,11 +28,11 @@ from millpond.bench.spark.inputs import events, read_inputs, write_inputs
 from millpond.bench.spark.queries import began_and_took
 from millpond.bench.spark.shapes import COUNTED, Inputs, Scale
 from millpond.errors import MillpondError
+from millpond.metrics import StoreMetric
 from millpond.processors import Consumed, Materialized, Produced, StreamsBuilder, Topology
+from millpond.releases import RELEASE
 from millpond.stores.durability.copies.upgrade_mode import UpgradeMode
-from millpond.stores.metrics import StoreMetric
-from millpond.stores.releases import RELEASE
-from millpond.stores.specs import StoreKind
+from millpond.stores.specs.store_spec import StoreKind
 
 
 def _counts(kind: StoreKind, *, checksums: bool = False) -> Topology:

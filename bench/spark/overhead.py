@@ -23,8 +23,9 @@ from pyspark.sql import functions as F
 from rich.console import Console
 from rich.table import Table
 
-from millpond.adapters.spark import SparkStreams, dataflow
-from millpond.adapters.spark.counters import without_reports
+from millpond.adapters.spark import SparkStreams
+from millpond.adapters.spark.operator import dataflow
+from millpond.adapters.spark.worker.counters import without_reports
 from millpond.bench.processors import overhead
 from millpond.bench.spark import topologies
 from millpond.bench.spark.contest import WARM_UP

@@ -15,8 +15,8 @@ from typing import Any, Final
 from rich.console import Console
 from rich.table import Table
 
-from millpond.adapters.looking import Looking
-from millpond.adapters.looking.sizes import state_size
+from millpond.adapters.inspect import StateInspector
+from millpond.adapters.inspect.sizes import state_size
 from millpond.bench.durability.upgrade import WARM
 from millpond.bench.measure import bytes_below, seconds
 from millpond.bench.spark.counting import TIMESTAMPED, Feed, Query, Ran
@@ -24,7 +24,7 @@ from millpond.bench.spark.growth import growth
 from millpond.bench.spark.looking import MISSING, look_up
 from millpond.bench.spark.queries import session
 from millpond.bench.spark.workers import workers_of_its_own
-from millpond.stores.registry import supplier
+from millpond.stores.backend.registry import supplier
 
 FILLING: Final = 10
 """How many micro-batches bring the keys, each as many."""
@@ -164,7 +164,7 @@ def _deltas(directory: Path) -> list[int]:
 
 def _files(query: Query, directory: Path, deltas: Sequence[int], rows: int) -> dict[str, Any]:
     """What the durable state takes; ``deltas`` are those of micro-batches of ``rows`` rows, as far as retained."""
-    found = state_size(Looking.at(query.checkpoint, query.state_dir))
+    found = state_size(StateInspector.at(query.checkpoint, query.state_dir))
     tasks = len(found.tasks)
     return {
         "count": sum(task.files for task in found.tasks),

@@ -9,7 +9,7 @@ from rich.text import Text
 
 from millpond.bench.runs.tables import contenders_table, failures_table
 from millpond.bench.spark.growth import ends
-from millpond.stores.columns.column_changes import MOST_MERGED_BYTES
+from millpond.stores.backend.column_changes import MOST_MERGED_BYTES
 
 _KEPT: Final = f"Of what a micro-batch changes in a store, a worker keeps {MOST_MERGED_BYTES >> 20:,} MiB as columns."
 

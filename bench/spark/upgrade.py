@@ -16,8 +16,8 @@ from millpond.bench.runs.asked import check_known
 from millpond.bench.spark.counting import CHECKED, PLAIN, TIMESTAMPED, Feed, Query, Ran
 from millpond.bench.spark.queries import session
 from millpond.processors import Topology
+from millpond.stores.backend.registry import supplier
 from millpond.stores.durability.copies.upgrade_mode import UpgradeMode
-from millpond.stores.registry import supplier
 
 
 class Upgrade(NamedTuple):

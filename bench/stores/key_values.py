@@ -25,7 +25,7 @@ from millpond.bench.stores.pattern import (
     sampled,
 )
 from millpond.bench.stores.sizes import Sizes
-from millpond.stores.specs import StoreKind
+from millpond.stores.specs.store_spec import StoreKind
 
 SCAN_LENGTH: Final = 100
 FILL_BATCH: Final = 10_000

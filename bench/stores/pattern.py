@@ -13,9 +13,9 @@ from typing import Any, ClassVar, Final, TypeAlias
 from millpond.bench.engines.engine import RawEngine
 from millpond.bench.runs.recording import Values, Work
 from millpond.bench.stores.sizes import Sizes
-from millpond.stores.serdes import BYTES, STRING
-from millpond.stores.specs import StoreKind, StoreSpec
-from millpond.stores.transaction import Transaction
+from millpond.stores.backend.transaction import Transaction
+from millpond.stores.encoding.serdes import BYTES, STRING
+from millpond.stores.specs.store_spec import StoreKind, StoreSpec
 
 CHECKED: Final = 1_000
 """About how many keys are read back in the end."""

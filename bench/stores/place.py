@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Final
 
 from millpond.bench.stores.pattern import Opened
-from millpond.stores.backend import BackendSupplier
-from millpond.stores.directory import store_directory
-from millpond.stores.migration import open_directory
-from millpond.stores.specs import StoreSpec
-from millpond.stores.transaction import Transaction
+from millpond.stores.backend.contract import BackendSupplier
+from millpond.stores.backend.transaction import Transaction
+from millpond.stores.specs.directory import store_directory
+from millpond.stores.specs.migration import open_directory
+from millpond.stores.specs.store_spec import StoreSpec
 
 APPLICATION: Final = "bench"
 TASK: Final = "0_0"

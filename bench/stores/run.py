@@ -24,7 +24,7 @@ from millpond.bench.stores.place import LOCAL_DIRECTORIES
 from millpond.bench.stores.sizes import KEY_SIZE, Sizes
 from millpond.bench.stores.whole_stores import WholeStore
 from millpond.bench.stores.worker import Job
-from millpond.stores.registry import supplier
+from millpond.stores.backend.registry import supplier
 
 BACKENDS: Final = ("memory", "lmdb", "rocksdb")
 

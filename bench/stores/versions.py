@@ -24,8 +24,8 @@ from millpond.bench.stores.pattern import (
     sampled,
 )
 from millpond.bench.stores.sizes import Sizes
-from millpond.stores.keys import pack_time
-from millpond.stores.specs import StoreKind
+from millpond.stores.encoding.keys import pack_time
+from millpond.stores.specs.store_spec import StoreKind
 
 VERSIONS: Final = 4
 """How many versions each key has before."""

@@ -20,11 +20,11 @@ from millpond.bench.stores.key_values import filled, put_many_work
 from millpond.bench.stores.pattern import Opened, require, sampled
 from millpond.bench.stores.place import APPLICATION, TASK, Place
 from millpond.bench.stores.sizes import Sizes
-from millpond.stores.durability.manifest import Manifest
+from millpond.stores.durability.manifests.manifest import Manifest
 from millpond.stores.durability.state import TaskState
-from millpond.stores.durability.storage import Storage
-from millpond.stores.serdes import BYTES, STRING
-from millpond.stores.specs import StoreKind, StoreSpec
+from millpond.stores.durability.storage.storage import Storage
+from millpond.stores.encoding.serdes import BYTES, STRING
+from millpond.stores.specs.store_spec import StoreKind, StoreSpec
 
 COMMITS: Final = 5
 """Deltas behind the snapshot that is restored; together they change a tenth of the rows."""

@@ -15,8 +15,8 @@ from millpond.bench.rows import key_of
 from millpond.bench.runs.recording import Values, Work
 from millpond.bench.stores.pattern import EngineSide, Kind, Opened, Pattern, Plan, in_batches, require, sampled
 from millpond.bench.stores.sizes import Sizes
-from millpond.stores.keys import DATA, pack_time
-from millpond.stores.specs import StoreKind
+from millpond.stores.encoding.keys import DATA, pack_time
+from millpond.stores.specs.store_spec import StoreKind
 from millpond.stores.typed.windows.windowed import Windowed
 
 HOUR: Final = 3_600_000

@@ -28,16 +28,16 @@ from millpond.processors.aggregations.fold import Fold, Update, copier, slotter
 from millpond.processors.runtime.batches.batch import Batch, BatchBuilder
 from millpond.processors.runtime.batches.columns import Columns, Records
 from millpond.processors.runtime.batches.partials import Combiner
+from millpond.processors.runtime.change import Change
 from millpond.processors.runtime.counters import CounterName
 from millpond.processors.runtime.failures import is_of_record
 from millpond.processors.runtime.processor import Processor, ProcessorContext
 from millpond.processors.tables.config import TableConfig
 from millpond.processors.tables.table_store import TableStore
 from millpond.processors.tables.update_cache import UpdateForwarder
-from millpond.stores.change import Change
-from millpond.stores.columns.column_serdes import column_serde
-from millpond.stores.serdes import PLAIN_KEYS, Serde
-from millpond.stores.specs import StoreKind, StoreSpec
+from millpond.stores.encoding.column_serdes import column_serde
+from millpond.stores.encoding.serdes import PLAIN_KEYS, Serde
+from millpond.stores.specs.store_spec import StoreKind, StoreSpec
 from millpond.stores.typed.timestamped_columns import TimestampedColumns
 from millpond.stores.typed.timestamped_keyvalue import TimestampedKeyValueStore
 from millpond.stores.typed.versions.versioned import NOT_PUT, VALID_TO_UNDEFINED

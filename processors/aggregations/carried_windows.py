@@ -20,10 +20,10 @@ from millpond.processors.aggregations.completion import (
 )
 from millpond.processors.runtime.kept_time import STREAM_TIME, KeptTime, stream_time_of, versioned
 from millpond.processors.runtime.waiting_counts import WAITING, counted_at, waiting_of
+from millpond.stores.encoding.keys import TIME_SIZE, last_time, pack_time, unpack_time, unterminated
+from millpond.stores.encoding.times import MIN_TIME
 from millpond.stores.evolution.carriage import LayoutCarriage, OldStore, forgotten, greatest, least
-from millpond.stores.keys import TIME_SIZE, last_time, pack_time, unpack_time, unterminated
-from millpond.stores.specs import KeyForm
-from millpond.stores.times import MIN_TIME
+from millpond.stores.specs.store_spec import KeyForm
 from millpond.stores.typed.observed_stream_time import METADATA_NAME as OBSERVED
 from millpond.stores.typed.windows.segments import key_part
 

@@ -12,8 +12,8 @@ from typing import Any, Final, TypeAlias
 from millpond.errors import CorruptStoreError
 from millpond.processors.aggregations.closing import Window
 from millpond.processors.runtime.kept_time import KeptTime
-from millpond.stores.serdes import MSGPACK, Serde
-from millpond.stores.times import MIN_TIME
+from millpond.stores.encoding.serdes import MSGPACK, Serde
+from millpond.stores.encoding.times import MIN_TIME
 from millpond.stores.typed.store import reading
 
 COMPLETION: Final = "completion"

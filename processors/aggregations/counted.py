@@ -5,8 +5,8 @@ from typing import Any
 import pyarrow as pa
 
 from millpond.processors.runtime.batches.partials import Combiner
-from millpond.stores.columns.column_serdes import to_big_endian
-from millpond.stores.serdes import INT64
+from millpond.stores.encoding.column_serdes import to_big_endian
+from millpond.stores.encoding.serdes import INT64
 
 
 class CountCombiner(Combiner):

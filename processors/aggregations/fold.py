@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
-from millpond.stores.serdes import BYTES, INT64, STRING, Serde
+from millpond.stores.encoding.serdes import BYTES, INT64, STRING, Serde
 
 Update = Callable[[Any, Any, Any], Any]
 """``update(key, value, aggregate) -> aggregate``; the result None deletes the aggregate."""

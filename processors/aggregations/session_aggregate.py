@@ -22,7 +22,7 @@ from millpond.processors.options.windowed_serdes import SessionWindowedSerde
 from millpond.processors.options.windows import EmitStrategy, SessionWindows
 from millpond.processors.runtime.batches.batch import Batch, BatchBuilder
 from millpond.processors.runtime.batches.headers import Headers
-from millpond.stores.columns.column_serdes import ColumnSerde
+from millpond.stores.encoding.column_serdes import ColumnSerde
 from millpond.stores.typed.windows.windowed import Windowed
 
 Span = tuple[int, int]

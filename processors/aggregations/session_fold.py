@@ -30,8 +30,8 @@ from millpond.processors.options.windows import SessionWindows
 from millpond.processors.runtime.batches.column_tuples import chosen, laid_end_to_end, taken
 from millpond.processors.runtime.batches.columns import Columns, nulls
 from millpond.processors.runtime.order.time_order import reached_by_key
-from millpond.stores.columns.column_serdes import ColumnSerde
-from millpond.stores.times import FARTHEST, MIN_TIME
+from millpond.stores.encoding.column_serdes import ColumnSerde
+from millpond.stores.encoding.times import FARTHEST, MIN_TIME
 from millpond.stores.typed.windows.session import SessionStore
 from millpond.stores.typed.windows.session_columns import SessionColumns, Sessions
 

@@ -28,8 +28,8 @@ from millpond.processors.aggregations.window_fold import (
 from millpond.processors.options.windows import SlidingWindows
 from millpond.processors.runtime.batches.column_tuples import chosen, taken
 from millpond.processors.runtime.batches.columns import Columns
-from millpond.stores.columns.column_serdes import ColumnSerde
-from millpond.stores.times import MIN_TIME
+from millpond.stores.encoding.column_serdes import ColumnSerde
+from millpond.stores.encoding.times import MIN_TIME
 from millpond.stores.typed.windows.timestamped_window import TimestampedWindowStore
 from millpond.stores.typed.windows.window_columns import Windows
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from millpond.processors.aggregations.aggregate import Aggregation
 from millpond.processors.aggregations.fold import Update
-from millpond.stores.change import Change
+from millpond.processors.runtime.change import Change
 
 
 def table_aggregation(initializer: Callable[[], Any], adder: Update, subtractor: Update) -> Aggregation:

@@ -12,9 +12,9 @@ from typing import Any
 
 from millpond.processors.runtime.batches.batch import Batch, BatchBuilder
 from millpond.processors.runtime.batches.headers import Headers
+from millpond.processors.runtime.change import Change
 from millpond.processors.runtime.counters import CounterName
 from millpond.processors.runtime.processor import Processor
-from millpond.stores.change import Change
 
 Selector = Callable[[Any, Any], tuple[Any, Any]]
 """``selector(key, value) -> (group key, group value)``."""

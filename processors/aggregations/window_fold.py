@@ -19,8 +19,8 @@ from millpond.processors.aggregations.column_fold import ColumnFold, inverse
 from millpond.processors.runtime.batches.column_tuples import chosen, laid_end_to_end
 from millpond.processors.runtime.batches.columns import Columns
 from millpond.processors.runtime.batches.windowed_columns import windowed_keys
-from millpond.stores.columns.column_serdes import ColumnSerde
-from millpond.stores.times import FARTHEST
+from millpond.stores.encoding.column_serdes import ColumnSerde
+from millpond.stores.encoding.times import FARTHEST
 from millpond.stores.typed.windows.timestamped_window import TimestampedWindowStore
 from millpond.stores.typed.windows.window_columns import WindowColumns, Windows
 

@@ -40,13 +40,13 @@ from millpond.processors.runtime.kept_time import STREAM_TIME, KeptTime, stream_
 from millpond.processors.runtime.processor import Processor, ProcessorContext
 from millpond.processors.runtime.waiting_counts import WaitingCounts, waiting_of
 from millpond.processors.tables.update_cache import UpdateForwarder
-from millpond.stores.columns.column_serdes import ColumnSerde, column_serde
-from millpond.stores.layouts import Layout
-from millpond.stores.serdes import PLAIN_KEYS, Serde
-from millpond.stores.specs import StoreSpec
-from millpond.stores.terms import Terms
-from millpond.stores.times import MAX_TIME, MIN_TIME
+from millpond.stores.encoding.column_serdes import ColumnSerde, column_serde
+from millpond.stores.encoding.serdes import PLAIN_KEYS, Serde
+from millpond.stores.encoding.times import MAX_TIME, MIN_TIME
+from millpond.stores.specs.store_spec import StoreSpec
+from millpond.stores.typed.layouts import Layout
 from millpond.stores.typed.set_back import SetBack
+from millpond.stores.typed.terms import Terms
 from millpond.stores.typed.windows.windowed import Windowed
 
 

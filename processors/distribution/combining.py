@@ -26,7 +26,7 @@ from millpond.processors.options.records import Produced
 from millpond.processors.runtime.batches.columns import Columns, valid
 from millpond.processors.runtime.batches.partials import Combiner
 from millpond.processors.runtime.order.unordered import only_reader
-from millpond.stores.serdes import BYTES, FLOAT64, INT64, JSON, MSGPACK, STRING, serde
+from millpond.stores.encoding.serdes import BYTES, FLOAT64, INT64, JSON, MSGPACK, STRING, serde
 
 FEWEST: Final = 1_000
 """Fewer records travel as they are: looking at them would take as long as sending them."""

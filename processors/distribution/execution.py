@@ -26,8 +26,8 @@ from millpond.processors.runtime.batches.columns import Columns, Records, joined
 from millpond.processors.runtime.metrics import TaskMetric
 from millpond.processors.runtime.order.time_order import Regroup
 from millpond.processors.runtime.task import Task
-from millpond.stores.columns.column_serdes import ColumnSerde, column_serde
-from millpond.stores.serdes import BYTES, Serde, serde
+from millpond.stores.encoding.column_serdes import ColumnSerde, column_serde
+from millpond.stores.encoding.serdes import BYTES, Serde, serde
 
 
 @dataclass(frozen=True)

@@ -18,9 +18,9 @@ from millpond.processors.distribution.plan import Plan
 from millpond.processors.options.records import Produced
 from millpond.processors.runtime.batches.columns import Columns, Records
 from millpond.processors.runtime.subtopology import Subtopology
-from millpond.stores.columns.column_serdes import column_serde
-from millpond.stores.columns.partitions import NO_KEY, partitions_of
-from millpond.stores.serdes import BYTES, Serde, serde
+from millpond.stores.encoding.column_serdes import column_serde
+from millpond.stores.encoding.partitions import NO_KEY, partitions_of
+from millpond.stores.encoding.serdes import BYTES, Serde, serde
 from millpond.stores.typed.windows.windowed import SUFFIX_SIZES
 
 TaskNumbers: TypeAlias = Mapping[tuple[int, int], int]

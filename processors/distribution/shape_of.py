@@ -5,9 +5,9 @@ Rule of this module: it tells of a plan what is compared with the state that the
 
 from millpond.processors.distribution.plan import Plan
 from millpond.processors.runtime.subtopology import Subtopology
+from millpond.stores.encoding.serdes import BYTES, serde
 from millpond.stores.evolution.shape import Shape, StoreShape
-from millpond.stores.serdes import BYTES, serde
-from millpond.stores.specs import StoreSpec
+from millpond.stores.specs.store_spec import StoreSpec
 
 
 def shape_of(plan: Plan) -> Shape:

@@ -11,8 +11,8 @@ from millpond.processors.options.order import Order
 from millpond.processors.options.records import Consumed
 from millpond.processors.options.serdes import SerdeLike
 from millpond.processors.runtime.nodes import SourceNode
-from millpond.stores.specs import StoreKind
-from millpond.stores.times import Duration
+from millpond.stores.encoding.times import Duration
+from millpond.stores.specs.store_spec import StoreKind
 
 
 class StreamsBuilder(GraphBuilder):

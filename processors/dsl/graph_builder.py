@@ -7,7 +7,7 @@ from millpond.processors.dsl.wiring.graph import TopologyGraph
 from millpond.processors.options.records import Consumed
 from millpond.processors.runtime.processor import Processor
 from millpond.processors.runtime.topology import Topology
-from millpond.stores.specs import StoreSpec
+from millpond.stores.specs.store_spec import StoreSpec
 
 
 class GraphBuilder:

@@ -25,7 +25,7 @@ from millpond.processors.streams.stateless import (
     StreamSelectKey,
 )
 from millpond.processors.streams.vectorized import VectorizedFilter, VectorizedMapValues, VectorizedSelectKey
-from millpond.stores.specs import StoreSpec
+from millpond.stores.specs.store_spec import StoreSpec
 
 
 class StreamOperators(HandleWrapper[StreamHandle]):

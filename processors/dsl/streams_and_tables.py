@@ -26,7 +26,7 @@ from millpond.processors.dsl.wiring.table import latest_changes
 from millpond.processors.options.materialized import Materialized
 from millpond.processors.options.records import Grouped, Produced
 from millpond.processors.options.windows import EmitStrategy, SessionWindows, SlidingWindows, TimeWindows
-from millpond.stores.times import Duration
+from millpond.stores.encoding.times import Duration
 
 
 class KStream(StreamJoins):

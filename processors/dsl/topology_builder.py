@@ -13,7 +13,7 @@ from millpond.processors.options.serdes import SerdeLike
 from millpond.processors.runtime.nodes import SourceNode
 from millpond.processors.runtime.processor import Processor
 from millpond.processors.streams.stateless import DropNullKeys, StreamPass
-from millpond.stores.specs import StoreSpec
+from millpond.stores.specs.store_spec import StoreSpec
 
 
 class TopologyBuilder(GraphBuilder):

@@ -6,7 +6,7 @@ from typing import Any
 
 from millpond.errors import ConfigurationError
 from millpond.processors.options.serdes import SerdeLike
-from millpond.stores.times import Duration, to_millis
+from millpond.stores.encoding.times import Duration, to_millis
 
 
 class Side(Enum):

@@ -5,8 +5,8 @@ from typing import Any, Self
 
 from millpond.errors import TopologyError
 from millpond.processors.options.serdes import SerdeLike, resolved
-from millpond.stores.specs import StoreKind, StoreSpec
-from millpond.stores.times import Duration, to_length
+from millpond.stores.encoding.times import Duration, to_length
+from millpond.stores.specs.store_spec import StoreKind, StoreSpec
 from millpond.stores.typed.versions.late_puts import LatePuts
 
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from millpond.stores.serdes import Serde, serde
+from millpond.stores.encoding.serdes import Serde, serde
 
 SerdeLike = str | Serde[Any]
 """A serde, or the name of one: ``bytes``, ``string``, ``int64``, ``float64``, ``json``, ``msgpack``, ``pickle``, or

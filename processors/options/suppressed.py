@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Self
 
 from millpond.errors import TopologyError
-from millpond.stores.times import Duration, to_millis
+from millpond.stores.encoding.times import Duration, to_millis
 
 
 @dataclass(frozen=True)

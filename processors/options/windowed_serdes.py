@@ -12,7 +12,7 @@ import struct
 from typing import Final, Generic, TypeVar
 
 from millpond.errors import SerdeError
-from millpond.stores.serdes import Serde
+from millpond.stores.encoding.serdes import Serde
 from millpond.stores.typed.windows.windowed import SESSION_WINDOWED, TIME_WINDOWED, Windowed
 
 K = TypeVar("K")
@@ -31,7 +31,7 @@ class TimeWindowedSerde(Serde[Windowed[K]], Generic[K]):
     Raises:
         SerdeError: a value is no ``Windowed`` of this size, or bytes are too short.
 
-    >>> from millpond.stores.serdes import STRING
+    >>> from millpond.stores.encoding.serdes import STRING
     >>> TimeWindowedSerde(STRING, 10).deserialize(TimeWindowedSerde(STRING, 10).serialize(Windowed("a", 20, 30)))
     Windowed(key='a', start=20, end=30)
     """

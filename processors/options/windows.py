@@ -10,7 +10,7 @@ from enum import Enum
 from typing import ClassVar
 
 from millpond.errors import TopologyError
-from millpond.stores.times import Duration, to_millis
+from millpond.stores.encoding.times import Duration, to_millis
 
 
 class EmitStrategy(Enum):

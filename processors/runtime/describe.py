@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence, Set
 
 from millpond.processors.runtime.nodes import Node, SinkNode, SourceNode
 from millpond.processors.runtime.subtopology import Subtopology
-from millpond.stores.specs import StoreSpec
+from millpond.stores.specs.store_spec import StoreSpec
 from millpond.stores.typed.versions.late_puts import LatePuts
 
 

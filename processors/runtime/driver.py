@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import Any, Final, NamedTuple, Self
 
 from millpond.errors import TopologyError
+from millpond.metrics import Stopwatch, StoreMetric
 from millpond.processors.options.on_error import OnError
 from millpond.processors.options.order import Order
 from millpond.processors.runtime.batches.batch import Batch
@@ -23,14 +24,13 @@ from millpond.processors.runtime.records import Record
 from millpond.processors.runtime.stream_time_reset import StreamTimeReset
 from millpond.processors.runtime.task import Task
 from millpond.processors.runtime.topology import Topology
-from millpond.stores.backend import Backend, BackendSupplier
-from millpond.stores.directory import delete_local_copy
-from millpond.stores.metrics import Stopwatch, StoreMetric
-from millpond.stores.place import StorePlace
-from millpond.stores.registry import supplier
-from millpond.stores.specs import StoreSpec
-from millpond.stores.times import Instant, TimeUnit, to_instant
-from millpond.stores.transaction import Transaction
+from millpond.stores.backend.contract import Backend, BackendSupplier
+from millpond.stores.backend.registry import supplier
+from millpond.stores.backend.transaction import Transaction
+from millpond.stores.encoding.times import Instant, TimeUnit, to_instant
+from millpond.stores.specs.directory import delete_local_copy
+from millpond.stores.specs.location import StoreLocation
+from millpond.stores.specs.store_spec import StoreSpec
 
 _APPLICATION: Final = "driver"
 """The application id in the stores' paths; constant, because drivers do not share a directory."""
@@ -39,7 +39,7 @@ _APPLICATION: Final = "driver"
 class _Opened(NamedTuple):
     """The parts of an open store, from which the typed store can be made anew."""
 
-    place: StorePlace
+    place: StoreLocation
     backend: Backend
     transaction: Transaction
 
@@ -112,7 +112,7 @@ class TopologyDriver:
             raise
 
     def _open(self, spec: StoreSpec, task_id: str) -> _Opened:
-        place = StorePlace.of(
+        place = StoreLocation.of(
             spec, self._default, local_dir=self._directory, application_id=_APPLICATION, task_id=task_id
         )
         backend = place.open()

@@ -76,12 +76,14 @@ class FailurePolicy:
 
     Args:
         on_error: whether they fail the task, or are left out.
-        bury: takes those that are left out; None if they are only counted.
+        keep_letter: takes those that are left out; None if they are only counted.
     """
 
-    def __init__(self, on_error: OnError = OnError.FAIL, bury: Callable[[DeadLetter], None] | None = None) -> None:
+    def __init__(
+        self, on_error: OnError = OnError.FAIL, keep_letter: Callable[[DeadLetter], None] | None = None
+    ) -> None:
         self.leaves_out = on_error is not OnError.FAIL
-        self._bury = bury
+        self._keep_letter = keep_letter
 
     def check(self, error: Exception) -> None:
         """Raise the error again unless the policy is to leave out the record that caused it."""
@@ -115,11 +117,11 @@ class FailurePolicy:
             raise error
         if not self.leaves_out:
             raise failure(place, error, f"key {key!r:.{_MOST}}, timestamp {timestamp}, value {value!r:.{_MOST}}", step)
-        if self._bury is not None:
+        if self._keep_letter is not None:
             reason = CounterName.DROPPED_USER_ERROR.value
             described = f"{step}: {describe(error)}" if step else describe(error)
             where = place.operator, place.task_id, place.topics
-            self._bury(DeadLetter(*where, reason, described, key, value, timestamp, headers or NO_HEADERS))
+            self._keep_letter(DeadLetter(*where, reason, described, key, value, timestamp, headers or NO_HEADERS))
 
 
 def is_of_record(error: Exception) -> bool:

@@ -9,7 +9,7 @@ from inspect import isfunction
 from typing import Any, NoReturn
 
 from millpond.errors import TopologyError
-from millpond.stores.specs import StoreKind
+from millpond.stores.specs.store_spec import StoreKind
 from millpond.stores.typed.store import WritableStore
 
 

@@ -10,7 +10,7 @@ The first byte is the version of these bytes. If several processors share a stor
 from typing import Any, Final
 
 from millpond.errors import CorruptStoreError, FormatError
-from millpond.stores.keys import TIME_SIZE, pack_time, unpack_time
+from millpond.stores.encoding.keys import TIME_SIZE, pack_time, unpack_time
 from millpond.stores.typed.set_back import SetBack
 
 STREAM_TIME: Final = "stream-time"

@@ -1,7 +1,7 @@
 """The names of what a task measures in a micro-batch.
 
 Rule of this module: what is late, dropped or waiting is counted (``millpond.processors.runtime.counters``) and not
-measured once more. What stores measure is in ``millpond.stores.metrics``.
+measured once more. What stores measure is in ``millpond.metrics``.
 """
 
 from enum import StrEnum

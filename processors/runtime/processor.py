@@ -13,6 +13,7 @@ from typing import Any, ClassVar, TypeVar
 import numpy as np
 
 from millpond.errors import TopologyError
+from millpond.metrics import Metrics
 from millpond.processors.runtime.batches.batch import Batch
 from millpond.processors.runtime.batches.columns import Columns, Records
 from millpond.processors.runtime.batches.partials import Combiner
@@ -24,8 +25,7 @@ from millpond.processors.runtime.kept_time import KeptTime
 from millpond.processors.runtime.late import Booleans, Integers, KeepLate, LateRecords, chosen
 from millpond.processors.runtime.metrics import TaskMetric
 from millpond.processors.runtime.punctuation import PUNCTUATION, Punctuation, PunctuationType, Punctuator, Scheduler
-from millpond.stores.metrics import Metrics
-from millpond.stores.times import Duration, to_millis
+from millpond.stores.encoding.times import Duration, to_millis
 from millpond.stores.typed.set_back import SetBack
 
 _Shared = TypeVar("_Shared")

@@ -16,7 +16,7 @@ from millpond.processors.runtime.batches.batch import Batch, BatchBuilder
 from millpond.processors.runtime.batches.headers import NO_HEADERS, Headers, as_headers
 from millpond.processors.runtime.processor import Processor, ProcessorContext
 from millpond.processors.runtime.punctuation import Punctuation, PunctuationType, Punctuator
-from millpond.stores.times import Duration
+from millpond.stores.encoding.times import Duration
 
 
 class RecordProcessor(Processor):
@@ -28,8 +28,8 @@ class RecordProcessor(Processor):
         headers: those of the record that is being processed; none in a punctuation, and at the completion.
 
     >>> from millpond.processors import StreamsBuilder, TopologyDriver
-    >>> from millpond.stores.serdes import INT64, STRING
-    >>> from millpond.stores.specs import StoreKind, StoreSpec
+    >>> from millpond.stores.encoding.serdes import INT64, STRING
+    >>> from millpond.stores.specs.store_spec import StoreKind, StoreSpec
     >>> class FirstOnly(RecordProcessor):
     ...     def open(self):
     ...         self.seen = self.context.store("seen")

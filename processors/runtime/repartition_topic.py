@@ -8,8 +8,8 @@ from millpond.errors import TopologyError
 from millpond.processors.options.records import Consumed, Produced
 from millpond.processors.runtime.batches.batch import Batch
 from millpond.processors.runtime.batches.columns import Array, Columns, Records
-from millpond.stores.columns.column_serdes import ColumnSerde, column_serde
-from millpond.stores.serdes import Serde, serde
+from millpond.stores.encoding.column_serdes import ColumnSerde, column_serde
+from millpond.stores.encoding.serdes import Serde, serde
 from millpond.stores.typed.store import column_of
 
 

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from millpond.processors.runtime.counters import CounterName
 from millpond.processors.runtime.kept_time import KeptTime
-from millpond.stores.times import TimeUnit
+from millpond.stores.encoding.times import TimeUnit
 from millpond.stores.typed.set_back import SetBack
 
 RESET: Final = "reset"

@@ -9,7 +9,7 @@ from functools import cached_property
 
 from millpond.processors.options.order import Order
 from millpond.processors.runtime.nodes import Node, SinkNode, SourceNode
-from millpond.stores.specs import StoreSpec
+from millpond.stores.specs.store_spec import StoreSpec
 
 
 @dataclass(frozen=True)

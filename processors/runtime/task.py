@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from millpond.errors import TopologyError
+from millpond.metrics import Metrics
 from millpond.processors.runtime.batches.batch import Batch
 from millpond.processors.runtime.batches.columns import Columns, Records
 from millpond.processors.runtime.current_record import CurrentRecord
@@ -15,10 +16,10 @@ from millpond.processors.runtime.global_stores import as_reader
 from millpond.processors.runtime.late import KeepLate
 from millpond.processors.runtime.metrics import TaskMetric
 from millpond.processors.runtime.nodes import Node, ProcessorNode, SinkNode, SourceNode
-from millpond.processors.runtime.order.gate import Gate
 from millpond.processors.runtime.order.gathering import gathering_nodes
 from millpond.processors.runtime.order.keyed_region import Edge
 from millpond.processors.runtime.order.lookup_order import LookupOrder
+from millpond.processors.runtime.order.resequencer import Resequencer
 from millpond.processors.runtime.order.time_order import Regroup
 from millpond.processors.runtime.order.unordered import only_reader
 from millpond.processors.runtime.processor import Processor, ProcessorContext
@@ -26,9 +27,8 @@ from millpond.processors.runtime.punctuation import PunctuationType, Scheduler
 from millpond.processors.runtime.stream_time_reset import StreamTimeReset
 from millpond.processors.runtime.subtopology import Subtopology
 from millpond.processors.runtime.written import written
-from millpond.stores.metrics import Metrics
-from millpond.stores.serdes import Serde
-from millpond.stores.times import MAX_TIME, MIN_TIME, NO_TIME, TimeUnit
+from millpond.stores.encoding.serdes import Serde
+from millpond.stores.encoding.times import MAX_TIME, MIN_TIME, NO_TIME, TimeUnit
 
 _Written = TypeVar("_Written")
 
@@ -162,12 +162,12 @@ class Task:
         kept = [one for processor in asking if (one := processor.context.follow(self._current)) is not None]
         self._current.keep_in(kept)
 
-    def _gate(self, edges: Sequence[Edge]) -> Gate:
+    def _gate(self, edges: Sequence[Edge]) -> Resequencer:
         """A gate on edges that lead to one node, or to sinks of one topic, which are alike."""
         behind = edges[0][1]
         node = self.subtopology.nodes[behind]
         whole = self._processors[behind].at_flush or self.subtopology.takes_whole(behind, self._gathering)
-        gate = Gate(self._context_with(node, {}, [(behind, self._processors[behind])], whole))
+        gate = Resequencer(self._context_with(node, {}, [(behind, self._processors[behind])], whole))
         for parent, child in edges:
             self._processors[parent].context.put_between(child, gate)
         return gate
@@ -305,8 +305,8 @@ class Task:
         """Let every processor forward all that waits in it, because its input is complete; called before ``flush``.
 
         >>> from millpond.processors import Materialized, StreamsBuilder
-        >>> from millpond.stores.memory import MemoryBackend
-        >>> from millpond.stores.transaction import Transaction
+        >>> from millpond.stores.backend.memory import MemoryBackend
+        >>> from millpond.stores.backend.transaction import Transaction
         >>> builder = StreamsBuilder(key_serde="string", value_serde="string")
         >>> prices = builder.table(
         ...     "prices", materialized=Materialized.versioned(history_retention=100), reorder_within=10

@@ -14,9 +14,9 @@ from millpond.processors.options.order import Order
 from millpond.processors.runtime.describe import as_mermaid, as_text
 from millpond.processors.runtime.nodes import Node, SinkNode, SourceNode
 from millpond.processors.runtime.subtopology import connected_parts, in_order
-from millpond.stores.specs import StoreSpec
-from millpond.stores.terms import Term, Terms
-from millpond.stores.times import TimeUnit
+from millpond.stores.encoding.times import TimeUnit
+from millpond.stores.specs.store_spec import StoreSpec
+from millpond.stores.typed.terms import Term, Terms
 
 
 class Topology:

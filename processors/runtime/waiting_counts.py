@@ -14,7 +14,7 @@ from struct import Struct
 from typing import Any, Final
 
 from millpond.processors.runtime.kept_time import put_versioned, read_versioned
-from millpond.stores.keys import TIME_SIZE, pack_time, unpack_time
+from millpond.stores.encoding.keys import TIME_SIZE, pack_time, unpack_time
 
 WAITING: Final = "waiting"
 """The name under which a store's only user keeps its counts."""

@@ -8,9 +8,9 @@ from typing import TypeVar
 
 from millpond.processors.runtime.batches.batch import Batch, concatenate
 from millpond.processors.runtime.batches.columns import Records
+from millpond.processors.runtime.change import Change
 from millpond.processors.runtime.failures import is_of_record
 from millpond.processors.runtime.processor import ProcessorContext
-from millpond.stores.change import Change
 
 _Written = TypeVar("_Written")
 

@@ -14,9 +14,9 @@ import pyarrow.compute as _compute
 
 from millpond.processors.options.joins import Side
 from millpond.processors.runtime.batches.columns import Records
-from millpond.stores.columns.column_serdes import ColumnSerde, column_serde
-from millpond.stores.serdes import Serde
-from millpond.stores.times import FARTHEST
+from millpond.stores.encoding.column_serdes import ColumnSerde, column_serde
+from millpond.stores.encoding.serdes import Serde
+from millpond.stores.encoding.times import FARTHEST
 from millpond.stores.typed.store import column_of
 
 pc: Any = _compute

@@ -14,7 +14,7 @@ from millpond.processors.runtime.order.time_order import reached_by_key
 Integers = npt.NDArray[np.int64]
 
 
-class Candidates(NamedTuple):
+class BuildSide(NamedTuple):
     """The records of one side that those of the other may meet.
 
     Attributes:
@@ -28,7 +28,7 @@ class Candidates(NamedTuple):
     places: Integers
 
 
-class Seekers(NamedTuple):
+class ProbeSide(NamedTuple):
     """Records of the other side, and where their partners may lie.
 
     Attributes:
@@ -43,14 +43,14 @@ class Seekers(NamedTuple):
     places: Integers
 
 
-def partners(seekers: Seekers, candidates: Candidates) -> tuple[Integers, Integers]:
+def partners(seekers: ProbeSide, candidates: BuildSide) -> tuple[Integers, Integers]:
     """All pairs, by seeker, then by the candidate's time, then as the candidates came.
 
     Returns:
         Of each pair the position of the seeker and that of the candidate.
 
-    >>> candidates = Candidates(np.array([0, 0, 1, 0]), np.array([7, 5, 5, 6]), np.array([-1, 0, 1, 3]))
-    >>> seekers = Seekers(np.array([0]), np.array([5]), np.array([7]), np.array([2]))
+    >>> candidates = BuildSide(np.array([0, 0, 1, 0]), np.array([7, 5, 5, 6]), np.array([-1, 0, 1, 3]))
+    >>> seekers = ProbeSide(np.array([0]), np.array([5]), np.array([7]), np.array([2]))
     >>> [found.tolist() for found in partners(seekers, candidates)]
     [[0, 0], [1, 0]]
     """

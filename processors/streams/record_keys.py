@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 from millpond.processors.runtime.batches.batch import Batch
-from millpond.stores.serdes import Serde
+from millpond.stores.encoding.serdes import Serde
 from millpond.stores.typed.store import column_of
 
 EncodedKey: TypeAlias = bytes | Exception | None

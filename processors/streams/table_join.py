@@ -19,7 +19,7 @@ from millpond.processors.runtime.late import Booleans, Integers
 from millpond.processors.runtime.processor import Processor, ProcessorContext
 from millpond.processors.tables.time_ordered_buffer import BufferSpec, TimeOrderedBuffer
 from millpond.processors.tables.value_getters import ValueGetterFactory
-from millpond.stores.times import NO_TIME
+from millpond.stores.encoding.times import NO_TIME
 
 _log = logging.getLogger(__name__)
 

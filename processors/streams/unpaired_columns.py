@@ -25,7 +25,7 @@ from millpond.processors.streams.unpaired_rows import (
     records_of,
     values_of,
 )
-from millpond.stores.keys import TIME_SIZE
+from millpond.stores.encoding.keys import TIME_SIZE
 from millpond.stores.typed.windows.segment_columns import TO_THE_END, packed, time_at
 
 pc: Any = _compute

@@ -20,9 +20,9 @@ from millpond.processors.streams.unpaired_rows import (
     row_of,
     values_of,
 )
-from millpond.stores.keys import TIME_SIZE
-from millpond.stores.serdes import Serde
-from millpond.stores.times import MIN_TIME
+from millpond.stores.encoding.keys import TIME_SIZE
+from millpond.stores.encoding.serdes import Serde
+from millpond.stores.encoding.times import MIN_TIME
 from millpond.stores.typed.keyvalue import KeyValueStore
 from millpond.stores.typed.store import reading
 

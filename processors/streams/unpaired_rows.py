@@ -22,13 +22,13 @@ from millpond.errors import CorruptStoreError
 from millpond.processors.options.joins import Side
 from millpond.processors.runtime.kept_time import STREAM_TIME, KeptTime
 from millpond.processors.runtime.waiting_counts import WAITING, WaitingCounts
+from millpond.stores.encoding.keys import DATA, TIME_SIZE, pack_time, unpack_time
+from millpond.stores.encoding.serdes import BYTES, Serde
+from millpond.stores.encoding.times import MIN_TIME
 from millpond.stores.evolution.carriage import LayoutCarriage, forgotten, least
-from millpond.stores.keys import DATA, TIME_SIZE, pack_time, unpack_time
-from millpond.stores.layouts import Layout
-from millpond.stores.serdes import BYTES, Serde
-from millpond.stores.specs import StoreKind, StoreSpec
-from millpond.stores.times import MIN_TIME
+from millpond.stores.specs.store_spec import StoreKind, StoreSpec
 from millpond.stores.typed.keyvalue import KeyValueStore
+from millpond.stores.typed.layouts import Layout
 from millpond.stores.typed.set_back import SetBack
 
 

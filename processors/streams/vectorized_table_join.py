@@ -16,7 +16,7 @@ from millpond.processors.runtime.batches.columns import Array, Columns, as_colum
 from millpond.processors.runtime.counters import CounterName
 from millpond.processors.runtime.late import Booleans
 from millpond.processors.streams.table_join import StreamTableJoin
-from millpond.stores.columns.nulls import spread
+from millpond.stores.encoding.nulls import spread
 
 pc: Any = _compute
 

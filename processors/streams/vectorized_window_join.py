@@ -21,7 +21,7 @@ from millpond.processors.streams.arrivals import ColumnForm, arrivals
 from millpond.processors.streams.unpaired_records import Waiting, WaitingRecords
 from millpond.processors.streams.window_join import StreamStreamJoinPlan, WindowJoin
 from millpond.processors.streams.window_run import NOTHING, SidePlan, WindowRun
-from millpond.stores.times import FARTHEST
+from millpond.stores.encoding.times import FARTHEST
 from millpond.stores.typed.windows.duplicate_columns import DuplicateColumns
 from millpond.stores.typed.windows.window import WindowStore
 

@@ -28,7 +28,7 @@ from millpond.processors.runtime.late import chosen
 from millpond.processors.runtime.processor import ProcessorContext
 from millpond.processors.streams.record_keys import EncodedKey, encoded_keys
 from millpond.processors.streams.unpaired_records import Waiting, WaitingRecords
-from millpond.stores.times import MIN_TIME, NO_TIME
+from millpond.stores.encoding.times import MIN_TIME, NO_TIME
 from millpond.stores.typed.windows.segments import Span
 from millpond.stores.typed.windows.window import WindowStore
 from millpond.stores.typed.windows.window_batch import WindowBatch

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from millpond.processors.options.joins import Side
 from millpond.processors.streams.arrivals import Arrivals, SideRecords
-from millpond.processors.streams.partners import Candidates, Seekers, partners, spans_of_each
+from millpond.processors.streams.partners import BuildSide, ProbeSide, partners, spans_of_each
 from millpond.processors.streams.unpaired_columns import UnpairedRun
 from millpond.processors.streams.unpaired_rows import UnpairedRows
 from millpond.stores.typed.windows.duplicate_columns import NEVER, DuplicateColumns
@@ -79,14 +79,14 @@ class _Side:
         put[places] = times
         self.horizons = plan.store.horizons(put)[1:]
         numbers = self.records.numbers[self.complete]
-        self.seekers = Seekers(numbers, times - plan.back, times + plan.ahead, places)
+        self.seekers = ProbeSide(numbers, times - plan.back, times + plan.ahead, places)
 
-    def load(self, keys: Any, seekers: Seekers) -> None:
+    def load(self, keys: Any, seekers: ProbeSide) -> None:
         """Read what the other side's records look for."""
         wanted, first, last = spans_of_each(seekers.keys, seekers.earliest, seekers.latest)
         self.stored = self.plan.store.between(keys.take(pa.array(wanted)), first, last)
         self.before = len(self.stored.times)
-        self.candidates = Candidates(
+        self.candidates = BuildSide(
             np.concatenate([wanted[self.stored.keys], self.records.numbers]),
             np.concatenate([self.stored.times, self.records.times]),
             np.concatenate([np.full(self.before, -1), self.records.places]),

@@ -15,7 +15,7 @@ from millpond.processors.runtime.processor import Processor, ProcessorContext
 from millpond.processors.tables.config import TableConfig
 from millpond.processors.tables.suppress_buffer import SuppressBuffer
 from millpond.processors.tables.value_getters import ValueGetter
-from millpond.stores.serdes import Serde
+from millpond.stores.encoding.serdes import Serde
 from millpond.stores.typed.timestamped_keyvalue import UNKNOWN_TIMESTAMP, ValueAndTimestamp
 
 

@@ -24,16 +24,16 @@ from typing import Any, Final
 from millpond.errors import CorruptStoreError
 from millpond.processors.runtime.batches.headers import Headers, headers_from_bytes, headers_to_bytes, size_of
 from millpond.processors.runtime.kept_time import STREAM_TIME, KeptTime
+from millpond.stores.encoding.keys import pack_time, unpack_time
+from millpond.stores.encoding.serdes import BYTES, Serde
+from millpond.stores.encoding.times import MAX_TIME
 from millpond.stores.evolution.carriage import LayoutCarriage, forgotten, greatest
-from millpond.stores.keys import pack_time, unpack_time
-from millpond.stores.layouts import Layout
-from millpond.stores.serdes import BYTES, Serde
-from millpond.stores.specs import StoreKind, StoreSpec
-from millpond.stores.terms import Terms
-from millpond.stores.times import MAX_TIME
+from millpond.stores.specs.store_spec import StoreKind, StoreSpec
 from millpond.stores.typed.keyvalue import KeyValueStore
+from millpond.stores.typed.layouts import Layout
 from millpond.stores.typed.set_back import SetBack
 from millpond.stores.typed.store import reading
+from millpond.stores.typed.terms import Terms
 
 _BY_KEY, _BY_TIME, _END = b"k", b"t", b"u"
 _TOTALS = struct.Struct(">qq")

@@ -11,8 +11,8 @@ import pyarrow as pa
 
 from millpond.processors.runtime.batches.columns import Array
 from millpond.processors.runtime.order.time_order import stable_order
-from millpond.stores.columns.column_serdes import ColumnSerde, column_serde
-from millpond.stores.serdes import PLAIN_KEYS
+from millpond.stores.encoding.column_serdes import ColumnSerde, column_serde
+from millpond.stores.encoding.serdes import PLAIN_KEYS
 from millpond.stores.typed.timestamped_columns import TimestampedColumns
 from millpond.stores.typed.timestamped_keyvalue import TimestampedKeyValueStore
 from millpond.stores.typed.versions.versioned import VALID_TO_UNDEFINED, VersionedKeyValueStore

@@ -32,13 +32,13 @@ from millpond.processors.runtime.batches.batch import Batch, BatchBuilder
 from millpond.processors.runtime.batches.headers import Headers, headers_from_bytes, headers_to_bytes
 from millpond.processors.runtime.kept_time import STREAM_TIME, KeptTime
 from millpond.processors.runtime.waiting_counts import WAITING, WaitingCounts
+from millpond.stores.encoding.keys import pack_time, terminated, unpack_time, unterminated
+from millpond.stores.encoding.serdes import BYTES, Serde, serde
+from millpond.stores.encoding.times import MAX_TIME, MIN_TIME, Duration, to_millis
 from millpond.stores.evolution.carriage import LayoutCarriage, forgotten, greatest
-from millpond.stores.keys import pack_time, terminated, unpack_time, unterminated
-from millpond.stores.layouts import Layout
-from millpond.stores.serdes import BYTES, Serde, serde
-from millpond.stores.specs import StoreKind, StoreSpec
-from millpond.stores.times import MAX_TIME, MIN_TIME, Duration, to_millis
+from millpond.stores.specs.store_spec import StoreKind, StoreSpec
 from millpond.stores.typed.keyvalue import KeyValueStore
+from millpond.stores.typed.layouts import Layout
 from millpond.stores.typed.set_back import SetBack
 from millpond.stores.typed.store import reading
 

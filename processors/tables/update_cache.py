@@ -10,7 +10,7 @@ from millpond.processors.runtime.batches.headers import NO_HEADERS, Headers
 from millpond.processors.runtime.batches.windowed_columns import WindowedArray
 from millpond.processors.runtime.metrics import TaskMetric
 from millpond.processors.runtime.processor import ProcessorContext
-from millpond.stores.serdes import Serde
+from millpond.stores.encoding.serdes import Serde
 
 
 class UpdateCache:

@@ -14,7 +14,7 @@ from millpond.processors.runtime.batches.columns import Array
 from millpond.processors.runtime.processor import ProcessorContext
 from millpond.processors.tables.table_columns import table_columns
 from millpond.processors.tables.table_store import TableStore
-from millpond.stores.columns.column_serdes import column_serde
+from millpond.stores.encoding.column_serdes import column_serde
 from millpond.stores.typed.timestamped_keyvalue import ValueAndTimestamp
 from millpond.stores.typed.versions.versioned import VersionedKeyValueStore
 from millpond.stores.typed.windows.session import ReadOnlySessionStore

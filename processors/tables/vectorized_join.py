@@ -17,8 +17,8 @@ from millpond.processors.runtime.processor import ProcessorContext
 from millpond.processors.tables.join import JoinGetter, TableTableJoin, latest_of
 from millpond.processors.tables.latest_only import latest_only
 from millpond.processors.tables.value_getters import ValueGetter
-from millpond.stores.columns.nulls import spread
-from millpond.stores.times import MIN_TIME
+from millpond.stores.encoding.nulls import spread
+from millpond.stores.encoding.times import MIN_TIME
 from millpond.stores.typed.timestamped_keyvalue import ValueAndTimestamp
 
 ColumnJoiner = Callable[[Array, Array, Array], Any]

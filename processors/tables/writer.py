@@ -15,8 +15,8 @@ from millpond.processors.tables.config import TableConfig
 from millpond.processors.tables.table_columns import table_columns, values_before
 from millpond.processors.tables.table_store import TableStore
 from millpond.processors.tables.update_cache import UpdateForwarder
-from millpond.stores.serdes import PLAIN_KEYS
-from millpond.stores.times import MIN_TIME
+from millpond.stores.encoding.serdes import PLAIN_KEYS
+from millpond.stores.encoding.times import MIN_TIME
 from millpond.stores.typed.timestamped_keyvalue import TimestampedKeyValueStore
 from millpond.stores.typed.versions.versioned import NOT_PUT, VALID_TO_UNDEFINED, VersionedKeyValueStore
 

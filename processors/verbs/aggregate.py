@@ -18,15 +18,15 @@ from millpond.processors.runtime.batches.batch import Batch
 from millpond.processors.runtime.batches.columns import Columns
 from millpond.processors.runtime.batches.windowed_columns import WindowedArray
 from millpond.processors.verbs.functions.function import without_notes
-from millpond.processors.verbs.parts import CHANGE_TIME, ChangeColumns, Keys, Times, in_micros
+from millpond.processors.verbs.projections import CHANGE_TIME, ChangeColumns, Keys, Times, in_micros
 from millpond.processors.verbs.row_aggregate import RowAggregate
 from millpond.processors.verbs.row_fold import rows_type
-from millpond.processors.verbs.verb import MICROS, Input, Part, Verb, flattened
-from millpond.stores.rows.nested import with_leaves
-from millpond.stores.rows.physical import check_text, from_physical, normalized, plain_leaves
-from millpond.stores.rows.row_columns import PackedRowType
-from millpond.stores.rows.tuple_keys import KeyCodec
-from millpond.stores.serdes import BYTES
+from millpond.processors.verbs.verb import MICROS, Input, Projection, Verb, flattened
+from millpond.stores.encoding.rows.nested import with_leaves
+from millpond.stores.encoding.rows.physical import check_text, from_physical, normalized, plain_leaves
+from millpond.stores.encoding.rows.row_columns import PackedRowType
+from millpond.stores.encoding.rows.tuple_keys import KeyCodec
+from millpond.stores.encoding.serdes import BYTES
 from millpond.stores.typed.windows.segment_columns import packed as pack_times
 from millpond.stores.typed.windows.windowed import Windowed
 
@@ -89,7 +89,7 @@ def _checked(leaves: Any) -> Any:
 
 
 @dataclass(frozen=True)
-class WindowedKeys(Part):
+class WindowedKeys(Projection):
     """The columns of the key, and the window.
 
     Attributes:
@@ -128,7 +128,7 @@ class WindowedKeys(Part):
 
 
 @dataclass(frozen=True)
-class Results(Part):
+class Results(Projection):
     """The results of the aggregate functions."""
 
     aggregate: RowAggregate

@@ -31,11 +31,11 @@ from millpond.processors.verbs.keyed_processor import KeyedProcessor, TaskScope
 from millpond.processors.verbs.ordered_rows import order_and_row
 from millpond.processors.verbs.python_values import check_readable, python_keys, python_rows
 from millpond.processors.verbs.rule_run import RuleRun
-from millpond.stores.rows.packing import RowCodec
-from millpond.stores.rows.tuple_keys import KeyCodec
-from millpond.stores.serdes import BYTES, MSGPACK
-from millpond.stores.specs import StoreKind, StoreSpec
-from millpond.stores.times import MAX_TIME, MIN_TIME
+from millpond.stores.encoding.rows.packing import RowCodec
+from millpond.stores.encoding.rows.tuple_keys import KeyCodec
+from millpond.stores.encoding.serdes import BYTES, MSGPACK
+from millpond.stores.encoding.times import MAX_TIME, MIN_TIME
+from millpond.stores.specs.store_spec import StoreKind, StoreSpec
 
 SOURCE: Final = "input"
 """The topic that ``apply_topology`` reads."""

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 
 from millpond.processors.dsl.builder import StreamsBuilder
 from millpond.processors.options.joins import Joined, JoinType
-from millpond.processors.verbs.parts import JoinedRows, Keys, Rows, Times, pairs
+from millpond.processors.verbs.projections import JoinedRows, Keys, Rows, Times, pairs
 from millpond.processors.verbs.sequenced import sequenced_table
 from millpond.processors.verbs.verb import PackedRows, Verb
-from millpond.stores.serdes import BYTES
+from millpond.stores.encoding.serdes import BYTES
 
 
 def asof_join(

@@ -17,8 +17,8 @@ from millpond.processors.runtime.batches.partials import Combiner
 from millpond.processors.verbs.aggregates import AggregateCall
 from millpond.processors.verbs.functions.function import AggregateFunction
 from millpond.processors.verbs.verb import flattened
-from millpond.stores.rows.physical import to_physical
-from millpond.stores.serdes import Serde
+from millpond.stores.encoding.rows.physical import to_physical
+from millpond.stores.encoding.serdes import Serde
 
 pc: Any = _compute
 

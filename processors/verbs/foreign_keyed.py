@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from millpond.errors import FormatError, SerdeError
-from millpond.stores.rows.tuple_keys import KeyCodec, null_rows
+from millpond.stores.encoding.rows.tuple_keys import KeyCodec, null_rows
 
 _VERSION: Final = b"\x01"
 _NO_KEY: Final = b"\xff\xff\xff\xff"

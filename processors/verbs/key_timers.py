@@ -21,12 +21,12 @@ from typing import Final, NamedTuple
 
 from millpond.errors import CorruptStoreError
 from millpond.processors.runtime.kept_time import KeptTime
+from millpond.stores.encoding.keys import TERMINATOR, TIME_SIZE, pack_time, terminated, unpack_time, unterminated
+from millpond.stores.encoding.serdes import BYTES
 from millpond.stores.evolution.carriage import LayoutCarriage, greatest
-from millpond.stores.keys import TERMINATOR, TIME_SIZE, pack_time, terminated, unpack_time, unterminated
-from millpond.stores.layouts import Layout
-from millpond.stores.serdes import BYTES
-from millpond.stores.specs import StoreKind, StoreSpec
+from millpond.stores.specs.store_spec import StoreKind, StoreSpec
 from millpond.stores.typed.keyvalue import KeyValueStore
+from millpond.stores.typed.layouts import Layout
 from millpond.stores.typed.set_back import SetBack
 
 WATERMARK: Final = "watermark"

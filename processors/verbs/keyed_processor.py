@@ -13,7 +13,7 @@ from typing import Any
 from millpond.errors import ConfigurationError
 from millpond.processors.verbs.key_timers import KeyTimers, Timer, TimerClock
 from millpond.processors.verbs.python_values import from_datetime, to_datetime
-from millpond.stores.times import to_micros
+from millpond.stores.encoding.times import to_micros
 from millpond.stores.typed.keyvalue import KeyValueStore
 
 
@@ -188,9 +188,9 @@ class KeyedProcessor(ABC):
 
     >>> from millpond.processors import TopologyDriver
     >>> from millpond.processors.verbs.apply import apply_topology
-    >>> from millpond.stores.rows.packing import RowCodec
-    >>> from millpond.stores.rows.schemas import Schemas
-    >>> from millpond.stores.rows.tuple_keys import KeyCodec
+    >>> from millpond.stores.encoding.rows.packing import RowCodec
+    >>> from millpond.stores.encoding.rows.schemas import Schemas
+    >>> from millpond.stores.encoding.rows.tuple_keys import KeyCodec
     >>> keys = KeyCodec(pa.schema([("order", pa.string())]))
     >>> rows = RowCodec(Schemas.first(pa.schema([("event", pa.string())])))
     >>> topology = apply_topology("alerts", Unpaid(), keys, rows, lateness=0)

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 
 from millpond.processors.dsl.builder import StreamsBuilder
-from millpond.processors.verbs.parts import CHANGE_TIME, ChangeColumns, Keys, Rows, Times
+from millpond.processors.verbs.projections import CHANGE_TIME, ChangeColumns, Keys, Rows, Times
 from millpond.processors.verbs.sequenced import sequenced_table
 from millpond.processors.verbs.verb import PackedRows, Verb
-from millpond.stores.serdes import BYTES
+from millpond.stores.encoding.serdes import BYTES
 
 
 def latest(name: str, rows: PackedRows, *, history: int, columns: Sequence[str]) -> Verb:

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from millpond.errors import SerdeError
-from millpond.stores.rows.tuple_keys import KeyCodec, null_rows
+from millpond.stores.encoding.rows.tuple_keys import KeyCodec, null_rows
 
 _TIME_SIZE: Final = 8
 

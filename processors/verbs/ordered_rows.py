@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from millpond.errors import SerdeError
-from millpond.stores.keys import TERMINATOR, terminated, unterminated
+from millpond.stores.encoding.keys import TERMINATOR, terminated, unterminated
 
 _DELETE: Final = b"\x00"
 _ROW: Final = b"\x01"

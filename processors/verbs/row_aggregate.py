@@ -20,11 +20,11 @@ from millpond.processors.verbs.combining import combiner_of_rows
 from millpond.processors.verbs.functions.binding import bind, state_name
 from millpond.processors.verbs.functions.function import AggregateFunction
 from millpond.processors.verbs.row_fold import MOMENTS, TIMES, RowFold, rows_type
-from millpond.stores.columns.column_serdes import ColumnarSerde, ColumnSerde
-from millpond.stores.columns.nulls import spread
-from millpond.stores.rows.nested import with_leaves
-from millpond.stores.rows.physical import normalized, null_mask
-from millpond.stores.rows.row_columns import RowColumnSerde
+from millpond.stores.encoding.column_serdes import ColumnarSerde, ColumnSerde
+from millpond.stores.encoding.nulls import spread
+from millpond.stores.encoding.rows.nested import with_leaves
+from millpond.stores.encoding.rows.physical import normalized, null_mask
+from millpond.stores.encoding.rows.row_columns import RowColumnSerde
 
 STATE_VERSION: Final = 1
 """The number of the form of all states; part of their serde's name, and so of a topology's fingerprint."""

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from millpond.processors.aggregations.column_fold import Groups, MergingFold
 from millpond.processors.verbs.functions.function import AggregateFunction, without_notes
-from millpond.stores.rows.row_columns import PhysicalRowType
+from millpond.stores.encoding.rows.row_columns import PhysicalRowType
 
 TIMES: Final[pa.DataType] = pa.int64()
 """The type of a row's time."""

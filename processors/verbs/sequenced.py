@@ -18,9 +18,9 @@ from millpond.processors.runtime.batches.batch import Batch
 from millpond.processors.runtime.counters import CounterName
 from millpond.processors.runtime.processor import Processor, ProcessorContext
 from millpond.processors.verbs.ordered_rows import order_and_row
-from millpond.stores.serdes import BYTES
-from millpond.stores.specs import StoreKind, StoreSpec
-from millpond.stores.times import MIN_TIME
+from millpond.stores.encoding.serdes import BYTES
+from millpond.stores.encoding.times import MIN_TIME
+from millpond.stores.specs.store_spec import StoreKind, StoreSpec
 from millpond.stores.typed.versions.late_puts import LatePuts
 from millpond.stores.typed.windows.window import WindowStore
 

@@ -5,9 +5,9 @@ from collections.abc import Mapping, Sequence
 from millpond.processors.dsl.builder import StreamsBuilder
 from millpond.processors.options.join_windows import JoinWindows
 from millpond.processors.options.joins import JoinType
-from millpond.processors.verbs.parts import JoinedRows, pairs
+from millpond.processors.verbs.projections import JoinedRows, pairs
 from millpond.processors.verbs.verb import PackedRows, Verb
-from millpond.stores.serdes import BYTES
+from millpond.stores.encoding.serdes import BYTES
 
 
 def stream_join(

@@ -7,10 +7,10 @@ from millpond.processors.dsl.streams_and_tables import KTable
 from millpond.processors.options.joins import JoinType
 from millpond.processors.options.materialized import Materialized
 from millpond.processors.verbs.foreign_keyed import foreign_key_of
-from millpond.processors.verbs.parts import CHANGE_TIME, ChangeColumns, JoinedRows, Keys, Rows, Times, pair, pairs
+from millpond.processors.verbs.projections import CHANGE_TIME, ChangeColumns, JoinedRows, Keys, Rows, Times, pair, pairs
 from millpond.processors.verbs.sequenced import sequenced_table
 from millpond.processors.verbs.verb import PackedRows, Verb
-from millpond.stores.serdes import BYTES, MSGPACK
+from millpond.stores.encoding.serdes import BYTES, MSGPACK
 
 
 def table_join(

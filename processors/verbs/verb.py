@@ -20,10 +20,10 @@ from millpond.processors.verbs.change_feed import Change
 from millpond.processors.verbs.foreign_keyed import with_foreign_keys, without_foreign_key
 from millpond.processors.verbs.null_keys import NullKeys
 from millpond.processors.verbs.ordered_rows import with_order
-from millpond.stores.columns.nulls import spread
-from millpond.stores.rows.packing import RowCodec
-from millpond.stores.rows.tuple_keys import KeyCodec
-from millpond.stores.times import TimeUnit
+from millpond.stores.encoding.nulls import spread
+from millpond.stores.encoding.rows.packing import RowCodec
+from millpond.stores.encoding.rows.tuple_keys import KeyCodec
+from millpond.stores.encoding.times import TimeUnit
 
 MICROS: Final = 1_000
 """Microseconds in the millisecond, which is the unit of integers that a user gives as a duration."""
@@ -133,7 +133,7 @@ def flattened(column: Any) -> pa.Table:
     return pa.Table.from_arrays(whole.flatten(), schema=pa.schema(list(whole.type))) if names else pa.table({})
 
 
-class Part(ABC):
+class Projection(ABC):
     """Some columns of a verb's result. Travels to the workers."""
 
     @property
@@ -172,8 +172,8 @@ class Verb:
 
     topology: Topology
     inputs: Mapping[str, Input]
-    parts: Sequence[Part]
-    stores: Mapping[str, Sequence[Part]] = field(default_factory=dict)
+    parts: Sequence[Projection]
+    stores: Mapping[str, Sequence[Projection]] = field(default_factory=dict)
     follows_time: bool = True
     terms: Mapping[str, str] = field(default_factory=dict)
 
@@ -191,7 +191,7 @@ class Verb:
         return schema_of(self.parts)
 
 
-def schema_of(parts: Sequence[Part]) -> pa.Schema:
+def schema_of(parts: Sequence[Projection]) -> pa.Schema:
     """The columns of all parts."""
     return pa.schema([column for part in parts for column in part.schema])
 

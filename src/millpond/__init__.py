@@ -9,3 +9,5 @@ The rooms, and which way the imports point::
     millpond.stores                  what keeps state          -> millpond.errors
     millpond.errors                  the error tree            -> nothing
 """
+
+__version__ = "0.2.0"

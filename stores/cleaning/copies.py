@@ -17,14 +17,14 @@ from shutil import rmtree
 from typing import Final, NamedTuple
 
 from millpond.errors import MillpondError, StateConflictError, StoreError
-from millpond.stores.backend import BackendSupplier
-from millpond.stores.cleaning.leftover import Age, Leftover, What
-from millpond.stores.directory import delete_local_copy, state_of_query
-from millpond.stores.durability.clock import clocks_apart
+from millpond.stores.backend.contract import BackendSupplier
+from millpond.stores.backend.own_files import FOLLOWED_NOT, is_link
+from millpond.stores.backend.registry import supplier
+from millpond.stores.cleaning.leftover import Age, GarbageKind, Leftover
+from millpond.stores.durability.copies.clean_shutdown import CleanShutdownMarker
 from millpond.stores.durability.copies.lease import LEASE_FILE, Lease, lease_holder
-from millpond.stores.durability.copies.seal import Seal
-from millpond.stores.own_files import FOLLOWED_NOT, is_link
-from millpond.stores.registry import supplier
+from millpond.stores.durability.storage.clock import clocks_apart
+from millpond.stores.specs.directory import delete_local_copy, state_of_query
 
 _TASK: Final = re.compile(r"\d+_\d+")
 _HIDDEN: Final = re.compile(r"\.(.+)\.(seal|prepared|preparing|backlog|building|removing)")
@@ -66,7 +66,9 @@ class CopiesCleaning:
         if not tasks:
             yield _unknown(query)
         elif self.place is not None and place not in (None, self.place):
-            yield Leftover(What.COPY, str(query), _Size.of([query]).size, "its state is in another state directory")
+            yield Leftover(
+                GarbageKind.COPY, str(query), _Size.of([query]).size, "its state is in another state directory"
+            )
         else:
             for path in tasks:
                 yield from _Task(self, path).leftovers() if _is_task(path) else [_unknown(path)]
@@ -85,7 +87,7 @@ class _Task:
         holder = lease_holder(self._path)
         if holder is not None:
             size = _Size.of([self._path]).size
-            yield Leftover(What.COPY, str(self._path), size, f"process {holder} has it open")
+            yield Leftover(GarbageKind.COPY, str(self._path), size, f"process {holder} has it open")
             return
         entries = [path for path in _entries(self._path) if path.name != LEASE_FILE]
         for backend in entries:
@@ -96,7 +98,7 @@ class _Task:
         if not any(not _is_directory(path) or _entries(path) for path in entries):
             found = _Size.of([self._path])
             retire = self._retire if self._old(found) else None
-            yield Leftover(What.TASK, str(self._path), found.size, self._age.told(found.latest_ms), retire)
+            yield Leftover(GarbageKind.TASK, str(self._path), found.size, self._age.told(found.latest_ms), retire)
 
     def _of_backend(self, directory: Path) -> Iterator[Leftover]:
         families: dict[str, list[Path]] = {}
@@ -121,7 +123,9 @@ class _Task:
             return leftover.kept(str(engine))
         if found.links:
             return leftover.kept(f"{found.links[0]} is a symbolic link, which no engine makes")
-        strangers = Seal(copy, checked_by_engine=engine.checksums, limit=0).strangers() if copy.is_dir() else []
+        strangers = (
+            CleanShutdownMarker(copy, checked_by_engine=engine.checksums, limit=0).strangers() if copy.is_dir() else []
+        )
         if strangers:
             return leftover.kept(f"its file {strangers[0]} was not there when it was closed; move it away first")
         if self._broken is not None:
@@ -268,11 +272,11 @@ def _copy_of(path: Path) -> str | None:
     return None if name.startswith(".") else name
 
 
-def _kind_of(copy: Path, paths: Iterable[Path]) -> What:
+def _kind_of(copy: Path, paths: Iterable[Path]) -> GarbageKind:
     if copy.is_dir():
-        return What.COPY
+        return GarbageKind.COPY
     kinds = {match[2] for path in paths if (match := _HIDDEN.fullmatch(path.name)) is not None}
-    return What.PREPARATION if kinds & {"prepared", "preparing", "backlog"} else What.REMNANT
+    return GarbageKind.PREPARATION if kinds & {"prepared", "preparing", "backlog"} else GarbageKind.REMNANT
 
 
 def _delete_part(engine: BackendSupplier, path: Path) -> None:
@@ -288,4 +292,4 @@ def _delete_part(engine: BackendSupplier, path: Path) -> None:
 
 def _unknown(path: Path) -> Leftover:
     why = FOLLOWED_NOT if is_link(path) else "not understood, so it stays"
-    return Leftover(What.UNKNOWN, str(path), 0, why)
+    return Leftover(GarbageKind.UNKNOWN, str(path), 0, why)

@@ -13,22 +13,22 @@ from itertools import chain
 from typing import Final
 
 from millpond.errors import DurabilityError, FormatError, StateConflictError
-from millpond.stores.cleaning.leftover import Age, Leftover, What
+from millpond.stores.backend.own_files import FOLLOWED_NOT
+from millpond.stores.cleaning.leftover import Age, GarbageKind, Leftover
 from millpond.stores.cleaning.named import Named
 from millpond.stores.durability.checking.repair import retention
-from millpond.stores.durability.claim import claimed_by, is_claim
-from millpond.stores.durability.clock import clocks_apart, is_probe, probe
-from millpond.stores.durability.durable_file import sequence_of
-from millpond.stores.durability.gc import garbage
-from millpond.stores.durability.manifest import Manifest
+from millpond.stores.durability.manifests.claim import claimed_by, is_claim
+from millpond.stores.durability.manifests.garbage import garbage
+from millpond.stores.durability.manifests.manifest import Manifest
+from millpond.stores.durability.manifests.pins import Pin
+from millpond.stores.durability.manifests.policy import DurabilityPolicy
+from millpond.stores.durability.manifests.schema_log import is_schema
 from millpond.stores.durability.parquet.file_faults import broken_file
-from millpond.stores.durability.pins import Pin
-from millpond.stores.durability.policy import DurabilityPolicy
-from millpond.stores.durability.schema_log import is_schema
-from millpond.stores.durability.storage import Storage, StoredFile
+from millpond.stores.durability.storage.clock import clocks_apart, is_probe, probe
+from millpond.stores.durability.storage.durable_file import sequence_of
+from millpond.stores.durability.storage.storage import Storage, StoredFile
 from millpond.stores.evolution.backfilling import BACKFILL, abandoned
 from millpond.stores.evolution.history import EVOLUTION, History, is_record, sinks_of
-from millpond.stores.own_files import FOLLOWED_NOT
 
 LEFT_OUT: Final = frozenset(("dead-letters", "late-rows"))
 """The directories of rows that a job has left out: they are a user's, as results are."""
@@ -70,17 +70,17 @@ class StateCleaning:
                 found = list(_Application(self, application_id).leftovers())
             except (DurabilityError, FormatError) as error:
                 where = self.storage.describe(application_id)
-                found = [Leftover(What.UNKNOWN, where, 0, f"nothing of it is touched: {error}")]
+                found = [Leftover(GarbageKind.UNKNOWN, where, 0, f"nothing of it is touched: {error}")]
             yield from found
 
     def _beside(self, file: StoredFile) -> Leftover:
         """A file beside the applications."""
         where = self.storage.describe(file.path)
         if not is_probe(file.path):
-            return Leftover(What.UNKNOWN, where, file.size, "no application of Millpond's")
+            return Leftover(GarbageKind.UNKNOWN, where, file.size, "no application of Millpond's")
         if not self.age.reached(file.modified_ms):
-            return Leftover(What.DRAFT, where, file.size, self.age.told(file.modified_ms))
-        return Leftover(What.DRAFT, where, file.size, _UNFINISHED, partial(self.storage.delete, file.path))
+            return Leftover(GarbageKind.DRAFT, where, file.size, self.age.told(file.modified_ms))
+        return Leftover(GarbageKind.DRAFT, where, file.size, _UNFINISHED, partial(self.storage.delete, file.path))
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ class _Application:
             yield from (self._stranger(f"{self._id}/{name}") for name in directories)
             return
         if EVOLUTION not in directories and claimed_by(self._storage, self._id) is None:
-            yield Leftover(What.UNKNOWN, self._describe(self._id), _size(files), "no application of Millpond's")
+            yield Leftover(GarbageKind.UNKNOWN, self._describe(self._id), _size(files), "no application of Millpond's")
             return
         histories = [History.of(self._storage, self._id, sink) for sink in sinks_of(self._storage, self._id)]
         self._bases = [base for one in histories for record in one.records for base in record.bases.values()]
@@ -125,14 +125,14 @@ class _Application:
             yield self._whole(strangers, lineages)
             return
         yield Leftover(
-            What.APPLICATION,
+            GarbageKind.APPLICATION,
             self._describe(self._id),
             self._needed_size(),
             f"stays: {', '.join(self._checkpoints())} has its state",
         )
-        yield from (self._leftover(What.DRAFT, [file], _UNFINISHED) for file in drafts)
+        yield from (self._leftover(GarbageKind.DRAFT, [file], _UNFINISHED) for file in drafts)
         for path in abandoned_here:
-            yield self._leftover(What.BACKFILL, self._tree(path), "another attempt at the backfill counts", path)
+            yield self._leftover(GarbageKind.BACKFILL, self._tree(path), "another attempt at the backfill counts", path)
         for path in lineages:
             if path not in abandoned_here:
                 yield from self._lineage(path)
@@ -159,7 +159,7 @@ class _Application:
     def _whole(self, strangers: Collection[str], lineages: Collection[str]) -> Leftover:
         """An application that no given checkpoint names."""
         files = self._tree(self._id)
-        leftover = Leftover(What.APPLICATION, self._describe(self._id), _size(files), "")
+        leftover = Leftover(GarbageKind.APPLICATION, self._describe(self._id), _size(files), "")
         verdicts = [self._verdict(self._list(path), path) for path in lineages]
         staying = [one.why for one in verdicts if not one.goes]
         if not self._alone:
@@ -172,7 +172,7 @@ class _Application:
             return leftover.kept(staying[0])
         # The claim and the records go last: until then what is left is known for what it is.
         ordered = sorted(files, key=lambda file: (_is_late(file.path), file.path))
-        return self._leftover(What.APPLICATION, ordered, "no checkpoint has its state, as you say", self._id)
+        return self._leftover(GarbageKind.APPLICATION, ordered, "no checkpoint has its state, as you say", self._id)
 
     def _lineage(self, path: str) -> Iterator[Leftover]:
         """What may go of a lineage: parts of it if a checkpoint names it, or else all."""
@@ -181,23 +181,27 @@ class _Application:
         if not naming:
             if not any(base.directory == path for base in self._bases):
                 verdict = self._verdict(files, path)
-                leftover = Leftover(What.LINEAGE, self._describe(path), _size(files), verdict.why)
-                yield self._leftover(What.LINEAGE, files, verdict.why, path) if verdict.goes else leftover
+                leftover = Leftover(GarbageKind.LINEAGE, self._describe(path), _size(files), verdict.why)
+                yield self._leftover(GarbageKind.LINEAGE, files, verdict.why, path) if verdict.goes else leftover
             return
         newest = max(naming, key=lambda one: one.sequence)
         broken = broken_file(self._storage, newest)
         if broken is not None:
-            yield Leftover(What.LINEAGE, self._describe(path), _size(files), f"nothing of it is touched: {broken}")
+            yield Leftover(
+                GarbageKind.LINEAGE, self._describe(path), _size(files), f"nothing of it is touched: {broken}"
+            )
             return
         policy = retention(self._cleaning.policy, [newest], naming)
         passed = garbage(self._storage, newest, policy, now_ms=self._age.now_ms)
-        yield from self._old_ones(What.GARBAGE, passed, "no micro-batch to which the query can go back needs them")
+        yield from self._old_ones(
+            GarbageKind.GARBAGE, passed, "no micro-batch to which the query can go back needs them"
+        )
         names = {file.name for one in (*naming, *self._bases) if one.directory == path for file in one.named}
         numbers = {file.sequence for one in naming for file in one.files}
         rest = [file for file in files if file not in passed and _name(file) not in names]
         newer = newest.sequence
         lost = [file for file in rest if (number := sequence_of(_name(file)) or 0) in numbers or number > newer]
-        for attempts in self._old_ones(What.ATTEMPT, lost, "of attempts that failed or lost"):
+        for attempts in self._old_ones(GarbageKind.ATTEMPT, lost, "of attempts that failed or lost"):
             if len({pin.run for pin in self._living(files)}) > 1:
                 yield attempts.kept("several runs of this state live, and one of them may need it")
             elif not self._alone:
@@ -227,14 +231,14 @@ class _Application:
         pins = [pin for file in files if (pin := Pin.of(file)) is not None]
         return [pin for pin in pins if pin.alive(self._cleaning.policy, self._age.now_ms)]
 
-    def _old_ones(self, what: What, files: Collection[StoredFile], why: str) -> Iterator[Leftover]:
+    def _old_ones(self, what: GarbageKind, files: Collection[StoredFile], why: str) -> Iterator[Leftover]:
         """What may go of the files of one lineage that nobody needs: the old ones."""
         old = [file for file in files if self._age.reached(file.modified_ms)]
         if old:
             where = self._describe(old[0].path.rpartition("/")[0])
             yield Leftover(what, where, _size(old), f"{len(old)} files: {why}", partial(self._delete, old, None))
 
-    def _leftover(self, what: What, files: Sequence[StoredFile], why: str, path: str | None = None) -> Leftover:
+    def _leftover(self, what: GarbageKind, files: Sequence[StoredFile], why: str, path: str | None = None) -> Leftover:
         """What goes, if it is old: some files, or all that there is below ``path``."""
         where = files[0].path if path is None else path
         latest = max((file.modified_ms for file in files), default=1)
@@ -287,8 +291,8 @@ class _Application:
     def _stranger(self, path: str) -> Leftover:
         if self._is_left_out(path):
             why = "rows that the job has left out, which stay until you delete them"
-            return Leftover(What.LEFT_OUT, self._describe(path), _size(self._tree(path)), why)
-        return Leftover(What.UNKNOWN, self._describe(path), 0, "not understood, so it stays")
+            return Leftover(GarbageKind.LEFT_OUT, self._describe(path), _size(self._tree(path)), why)
+        return Leftover(GarbageKind.UNKNOWN, self._describe(path), 0, "not understood, so it stays")
 
     def _is_left_out(self, path: str) -> bool:
         return path in {f"{self._id}/{name}" for name in LEFT_OUT}

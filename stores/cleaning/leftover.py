@@ -12,7 +12,7 @@ from typing import Any, Final, Self
 _UNITS: Final = ((86_400_000, "days"), (3_600_000, "hours"), (60_000, "minutes"), (1_000, "seconds"))
 
 
-class What(StrEnum):
+class GarbageKind(StrEnum):
     """What it is that was found."""
 
     COPY = "local copy"
@@ -64,7 +64,7 @@ class Leftover:
         delete: deletes it; None if it stays. Raises a ``MillpondError`` if somebody has begun to use it.
     """
 
-    what: What
+    what: GarbageKind
     where: str
     size: int
     why: str

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from itertools import chain
 
 from millpond.errors import DurabilityError, MillpondError
-from millpond.stores.durability.manifest import Manifest
+from millpond.stores.durability.manifests.manifest import Manifest
 from millpond.stores.durability.parquet.file_faults import broken_file
-from millpond.stores.durability.storage import Storage
+from millpond.stores.durability.storage.storage import Storage
 
 
 @dataclass(frozen=True)

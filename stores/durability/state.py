@@ -19,27 +19,27 @@ from millpond.errors import (
     DurabilityError,
     StoreClosedError,
 )
-from millpond.stores.backend import BackendSupplier, SupportsMemoryBudget, with_memory_budget
-from millpond.stores.durability.claim import check_owner, claim
+from millpond.metrics import Metrics, Stopwatch, StoreMetric
+from millpond.releases import Release
+from millpond.stores.backend.contract import BackendSupplier, SupportsMemoryBudget, with_memory_budget
+from millpond.stores.backend.transaction import Transaction
 from millpond.stores.durability.copies.lease import LEASE_TIMEOUT, Lease
 from millpond.stores.durability.copies.local import LocalCopy
-from millpond.stores.durability.copies.pace import Pace
+from millpond.stores.durability.copies.throttle import MigrationThrottle
 from millpond.stores.durability.copies.upgrade_mode import UpgradeMode
-from millpond.stores.durability.durable_file import new_commit_id
-from millpond.stores.durability.gc import try_collect_garbage
-from millpond.stores.durability.manifest import Manifest
-from millpond.stores.durability.older_reader import Written, check_older_reader, is_evolved
+from millpond.stores.durability.manifests.claim import check_owner, claim
+from millpond.stores.durability.manifests.garbage import try_collect_garbage
+from millpond.stores.durability.manifests.manifest import Manifest
+from millpond.stores.durability.manifests.older_reader import FormatNumbers, check_older_reader, is_evolved
+from millpond.stores.durability.manifests.pins import Protection
+from millpond.stores.durability.manifests.policy import DurabilityPolicy
 from millpond.stores.durability.parquet.file_faults import broken_file
 from millpond.stores.durability.parquet.sources import Fetched, FileSource
-from millpond.stores.durability.pins import Protection
-from millpond.stores.durability.policy import DurabilityPolicy
-from millpond.stores.durability.storage import Storage
+from millpond.stores.durability.storage.durable_file import new_commit_id
+from millpond.stores.durability.storage.storage import Storage
 from millpond.stores.durability.version_writer import VersionWriter
-from millpond.stores.metrics import Metrics, Stopwatch, StoreMetric
-from millpond.stores.place import StorePlace
-from millpond.stores.releases import Release
-from millpond.stores.specs import StoreSpec
-from millpond.stores.transaction import Transaction
+from millpond.stores.specs.location import StoreLocation
+from millpond.stores.specs.store_spec import StoreSpec
 from millpond.stores.typed.store import WritableStore
 
 _log = logging.getLogger(__name__)
@@ -108,14 +108,16 @@ class TaskState:
         self._protection = Protection(storage, self._policy, self._run)
         self._exclusive = exclusive
         self._keeps_formats = upgrade_mode is not None
-        self._pace = Pace(self._policy.prepared_share)
-        self._written = Written.to_be_read_by(upgrade_from)
+        self._pace = MigrationThrottle(self._policy.prepared_share)
+        self._written = FormatNumbers.to_be_read_by(upgrade_from)
         check_older_reader(self._written.wanted, specs, evolved=is_evolved(fingerprint))
         self._writer = VersionWriter(storage, self._policy, self._written, self.metrics)
         self.budgeted: list[SupportsMemoryBudget] = []
         self._copies: dict[str, LocalCopy] = {}
         for spec in specs:
-            place = StorePlace.of(spec, supplier, local_dir=local_dir, application_id=application_id, task_id=task_id)
+            place = StoreLocation.of(
+                spec, supplier, local_dir=local_dir, application_id=application_id, task_id=task_id
+            )
             place = replace(place, supplier=with_memory_budget(place.supplier, memory_budget))
             if memory_budget is not None and isinstance(place.supplier, SupportsMemoryBudget):
                 self.budgeted.append(place.supplier)

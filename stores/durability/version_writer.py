@@ -10,17 +10,17 @@ from dataclasses import dataclass
 from itertools import chain
 
 from millpond.errors import CorruptFileError, DurabilityError, MissingFileError
+from millpond.metrics import Metrics, StoreMetric
+from millpond.stores.backend.transaction import Transaction
 from millpond.stores.durability.copies.local import LocalCopy
-from millpond.stores.durability.durable_file import DurableFile, FileKind, new_commit_id
-from millpond.stores.durability.manifest import Manifest
-from millpond.stores.durability.older_reader import Written
+from millpond.stores.durability.manifests.manifest import Manifest
+from millpond.stores.durability.manifests.older_reader import FormatNumbers
+from millpond.stores.durability.manifests.policy import DurabilityPolicy
 from millpond.stores.durability.parquet.files import write_file
 from millpond.stores.durability.parquet.rows import Table
 from millpond.stores.durability.parquet.sources import Fetched
-from millpond.stores.durability.policy import DurabilityPolicy
-from millpond.stores.durability.storage import Storage
-from millpond.stores.metrics import Metrics, StoreMetric
-from millpond.stores.transaction import Transaction
+from millpond.stores.durability.storage.durable_file import DurableFile, FileKind, new_commit_id
+from millpond.stores.durability.storage.storage import Storage
 
 _log = logging.getLogger(__name__)
 
@@ -44,7 +44,7 @@ class VersionWriter:
 
     storage: Storage
     policy: DurabilityPolicy
-    written: Written
+    written: FormatNumbers
     metrics: Metrics
 
     def rewrites(self, manifest: Manifest, *, broken: bool) -> bool:

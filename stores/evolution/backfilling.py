@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from millpond.errors import StateConflictError
-from millpond.stores.durability.durable_file import new_commit_id
-from millpond.stores.durability.manifest import Manifest
+from millpond.stores.durability.manifests.manifest import Manifest
+from millpond.stores.durability.storage.durable_file import new_commit_id
 from millpond.stores.evolution.history import History
 from millpond.stores.evolution.record import BEGINNING, EvolutionRecord, Previous, generation_fingerprint
 from millpond.stores.evolution.seeding import Seeds, Sowing

@@ -9,11 +9,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from millpond.errors import StateConflictError
-from millpond.stores.durability.schema_log import keep_schemas
-from millpond.stores.durability.storage import Storage
+from millpond.stores.durability.manifests.schema_log import keep_schemas
+from millpond.stores.durability.storage.storage import Storage
+from millpond.stores.encoding.rows.schemas import Schemas
 from millpond.stores.evolution.history import History
 from millpond.stores.evolution.record import EvolutionRecord
-from millpond.stores.rows.schemas import Schemas
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Protocol, TypeAlias
 
-from millpond.stores.specs import StoreKind
+from millpond.stores.specs.store_spec import StoreKind
 
 Rule: TypeAlias = Callable[[Sequence[bytes]], bytes | None]
 """What becomes of the metadata of one name, of which several partitions have some each; None: nothing."""

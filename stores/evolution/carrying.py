@@ -16,9 +16,10 @@ import numpy as np
 import pyarrow as pa
 
 from millpond.errors import StateConflictError
-from millpond.stores.columns.partitions import partition_of, partitions_of
-from millpond.stores.durability.manifest import Manifest
-from millpond.stores.durability.storage import Storage
+from millpond.stores.durability.manifests.manifest import Manifest
+from millpond.stores.durability.storage.storage import Storage
+from millpond.stores.encoding.keys import METADATA, unpack_time
+from millpond.stores.encoding.partitions import partition_of, partitions_of
 from millpond.stores.evolution.carriage import LayoutCarriage
 from millpond.stores.evolution.conversion import Conversion, ConvertedRows
 from millpond.stores.evolution.metadata import carried_metadata
@@ -27,7 +28,6 @@ from millpond.stores.evolution.record_keys import RecordKeys
 from millpond.stores.evolution.relaid import relaid
 from millpond.stores.evolution.shape import Shape, StoreShape
 from millpond.stores.evolution.snapshots import Snapshots
-from millpond.stores.keys import METADATA, unpack_time
 from millpond.stores.typed.windows.segments import METADATA_NAME as INTERVAL
 from millpond.stores.typed.windows.window import SEQUENCE_NAME
 

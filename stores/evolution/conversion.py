@@ -17,14 +17,14 @@ import pyarrow as pa
 import pyarrow.compute as _compute
 
 from millpond.errors import UnreadableRowError
-from millpond.stores.columns.column_serdes import from_big_endian, to_big_endian
+from millpond.stores.encoding.column_serdes import from_big_endian, to_big_endian
+from millpond.stores.encoding.keys import DATA, TERMINATOR, TIME_SIZE, pack_time
+from millpond.stores.encoding.times import MIN_TIME
 from millpond.stores.evolution.old_rows import Columns, OldRows, as_rows
-from millpond.stores.formats import FormatVersion
-from millpond.stores.keys import DATA, TERMINATOR, TIME_SIZE, pack_time
-from millpond.stores.specs import StoreKind
-from millpond.stores.terms import TERMS
-from millpond.stores.times import MIN_TIME
+from millpond.stores.specs.formats import FormatVersion
+from millpond.stores.specs.store_spec import StoreKind
 from millpond.stores.typed.observed_stream_time import METADATA_NAME as OBSERVED
+from millpond.stores.typed.terms import TERMS
 from millpond.stores.typed.timestamped_keyvalue import TIMESTAMP_SIZE, UNKNOWN_TIMESTAMP
 from millpond.stores.typed.versions.version_row_columns import TO_THE_END, Integers, pack_times, stems_of
 from millpond.stores.typed.versions.version_rows import LIVE, TOMBSTONE

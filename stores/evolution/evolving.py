@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple, Protocol, TypeAlias
 
 from millpond.errors import StateConflictError
-from millpond.stores.durability.manifest import Manifest
+from millpond.stores.durability.manifests.manifest import Manifest
 from millpond.stores.durability.parquet.reading import stores_in
-from millpond.stores.durability.storage import Storage
+from millpond.stores.durability.storage.storage import Storage
 from millpond.stores.evolution.carriage import LayoutCarriage
 from millpond.stores.evolution.carrying import Origin, carry_unit, units
 from millpond.stores.evolution.history import History, Standing
@@ -27,7 +27,7 @@ from millpond.stores.evolution.previewing import Preview
 from millpond.stores.evolution.record import EvolutionRecord, Previous, commits_of, generation_fingerprint
 from millpond.stores.evolution.seeding import Seeds, Sowing, still_seeded
 from millpond.stores.evolution.shape import Shape, StoreShape
-from millpond.stores.specs import StoreKind
+from millpond.stores.specs.store_spec import StoreKind
 
 _log = logging.getLogger(__name__)
 

@@ -14,9 +14,9 @@ from dataclasses import dataclass, replace
 from typing import Final, NamedTuple, Self
 
 from millpond.errors import StateConflictError
-from millpond.stores.durability.claim import claim, claimed_by, keep_out_older_releases
-from millpond.stores.durability.manifest import Manifest
-from millpond.stores.durability.storage import Storage
+from millpond.stores.durability.manifests.claim import claim, claimed_by, keep_out_older_releases
+from millpond.stores.durability.manifests.manifest import Manifest
+from millpond.stores.durability.storage.storage import Storage
 from millpond.stores.evolution.record import BEGINNING, EvolutionRecord
 from millpond.stores.evolution.shape import Shape
 

@@ -12,13 +12,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow.compute as _compute
 
-from millpond.stores.durability.manifest import Manifest
-from millpond.stores.durability.storage import Storage
+from millpond.stores.durability.manifests.manifest import Manifest
+from millpond.stores.durability.storage.storage import Storage
+from millpond.stores.encoding.keys import DATA
 from millpond.stores.evolution.carrying import Origin
 from millpond.stores.evolution.conversion import Conversion, latest_versions, times_of
 from millpond.stores.evolution.old_rows import Columns, OldRows
-from millpond.stores.keys import DATA
-from millpond.stores.specs import StoreKind
+from millpond.stores.specs.store_spec import StoreKind
 from millpond.stores.typed.timestamped_keyvalue import UNKNOWN_TIMESTAMP
 
 pc: Any = _compute

@@ -10,11 +10,11 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from millpond.errors import ConfigurationError, StateConflictError
+from millpond.stores.encoding.times import Instant, to_instant
 from millpond.stores.evolution.carrying import Origin
 from millpond.stores.evolution.conversion import CONVERTIBLE, Conversion
 from millpond.stores.evolution.shape import Shape, StoreShape, difference
-from millpond.stores.specs import StoreKind
-from millpond.stores.times import Instant, to_instant
+from millpond.stores.specs.store_spec import StoreKind
 
 _NUMBERED: Final = re.compile(r"\d{10}")
 """Stands in the name of a store to which nobody has given one."""

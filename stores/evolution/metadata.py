@@ -9,9 +9,9 @@ from typing import Final
 
 from millpond.errors import StateConflictError
 from millpond.stores.evolution.carriage import NO_LAYOUT, LayoutCarriage, OldStore, Rule, greatest
-from millpond.stores.specs import StoreKind
-from millpond.stores.terms import TERMS, merged_terms
+from millpond.stores.specs.store_spec import StoreKind
 from millpond.stores.typed.observed_stream_time import METADATA_NAME as OBSERVED
+from millpond.stores.typed.terms import TERMS, merged_terms
 from millpond.stores.typed.windows.segments import METADATA_NAME as INTERVAL
 from millpond.stores.typed.windows.window import SEQUENCE_NAME as SEQUENCE
 

@@ -12,14 +12,14 @@ from typing import Any, Final, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as _compute
 
-from millpond.stores.columns.column_changes import parts
+from millpond.stores.backend.column_changes import parts
 from millpond.stores.durability.copies.restore import columns_of_file, rows_of_files
-from millpond.stores.durability.manifest import Manifest
+from millpond.stores.durability.manifests.manifest import Manifest
 from millpond.stores.durability.parquet.sorted_runs import Rows, merged_runs
-from millpond.stores.durability.storage import Storage
-from millpond.stores.formats import FormatVersion
-from millpond.stores.keys import COMMIT_ROW, DATA, METADATA
-from millpond.stores.specs import StoreKind
+from millpond.stores.durability.storage.storage import Storage
+from millpond.stores.encoding.keys import COMMIT_ROW, DATA, METADATA
+from millpond.stores.specs.formats import FormatVersion
+from millpond.stores.specs.store_spec import StoreKind
 
 pc: Any = _compute
 

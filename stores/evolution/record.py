@@ -20,10 +20,10 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Self
 
 from millpond.errors import ConfigurationError, FormatError, MillpondError, StateConflictError
-from millpond.stores.durability.checked_text import check_text, checked_text, read_count, read_text
-from millpond.stores.durability.claim import GENERATION_MARK
-from millpond.stores.durability.durable_file import read_id
-from millpond.stores.durability.manifest import Manifest
+from millpond.stores.durability.manifests.claim import GENERATION_MARK
+from millpond.stores.durability.manifests.manifest import Manifest
+from millpond.stores.durability.storage.checked_text import check_text, checked_text, read_count, read_text
+from millpond.stores.durability.storage.durable_file import read_id
 from millpond.stores.evolution.shape import Shape
 
 RECORD_VERSION: Final = 1

@@ -12,12 +12,12 @@ import pyarrow as pa
 import pyarrow.compute as _compute
 
 from millpond.errors import ConfigurationError, CorruptStoreError, SerdeError, UnreadableRowError
-from millpond.stores.columns.partitions import NO_KEY
+from millpond.stores.encoding.keys import DATA, INDEX, TERMINATOR, TIME_SIZE
+from millpond.stores.encoding.partitions import NO_KEY
+from millpond.stores.encoding.serdes import Serde, serde
 from millpond.stores.evolution.carriage import LayoutCarriage
 from millpond.stores.evolution.shape import StoreShape
-from millpond.stores.keys import DATA, INDEX, TERMINATOR, TIME_SIZE
-from millpond.stores.serdes import Serde, serde
-from millpond.stores.specs import KeyForm, StoreKind
+from millpond.stores.specs.store_spec import KeyForm, StoreKind
 from millpond.stores.typed.windows.windowed import SUFFIX_SIZES
 
 pc: Any = _compute

@@ -7,8 +7,8 @@ different retentions differ. Rows come by segment, so it holds those of one segm
 from collections.abc import Iterator
 
 from millpond.stores.durability.parquet.sorted_runs import Rows
-from millpond.stores.keys import DATA, TIME_SIZE, pack_time, unpack_time
-from millpond.stores.times import MIN_TIME
+from millpond.stores.encoding.keys import DATA, TIME_SIZE, pack_time, unpack_time
+from millpond.stores.encoding.times import MIN_TIME
 
 _HEAD = len(DATA) + TIME_SIZE
 

@@ -15,22 +15,22 @@ import pyarrow as pa
 import pyarrow.compute as _compute
 
 from millpond.errors import ConfigurationError, RecordError, SerdeError, StateConflictError
-from millpond.stores.columns.partitions import partition_of
-from millpond.stores.durability.durable_file import FileKind, new_commit_id
-from millpond.stores.durability.manifest import Manifest
+from millpond.stores.backend.memory import MemoryBackend
+from millpond.stores.backend.transaction import Transaction
+from millpond.stores.durability.manifests.manifest import Manifest
 from millpond.stores.durability.parquet.files import writing_file
 from millpond.stores.durability.parquet.rows import SCHEMA, tables_of_changes
-from millpond.stores.durability.storage import Storage
+from millpond.stores.durability.storage.durable_file import FileKind, new_commit_id
+from millpond.stores.durability.storage.storage import Storage
+from millpond.stores.encoding.keys import DATA
+from millpond.stores.encoding.partitions import partition_of
+from millpond.stores.encoding.times import MIN_TIME
 from millpond.stores.evolution.carriage import LayoutCarriage, greatest
 from millpond.stores.evolution.carrying import Origin
 from millpond.stores.evolution.record import EvolutionRecord
 from millpond.stores.evolution.record_keys import RecordKeys
 from millpond.stores.evolution.shape import Shape, StoreShape
-from millpond.stores.keys import DATA
-from millpond.stores.memory import MemoryBackend
-from millpond.stores.specs import KeyForm, StoreKind, StoreSpec
-from millpond.stores.times import MIN_TIME
-from millpond.stores.transaction import Transaction
+from millpond.stores.specs.store_spec import KeyForm, StoreKind, StoreSpec
 from millpond.stores.typed.windows.windowed import Windowed
 
 pc: Any = _compute

@@ -22,7 +22,7 @@ from itertools import pairwise
 from typing import Any, Final, Self
 
 from millpond.errors import FormatError, MillpondError
-from millpond.stores.durability.checked_text import (
+from millpond.stores.durability.storage.checked_text import (
     MOST_PARTITIONS,
     check_text,
     checked_text,
@@ -30,10 +30,10 @@ from millpond.stores.durability.checked_text import (
     read_flag,
     read_text,
 )
-from millpond.stores.formats import check_store_name
-from millpond.stores.layouts import Layout
-from millpond.stores.specs import StoreKind
-from millpond.stores.terms import Terms, read_noted, read_terms
+from millpond.stores.specs.formats import check_store_name
+from millpond.stores.specs.store_spec import StoreKind
+from millpond.stores.typed.layouts import Layout
+from millpond.stores.typed.terms import Terms, read_noted, read_terms
 
 SHAPE_VERSION: Final = 1
 

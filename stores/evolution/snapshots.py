@@ -11,13 +11,13 @@ from typing import Any, Final, Self
 
 import pyarrow as pa
 
-from millpond.stores.durability.durable_file import FileKind, new_commit_id
-from millpond.stores.durability.manifest import Manifest
+from millpond.stores.durability.manifests.manifest import Manifest
 from millpond.stores.durability.parquet.files import NewFile, writing_file
 from millpond.stores.durability.parquet.rows import ROWS_PER_TABLE, tables_of_columns
-from millpond.stores.durability.storage import Storage
+from millpond.stores.durability.storage.durable_file import FileKind, new_commit_id
+from millpond.stores.durability.storage.storage import Storage
 from millpond.stores.evolution.old_rows import Columns
-from millpond.stores.formats import FormatVersion
+from millpond.stores.specs.formats import FormatVersion
 
 FIRST: Final = 1
 """The sequence of a task's first commit."""

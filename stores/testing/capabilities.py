@@ -11,7 +11,7 @@ from typing import Final
 
 import pytest
 
-from millpond.stores.backend import (
+from millpond.stores.backend.contract import (
     CAPABILITIES,
     Backend,
     SupportsCheckpoint,

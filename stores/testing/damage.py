@@ -11,7 +11,7 @@ from shutil import copytree
 from typing import Final
 
 from millpond.errors import CorruptStoreError
-from millpond.stores.backend import Backend, get_many
+from millpond.stores.backend.contract import Backend, get_many
 from millpond.stores.testing.comparison import check_same
 from millpond.stores.testing.features import Feature
 from millpond.stores.testing.sentences import CHANGED_ANYWHERE

@@ -15,7 +15,7 @@ from millpond.errors import (
     StoreClosedError,
     StoreError,
 )
-from millpond.stores.backend import (
+from millpond.stores.backend.contract import (
     Backend,
     BackendSupplier,
     SupportsCheckpoint,

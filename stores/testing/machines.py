@@ -21,9 +21,10 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from millpond.stores.backend import Backend, Changes, Entries, delete_range, get_many, last_finder
-from millpond.stores.columns.column_changes import ColumnChanges, get_column, put_column
-from millpond.stores.directory import delete_local_copy
+from millpond.stores.backend.column_changes import ColumnChanges, get_column, put_column
+from millpond.stores.backend.contract import Backend, Changes, Entries, delete_range, get_many, last_finder
+from millpond.stores.backend.transaction import Transaction
+from millpond.stores.specs.directory import delete_local_copy
 from millpond.stores.testing.comparison import check_same
 from millpond.stores.testing.oracle import Entry, Oracle
 from millpond.stores.testing.sentences import (
@@ -39,7 +40,6 @@ from millpond.stores.testing.sentences import (
     SNAPSHOT,
 )
 from millpond.stores.testing.suite import Suite
-from millpond.stores.transaction import Transaction
 
 _BYTES = st.sampled_from((0, 1, 97, 98, 254, 255))
 KEYS = st.lists(_BYTES, min_size=1, max_size=3).map(bytes)

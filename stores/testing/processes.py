@@ -9,8 +9,8 @@ import time
 from pathlib import Path
 
 from millpond.errors import BackendInUseError
-from millpond.stores.backend import Backend
-from millpond.stores.registry import open_backend
+from millpond.stores.backend.contract import Backend
+from millpond.stores.backend.registry import open_backend
 from millpond.stores.testing.child import Child
 from millpond.stores.testing.comparison import check_same
 from millpond.stores.testing.features import Feature

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable
 from itertools import count
 from pathlib import Path
 
-from millpond.stores.backend import BackendSupplier
-from millpond.stores.registry import open_backend
+from millpond.stores.backend.contract import BackendSupplier
+from millpond.stores.backend.registry import open_backend
 from millpond.stores.testing.child import report, wait_for_parent
 
 _ROWS = 40

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from millpond.stores.backend import Backend, delete_range, get_many, last_finder
+from millpond.stores.backend.contract import Backend, delete_range, get_many, last_finder
 from millpond.stores.testing.comparison import check_same
 from millpond.stores.testing.sentences import ANY_KEY, BYTES, EMPTY_VALUES, GET, KEY_ORDER
 from millpond.stores.testing.suite import EDGE_KEYS, TEXT_KEYS, Suite

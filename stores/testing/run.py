@@ -23,8 +23,8 @@ _STANDARD_ERROR: Final = 2
 _TEST: Final = """\
 from pathlib import Path
 
-from millpond.stores.backend import BackendSupplier
-from millpond.stores.registry import supplier
+from millpond.stores.backend.contract import BackendSupplier
+from millpond.stores.backend.registry import supplier
 from millpond.stores.testing import BackendSuite, Feature
 
 

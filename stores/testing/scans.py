@@ -3,7 +3,7 @@
 from itertools import product
 from pathlib import Path
 
-from millpond.stores.backend import Backend, Changes
+from millpond.stores.backend.contract import Backend, Changes
 from millpond.stores.testing.comparison import check_same
 from millpond.stores.testing.oracle import Oracle
 from millpond.stores.testing.sentences import (

@@ -3,7 +3,7 @@
 Rule of this module: nothing but quotations. Each is used as the decorator of a test or around a part of one.
 """
 
-from millpond.stores.backend import (
+from millpond.stores.backend.contract import (
     Backend,
     BackendSupplier,
     SupportsCheckpoint,

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
-from millpond.stores.serdes import STRING
-from millpond.stores.specs import StoreKind, StoreSpec
+from millpond.stores.encoding.serdes import STRING
+from millpond.stores.specs.store_spec import StoreKind, StoreSpec
 from millpond.stores.testing.store_oracles import (
     KeyValueOracle,
     SessionOracle,

@@ -12,11 +12,11 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule, run_state_machine_as_test
 
-from millpond.stores.backend import Backend
-from millpond.stores.registry import open_backend
+from millpond.stores.backend.contract import Backend
+from millpond.stores.backend.registry import open_backend
+from millpond.stores.backend.transaction import Transaction
 from millpond.stores.testing.store_calls import KINDS, Choices, KindUnderTest
 from millpond.stores.testing.suite import Suite
-from millpond.stores.transaction import Transaction
 from millpond.stores.typed.store import WritableStore
 
 

@@ -12,8 +12,8 @@ from typing import ClassVar
 import pytest
 
 from millpond.errors import BackendInUseError
-from millpond.stores.backend import Backend, BackendSupplier
-from millpond.stores.registry import open_backend
+from millpond.stores.backend.contract import Backend, BackendSupplier
+from millpond.stores.backend.registry import open_backend
 from millpond.stores.testing.features import Feature
 from millpond.stores.testing.sentences import DESTROY, OPEN, RELEASE
 

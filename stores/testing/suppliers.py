@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from millpond.errors import ConfigurationError
-from millpond.stores.backend import SupportsMemoryBudget
-from millpond.stores.directory import delete_local_copy
+from millpond.stores.backend.contract import SupportsMemoryBudget
+from millpond.stores.specs.directory import delete_local_copy
 from millpond.stores.testing.features import Feature
 from millpond.stores.testing.sentences import (
     BAD_OPTION,

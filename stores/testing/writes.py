@@ -1,6 +1,6 @@
 """The part of the suite about ``write`` in one process."""
 
-from millpond.stores.backend import Backend
+from millpond.stores.backend.contract import Backend
 from millpond.stores.testing.comparison import check_same
 from millpond.stores.testing.sentences import CALLERS, DELETE_NOTHING, SEEN
 from millpond.stores.testing.suite import Suite

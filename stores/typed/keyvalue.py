@@ -12,9 +12,9 @@ from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import Final
 
-from millpond.stores.backend import entry_count
-from millpond.stores.keys import DATA, INDEX, after_prefix
-from millpond.stores.transaction import Transaction
+from millpond.stores.backend.contract import entry_count
+from millpond.stores.backend.transaction import Transaction
+from millpond.stores.encoding.keys import DATA, INDEX, after_prefix
 from millpond.stores.typed.scans import Scan
 from millpond.stores.typed.store import K, Store, V, WritableStore, column_of
 
@@ -66,9 +66,9 @@ class ReadOnlyKeyValueStore(Store[K, V]):
 class KeyValueStore(ReadOnlyKeyValueStore[K, V], WritableStore[K, V]):
     """One value per key.
 
-    >>> from millpond.stores.memory import MemoryBackend
-    >>> from millpond.stores.serdes import INT64, STRING
-    >>> from millpond.stores.transaction import Transaction
+    >>> from millpond.stores.backend.memory import MemoryBackend
+    >>> from millpond.stores.encoding.serdes import INT64, STRING
+    >>> from millpond.stores.backend.transaction import Transaction
     >>> store = KeyValueStore("counts", Transaction(MemoryBackend()), STRING, INT64)
     >>> store.put("a", 1)
     >>> store.put("b", 2)

@@ -8,8 +8,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as _compute
 
-from millpond.stores.columns.column_changes import put_column
-from millpond.stores.keys import DATA
+from millpond.stores.backend.column_changes import put_column
+from millpond.stores.encoding.keys import DATA
 from millpond.stores.typed.keyvalue import KeyValueStore
 
 pc: Any = _compute

@@ -6,7 +6,7 @@ what is expired.
 
 from typing import Any, Final
 
-from millpond.stores.keys import pack_time, unpack_time
+from millpond.stores.encoding.keys import pack_time, unpack_time
 from millpond.stores.typed.set_back import SetBack
 from millpond.stores.typed.store import Store, WritableStore
 

@@ -7,7 +7,7 @@ follows from what it meets: a walk that passes many rows outside of the ranges i
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
-from millpond.stores.backend import Entries
+from millpond.stores.backend.contract import Entries
 
 Range = tuple[bytes, bytes]
 """The first row, and the one before which to stop."""

@@ -16,14 +16,14 @@ from millpond.errors import (
     SerdeError,
     UnreadableRowError,
 )
-from millpond.stores.closed import Closed
-from millpond.stores.keys import COMMIT_ROW, DATA, LAYOUT_ROW, METADATA, TERMS_ROW
-from millpond.stores.layouts import Layout
-from millpond.stores.serdes import Serde
-from millpond.stores.terms import KeptTerms, Terms
-from millpond.stores.transaction import Transaction
+from millpond.stores.backend.closed import Closed
+from millpond.stores.backend.transaction import Transaction
+from millpond.stores.encoding.keys import COMMIT_ROW, DATA, LAYOUT_ROW, METADATA, TERMS_ROW
+from millpond.stores.encoding.serdes import Serde
+from millpond.stores.typed.layouts import Layout
 from millpond.stores.typed.scans import OpenScans
 from millpond.stores.typed.set_back import SetBack
+from millpond.stores.typed.terms import KeptTerms, Terms
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -219,7 +219,7 @@ class WritableStore(Store[K, V]):
         only the timestamp of a value, it becomes ``limit``. What was forgotten meanwhile does not come back.
 
         >>> from millpond.stores import STRING, VersionedKeyValueStore
-        >>> from millpond.stores.memory import MemoryBackend
+        >>> from millpond.stores.backend.memory import MemoryBackend
         >>> prices = VersionedKeyValueStore("prices", Transaction(MemoryBackend()), STRING, STRING, history_retention=9)
         >>> prices.put("tea", "3.10", 5), prices.put("tea", "9.99", 4102444800000)
         (-1, -1)

@@ -8,9 +8,9 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as _compute
 
-from millpond.stores.columns.column_changes import get_column, put_column
-from millpond.stores.columns.column_serdes import ColumnSerde, from_big_endian, to_big_endian
-from millpond.stores.keys import DATA
+from millpond.stores.backend.column_changes import get_column, put_column
+from millpond.stores.encoding.column_serdes import ColumnSerde, from_big_endian, to_big_endian
+from millpond.stores.encoding.keys import DATA
 from millpond.stores.typed.timestamped_keyvalue import TIMESTAMP_SIZE, TimestampedKeyValueStore
 
 pc: Any = _compute

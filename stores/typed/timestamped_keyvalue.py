@@ -12,10 +12,10 @@ from itertools import repeat
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from millpond.errors import CorruptStoreError, SerdeError
-from millpond.stores.keys import DATA, INDEX
-from millpond.stores.serdes import Serde
-from millpond.stores.times import Instant, to_instant
-from millpond.stores.transaction import Transaction
+from millpond.stores.backend.transaction import Transaction
+from millpond.stores.encoding.keys import DATA, INDEX
+from millpond.stores.encoding.serdes import Serde
+from millpond.stores.encoding.times import Instant, to_instant
 from millpond.stores.typed.keyvalue import ReadOnlyKeyValueStore
 from millpond.stores.typed.set_back import SetBack
 from millpond.stores.typed.store import K, Store, V, WritableStore, column_of, reading, reading_many
@@ -144,8 +144,8 @@ class ReadOnlyTimestampedKeyValueStore(TimestampedStore[K, V], ReadOnlyKeyValueS
 class TimestampedKeyValueStore(ReadOnlyTimestampedKeyValueStore[K, V], WritableStore[K, ValueAndTimestamp[V]]):
     """One value per key, with its timestamp. A later put replaces the value even if its timestamp is earlier.
 
-    >>> from millpond.stores.memory import MemoryBackend
-    >>> from millpond.stores.serdes import INT64, STRING
+    >>> from millpond.stores.backend.memory import MemoryBackend
+    >>> from millpond.stores.encoding.serdes import INT64, STRING
     >>> store = TimestampedKeyValueStore("counts", Transaction(MemoryBackend()), STRING, INT64)
     >>> store.put("a", 1, 1000)
     >>> store.get("a")

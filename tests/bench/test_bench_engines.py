@@ -25,7 +25,7 @@ from millpond.bench.runs.recording import Values, by_operation, clock_ns, record
 from millpond.bench.runs.summary import latency_us
 from millpond.cli import app
 from millpond.errors import ConfigurationError
-from millpond.stores.registry import supplier
+from millpond.stores.backend.registry import supplier
 from tests.bench.engine_checks import check_engine
 from tests.contract.distributions import install
 
@@ -33,8 +33,8 @@ SMALL = Sizes(records=60, operations=40, warm_up=5)
 SOME = Sizes(records=400, operations=3_000, batch=7, warm_up=20)
 PLUGIN = """
 from millpond.bench.engines.raw import RawMemory
-from millpond.stores.backend import BackendSupplier
-from millpond.stores.memory import MemoryBackend, MemorySupplier
+from millpond.stores.backend.contract import BackendSupplier
+from millpond.stores.backend.memory import MemoryBackend, MemorySupplier
 from dataclasses import dataclass
 
 class FailsAtScans(MemoryBackend):
@@ -283,7 +283,7 @@ def check_results(results: Sequence[dict[str, Any]]) -> None:
 DEADLY = """
 import os
 from dataclasses import dataclass
-from millpond.stores.memory import MemorySupplier
+from millpond.stores.backend.memory import MemorySupplier
 
 @dataclass(frozen=True)
 class Deadly(MemorySupplier):

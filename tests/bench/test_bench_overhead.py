@@ -11,8 +11,8 @@ from rich.console import Console
 
 from millpond.bench.processors import overhead
 from millpond.bench.processors.cases import CASES
+from millpond.metrics import Metrics, StoreMetric
 from millpond.processors import Batch, TopologyDriver
-from millpond.stores.metrics import Metrics, StoreMetric
 
 
 def test_records_with_headers_are_measured_beside_the_same_without() -> None:

@@ -28,9 +28,9 @@ from millpond.bench.stores.whole_stores import COMMITS, Restore, Upgrade, WholeS
 from millpond.bench.stores.windows import RETENTION, RETENTIONS, SEGMENT, JoinChurn, SessionChurn, WindowChurn
 from millpond.cli import app
 from millpond.errors import ConfigurationError
+from millpond.stores.backend.memory import MemorySupplier
+from millpond.stores.backend.registry import supplier
 from millpond.stores.durability.state import TaskState
-from millpond.stores.memory import MemorySupplier
-from millpond.stores.registry import supplier
 from tests.contract.distributions import install
 
 SMALL = Sizes(keys=80, records=600, batch=50, warm_up=60)
@@ -43,7 +43,7 @@ DATA, ABOVE = b"\x01", b"\x02"
 BACKEND = """
 from pathlib import Path
 from dataclasses import dataclass
-from millpond.stores.memory import MemorySupplier
+from millpond.stores.backend.memory import MemorySupplier
 
 @dataclass(frozen=True)
 class Supplier(MemorySupplier):
@@ -324,7 +324,7 @@ def test_a_distribution_registers_the_engine_of_its_backend(distribution: Path) 
     [
         ("millpond.bench.engines.raw:RawMammoth", "cannot be imported: AttributeError"),
         ("missing_module:Engine", "cannot be imported: ModuleNotFoundError"),
-        ("millpond.stores.memory:MemoryBackend", "no subclass of millpond.bench.engines.engine.RawEngine"),
+        ("millpond.stores.backend.memory:MemoryBackend", "no subclass of millpond.bench.engines.engine.RawEngine"),
     ],
 )
 def test_what_is_registered_and_is_no_engine_is_refused_by_its_distribution(

@@ -61,7 +61,7 @@ def test_what_the_system_refuses_is_told_with_its_file_and_is_no_surprise(
     def refused() -> None:
         raise PermissionError(errno.EACCES, "Permission denied", "/srv/state")
 
-    monkeypatch.setattr("millpond.stores.catalog.described", refused)
+    monkeypatch.setattr("millpond.stores.backend.catalog.described", refused)
     assert run(monkeypatch, "backends") == 1
     said = capsys.readouterr().err
     assert "Permission denied: '/srv/state'; see that the place is there, and that you may" in said

@@ -18,8 +18,8 @@ from zlib import crc32
 from sortedcontainers import SortedDict
 
 from millpond.errors import BackendError, BackendInUseError, CorruptStoreError, StoreError, StoreFullError
-from millpond.stores.backend import Backend, BackendSupplier, Changes, Entries
-from millpond.stores.engine import (
+from millpond.stores.backend.contract import Backend, BackendSupplier, Changes, Entries
+from millpond.stores.backend.engine import (
     FULL,
     ClosedEngine,
     Cursor,
@@ -29,7 +29,7 @@ from millpond.stores.engine import (
     make_directory,
     nothing,
 )
-from millpond.stores.options import parse_options, parse_size
+from millpond.stores.backend.options import parse_options, parse_size
 
 NAME: Final = "entries.log"
 _MAGIC: Final = b"millpond-log-1\n\0"

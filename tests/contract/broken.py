@@ -9,8 +9,8 @@ from threading import get_ident
 from typing import Any, ClassVar, Self
 
 from millpond.errors import BackendError
-from millpond.stores.backend import Backend, BackendSupplier, Changes, Entries
-from millpond.stores.memory import MemoryBackend, MemorySupplier
+from millpond.stores.backend.contract import Backend, BackendSupplier, Changes, Entries
+from millpond.stores.backend.memory import MemoryBackend, MemorySupplier
 from millpond.stores.testing.capabilities import CapabilitySuite
 from millpond.stores.testing.features import Feature
 from millpond.stores.testing.lifecycle import LifecycleSuite

@@ -13,7 +13,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from millpond.errors import BackendInUseError, CorruptStoreError
-from millpond.stores.backend import BackendSupplier, Changes
+from millpond.stores.backend.contract import BackendSupplier, Changes
 from millpond.stores.testing.capabilities import CapabilitySuite
 from millpond.stores.testing.damage import DamageSuite
 from millpond.stores.testing.lifecycle import LifecycleSuite

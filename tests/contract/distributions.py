@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from millpond.stores.plugins import GROUP
+from millpond.stores.backend.plugins import GROUP
 
 
 def install(place: Path, distribution: str, **backends: str) -> None:

@@ -16,8 +16,8 @@ from uuid import UUID, uuid4
 
 from millpond.adapters.lmdb import LmdbBackend
 from millpond.errors import BackendInUseError, BackendUnavailableError, ConfigurationError, CorruptStoreError
-from millpond.stores.backend import BackendSupplier
-from millpond.stores.engine import make_directory
+from millpond.stores.backend.contract import BackendSupplier
+from millpond.stores.backend.engine import make_directory
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

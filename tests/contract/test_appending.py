@@ -1,6 +1,6 @@
 """A log that is written from the tutorial alone passes the kit."""
 
-from millpond.stores.backend import BackendSupplier
+from millpond.stores.backend.contract import BackendSupplier
 from millpond.stores.testing import BackendSuite
 from tests.contract.appending import LogSupplier
 

@@ -2,8 +2,8 @@
 
 from millpond.adapters.lmdb import LmdbSupplier
 from millpond.adapters.rocksdb import RocksDbSupplier
-from millpond.stores.backend import BackendSupplier
-from millpond.stores.memory import MemorySupplier
+from millpond.stores.backend.contract import BackendSupplier
+from millpond.stores.backend.memory import MemorySupplier
 from millpond.stores.testing import BackendSuite, Feature
 
 

@@ -15,9 +15,9 @@ from tests.demo.test_command_line import run
 PLUGIN = '''
 from dataclasses import dataclass
 from typing import ClassVar, Self
-from millpond.stores.backend import Backend
-from millpond.stores.memory import MemoryBackend, MemorySupplier
-from millpond.stores.options import parse_options, parse_size
+from millpond.stores.backend.contract import Backend
+from millpond.stores.backend.memory import MemoryBackend, MemorySupplier
+from millpond.stores.backend.options import parse_options, parse_size
 
 class Odd(MemoryBackend):
     """Deletes the stop of a range, too."""

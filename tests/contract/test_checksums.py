@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 from millpond.adapters.lmdb import LmdbSupplier
 from millpond.adapters.rocksdb import RocksDbSupplier
 from millpond.errors import CorruptStoreError
-from millpond.stores.backend import Backend, BackendSupplier
-from millpond.stores.memory import MemoryBackend, MemorySupplier
-from millpond.stores.registry import open_backend
+from millpond.stores.backend.checksums import Checksums, checksummed
+from millpond.stores.backend.contract import Backend, BackendSupplier
+from millpond.stores.backend.memory import MemoryBackend, MemorySupplier
+from millpond.stores.backend.registry import open_backend
 from millpond.stores.testing import StoreSuite
 from millpond.stores.testing.capabilities import CapabilitySuite
 from millpond.stores.testing.lifecycle import LifecycleSuite
@@ -23,7 +24,6 @@ from millpond.stores.testing.reads import ReadSuite
 from millpond.stores.testing.scans import ScanSuite
 from millpond.stores.testing.suppliers import SupplierSuite
 from millpond.stores.testing.writes import WriteSuite
-from millpond.stores.wrappers.checksums import Checksums, checksummed
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from millpond.stores import backend as contract
+from millpond.stores.backend import contract
 from millpond.stores.testing import BackendSuite
 from millpond.stores.testing import sentences as catalog
 from millpond.stores.testing.contract import ContractBroken, says, sentences, unproved
@@ -43,7 +43,7 @@ DEFINITIONS = {
     ("BackendSupplier", "It travels to the workers that open it."),
     (
         "BackendSupplier",
-        "Registered under the entry-point group ``millpond.backends``; see ``millpond.stores.registry``.",
+        "Registered under the entry-point group ``millpond.backends``; see ``millpond.stores.backend.registry``.",
     ),
 }
 DUTIES_OF_THE_CALLER = {

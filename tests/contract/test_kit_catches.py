@@ -13,8 +13,8 @@ from xml.etree import ElementTree
 
 import pytest
 
-from millpond.stores.backend import BackendSupplier
-from millpond.stores.memory import MemorySupplier
+from millpond.stores.backend.contract import BackendSupplier
+from millpond.stores.backend.memory import MemorySupplier
 from millpond.stores.testing import BackendSuite, ContractBroken, Feature, machines
 from millpond.stores.testing.capabilities import CapabilitySuite
 from millpond.stores.testing.contract import says

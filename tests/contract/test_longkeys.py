@@ -14,13 +14,12 @@ from hypothesis import strategies as st
 
 from millpond.adapters.lmdb import LmdbSupplier
 from millpond.errors import InvalidKeyError
-from millpond.stores import backend as contract
-from millpond.stores.backend import BackendSupplier, Changes, Entries, SupportsCheckpoint
-from millpond.stores.engine import Cursor, Entry
-from millpond.stores.entry_chunks import EntryChunks
-from millpond.stores.longkeys import LongKeys
-from millpond.stores.memory import MemoryBackend, MemorySupplier
-from millpond.stores.registry import open_backend
+from millpond.stores.backend.contract import BackendSupplier, Changes, Entries, SupportsCheckpoint, contract
+from millpond.stores.backend.engine import Cursor, Entry
+from millpond.stores.backend.entry_chunks import EntryChunks
+from millpond.stores.backend.long_keys import LongKeys
+from millpond.stores.backend.memory import MemoryBackend, MemorySupplier
+from millpond.stores.backend.registry import open_backend
 from millpond.stores.testing.capabilities import CapabilitySuite
 from millpond.stores.testing.lifecycle import LifecycleSuite
 from millpond.stores.testing.machines import MachineSuite

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from millpond.stores.memory import MemoryBackend
+from millpond.stores.backend.memory import MemoryBackend
 
 
 def test_rows_that_are_written_one_by_one_are_in_order_and_an_open_scan_shows_what_it_showed() -> None:

@@ -8,9 +8,9 @@ import pytest
 
 from millpond.errors import ConfigurationError
 from millpond.masking import masked
-from millpond.stores.memory import MemorySupplier
-from millpond.stores.options import check_option, parse_bool, parse_int, parse_options, parse_size
-from millpond.stores.registry import supplier
+from millpond.stores.backend.memory import MemorySupplier
+from millpond.stores.backend.options import check_option, parse_bool, parse_int, parse_options, parse_size
+from millpond.stores.backend.registry import supplier
 
 
 @pytest.mark.parametrize(

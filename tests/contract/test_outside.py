@@ -10,8 +10,8 @@ import pytest
 
 from millpond.errors import BackendError
 from millpond.processors import StreamsBuilder, TopologyDriver
-from millpond.stores.formats import FormatVersion
-from millpond.stores.migration import open_version
+from millpond.stores.specs.formats import FormatVersion
+from millpond.stores.specs.migration import open_version
 from millpond.stores.testing import BackendSuite, Feature
 from tests.contract.outside import NamedByItsPath, OutsideSupplier, away
 from tests.durability.one_store import add, content, key, task

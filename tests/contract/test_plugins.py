@@ -11,15 +11,15 @@ from millpond.adapters.lmdb import LmdbSupplier
 from millpond.adapters.rocksdb import RocksDbSupplier
 from millpond.demo import job
 from millpond.errors import BackendNotInstalledError, ConfigurationError, StoreError
-from millpond.stores.memory import MemorySupplier
-from millpond.stores.registry import open_backend, supplier, try_out
+from millpond.stores.backend.memory import MemorySupplier
+from millpond.stores.backend.registry import open_backend, supplier, try_out
 from tests.contract.distributions import install
 
 BEGINNING = """
 from dataclasses import dataclass
-from millpond.stores.backend import BackendSupplier
-from millpond.stores.memory import MemoryBackend, MemorySupplier
-from millpond.stores.options import parse_options, parse_size
+from millpond.stores.backend.contract import BackendSupplier
+from millpond.stores.backend.memory import MemoryBackend, MemorySupplier
+from millpond.stores.backend.options import parse_options, parse_size
 
 """
 
@@ -61,7 +61,7 @@ class Supplier(MemorySupplier):
 """
 RAISES_ON_IMPORT = "1 / 0"
 ENDS_ON_IMPORT = "raise SystemExit('usage: odd [--help]')"
-WANTS_ANOTHER_MILLPOND = "from millpond.stores.backend import Backend, SupportsMiracles"
+WANTS_ANOTHER_MILLPOND = "from millpond.stores.backend.contract import Backend, SupportsMiracles"
 WANTS_A_MODULE_OF_ANOTHER_MILLPOND = "import millpond.stores.miracles"
 
 REFUSED = {
@@ -91,7 +91,7 @@ class Supplier(MemorySupplier):
         return {OPENED}
 """
 NOT_OPENED = {
-    "nothing": ("None", "open gives nothing instead of a millpond.stores.backend.Backend"),
+    "nothing": ("None", "open gives nothing instead of a millpond.stores.backend.contract.Backend"),
     "a stranger": ("{}", "open gives an object of type dict instead of"),
     "an error": ("{}['x']", "failed to open .*: KeyError: 'x'"),
     "the end of the process": ("exit('enough')", "failed to open .*: SystemExit: enough"),

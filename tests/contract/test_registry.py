@@ -10,8 +10,8 @@ import pytest
 from millpond.adapters.lmdb import LmdbSupplier
 from millpond.adapters.rocksdb import RocksDbSupplier
 from millpond.errors import BackendNotInstalledError, ConfigurationError, UnknownBackendError
-from millpond.stores.memory import MemorySupplier
-from millpond.stores.registry import backend_names, open_backend, supplier
+from millpond.stores.backend.memory import MemorySupplier
+from millpond.stores.backend.registry import backend_names, open_backend, supplier
 from tests.contract.distributions import install
 
 
@@ -84,7 +84,7 @@ def test_without_package_metadata_the_error_says_so(tmp_path: Path) -> None:
     code = f"import sys; sys.path = [{str(sources)!r}, *{[p for p in sys.path if 'site-packages' not in p]!r}]\n"
     code += "from importlib import metadata\nmetadata.MetadataPathFinder.find_distributions = lambda *a, **k: []\n"
     code += f"sys.path += {[p for p in sys.path if 'site-packages' in p]!r}\n"
-    code += "from millpond.stores.registry import supplier\nsupplier('memory')"
+    code += "from millpond.stores.backend.registry import supplier\nsupplier('memory')"
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, check=False)
     assert "UnknownBackendError" in result.stderr
     assert "the metadata of the package millpond is missing" in result.stderr
@@ -93,7 +93,8 @@ def test_without_package_metadata_the_error_says_so(tmp_path: Path) -> None:
 
 def test_a_third_party_backend_is_found_by_its_entry_point_even_after_it_was_missed(site: Path, tmp_path: Path) -> None:
     (site / "pond_thing.py").write_text(
-        "from millpond.stores.memory import MemorySupplier\nclass ThingSupplier(MemorySupplier):\n    name = 'thing'\n"
+        "from millpond.stores.backend.memory import MemorySupplier\n"
+        "class ThingSupplier(MemorySupplier):\n    name = 'thing'\n"
     )
     with pytest.raises(UnknownBackendError):
         supplier("thing")
@@ -141,7 +142,7 @@ def test_a_name_that_two_distributions_register_is_an_error_that_names_both(site
 )
 def test_an_entry_that_is_no_supplier_is_refused_with_its_distribution(site: Path, target: str, reason: str) -> None:
     (site / "pond_odd.py").write_text(
-        "from millpond.stores.memory import MemorySupplier as Other\ndef function(options): ...\n"
+        "from millpond.stores.backend.memory import MemorySupplier as Other\ndef function(options): ...\n"
     )
     install(site, "millpond-odd", odd=target)
     with pytest.raises(ConfigurationError) as refused:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from millpond.adapters.rocksdb import RocksDbBackend, RocksDbSupplier
 from millpond.errors import CorruptStoreError, StoreClosedError
-from millpond.stores.engine import Entry
+from millpond.stores.backend.engine import Entry
 
 # Nothing is cached, so every read meets the file as it is.
 SUPPLIER = RocksDbSupplier(block_cache=0, compression="none")

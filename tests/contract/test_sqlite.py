@@ -19,7 +19,7 @@ from millpond.errors import (
     StoreError,
     StoreFullError,
 )
-from millpond.stores.registry import open_backend
+from millpond.stores.backend.registry import open_backend
 from millpond.stores.testing import Child
 from millpond.stores.testing.comparison import check_same
 from millpond.stores.testing.lifecycle import open_below

@@ -13,10 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millpond.errors import StoreClosedError
-from millpond.stores.columns.column_changes import ColumnChanges, get_column, put_column
-from millpond.stores.memory import MemoryBackend
+from millpond.stores.backend.column_changes import ColumnChanges, get_column, put_column
+from millpond.stores.backend.memory import MemoryBackend
+from millpond.stores.backend.transaction import Transaction
 from millpond.stores.testing import Fault, FaultPlan, FaultyBackend, InjectedFault, Step
-from millpond.stores.transaction import Transaction
 from tests.stores.growth import steps_of
 
 

@@ -17,13 +17,13 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 from millpond.errors import CorruptFileError, MillpondError, MissingFileError
+from millpond.stores.backend.memory import MemoryBackend
+from millpond.stores.backend.registry import supplier
+from millpond.stores.backend.transaction import Transaction
 from millpond.stores.durability import DurabilityPolicy, Manifest, Storage, TaskState, collect_garbage, read_rows
-from millpond.stores.memory import MemoryBackend
-from millpond.stores.registry import supplier
-from millpond.stores.serdes import INT64, STRING
-from millpond.stores.specs import StoreKind, StoreSpec
+from millpond.stores.encoding.serdes import INT64, STRING
+from millpond.stores.specs.store_spec import StoreKind, StoreSpec
 from millpond.stores.testing import Fault, FaultPlan, FaultyClock, FaultyStorage, FaultySupplier
-from millpond.stores.transaction import Transaction
 
 SPECS = [
     StoreSpec("counts", StoreKind.KEY_VALUE, STRING, INT64),

@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 
 from millpond.errors import StoreFullError
+from millpond.stores.backend.registry import open_backend
 from millpond.stores.durability import Manifest, TaskState
-from millpond.stores.registry import open_backend
-from millpond.stores.serdes import BYTES, INT64
-from millpond.stores.specs import StoreKind, StoreSpec
+from millpond.stores.encoding.serdes import BYTES, INT64
+from millpond.stores.specs.store_spec import StoreKind, StoreSpec
 from tests.durability.one_store import task
 
 LIMITED = """

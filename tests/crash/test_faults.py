@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from millpond.errors import ConfigurationError, DurabilityError, MillpondError
+from millpond.stores.backend.memory import MemoryBackend
 from millpond.stores.durability import Manifest, Storage
 from millpond.stores.durability.copies.lease import Lease
-from millpond.stores.memory import MemoryBackend
 from millpond.stores.testing import (
     Fault,
     FaultPlan,

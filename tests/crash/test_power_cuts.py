@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from millpond.stores.durability import Manifest, Storage, TaskState
-from millpond.stores.durability.schema_log import kept_schemas
+from millpond.stores.durability.manifests.schema_log import kept_schemas
 from tests.crash.durable_task import commit, content, expected, task
 from tests.crash.power import OUTCOMES, Disk
 from tests.durability.keeping_schemas import evolve_schemas

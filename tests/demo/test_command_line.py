@@ -38,7 +38,7 @@ def test_an_error_that_nobody_expected_is_a_message_and_its_trace_is_there_if_as
     def broken() -> None:
         raise LookupError("no such thing")
 
-    monkeypatch.setattr("millpond.stores.catalog.described", broken)
+    monkeypatch.setattr("millpond.stores.backend.catalog.described", broken)
     assert run(monkeypatch, "backends") == 3
     said = capsys.readouterr().err
     assert "millpond: an error that nobody expected: LookupError: no such thing" in said

@@ -9,7 +9,7 @@ import pytest
 
 from millpond.demo import data, topologies, truth
 from millpond.processors import Consumed, Topology, TopologyDriver
-from millpond.stores.serdes import StructSerde, serde
+from millpond.stores.encoding.serdes import StructSerde, serde
 
 
 @pytest.fixture(scope="module")

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from millpond.stores.backend import Backend
-from millpond.stores.memory import MemoryBackend
-from millpond.stores.registry import open_backend
+from millpond.stores.backend.contract import Backend
+from millpond.stores.backend.memory import MemoryBackend
+from millpond.stores.backend.registry import open_backend
+from millpond.stores.backend.transaction import Transaction
 from millpond.stores.testing.store_calls import KINDS, RETENTION, WINDOW, KindUnderTest, Seeded
 from millpond.stores.testing.store_oracles import SessionOracle, VersionedOracle, WindowOracle
-from millpond.stores.transaction import Transaction
 
 BACKENDS = ("memory", "lmdb", "rocksdb")
 ROUNDS = 42

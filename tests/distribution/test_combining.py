@@ -18,9 +18,9 @@ from millpond.processors.distribution.execution import Decoder, run_blobs, run_s
 from millpond.processors.distribution.plan import Plan, make_plan
 from millpond.processors.distribution.router import Route, Router
 from millpond.processors.options.windows import TimeWindows
-from millpond.stores.memory import MemoryBackend
-from millpond.stores.serdes import INT64, MSGPACK, STRING
-from millpond.stores.transaction import Transaction
+from millpond.stores.backend.memory import MemoryBackend
+from millpond.stores.backend.transaction import Transaction
+from millpond.stores.encoding.serdes import INT64, MSGPACK, STRING
 
 CACHED = Materialized("counts", caching=True)
 Topic = list[tuple[str | None, int | None, int]]

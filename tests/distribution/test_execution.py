@@ -41,11 +41,11 @@ from millpond.processors.options.order import Order
 from millpond.processors.runtime.batches.columns import Columns
 from millpond.processors.runtime.order import lookup_order
 from millpond.processors.runtime.order.time_order import merge
-from millpond.stores.columns.partitions import partition_of
-from millpond.stores.memory import MemoryBackend
-from millpond.stores.serdes import BYTES, INT64, MSGPACK, STRING
-from millpond.stores.specs import StoreKind, StoreSpec
-from millpond.stores.transaction import Transaction
+from millpond.stores.backend.memory import MemoryBackend
+from millpond.stores.backend.transaction import Transaction
+from millpond.stores.encoding.partitions import partition_of
+from millpond.stores.encoding.serdes import BYTES, INT64, MSGPACK, STRING
+from millpond.stores.specs.store_spec import StoreKind, StoreSpec
 from millpond.stores.typed.windows.windowed import Windowed
 
 TEXT = Consumed("string", "string")

@@ -6,7 +6,7 @@ from millpond.processors.distribution.shape_of import shape_of
 from millpond.processors.tables.foreign_key.messages import FOREIGN_KEY_SUBSCRIPTIONS_CARRIAGE
 from millpond.stores.evolution.record_keys import RecordKeys
 from millpond.stores.evolution.shape import StoreShape
-from millpond.stores.specs import StoreKind
+from millpond.stores.specs.store_spec import StoreKind
 from millpond.stores.typed.windows.windowed import Windowed
 
 

@@ -2,9 +2,9 @@
 
 import pyarrow as pa
 
-from millpond.stores.durability.schema_log import keep_schemas, next_schemas
-from millpond.stores.durability.storage import Storage
-from millpond.stores.rows.schemas import Schemas
+from millpond.stores.durability.manifests.schema_log import keep_schemas, next_schemas
+from millpond.stores.durability.storage.storage import Storage
+from millpond.stores.encoding.rows.schemas import Schemas
 
 
 def evolve_schemas(storage: Storage, application_id: str, place: str, schema: pa.Schema) -> Schemas:

@@ -3,11 +3,11 @@
 from pathlib import Path
 from typing import Any
 
-from millpond.stores.backend import BackendSupplier
+from millpond.stores.backend.contract import BackendSupplier
+from millpond.stores.backend.registry import supplier
 from millpond.stores.durability import Manifest, Storage, TaskState
-from millpond.stores.registry import supplier
-from millpond.stores.serdes import INT64, STRING
-from millpond.stores.specs import StoreKind, StoreSpec
+from millpond.stores.encoding.serdes import INT64, STRING
+from millpond.stores.specs.store_spec import StoreKind, StoreSpec
 
 COUNTS = StoreSpec("counts", StoreKind.KEY_VALUE, STRING, INT64)
 

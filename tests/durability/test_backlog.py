@@ -7,15 +7,15 @@ import pyarrow as pa
 import pytest
 
 from millpond.errors import CorruptStoreError, StoreError
-from millpond.stores.backend import Changes
-from millpond.stores.columns.column_changes import ColumnChanges
+from millpond.stores.backend.column_changes import ColumnChanges
+from millpond.stores.backend.contract import Changes
+from millpond.stores.backend.memory import MemoryBackend
 from millpond.stores.durability import Manifest
-from millpond.stores.durability.copies.backlog import Backlog, Commit
+from millpond.stores.durability.copies.catchup_log import CatchupLog, Commit
 from millpond.stores.durability.copies.position import Position, encode_position
 from millpond.stores.durability.copies.sweep import AHEAD_ROW, NEXT_ROW, PART_ROW, Sweep
-from millpond.stores.durability.durable_file import DurableFile, FileKind, new_commit_id
-from millpond.stores.keys import COMMIT_ROW, DATA
-from millpond.stores.memory import MemoryBackend
+from millpond.stores.durability.storage.durable_file import DurableFile, FileKind, new_commit_id
+from millpond.stores.encoding.keys import COMMIT_ROW, DATA
 
 
 def versions(count: int) -> list[Manifest]:
@@ -48,25 +48,25 @@ def chain() -> list[Manifest]:
 
 
 @pytest.fixture
-def backlog(tmp_path: Path, chain: list[Manifest]) -> Backlog:
+def backlog(tmp_path: Path, chain: list[Manifest]) -> CatchupLog:
     """One that begins at the first version, with the others waiting."""
-    backlog = Backlog(tmp_path / "backlog")
+    backlog = CatchupLog(tmp_path / "backlog")
     backlog.begin(commit_of(chain[0]))
     for manifest in chain[1:]:
         backlog.append(commit_of(manifest), changes_of(manifest))
     return backlog
 
 
-def seen(backlog: Backlog, directory: Path) -> Backlog:
+def seen(backlog: CatchupLog, directory: Path) -> CatchupLog:
     """As another process sees it."""
-    other = Backlog(directory / "backlog")
+    other = CatchupLog(directory / "backlog")
     other.look()
     assert (other.reached, other.waiting) == (backlog.reached, backlog.waiting)
     return other
 
 
 def test_what_waits_is_there_in_order_until_it_is_reached(
-    tmp_path: Path, backlog: Backlog, chain: list[Manifest]
+    tmp_path: Path, backlog: CatchupLog, chain: list[Manifest]
 ) -> None:
     other = seen(backlog, tmp_path)
     assert (other.reached, other.waiting) == (commit_of(chain[0]), list(map(commit_of, chain[1:])))
@@ -81,7 +81,7 @@ def test_what_waits_is_there_in_order_until_it_is_reached(
 
 
 def test_changes_that_are_columns_wait_as_they_are(tmp_path: Path, chain: list[Manifest]) -> None:
-    backlog = Backlog(tmp_path / "backlog")
+    backlog = CatchupLog(tmp_path / "backlog")
     backlog.begin(commit_of(chain[0]))
     keys, values = pa.array([b"a", b"b"], pa.binary()), pa.array([b"1", None], pa.binary())
     backlog.append(commit_of(chain[1]), ColumnChanges(keys, values))
@@ -89,14 +89,14 @@ def test_changes_that_are_columns_wait_as_they_are(tmp_path: Path, chain: list[M
 
 
 def test_there_may_be_none(tmp_path: Path) -> None:
-    backlog = Backlog(tmp_path / "backlog")
+    backlog = CatchupLog(tmp_path / "backlog")
     backlog.look()
     assert (backlog.exists, backlog.reached, backlog.waiting, backlog.end) == (False, None, [], None)
     backlog.delete()
 
 
 def test_what_comes_after_the_last_commit_that_counts_is_cut_off(
-    tmp_path: Path, backlog: Backlog, chain: list[Manifest]
+    tmp_path: Path, backlog: CatchupLog, chain: list[Manifest]
 ) -> None:
     assert not backlog.cut(chain[-1])
     assert backlog.cut(chain[2])
@@ -110,15 +110,15 @@ def test_what_comes_after_the_last_commit_that_counts_is_cut_off(
     assert backlog.waiting == [*map(commit_of, chain[1:3]), commit_of(snapshot)]
 
 
-def test_what_follows_a_gap_does_not_count(tmp_path: Path, backlog: Backlog, chain: list[Manifest]) -> None:
+def test_what_follows_a_gap_does_not_count(tmp_path: Path, backlog: CatchupLog, chain: list[Manifest]) -> None:
     (tmp_path / "backlog" / f"{commit_of(chain[2])}.changes").unlink()
-    other = Backlog(tmp_path / "backlog")
+    other = CatchupLog(tmp_path / "backlog")
     other.look()
     assert other.end == commit_of(chain[1])
     assert len(list((tmp_path / "backlog").iterdir())) == 2
 
 
-def test_what_a_kill_has_left_is_deleted(tmp_path: Path, backlog: Backlog, chain: list[Manifest]) -> None:
+def test_what_a_kill_has_left_is_deleted(tmp_path: Path, backlog: CatchupLog, chain: list[Manifest]) -> None:
     names = {path.name for path in (tmp_path / "backlog").iterdir()}
     for left in (f"{commit_of(chain[-1])}.new", f"{Commit(0, 'a' * 32)}.reached", f"{Commit(1, 'a' * 32)}.changes"):
         (tmp_path / "backlog" / left).write_bytes(b"torn")
@@ -126,7 +126,7 @@ def test_what_a_kill_has_left_is_deleted(tmp_path: Path, backlog: Backlog, chain
     assert {path.name for path in (tmp_path / "backlog").iterdir()} == names
 
 
-def test_a_backlog_begins_anew_without_what_waited(tmp_path: Path, backlog: Backlog, chain: list[Manifest]) -> None:
+def test_a_backlog_begins_anew_without_what_waited(tmp_path: Path, backlog: CatchupLog, chain: list[Manifest]) -> None:
     backlog.begin(commit_of(chain[-1]))
     assert (backlog.end, backlog.waiting) == (commit_of(chain[-1]), [])
     assert len(list((tmp_path / "backlog").iterdir())) == 1
@@ -135,7 +135,7 @@ def test_a_backlog_begins_anew_without_what_waited(tmp_path: Path, backlog: Back
     assert not backlog.exists
 
 
-def test_damage_is_told_and_never_read(tmp_path: Path, backlog: Backlog, chain: list[Manifest]) -> None:
+def test_damage_is_told_and_never_read(tmp_path: Path, backlog: CatchupLog, chain: list[Manifest]) -> None:
     commit = commit_of(chain[1])
     path = tmp_path / "backlog" / f"{commit}.changes"
     content = path.read_bytes()
@@ -153,7 +153,7 @@ def test_damage_is_told_and_never_read(tmp_path: Path, backlog: Backlog, chain: 
         backlog.changes(commit)
 
 
-def test_what_cannot_be_written_does_not_wait(tmp_path: Path, backlog: Backlog, chain: list[Manifest]) -> None:
+def test_what_cannot_be_written_does_not_wait(tmp_path: Path, backlog: CatchupLog, chain: list[Manifest]) -> None:
     following = chain[-1].with_delta(file(FileKind.DELTA, 6))
     shutil.rmtree(tmp_path / "backlog")
     with pytest.raises(StoreError, match="cannot be used"):
@@ -185,7 +185,7 @@ def source_at(manifest: Manifest, rows: int) -> MemoryBackend:
 def test_a_sweep_writes_a_large_commit_in_steps_and_stands_at_it_after_the_last(
     tmp_path: Path, chain: list[Manifest], target: MemoryBackend
 ) -> None:
-    backlog = Backlog(tmp_path / "backlog")
+    backlog = CatchupLog(tmp_path / "backlog")
     backlog.begin(commit_of(chain[0]))
     large = {DATA + b"%04d" % row: b"put" for row in range(1200)} | {COMMIT_ROW: encode_position(chain[1])}
     backlog.append(commit_of(chain[1]), large)
@@ -206,7 +206,7 @@ def test_a_sweep_writes_a_large_commit_in_steps_and_stands_at_it_after_the_last(
 def test_commits_that_wait_are_written_together_but_for_the_last(
     tmp_path: Path, chain: list[Manifest], target: MemoryBackend
 ) -> None:
-    backlog = Backlog(tmp_path / "backlog")
+    backlog = CatchupLog(tmp_path / "backlog")
     backlog.begin(commit_of(chain[0]))
     kept: dict[bytes, bytes | None] = {}
     for number, manifest in enumerate(chain[1:], start=1):
@@ -233,7 +233,7 @@ def test_commits_that_wait_are_written_together_but_for_the_last(
 def test_a_pass_has_no_more_commits_than_fit_into_memory(
     tmp_path: Path, chain: list[Manifest], target: MemoryBackend
 ) -> None:
-    backlog = Backlog(tmp_path / "backlog")
+    backlog = CatchupLog(tmp_path / "backlog")
     backlog.begin(commit_of(chain[0]))
     for manifest in chain[1:]:
         large = bytes(20 << 20)
@@ -246,7 +246,7 @@ def test_a_pass_has_no_more_commits_than_fit_into_memory(
 
 
 def test_a_step_is_bounded_by_bytes(tmp_path: Path, chain: list[Manifest], target: MemoryBackend) -> None:
-    backlog = Backlog(tmp_path / "backlog")
+    backlog = CatchupLog(tmp_path / "backlog")
     backlog.begin(commit_of(chain[0]))
     large = {DATA + b"%d" % row: bytes(1 << 20) for row in range(5)}
     backlog.append(commit_of(chain[1]), {**large, COMMIT_ROW: encode_position(chain[1])})
@@ -256,7 +256,7 @@ def test_a_step_is_bounded_by_bytes(tmp_path: Path, chain: list[Manifest], targe
 
 
 def test_copied_rows_are_those_of_the_last_commit_once_nothing_waits(
-    backlog: Backlog, chain: list[Manifest], target: MemoryBackend
+    backlog: CatchupLog, chain: list[Manifest], target: MemoryBackend
 ) -> None:
     sweep, source = Sweep(target, backlog), source_at(chain[-1], 800)
     sweep.copy(sweep.piece(source, 600))
@@ -272,7 +272,7 @@ def test_copied_rows_are_those_of_the_last_commit_once_nothing_waits(
 
 
 def test_rows_of_a_commit_that_does_not_count_are_found(
-    backlog: Backlog, chain: list[Manifest], target: MemoryBackend
+    backlog: CatchupLog, chain: list[Manifest], target: MemoryBackend
 ) -> None:
     sweep = Sweep(target, backlog)
     sweep.copy(sweep.piece(source_at(chain[-1], 800), 600))
@@ -283,27 +283,29 @@ def test_rows_of_a_commit_that_does_not_count_are_found(
 
 
 def test_a_commit_that_was_written_before_a_kill_waits_no_longer(
-    backlog: Backlog, chain: list[Manifest], target: MemoryBackend
+    backlog: CatchupLog, chain: list[Manifest], target: MemoryBackend
 ) -> None:
     target.write(changes_of(chain[1]))
     Sweep(target, backlog).check(chain[-1])
     assert backlog.reached == commit_of(chain[1])
 
 
-def test_a_backlog_of_something_else_is_refused(backlog: Backlog, chain: list[Manifest], target: MemoryBackend) -> None:
+def test_a_backlog_of_something_else_is_refused(
+    backlog: CatchupLog, chain: list[Manifest], target: MemoryBackend
+) -> None:
     backlog.reach(commit_of(chain[2]))
     with pytest.raises(CorruptStoreError, match="does not lead on"):
         Sweep(target, backlog).check(chain[-1])
 
 
 @pytest.mark.parametrize("row", [PART_ROW, AHEAD_ROW])
-def test_rows_that_make_no_sense_are_refused(backlog: Backlog, target: MemoryBackend, row: bytes) -> None:
+def test_rows_that_make_no_sense_are_refused(backlog: CatchupLog, target: MemoryBackend, row: bytes) -> None:
     target.write({row: b"\xff"})
     with pytest.raises(CorruptStoreError, match="does not tell what it has"):
         Sweep(target, backlog)
 
 
-def test_a_directory_without_a_position_is_refused(backlog: Backlog) -> None:
+def test_a_directory_without_a_position_is_refused(backlog: CatchupLog) -> None:
     with pytest.raises(CorruptStoreError, match="no commit that can be trusted"):
         Sweep(MemoryBackend(), backlog)
 
@@ -311,7 +313,7 @@ def test_a_directory_without_a_position_is_refused(backlog: Backlog) -> None:
 def test_changes_that_do_not_tell_where_they_lead_are_refused(
     tmp_path: Path, chain: list[Manifest], target: MemoryBackend
 ) -> None:
-    backlog = Backlog(tmp_path / "backlog")
+    backlog = CatchupLog(tmp_path / "backlog")
     backlog.begin(commit_of(chain[0]))
     backlog.append(commit_of(chain[1]), {DATA + b"a": b"1"})
     with pytest.raises(CorruptStoreError, match="does not tell where it leads"):

@@ -8,21 +8,21 @@ from typing import Any
 import pytest
 
 from millpond.errors import FormatError, SerdeError
+from millpond.stores.backend.memory import MemoryBackend
 from millpond.stores.durability import Storage
-from millpond.stores.durability.checked_text import read_count
-from millpond.stores.durability.claim import claim
-from millpond.stores.durability.copies.backlog import Backlog, Commit
+from millpond.stores.durability.copies.catchup_log import CatchupLog, Commit
+from millpond.stores.durability.copies.clean_shutdown import DIED, CleanShutdownMarker, seal_path
 from millpond.stores.durability.copies.lease import LEASE_FILE, Lease, lease_mark
 from millpond.stores.durability.copies.position import NOWHERE, Position, boot_id, position_of
-from millpond.stores.durability.copies.seal import DIED, Seal, seal_path
-from millpond.stores.durability.durable_file import DurableFile, FileKind, new_commit_id
-from millpond.stores.durability.schema_log import is_schema, schema_places
+from millpond.stores.durability.manifests.claim import claim
+from millpond.stores.durability.manifests.schema_log import is_schema, schema_places
+from millpond.stores.durability.storage.checked_text import read_count
+from millpond.stores.durability.storage.durable_file import DurableFile, FileKind, new_commit_id
+from millpond.stores.encoding.keys import COMMIT_ROW
+from millpond.stores.encoding.rows.schema_json import from_json
 from millpond.stores.evolution.history import History
 from millpond.stores.evolution.shape import Shape
-from millpond.stores.keys import COMMIT_ROW
-from millpond.stores.memory import MemoryBackend
-from millpond.stores.rows.schema_json import from_json
-from millpond.stores.terms import KeptTerms
+from millpond.stores.typed.terms import KeptTerms
 
 IMPOSSIBLE: Any = [2**63, 2**80, 10**30, -1, True, 1.5, "1", None]
 
@@ -32,7 +32,7 @@ def test_a_seal_with_a_size_that_cannot_be_is_none(tmp_path: Path, size: Any) ->
     copy = tmp_path / "counts"
     copy.mkdir()
     (copy / "data").write_bytes(b"x")
-    seal = Seal(copy, checked_by_engine=False, limit=10)
+    seal = CleanShutdownMarker(copy, checked_by_engine=False, limit=10)
     seal.closed()
     assert seal.fault() is None
     seal_path(copy).write_text(json.dumps({"data": [size, None]}))
@@ -57,7 +57,7 @@ def test_names_with_numbers_that_cannot_be_are_strangers_names(tmp_path: Path) -
     backlog = tmp_path / "backlog"
     backlog.mkdir()
     (backlog / f"{10**30}-ab.reached").touch()
-    found = Backlog(backlog)
+    found = CatchupLog(backlog)
     found.look()
     assert found.reached is None
     assert list(backlog.iterdir()) == []

@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 
 from millpond.errors import CorruptStoreError
-from millpond.stores.backend import Backend, BackendSupplier, Changes, Entries, get_many
+from millpond.stores.backend.contract import Backend, BackendSupplier, Changes, Entries, get_many
+from millpond.stores.backend.registry import open_backend, supplier
 from millpond.stores.durability import Manifest, Storage, TaskState, read_rows
 from millpond.stores.durability.checking.findings import Severity
 from millpond.stores.durability.checking.verification import verify
-from millpond.stores.keys import DATA
-from millpond.stores.registry import open_backend, supplier
-from millpond.stores.serdes import INT64, STRING
-from millpond.stores.specs import StoreKind, StoreSpec
+from millpond.stores.encoding.keys import DATA
+from millpond.stores.encoding.serdes import INT64, STRING
+from millpond.stores.specs.store_spec import StoreKind, StoreSpec
 
 BACKENDS = ["memory", "lmdb", "rocksdb"]
 

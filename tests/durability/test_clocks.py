@@ -15,13 +15,13 @@ from typing import Any, Final
 import pytest
 from typer.testing import CliRunner
 
-from millpond.adapters.looking.cleaning import Cleaning
+from millpond.adapters.inspect.cleaning import Cleaning
 from millpond.cli import app
 from millpond.errors import BackendInUseError, DurabilityError, MissingFileError, StoreClosedError
 from millpond.stores.durability import DurabilityPolicy, Manifest, Storage, TaskState, collect_garbage
-from millpond.stores.durability import clock as clocks
-from millpond.stores.durability.clock import wall_clock_us
 from millpond.stores.durability.copies.lease import Lease
+from millpond.stores.durability.storage.clock import wall_clock_us
+from millpond.stores.durability.storage.storage import clock as clocks
 from tests.durability.one_store import add, content, task
 from tests.tables_in_pages import check_table
 
@@ -161,7 +161,7 @@ def of_a_lease(directory: Path, hours: float) -> str:
 def of_max_ahead(directory: Path, hours: float) -> str:
     """Times of now, of 23 hours ahead, and of 25, with a ``max_ahead`` of a day."""
     event_times = pytest.importorskip("millpond.adapters.spark.rows.event_times")
-    unit = pytest.importorskip("millpond.stores.times").TimeUnit.MICROSECOND
+    unit = pytest.importorskip("millpond.stores.encoding.times").TimeUnit.MICROSECOND
     storage = Storage.from_uri(directory / "state")
     times = event_times.EventTimes(unit, timedelta(days=1) // timedelta(microseconds=1), storage)
     now = real_time_ns() // 1_000

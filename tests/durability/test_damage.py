@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 
 from millpond.errors import CorruptFileError, CorruptStoreError, DurabilityError, MissingFileError
+from millpond.stores.backend.memory import MemorySupplier
+from millpond.stores.backend.registry import supplier
 from millpond.stores.durability import DurabilityPolicy, Manifest, Storage, TaskState, read_rows
 from millpond.stores.durability.copies.position import boot_id, encode_position
-from millpond.stores.durability.gc import try_collect_garbage
-from millpond.stores.keys import COMMIT_ROW
-from millpond.stores.memory import MemorySupplier
-from millpond.stores.registry import supplier
-from millpond.stores.serdes import INT64, STRING
-from millpond.stores.specs import StoreKind, StoreSpec
+from millpond.stores.durability.manifests.garbage import try_collect_garbage
+from millpond.stores.encoding.keys import COMMIT_ROW
+from millpond.stores.encoding.serdes import INT64, STRING
+from millpond.stores.specs.store_spec import StoreKind, StoreSpec
 
 SPEC = StoreSpec("times", StoreKind.TIMESTAMPED_KEY_VALUE, STRING, INT64)
 

@@ -12,14 +12,14 @@ import pytest
 from pyarrow import parquet as pq
 
 from millpond.errors import CorruptFileError, FormatError
+from millpond.releases import RELEASE
 from millpond.stores.durability import Manifest, Storage, read_rows
-from millpond.stores.durability.durable_file import DurableFile, FileKind, new_commit_id
 from millpond.stores.durability.parquet.files import write_file
 from millpond.stores.durability.parquet.reading import read_all_tables, read_tables
 from millpond.stores.durability.parquet.rows import SCHEMA
-from millpond.stores.releases import RELEASE
-from millpond.stores.serdes import INT64, STRING
-from millpond.stores.specs import StoreKind, StoreSpec
+from millpond.stores.durability.storage.durable_file import DurableFile, FileKind, new_commit_id
+from millpond.stores.encoding.serdes import INT64, STRING
+from millpond.stores.specs.store_spec import StoreKind, StoreSpec
 
 EMPTY = Manifest.empty("app", "0_0", "")
 TIMES = StoreSpec("times", StoreKind.TIMESTAMPED_KEY_VALUE, STRING, INT64)

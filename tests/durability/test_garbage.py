@@ -4,10 +4,10 @@ import os
 from pathlib import Path
 from typing import Any
 
+from millpond.stores.backend.registry import supplier
 from millpond.stores.durability import DurabilityPolicy, Manifest, Storage, TaskState, collect_garbage, read_store
-from millpond.stores.registry import supplier
-from millpond.stores.serdes import INT64, STRING
-from millpond.stores.specs import StoreKind, StoreSpec
+from millpond.stores.encoding.serdes import INT64, STRING
+from millpond.stores.specs.store_spec import StoreKind, StoreSpec
 
 SPEC = StoreSpec("words", StoreKind.KEY_VALUE, STRING, INT64)
 POLICY = DurabilityPolicy(max_deltas=2, retained_commits=5, retained_age=0, retained_forks=0)

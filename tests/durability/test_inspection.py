@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 
 from millpond.errors import BackendError
+from millpond.stores.backend.registry import supplier
 from millpond.stores.durability import Manifest, Storage, TaskState, read_rows, read_store
-from millpond.stores.durability.inspection import DurableRows
-from millpond.stores.registry import supplier
-from millpond.stores.serdes import INT64, STRING
-from millpond.stores.specs import StoreKind, StoreSpec
+from millpond.stores.durability.checking.inspection import DurableRows
+from millpond.stores.encoding.serdes import INT64, STRING
+from millpond.stores.specs.store_spec import StoreKind, StoreSpec
 from millpond.stores.typed.windows.windowed import Windowed
 
 SPECS = {

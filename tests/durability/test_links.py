@@ -10,22 +10,22 @@ from typing import Any, Final, NamedTuple
 import pyarrow as pa
 import pytest
 
-from millpond.adapters.spark.local_directories import beside, query_directory
+from millpond.adapters.spark.worker.local_directories import beside, query_directory
 from millpond.errors import DurabilityError, MillpondError, StoreError
-from millpond.stores import own_files
-from millpond.stores.directory import delete_local_copy
+from millpond.stores.backend import own_files
+from millpond.stores.backend.registry import supplier
 from millpond.stores.durability import DurabilityPolicy, Manifest, Storage
 from millpond.stores.durability.checking.copy_verification import copies_of, discard_copy, verify_copies
-from millpond.stores.durability.claim import claimed_by
-from millpond.stores.durability.copies.backlog import Backlog, Commit
+from millpond.stores.durability.copies.catchup_log import CatchupLog, Commit
+from millpond.stores.durability.copies.clean_shutdown import CleanShutdownMarker
 from millpond.stores.durability.copies.lease import LEASE_FILE, Lease
-from millpond.stores.durability.copies.seal import Seal
 from millpond.stores.durability.copies.upgrade_mode import UpgradeMode
+from millpond.stores.durability.manifests.claim import claimed_by
+from millpond.stores.encoding.serdes import INT64, STRING
 from millpond.stores.evolution.history import History
 from millpond.stores.evolution.shape import Shape
-from millpond.stores.registry import supplier
-from millpond.stores.serdes import INT64, STRING
-from millpond.stores.specs import StoreKind, StoreSpec
+from millpond.stores.specs.directory import delete_local_copy
+from millpond.stores.specs.store_spec import StoreKind, StoreSpec
 from tests.durability import one_store
 from tests.durability.keeping_schemas import evolve_schemas
 from tests.durability.one_store import COUNTS
@@ -355,7 +355,7 @@ def test_a_system_that_cannot_refuse_links_when_it_opens_has_them_looked_at(
 def test_a_link_that_is_put_there_after_the_look_is_refused_by_the_system(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    outside, copy, backlog = tmp_path / "outside", tmp_path / "counts", Backlog(tmp_path / "backlog")
+    outside, copy, backlog = tmp_path / "outside", tmp_path / "counts", CatchupLog(tmp_path / "backlog")
     outside.write_text(SOMEBODYS)
     copy.mkdir()
     backlog.begin(Commit(1, "ab"))
@@ -366,7 +366,7 @@ def test_a_link_that_is_put_there_after_the_look_is_refused_by_the_system(
         Lease(tmp_path, 0).acquire()
     with pytest.raises(StoreError, match="levels of symbolic links"):
         backlog.append(Commit(2, "ab"), {b"k": b"v"})
-    seal = Seal(copy, checked_by_engine=True, limit=10)
+    seal = CleanShutdownMarker(copy, checked_by_engine=True, limit=10)
     seal.opened()
     seal.closed()
     assert outside.read_text() == SOMEBODYS

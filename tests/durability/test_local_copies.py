@@ -25,14 +25,14 @@ from millpond.errors import (
     StoreFullError,
     UnreadableRowError,
 )
+from millpond.stores.backend.memory import MemoryBackend, MemorySupplier
 from millpond.stores.durability import DurabilityPolicy, Manifest, Storage, TaskState, read_rows
-from millpond.stores.durability.copies.seal import Seal
+from millpond.stores.durability.copies.clean_shutdown import CleanShutdownMarker
+from millpond.stores.encoding.keys import DATA
+from millpond.stores.encoding.serdes import BYTES, INT64
 from millpond.stores.evolution.conversion import CONVERTIBLE
-from millpond.stores.keys import DATA
-from millpond.stores.memory import MemoryBackend, MemorySupplier
-from millpond.stores.place import StorePlace
-from millpond.stores.serdes import BYTES, INT64
-from millpond.stores.specs import StoreKind, StoreSpec
+from millpond.stores.specs.location import StoreLocation
+from millpond.stores.specs.store_spec import StoreKind, StoreSpec
 from tests.durability.one_store import COUNTS, add, content, key, task
 
 PERSISTENT = ["lmdb", "rocksdb"]
@@ -95,7 +95,7 @@ def test_a_flipped_bit_in_a_manifest_does_not_keep_rocksdb_reading_for_ever(
 
 
 def test_of_a_copy_whose_engine_has_checksums_large_files_are_its_own_to_vouch_for(tmp_path: Path) -> None:
-    seal = Seal(tmp_path / "copy", checked_by_engine=True, limit=1 << 30)
+    seal = CleanShutdownMarker(tmp_path / "copy", checked_by_engine=True, limit=1 << 30)
     (tmp_path / "copy").mkdir()
     (tmp_path / "copy" / "large").write_bytes(bytes(1 << 21))
     (tmp_path / "copy" / "small").write_bytes(b"small")
@@ -218,15 +218,15 @@ from pathlib import Path
 sys.path.insert(0, sys.argv[1])
 from millpond.stores.durability import Manifest
 from millpond.stores.durability.copies import local
-from millpond.stores.place import StorePlace
+from millpond.stores.specs.location import StoreLocation
 from tests.durability.one_store import task
-engine, moment, real = sys.argv[3], sys.argv[5], StorePlace.open
+engine, moment, real = sys.argv[3], sys.argv[5], StoreLocation.open
 def dies(*_, **__):
     os.kill(os.getpid(), signal.SIGKILL)
 def opens_and_dies(place):
     real(place)
     dies()
-StorePlace.open = {"before": dies, "after": opens_and_dies}.get(moment, real)
+StoreLocation.open = {"before": dies, "after": opens_and_dies}.get(moment, real)
 if moment == "compared":
     local.Seal._broken = dies
 task(Path(sys.argv[2]), engine).open(Manifest.from_json(sys.argv[4]))
@@ -273,14 +273,14 @@ def test_a_copy_whose_opener_is_killed_costs_nothing_the_first_time_and_one_that
 def test_a_copy_that_cannot_be_opened_now_is_there_when_it_can(
     tmp_path: Path, manifest: Manifest, backend: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def fails(place: StorePlace) -> NoReturn:
+    def fails(place: StoreLocation) -> NoReturn:
         raise error(f"{place.directory} cannot be opened now")
 
     with task(tmp_path, backend) as state:
         content(state, manifest)
         for error in (StoreFullError, BackendInUseError, BackendUnavailableError) * 2:
             with monkeypatch.context() as patch:
-                patch.setattr(StorePlace, "open", fails)
+                patch.setattr(StoreLocation, "open", fails)
                 with pytest.raises(error, match="cannot be opened now"):
                     state.open(manifest)
         assert content(state, manifest) == expected()

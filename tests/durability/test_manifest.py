@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millpond.errors import FormatError
+from millpond.releases import RELEASE, Release
 from millpond.stores.durability import DurabilityPolicy, Manifest
-from millpond.stores.durability.bridge import BRIDGED, Bridge
-from millpond.stores.durability.checked_text import checked_text
-from millpond.stores.durability.durable_file import DurableFile, FileKind, file_name, new_commit_id, sequence_of
-from millpond.stores.durability.policy import garbage_base
-from millpond.stores.releases import RELEASE, Release
+from millpond.stores.durability.manifests.bridge import BRIDGED, Bridge
+from millpond.stores.durability.manifests.policy import garbage_base
+from millpond.stores.durability.storage.checked_text import checked_text
+from millpond.stores.durability.storage.durable_file import DurableFile, FileKind, file_name, new_commit_id, sequence_of
 
 SNAPSHOT = DurableFile(FileKind.SNAPSHOT, 3, "a" * 32, 10, 1000, 7)
 DELTA = DurableFile(FileKind.DELTA, 4, "b" * 32, 2, 300, 8)

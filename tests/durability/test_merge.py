@@ -4,7 +4,7 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from millpond.stores.columns.column_changes import ColumnChanges, as_columns
+from millpond.stores.backend.column_changes import ColumnChanges, as_columns
 from millpond.stores.durability.copies.merge import Merge
 
 Rows = dict[bytes, bytes | None]

@@ -9,10 +9,10 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
+from millpond.stores.backend.registry import supplier
 from millpond.stores.durability import DurabilityPolicy, Manifest, Storage, TaskState, read_rows
-from millpond.stores.registry import supplier
-from millpond.stores.serdes import BYTES
-from millpond.stores.specs import StoreKind, StoreSpec
+from millpond.stores.encoding.serdes import BYTES
+from millpond.stores.specs.store_spec import StoreKind, StoreSpec
 
 SPECS = [
     StoreSpec("plain", StoreKind.KEY_VALUE, BYTES, BYTES),

@@ -15,19 +15,20 @@ from threading import Barrier, Event
 import pytest
 
 from millpond.errors import ConfigurationError, DurabilityError, MissingFileError, StateConflictError
+from millpond.stores.backend.registry import supplier
 from millpond.stores.cleaning.durable import StateCleaning
 from millpond.stores.cleaning.leftover import Age
 from millpond.stores.cleaning.named import Named
-from millpond.stores.durability import DurabilityPolicy, Manifest, Severity, Storage, TaskState, claim, verify
+from millpond.stores.durability import DurabilityPolicy, Manifest, Severity, Storage, TaskState, verify
 from millpond.stores.durability.checking.repair import repairs_of_garbage
-from millpond.stores.durability.claim import claimed_by
-from millpond.stores.durability.durable_file import sequence_of
-from millpond.stores.durability.gc import try_collect_garbage
-from millpond.stores.durability.pins import Pin
+from millpond.stores.durability.manifests import claim
+from millpond.stores.durability.manifests.claim import claimed_by
+from millpond.stores.durability.manifests.garbage import try_collect_garbage
+from millpond.stores.durability.manifests.pins import Pin
+from millpond.stores.durability.storage.durable_file import sequence_of
 from millpond.stores.evolution.history import History
 from millpond.stores.evolution.record import EvolutionRecord
 from millpond.stores.evolution.shape import Shape
-from millpond.stores.registry import supplier
 from tests.crash.durable_task import SPECS, commit, content, expected
 from tests.durability.object_store import BUCKET, SECRET, Fault, ObjectStore, Request, serving
 

@@ -13,10 +13,7 @@ from hypothesis import strategies as st
 from pyarrow import parquet as pq
 
 from millpond.errors import ConfigurationError
-from millpond.stores.durability import DurabilityPolicy, Manifest, Storage, TaskState, read_rows
-from millpond.stores.layouts import Layout
-from millpond.stores.registry import supplier
-from millpond.stores.releases import (
+from millpond.releases import (
     OLDEST_READERS,
     RELEASE,
     THIS_RELEASE,
@@ -26,8 +23,11 @@ from millpond.stores.releases import (
     older_release,
     oldest_reader,
 )
-from millpond.stores.serdes import INT64, STRING
-from millpond.stores.specs import StoreKind, StoreSpec
+from millpond.stores.backend.registry import supplier
+from millpond.stores.durability import DurabilityPolicy, Manifest, Storage, TaskState, read_rows
+from millpond.stores.encoding.serdes import INT64, STRING
+from millpond.stores.specs.store_spec import StoreKind, StoreSpec
+from millpond.stores.typed.layouts import Layout
 
 TIMES = StoreSpec("times", StoreKind.TIMESTAMPED_KEY_VALUE, STRING, INT64)
 FIRST = Release(0, 1)

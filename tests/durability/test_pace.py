@@ -5,19 +5,19 @@ from pathlib import Path
 
 import pytest
 
-from millpond.stores.backend import Backend
+from millpond.stores.backend.contract import Backend
+from millpond.stores.backend.memory import MemoryBackend
+from millpond.stores.backend.registry import supplier
 from millpond.stores.durability import DurabilityPolicy, Manifest
-from millpond.stores.durability.copies.backlog import Backlog
-from millpond.stores.durability.copies.pace import Pace
+from millpond.stores.durability.copies.catchup_log import CatchupLog
 from millpond.stores.durability.copies.position import encode_position
 from millpond.stores.durability.copies.preparation import Preparation
-from millpond.stores.durability.durable_file import DurableFile, FileKind, new_commit_id
-from millpond.stores.keys import COMMIT_ROW, DATA
-from millpond.stores.memory import MemoryBackend
-from millpond.stores.place import StorePlace
-from millpond.stores.registry import supplier
-from millpond.stores.serdes import INT64, STRING
-from millpond.stores.specs import StoreKind, StoreSpec
+from millpond.stores.durability.copies.throttle import MigrationThrottle
+from millpond.stores.durability.storage.durable_file import DurableFile, FileKind, new_commit_id
+from millpond.stores.encoding.keys import COMMIT_ROW, DATA
+from millpond.stores.encoding.serdes import INT64, STRING
+from millpond.stores.specs.location import StoreLocation
+from millpond.stores.specs.store_spec import StoreKind, StoreSpec
 from millpond.stores.testing import FaultPlan, FaultySupplier, Step
 
 SPEC = StoreSpec("counts", StoreKind.TIMESTAMPED_KEY_VALUE, STRING, INT64)
@@ -45,23 +45,23 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def pace(clock: Clock) -> Pace:
-    pace = Pace(SHARE, clock)
+def pace(clock: Clock) -> MigrationThrottle:
+    pace = MigrationThrottle(SHARE, clock)
     pace.begin()
     return pace
 
 
-def step(pace: Pace, clock: Clock, seconds: float, *, copying: bool = False) -> None:
+def step(pace: MigrationThrottle, clock: Clock, seconds: float, *, copying: bool = False) -> None:
     with pace.step(copying=copying):
         clock.pass_by(seconds)
 
 
-def next_micro_batch(pace: Pace) -> None:
+def next_micro_batch(pace: MigrationThrottle) -> None:
     pace.end()
     pace.begin()
 
 
-def test_steps_are_taken_until_the_share_of_the_own_time_is_spent(clock: Clock, pace: Pace) -> None:
+def test_steps_are_taken_until_the_share_of_the_own_time_is_spent(clock: Clock, pace: MigrationThrottle) -> None:
     assert not pace.allows_more, "nothing has been done yet"
     clock.pass_by(10)
     step(pace, clock, 1)
@@ -73,7 +73,9 @@ def test_steps_are_taken_until_the_share_of_the_own_time_is_spent(clock: Clock, 
     assert pace.allows_more, "each micro-batch has its own time"
 
 
-def test_what_took_more_than_the_share_is_paid_off_before_anything_else_is_done(clock: Clock, pace: Pace) -> None:
+def test_what_took_more_than_the_share_is_paid_off_before_anything_else_is_done(
+    clock: Clock, pace: MigrationThrottle
+) -> None:
     clock.pass_by(10)
     step(pace, clock, 5)
     next_micro_batch(pace)
@@ -89,7 +91,7 @@ def test_what_took_more_than_the_share_is_paid_off_before_anything_else_is_done(
     assert not pace.allows_more
 
 
-def test_a_debt_is_no_greater_than_what_the_micro_batch_took_itself(clock: Clock, pace: Pace) -> None:
+def test_a_debt_is_no_greater_than_what_the_micro_batch_took_itself(clock: Clock, pace: MigrationThrottle) -> None:
     clock.pass_by(1)
     step(pace, clock, 1_000_000)
     next_micro_batch(pace)
@@ -100,7 +102,7 @@ def test_a_debt_is_no_greater_than_what_the_micro_batch_took_itself(clock: Clock
 
 
 def test_what_is_spent_between_two_micro_batches_counts_in_the_second_and_not_as_its_own(
-    clock: Clock, pace: Pace
+    clock: Clock, pace: MigrationThrottle
 ) -> None:
     pace.end()
     with pace.aside():
@@ -113,7 +115,7 @@ def test_what_is_spent_between_two_micro_batches_counts_in_the_second_and_not_as
     assert pace.allows_more, "2 of 11 seconds"
 
 
-def test_time_is_set_aside_for_closing(clock: Clock, pace: Pace) -> None:
+def test_time_is_set_aside_for_closing(clock: Clock, pace: MigrationThrottle) -> None:
     clock.pass_by(100)
     with pace.closing():
         clock.pass_by(1)
@@ -125,7 +127,7 @@ def test_time_is_set_aside_for_closing(clock: Clock, pace: Pace) -> None:
     assert not pace.allows_more, "the second of two seconds is for closing"
 
 
-def test_what_has_been_opened_is_worth_some_steps(clock: Clock, pace: Pace) -> None:
+def test_what_has_been_opened_is_worth_some_steps(clock: Clock, pace: MigrationThrottle) -> None:
     with pace.opening():
         clock.pass_by(4)
     step(pace, clock, 1.9)
@@ -136,7 +138,7 @@ def test_what_has_been_opened_is_worth_some_steps(clock: Clock, pace: Pace) -> N
     assert not pace.allows_more
 
 
-def test_copying_has_a_quarter_of_the_share_even_if_all_else_takes_more(clock: Clock, pace: Pace) -> None:
+def test_copying_has_a_quarter_of_the_share_even_if_all_else_takes_more(clock: Clock, pace: MigrationThrottle) -> None:
     clock.pass_by(20)
     step(pace, clock, 19)
     assert not pace.allows_more
@@ -158,8 +160,8 @@ class Job:
         self._clock = clock
         self.plan = FaultPlan(self._passes)
         engine = FaultySupplier(supplier("lmdb"), self.plan)
-        self.place = StorePlace.of(SPEC, engine, local_dir=directory, application_id="app", task_id="0_0")
-        self.pace = Pace(SHARE, clock)
+        self.place = StoreLocation.of(SPEC, engine, local_dir=directory, application_id="app", task_id="0_0")
+        self.pace = MigrationThrottle(SHARE, clock)
         policy = DurabilityPolicy(prepared_rows=most, prepared_commits=waiting)
         self.preparation = Preparation(self.place, policy, self.pace)
         self.manifest = Manifest.empty("app", "0_0", "").with_snapshot(file(FileKind.SNAPSHOT, 1), ())
@@ -189,7 +191,7 @@ class Job:
     @property
     def waiting(self) -> int:
         """How many commits wait."""
-        backlog = Backlog(self.place.directory.with_name(f".{self.place.directory.name}.backlog"))
+        backlog = CatchupLog(self.place.directory.with_name(f".{self.place.directory.name}.backlog"))
         backlog.look()
         return len(backlog.waiting)
 

@@ -10,15 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millpond.errors import CorruptStoreError
-from millpond.stores.columns.column_changes import ColumnChanges, parts
+from millpond.stores.backend.column_changes import ColumnChanges, parts
 from millpond.stores.durability.copies.progress import Progress
-from millpond.stores.durability.durable_file import DurableFile, FileKind
-from millpond.stores.durability.manifest import Manifest
+from millpond.stores.durability.manifests.manifest import Manifest
 from millpond.stores.durability.parquet.prefetch import prefetched
 from millpond.stores.durability.parquet.rows import ROWS_PER_TABLE, local_columns, tables_of_changes, tables_of_entries
 from millpond.stores.durability.parquet.sorted_runs import Rows, merged_runs
-from millpond.stores.formats import FormatVersion
-from millpond.stores.keys import COMMIT_ROW
+from millpond.stores.durability.storage.durable_file import DurableFile, FileKind
+from millpond.stores.encoding.keys import COMMIT_ROW
+from millpond.stores.specs.formats import FormatVersion
 
 PLAIN, TIMESTAMPED = FormatVersion.PLAIN, FormatVersion.TIMESTAMPED
 

@@ -7,9 +7,9 @@ import pyarrow as pa
 import pytest
 
 from millpond.errors import CorruptFileError, StateConflictError
-from millpond.stores.durability.schema_log import keep_schemas, kept_schemas, next_schemas
-from millpond.stores.durability.storage import Storage
-from millpond.stores.rows.schemas import Schemas
+from millpond.stores.durability.manifests.schema_log import keep_schemas, kept_schemas, next_schemas
+from millpond.stores.durability.storage.storage import Storage
+from millpond.stores.encoding.rows.schemas import Schemas
 from tests.durability.keeping_schemas import evolve_schemas
 
 FIRST = pa.schema([]).append(pa.field("rate", pa.string()))

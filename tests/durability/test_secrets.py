@@ -18,12 +18,12 @@ from urllib.parse import quote
 import pytest
 
 from millpond import masking
-from millpond.adapters.watching.server import Source
+from millpond.adapters.monitor.server import Source
 from millpond.cli.failures import told, trace_without_secrets
 from millpond.errors import DurabilityError, MillpondError
 from millpond.masking import know, masked, masked_errors, quoted, without_known
+from millpond.stores.backend.registry import supplier
 from millpond.stores.durability import Storage
-from millpond.stores.registry import supplier
 from tests.tables_in_pages import check_table
 
 SECRET: Final = "n0t/to be+shown=="
@@ -83,7 +83,7 @@ def in_the_driver(uri: str) -> str:
 
 def in_an_executor(uri: str) -> str:
     """An error of a library that nobody translates, in a worker that has the state directory."""
-    short_errors = pytest.importorskip("millpond.adapters.spark.sent").short_errors
+    short_errors = pytest.importorskip("millpond.adapters.spark.session.sent").short_errors
     refusal(uri)
     with pytest.raises(ValueError, match="cannot open") as caught, short_errors():
         fails(uri)
@@ -98,7 +98,7 @@ def fails(uri: str, *_: object) -> NoReturn:
 
 def in_an_executor_without(uri: str) -> str:
     """The same in a worker that never opens the state directory, and knows what has come with its work."""
-    sent = pytest.importorskip("millpond.adapters.spark.sent").Sent
+    sent = pytest.importorskip("millpond.adapters.spark.session.sent").Sent
     refusal(uri)
     packed = pickle.dumps(sent(partial(fails, uri)))
     with pytest.MonkeyPatch.context() as patch:

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from millpond.errors import CorruptFileError, DurabilityError, MissingFileError
+from millpond.stores.backend.registry import supplier
 from millpond.stores.durability import DurabilityPolicy, Manifest, Storage, TaskState
 from millpond.stores.durability.parquet.sources import Fetched
-from millpond.stores.registry import supplier
-from millpond.stores.serdes import INT64, STRING
-from millpond.stores.specs import StoreKind, StoreSpec
+from millpond.stores.encoding.serdes import INT64, STRING
+from millpond.stores.specs.store_spec import StoreKind, StoreSpec
 
 SPECS = [
     StoreSpec("counts", StoreKind.KEY_VALUE, STRING, INT64),

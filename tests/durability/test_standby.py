@@ -15,15 +15,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from millpond.errors import ConfigurationError, MissingFileError
-from millpond.stores.backend import BackendSupplier
+from millpond.metrics import StoreMetric
+from millpond.stores.backend.contract import BackendSupplier
+from millpond.stores.backend.registry import supplier
 from millpond.stores.durability import DurabilityPolicy, Manifest, Storage, TaskState
 from millpond.stores.durability.copies.lease import LEASE_FILE, Lease, lease_mark
 from millpond.stores.durability.copies.standby import StandbyTask
 from millpond.stores.durability.copies.warming import Warmed
-from millpond.stores.metrics import StoreMetric
-from millpond.stores.registry import supplier
-from millpond.stores.serdes import INT64, STRING
-from millpond.stores.specs import StoreKind, StoreSpec
+from millpond.stores.encoding.serdes import INT64, STRING
+from millpond.stores.specs.store_spec import StoreKind, StoreSpec
 from millpond.stores.testing import Fault, FaultPlan, FaultySupplier, InjectedFault, Step
 
 COUNTS = StoreSpec("counts", StoreKind.TIMESTAMPED_KEY_VALUE, STRING, INT64)

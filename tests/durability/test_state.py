@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from millpond.errors import BackendInUseError, ConfigurationError, FormatError, StateConflictError, StoreClosedError
+from millpond.stores.backend.registry import supplier
 from millpond.stores.durability import DurabilityPolicy, Manifest, Storage, TaskState, read_rows, read_store
-from millpond.stores.layouts import Layout
-from millpond.stores.registry import supplier
-from millpond.stores.serdes import INT64, STRING
-from millpond.stores.specs import StoreKind, StoreSpec
+from millpond.stores.encoding.serdes import INT64, STRING
+from millpond.stores.specs.store_spec import StoreKind, StoreSpec
 from millpond.stores.typed.keyvalue import KeyValueStore
+from millpond.stores.typed.layouts import Layout
 
 PLAIN = StoreSpec("words", StoreKind.KEY_VALUE, STRING, INT64)
 OTHER = StoreSpec("more", StoreKind.KEY_VALUE, STRING, INT64)

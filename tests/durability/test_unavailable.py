@@ -10,8 +10,8 @@ import pytest
 
 from millpond.adapters.lmdb import LmdbBackend, LmdbSupplier
 from millpond.errors import BackendUnavailableError
-from millpond.stores.registry import supplier
-from millpond.stores.specs import StoreKind
+from millpond.stores.backend.registry import supplier
+from millpond.stores.specs.store_spec import StoreKind
 from millpond.stores.testing import Fault, FaultPlan, FaultySupplier, Step
 from tests.durability.one_store import COUNTS, add, content, key, task
 

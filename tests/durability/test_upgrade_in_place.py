@@ -14,18 +14,18 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from millpond.errors import BackendUnavailableError, FormatError, StoreFullError
-from millpond.stores.backend import Backend, BackendSupplier
+from millpond.stores.backend.contract import Backend, BackendSupplier
+from millpond.stores.backend.memory import MemoryBackend
+from millpond.stores.backend.registry import supplier
 from millpond.stores.durability import DurabilityPolicy, Manifest, Storage, TaskState, read_rows
-from millpond.stores.durability.copies.backlog import Backlog
-from millpond.stores.durability.copies.pace import Pace
+from millpond.stores.durability.copies.catchup_log import CatchupLog
 from millpond.stores.durability.copies.preparation import Preparation
+from millpond.stores.durability.copies.throttle import MigrationThrottle
 from millpond.stores.durability.copies.upgrade_mode import UpgradeMode
-from millpond.stores.keys import COMMIT_ROW
-from millpond.stores.memory import MemoryBackend
-from millpond.stores.place import StorePlace
-from millpond.stores.registry import supplier
-from millpond.stores.serdes import INT64, STRING
-from millpond.stores.specs import StoreKind, StoreSpec
+from millpond.stores.encoding.keys import COMMIT_ROW
+from millpond.stores.encoding.serdes import INT64, STRING
+from millpond.stores.specs.location import StoreLocation
+from millpond.stores.specs.store_spec import StoreKind, StoreSpec
 from millpond.stores.testing import Fault, FaultPlan, FaultySupplier, Step
 from tests.durability import one_store
 from tests.durability.one_store import content
@@ -193,14 +193,14 @@ def test_what_an_upgrade_has_prepared_is_deleted_once_the_job_asks_for_another_f
 def test_what_has_not_begun_is_not_prepared(tmp_path: Path, engine: str) -> None:
     """As after an error between its making and its first write."""
     plan = FaultPlan.at(1, Fault.AWAY, Step.BACKEND_WRITE)
-    place = StorePlace.of(
+    place = StoreLocation.of(
         TIMESTAMPED,
         FaultySupplier(supplier(engine), plan),
         local_dir=tmp_path / "local",
         application_id="app",
         task_id="0_0",
     )
-    preparation = Preparation(place, POLICY, Pace(1))
+    preparation = Preparation(place, POLICY, MigrationThrottle(1))
     source = MemoryBackend()
     source.write({COMMIT_ROW: b"somewhere"})
     with pytest.raises(BackendUnavailableError):
@@ -210,9 +210,9 @@ def test_what_has_not_begun_is_not_prepared(tmp_path: Path, engine: str) -> None
     assert names(tmp_path) == {".counts-v2.preparing"}
 
 
-def waiting(directory: Path, engine: str, spec: StoreSpec) -> Backlog:
+def waiting(directory: Path, engine: str, spec: StoreSpec) -> CatchupLog:
     """What waits to be written to the new directory of ``spec``."""
-    backlog = Backlog(directory / "local" / "app" / "0_0" / engine / f".{spec.directory_name}.backlog")
+    backlog = CatchupLog(directory / "local" / "app" / "0_0" / engine / f".{spec.directory_name}.backlog")
     backlog.look()
     return backlog
 

@@ -9,17 +9,17 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from millpond.stores.backend.registry import open_backend, supplier
 from millpond.stores.durability import DurabilityPolicy, Manifest, Report, Severity, Storage, Subject, TaskState, verify
 from millpond.stores.durability.checking.repair import repairs_of_copies, repairs_of_garbage
 from millpond.stores.durability.checking.verification import newest_sound
-from millpond.stores.durability.copies.seal import Seal
-from millpond.stores.durability.durable_file import FileKind, new_commit_id
+from millpond.stores.durability.copies.clean_shutdown import CleanShutdownMarker
 from millpond.stores.durability.parquet.files import write_file
 from millpond.stores.durability.parquet.rows import SCHEMA
-from millpond.stores.keys import COMMIT_ROW
-from millpond.stores.registry import open_backend, supplier
-from millpond.stores.serdes import INT64, STRING
-from millpond.stores.specs import StoreKind, StoreSpec
+from millpond.stores.durability.storage.durable_file import FileKind, new_commit_id
+from millpond.stores.encoding.keys import COMMIT_ROW
+from millpond.stores.encoding.serdes import INT64, STRING
+from millpond.stores.specs.store_spec import StoreKind, StoreSpec
 from millpond.stores.testing import Fault, FaultPlan, FaultySupplier, Step
 from tests.durability.keeping_schemas import evolve_schemas
 
@@ -233,7 +233,7 @@ def test_a_copy_that_differs_under_a_right_seal_is_found(tmp_path: Path, backend
     directory = copy_of(tmp_path)
     with open_backend(backend, directory) as copy:
         copy.write({b"\x01key 0002": INT64.serialize(77), b"\x01key 0005": None, b"\x01key 00055": b"more"})
-    Seal(directory, checked_by_engine=supplier(backend).checksums, limit=1 << 30).closed()
+    CleanShutdownMarker(directory, checked_by_engine=supplier(backend).checksums, limit=1 << 30).closed()
     (finding,) = verified(tmp_path, manifest).findings
     assert (finding.severity, finding.subject, finding.where) == (Severity.HEALABLE, Subject.COPY, str(directory))
     wrong, missing, more = (f"row {row.hex()}" for row in (b"\x01key 0002", b"\x01key 0005", b"\x01key 00055"))

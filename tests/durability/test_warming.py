@@ -13,14 +13,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from millpond.errors import BackendInUseError, ConfigurationError, CorruptFileError, MissingFileError
-from millpond.stores.backend import BackendSupplier
+from millpond.stores.backend.contract import BackendSupplier
+from millpond.stores.backend.registry import supplier
 from millpond.stores.durability import DurabilityPolicy, Manifest, Storage, TaskState
 from millpond.stores.durability.copies.lease import Lease
 from millpond.stores.durability.copies.upgrade_mode import UpgradeMode
 from millpond.stores.durability.copies.warming import Warmed, warm
-from millpond.stores.registry import supplier
-from millpond.stores.serdes import INT64, STRING
-from millpond.stores.specs import StoreKind, StoreSpec
+from millpond.stores.encoding.serdes import INT64, STRING
+from millpond.stores.specs.store_spec import StoreKind, StoreSpec
 from millpond.stores.testing import Fault, FaultPlan, FaultySupplier, InjectedFault, Step
 
 PLAIN = StoreSpec("counts", StoreKind.KEY_VALUE, STRING, INT64)

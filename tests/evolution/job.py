@@ -25,18 +25,18 @@ from millpond.processors.runtime.batches.batch import Batch
 from millpond.processors.runtime.subtopology import Subtopology
 from millpond.processors.runtime.task import Task
 from millpond.processors.verbs.carriages import CARRIAGES
+from millpond.stores.backend.registry import supplier
 from millpond.stores.durability import DurabilityPolicy, Manifest, Storage, TaskState
 from millpond.stores.durability.copies.upgrade_mode import UpgradeMode
 from millpond.stores.durability.copies.warming import warm
+from millpond.stores.encoding.serdes import INT64, STRING
 from millpond.stores.evolution.backfilling import begin, directory_of
 from millpond.stores.evolution.evolving import Committed, Target, Work, evolve
 from millpond.stores.evolution.history import History
 from millpond.stores.evolution.matching import Declared, same_state
 from millpond.stores.evolution.record import BEGINNING, EvolutionRecord
 from millpond.stores.evolution.seeding import Entry
-from millpond.stores.registry import supplier
-from millpond.stores.serdes import INT64, STRING
-from millpond.stores.specs import StoreSpec
+from millpond.stores.specs.store_spec import StoreSpec
 from millpond.stores.testing import Fault, FaultPlan, FaultyStorage, FaultySupplier, Step
 from millpond.stores.testing.faults.plan import POSSIBLE
 from tests.evolution.oracle import Record, Told

@@ -13,16 +13,16 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, Self, TypeAlias
 
 from millpond.errors import FormatError
-from millpond.stores.columns.partitions import partition_of
+from millpond.stores.backend.registry import supplier
 from millpond.stores.durability import TaskState, collect_garbage
+from millpond.stores.durability.checking.inspection import read_store
 from millpond.stores.durability.checking.verification import verify
 from millpond.stores.durability.copies.upgrade_mode import UpgradeMode
-from millpond.stores.durability.inspection import read_store
+from millpond.stores.encoding.partitions import partition_of
+from millpond.stores.encoding.serdes import STRING
 from millpond.stores.evolution.matching import Declared
 from millpond.stores.evolution.seeding import Entry as Seed
-from millpond.stores.registry import supplier
-from millpond.stores.serdes import STRING
-from millpond.stores.specs import StoreKind, StoreSpec
+from millpond.stores.specs.store_spec import StoreKind, StoreSpec
 from millpond.stores.typed.windows.windowed import Windowed
 from tests.evolution.job import APPLICATION, POLICY, RETAINED, Checkpoint, DeathError, Job, Running
 from tests.evolution.oracle import UNKNOWN, Entry, Oracle, Record, comparable, shown

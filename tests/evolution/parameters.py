@@ -30,9 +30,9 @@ from millpond.processors.verbs.row_aggregate import RowAggregate
 from millpond.processors.verbs.stream_join import stream_join
 from millpond.processors.verbs.table_join import table_join
 from millpond.processors.verbs.verb import PackedRows, Verb
-from millpond.stores.rows.tuple_keys import KeyCodec
-from millpond.stores.serdes import INT64, STRING
-from millpond.stores.specs import StoreKind, StoreSpec
+from millpond.stores.encoding.rows.tuple_keys import KeyCodec
+from millpond.stores.encoding.serdes import INT64, STRING
+from millpond.stores.specs.store_spec import StoreKind, StoreSpec
 from tests.processors.verbs.running import an_aggregated_input, an_input
 
 

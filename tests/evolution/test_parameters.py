@@ -27,13 +27,13 @@ from millpond.processors import (
 )
 from millpond.processors.distribution.plan import make_plan
 from millpond.processors.distribution.shape_of import shape_of
+from millpond.stores.backend.memory import MemoryBackend
+from millpond.stores.backend.transaction import Transaction
+from millpond.stores.encoding.keys import TERMS_ROW
 from millpond.stores.evolution.matching import Declared, check_terms, origins_of, same_state
 from millpond.stores.evolution.shape import Shape
-from millpond.stores.keys import TERMS_ROW
-from millpond.stores.memory import MemoryBackend
-from millpond.stores.specs import StoreSpec
-from millpond.stores.terms import merged_terms
-from millpond.stores.transaction import Transaction
+from millpond.stores.specs.store_spec import StoreSpec
+from millpond.stores.typed.terms import merged_terms
 from tests.evolution.parameters import REFUSED, Change, grouped, with_a_store
 from tests.evolution.test_harmless_parameters import HARMLESS
 

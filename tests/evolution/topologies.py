@@ -17,8 +17,8 @@ from millpond.processors import (
     Topology,
 )
 from millpond.processors.distribution.plan import Plan, make_plan
-from millpond.stores.serdes import INT64, STRING
-from millpond.stores.specs import StoreKind, StoreSpec
+from millpond.stores.encoding.serdes import INT64, STRING
+from millpond.stores.specs.store_spec import StoreKind, StoreSpec
 from millpond.stores.typed.windows.windowed import Windowed
 
 TOPIC: Final = "clicks"

@@ -38,17 +38,17 @@ from millpond.processors.tables.time_ordered_buffer import TIME_ORDERED_BUFFER, 
 from millpond.processors.verbs.apply import ApplySpec
 from millpond.processors.verbs.key_timers import KEYED_TIMERS, Timer
 from millpond.processors.verbs.keyed_processor import KeyContext, KeyedProcessor
-from millpond.stores.backend import Backend, BackendSupplier
-from millpond.stores.directory import store_directory
-from millpond.stores.formats import FormatVersion
-from millpond.stores.layouts import Layout
-from millpond.stores.migration import MIGRATIONS
-from millpond.stores.registry import open_backend, supplier
-from millpond.stores.rows.packing import RowCodec
-from millpond.stores.rows.schemas import Schemas
-from millpond.stores.rows.tuple_keys import KeyCodec
-from millpond.stores.serdes import BYTES, INT64, STRING
-from millpond.stores.specs import StoreKind, StoreSpec
+from millpond.stores.backend.contract import Backend, BackendSupplier
+from millpond.stores.backend.registry import open_backend, supplier
+from millpond.stores.encoding.rows.packing import RowCodec
+from millpond.stores.encoding.rows.schemas import Schemas
+from millpond.stores.encoding.rows.tuple_keys import KeyCodec
+from millpond.stores.encoding.serdes import BYTES, INT64, STRING
+from millpond.stores.specs.directory import store_directory
+from millpond.stores.specs.formats import FormatVersion
+from millpond.stores.specs.migration import MIGRATIONS
+from millpond.stores.specs.store_spec import StoreKind, StoreSpec
+from millpond.stores.typed.layouts import Layout
 from millpond.stores.typed.windows.windowed import Windowed
 
 GOLDEN = Path(__file__).with_name("golden")

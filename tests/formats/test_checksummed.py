@@ -7,18 +7,18 @@ from typing import Any
 import pytest
 
 from millpond.errors import CorruptStoreError, FormatError
-from millpond.stores.backend import Backend
-from millpond.stores.directory import store_directory
-from millpond.stores.formats import FormatVersion
-from millpond.stores.memory import MemoryBackend, MemorySupplier
-from millpond.stores.migration import converted, older_versions, open_directory, open_version
-from millpond.stores.registry import open_backend, supplier
-from millpond.stores.serdes import INT64, STRING
-from millpond.stores.specs import StoreKind, StoreSpec
-from millpond.stores.transaction import Transaction
+from millpond.stores.backend.checksums import checksummed
+from millpond.stores.backend.contract import Backend
+from millpond.stores.backend.memory import MemoryBackend, MemorySupplier
+from millpond.stores.backend.registry import open_backend, supplier
+from millpond.stores.backend.transaction import Transaction
+from millpond.stores.encoding.serdes import INT64, STRING
+from millpond.stores.specs.directory import store_directory
+from millpond.stores.specs.formats import FormatVersion
+from millpond.stores.specs.migration import converted, older_versions, open_directory, open_version
+from millpond.stores.specs.store_spec import StoreKind, StoreSpec
 from millpond.stores.typed.timestamped_keyvalue import pack_timestamp
 from millpond.stores.typed.windows.windowed import Windowed
-from millpond.stores.wrappers.checksums import checksummed
 from tests.formats.scenarios import GOLDEN, Rows, read
 from tests.formats.test_latest_apart import VERSION_1, VERSION_3, rows_of
 

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from pyarrow import parquet as pq
 
+from millpond.releases import Release
+from millpond.stores.backend.registry import open_backend, supplier
 from millpond.stores.durability import DurabilityPolicy, Manifest, Storage, TaskState
-from millpond.stores.registry import open_backend, supplier
-from millpond.stores.releases import Release
-from millpond.stores.specs import StoreKind, StoreSpec
+from millpond.stores.specs.store_spec import StoreKind, StoreSpec
 from millpond.stores.testing.store_calls import KINDS, RETENTION, WINDOW, KindUnderTest, Seeded
 from tests.formats import first_release
 from tests.formats.first_release import METADATA, RefusedError, Shown

@@ -9,16 +9,16 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from millpond.errors import FormatError
-from millpond.stores.backend import load
-from millpond.stores.directory import store_directory
+from millpond.stores.backend.contract import load
+from millpond.stores.backend.memory import MemoryBackend
+from millpond.stores.backend.registry import open_backend, supplier
+from millpond.stores.backend.transaction import Transaction
 from millpond.stores.durability.parquet.rows import tables_of_entries
-from millpond.stores.formats import FormatVersion
-from millpond.stores.memory import MemoryBackend
-from millpond.stores.migration import open_directory
-from millpond.stores.registry import open_backend, supplier
-from millpond.stores.serdes import STRING
-from millpond.stores.specs import StoreKind, StoreSpec
-from millpond.stores.transaction import Transaction
+from millpond.stores.encoding.serdes import STRING
+from millpond.stores.specs.directory import store_directory
+from millpond.stores.specs.formats import FormatVersion
+from millpond.stores.specs.migration import open_directory
+from millpond.stores.specs.store_spec import StoreKind, StoreSpec
 from millpond.stores.typed.versions.read_only_versioned import VersionedRecord
 from millpond.stores.typed.versions.version_rows import (
     changes_with_latest_apart,

@@ -13,10 +13,10 @@ from millpond.processors import Batch, CounterName, Task, TopologyDriver
 from millpond.processors.runtime.punctuation import PUNCTUATION
 from millpond.processors.runtime.waiting_counts import WAITING
 from millpond.processors.verbs.key_timers import KEYED_TIMERS
+from millpond.stores.backend.registry import supplier
 from millpond.stores.durability import Manifest, Storage, TaskState
-from millpond.stores.keys import LAYOUT_ROW, METADATA, TERMS_ROW
-from millpond.stores.layouts import Layout
-from millpond.stores.registry import supplier
+from millpond.stores.encoding.keys import LAYOUT_ROW, METADATA, TERMS_ROW
+from millpond.stores.typed.layouts import Layout
 from tests.formats.scenarios import (
     COMPLETION,
     GOLDEN,

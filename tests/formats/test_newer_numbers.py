@@ -18,25 +18,26 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet as pq
 
-from millpond.adapters.looking.kept_manifest import kept_manifests
+from millpond.adapters.inspect.kept_manifest import kept_manifests
 from millpond.errors import FormatError, MillpondError, SerdeError
+from millpond.processors.runtime.change import Change, ChangeSerde
 from millpond.processors.runtime.kept_time import STREAM_TIME, KeptTime
 from millpond.processors.tables.foreign_key.messages import Content, Instruction, Response, Subscription
-from millpond.stores.change import Change, ChangeSerde
-from millpond.stores.durability import DurabilityPolicy, Manifest, Storage, TaskState, claim
-from millpond.stores.durability.checked_text import checked_text
-from millpond.stores.durability.copies.seal import seal_path
+from millpond.releases import OLDEST_READERS, RELEASE, Numbered
+from millpond.stores.backend.registry import supplier
+from millpond.stores.durability import DurabilityPolicy, Manifest, Storage, TaskState
+from millpond.stores.durability.copies.clean_shutdown import seal_path
+from millpond.stores.durability.manifests import claim
+from millpond.stores.durability.manifests.schema_log import kept_schemas
 from millpond.stores.durability.parquet.files import FORMAT_KEY, READER_KEY, WRITER_KEY
-from millpond.stores.durability.schema_log import kept_schemas
+from millpond.stores.durability.storage.checked_text import checked_text
+from millpond.stores.encoding.serdes import INT64, STRING
 from millpond.stores.evolution.history import History
 from millpond.stores.evolution.shape import Shape
-from millpond.stores.formats import FormatVersion
-from millpond.stores.layouts import Layout
-from millpond.stores.registry import supplier
-from millpond.stores.releases import OLDEST_READERS, RELEASE, Numbered
-from millpond.stores.serdes import INT64, STRING
-from millpond.stores.specs import StoreKind, StoreSpec
-from millpond.stores.terms import Terms
+from millpond.stores.specs.formats import FormatVersion
+from millpond.stores.specs.store_spec import StoreKind, StoreSpec
+from millpond.stores.typed.layouts import Layout
+from millpond.stores.typed.terms import Terms
 from tests.durability.keeping_schemas import evolve_schemas
 
 Opening: TypeAlias = Callable[[], object]

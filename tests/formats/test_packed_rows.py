@@ -12,9 +12,9 @@ import pytest
 
 from millpond.errors import FormatError
 from millpond.processors.verbs.foreign_keyed import foreign_key_of, with_foreign_keys, without_foreign_key
-from millpond.stores.rows.packing import RowCodec
-from millpond.stores.rows.schemas import Schemas
-from millpond.stores.rows.tuple_keys import KeyCodec
+from millpond.stores.encoding.rows.packing import RowCodec
+from millpond.stores.encoding.rows.schemas import Schemas
+from millpond.stores.encoding.rows.tuple_keys import KeyCodec
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "formats.md").read_text()
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from millpond.stores.formats import FormatVersion, unknown_versions
+from millpond.stores.specs.formats import FormatVersion, unknown_versions
 
 
 def test_the_numbers_never_move() -> None:

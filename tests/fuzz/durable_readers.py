@@ -17,23 +17,24 @@ from pyarrow import parquet as pq
 
 from millpond.errors import CorruptStoreError, MillpondError
 from millpond.processors.verbs.python_values import python_rows
-from millpond.stores.durability import checked_text, schema_log
+from millpond.stores.backend.memory import MemoryBackend
+from millpond.stores.durability.copies.clean_shutdown import CleanShutdownMarker, seal_path
 from millpond.stores.durability.copies.position import encode_position, position_of
 from millpond.stores.durability.copies.restore import entries
-from millpond.stores.durability.copies.seal import Seal, seal_path
-from millpond.stores.durability.durable_file import DurableFile, FileKind
-from millpond.stores.durability.manifest import Manifest
+from millpond.stores.durability.manifests import schema_log
+from millpond.stores.durability.manifests.manifest import Manifest
+from millpond.stores.durability.manifests.schema_log import kept_schemas
 from millpond.stores.durability.parquet import files, reading
 from millpond.stores.durability.parquet.rows import tables_of_entries
-from millpond.stores.durability.schema_log import kept_schemas
-from millpond.stores.durability.storage import Storage
+from millpond.stores.durability.storage import checked_text
+from millpond.stores.durability.storage.durable_file import DurableFile, FileKind
+from millpond.stores.durability.storage.storage import Storage
+from millpond.stores.encoding.keys import COMMIT_ROW, pack_time
+from millpond.stores.encoding.rows.packing import RowCodec
 from millpond.stores.evolution.shape import Shape, StoreShape, difference
-from millpond.stores.formats import FormatVersion
-from millpond.stores.keys import COMMIT_ROW, pack_time
-from millpond.stores.layouts import Layout
-from millpond.stores.memory import MemoryBackend
-from millpond.stores.rows.packing import RowCodec
-from millpond.stores.specs import StoreKind
+from millpond.stores.specs.formats import FormatVersion
+from millpond.stores.specs.store_spec import StoreKind
+from millpond.stores.typed.layouts import Layout
 from tests.fuzz.reader import Reader, attempt
 from tests.fuzz.store_readers import SCHEMAS
 
@@ -136,8 +137,8 @@ class _Directory:
         if fault := self._seal().fault():
             raise CorruptStoreError(fault)
 
-    def _seal(self) -> Seal:
-        return Seal(self._copy, checked_by_engine=False, limit=100)
+    def _seal(self) -> CleanShutdownMarker:
+        return CleanShutdownMarker(self._copy, checked_by_engine=False, limit=100)
 
 
 def _write(path: Path, data: bytes) -> None:

@@ -16,8 +16,8 @@ from millpond.processors.tables.suppress_buffer import SUPPRESS_BUFFER
 from millpond.processors.tables.time_ordered_buffer import TIME_ORDERED_BUFFER
 from millpond.processors.verbs.key_timers import KEYED_TIMERS
 from millpond.stores.durability.parquet.rows import SCHEMA
-from millpond.stores.keys import DATA, LAYOUT_ROW, METADATA, pack_time
-from millpond.stores.layouts import Layout
+from millpond.stores.encoding.keys import DATA, LAYOUT_ROW, METADATA, pack_time
+from millpond.stores.typed.layouts import Layout
 from tests.fuzz.durable_readers import COMMIT
 from tests.fuzz.reader import framed
 from tests.fuzz.store_readers import COLUMNS

@@ -33,12 +33,12 @@ from millpond.processors.verbs import aggregates
 from millpond.processors.verbs.foreign_keyed import foreign_key_of, with_foreign_keys, without_foreign_key
 from millpond.processors.verbs.key_timers import KeyTimers, TimerClock, keyed_timers_spec
 from millpond.processors.verbs.row_aggregate import RowAggregate
-from millpond.stores.memory import MemoryBackend
-from millpond.stores.rows.tuple_keys import KeyCodec
-from millpond.stores.serdes import STRING
-from millpond.stores.specs import StoreKind, StoreSpec
-from millpond.stores.times import MAX_TIME
-from millpond.stores.transaction import Transaction
+from millpond.stores.backend.memory import MemoryBackend
+from millpond.stores.backend.transaction import Transaction
+from millpond.stores.encoding.rows.tuple_keys import KeyCodec
+from millpond.stores.encoding.serdes import STRING
+from millpond.stores.encoding.times import MAX_TIME
+from millpond.stores.specs.store_spec import StoreKind, StoreSpec
 from tests.fuzz.reader import Reader, attempt, framed, rows_of, transaction_over, unframed
 
 HASH: Final = bytes(range(16))

@@ -9,8 +9,8 @@ from struct import Struct
 from typing import Any, Final
 
 from millpond.errors import MillpondError
-from millpond.stores.memory import MemoryBackend
-from millpond.stores.transaction import Transaction
+from millpond.stores.backend.memory import MemoryBackend
+from millpond.stores.backend.transaction import Transaction
 
 _SIZES: Final = Struct(">HH")
 

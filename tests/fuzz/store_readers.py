@@ -15,9 +15,12 @@ import pyarrow as pa
 
 from millpond.errors import FormatError, StateConflictError
 from millpond.processors.options.windowed_serdes import SessionWindowedSerde, TimeWindowedSerde
+from millpond.processors.runtime.change import Change, ChangeSerde
 from millpond.processors.verbs.python_values import python_keys, python_rows
-from millpond.stores.change import Change, ChangeSerde
-from millpond.stores.keys import (
+from millpond.stores.backend.long_keys import LongKeys
+from millpond.stores.backend.memory import MemoryBackend
+from millpond.stores.backend.transaction import Transaction
+from millpond.stores.encoding.keys import (
     COMMIT_ROW,
     LAYOUT_ROW,
     TERMS_ROW,
@@ -27,16 +30,13 @@ from millpond.stores.keys import (
     unpack_time,
     unterminated,
 )
-from millpond.stores.layouts import Layout, check_layout
-from millpond.stores.longkeys import LongKeys
-from millpond.stores.memory import MemoryBackend
-from millpond.stores.rows.packing import RowCodec
-from millpond.stores.rows.schemas import Schemas
-from millpond.stores.rows.tuple_keys import KeyCodec
-from millpond.stores.serdes import BYTES, FLOAT64, INT64, JSON, MSGPACK, STRING, Serde
-from millpond.stores.specs import StoreKind, StoreSpec
-from millpond.stores.terms import Terms, kept_terms
-from millpond.stores.transaction import Transaction
+from millpond.stores.encoding.rows.packing import RowCodec
+from millpond.stores.encoding.rows.schemas import Schemas
+from millpond.stores.encoding.rows.tuple_keys import KeyCodec
+from millpond.stores.encoding.serdes import BYTES, FLOAT64, INT64, JSON, MSGPACK, STRING, Serde
+from millpond.stores.specs.store_spec import StoreKind, StoreSpec
+from millpond.stores.typed.layouts import Layout, check_layout
+from millpond.stores.typed.terms import Terms, kept_terms
 from millpond.stores.typed.timestamped_keyvalue import ValueAndTimestamp, ValueAndTimestampSerde
 from millpond.stores.typed.windows.windowed import Windowed
 from tests.fuzz.reader import Reader, attempt, framed, rows_of, transaction_over, unframed

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from millpond.stores.durability.parquet.rows import SCHEMA
-from millpond.stores.serdes import serde
+from millpond.stores.encoding.serdes import serde
 from tests.fuzz.canary import Executed, nothing_executes
 from tests.fuzz.found import FOUND, durable_file
 from tests.fuzz.fuzzer import ROOT
@@ -71,7 +71,7 @@ def test_only_the_serde_that_the_user_names_can_unpickle() -> None:
     paths = [path for room in rooms for path in ([room] if room.is_file() else room.rglob("*.py"))]
     names = re.compile(r"pickle\.load|marshal|shelve|(?<![.\w])(?:eval|exec)\(")  # a method called so is another's
     found = {str(path.relative_to(ROOT)) for path in paths if names.search(path.read_text())}
-    assert {path for path in found if not path.startswith("stores/testing/")} == {"stores/serdes.py"}
+    assert {path for path in found if not path.startswith("stores/testing/")} == {"stores/encoding/serdes.py"}
 
 
 def test_a_reader_that_fails_is_noticed() -> None:

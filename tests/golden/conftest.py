@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from millpond.stores.backend import Backend
-from millpond.stores.registry import open_backend
+from millpond.stores.backend.contract import Backend
+from millpond.stores.backend.registry import open_backend
 from tests.golden.loader import cases
 
 BACKENDS = ("memory", "lmdb", "rocksdb")

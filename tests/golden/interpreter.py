@@ -11,7 +11,7 @@ from typing import Any
 
 import millpond.processors as dsl
 from millpond.errors import MillpondError
-from millpond.stores.specs import StoreKind
+from millpond.stores.specs.store_spec import StoreKind
 from millpond.stores.typed.versions.versioned import VersionedKeyValueStore
 from tests.golden import functions as named
 from tests.golden import processors

@@ -18,7 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 import millpond.processors as dsl
 from millpond.adapters.spark import SparkStreams
 from millpond.processors.options.windowed_serdes import SessionWindowedSerde, TimeWindowedSerde
-from millpond.stores.serdes import serde
+from millpond.stores.encoding.serdes import serde
 from tests.golden import functions as named
 from tests.golden.interpreter import Interpreter, Operator
 from tests.golden.loader import Case

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeAlias
 
-from millpond.stores.serdes import STRING
-from millpond.stores.specs import StoreKind, StoreSpec
-from millpond.stores.transaction import Transaction
+from millpond.stores.backend.transaction import Transaction
+from millpond.stores.encoding.serdes import STRING
+from millpond.stores.specs.store_spec import StoreKind, StoreSpec
 from millpond.stores.typed.keyvalue import KeyValueStore
 from millpond.stores.typed.store import WritableStore
 from millpond.stores.typed.timestamped_keyvalue import UNKNOWN_TIMESTAMP, TimestampedKeyValueStore, ValueAndTimestamp

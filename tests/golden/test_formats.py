@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 
 from millpond.errors import SerdeError
-from millpond.stores.change import Change, ChangeSerde
-from millpond.stores.memory import MemoryBackend
-from millpond.stores.serdes import STRING
-from millpond.stores.transaction import Transaction
+from millpond.processors.runtime.change import Change, ChangeSerde
+from millpond.stores.backend.memory import MemoryBackend
+from millpond.stores.backend.transaction import Transaction
+from millpond.stores.encoding.serdes import STRING
 from millpond.stores.typed.timestamped_keyvalue import (
     UNKNOWN_TIMESTAMP,
     TimestampedKeyValueStore,

@@ -12,8 +12,8 @@ from millpond.adapters.kafka_streams.conversion import Conversion
 from millpond.adapters.kafka_streams.expiry import expired, observed_stream_time
 from millpond.adapters.kafka_streams.targets import Content, fill
 from millpond.stores import INT64, STRING, Backend, Serde, StoreKind, StoreSpec, Transaction
-from millpond.stores.migration import open_directory
-from millpond.stores.registry import supplier
+from millpond.stores.backend.registry import supplier
+from millpond.stores.specs.migration import open_directory
 from tests.golden.loader import Case
 from tests.kafka_streams.directories import content_of, unpacked
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from millpond.errors import ConfigurationError, InvalidKeyError
-from millpond.stores.backend import Backend
-from millpond.stores.transaction import Transaction
+from millpond.stores.backend.contract import Backend
+from millpond.stores.backend.transaction import Transaction
 from tests.golden.loader import Case
 from tests.golden.storeops import open_store
 

@@ -12,8 +12,8 @@ from typer.testing import CliRunner
 from millpond.cli import app as command_line
 from millpond.errors import ConfigurationError, UnreadableRowError
 from millpond.stores import STRING, StoreKind, StoreSpec, Transaction
-from millpond.stores.migration import open_directory
-from millpond.stores.registry import supplier
+from millpond.stores.backend.registry import supplier
+from millpond.stores.specs.migration import open_directory
 from tests.kafka_streams.directories import TIMED, recorded, unpacked, write_database, write_task
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from millpond.adapters.kafka_streams import Entry, Import, ParquetTarget, open_store
 from millpond.errors import BackendInUseError, CorruptStoreError, FormatError, MillpondError, StoreError
 from millpond.stores import StoreKind
-from millpond.stores.registry import open_backend
+from millpond.stores.backend.registry import open_backend
 from tests.kafka_streams.directories import content_of, recorded, unpacked, write_database, write_task
 
 KINDS = {

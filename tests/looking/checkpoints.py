@@ -10,14 +10,14 @@ from zipfile import ZipFile
 import rocksdict
 from xxhash import xxh32_intdigest
 
-from millpond.adapters.looking import Looking
-from millpond.stores.columns.partitions import partition_of
+from millpond.adapters.inspect import StateInspector
+from millpond.stores.backend.registry import supplier
 from millpond.stores.durability import Manifest, Storage, TaskState
+from millpond.stores.encoding.partitions import partition_of
+from millpond.stores.encoding.serdes import INT64, STRING
 from millpond.stores.evolution.history import History
 from millpond.stores.evolution.shape import Shape, StoreShape
-from millpond.stores.registry import supplier
-from millpond.stores.serdes import INT64, STRING
-from millpond.stores.specs import StoreKind, StoreSpec
+from millpond.stores.specs.store_spec import StoreKind, StoreSpec
 
 PARTITIONS = 2
 FINGERPRINT = f"9f/{PARTITIONS}"
@@ -163,8 +163,8 @@ class Query:
         """Those after the last micro-batch."""
         return list(self._manifests.values())
 
-    def looking(self, **options: Any) -> Looking:
-        return Looking.at(str(self.checkpoint), str(self.state), **options)
+    def looking(self, **options: Any) -> StateInspector:
+        return StateInspector.at(str(self.checkpoint), str(self.state), **options)
 
 
 OPERATOR = {

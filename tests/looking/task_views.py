@@ -3,15 +3,15 @@
 from pathlib import Path
 from typing import Any
 
-from millpond.adapters.looking.columns import SerdeColumn
-from millpond.adapters.looking.store_form import StoreForm
-from millpond.adapters.looking.store_part import StorePart
-from millpond.adapters.looking.store_view import StoreView
+from millpond.adapters.inspect.columns import SerdeColumn
+from millpond.adapters.inspect.store_form import StoreForm
+from millpond.adapters.inspect.store_part import StorePart
+from millpond.adapters.inspect.store_view import StoreView
+from millpond.stores.backend.registry import supplier
 from millpond.stores.durability import DurabilityPolicy, Manifest, Storage, TaskState
+from millpond.stores.encoding.times import TimeUnit
 from millpond.stores.evolution.shape import StoreShape
-from millpond.stores.registry import supplier
-from millpond.stores.specs import StoreSpec
-from millpond.stores.times import TimeUnit
+from millpond.stores.specs.store_spec import StoreSpec
 
 Row = dict[str, Any]
 

@@ -12,16 +12,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyarrow.parquet import read_metadata
 
-from millpond.adapters.looking.changes import change_parts, change_schema, changes
-from millpond.adapters.looking.selection import EVERYTHING, Selection
-from millpond.adapters.looking.store_view import StoreView
+from millpond.adapters.inspect.changes import change_parts, change_schema, changes
+from millpond.adapters.inspect.selection import EVERYTHING, Selection
+from millpond.adapters.inspect.store_view import StoreView
 from millpond.errors import ConfigurationError, CorruptFileError
-from millpond.stores.columns.partitions import partition_of
 from millpond.stores.durability import Manifest
 from millpond.stores.durability.parquet import rows
-from millpond.stores.layouts import Layout
-from millpond.stores.serdes import BYTES, INT64, MSGPACK, STRING
-from millpond.stores.specs import StoreKind, StoreSpec
+from millpond.stores.encoding.partitions import partition_of
+from millpond.stores.encoding.serdes import BYTES, INT64, MSGPACK, STRING
+from millpond.stores.specs.store_spec import StoreKind, StoreSpec
+from millpond.stores.typed.layouts import Layout
 from millpond.stores.typed.windows.windowed import Windowed
 from tests.looking.task_views import Row, storage_in, task, view
 

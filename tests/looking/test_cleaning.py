@@ -15,19 +15,19 @@ from uuid import uuid4
 import pytest
 from typer.testing import CliRunner
 
-from millpond.adapters.looking.cleaning import Cleaning
+from millpond.adapters.inspect.cleaning import Cleaning
 from millpond.cli import app
 from millpond.errors import BackendInUseError, ConfigurationError, StateConflictError
+from millpond.stores.backend.registry import supplier
 from millpond.stores.cleaning.durable import StateCleaning
 from millpond.stores.cleaning.leftover import Age
 from millpond.stores.cleaning.named import Named
 from millpond.stores.durability import DurabilityPolicy, Manifest, Storage, TaskState
 from millpond.stores.durability.copies.lease import LEASE_FILE, Lease
+from millpond.stores.encoding.serdes import INT64, STRING
 from millpond.stores.evolution.history import History
 from millpond.stores.evolution.shape import Shape
-from millpond.stores.registry import supplier
-from millpond.stores.serdes import INT64, STRING
-from millpond.stores.specs import StoreKind, StoreSpec
+from millpond.stores.specs.store_spec import StoreKind, StoreSpec
 from tests.looking.checkpoints import Query
 
 DAY = 86_400

@@ -6,15 +6,15 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from millpond.adapters.looking.aggregated_column import AggregatedColumn
-from millpond.adapters.looking.columns import SerdeColumn, shown
-from millpond.adapters.looking.compression import decompressed
-from millpond.adapters.looking.packed_columns import PackedKeyColumn
+from millpond.adapters.inspect.aggregated_column import AggregatedColumn
+from millpond.adapters.inspect.columns import SerdeColumn, shown
+from millpond.adapters.inspect.compression import decompressed
+from millpond.adapters.inspect.packed_columns import PackedKeyColumn
 from millpond.errors import ConfigurationError, FormatError, SerdeError
 from millpond.processors.verbs.aggregates import collect, count, first, max, sum
 from millpond.processors.verbs.row_aggregate import RowAggregate
-from millpond.stores.rows.tuple_keys import KeyCodec
-from millpond.stores.serdes import serde
+from millpond.stores.encoding.rows.tuple_keys import KeyCodec
+from millpond.stores.encoding.serdes import serde
 from tests.looking.checkpoints import lz4
 
 TEXT = b"so much state, " * 999

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from millpond.adapters.looking import Looking, Selection
-from millpond.adapters.looking.row_texts import objects
+from millpond.adapters.inspect import Selection, StateInspector
+from millpond.adapters.inspect.row_texts import objects
 from millpond.errors import ConfigurationError, CorruptFileError, FormatError, MillpondError, MissingFileError
 from millpond.stores import STRING, StoreKind, StoreSpec
 from millpond.stores.durability import read_rows
-from millpond.stores.serdes import StringSerde
+from millpond.stores.encoding.serdes import StringSerde
 from millpond.stores.typed.windows.windowed import Windowed
 from tests.looking.checkpoints import SPECS, Query, changelog, lz4, state_key, state_value
 
@@ -193,9 +193,9 @@ def test_a_serde_that_only_its_user_knows_is_shown_as_bytes(tmp_path: Path) -> N
 
 def test_a_place_without_a_checkpoint_or_a_commit_is_named(query: Query, tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match=r"there is no checkpoint at .*elsewhere; give the query's"):
-        Looking.at(str(tmp_path / "elsewhere"), str(query.state))
+        StateInspector.at(str(tmp_path / "elsewhere"), str(query.state))
     with pytest.raises(ConfigurationError, match=r"has no record of the state of \['app'\].*own state_dir"):
-        Looking.at(str(query.checkpoint), str(tmp_path / "elsewhere")).stores()
+        StateInspector.at(str(query.checkpoint), str(tmp_path / "elsewhere")).stores()
     move(query.checkpoint / "commits", tmp_path / "away")
     with pytest.raises(ConfigurationError, match="has not committed a micro-batch yet"):
         query.looking().stores()

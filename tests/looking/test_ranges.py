@@ -7,14 +7,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from millpond.adapters.looking import Selection
+from millpond.adapters.inspect import Selection
 from millpond.errors import CorruptFileError
 from millpond.stores import BYTES, INT64, StoreKind, StoreSpec
-from millpond.stores.columns.partitions import partition_of
+from millpond.stores.backend.registry import supplier
 from millpond.stores.durability import DurabilityPolicy, Manifest, Storage, TaskState
-from millpond.stores.durability.inspection import DurableRows
+from millpond.stores.durability.checking.inspection import DurableRows
 from millpond.stores.durability.parquet import known_keys, reading, rows
-from millpond.stores.registry import supplier
+from millpond.stores.encoding.partitions import partition_of
 from tests.looking.checkpoints import PARTITIONS, Query
 
 PLAIN = StoreSpec("plain", StoreKind.KEY_VALUE, BYTES, INT64)

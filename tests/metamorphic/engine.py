@@ -38,7 +38,7 @@ from millpond.processors.runtime.batches.columns import Records
 from millpond.processors.runtime.late import LateRecords
 from millpond.processors.runtime.task import Task
 from millpond.processors.verbs.null_keys import NullKeys
-from millpond.stores.times import TimeUnit
+from millpond.stores.encoding.times import TimeUnit
 from tests.metamorphic.keeping import Keeper
 from tests.metamorphic.tables import Selection
 from tests.metamorphic.verbs import Made

@@ -14,11 +14,11 @@ from typing import Any
 
 from millpond.processors.distribution.plan import Plan
 from millpond.processors.runtime.subtopology import Subtopology
-from millpond.stores.backend import Backend
+from millpond.stores.backend.contract import Backend
+from millpond.stores.backend.registry import supplier
+from millpond.stores.backend.transaction import Transaction
 from millpond.stores.durability import DurabilityPolicy, Manifest, Storage, TaskState
-from millpond.stores.place import StorePlace
-from millpond.stores.registry import supplier
-from millpond.stores.transaction import Transaction
+from millpond.stores.specs.location import StoreLocation
 
 POLICY = DurabilityPolicy(max_deltas=2, retained_commits=3, retained_age=0, retained_forks=0)
 
@@ -70,7 +70,7 @@ class BackendKeeper(Keeper):
             store = f"{place}/{name}"
             if store not in self._backends:
                 application, _, task = place.partition("/")
-                found = StorePlace.of(
+                found = StoreLocation.of(
                     spec, self._supplier, local_dir=self._directory, application_id=application, task_id=task
                 )
                 self._backends[store] = found.open()

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as _compute
 
 from millpond.adapters.spark.verbs.account import InputTime, Path
-from millpond.processors.verbs.parts import CHANGE_TIME
+from millpond.processors.verbs.projections import CHANGE_TIME
 
 pc: Any = _compute
 

@@ -12,8 +12,8 @@ import pytest
 from millpond.processors import SessionWindows, SlidingWindows, TimeWindows
 from millpond.processors.options.joins import JoinType
 from millpond.processors.verbs import aggregates
-from millpond.stores.backend import Entries
-from millpond.stores.memory import MemoryBackend
+from millpond.stores.backend.contract import Entries
+from millpond.stores.backend.memory import MemoryBackend
 from tests.metamorphic.checking import schema
 from tests.metamorphic.engine import Query
 from tests.metamorphic.histories import SECOND

@@ -15,7 +15,7 @@ from millpond.adapters.spark.verbs.source import RowSource
 from millpond.errors import RecordError
 from millpond.processors.options.joins import JoinType
 from millpond.processors.options.on_error import OnError
-from millpond.stores.times import TimeUnit, to_instant_micros
+from millpond.stores.encoding.times import TimeUnit, to_instant_micros
 from tests.metamorphic import engine
 from tests.metamorphic import test_verbs as verbs
 from tests.metamorphic.checking import KEYS, LENGTHS, TWO, event, histories, rows_of, schema

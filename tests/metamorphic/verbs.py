@@ -33,10 +33,10 @@ from millpond.processors.verbs.row_aggregate import RowAggregate
 from millpond.processors.verbs.stream_join import stream_join
 from millpond.processors.verbs.table_join import table_join
 from millpond.processors.verbs.verb import PackedRows, Verb, chosen
-from millpond.stores.rows.packing import RowCodec
-from millpond.stores.rows.schemas import Schemas
-from millpond.stores.rows.tuple_keys import KeyCodec
-from millpond.stores.serdes import Serde
+from millpond.stores.encoding.rows.packing import RowCodec
+from millpond.stores.encoding.rows.schemas import Schemas
+from millpond.stores.encoding.rows.tuple_keys import KeyCodec
+from millpond.stores.encoding.serdes import Serde
 from tests.metamorphic.tables import TIME, Rows, Selection
 
 

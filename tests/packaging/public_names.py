@@ -13,8 +13,8 @@ from typing import Any, ForwardRef, Union, get_args, get_origin
 
 SNAPSHOT = Path(__file__).with_suffix(".txt")
 MODULES = (
+    "millpond.adapters.inspect",
     "millpond.adapters.kafka_streams",
-    "millpond.adapters.looking",
     "millpond.adapters.spark",
     "millpond.processors",
     "millpond.processors.verbs",

@@ -15,10 +15,10 @@ import pytest
 from typer.testing import CliRunner
 
 from millpond.cli import app
+from millpond.stores.backend.registry import supplier
 from millpond.stores.durability import Storage, TaskState
-from millpond.stores.registry import supplier
-from millpond.stores.serdes import INT64, STRING
-from millpond.stores.specs import StoreKind, StoreSpec
+from millpond.stores.encoding.serdes import INT64, STRING
+from millpond.stores.specs.store_spec import StoreKind, StoreSpec
 from tests.packaging.code_blocks import PAGES, ROOT, before_spark, blocks, run_blocks
 
 COMMAND = re.compile(r"`((?:make|millpond) [^`]+)`")

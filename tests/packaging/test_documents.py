@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from millpond import errors
+from millpond.metrics import StoreMetric
 from millpond.processors.runtime.metrics import TaskMetric
 from millpond.stores import backend_names, supplier
-from millpond.stores.metrics import StoreMetric
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
@@ -133,11 +133,20 @@ def test_the_changelog_goes_by_release_and_by_kind_of_change() -> None:
     assert kinds <= {"Added", "Changed", "Deprecated", "Removed", "Fixed", "Security"}
 
 
-def test_a_records_way_passes_no_file_twice() -> None:
+def test_a_verbs_way_passes_no_file_twice() -> None:
     steps = re.findall(r"^\| \d+ \| `([\w/]+\.py)` \|", (DOCS / "architecture.md").read_text(), re.MULTILINE)
-    assert steps[0].startswith("adapters/spark/")
-    assert steps[-1] == "adapters/spark/rows/sink.py"
+    assert steps[0] == "adapters/spark/verbs/joins.py"
+    assert steps[-1] == "adapters/spark/verbs/sink.py"
     assert len(steps) == len(set(steps)) > 20
+
+
+def test_the_architecture_page_is_short_and_has_few_words_of_its_own() -> None:
+    page = (DOCS / "architecture.md").read_text()
+    words = re.findall(r"^\| ([^|]+) \| [^|]+ \|$", page.partition("## Words")[2], re.MULTILINE)
+    assert len(page.split()) <= 1_500
+    assert words[0] == "word"
+    assert words[1:] == sorted(words[1:])
+    assert len(words) <= 41
 
 
 def test_what_belongs_to_an_item_of_a_list_is_a_part_of_it_for_every_markdown() -> None:

@@ -8,14 +8,14 @@ def _importers(name: str) -> set[str]:
 
 
 def test_only_migrations_and_benchmarks_open_a_bare_backend() -> None:
-    importers = _importers("millpond.stores.registry.open_backend")
+    importers = _importers("millpond.stores.backend.registry.open_backend")
     library = {module for module in importers if room_of(module) != "bench" and ".testing." not in module}
-    assert library == {"millpond.stores", "millpond.stores.migration"}, "the package only hands it on"
+    assert library == {"millpond.stores", "millpond.stores.specs.migration"}, "the package only hands it on"
 
 
 def test_only_those_who_do_not_migrate_it_open_a_directory_in_the_version_that_it_is_in() -> None:
     importers = {
-        module for module in _importers("millpond.stores.migration.open_version") if room_of(module) != "bench"
+        module for module in _importers("millpond.stores.specs.migration.open_version") if room_of(module) != "bench"
     }
     on_a_duplicate, beside_the_old, to_see_where = "checking.copy_verification", "copies.preparation", "copies.others"
     expected = (on_a_duplicate, beside_the_old, to_see_where)
@@ -23,5 +23,5 @@ def test_only_those_who_do_not_migrate_it_open_a_directory_in_the_version_that_i
 
 
 def test_only_a_place_opens_a_directory_and_the_benchmark_of_that() -> None:
-    importers = _importers("millpond.stores.migration.open_directory")
-    assert importers == {"millpond.stores.place", "millpond.bench.stores.place"}
+    importers = _importers("millpond.stores.specs.migration.open_directory")
+    assert importers == {"millpond.stores.specs.location", "millpond.bench.stores.place"}

@@ -1,4 +1,4 @@
-"""The hand-kept list of packages is the tree, and what a wheel brings is all of it."""
+"""What a wheel brings is the whole tree."""
 
 import subprocess
 import sys
@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from millpond.stores import releases
-from millpond.stores.releases import Release
+import millpond
+from millpond.releases import THIS_RELEASE, Release
 
 ROOT = Path(__file__).resolve().parents[2]
 ROOMS = {"millpond": "src/millpond"} | {
@@ -38,27 +38,23 @@ def packages_of_the_tree() -> set[str]:
     return {name for name, path in modules_of_the_tree().items() if path.name == "__init__.py"}
 
 
-def test_the_list_of_packages_is_the_tree(project: dict[str, Any]) -> None:
-    assert set(project["tool"]["setuptools"]["packages"]) == packages_of_the_tree()
-
-
 def test_every_folder_with_modules_is_a_package() -> None:
     homeless = [path for path in modules_of_the_tree().values() if not (path.parent / "__init__.py").exists()]
     assert homeless == []
 
 
-def test_each_room_at_the_root_is_mapped_and_linked(project: dict[str, Any]) -> None:
-    assert project["tool"]["setuptools"]["package-dir"] == ROOMS
+def test_each_room_at_the_root_is_linked_where_packages_are_found(project: dict[str, Any]) -> None:
+    assert project["tool"]["setuptools"]["packages"] == {"find": {"where": ["src"]}}
     for folder in list(ROOMS.values())[1:]:
         assert (ROOT / "src" / "millpond" / folder).resolve() == ROOT / folder
 
 
 def test_the_version_stands_in_one_place_and_the_changelog_knows_it(project: dict[str, Any]) -> None:
     assert project["project"]["dynamic"] == ["version"]
-    assert project["tool"]["setuptools"]["dynamic"]["version"] == {"attr": f"{releases.__name__}.RELEASE"}
+    assert project["tool"]["setuptools"]["dynamic"]["version"] == {"attr": "millpond.__version__"}
     changelog = (ROOT / "CHANGELOG.md").read_text().splitlines()
     first, second = [line.removeprefix("## ") for line in changelog if line.startswith("## ")][:2]
-    assert first == releases.RELEASE or (first == "Unreleased" and Release.of(second) < releases.THIS_RELEASE)
+    assert first == millpond.__version__ or (first == "Unreleased" and Release.of(second) < THIS_RELEASE)
 
 
 @pytest.mark.slow
@@ -74,10 +70,10 @@ def test_a_wheel_holds_every_module_the_page_the_license_and_py_typed(tmp_path: 
         name.replace(".", "/") + ("/__init__.py" if path.name == "__init__.py" else ".py")
         for name, path in modules_of_the_tree().items()
     }
-    page = {f"millpond/adapters/watching/page/page.{kind}" for kind in ("html", "css", "js")}
+    page = {f"millpond/adapters/monitor/page/page.{kind}" for kind in ("html", "css", "js")}
     page.add("millpond/bench/pages/page.css")
     assert expected | {"millpond/py.typed"} | page == {name for name in names if name.startswith("millpond/")}
-    assert wheel.name.startswith(f"millpond-{releases.RELEASE}-")
+    assert wheel.name.startswith(f"millpond-{millpond.__version__}-")
     assert any(name.endswith(".dist-info/licenses/LICENSE") for name in names)
     assert any(name.endswith(".dist-info/entry_points.txt") for name in names)
 

@@ -27,8 +27,8 @@ from millpond.processors import (
     Topology,
 )
 from millpond.processors.options.order import Order
-from millpond.stores.serdes import STRING
-from millpond.stores.specs import StoreKind, StoreSpec
+from millpond.stores.encoding.serdes import STRING
+from millpond.stores.specs.store_spec import StoreKind, StoreSpec
 
 Step = tuple[str, int, int, int]
 """Operator, first input, second input, variant; numbers beyond the inputs and variants that exist wrap around."""

@@ -16,7 +16,7 @@ from millpond.processors import (
     StreamsBuilder,
     TopologyDriver,
 )
-from millpond.stores.specs import StoreKind
+from millpond.stores.specs.store_spec import StoreKind
 from tests.processors.driving import Build, Input, drive, last_values, random_records
 
 

@@ -19,7 +19,7 @@ from millpond.processors import (
     Topology,
     TopologyDriver,
 )
-from millpond.stores.serdes import JSON, serde
+from millpond.stores.encoding.serdes import JSON, serde
 
 JSON_TEXT = Consumed("string", "json")
 

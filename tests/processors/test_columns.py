@@ -17,10 +17,10 @@ from millpond.processors import Batch, Consumed, Materialized, Produced, Streams
 from millpond.processors.options.on_error import OnError
 from millpond.processors.runtime.batches.columns import Columns, joined
 from millpond.processors.runtime.failures import FailurePolicy
-from millpond.stores.columns.column_serdes import column_serde
-from millpond.stores.registry import supplier
-from millpond.stores.serdes import INT64, STRING
-from millpond.stores.transaction import Transaction
+from millpond.stores.backend.registry import supplier
+from millpond.stores.backend.transaction import Transaction
+from millpond.stores.encoding.column_serdes import column_serde
+from millpond.stores.encoding.serdes import INT64, STRING
 from millpond.stores.typed.timestamped_columns import TimestampedColumns
 from millpond.stores.typed.timestamped_keyvalue import TimestampedKeyValueStore
 

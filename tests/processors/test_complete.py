@@ -28,8 +28,8 @@ from millpond.processors import (
     TimeWindows,
     TopologyDriver,
 )
-from millpond.stores.serdes import INT64, STRING
-from millpond.stores.specs import StoreKind, StoreSpec
+from millpond.stores.encoding.serdes import INT64, STRING
+from millpond.stores.specs.store_spec import StoreKind, StoreSpec
 from millpond.stores.typed.windows.windowed import Windowed
 from tests.processors.driving import Build, text_topology
 from tests.processors.random_topologies import NO_REPARTITION, OPERATORS, Step, histories, programs

@@ -2,10 +2,10 @@
 
 from millpond.processors.aggregations.closing import Window
 from millpond.processors.aggregations.completion import Completion
-from millpond.stores.memory import MemoryBackend
-from millpond.stores.serdes import STRING
-from millpond.stores.specs import StoreKind, StoreSpec
-from millpond.stores.transaction import Transaction
+from millpond.stores.backend.memory import MemoryBackend
+from millpond.stores.backend.transaction import Transaction
+from millpond.stores.encoding.serdes import STRING
+from millpond.stores.specs.store_spec import StoreKind, StoreSpec
 
 
 def test_a_completion_is_over_once_stream_time_has_closed_what_came_out() -> None:

@@ -20,10 +20,10 @@ from millpond.processors import (
 )
 from millpond.processors.runtime.counters import CounterName
 from millpond.processors.verbs.carriages import CARRIAGES
+from millpond.stores.encoding.keys import pack_time
+from millpond.stores.encoding.serdes import INT64, STRING
 from millpond.stores.evolution.carriage import NO_LAYOUT
-from millpond.stores.keys import pack_time
-from millpond.stores.serdes import INT64, STRING
-from millpond.stores.specs import StoreKind, StoreSpec
+from millpond.stores.specs.store_spec import StoreKind, StoreSpec
 
 TIMES = StoreSpec("times", StoreKind.KEY_VALUE, STRING, INT64)
 

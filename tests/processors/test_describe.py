@@ -11,7 +11,7 @@ from millpond.processors import (
     StreamsBuilder,
     Topology,
 )
-from millpond.stores.specs import StoreKind
+from millpond.stores.specs.store_spec import StoreKind
 
 
 def _topology() -> Topology:

@@ -19,8 +19,8 @@ from millpond.processors import (
     Topology,
     TopologyDriver,
 )
-from millpond.stores.serdes import INT64, STRING
-from millpond.stores.specs import StoreKind, StoreSpec
+from millpond.stores.encoding.serdes import INT64, STRING
+from millpond.stores.specs.store_spec import StoreKind, StoreSpec
 from millpond.stores.typed.timestamped_keyvalue import ValueAndTimestamp
 
 PERSISTENT = ["lmdb", "rocksdb"]

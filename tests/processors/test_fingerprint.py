@@ -4,9 +4,9 @@ from dataclasses import replace
 
 from millpond.processors import Consumed, KStream, Materialized, Produced, StreamsBuilder, Topology
 from millpond.processors.runtime.record_processor import RecordProcessor
-from millpond.stores.layouts import Layout
-from millpond.stores.serdes import BYTES
-from millpond.stores.specs import StoreKind, StoreSpec
+from millpond.stores.encoding.serdes import BYTES
+from millpond.stores.specs.store_spec import StoreKind, StoreSpec
+from millpond.stores.typed.layouts import Layout
 
 SPEC = StoreSpec("seen", StoreKind.KEY_VALUE, BYTES, BYTES)
 

@@ -37,8 +37,8 @@ from millpond.processors.tables.foreign_key.messages import (
     combined_key,
 )
 from millpond.processors.tables.foreign_key.murmur3 import murmur3_128
-from millpond.stores.columns.column_serdes import column_serde
-from millpond.stores.serdes import serde
+from millpond.stores.encoding.column_serdes import column_serde
+from millpond.stores.encoding.serdes import serde
 
 pc: Any = _compute
 Record = tuple[Any, Any, int]

@@ -23,7 +23,7 @@ from millpond.processors import (
     Topology,
     TopologyDriver,
 )
-from millpond.stores.specs import StoreKind
+from millpond.stores.specs.store_spec import StoreKind
 from tests.processors.driving import Input, last_values
 
 TEXT = Materialized.with_serdes(None, "string")

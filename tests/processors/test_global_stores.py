@@ -4,9 +4,9 @@ import pytest
 
 from millpond.errors import TopologyError
 from millpond.processors.runtime.global_stores import as_reader
-from millpond.stores.memory import MemoryBackend
+from millpond.stores.backend.memory import MemoryBackend
+from millpond.stores.backend.transaction import Transaction
 from millpond.stores.testing.store_calls import KINDS, KindUnderTest
-from millpond.stores.transaction import Transaction
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=[kind.id for kind in KINDS])

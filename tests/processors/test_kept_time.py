@@ -4,11 +4,11 @@ import pytest
 
 from millpond.errors import CorruptStoreError, FormatError
 from millpond.processors.runtime.kept_time import STREAM_TIME, KeptTime, stream_time_of
-from millpond.stores.keys import pack_time
-from millpond.stores.memory import MemoryBackend
-from millpond.stores.serdes import BYTES
-from millpond.stores.times import MAX_TIME, MIN_TIME
-from millpond.stores.transaction import Transaction
+from millpond.stores.backend.memory import MemoryBackend
+from millpond.stores.backend.transaction import Transaction
+from millpond.stores.encoding.keys import pack_time
+from millpond.stores.encoding.serdes import BYTES
+from millpond.stores.encoding.times import MAX_TIME, MIN_TIME
 from millpond.stores.typed.keyvalue import KeyValueStore
 
 

@@ -7,11 +7,11 @@ import pytest
 
 from millpond.errors import ConfigurationError, TopologyError
 from millpond.processors import Batch, Consumed, Grouped, KTable, Materialized, Record, StreamsBuilder, Task
-from millpond.stores.change import Change, ChangeSerde
-from millpond.stores.memory import MemoryBackend
-from millpond.stores.releases import OLDEST_READERS, Numbered, oldest_reader
-from millpond.stores.serdes import STRING, Serde
-from millpond.stores.transaction import Transaction
+from millpond.processors.runtime.change import Change, ChangeSerde
+from millpond.releases import OLDEST_READERS, Numbered, oldest_reader
+from millpond.stores.backend.memory import MemoryBackend
+from millpond.stores.backend.transaction import Transaction
+from millpond.stores.encoding.serdes import STRING, Serde
 from tests.processors.driving import Input, drive, last_values, random_records
 
 OLD_RELEASE = "3.4"

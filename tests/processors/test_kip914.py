@@ -18,7 +18,7 @@ from millpond.processors import (
     Topology,
     TopologyDriver,
 )
-from millpond.stores.specs import StoreKind
+from millpond.stores.specs.store_spec import StoreKind
 
 TEXT = Produced(value_serde="string")
 Results = list[tuple[Any, int]]

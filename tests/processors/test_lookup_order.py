@@ -28,10 +28,10 @@ from millpond.processors.runtime.order.time_order import merge
 from millpond.processors.runtime.task import Task
 from millpond.processors.verbs.ordered_rows import with_order
 from millpond.processors.verbs.sequenced import Sequenced
-from millpond.stores.memory import MemoryBackend
-from millpond.stores.serdes import BYTES, MSGPACK, STRING
-from millpond.stores.specs import StoreKind, StoreSpec
-from millpond.stores.transaction import Transaction
+from millpond.stores.backend.memory import MemoryBackend
+from millpond.stores.backend.transaction import Transaction
+from millpond.stores.encoding.serdes import BYTES, MSGPACK, STRING
+from millpond.stores.specs.store_spec import StoreKind, StoreSpec
 
 TEXT = Consumed("string", "int64")
 Records = list[tuple[str, int | None, int]]

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 from millpond.errors import UserFunctionError
+from millpond.metrics import StoreMetric
 from millpond.processors import (
     Batch,
     Columns,
@@ -25,11 +26,10 @@ from millpond.processors.distribution.exchange import Blob, BlobWriter, partials
 from millpond.processors.distribution.execution import Decoder, run_blobs, run_split
 from millpond.processors.runtime.metrics import TaskMetric
 from millpond.processors.runtime.task import Task
-from millpond.stores.memory import MemoryBackend
-from millpond.stores.metrics import StoreMetric
-from millpond.stores.serdes import INT64, STRING
-from millpond.stores.times import TimeUnit
-from millpond.stores.transaction import Transaction
+from millpond.stores.backend.memory import MemoryBackend
+from millpond.stores.backend.transaction import Transaction
+from millpond.stores.encoding.serdes import INT64, STRING
+from millpond.stores.encoding.times import TimeUnit
 from tests.processors.driving import text_topology
 
 ROOT = Path(__file__).resolve().parents[2]

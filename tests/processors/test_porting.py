@@ -15,7 +15,7 @@ from millpond.processors import (
 )
 from millpond.processors.options.windowed_serdes import TimeWindowedSerde
 from millpond.stores import Windowed
-from millpond.stores.serdes import serde
+from millpond.stores.encoding.serdes import serde
 from millpond.stores.typed.timestamped_keyvalue import ValueAndTimestamp
 
 TEXT = Consumed("string", "string")

@@ -18,10 +18,10 @@ from millpond.processors import (
     Task,
     TopologyDriver,
 )
-from millpond.stores.memory import MemoryBackend
-from millpond.stores.serdes import INT64, STRING
-from millpond.stores.specs import StoreKind, StoreSpec
-from millpond.stores.transaction import Transaction
+from millpond.stores.backend.memory import MemoryBackend
+from millpond.stores.backend.transaction import Transaction
+from millpond.stores.encoding.serdes import INT64, STRING
+from millpond.stores.specs.store_spec import StoreKind, StoreSpec
 from millpond.stores.typed.keyvalue import KeyValueStore
 
 SUMS = StoreSpec("sums", StoreKind.KEY_VALUE, STRING, INT64)

@@ -6,7 +6,7 @@ import pytest
 
 from millpond.errors import TopologyError
 from millpond.processors import Consumed, KStream, Produced, StreamsBuilder, TopologyDriver
-from millpond.stores.serdes import MSGPACK
+from millpond.stores.encoding.serdes import MSGPACK
 
 INPUT = [("a", "one", 1), ("b", "two", 2), ("a", None, 3), (None, "four", 4)]
 

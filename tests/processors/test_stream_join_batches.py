@@ -28,9 +28,9 @@ from millpond.processors.runtime.nodes import ProcessorNode
 from millpond.processors.runtime.order.gathering import gathering_nodes
 from millpond.processors.runtime.order.time_order import merge
 from millpond.processors.runtime.task import Task
-from millpond.stores.memory import MemoryBackend
-from millpond.stores.serdes import Serde
-from millpond.stores.transaction import Transaction
+from millpond.stores.backend.memory import MemoryBackend
+from millpond.stores.backend.transaction import Transaction
+from millpond.stores.encoding.serdes import Serde
 from tests.processors.random_topologies import LastSeen
 
 Records = list[tuple[Any, Any, int]]
@@ -232,7 +232,7 @@ class Counting(MemoryBackend):
 
 
 def scans_of(monkeypatch: pytest.MonkeyPatch, topology: Topology, before: MicroBatch, inputs: MicroBatch) -> int:
-    monkeypatch.setattr("millpond.stores.memory.MemoryBackend", Counting)
+    monkeypatch.setattr("millpond.stores.backend.memory.MemoryBackend", Counting)
     with TopologyDriver(topology) as driver:
         driver.pipe_inputs(before)
         Counting.scans = 0

@@ -29,9 +29,9 @@ from millpond.processors.options.order import Order
 from millpond.processors.runtime.batches.columns import Columns, Records
 from millpond.processors.streams import vectorized_window_join
 from millpond.processors.streams.window_join import WindowJoin
-from millpond.stores.keys import pack_time
-from millpond.stores.memory import MemoryBackend
-from millpond.stores.transaction import Transaction
+from millpond.stores.backend.memory import MemoryBackend
+from millpond.stores.backend.transaction import Transaction
+from millpond.stores.encoding.keys import pack_time
 from tests.processors.test_stream_join_batches import (
     JOINS,
     MicroBatch,

@@ -27,10 +27,10 @@ from millpond.processors import (
 from millpond.processors.verbs.apply import apply_topology
 from millpond.processors.verbs.keyed_processor import KeyContext, KeyedProcessor
 from millpond.stores import STRING
-from millpond.stores.rows.packing import RowCodec
-from millpond.stores.rows.schemas import Schemas
-from millpond.stores.rows.tuple_keys import KeyCodec
-from millpond.stores.specs import StoreKind, StoreSpec
+from millpond.stores.encoding.rows.packing import RowCodec
+from millpond.stores.encoding.rows.schemas import Schemas
+from millpond.stores.encoding.rows.tuple_keys import KeyCodec
+from millpond.stores.specs.store_spec import StoreKind, StoreSpec
 from tests.processors.driving import text_topology
 
 YEAR_2100 = 4_102_444_800_000

@@ -30,9 +30,9 @@ from millpond.processors.options.on_error import OnError
 from millpond.processors.options.order import Order
 from millpond.processors.runtime.batches.columns import Columns
 from millpond.processors.runtime.failures import FailurePolicy
-from millpond.stores.registry import supplier
-from millpond.stores.serdes import INT64, STRING
-from millpond.stores.transaction import Transaction
+from millpond.stores.backend.registry import supplier
+from millpond.stores.backend.transaction import Transaction
+from millpond.stores.encoding.serdes import INT64, STRING
 from millpond.stores.typed.timestamped_keyvalue import TimestampedKeyValueStore
 
 Record = tuple[Any, Any, int]

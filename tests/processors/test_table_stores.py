@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from millpond.processors import Grouped, Materialized, Produced, StreamsBuilder, TopologyDriver
-from millpond.stores.specs import StoreKind
+from millpond.stores.specs.store_spec import StoreKind
 
 RECORDS = [("k", "a1", 10), ("j", "a2", 20), ("k", None, 30), ("k", "a3", 40), ("i", "a4", 50)]
 KINDS = {

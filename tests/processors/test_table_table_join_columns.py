@@ -28,9 +28,9 @@ from millpond.processors.options.on_error import OnError
 from millpond.processors.options.order import Order
 from millpond.processors.runtime.batches.columns import Columns
 from millpond.processors.runtime.failures import FailurePolicy
-from millpond.stores.columns.column_changes import ColumnChanges
-from millpond.stores.memory import MemoryBackend
-from millpond.stores.transaction import Transaction
+from millpond.stores.backend.column_changes import ColumnChanges
+from millpond.stores.backend.memory import MemoryBackend
+from millpond.stores.backend.transaction import Transaction
 from tests.processors.test_table_join_columns import MicroBatch, run
 
 pc: Any = _compute

@@ -18,8 +18,8 @@ from millpond.processors import (
     TopologyDriver,
 )
 from millpond.processors.distribution.plan import make_plan
-from millpond.stores.serdes import INT64, STRING
-from millpond.stores.specs import StoreKind, StoreSpec
+from millpond.stores.encoding.serdes import INT64, STRING
+from millpond.stores.specs.store_spec import StoreKind, StoreSpec
 
 TOTALS = StoreSpec("totals", StoreKind.KEY_VALUE, STRING, INT64)
 NAMES = StoreSpec("names", StoreKind.KEY_VALUE, STRING, STRING)

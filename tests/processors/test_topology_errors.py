@@ -18,8 +18,8 @@ from millpond.processors import (
 from millpond.processors.dsl.wiring.graph import TopologyGraph
 from millpond.processors.runtime.nodes import ProcessorNode
 from millpond.processors.streams.stateless import StreamPass
-from millpond.stores.serdes import BYTES
-from millpond.stores.specs import StoreKind, StoreSpec
+from millpond.stores.encoding.serdes import BYTES
+from millpond.stores.specs.store_spec import StoreKind, StoreSpec
 
 
 @pytest.fixture

@@ -32,7 +32,7 @@ from millpond.processors import (
 )
 from millpond.processors.runtime.batches.batch import Batch
 from millpond.processors.runtime.failures import DeadLetter
-from millpond.stores.serdes import INT64, MSGPACK, Serde
+from millpond.stores.encoding.serdes import INT64, MSGPACK, Serde
 
 Arrival = tuple[str, str, Any, int]
 """Topic, key, value and timestamp."""

@@ -11,9 +11,9 @@ from millpond.processors.options.joins import JoinType
 from millpond.processors.runtime.processor import ProcessorContext
 from millpond.processors.tables.join_history import JoinHistoryGetter
 from millpond.processors.tables.value_getters import StoreGetter
-from millpond.stores.memory import MemoryBackend
-from millpond.stores.serdes import INT64, STRING
-from millpond.stores.transaction import Transaction
+from millpond.stores.backend.memory import MemoryBackend
+from millpond.stores.backend.transaction import Transaction
+from millpond.stores.encoding.serdes import INT64, STRING
 from millpond.stores.typed.versions.late_puts import LatePuts
 from millpond.stores.typed.versions.versioned import VersionedKeyValueStore
 from tests.stores.growth import steps_of

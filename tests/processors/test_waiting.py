@@ -32,9 +32,9 @@ from millpond.processors import (
 )
 from millpond.processors.verbs.apply import ApplySpec
 from millpond.processors.verbs.keyed_processor import KeyContext, KeyedProcessor
-from millpond.stores.rows.packing import RowCodec
-from millpond.stores.rows.schemas import Schemas
-from millpond.stores.rows.tuple_keys import KeyCodec
+from millpond.stores.encoding.rows.packing import RowCodec
+from millpond.stores.encoding.rows.schemas import Schemas
+from millpond.stores.encoding.rows.tuple_keys import KeyCodec
 from tests.processors.driving import random_records
 
 Build = Callable[[StreamsBuilder], object]

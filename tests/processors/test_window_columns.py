@@ -22,9 +22,9 @@ from millpond.processors import (
     Topology,
 )
 from millpond.processors.runtime.batches.columns import Columns
-from millpond.stores.memory import MemoryBackend
-from millpond.stores.registry import supplier
-from millpond.stores.transaction import Transaction
+from millpond.stores.backend.memory import MemoryBackend
+from millpond.stores.backend.registry import supplier
+from millpond.stores.backend.transaction import Transaction
 from tests.processors.test_columns import KEYS, VALUES, Form, Record, as_batch, as_columns
 
 WINDOWS: dict[str, TimeWindows | SessionWindows] = {

@@ -23,8 +23,8 @@ from millpond.processors import (
     TopologyDriver,
 )
 from millpond.processors.options.windowed_serdes import SessionWindowedSerde, TimeWindowedSerde
-from millpond.stores.serdes import STRING
-from millpond.stores.specs import StoreKind
+from millpond.stores.encoding.serdes import STRING
+from millpond.stores.specs.store_spec import StoreKind
 from millpond.stores.typed.windows.windowed import Windowed
 from tests.processors.driving import Build, Input, drive, last_values, random_records
 

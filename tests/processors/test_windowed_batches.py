@@ -25,9 +25,9 @@ from millpond.processors import (
 )
 from millpond.processors.runtime.batches.batch import Batch
 from millpond.processors.runtime.task import Task
-from millpond.stores.backend import Entries
-from millpond.stores.memory import MemoryBackend
-from millpond.stores.transaction import Transaction
+from millpond.stores.backend.contract import Entries
+from millpond.stores.backend.memory import MemoryBackend
+from millpond.stores.backend.transaction import Transaction
 from millpond.stores.typed.windows.windowed import Windowed
 
 WINDOWS: dict[str, Any] = {

@@ -24,9 +24,9 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from millpond.adapters.spark import SparkStreams, configure
 from millpond.adapters.spark.monitoring.measured import measured_in
+from millpond.metrics import StoreMetric
 from millpond.processors import Consumed, Materialized, Produced, StreamsBuilder, Topology
 from millpond.stores.durability import DurabilityPolicy
-from millpond.stores.metrics import StoreMetric
 
 KEYS = 2_000
 BATCHES = 12

@@ -21,11 +21,11 @@ from pyspark.taskcontext import TaskContext
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from millpond.adapters.spark import Millpond, SparkStreams
-from millpond.adapters.spark.dataflow import Dataflow
+from millpond.adapters.spark.operator.dataflow import Dataflow
 from millpond.processors.verbs import aggregates
+from millpond.stores.backend.registry import supplier
 from millpond.stores.evolution.backfilling import Attempt
 from millpond.stores.evolution.history import History
-from millpond.stores.registry import supplier
 from millpond.stores.testing import Fault, FaultPlan, FaultySupplier, Step
 from tests.spark.orders import SCHEMAS, rated_orders
 from tests.spark.own_session import own_session

@@ -33,7 +33,7 @@ from pyspark.taskcontext import TaskContext
 
 from millpond.adapters.spark.continuation.continuing import EmptyRun
 from millpond.adapters.spark.continuation.files import HadoopFiles
-from millpond.adapters.spark.worker import current_batch
+from millpond.adapters.spark.worker.worker import current_batch
 from millpond.stores.testing import Child, Fault, FaultPlan, Step
 from millpond.stores.testing.child import report, wait_for_parent
 from tests.crash.durable_task import WRITING

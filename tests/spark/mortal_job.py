@@ -27,8 +27,8 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from millpond.adapters.spark import SparkStreams, configure
 from millpond.processors import Consumed, Grouped, Materialized, Produced, StreamsBuilder, Topology
+from millpond.stores.backend.registry import supplier
 from millpond.stores.durability import Storage
-from millpond.stores.registry import supplier
 from millpond.stores.testing import Fault, FaultPlan, FaultyStorage, FaultySupplier, Step
 from tests.spark.orders import read_files
 from tests.spark.two_hosts import this_host

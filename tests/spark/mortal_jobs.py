@@ -17,11 +17,11 @@ from pyspark.sql import functions as F
 from millpond.adapters.spark import Evolution, Millpond, SparkStreams
 from millpond.processors import Batch, Consumed, Grouped, Materialized, Processor, Produced, StreamsBuilder, Topology
 from millpond.processors.verbs.aggregates import count
+from millpond.releases import RELEASE
+from millpond.stores.backend.registry import supplier
 from millpond.stores.durability import Storage
-from millpond.stores.registry import supplier
-from millpond.stores.releases import RELEASE
-from millpond.stores.serdes import INT64, STRING
-from millpond.stores.specs import StoreKind, StoreSpec
+from millpond.stores.encoding.serdes import INT64, STRING
+from millpond.stores.specs.store_spec import StoreKind, StoreSpec
 from millpond.stores.testing import FaultPlan, FaultyStorage, FaultySupplier
 from millpond.stores.typed.keyvalue import KeyValueStore
 

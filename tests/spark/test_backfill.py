@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.taskcontext import TaskContext
 
 from millpond.adapters.spark import Checkpoint, Evolution, SparkStreams
-from millpond.adapters.spark.upkeep import QueryState
+from millpond.adapters.spark.copies.upkeep import QueryState
 from millpond.errors import ConfigurationError, StateConflictError
 from millpond.processors import (
     Consumed,
@@ -30,9 +30,9 @@ from millpond.processors import (
     TimeWindows,
     Topology,
 )
+from millpond.stores.backend.registry import supplier
 from millpond.stores.durability import Storage
 from millpond.stores.evolution.backfilling import Attempt
-from millpond.stores.registry import supplier
 from millpond.stores.testing import Fault, FaultPlan, FaultySupplier, Step
 from tests.spark.conftest import RunStream
 from tests.spark.killable_backfill import MOMENTS, history, streams

@@ -15,7 +15,7 @@ from millpond.adapters.spark import Checkpoint, Evolution, SparkStreams
 from millpond.adapters.spark.continuation.continuation import Continuation
 from millpond.adapters.spark.continuation.continuing import EmptyRun, continue_checkpoint, source_occurrences
 from millpond.adapters.spark.continuation.files import HadoopFiles
-from millpond.adapters.spark.session import PARTITIONS_CONF
+from millpond.adapters.spark.session.session import PARTITIONS_CONF
 from millpond.errors import ConfigurationError, DurabilityError, StateConflictError
 from millpond.processors import Consumed, Grouped, Materialized, Produced, StreamsBuilder, Topology, TopologyDriver
 

@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 from pyspark.sql import SparkSession
 
-from millpond.stores.times import to_micros
+from millpond.stores.encoding.times import to_micros
 
 pytestmark = pytest.mark.spark
 

@@ -17,7 +17,7 @@ from millpond.cli import main
 from millpond.errors import StateConflictError
 from millpond.processors import Consumed, Materialized, Produced, StreamsBuilder, TimeWindows, Topology
 from millpond.processors.verbs.aggregates import count
-from millpond.stores.specs import StoreKind
+from millpond.stores.specs.store_spec import StoreKind
 from tests.command_line.documented import KEYS
 from tests.spark.conftest import RunStream
 

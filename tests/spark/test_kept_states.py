@@ -16,17 +16,17 @@ from pyspark.sql import SparkSession
 
 from millpond.adapters.rocksdb import RocksDbSupplier
 from millpond.adapters.spark import SparkStreams
-from millpond.adapters.spark.kept_states import IDLE_SECONDS, KeptStates, Owner
-from millpond.adapters.spark.worker import StateSettings, task_state
+from millpond.adapters.spark.worker.kept_states import IDLE_SECONDS, KeptStates, Owner
+from millpond.adapters.spark.worker.worker import StateSettings, task_state
 from millpond.errors import ConfigurationError
+from millpond.metrics import StoreMetric
 from millpond.processors.runtime.subtopology import Subtopology
-from millpond.stores.backend import BackendSupplier
+from millpond.stores.backend.contract import BackendSupplier
+from millpond.stores.backend.registry import supplier
 from millpond.stores.durability import Manifest, Storage, TaskState
-from millpond.stores.metrics import StoreMetric
-from millpond.stores.registry import supplier
-from millpond.stores.serdes import INT64, STRING
-from millpond.stores.specs import StoreKind, StoreSpec
-from millpond.stores.times import TimeUnit
+from millpond.stores.encoding.serdes import INT64, STRING
+from millpond.stores.encoding.times import TimeUnit
+from millpond.stores.specs.store_spec import StoreKind, StoreSpec
 from tests.spark.orders import rated_orders
 
 KIB, MIB = 2**10, 2**20
@@ -265,7 +265,7 @@ def test_a_worker_keeps_within_the_budget_that_the_job_or_its_session_says(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def restored(number: int, **options: Any) -> list[int]:
-        monkeypatch.setattr("millpond.adapters.spark.worker._states", KeptStates())
+        monkeypatch.setattr("millpond.adapters.spark.worker.worker._states", KeptStates())
         where: dict[str, Any] = {"state_dir": str(tmp_path / "state"), "partitions": 2, "backend": "memory"}
         job = SparkStreams(rated_orders(), application_id=f"job-{number}", **where, **options)._job
         plan = job.plan(spark, rated_orders(), "totals")

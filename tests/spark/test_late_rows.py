@@ -35,11 +35,11 @@ from millpond.processors.verbs import KeyContext, KeyedProcessor, aggregates
 from millpond.processors.verbs.null_keys import NullKeys
 from millpond.processors.verbs.verb import PackedRows
 from millpond.stores.cleaning.durable import LEFT_OUT
-from millpond.stores.durability.storage import Storage
-from millpond.stores.rows.packing import RowCodec
-from millpond.stores.rows.schemas import Schemas
-from millpond.stores.rows.tuple_keys import KeyCodec
-from millpond.stores.times import TimeUnit
+from millpond.stores.durability.storage.storage import Storage
+from millpond.stores.encoding.rows.packing import RowCodec
+from millpond.stores.encoding.rows.schemas import Schemas
+from millpond.stores.encoding.rows.tuple_keys import KeyCodec
+from millpond.stores.encoding.times import TimeUnit
 from tests.spark.test_order import files
 
 pytestmark = pytest.mark.spark

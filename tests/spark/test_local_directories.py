@@ -9,11 +9,11 @@ pytest.importorskip("pyspark")
 from pyspark.sql import SparkSession
 
 from millpond.adapters.spark import SparkStreams
-from millpond.adapters.spark.local_directories import beside, directories_of, query_directory, take_over
-from millpond.stores.directory import state_of_query
+from millpond.adapters.spark.worker.local_directories import beside, directories_of, query_directory, take_over
 from millpond.stores.durability import Storage
 from millpond.stores.durability.copies.lease import Lease
-from millpond.stores.specs import StoreKind
+from millpond.stores.specs.directory import state_of_query
+from millpond.stores.specs.store_spec import StoreKind
 from tests.spark.conftest import RunStream
 from tests.spark.test_upgrades import counts
 from tests.spark.test_warming import DDL, never_thrown_away

@@ -14,11 +14,11 @@ pytest.importorskip("pyspark")
 
 from pyspark.sql import SparkSession
 
-from millpond.adapters.looking import Looking
-from millpond.adapters.looking.row_texts import objects
-from millpond.adapters.looking.store_view import StoreView
+from millpond.adapters.inspect import StateInspector
+from millpond.adapters.inspect.row_texts import objects
+from millpond.adapters.inspect.store_view import StoreView
 from millpond.adapters.spark import Checkpoint, Millpond, SparkStreams
-from millpond.adapters.spark.inspection import ReadStore, plain_rows
+from millpond.adapters.spark.reading.inspection import ReadStore, plain_rows
 from millpond.processors import (
     Consumed,
     Materialized,
@@ -30,7 +30,7 @@ from millpond.processors import (
 )
 from millpond.processors.verbs.aggregates import count, last, sum
 from millpond.stores import StoreKind
-from millpond.stores.durability.manifest import Manifest
+from millpond.stores.durability.manifests.manifest import Manifest
 
 pytestmark = pytest.mark.spark
 
@@ -95,8 +95,8 @@ class Query:
         """What Spark reads out of its state."""
         return sorted(Checkpoint(self._spark, self.checkpoint).manifests(batch), key=_task)
 
-    def looking(self, **options: Any) -> Looking:
-        return Looking.at(self.checkpoint, self.state, **options)
+    def looking(self, **options: Any) -> StateInspector:
+        return StateInspector.at(self.checkpoint, self.state, **options)
 
 
 def _task(manifest: Manifest) -> tuple[str, str]:

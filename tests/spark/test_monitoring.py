@@ -18,17 +18,17 @@ pytest.importorskip("pyspark")
 
 from pyspark.sql import Row, SparkSession
 
+from millpond.adapters.monitor.kept_progress import ProgressWriter
+from millpond.adapters.monitor.query_monitor import QueryMonitor as Query
 from millpond.adapters.spark import SparkStreams, watch
 from millpond.adapters.spark.monitoring import watching
 from millpond.adapters.spark.monitoring.instruments import Instruments
 from millpond.adapters.spark.monitoring.log_line import log_line
 from millpond.adapters.spark.monitoring.measured import Figure, Measured, measured_in
-from millpond.adapters.watching.kept_progress import ProgressWriter
-from millpond.adapters.watching.watched import Watched as Query
 from millpond.errors import ConfigurationError
+from millpond.metrics import StoreMetric
 from millpond.processors import Consumed, Materialized, StreamsBuilder, TimeWindows, Topology
 from millpond.processors.runtime.metrics import TaskMetric
-from millpond.stores.metrics import StoreMetric
 
 LOGGER = "millpond.spark.progress"
 ARRIVALS = [[("a", 3), ("a", 7), ("b", 12), ("a", 4), ("a", 25)], [("a", 26)]]

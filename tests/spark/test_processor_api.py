@@ -20,8 +20,8 @@ from millpond.processors import (
     TopologyBuilder,
     TopologyDriver,
 )
-from millpond.stores.serdes import INT64, STRING
-from millpond.stores.specs import StoreKind, StoreSpec
+from millpond.stores.encoding.serdes import INT64, STRING
+from millpond.stores.specs.store_spec import StoreKind, StoreSpec
 
 pytestmark = pytest.mark.spark
 

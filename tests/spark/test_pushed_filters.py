@@ -23,12 +23,12 @@ from pyspark.sql.datasource import (
     Not,
 )
 
-from millpond.adapters.looking.columns import SerdeColumn, ShownColumn
-from millpond.adapters.looking.packed_columns import PackedKeyColumn
-from millpond.adapters.looking.selection import EVERYTHING, Selection
-from millpond.adapters.spark.pushed_filters import narrowed
-from millpond.stores.rows.tuple_keys import KeyCodec
-from millpond.stores.serdes import BYTES, INT64, JSON, STRING
+from millpond.adapters.inspect.columns import SerdeColumn, ShownColumn
+from millpond.adapters.inspect.packed_columns import PackedKeyColumn
+from millpond.adapters.inspect.selection import EVERYTHING, Selection
+from millpond.adapters.spark.reading.pushed_filters import narrowed
+from millpond.stores.encoding.rows.tuple_keys import KeyCodec
+from millpond.stores.encoding.serdes import BYTES, INT64, JSON, STRING
 
 KEY = ("key",)
 TESTS: dict[type, Callable[[Any, Any], bool]] = {

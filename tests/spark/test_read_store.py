@@ -13,10 +13,10 @@ pytest.importorskip("pyspark")
 
 from pyspark.sql import SparkSession
 
+from millpond.adapters.inspect.text import TextSerde
 from millpond.adapters.spark import SparkStreams
 from millpond.errors import ConfigurationError
 from millpond.processors import Consumed, Materialized, Produced, StreamsBuilder, Topology
-from millpond.stores.text import TextSerde
 
 pytestmark = pytest.mark.spark
 

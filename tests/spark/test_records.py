@@ -15,20 +15,20 @@ import pytest
 pytest.importorskip("pyspark")
 
 from millpond.adapters.spark import OnError
-from millpond.adapters.spark.map_side import ProcessAndSend, ProcessToSink, SendToTasks
+from millpond.adapters.spark.operator.map_side import ProcessAndSend, ProcessToSink, SendToTasks
 from millpond.adapters.spark.rows.dead_letters import ErrorHandling
 from millpond.adapters.spark.rows.event_times import EventTimes
 from millpond.adapters.spark.rows.records import RecordReader, Source
 from millpond.adapters.spark.rows.sink import Sink
-from millpond.adapters.spark.sent import short_errors
+from millpond.adapters.spark.session.sent import short_errors
 from millpond.errors import RecordError, SerdeError
 from millpond.processors import Consumed, Produced, StreamsBuilder
 from millpond.processors.distribution.exchange import EXCHANGE_SCHEMA, Blob, gather, windows
 from millpond.processors.distribution.plan import make_plan
 from millpond.processors.distribution.router import Route, Router
-from millpond.stores.durability.storage import Storage
-from millpond.stores.serdes import Serde
-from millpond.stores.times import MAX_TIME, TimeUnit
+from millpond.stores.durability.storage.storage import Storage
+from millpond.stores.encoding.serdes import Serde
+from millpond.stores.encoding.times import MAX_TIME, TimeUnit
 
 DAY = 86_400_000_000
 YEAR_2100 = 4_102_444_800_000

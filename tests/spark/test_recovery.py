@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 
 from millpond.adapters.lmdb import LmdbBackend, LmdbSupplier
 from millpond.adapters.spark import SparkStreams
-from millpond.stores.backend import Changes
+from millpond.stores.backend.contract import Changes
 from tests.spark.apart import kill_group, started
 from tests.spark.orders import (
     expected_totals,

@@ -21,24 +21,24 @@ from pyspark import cloudpickle
 from pyspark.sql import types as T
 from pyspark.sql.datasource import InputPartition
 
+from millpond.adapters.spark.copies.warming import WarmTasks
 from millpond.adapters.spark.evolution.evolution import RunSome
 from millpond.adapters.spark.evolution.seeds import EncodeSeed, WriteSeeds
-from millpond.adapters.spark.evolution.warming import WarmTasks
-from millpond.adapters.spark.inspection import ReadStore
-from millpond.adapters.spark.map_side import ProcessAndSend, ProcessToSink, SendSignal, SendToTasks
+from millpond.adapters.spark.operator.map_side import ProcessAndSend, ProcessToSink, SendSignal, SendToTasks
+from millpond.adapters.spark.operator.task_operator import TaskOperator
 from millpond.adapters.spark.outputs.query import _BatchWriter
+from millpond.adapters.spark.reading.inspection import ReadStore
+from millpond.adapters.spark.reading.state_source import ReadRequest, StateReader, StateSource
 from millpond.adapters.spark.rows.dead_letters import ErrorHandling
 from millpond.adapters.spark.rows.left_out import _Read
 from millpond.adapters.spark.rows.sink_blobs import to_columns
-from millpond.adapters.spark.sent import in_workers
-from millpond.adapters.spark.state_source import Asked, StateReader, StateSource
-from millpond.adapters.spark.task_operator import TaskOperator
+from millpond.adapters.spark.session.sent import in_workers
 from millpond.adapters.spark.verbs.backfill import UnpackBesideManifests
 from millpond.masking import know_secret
 from millpond.processors import OnError
 from millpond.processors.runtime.failures import DeadLetter
 from millpond.stores.durability import Storage
-from millpond.stores.times import TimeUnit
+from millpond.stores.encoding.times import TimeUnit
 
 ROOT: Final = Path(__file__).parents[2]
 
@@ -191,7 +191,7 @@ def test_nothing_is_sent_to_workers_in_another_way() -> None:
 
 def test_what_spark_asks_of_the_state_source_before_it_reads_shows_no_secret(monkeypatch: pytest.MonkeyPatch) -> None:
     know_secret("hunter-98/secret")
-    monkeypatch.setattr(Asked, "by", Fails("hunter-98%2Fsecret"))
+    monkeypatch.setattr(ReadRequest, "by", Fails("hunter-98%2Fsecret"))
     source = StateSource({"checkpoint": "/checkpoint", "state_dir": "/state", "store": "counts"})
     for ask in (source.schema, lambda: source.reader(T.StructType())):
         with pytest.raises(OSError, match=r"x\?sig=\*\*\*"):
@@ -204,7 +204,9 @@ def test_what_is_kept_of_a_record_that_was_left_out_has_no_secret(tmp_path: Path
         OnError.DEAD_LETTER, Storage.from_uri(tmp_path), "app", "sink", "run", TimeUnit.MILLISECOND
     )
     box = handling.box("split")
-    assert box.bury is not None
-    box.bury(DeadLetter("map", "0_0", (), "dropped-user-error", "no answer from x?sig=hunter-99%2Fsecret", "k", "v", 1))
+    assert box.keep_letter is not None
+    box.keep_letter(
+        DeadLetter("map", "0_0", (), "dropped-user-error", "no answer from x?sig=hunter-99%2Fsecret", "k", "v", 1)
+    )
     (row,) = box._letters._rows
     assert row["error"] == "no answer from x?sig=***"

@@ -12,7 +12,7 @@ pytest.importorskip("pyspark")
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
-from millpond.adapters.looking.looking import Looking
+from millpond.adapters.inspect.state_inspector import StateInspector
 from millpond.adapters.spark import FileOutput, FormatOutput, MergeOutput, SparkStreams, TableOutput
 from millpond.errors import ConfigurationError, MillpondError, StateConflictError, TopologyError
 from millpond.processors import Consumed, Grouped, Materialized, Produced, StreamsBuilder, Topology, TopologyDriver
@@ -69,7 +69,7 @@ def test_sinks_of_two_operators_get_what_each_gets_alone(
 
     rates = streams.read_store("rates", checkpoint, sink="totals~rated", schema="key string, rate double")
     assert rates.count() == sum(topic == "rates" for topic, _ in events)
-    looking = Looking.at(checkpoint, str(tmp_path / "state"))
+    looking = StateInspector.at(checkpoint, str(tmp_path / "state"))
     assert [(view.sink, view.name) for view in looking.stores()] == [
         ("rated~totals", "rates"),
         ("rated~totals", "sums"),

@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import Row as SparkRow
 from pyspark.sql import functions as F
 
-from millpond.adapters.looking.looking import Looking
+from millpond.adapters.inspect.state_inspector import StateInspector
 from millpond.adapters.spark import Evolution, Millpond
 from millpond.adapters.spark.verbs.arrow_expressions import Rows
 from millpond.adapters.spark.verbs.catalyst import NotInArrowError, analyzed, selected
@@ -246,7 +246,7 @@ def test_all_verbs_of_an_operator_can_be_looked_at(spark: SparkSession, tmp_path
     job.rows(pond)
     assert pond.read_store("asof_join-shop", "right", job.checkpoint).count() == 1
     assert pond.read_store("short", "aggregate", job.checkpoint).count() > 0
-    looking = Looking.at(job.checkpoint, f"{tmp_path}/state")
+    looking = StateInspector.at(job.checkpoint, f"{tmp_path}/state")
     assert {store.application_id for store in looking.stores()} == {"job.asof_join-shop", "job.short", "job.long"}
 
 

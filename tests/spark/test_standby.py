@@ -11,15 +11,15 @@ pytest.importorskip("pyspark")
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from millpond.adapters.looking.spark_checkpoint import SparkCheckpoint
-from millpond.adapters.spark.evolution.copy_formats import CopyFormats
+from millpond.adapters.inspect.spark_checkpoint import SparkCheckpoint
+from millpond.adapters.spark.copies.copy_formats import CopyFormats
+from millpond.adapters.spark.copies.standby import Round, Share, Standby
 from millpond.adapters.spark.monitoring.measured import measured_in
-from millpond.adapters.spark.standby import Round, Share, Standby
 from millpond.cli import main
 from millpond.errors import ConfigurationError
+from millpond.metrics import StoreMetric
+from millpond.stores.backend.registry import supplier
 from millpond.stores.durability import Manifest, Storage
-from millpond.stores.metrics import StoreMetric
-from millpond.stores.registry import supplier
 from tests.spark import test_warming
 from tests.spark.test_warming import KEYS, TIMESTAMPED, Query, warmed_by_command
 

@@ -14,7 +14,7 @@ pytest.importorskip("pyspark")
 from pyspark.sql import DataFrame, SparkSession
 
 from millpond.adapters.spark import Millpond, SparkStreams
-from millpond.adapters.spark.map_side import SendSignal
+from millpond.adapters.spark.operator.map_side import SendSignal
 from millpond.errors import ConfigurationError
 from millpond.processors import (
     Consumed,
@@ -27,8 +27,8 @@ from millpond.processors import (
 )
 from millpond.processors.distribution.exchange import TICK
 from millpond.processors.verbs import KeyContext, KeyedProcessor, Timer
-from millpond.stores.serdes import INT64, STRING
-from millpond.stores.specs import StoreKind, StoreSpec
+from millpond.stores.encoding.serdes import INT64, STRING
+from millpond.stores.specs.store_spec import StoreKind, StoreSpec
 from tests.spark.conftest import RunStream
 
 pytestmark = pytest.mark.spark

@@ -9,8 +9,8 @@ from millpond.adapters.spark import Millpond, SparkStreams
 from millpond.adapters.spark.evolution.upgrade import Upgrade
 from millpond.errors import ConfigurationError
 from millpond.processors import StreamsBuilder
+from millpond.releases import Release
 from millpond.stores.durability.copies.upgrade_mode import UpgradeMode
-from millpond.stores.releases import Release
 
 JOBS: dict[str, Callable[..., object]] = {
     "streams": lambda **options: SparkStreams(StreamsBuilder().build(), **options),

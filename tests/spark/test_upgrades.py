@@ -7,11 +7,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 from millpond.adapters.spark import Evolution, SparkStreams
-from millpond.adapters.spark.checkpoint import Checkpoint
+from millpond.adapters.spark.session.checkpoint import Checkpoint
 from millpond.errors import ConfigurationError, StateConflictError
 from millpond.processors import Batch, Consumed, Processor, Produced, StreamsBuilder, Topology
-from millpond.stores.serdes import INT64, JSON, STRING, Serde
-from millpond.stores.specs import StoreKind, StoreSpec
+from millpond.stores.encoding.serdes import INT64, JSON, STRING, Serde
+from millpond.stores.specs.store_spec import StoreKind, StoreSpec
 from millpond.stores.typed.timestamped_keyvalue import TimestampedKeyValueStore
 from tests.spark.conftest import RunStream
 

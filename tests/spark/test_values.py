@@ -20,7 +20,7 @@ from millpond.adapters.spark.rows.maps import with_pairs
 from millpond.adapters.spark.rows.source import select_source
 from millpond.errors import ConfigurationError
 from millpond.processors import Consumed, Materialized, Produced, StreamsBuilder, Topology
-from millpond.stores.serdes import JsonSerde
+from millpond.stores.encoding.serdes import JsonSerde
 
 pytestmark = pytest.mark.spark
 

@@ -21,7 +21,7 @@ from millpond.adapters.spark.rows.sink import arrow_schema
 from millpond.adapters.spark.verbs.arrays import in_type
 from millpond.errors import ConfigurationError, StateConflictError
 from millpond.processors.verbs import aggregates
-from millpond.stores.rows.physical import to_physical
+from millpond.stores.encoding.rows.physical import to_physical
 from tests.stores.rows.columns import logical, types, values
 
 pytestmark = pytest.mark.spark

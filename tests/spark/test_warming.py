@@ -19,18 +19,18 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from millpond.adapters.spark import Checkpoint, Millpond, SparkStreams, Warmth
-from millpond.adapters.spark.evolution.warm_query import Outcome, TaskCopies, WarmQuery
-from millpond.adapters.spark.evolution.warming import Warming, tasks_in_threads
-from millpond.adapters.spark.upkeep import QueryState
+from millpond.adapters.spark.copies.upkeep import QueryState
+from millpond.adapters.spark.copies.warm_query import Outcome, TaskCopies, WarmQuery
+from millpond.adapters.spark.copies.warming import Warming, tasks_in_threads
 from millpond.cli import main
 from millpond.errors import ConfigurationError, MissingFileError
 from millpond.processors import Topology
 from millpond.processors.distribution.plan import make_plan
 from millpond.processors.verbs.aggregates import count
+from millpond.releases import RELEASE
+from millpond.stores.backend.registry import supplier
 from millpond.stores.durability import Storage
-from millpond.stores.registry import supplier
-from millpond.stores.releases import RELEASE
-from millpond.stores.specs import StoreKind
+from millpond.stores.specs.store_spec import StoreKind
 from tests.command_line.documented import KEYS as DOCUMENTED
 from tests.spark.test_upgrades import counts
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from millpond.stores.memory import MemoryBackend
-from millpond.stores.transaction import Transaction
+from millpond.stores.backend.memory import MemoryBackend
+from millpond.stores.backend.transaction import Transaction
 
 
 @pytest.fixture

@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterator, Sequence
 from types import FrameType
 from typing import Any
 
-from millpond.stores.backend import Backend, Changes, Entries
-from millpond.stores.memory import MemoryBackend
+from millpond.stores.backend.contract import Backend, Changes, Entries
+from millpond.stores.backend.memory import MemoryBackend
 
 
 class CountingBackend(Backend):

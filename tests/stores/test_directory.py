@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millpond.errors import ConfigurationError, StoreError
-from millpond.stores.directory import LONGEST_NAME, check_plain_name, delete_local_copy, plain_name
-from millpond.stores.memory import MemorySupplier
+from millpond.stores.backend.memory import MemorySupplier
+from millpond.stores.specs.directory import LONGEST_NAME, check_plain_name, delete_local_copy, plain_name
 
 
 @pytest.mark.parametrize(

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millpond.stores.columns.column_serdes import column_serde
-from millpond.stores.memory import MemoryBackend
-from millpond.stores.serdes import INT64, STRING
-from millpond.stores.transaction import Transaction
+from millpond.stores.backend.memory import MemoryBackend
+from millpond.stores.backend.transaction import Transaction
+from millpond.stores.encoding.column_serdes import column_serde
+from millpond.stores.encoding.serdes import INT64, STRING
 from millpond.stores.typed.keyvalue import KeyValueStore
 from millpond.stores.typed.timestamped_keyvalue import TimestampedKeyValueStore
 from millpond.stores.typed.versions.late_puts import LatePuts

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millpond.errors import ConfigurationError, CorruptStoreError
-from millpond.stores.keys import after_prefix, last_time, pack_time, terminated, unpack_time, unterminated
-from millpond.stores.times import MAX_TIME, MIN_TIME
+from millpond.stores.encoding.keys import after_prefix, last_time, pack_time, terminated, unpack_time, unterminated
+from millpond.stores.encoding.times import MAX_TIME, MIN_TIME
 
 KEYS = st.lists(st.sampled_from((0, 1, 97, 254, 255)), max_size=4).map(bytes)
 TIMES = st.integers(MIN_TIME, MAX_TIME)

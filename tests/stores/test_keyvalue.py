@@ -5,9 +5,9 @@ from datetime import UTC, datetime
 import pytest
 
 from millpond.errors import ConfigurationError, CorruptStoreError, SerdeError
-from millpond.stores.memory import MemoryBackend
-from millpond.stores.serdes import BYTES, INT64, STRING
-from millpond.stores.transaction import Transaction
+from millpond.stores.backend.memory import MemoryBackend
+from millpond.stores.backend.transaction import Transaction
+from millpond.stores.encoding.serdes import BYTES, INT64, STRING
 from millpond.stores.typed.keyvalue import KeyValueStore
 from millpond.stores.typed.timestamped_keyvalue import TimestampedKeyValueStore, ValueAndTimestamp
 

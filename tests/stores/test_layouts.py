@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from millpond.errors import ConfigurationError, CorruptStoreError, FormatError
-from millpond.stores.backend import Backend
-from millpond.stores.keys import COMMIT_ROW, LAYOUT_ROW
-from millpond.stores.layouts import Layout
-from millpond.stores.registry import open_backend
-from millpond.stores.specs import StoreSpec
+from millpond.stores.backend.contract import Backend
+from millpond.stores.backend.registry import open_backend
+from millpond.stores.backend.transaction import Transaction
+from millpond.stores.encoding.keys import COMMIT_ROW, LAYOUT_ROW
+from millpond.stores.specs.store_spec import StoreSpec
 from millpond.stores.testing.store_calls import KINDS, KindUnderTest
-from millpond.stores.transaction import Transaction
+from millpond.stores.typed.layouts import Layout
 
 PEBBLES = Layout("pebbles", 1)
 SPEC = replace(KINDS[0].spec, layout=PEBBLES)

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from millpond.stores import metrics as measuring
-from millpond.stores.metrics import Metrics, Stopwatch, StoreMetric
+from millpond import metrics as measuring
+from millpond.metrics import Metrics, Stopwatch, StoreMetric
 
 
 @pytest.fixture

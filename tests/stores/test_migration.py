@@ -8,16 +8,16 @@ from typing import Any
 import pytest
 
 from millpond.errors import BackendError, FormatError
-from millpond.stores.backend import BackendSupplier
-from millpond.stores.directory import store_directory
-from millpond.stores.formats import FormatVersion
-from millpond.stores.migration import older_versions, open_directory
-from millpond.stores.registry import supplier
-from millpond.stores.serdes import INT64, STRING
-from millpond.stores.specs import StoreKind, StoreSpec
+from millpond.stores.backend.contract import BackendSupplier
+from millpond.stores.backend.registry import supplier
+from millpond.stores.backend.transaction import Transaction
+from millpond.stores.encoding.serdes import INT64, STRING
+from millpond.stores.specs.directory import store_directory
+from millpond.stores.specs.formats import FormatVersion
+from millpond.stores.specs.migration import older_versions, open_directory
+from millpond.stores.specs.store_spec import StoreKind, StoreSpec
 from millpond.stores.testing.faults.backend import FaultySupplier
 from millpond.stores.testing.faults.plan import Fault, FaultPlan, Step
-from millpond.stores.transaction import Transaction
 from millpond.stores.typed.timestamped_keyvalue import ValueAndTimestamp
 
 PLAIN = StoreSpec("counts", StoreKind.KEY_VALUE, STRING, INT64)

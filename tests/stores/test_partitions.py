@@ -7,7 +7,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millpond.stores.columns.partitions import partition_of, partitions_of
+from millpond.stores.encoding.partitions import partition_of, partitions_of
 
 
 def test_partitions_of_known_keys_never_change() -> None:

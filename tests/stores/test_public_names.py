@@ -7,23 +7,23 @@ from importlib import import_module
 import pytest
 
 from millpond import stores
-from millpond.stores import backend
-from millpond.stores.specs import StoreKind
+from millpond.stores.backend import contract as backend
+from millpond.stores.specs.store_spec import StoreKind
 
 MODULES_FOR_OTHERS = (
     "backend",
+    "backend.engine",
+    "backend.long_keys",
+    "backend.memory",
+    "backend.options",
+    "backend.registry",
+    "backend.transaction",
     "durability",
-    "engine",
-    "formats",
-    "keys",
-    "longkeys",
-    "memory",
-    "options",
-    "registry",
-    "serdes",
-    "specs",
+    "encoding.keys",
+    "encoding.serdes",
+    "specs.formats",
+    "specs.store_spec",
     "testing",
-    "transaction",
 )
 NOT_LOADED = ("pyarrow", "numpy", "pytest", "hypothesis", "lmdb", "rocksdict", "pyspark")
 

@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millpond.errors import ConfigurationError, SerdeError
-from millpond.stores.backend import Entries
-from millpond.stores.memory import MemoryBackend
-from millpond.stores.serdes import STRING
-from millpond.stores.transaction import Transaction
+from millpond.stores.backend.contract import Entries
+from millpond.stores.backend.memory import MemoryBackend
+from millpond.stores.backend.transaction import Transaction
+from millpond.stores.encoding.serdes import STRING
 from millpond.stores.typed.ranges import Range, entries_of_ranges
 from millpond.stores.typed.windows.session import SessionStore
 from millpond.stores.typed.windows.timestamped_window import TimestampedWindowStore

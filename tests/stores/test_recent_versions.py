@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millpond.stores.keys import pack_time
+from millpond.stores.encoding.keys import pack_time
 from millpond.stores.typed.versions.recent_versions import RecentVersions
 from millpond.stores.typed.versions.version_rows import TOMBSTONE
 

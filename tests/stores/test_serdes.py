@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millpond.errors import ConfigurationError, SerdeError
-from millpond.stores.serdes import BYTES, FLOAT64, INT64, JSON, MSGPACK, STRING, Serde, serde
+from millpond.stores.encoding.serdes import BYTES, FLOAT64, INT64, JSON, MSGPACK, STRING, Serde, serde
 
 PICKLE = serde("pickle")
 ALL = (BYTES, STRING, INT64, FLOAT64, JSON, MSGPACK, PICKLE)

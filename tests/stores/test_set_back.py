@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from millpond.stores import INT64, STRING
-from millpond.stores.keys import BEYOND, DATA
-from millpond.stores.memory import MemoryBackend
-from millpond.stores.transaction import Transaction
+from millpond.stores.backend.memory import MemoryBackend
+from millpond.stores.backend.transaction import Transaction
+from millpond.stores.encoding.keys import BEYOND, DATA
 from millpond.stores.typed.timestamped_keyvalue import TimestampedKeyValueStore, ValueAndTimestamp
 from millpond.stores.typed.versions.versioned import VersionedKeyValueStore
 from millpond.stores.typed.windows.session import SessionStore

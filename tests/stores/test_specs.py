@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from millpond.errors import ConfigurationError
-from millpond.stores.directory import store_directory
-from millpond.stores.formats import FormatVersion
-from millpond.stores.serdes import INT64, STRING
-from millpond.stores.specs import StoreKind, StoreSpec
+from millpond.stores.backend.transaction import Transaction
+from millpond.stores.encoding.serdes import INT64, STRING
+from millpond.stores.specs.directory import store_directory
+from millpond.stores.specs.formats import FormatVersion
+from millpond.stores.specs.store_spec import StoreKind, StoreSpec
 from millpond.stores.testing.store_calls import KINDS, KindUnderTest
-from millpond.stores.transaction import Transaction
 from millpond.stores.typed.versions.late_puts import LatePuts
 
 LIMITS: dict[StoreKind, dict[str, int]] = {

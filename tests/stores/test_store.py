@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 
 from millpond.errors import ConfigurationError, CorruptStoreError, InvalidKeyError, StoreClosedError
-from millpond.stores.keys import COMMIT_ROW, LAYOUT_ROW, TERMS_ROW
-from millpond.stores.serdes import INT64, STRING
+from millpond.stores.backend.transaction import Transaction
+from millpond.stores.encoding.keys import COMMIT_ROW, LAYOUT_ROW, TERMS_ROW
+from millpond.stores.encoding.serdes import INT64, STRING
 from millpond.stores.testing.store_calls import KINDS, Call, KindUnderTest, Seeded
-from millpond.stores.transaction import Transaction
 from millpond.stores.typed.keyvalue import KeyValueStore
 from millpond.stores.typed.windows.windowed import Windowed
 

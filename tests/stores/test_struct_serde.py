@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from millpond.errors import ConfigurationError, SerdeError
-from millpond.stores.columns.column_serdes import column_serde
-from millpond.stores.serdes import StructSerde, serde
+from millpond.stores.encoding.column_serdes import column_serde
+from millpond.stores.encoding.serdes import StructSerde, serde
 
 ENTRIES: dict[str, st.SearchStrategy[Any]] = {
     "long": st.integers(-(2**63), 2**63 - 1),

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millpond.errors import ConfigurationError
-from millpond.stores.times import MAX_TIME, MIN_TIME, to_instant, to_length, to_micros, to_millis
+from millpond.stores.encoding.times import MAX_TIME, MIN_TIME, to_instant, to_length, to_micros, to_millis
 
 WRITTEN = {
     "5 minutes": timedelta(minutes=5),

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from millpond.errors import ConfigurationError
-from millpond.stores.keys import DATA, INDEX
-from millpond.stores.serdes import STRING
-from millpond.stores.transaction import Transaction
+from millpond.stores.backend.transaction import Transaction
+from millpond.stores.encoding.keys import DATA, INDEX
+from millpond.stores.encoding.serdes import STRING
 from millpond.stores.typed.timestamped_keyvalue import ValueAndTimestamp
 from millpond.stores.typed.versions.read_only_versioned import VersionedRecord
 from millpond.stores.typed.versions.versioned import NOT_PUT, VALID_TO_UNDEFINED, VersionedKeyValueStore

@@ -13,11 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from millpond.errors import CorruptStoreError
-from millpond.stores.columns.column_changes import ColumnChanges
-from millpond.stores.columns.column_serdes import column_serde
-from millpond.stores.registry import supplier
-from millpond.stores.serdes import INT64, STRING
-from millpond.stores.transaction import Transaction
+from millpond.stores.backend.column_changes import ColumnChanges
+from millpond.stores.backend.registry import supplier
+from millpond.stores.backend.transaction import Transaction
+from millpond.stores.encoding.column_serdes import column_serde
+from millpond.stores.encoding.serdes import INT64, STRING
 from millpond.stores.typed.versions import version_puts, versioned_columns
 from millpond.stores.typed.versions.late_puts import LatePuts
 from millpond.stores.typed.versions.versioned import NOT_PUT, VALID_TO_UNDEFINED, VersionedKeyValueStore

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from millpond.stores.memory import MemoryBackend
-from millpond.stores.serdes import STRING
-from millpond.stores.transaction import Transaction
+from millpond.stores.backend.memory import MemoryBackend
+from millpond.stores.backend.transaction import Transaction
+from millpond.stores.encoding.serdes import STRING
 from millpond.stores.typed.windows.timestamped_window import TimestampedWindowStore
 
 

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from millpond.errors import ConfigurationError
-from millpond.stores.keys import DATA
-from millpond.stores.memory import MemoryBackend
-from millpond.stores.serdes import STRING
-from millpond.stores.transaction import Transaction
+from millpond.stores.backend.memory import MemoryBackend
+from millpond.stores.backend.transaction import Transaction
+from millpond.stores.encoding.keys import DATA
+from millpond.stores.encoding.serdes import STRING
 from millpond.stores.typed.timestamped_keyvalue import ValueAndTimestamp
 from millpond.stores.typed.windows.session import SessionStore
 from millpond.stores.typed.windows.timestamped_session import TimestampedSessionStore

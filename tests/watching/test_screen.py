@@ -9,7 +9,7 @@ from shutil import move
 
 import pytest
 
-from millpond.adapters.watching.kept_progress import ProgressWriter
+from millpond.adapters.monitor.kept_progress import ProgressWriter
 from tests.looking.checkpoints import Query
 from tests.looking.test_looking import filled
 from tests.watching.terminal import terminal

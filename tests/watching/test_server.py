@@ -13,8 +13,8 @@ from threading import Thread
 
 import pytest
 
-from millpond.adapters.watching.server import server
-from millpond.adapters.watching.watched import Watched
+from millpond.adapters.monitor.query_monitor import QueryMonitor
+from millpond.adapters.monitor.server import server
 from millpond.errors import ConfigurationError
 from tests.looking.checkpoints import Query
 from tests.looking.test_looking import filled
@@ -27,7 +27,7 @@ def query(tmp_path: Path) -> Query:
 
 @pytest.fixture
 def serving(query: Query) -> Iterator[ThreadingHTTPServer]:
-    with server(Watched(str(query.checkpoint), str(query.state)), 0, 0.0) as found:
+    with server(QueryMonitor(str(query.checkpoint), str(query.state)), 0, 0.0) as found:
         thread = Thread(target=found.serve_forever)
         thread.start()
         yield found
@@ -86,4 +86,4 @@ def test_other_hosts_paths_and_methods_are_refused(serving: ThreadingHTTPServer)
 
 def test_a_port_that_is_taken_is_refused(serving: ThreadingHTTPServer, query: Query) -> None:
     with pytest.raises(ConfigurationError, match="cannot be had"):
-        server(Watched(str(query.checkpoint)), serving.server_port, 1.0)
+        server(QueryMonitor(str(query.checkpoint)), serving.server_port, 1.0)

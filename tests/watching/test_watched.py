@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from millpond.adapters.watching.kept_progress import ProgressReader, ProgressWriter
-from millpond.adapters.watching.micro_batch import MicroBatch, Report, SourceRead
-from millpond.adapters.watching.watched import Watched
+from millpond.adapters.monitor.kept_progress import ProgressReader, ProgressWriter
+from millpond.adapters.monitor.micro_batch import MicroBatch, Report, SourceRead
+from millpond.adapters.monitor.query_monitor import QueryMonitor
 from millpond.cli import app
 from millpond.errors import ConfigurationError, FormatError
 from millpond.processors import Consumed, Materialized, StreamsBuilder
@@ -106,7 +106,7 @@ def test_the_tables_show_it_all_once_where_there_is_no_terminal(query: Query, tm
 
 
 def test_a_checkpoint_that_vanishes_or_is_begun_anew_is_said(query: Query) -> None:
-    watched = Watched(str(query.checkpoint))
+    watched = QueryMonitor(str(query.checkpoint))
     assert watched.look().query == QUERY
     query._write("metadata", '{"id":"4a"}')
     assert watched.look().notes[0] == "the checkpoint was begun anew: this is query 4a, and no longer 3f"
@@ -131,7 +131,7 @@ def test_a_topology_that_is_given_is_drawn_with_what_waits_and_what_stores_take(
     clicks.join(table, lambda one, other: one).to("out")
     topology = builder.build()
     ProgressWriter.at(str(tmp_path / "progress")).keep(kept(2))
-    seen = Watched(str(query.checkpoint), str(query.state), str(tmp_path / "progress"), topology).look()
+    seen = QueryMonitor(str(query.checkpoint), str(query.state), str(tmp_path / "progress"), topology).look()
     drawing, boxes = seen.drawing, {box.id: box for box in seen.drawing.boxes}
     assert drawing.complete
     assert boxes["topic clicks"].lines == ("clicks", "topic", "10 in")

@@ -11,10 +11,10 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from millpond.adapters.spark.checkpoint import Checkpoint
 from millpond.adapters.spark.continuation.continuation import Continuation
 from millpond.adapters.spark.continuation.files import HadoopFiles
-from millpond.adapters.spark.session import CHANGELOG_CONF, PARTITIONS_CONF
+from millpond.adapters.spark.session.checkpoint import Checkpoint
+from millpond.adapters.spark.session.session import CHANGELOG_CONF, PARTITIONS_CONF
 from millpond.errors import ConfigurationError, StateConflictError
 
 _log = logging.getLogger(__name__)

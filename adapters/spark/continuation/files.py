@@ -11,10 +11,10 @@ from typing import Any, Protocol, Self, TypeVar
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
-from millpond.adapters.spark.session import check_has_jvm
+from millpond.adapters.spark.session.session import check_has_jvm
 from millpond.errors import DurabilityError
 from millpond.masking import masked
-from millpond.stores.durability.uris import shown
+from millpond.stores.durability.storage.uris import shown
 
 _Result = TypeVar("_Result")
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, Self
 
 from millpond.adapters.spark.continuation.files import CheckpointFiles
-from millpond.adapters.spark.session import PARTITIONS_CONF
+from millpond.adapters.spark.session.session import PARTITIONS_CONF
 from millpond.errors import ConfigurationError
 
 NO_OFFSET: Final = "-"

@@ -12,22 +12,22 @@ from typing import NamedTuple
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from millpond.adapters.spark.checkpoint import Checkpoint
 from millpond.adapters.spark.continuation.continuing import continue_checkpoint, is_continued
 from millpond.adapters.spark.evolution.seeds import seeds_of
 from millpond.adapters.spark.evolution.texts import TEXTS_DDL, collected, to_rows
-from millpond.adapters.spark.sent import in_workers
+from millpond.adapters.spark.session.checkpoint import Checkpoint
+from millpond.adapters.spark.session.sent import in_workers
 from millpond.errors import ConfigurationError, StateConflictError
 from millpond.processors.distribution.plan import Plan
 from millpond.processors.distribution.shape_of import shape_of
 from millpond.processors.verbs.carriages import CARRIAGES
+from millpond.stores.encoding.times import Instant
 from millpond.stores.evolution.backfilling import check_ended
 from millpond.stores.evolution.evolving import Committed, RunUnits, Target, Work, evolve
 from millpond.stores.evolution.history import History
 from millpond.stores.evolution.matching import Declared, conversions_to_declare, same_state, told_difference
 from millpond.stores.evolution.record import BEGINNING, EvolutionRecord
 from millpond.stores.evolution.shape import Shape
-from millpond.stores.times import Instant
 
 
 class Standpoint(NamedTuple):

@@ -8,20 +8,20 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from millpond.adapters.spark.checkpoint import Checkpoint
 from millpond.adapters.spark.evolution.evolution import in_threads
+from millpond.adapters.spark.session.checkpoint import Checkpoint
 from millpond.errors import ConfigurationError
 from millpond.processors.distribution.plan import make_plan
 from millpond.processors.distribution.shape_of import shape_of
 from millpond.processors.runtime.topology import Topology
 from millpond.processors.verbs.carriages import CARRIAGES
-from millpond.stores.directory import plain_name
-from millpond.stores.durability.claim import GENERATION_MARK
-from millpond.stores.durability.storage import Storage
+from millpond.stores.durability.manifests.claim import GENERATION_MARK
+from millpond.stores.durability.storage.storage import Storage
 from millpond.stores.evolution.evolving import Committed, Target, evolve, preview
 from millpond.stores.evolution.history import History, sinks_of
 from millpond.stores.evolution.matching import Declared
 from millpond.stores.evolution.previewing import Preview
+from millpond.stores.specs.directory import plain_name
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,8 @@ from millpond.adapters.spark.evolution.texts import TEXTS_DDL, collected, to_row
 from millpond.adapters.spark.rows.names import named
 from millpond.adapters.spark.rows.records import Source
 from millpond.adapters.spark.rows.source import in_milliseconds, select_source
-from millpond.adapters.spark.sent import in_workers
-from millpond.adapters.spark.worker import tune_worker
+from millpond.adapters.spark.session.sent import in_workers
+from millpond.adapters.spark.worker.worker import tune_worker
 from millpond.errors import ConfigurationError
 from millpond.processors.distribution.plan import Plan
 from millpond.processors.distribution.shape_of import shape_of
@@ -27,9 +27,9 @@ from millpond.processors.options.on_error import OnError
 from millpond.processors.options.records import Consumed
 from millpond.processors.runtime.subtopology import Subtopology
 from millpond.processors.verbs.carriages import CARRIAGES
-from millpond.stores.durability.manifest import Manifest
+from millpond.stores.durability.manifests.manifest import Manifest
 from millpond.stores.evolution.seeding import SEED_SCHEMA, SORTED_BY, Entry, Seed, Seeds, Sowing, write_seeds
-from millpond.stores.specs import KeyForm, StoreSpec
+from millpond.stores.specs.store_spec import KeyForm, StoreSpec
 
 _ROWS_DDL: Final = "task string, store string, key binary, timestamp long, value binary"
 """``SEED_SCHEMA`` as Spark writes it."""

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Self
 
 from millpond.errors import ConfigurationError
+from millpond.releases import Release, older_release
 from millpond.stores.durability.copies.upgrade_mode import UpgradeMode
-from millpond.stores.releases import Release, older_release
 
 
 @dataclass(frozen=True)

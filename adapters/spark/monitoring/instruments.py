@@ -8,8 +8,8 @@ value for each task.
 from typing import Any, Final
 
 from millpond.adapters.spark.monitoring.measured import Figure, Measured
+from millpond.metrics import StoreMetric
 from millpond.processors.runtime.metrics import TaskMetric
-from millpond.stores.metrics import StoreMetric
 
 _SUMS: Final = {
     TaskMetric.RECORDS_IN: "{record}",

@@ -8,8 +8,8 @@ from contextlib import suppress
 from datetime import datetime
 from typing import Any, Final
 
+from millpond.adapters.monitor.micro_batch import MicroBatch, Report, SourceRead
 from millpond.adapters.spark.monitoring.measured import Figure, Measured
-from millpond.adapters.watching.micro_batch import MicroBatch, Report, SourceRead
 from millpond.masking import masked
 
 _BEHIND: Final = "maxOffsetsBehindLatest"

@@ -6,8 +6,8 @@ Rule of this module: what is zero or unknown is left out, but for the records th
 from collections.abc import Iterator, Sequence
 
 from millpond.adapters.spark.monitoring.measured import Measured
+from millpond.metrics import StoreMetric
 from millpond.processors.runtime.metrics import TaskMetric
-from millpond.stores.metrics import StoreMetric
 
 _DURATIONS = {
     "open": StoreMetric.OPEN_DURATION,

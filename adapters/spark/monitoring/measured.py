@@ -1,7 +1,7 @@
 """What the progress of a query says of each input and operator, added up over their tasks.
 
-Rule of this module: it reads what ``millpond.adapters.spark.counters`` has Spark observe. Figures are sums over tasks,
-but for times: the task that is furthest behind counts.
+Rule of this module: it reads what ``millpond.adapters.spark.worker.counters`` has Spark observe. Figures are sums over
+tasks, but for times: the task that is furthest behind counts.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final, NamedTuple
 
-from millpond.adapters.spark.counters import MEASURED
+from millpond.adapters.spark.worker.counters import MEASURED
 from millpond.processors.runtime.counters import CounterName
 from millpond.processors.runtime.metrics import TaskMetric
 

@@ -16,11 +16,11 @@ from pyspark.sql.streaming.listener import (
     StreamingQueryListener,
 )
 
+from millpond.adapters.monitor.kept_progress import ProgressWriter
 from millpond.adapters.spark.monitoring.instruments import Instruments
 from millpond.adapters.spark.monitoring.keeping import micro_batch
 from millpond.adapters.spark.monitoring.log_line import log_line
 from millpond.adapters.spark.monitoring.measured import measured_in
-from millpond.adapters.watching.kept_progress import ProgressWriter
 from millpond.errors import ConfigurationError, MillpondError
 
 _log: Final = logging.getLogger("millpond.spark.progress")

@@ -22,7 +22,7 @@ from millpond.processors.distribution.plan import BETWEEN_SINKS
 
 
 @dataclass(frozen=True)
-class Written:
+class SinkOutput:
     """A sink and where its rows go.
 
     Attributes:
@@ -43,7 +43,7 @@ class SeveralSinks:
         files: the file system.
     """
 
-    sinks: Sequence[Written]
+    sinks: Sequence[SinkOutput]
     files: CheckpointFiles
 
     @classmethod
@@ -62,7 +62,7 @@ class SeveralSinks:
             assert like is not None
             output = output_of(sink.topic, like)
             output.check(sink.topic, sink.schema, session)
-            sinks.append(Written(sink, output))
+            sinks.append(SinkOutput(sink, output))
         made = cls(sinks, files)
         check_apart(files, made._paths)
         return made
@@ -111,7 +111,7 @@ class _BatchWriter:
         secrets: those in use, for a driver that is another process, as that of Spark Connect is.
     """
 
-    sinks: Sequence[Written]
+    sinks: Sequence[SinkOutput]
     query: str
     secrets: SecretsInUse = field(default_factory=SecretsInUse)
 

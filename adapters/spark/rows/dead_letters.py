@@ -10,13 +10,13 @@ from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
 
+from millpond.adapters.inspect.text import shown_text, sound_text
 from millpond.adapters.spark.rows.left_out import Kind, LeftOut, read_left_out
 from millpond.masking import without_known
 from millpond.processors.options.on_error import OnError
 from millpond.processors.runtime.failures import DeadLetter, FailurePolicy
-from millpond.stores.durability.storage import Storage
-from millpond.stores.text import shown_text, sound_text
-from millpond.stores.times import TimeUnit
+from millpond.stores.durability.storage.storage import Storage
+from millpond.stores.encoding.times import TimeUnit
 
 DEAD_LETTERS: Final = Kind(
     "dead-letters",
@@ -49,22 +49,22 @@ class ErrorHandling:
     run: str
     unit: TimeUnit
 
-    def box(self, where: str) -> "LetterBox":
+    def box(self, where: str) -> "DeadLetterWriter":
         """What a worker keeps of the records that a task, or the reader of a part of an input, leaves out."""
-        return LetterBox(self, where)
+        return DeadLetterWriter(self, where)
 
 
-class LetterBox:
+class DeadLetterWriter:
     """The dead letters of one part of a micro-batch; none unless the policy is to keep them.
 
     Attributes:
         policy: what operators do about records for which a user's function fails.
-        bury: takes letters; None if none are kept.
+        keep_letter: takes letters; None if none are kept.
     """
 
     def __init__(self, handling: ErrorHandling, where: str) -> None:
-        self.bury = self._add if handling.on_error is OnError.DEAD_LETTER else None
-        self.policy = FailurePolicy(handling.on_error, self.bury)
+        self.keep_letter = self._add if handling.on_error is OnError.DEAD_LETTER else None
+        self.policy = FailurePolicy(handling.on_error, self.keep_letter)
         self._handling = handling
         self._letters = LeftOut(
             DEAD_LETTERS, handling.storage, handling.application_id, handling.name, handling.run, where

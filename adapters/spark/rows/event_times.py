@@ -7,9 +7,9 @@ if that is apart from the clock of the state directory, that one, so that all wo
 from dataclasses import dataclass
 from datetime import MAXYEAR, datetime, timedelta
 
-from millpond.stores.durability.clock import wall_clock_us
-from millpond.stores.durability.storage import Storage
-from millpond.stores.times import MAX_TIME, TimeUnit
+from millpond.stores.durability.storage.clock import wall_clock_us
+from millpond.stores.durability.storage.storage import Storage
+from millpond.stores.encoding.times import MAX_TIME, TimeUnit
 
 
 @dataclass(frozen=True)

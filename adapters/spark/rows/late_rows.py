@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
+from millpond.adapters.inspect.text import shown_text
 from millpond.adapters.spark.rows.dead_letters import ErrorHandling, micros_or_none
 from millpond.adapters.spark.rows.json_rows import json_rows
 from millpond.adapters.spark.rows.left_out import Kind, LeftOut, read_left_out
@@ -20,9 +21,8 @@ from millpond.processors.runtime.late import LateRecords
 from millpond.processors.runtime.nodes import SourceNode
 from millpond.processors.runtime.subtopology import Subtopology
 from millpond.processors.verbs.verb import Input
-from millpond.stores.durability.storage import Storage
-from millpond.stores.text import shown_text
-from millpond.stores.times import TimeUnit
+from millpond.stores.durability.storage.storage import Storage
+from millpond.stores.encoding.times import TimeUnit
 
 LATE_ROWS: Final = Kind(
     "late-rows",

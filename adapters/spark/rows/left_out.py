@@ -17,12 +17,12 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.taskcontext import TaskContext
 
-from millpond.adapters.spark.sent import in_workers
-from millpond.adapters.spark.worker import current_batch
+from millpond.adapters.spark.session.sent import in_workers
+from millpond.adapters.spark.worker.worker import current_batch
 from millpond.errors import CorruptFileError
 from millpond.masking import quoted
 from millpond.processors.distribution.header_column import HEADERS_TYPE
-from millpond.stores.durability.storage import Storage
+from millpond.stores.durability.storage.storage import Storage
 
 _ROWS_PER_GROUP: Final = 1_000
 _QUERY_ID: Final = "sql.streaming.queryId"

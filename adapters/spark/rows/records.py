@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from millpond.adapters.spark.rows.changes import changing
 from millpond.adapters.spark.rows.event_times import EventTimes
-from millpond.adapters.spark.rows.unusable import REMEDY, Bury, Unusable, positions
+from millpond.adapters.spark.rows.unusable import REMEDY, KeepLetter, Unusable, positions
 from millpond.errors import SerdeError
 from millpond.processors.distribution.exchange import windows
 from millpond.processors.distribution.execution import Decoder
@@ -25,8 +25,8 @@ from millpond.processors.runtime.batches.batch import Batch
 from millpond.processors.runtime.batches.columns import Records
 from millpond.processors.runtime.counters import CounterName
 from millpond.processors.verbs.change_feed import Change
-from millpond.stores.columns.column_serdes import column_serde
-from millpond.stores.serdes import BYTES, Serde
+from millpond.stores.encoding.column_serdes import column_serde
+from millpond.stores.encoding.serdes import BYTES, Serde
 
 
 @dataclass(frozen=True)
@@ -66,9 +66,9 @@ class Source:
         """The same: what travels is what was read."""
         return self.decoder
 
-    def reader(self, split: int, bury: Bury | None = None) -> "RecordReader":
-        """A reader for one split; ``bury`` takes the records that it leaves out, if they are to be kept."""
-        return RecordReader(self, split, bury)
+    def reader(self, split: int, keep_letter: KeepLetter | None = None) -> "RecordReader":
+        """A reader for one split; ``keep_letter`` takes the records that it leaves out, if they are to be kept."""
+        return RecordReader(self, split, keep_letter)
 
 
 class RecordReader:
@@ -78,9 +78,9 @@ class RecordReader:
         skipped: how many records were left out so far, by reason.
     """
 
-    def __init__(self, source: Source, split: int, bury: Bury | None = None) -> None:
+    def __init__(self, source: Source, split: int, keep_letter: KeepLetter | None = None) -> None:
         self._source = source
-        self._unusable = Unusable(source.topic, source.on_error, split, bury, HEADERS)
+        self._unusable = Unusable(source.topic, source.on_error, split, keep_letter, HEADERS)
         self._judges = source.on_error is not OnError.FAIL
         self._taken = 0
 

@@ -36,8 +36,8 @@ from millpond.processors.runtime.batches.batch import Batch
 from millpond.processors.runtime.batches.columns import Columns, Records
 from millpond.processors.runtime.batches.headers import NO_HEADERS
 from millpond.processors.runtime.batches.windowed_columns import WindowedArray
-from millpond.stores.columns.column_serdes import column_serde
-from millpond.stores.serdes import Serde, StructSerde, serde
+from millpond.stores.encoding.column_serdes import column_serde
+from millpond.stores.encoding.serdes import Serde, StructSerde, serde
 from millpond.stores.typed.windows.windowed import Windowed
 
 pc: Any = _compute

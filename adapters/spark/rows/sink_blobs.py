@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from millpond.adapters.spark.rows.sink import SinkColumns, SinkRows
-from millpond.adapters.spark.sent import in_workers
+from millpond.adapters.spark.session.sent import in_workers
 from millpond.processors.distribution.exchange import EXCHANGE_SCHEMA, Blob, BlobWriter
 from millpond.processors.distribution.execution import Outputs
 

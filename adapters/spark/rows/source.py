@@ -20,9 +20,9 @@ from millpond.errors import ConfigurationError
 from millpond.processors.distribution.header_column import HEADERS
 from millpond.processors.options.on_error import OnError
 from millpond.processors.options.records import Consumed
-from millpond.stores.durability.storage import Storage
-from millpond.stores.serdes import BYTES, JSON, MSGPACK, Serde, StructSerde, serde
-from millpond.stores.times import TimeUnit
+from millpond.stores.durability.storage.storage import Storage
+from millpond.stores.encoding.serdes import BYTES, JSON, MSGPACK, Serde, StructSerde, serde
+from millpond.stores.encoding.times import TimeUnit
 
 _NATIVE: Final[Mapping[str, tuple[type[T.DataType], ...]]] = {
     "string": (T.StringType, T.CharType, T.VarcharType),

@@ -28,7 +28,7 @@ SKIP_REASONS: Final = (
 )
 """Why a record is left out of a source."""
 
-Bury: TypeAlias = Callable[[DeadLetter], None]
+KeepLetter: TypeAlias = Callable[[DeadLetter], None]
 """Takes dead letters."""
 
 REMEDY: Final = "clean the input, or leave such records out with on_error='skip' or 'dead-letter'"
@@ -63,8 +63,8 @@ class TopicSource(Protocol):
     def usable_decoder(self) -> Decoder | None:
         """How usable rows are read before they travel; None if that cannot fail."""
 
-    def reader(self, split: int, bury: Bury | None = None) -> SplitReader:
-        """A reader for one split; ``bury`` takes the records that it leaves out, if they are to be kept."""
+    def reader(self, split: int, keep_letter: KeepLetter | None = None) -> SplitReader:
+        """A reader for one split; ``keep_letter`` takes the records that it leaves out, if they are to be kept."""
 
 
 class Fault(NamedTuple):
@@ -94,7 +94,7 @@ class Unusable:
         topic: where the records come from.
         on_error: what happens to them.
         split: the split's number.
-        bury: takes those that are left out; None if they are only counted.
+        keep_letter: takes those that are left out; None if they are only counted.
         headers: the column with the records' headers, as pairs of key and value; None if they have none.
 
     Attributes:
@@ -103,10 +103,15 @@ class Unusable:
     """
 
     def __init__(
-        self, topic: str, on_error: OnError, split: int, bury: Bury | None = None, headers: str | None = None
+        self,
+        topic: str,
+        on_error: OnError,
+        split: int,
+        keep_letter: KeepLetter | None = None,
+        headers: str | None = None,
     ) -> None:
         self.skipped: Counter[str] = Counter()
-        self._bury = bury
+        self._keep_letter = keep_letter
         self._headers = headers
         self.seen = 0
         self._topic = topic
@@ -177,7 +182,7 @@ class Unusable:
             return table
         self.refuse(refused, reason, column, _entries(table), fault)
         others = _others(table, refused)
-        if not untimed or self._bury is not None:
+        if not untimed or self._keep_letter is not None:
             return table.filter(others)
         times: Any = pc.if_else(others, table["timestamp"], pa.scalar(None, pa.int64()))
         return table.set_column(table.column_names.index("timestamp"), "timestamp", times)
@@ -199,8 +204,8 @@ class Unusable:
         fault = fault or Fault(reason.removeprefix("dropped-").replace("-", " "))
         if self._on_error is not OnError.FAIL:
             self.skipped[reason.value] += len(refused)
-            for row in refused if self._bury is not None else ():
-                self._bury_row(row, reason, column, entries_of(row), fault)
+            for row in refused if self._keep_letter is not None else ():
+                self._keep_row(row, reason, column, entries_of(row), fault)
             return
         entries = shown(entries_of(refused[0]))
         where = self._where(refused[0], column, fault)
@@ -209,13 +214,13 @@ class Unusable:
     def _where(self, row: int, column: str, fault: Fault) -> str:
         return f"column {column!r}: {fault.what} in row {self.seen + row} of Spark partition {self._split}"
 
-    def _bury_row(self, row: int, reason: CounterName, column: str, entries: Mapping[str, Any], fault: Fault) -> None:
+    def _keep_row(self, row: int, reason: CounterName, column: str, entries: Mapping[str, Any], fault: Fault) -> None:
         """Keep an unusable row; what is neither its key, nor its time, nor its headers, is its value."""
-        assert self._bury is not None
+        assert self._keep_letter is not None
         apart = ("key", "timestamp", self._headers)
         rest = {name: entry for name, entry in entries.items() if name not in apart}
         pairs = None if self._headers is None else entries.get(self._headers)
-        self._bury(
+        self._keep_letter(
             DeadLetter(
                 operator="",
                 task_id=f"split-{self._split}",

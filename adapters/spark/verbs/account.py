@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from millpond.processors.verbs.parts import CHANGE_TIME
+from millpond.processors.verbs.projections import CHANGE_TIME
 
 Path: TypeAlias = tuple[str, ...]
 """A column by its name, or a field of a struct by the names that lead to it."""

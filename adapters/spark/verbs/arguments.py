@@ -20,8 +20,8 @@ from millpond.processors.options.join_windows import JoinWindows
 from millpond.processors.options.joins import JoinType
 from millpond.processors.verbs.aggregate import Windows
 from millpond.processors.verbs.aggregates import AggregateCall
-from millpond.processors.verbs.parts import SEQUENCE
-from millpond.stores.times import Duration, to_micros
+from millpond.processors.verbs.projections import SEQUENCE
+from millpond.stores.encoding.times import Duration, to_micros
 
 On: TypeAlias = str | Sequence[str] | Mapping[str, str]
 """The columns that must be equal: names that both sides have, or left names with the right ones."""

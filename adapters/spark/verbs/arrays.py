@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from millpond.stores.rows.physical import around, elements, null_mask
+from millpond.stores.encoding.rows.physical import around, elements, null_mask
 
 
 def in_type(column: Any, type_: Any) -> Any:

@@ -2,7 +2,7 @@
 
 Rule of this module: it knows what a user says of such a run, and what its results are in files, which hold columns of
 Spark's types, and manifests beside them. When it runs, and what makes it count, is up to
-``millpond.adapters.spark.evolution.backfill``.
+``millpond.adapters.spark.job.backfill``.
 """
 
 from collections.abc import Iterator
@@ -14,10 +14,10 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import types as T
 
+from millpond.adapters.spark.operator.stage import MANIFEST_COLUMN
 from millpond.adapters.spark.rows.column_types import check_leaf_types
 from millpond.adapters.spark.rows.sink import arrow_schema
-from millpond.adapters.spark.sent import in_workers
-from millpond.adapters.spark.stage import MANIFEST_COLUMN
+from millpond.adapters.spark.session.sent import in_workers
 from millpond.adapters.spark.verbs.intervals import from_months, traveling
 from millpond.errors import ConfigurationError
 

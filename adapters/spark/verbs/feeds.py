@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import types as T
 
 from millpond.adapters.spark.verbs.account import Path
-from millpond.processors.verbs.parts import CHANGE_COLUMNS, CHANGE_TIME, OP, SEQUENCE
+from millpond.processors.verbs.projections import CHANGE_COLUMNS, CHANGE_TIME, OP, SEQUENCE
 
 FEED: Final = "millpond.change-feed"
 """The key of the mark, which says which verb made the feed, what the column is in it (``KEY`` or one of

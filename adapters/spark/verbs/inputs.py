@@ -23,9 +23,9 @@ from millpond.adapters.spark.verbs.intervals import MONTHS, is_in_months, to_mon
 from millpond.adapters.spark.verbs.marks import without_marks
 from millpond.errors import ConfigurationError
 from millpond.processors.distribution.exchange import PLACE
-from millpond.processors.verbs.parts import CHANGE_COLUMNS
+from millpond.processors.verbs.projections import CHANGE_COLUMNS
 from millpond.processors.verbs.verb import INSTANT, WALL_TIME
-from millpond.stores.rows.physical import normalized
+from millpond.stores.encoding.rows.physical import normalized
 
 ORDER: Final = "order"
 """The column, of prepared rows, that decides among those of one key and time."""

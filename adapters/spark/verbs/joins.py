@@ -36,10 +36,10 @@ from millpond.errors import ConfigurationError
 from millpond.processors.options.joins import JoinType, Side
 from millpond.processors.verbs.asof_join import asof_join
 from millpond.processors.verbs.null_keys import NullKeys
-from millpond.processors.verbs.parts import CHANGE_COLUMNS
+from millpond.processors.verbs.projections import CHANGE_COLUMNS
 from millpond.processors.verbs.stream_join import stream_join
 from millpond.processors.verbs.table_join import table_join
-from millpond.stores.times import Duration
+from millpond.stores.encoding.times import Duration
 
 _LEFT: Final = "left"
 _RIGHT: Final = "right"

@@ -10,14 +10,14 @@ from typing import Any, Self
 from pyspark.sql import DataFrame
 from pyspark.sql import types as T
 
-from millpond.adapters.spark.evolution.warming import Warmth, warm_beside
-from millpond.adapters.spark.session import active_session
+from millpond.adapters.spark.copies.warming import Warmth, warm_beside
+from millpond.adapters.spark.session.session import active_session
 from millpond.adapters.spark.verbs.account import Account, explained
 from millpond.adapters.spark.verbs.backfill import Backfill
 from millpond.adapters.spark.verbs.runner import VerbRun, VerbRunner
 from millpond.errors import ConfigurationError
 from millpond.processors.verbs.verb import Verb
-from millpond.stores.serdes import Serde
+from millpond.stores.encoding.serdes import Serde
 
 
 class MadeVerbs:

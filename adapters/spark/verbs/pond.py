@@ -11,7 +11,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import types as T
 
 from millpond.adapters.spark.evolution.evolution import Evolution
-from millpond.adapters.spark.job import DEFAULT_MAX_AHEAD, Job
+from millpond.adapters.spark.job.job import DEFAULT_MAX_AHEAD, Job
 from millpond.adapters.spark.verbs.account import HISTORY, LATENESS, Allowance
 from millpond.adapters.spark.verbs.arguments import (
     INPUT,
@@ -43,12 +43,12 @@ from millpond.processors.verbs.apply import apply_topology
 from millpond.processors.verbs.keyed_processor import KeyedProcessor
 from millpond.processors.verbs.latest import latest
 from millpond.processors.verbs.null_keys import NullKeys
-from millpond.processors.verbs.parts import CHANGE_COLUMNS
+from millpond.processors.verbs.projections import CHANGE_COLUMNS
 from millpond.processors.verbs.row_aggregate import RowAggregate
 from millpond.processors.verbs.verb import Verb
-from millpond.stores.backend import BackendSupplier
-from millpond.stores.durability.policy import DurabilityPolicy
-from millpond.stores.times import Duration, Instant
+from millpond.stores.backend.contract import BackendSupplier
+from millpond.stores.durability.manifests.policy import DurabilityPolicy
+from millpond.stores.encoding.times import Duration, Instant
 
 
 class Millpond(JoinVerbs):

@@ -13,19 +13,18 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import types as T
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from millpond.adapters.spark.dataflow import Dataflow
-from millpond.adapters.spark.evolution.backfill import backfilled
-from millpond.adapters.spark.evolution.warm_query import WarmQuery
-from millpond.adapters.spark.inspection import CommittedStore
-from millpond.adapters.spark.job import Job
+from millpond.adapters.spark.copies.warm_query import WarmQuery
+from millpond.adapters.spark.job.backfill import backfilled
+from millpond.adapters.spark.job.job import Job
+from millpond.adapters.spark.operator.dataflow import Dataflow
+from millpond.adapters.spark.reading.inspection import CommittedStore
 from millpond.adapters.spark.rows.dead_letters import ErrorHandling
 from millpond.adapters.spark.rows.event_times import EventTimes
 from millpond.adapters.spark.rows.names import did_you_mean
 from millpond.adapters.spark.rows.sink import arrow_schema
 from millpond.adapters.spark.rows.sink_blobs import to_columns
-from millpond.adapters.spark.session import check_workers
-from millpond.adapters.spark.shared_flow import SharedVerb, shared_rows
-from millpond.adapters.spark.ticks import check_ticks
+from millpond.adapters.spark.session.session import check_workers
+from millpond.adapters.spark.session.ticks import check_ticks
 from millpond.adapters.spark.verbs.account import Account
 from millpond.adapters.spark.verbs.backfill import Backfill, check_storable, to_results
 from millpond.adapters.spark.verbs.bounds import bound_marks
@@ -34,22 +33,29 @@ from millpond.adapters.spark.verbs.feeds import feed_marks
 from millpond.adapters.spark.verbs.inputs import RowInput, check_equal_keys, check_equal_times, key_kinds, listed_key
 from millpond.adapters.spark.verbs.intervals import from_months, traveling
 from millpond.adapters.spark.verbs.marks import marked, together
+from millpond.adapters.spark.verbs.shared_flow import SharedVerb, shared_rows
 from millpond.adapters.spark.verbs.sharing import Shared, Sharing
 from millpond.adapters.spark.verbs.sink import PartRows, row_sink
 from millpond.adapters.spark.verbs.source import RowSource
-from millpond.adapters.spark.worker import StateSettings
+from millpond.adapters.spark.worker.worker import StateSettings
 from millpond.errors import ConfigurationError, StateConflictError
 from millpond.processors.distribution.plan import Plan
 from millpond.processors.verbs.null_keys import NullKeys
-from millpond.processors.verbs.parts import ChangeColumns
+from millpond.processors.verbs.projections import ChangeColumns
 from millpond.processors.verbs.verb import PackedRows, Verb, schema_of
-from millpond.stores.durability.schema_log import Beside, keep_schemas, kept_schemas, next_schemas, unkept_schemas
+from millpond.stores.durability.manifests.schema_log import (
+    Beside,
+    keep_schemas,
+    kept_schemas,
+    next_schemas,
+    unkept_schemas,
+)
+from millpond.stores.encoding.rows.packing import RowCodec
+from millpond.stores.encoding.rows.schemas import Schemas
+from millpond.stores.encoding.rows.tuple_keys import KeyCodec
+from millpond.stores.encoding.serdes import Serde
+from millpond.stores.encoding.times import TimeUnit
 from millpond.stores.evolution.backfilling import check_ended, check_may_begin
-from millpond.stores.rows.packing import RowCodec
-from millpond.stores.rows.schemas import Schemas
-from millpond.stores.rows.tuple_keys import KeyCodec
-from millpond.stores.serdes import Serde
-from millpond.stores.times import TimeUnit
 
 _NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 

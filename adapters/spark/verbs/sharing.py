@@ -17,11 +17,11 @@ from pyspark.sql import DataFrame
 from pyspark.sql import types as T
 
 from millpond.adapters.spark.rows.names import named, written
-from millpond.adapters.spark.shared_flow import InputOfVerb, SharedVerb
 from millpond.adapters.spark.verbs.account import Account, Path
 from millpond.adapters.spark.verbs.arrow_expressions import Call, Cast, Column, Expression, Field, Literal, Rows, Struct
 from millpond.adapters.spark.verbs.catalyst import NotInArrowError, analyzed, column_ids, plans_down, selected
 from millpond.adapters.spark.verbs.inputs import DAY, ORDER, RowInput, column_of
+from millpond.adapters.spark.verbs.shared_flow import InputOfVerb, SharedVerb
 from millpond.errors import StateConflictError
 from millpond.processors.distribution.exchange import PLACE
 from millpond.processors.distribution.plan import Plan

@@ -19,7 +19,7 @@ from millpond.adapters.spark.verbs.arrays import in_type
 from millpond.processors.distribution.exchange import BLOB_BYTES, to_ipc
 from millpond.processors.runtime.batches.batch import Batch
 from millpond.processors.runtime.batches.columns import Records
-from millpond.processors.verbs.verb import Part
+from millpond.processors.verbs.verb import Projection
 
 _BLOBS: Final = pa.schema([("rows", pa.binary())])
 
@@ -33,7 +33,7 @@ class PartRows:
         schema: the columns for Arrow.
     """
 
-    parts: Sequence[Part]
+    parts: Sequence[Projection]
     schema: pa.Schema
 
     def to_table(self, records: Records, first: int = 0) -> pa.Table:
@@ -94,7 +94,7 @@ class RowColumns:
 
 
 @dataclass(frozen=True)
-class DictColumns(Part):
+class DictColumns(Projection):
     """The entries of dicts, such as a user's processor makes, as the columns that were announced.
 
     Attributes:
@@ -127,6 +127,6 @@ def announced_columns(topic: str, ddl: str, optional: Collection[str]) -> tuple[
     return columns, DictColumns(ColumnValues(topic, optional_columns(topic, schema, optional)), schema)
 
 
-def row_sink(topic: str, columns: T.StructType, parts: Sequence[Part]) -> RowSink:
+def row_sink(topic: str, columns: T.StructType, parts: Sequence[Projection]) -> RowSink:
     """The sink whose rows have these columns, which are those of the parts."""
     return RowSink(topic, PartRows(parts, arrow_schema(columns)))

@@ -13,14 +13,14 @@ import pyarrow.compute as _compute
 
 from millpond.adapters.spark.rows.changes import changing
 from millpond.adapters.spark.rows.event_times import EventTimes
-from millpond.adapters.spark.rows.unusable import REMEDY, Bury, Unusable
+from millpond.adapters.spark.rows.unusable import REMEDY, KeepLetter, Unusable
 from millpond.processors.distribution.exchange import PLACE
 from millpond.processors.distribution.execution import Decoder
 from millpond.processors.options.on_error import OnError
 from millpond.processors.verbs.change_feed import changes_of
 from millpond.processors.verbs.verb import Input
-from millpond.stores.serdes import Serde
-from millpond.stores.times import NO_TIME
+from millpond.stores.encoding.serdes import Serde
+from millpond.stores.encoding.times import NO_TIME
 
 pc: Any = _compute
 
@@ -60,17 +60,17 @@ class RowSource:
         """None: usable rows are columns of Spark's."""
         return None
 
-    def reader(self, split: int, bury: Bury | None = None) -> "RowReader":
-        """A reader for one split; ``bury`` takes the rows that it leaves out, if they are to be kept."""
-        return RowReader(self, split, bury)
+    def reader(self, split: int, keep_letter: KeepLetter | None = None) -> "RowReader":
+        """A reader for one split; ``keep_letter`` takes the rows that it leaves out, if they are to be kept."""
+        return RowReader(self, split, keep_letter)
 
 
 class RowReader:
     """Reads the rows of one split, applying the policy for unusable ones."""
 
-    def __init__(self, source: RowSource, split: int, bury: Bury | None = None) -> None:
+    def __init__(self, source: RowSource, split: int, keep_letter: KeepLetter | None = None) -> None:
         self._source = source
-        self._unusable = Unusable(source.topic, source.on_error, split, bury)
+        self._unusable = Unusable(source.topic, source.on_error, split, keep_letter)
         self._packed = 0
 
     @property

@@ -23,7 +23,7 @@ from millpond.processors.options.join_windows import JoinWindows
 from millpond.processors.options.joins import JoinType
 from millpond.processors.options.windows import SessionWindows, SlidingWindows
 from millpond.processors.verbs.aggregate import WINDOW, Windows
-from millpond.processors.verbs.parts import CHANGE_TIME
+from millpond.processors.verbs.projections import CHANGE_TIME
 from millpond.processors.verbs.verb import MICROS
 
 _OF_INPUT: Final = "the newest time that earlier micro-batches have shown"

@@ -13,7 +13,7 @@ from millpond_redis.place import Place
 from redis_servers import RedisServer, free_port
 
 from millpond.errors import BackendError, BackendInUseError, CorruptStoreError
-from millpond.stores.directory import delete_local_copy
+from millpond.stores.specs.directory import delete_local_copy
 
 INFINITE = '{"store": "00000000-0000-0000-0000-000000000000", "server": "", "database": 0, "flushed": 1e400}'
 TOO_MANY = INFINITE.replace("1e400", f"{10**30}")

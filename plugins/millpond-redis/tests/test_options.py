@@ -7,7 +7,7 @@ from millpond_redis import RedisSupplier
 from redis_servers import RedisServer
 
 from millpond.errors import ConfigurationError
-from millpond.stores.registry import supplier, try_out
+from millpond.stores.backend.registry import supplier, try_out
 
 
 def test_a_name_with_a_url_in_it_is_a_server(server: RedisServer) -> None:

@@ -19,8 +19,8 @@ from millpond.processors.options.windowed_serdes import SessionWindowedSerde, Ti
 from millpond.processors.options.windows import EmitStrategy, SessionWindows, SlidingWindows, TimeWindows, Windows
 from millpond.processors.runtime.processor import Processor
 from millpond.processors.tables.config import TableConfig
-from millpond.stores.serdes import Serde
-from millpond.stores.specs import StoreKind, StoreSpec
+from millpond.stores.encoding.serdes import Serde
+from millpond.stores.specs.store_spec import StoreKind, StoreSpec
 
 Input = tuple[str, Aggregation]
 """The node whose records have equal keys together, and what is computed from them."""

@@ -9,7 +9,7 @@ from typing import Protocol
 from millpond.errors import TopologyError
 from millpond.processors.dsl.wiring.graph import TopologyGraph
 from millpond.processors.options.serdes import SerdeLike, same_serde
-from millpond.stores.serdes import serde
+from millpond.stores.encoding.serdes import serde
 
 
 class Keyed(Protocol):

@@ -24,9 +24,9 @@ from millpond.processors.tables.foreign_key.user_functions import ColumnFunction
 from millpond.processors.tables.foreign_key.vectorized_results import VectorizedResponseJoin, VectorizedUnjoinedRows
 from millpond.processors.tables.foreign_key.vectorized_subscribing import VectorizedSubscriptionSend
 from millpond.processors.tables.join import Joiner
-from millpond.stores.columns.column_serdes import column_serde
-from millpond.stores.serdes import BYTES, Serde, serde
-from millpond.stores.specs import StoreKind
+from millpond.stores.encoding.column_serdes import column_serde
+from millpond.stores.encoding.serdes import BYTES, Serde, serde
+from millpond.stores.specs.store_spec import StoreKind
 
 
 class _Serdes:

@@ -11,7 +11,7 @@ from millpond.processors.options.records import Consumed
 from millpond.processors.options.serdes import SerdeLike
 from millpond.processors.tables.config import TableConfig
 from millpond.processors.tables.source import TableSource
-from millpond.stores.specs import StoreKind
+from millpond.stores.specs.store_spec import StoreKind
 
 
 @dataclass(frozen=True)

@@ -21,8 +21,8 @@ from millpond.processors.runtime.processor import Processor
 from millpond.processors.runtime.subtopology import connected_parts
 from millpond.processors.runtime.topology import Topology
 from millpond.processors.tables.config import TableConfig
-from millpond.stores.specs import StoreSpec
-from millpond.stores.terms import Terms
+from millpond.stores.specs.store_spec import StoreSpec
+from millpond.stores.typed.terms import Terms
 
 T = TypeVar("T")
 

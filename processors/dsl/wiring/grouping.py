@@ -19,9 +19,9 @@ from millpond.processors.options.materialized import Materialized
 from millpond.processors.options.records import Grouped
 from millpond.processors.options.serdes import SerdeLike
 from millpond.processors.options.windows import EmitStrategy
-from millpond.stores.change import ChangeSerde, sends_separately
-from millpond.stores.columns.column_serdes import column_serde
-from millpond.stores.serdes import serde
+from millpond.processors.runtime.change import ChangeSerde, sends_separately
+from millpond.stores.encoding.column_serdes import column_serde
+from millpond.stores.encoding.serdes import serde
 
 
 @dataclass(frozen=True, eq=False)

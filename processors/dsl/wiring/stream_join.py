@@ -24,10 +24,10 @@ from millpond.processors.streams.self_join import StreamSelfJoin
 from millpond.processors.streams.stream_join import StreamStreamJoin
 from millpond.processors.streams.unpaired_rows import unpaired_records_spec
 from millpond.processors.streams.window_join import StreamStreamJoinPlan
-from millpond.stores.columns.column_serdes import column_serde
-from millpond.stores.serdes import Serde, serde
-from millpond.stores.specs import StoreKind, StoreSpec
-from millpond.stores.terms import Term, Terms
+from millpond.stores.encoding.column_serdes import column_serde
+from millpond.stores.encoding.serdes import Serde, serde
+from millpond.stores.specs.store_spec import StoreKind, StoreSpec
+from millpond.stores.typed.terms import Term, Terms
 
 
 def join_streams(

@@ -14,8 +14,8 @@ from millpond.processors.streams.table_join import StreamTableJoin
 from millpond.processors.streams.vectorized_table_join import VectorizedStreamTableJoin
 from millpond.processors.tables.time_ordered_buffer import buffer_spec
 from millpond.processors.tables.value_getters import ValueGetterFactory, store_getter
-from millpond.stores.specs import StoreKind
-from millpond.stores.times import Duration, to_millis
+from millpond.stores.encoding.times import Duration, to_millis
+from millpond.stores.specs.store_spec import StoreKind
 
 _PREFIXES = {JoinType.INNER: "KSTREAM-JOIN-", JoinType.LEFT: "KSTREAM-LEFTJOIN-"}
 

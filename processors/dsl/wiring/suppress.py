@@ -15,7 +15,7 @@ from millpond.processors.tables.config import TableConfig
 from millpond.processors.tables.suppress import Suppress, SuppressedGetter
 from millpond.processors.tables.suppress_buffer import SuppressBuffer, suppress_buffer_spec
 from millpond.processors.tables.value_getters import ValueGetter, ValueGetterFactory
-from millpond.stores.serdes import Serde, serde
+from millpond.stores.encoding.serdes import Serde, serde
 from millpond.stores.typed.windows.windowed import SESSION_WINDOWED, TIME_WINDOWED
 
 _TIMES_AND_ORIGIN = 28

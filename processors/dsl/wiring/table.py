@@ -27,9 +27,9 @@ from millpond.processors.tables.source import TableSource
 from millpond.processors.tables.time_ordered_buffer import buffer_spec
 from millpond.processors.tables.value_getters import ValueGetter, ValueGetterFactory, store_getter, windowed_getter
 from millpond.processors.tables.value_operator import OperationGetter, TableOperation, TableOperator
-from millpond.stores.specs import StoreKind, StoreSpec
-from millpond.stores.terms import Terms
-from millpond.stores.times import Duration, to_length
+from millpond.stores.encoding.times import Duration, to_length
+from millpond.stores.specs.store_spec import StoreKind, StoreSpec
+from millpond.stores.typed.terms import Terms
 
 TABLE_KINDS = (StoreKind.TIMESTAMPED_KEY_VALUE, StoreKind.VERSIONED, StoreKind.KEY_VALUE)
 """The kinds of stores that can hold a table; a plain one forgets timestamps, so results take the other side's."""

@@ -21,9 +21,9 @@ from millpond.processors.tables.vectorized_join import (
     VectorizedJoinGetter,
     VectorizedTableTableJoin,
 )
-from millpond.stores.columns.column_serdes import column_serde
-from millpond.stores.serdes import serde
-from millpond.stores.terms import Terms
+from millpond.stores.encoding.column_serdes import column_serde
+from millpond.stores.encoding.serdes import serde
+from millpond.stores.typed.terms import Terms
 
 History = Literal["latest", "complete"]
 """Which results an update makes: the key's latest, or all whose time it covers."""

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 
-from millpond.stores.serdes import Serde
+from millpond.stores.encoding.serdes import Serde
 
 
 class Combiner(ABC):

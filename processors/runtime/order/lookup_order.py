@@ -23,7 +23,7 @@ from millpond.processors.runtime.order.keyed_region import Edge, KeyedRegion
 from millpond.processors.runtime.order.waves import Booleans, Integers, returns, seen_too_early, wave_order
 from millpond.processors.runtime.processor import Processor
 from millpond.processors.runtime.subtopology import Subtopology
-from millpond.stores.serdes import PLAIN_KEYS, serde
+from millpond.stores.encoding.serdes import PLAIN_KEYS, serde
 
 _NEVER: Final = np.iinfo(np.int64).min
 

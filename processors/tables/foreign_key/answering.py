@@ -33,9 +33,9 @@ from millpond.processors.tables.foreign_key.messages import (
 )
 from millpond.processors.tables.latest_only import latest_only
 from millpond.processors.tables.value_getters import ValueGetterFactory
-from millpond.stores.columns.column_serdes import ColumnSerde, column_serde
-from millpond.stores.serdes import Serde
-from millpond.stores.times import MIN_TIME
+from millpond.stores.encoding.column_serdes import ColumnSerde, column_serde
+from millpond.stores.encoding.serdes import Serde
+from millpond.stores.encoding.times import MIN_TIME
 from millpond.stores.typed.keyvalue_columns import put_columns
 from millpond.stores.typed.store import column_of
 

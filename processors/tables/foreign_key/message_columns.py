@@ -15,8 +15,8 @@ import pyarrow.compute as _compute
 from millpond.processors.runtime.batches.columns import Array, valid
 from millpond.processors.tables.foreign_key.messages import NO_HASH, RESPONSE_VERSION, Content, Instruction
 from millpond.processors.tables.foreign_key.murmur3 import HASH_SIZE, murmur3_128_of
-from millpond.stores.columns.column_serdes import ColumnSerde, column_serde
-from millpond.stores.serdes import Serde
+from millpond.stores.encoding.column_serdes import ColumnSerde, column_serde
+from millpond.stores.encoding.serdes import Serde
 
 pc: Any = _compute
 Integers = npt.NDArray[np.int64]

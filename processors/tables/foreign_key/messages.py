@@ -28,10 +28,10 @@ from typing import Any, Final, NamedTuple
 
 from millpond.errors import SerdeError
 from millpond.processors.tables.foreign_key.murmur3 import HASH_SIZE
+from millpond.stores.encoding.serdes import BYTES, Serde
 from millpond.stores.evolution.carriage import LayoutCarriage
-from millpond.stores.layouts import Layout
-from millpond.stores.serdes import BYTES, Serde
-from millpond.stores.specs import StoreKind, StoreSpec
+from millpond.stores.specs.store_spec import StoreKind, StoreSpec
+from millpond.stores.typed.layouts import Layout
 
 FOREIGN_KEY_SUBSCRIPTIONS: Final = Layout("foreign-key-subscriptions", 1)
 FOREIGN_KEY_LEFT_ROWS: Final = Layout("foreign-key-left-rows", 1)

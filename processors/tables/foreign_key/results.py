@@ -20,7 +20,7 @@ from millpond.processors.runtime.processor import Processor, ProcessorContext
 from millpond.processors.tables.foreign_key.messages import Content, read_left_rows, read_responses
 from millpond.processors.tables.foreign_key.user_functions import RowFunction
 from millpond.processors.tables.table_store import TableStore
-from millpond.stores.serdes import Serde
+from millpond.stores.encoding.serdes import Serde
 from millpond.stores.typed.store import column_of
 
 

@@ -27,8 +27,8 @@ from millpond.processors.tables.foreign_key.messages import ASK, FORGET, left_ro
 from millpond.processors.tables.foreign_key.murmur3 import murmur3_128_many
 from millpond.processors.tables.foreign_key.user_functions import RowFunction
 from millpond.processors.tables.latest_only import latest_only
-from millpond.stores.columns.column_serdes import ColumnSerde
-from millpond.stores.serdes import Serde
+from millpond.stores.encoding.column_serdes import ColumnSerde
+from millpond.stores.encoding.serdes import Serde
 from millpond.stores.typed.store import column_of
 
 pc: Any = _compute

@@ -27,10 +27,10 @@ from millpond.processors.tables.foreign_key.messages import Content
 from millpond.processors.tables.foreign_key.results import ResponseJoin, RowJoining, UnjoinedRows
 from millpond.processors.tables.foreign_key.user_functions import ColumnFunction
 from millpond.processors.tables.table_columns import latest_columns
-from millpond.stores.columns.column_serdes import column_serde
-from millpond.stores.columns.nulls import spread
-from millpond.stores.serdes import Serde
-from millpond.stores.times import MIN_TIME
+from millpond.stores.encoding.column_serdes import column_serde
+from millpond.stores.encoding.nulls import spread
+from millpond.stores.encoding.serdes import Serde
+from millpond.stores.encoding.times import MIN_TIME
 
 pc: Any = _compute
 

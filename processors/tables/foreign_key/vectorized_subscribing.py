@@ -13,9 +13,9 @@ from millpond.processors.runtime.batches.columns import Array, Columns, nulls, v
 from millpond.processors.tables.foreign_key.subscribing import SubscriptionSend
 from millpond.processors.tables.foreign_key.user_functions import ColumnFunction
 from millpond.processors.tables.latest_only import latest_only
-from millpond.stores.columns.column_serdes import ColumnSerde, column_serde
-from millpond.stores.columns.nulls import spread
-from millpond.stores.serdes import Serde
+from millpond.stores.encoding.column_serdes import ColumnSerde, column_serde
+from millpond.stores.encoding.nulls import spread
+from millpond.stores.encoding.serdes import Serde
 
 
 class VectorizedSubscriptionSend(SubscriptionSend):

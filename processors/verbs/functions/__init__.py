@@ -1,5 +1,5 @@
 """The logic of the aggregate functions over columns, each bound to the type of its column.
 
-Rule of this room: it knows values in their physical form (``millpond.stores.rows``), and one state at a time or a
-column of states; it knows neither keys nor rows.
+Rule of this room: it knows values in their physical form (``millpond.stores.encoding.rows``), and one state at a time
+or a column of states; it knows neither keys nor rows.
 """

@@ -13,10 +13,10 @@ import pyarrow as pa
 import pyarrow.compute as _compute
 
 from millpond.processors.verbs.functions.columns import Array, Integers, integers, listed, present
-from millpond.stores.rows.byte_columns import binary_of
-from millpond.stores.rows.msgpack_columns import pack_values
-from millpond.stores.rows.nested import with_leaves
-from millpond.stores.rows.physical import SHORT_DECIMAL, big_endian, null_mask, unscaled
+from millpond.stores.encoding.rows.byte_columns import binary_of
+from millpond.stores.encoding.rows.msgpack_columns import pack_values
+from millpond.stores.encoding.rows.nested import with_leaves
+from millpond.stores.encoding.rows.physical import SHORT_DECIMAL, big_endian, null_mask, unscaled
 
 pc: Any = _compute
 Ranks = Callable[[Array], Integers]

@@ -12,8 +12,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as _compute
 
-from millpond.stores.rows.byte_columns import buffer
-from millpond.stores.rows.physical import WHOLE, around, of_halves, unscaled, validity, words
+from millpond.stores.encoding.rows.byte_columns import buffer
+from millpond.stores.encoding.rows.physical import WHOLE, around, of_halves, unscaled, validity, words
 
 pc: Any = _compute
 Array: TypeAlias = Any

@@ -31,7 +31,7 @@ from millpond.processors.verbs.functions.columns import (
 )
 from millpond.processors.verbs.functions.forms import Form, equality_form
 from millpond.processors.verbs.functions.function import AggregateFunction
-from millpond.stores.rows.physical import to_physical
+from millpond.stores.encoding.rows.physical import to_physical
 
 pc: Any = _compute
 

@@ -14,7 +14,7 @@ import msgpack
 import pyarrow as pa
 
 from millpond.processors.verbs.functions.function import refusal
-from millpond.stores.rows.physical import SHORT_DECIMAL
+from millpond.stores.encoding.rows.physical import SHORT_DECIMAL
 
 Form = Callable[[Any], Any]
 """Makes of a physical value, which is not None, what can be compared. Can be pickled."""

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from millpond.errors import ConfigurationError
 from millpond.processors.verbs.functions.columns import Array, Integers
-from millpond.stores.rows.agreed import nullable_type
+from millpond.stores.encoding.rows.agreed import nullable_type
 
 
 class AggregateFunction(ABC):

@@ -30,7 +30,7 @@ from millpond.processors.verbs.functions.columns import (
     totals,
 )
 from millpond.processors.verbs.functions.function import AggregateFunction, refusal
-from millpond.stores.rows.physical import (
+from millpond.stores.encoding.rows.physical import (
     SHORT_DECIMAL,
     WHOLE,
     from_integers,

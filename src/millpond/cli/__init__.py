@@ -86,7 +86,7 @@ _debugging = False
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        from millpond.stores.releases import RELEASE
+        from millpond.releases import RELEASE
 
         typer.echo(f"millpond {RELEASE}")
         raise typer.Exit

@@ -191,7 +191,7 @@ def _count(text: str | None, option: str) -> int | None:
 
 
 def _size(text: str | None, option: str) -> int | None:
-    from millpond.stores.options import parse_size
+    from millpond.stores.backend.options import parse_size
 
     return _parsed(text, option, parse_size)
 

@@ -1,7 +1,7 @@
 """``millpond backends``: which backends there are, and whether one keeps the contract.
 
-Rule of this module: options and messages live here; what is known of a backend is in ``millpond.stores.catalog``, and
-how it is tested in ``millpond.stores.testing``.
+Rule of this module: options and messages live here; what is known of a backend is in
+``millpond.stores.backend.catalog``, and how it is tested in ``millpond.stores.testing``.
 """
 
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ from millpond.cli.teaching import lesson
 from millpond.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from millpond.stores.catalog import BackendDescription
+    from millpond.stores.backend.catalog import BackendDescription
 
 app = typer.Typer(
     help="List the backends that are installed, or check one.",
@@ -36,7 +36,7 @@ def backends(
     """
     if context.invoked_subcommand is not None:
         return
-    from millpond.stores.catalog import described
+    from millpond.stores.backend.catalog import described
 
     for backend in described():
         if json:
@@ -96,7 +96,7 @@ def check(
 
     With --json, what pytest says goes to the standard error.
     """
-    from millpond.stores.registry import supplier
+    from millpond.stores.backend.registry import supplier
     from millpond.stores.testing.run import run_kit
 
     json = json or bool(context.parent and context.parent.params.get("json"))

@@ -1,6 +1,6 @@
 """``millpond state clean``: say what may go of state and local copies, and delete it.
 
-Rule of this module: options and messages live here; what may go is for ``millpond.adapters.looking.cleaning`` to say.
+Rule of this module: options and messages live here; what may go is for ``millpond.adapters.inspect.cleaning`` to say.
 """
 
 from collections.abc import Iterator
@@ -60,9 +60,9 @@ def state_clean(
     json: AsJson = False,
 ) -> None:
     """Say what nobody needs of durable files and local copies, and delete it with --yes; queries may be running."""
-    from millpond.adapters.looking.cleaning import Cleaning
-    from millpond.adapters.looking.row_texts import cells, line_of
-    from millpond.adapters.looking.spark_checkpoint import SparkCheckpoint
+    from millpond.adapters.inspect.cleaning import Cleaning
+    from millpond.adapters.inspect.row_texts import cells, line_of
+    from millpond.adapters.inspect.spark_checkpoint import SparkCheckpoint
     from millpond.stores.durability import Storage
 
     cleaning = Cleaning(

@@ -12,7 +12,7 @@ from millpond.errors import MillpondError
 
 def backend_names(incomplete: str) -> list[str]:
     """The backends that are installed."""
-    from millpond.stores.registry import backend_names as known
+    from millpond.stores.backend.registry import backend_names as known
 
     return [name for name in known() if name.startswith(incomplete)]
 
@@ -22,10 +22,10 @@ def store_names(context: typer.Context, incomplete: str) -> list[str]:
     checkpoint, state_dir = (context.params.get(name) for name in ("checkpoint", "state_dir"))
     if not checkpoint or not state_dir or not (_is_near(checkpoint) and _is_near(state_dir)):
         return []
-    from millpond.adapters.looking import Looking
+    from millpond.adapters.inspect import StateInspector
 
     try:
-        names = {view.name for view in Looking.at(checkpoint, state_dir).stores()}
+        names = {view.name for view in StateInspector.at(checkpoint, state_dir).stores()}
     except (MillpondError, OSError):
         return []
     return sorted(name for name in names if name.startswith(incomplete))

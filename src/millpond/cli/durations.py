@@ -12,7 +12,7 @@ def millis(option: str, text: str) -> int:
     Raises:
         ConfigurationError: it has no unit, is negative, or is no length of time.
     """
-    from millpond.stores.times import to_length
+    from millpond.stores.encoding.times import to_length
 
     if text.strip().isdecimal():
         raise ConfigurationError(

@@ -15,7 +15,7 @@ from millpond.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from millpond.adapters.kafka_streams.targets import Target
-    from millpond.stores.specs import StoreKind
+    from millpond.stores.specs.store_spec import StoreKind
 
 app = typer.Typer(no_args_is_help=True, help="Bring along the state of other systems.")
 
@@ -84,7 +84,7 @@ def kafka_streams(
     The application has to be stopped. Its directory is only read. All tasks that are there become one store.
     """
     from millpond.adapters.kafka_streams.importing import Import
-    from millpond.stores.serdes import serde
+    from millpond.stores.encoding.serdes import serde
 
     report = Import(
         state_dir,

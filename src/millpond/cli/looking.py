@@ -1,6 +1,6 @@
 """``millpond state list``, ``get``, ``scan`` and so on: look at the state of a query, without Spark.
 
-Rule of this module: options and messages live here; what a command does lives in ``millpond.adapters.looking``. Rows go
+Rule of this module: options and messages live here; what a command does lives in ``millpond.adapters.inspect``. Rows go
 to the standard output, in columns that tabs divide, or as JSON, an object on each line; all else goes to the other.
 """
 
@@ -29,8 +29,8 @@ from millpond.cli.teaching import lesson
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from millpond.adapters.looking import Looking, Selection
-    from millpond.adapters.looking.store_view import StoreView
+    from millpond.adapters.inspect import Selection, StateInspector
+    from millpond.adapters.inspect.store_view import StoreView
 
 app = typer.Typer()
 
@@ -79,7 +79,7 @@ def state_list(
     json: AsJson = False,
 ) -> None:
     """List the stores of a query, and how many bytes of durable files their rows take."""
-    from millpond.adapters.looking.sizes import bytes_by_store
+    from millpond.adapters.inspect.sizes import bytes_by_store
 
     looking = _looking(checkpoint, state_dir, topology, workers)
     views = looking.stores(batch)
@@ -144,7 +144,7 @@ def state_get(
     json: AsJson = False,
 ) -> None:
     """Get what a store has for a key: a row, or one for each window or session."""
-    from millpond.stores.times import time_in
+    from millpond.stores.encoding.times import time_in
 
     view = _view(checkpoint, store, state_dir, batch, sink, application, topology, workers)
     found = view.get(view.form.key.parse(key), None if as_of is None else time_in(as_of, "--as-of"))
@@ -231,7 +231,7 @@ def state_diff(
     json: AsJson = False,
 ) -> None:
     """Print the rows of a store that were inserted, updated and deleted between two micro-batches, task by task."""
-    from millpond.adapters.looking.changes import change_schema, changes
+    from millpond.adapters.inspect.changes import change_schema, changes
 
     looking = _looking(checkpoint, state_dir, topology, workers)
     before, after = (
@@ -267,7 +267,7 @@ def state_export(
     json: AsJson = False,
 ) -> None:
     """Write the rows of a store into a file, which is replaced if it is there."""
-    from millpond.adapters.looking.row_texts import Writer
+    from millpond.adapters.inspect.row_texts import Writer
 
     view = _view(checkpoint, store, state_dir, batch, sink, application, topology, workers)
     rows = 0
@@ -294,7 +294,7 @@ def state_size(
     json: AsJson = False,
 ) -> None:
     """Say how many files and bytes the durable state takes: by task, by store, and for all retained micro-batches."""
-    from millpond.adapters.looking.sizes import state_size as measured
+    from millpond.adapters.inspect.sizes import state_size as measured
 
     found = measured(_looking(checkpoint, state_dir, None, workers), batch)
     if json:
@@ -309,13 +309,13 @@ def state_size(
     )
 
 
-def _looking(checkpoint: str, state_dir: str, topology: str | None, workers: int) -> "Looking":
+def _looking(checkpoint: str, state_dir: str, topology: str | None, workers: int) -> "StateInspector":
     if topology is None:
         do_without_pandas()
-    from millpond.adapters.looking import Looking
+    from millpond.adapters.inspect import StateInspector
 
     found = topology_named(topology)
-    return Looking.at(checkpoint, state_dir, workers=workers, specs={} if found is None else found.stores)
+    return StateInspector.at(checkpoint, state_dir, workers=workers, specs={} if found is None else found.stores)
 
 
 def _view(
@@ -333,8 +333,8 @@ def _view(
 
 
 def _selection(view: "StoreView", from_: str | None, to: str | None, as_of: str | None) -> "Selection":
-    from millpond.adapters.looking import Selection
-    from millpond.stores.times import time_in
+    from millpond.adapters.inspect import Selection
+    from millpond.stores.encoding.times import time_in
 
     parse = view.form.key.parse
     return Selection(
@@ -359,7 +359,7 @@ def _short(view: "StoreView") -> dict[str, Any]:
 
 def _say(rows: list[dict[str, Any]], json: bool) -> None:
     """Print objects, which have all the same entries."""
-    from millpond.adapters.looking.row_texts import cells, line_of
+    from millpond.adapters.inspect.row_texts import cells, line_of
 
     if rows and not json:
         typer.echo("\t".join(rows[0]))
@@ -376,7 +376,7 @@ def _say_found(found: "pa.Table | None", view: "StoreView", absence: str, key: s
 
 
 def _say_rows(batches: "Iterator[pa.RecordBatch]", schema: "pa.Schema", json: bool, limit: int | None = None) -> None:
-    from millpond.adapters.looking.row_texts import cells, line_of, objects
+    from millpond.adapters.inspect.row_texts import cells, line_of, objects
 
     if not json:
         typer.echo("\t".join(schema.names))

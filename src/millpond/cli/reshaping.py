@@ -113,9 +113,9 @@ def state_evolve(
 
     It does what evolution=Evolution(...) does when the job is started. Where the state fits, nothing is done.
     """
+    from millpond.stores.encoding.times import time_in, to_instant
     from millpond.stores.evolution.matching import Declared
     from millpond.stores.evolution.previewing import Preview
-    from millpond.stores.times import time_in, to_instant
 
     found = topology_named(topology)
     assert found is not None

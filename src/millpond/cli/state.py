@@ -18,7 +18,7 @@ from millpond.cli.teaching import lesson
 from millpond.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from millpond.adapters.spark.upkeep import QueryState
+    from millpond.adapters.spark.copies.upkeep import QueryState
     from millpond.processors import Topology
 
 app = typer.Typer(
@@ -66,7 +66,7 @@ SinkName = Annotated[
 @contextmanager
 def query_state(checkpoint: str, state_dir: str, local_dir: Path | None, workers: int) -> "Iterator[QueryState]":
     """The state of a query, with a Spark on this machine to read the checkpoint."""
-    from millpond.adapters.looking.retained_batches import no_checkpoint
+    from millpond.adapters.inspect.retained_batches import no_checkpoint
     from millpond.demo import session
 
     if "://" not in checkpoint and not Path(checkpoint.removeprefix("file:")).exists():
@@ -74,8 +74,8 @@ def query_state(checkpoint: str, state_dir: str, local_dir: Path | None, workers
     with TemporaryDirectory(prefix="millpond-") as directory:
         spark = session.start("millpond state", Path(directory), partitions=1)
 
-        from millpond.adapters.spark.checkpoint import Checkpoint
-        from millpond.adapters.spark.upkeep import QueryState
+        from millpond.adapters.spark.copies.upkeep import QueryState
+        from millpond.adapters.spark.session.checkpoint import Checkpoint
         from millpond.stores.durability import Storage
 
         yield QueryState(Checkpoint(spark, checkpoint), Storage.from_uri(state_dir), local_dir, workers)

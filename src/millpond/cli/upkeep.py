@@ -1,7 +1,7 @@
 """``millpond state verify`` and ``repair``.
 
 Rule of this module: options and messages live here; what is verified and repaired is for
-``millpond.adapters.spark.upkeep`` to say.
+``millpond.adapters.spark.copies.upkeep`` to say.
 """
 
 from typing import Annotated

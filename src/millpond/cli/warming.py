@@ -18,10 +18,10 @@ from millpond.errors import ConfigurationError
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
-    from millpond.adapters.spark.evolution.copy_formats import CopyFormats
-    from millpond.adapters.spark.evolution.warm_query import WarmQuery
-    from millpond.adapters.spark.evolution.warming import Warmth
-    from millpond.adapters.spark.standby import Round, Standby
+    from millpond.adapters.spark.copies.copy_formats import CopyFormats
+    from millpond.adapters.spark.copies.standby import Round, Standby
+    from millpond.adapters.spark.copies.warm_query import WarmQuery
+    from millpond.adapters.spark.copies.warming import Warmth
     from millpond.stores.durability import Manifest
 
 app = typer.Typer()
@@ -120,14 +120,14 @@ def state_warm(
 
     Says each time how far they are, and goes on until it is interrupted. It changes nothing but LOCAL_DIR.
     """
-    from millpond.stores.registry import supplier
+    from millpond.stores.backend.registry import supplier
 
     if not standby and (share or lag):
         raise ConfigurationError("--share and --lag are for --standby; give that, too, or leave them out")
     found, pause = topology_named(topology), durations.millis("--interval", interval) / 1000
     os.nice(nice)  # before Spark starts, whose JVM inherits it
     if standby:
-        from millpond.adapters.spark.evolution.copy_formats import CopyFormats
+        from millpond.adapters.spark.copies.copy_formats import CopyFormats
 
         formats = CopyFormats(found, sink, supplier(backend), checksums)
         _say(_standby(checkpoint, state_dir, local_dir, formats, share or [], lag, workers).follow(pause), json, once)
@@ -147,8 +147,8 @@ def _say(passes: "Iterable[Warmth | Round]", json: bool, once: bool) -> None:
 def _standby(
     checkpoint: str, state_dir: str, local_dir: Path, formats: "CopyFormats", shares: list[str], lag: int, workers: int
 ) -> "Standby":
-    from millpond.adapters.looking.spark_checkpoint import SparkCheckpoint
-    from millpond.adapters.spark.standby import Share, Standby
+    from millpond.adapters.inspect.spark_checkpoint import SparkCheckpoint
+    from millpond.adapters.spark.copies.standby import Share, Standby
     from millpond.stores.durability import Storage
 
     found, storage = SparkCheckpoint.at(checkpoint, workers), Storage.from_uri(state_dir)

@@ -1,7 +1,7 @@
 """``millpond top`` and ``millpond ui``: watch a query from another process, without Spark.
 
 Rule of this module: options and messages live here; what there is to see, and how, lives in
-``millpond.adapters.watching``. Ctrl-C ends both with exit code 130, as the command line does everywhere.
+``millpond.adapters.monitor``. Ctrl-C ends both with exit code 130, as the command line does everywhere.
 """
 
 import webbrowser
@@ -48,12 +48,12 @@ def top(
     """Watch a query in the terminal: micro-batches, lag, rates, what waits, state. Ctrl-C ends it, not the query."""
     from rich.console import Console
 
-    from millpond.adapters.watching.screen import can_show, show
-    from millpond.adapters.watching.table import tables
-    from millpond.adapters.watching.watched import Watched
+    from millpond.adapters.monitor.query_monitor import QueryMonitor
+    from millpond.adapters.monitor.screen import can_show, show
+    from millpond.adapters.monitor.table import tables
 
     pause = durations.seconds("--interval", interval)
-    watched = Watched(checkpoint, state_dir, progress, workers=workers)
+    watched = QueryMonitor(checkpoint, state_dir, progress, workers=workers)
     console = Console()
     if json:
         say_object(watched.look().to_dict())
@@ -85,11 +85,11 @@ def ui(
     json: AsJson = False,
 ) -> None:
     """Serve a page about a query, to this machine alone. Ctrl-C ends it, not the query."""
-    from millpond.adapters.watching.server import HOST, server
-    from millpond.adapters.watching.watched import Watched
+    from millpond.adapters.monitor.query_monitor import QueryMonitor
+    from millpond.adapters.monitor.server import HOST, server
 
     pause = durations.seconds("--interval", interval)
-    watched = Watched(checkpoint, state_dir, progress, topology_named(topology), workers=workers)
+    watched = QueryMonitor(checkpoint, state_dir, progress, topology_named(topology), workers=workers)
     watched.look()
     with server(watched, port, pause) as serving:
         address = f"http://{HOST}:{serving.server_port}/"

@@ -16,7 +16,7 @@ from millpond.demo import data, outputs, session, topologies
 from millpond.demo.meter import Meter, Pace
 from millpond.errors import ConfigurationError
 from millpond.processors import Topology
-from millpond.stores.registry import try_out
+from millpond.stores.backend.registry import try_out
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

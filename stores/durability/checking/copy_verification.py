@@ -25,20 +25,20 @@ from millpond.errors import (
     StoreError,
     StoreFullError,
 )
-from millpond.stores.backend import Backend, BackendSupplier
-from millpond.stores.directory import delete_local_copy
+from millpond.stores.backend.contract import Backend, BackendSupplier
+from millpond.stores.backend.own_files import FOLLOWED_NOT, first_link
+from millpond.stores.backend.registry import supplier
 from millpond.stores.durability.checking.findings import Finding, Severity, Subject
+from millpond.stores.durability.copies.clean_shutdown import DIED, CleanShutdownMarker, seal_path
 from millpond.stores.durability.copies.lease import Lease
 from millpond.stores.durability.copies.position import NOWHERE, Position, position_of
 from millpond.stores.durability.copies.restore import entries
-from millpond.stores.durability.copies.seal import DIED, Seal, seal_path
-from millpond.stores.durability.manifest import Manifest
-from millpond.stores.durability.storage import Storage
-from millpond.stores.formats import FormatVersion
-from millpond.stores.keys import COMMIT_ROW
-from millpond.stores.migration import open_version
-from millpond.stores.own_files import FOLLOWED_NOT, first_link
-from millpond.stores.registry import supplier
+from millpond.stores.durability.manifests.manifest import Manifest
+from millpond.stores.durability.storage.storage import Storage
+from millpond.stores.encoding.keys import COMMIT_ROW
+from millpond.stores.specs.directory import delete_local_copy
+from millpond.stores.specs.formats import FormatVersion
+from millpond.stores.specs.migration import open_version
 
 _DIRECTORY: Final = re.compile(r"(.+?)(?:-v(\d+))?")
 _NEVER_SEALED: Final = 0
@@ -135,7 +135,7 @@ def _verdict(place: CopyPlace, look: _Look) -> _Verdict | None:
         with _duplicated(place) as duplicate:
             if not duplicate.exists():
                 return None
-            reason = Seal(duplicate, checked_by_engine=opener.checksums, limit=_NEVER_SEALED).fault()
+            reason = CleanShutdownMarker(duplicate, checked_by_engine=opener.checksums, limit=_NEVER_SEALED).fault()
             if reason is not None:
                 return _untrusted(reason) if reason == DIED else _broken(reason)
             return _opened_verdict(opener, duplicate, place.store, version, look)

@@ -12,11 +12,11 @@ from typing import NamedTuple
 
 from millpond.stores.durability.checking.copy_verification import discard_copy
 from millpond.stores.durability.checking.findings import Report, Subject
-from millpond.stores.durability.clock import host_ms
-from millpond.stores.durability.gc import collect_garbage, garbage
-from millpond.stores.durability.manifest import Manifest
-from millpond.stores.durability.policy import DurabilityPolicy
-from millpond.stores.durability.storage import Storage
+from millpond.stores.durability.manifests.garbage import collect_garbage, garbage
+from millpond.stores.durability.manifests.manifest import Manifest
+from millpond.stores.durability.manifests.policy import DurabilityPolicy
+from millpond.stores.durability.storage.clock import host_ms
+from millpond.stores.durability.storage.storage import Storage
 
 
 class Repair(NamedTuple):

@@ -12,22 +12,22 @@ from pathlib import Path
 from typing import Final, NamedTuple, TypeAlias
 
 from millpond.errors import CorruptStoreError, DurabilityError, FormatError, MissingFileError
+from millpond.stores.backend.transaction import Transaction
 from millpond.stores.durability.checking.copy_verification import copies_of, verify_copies
 from millpond.stores.durability.checking.findings import Finding, Report, Severity, Subject, Tally
-from millpond.stores.durability.clock import host_ms
+from millpond.stores.durability.checking.inspection import DurableRows
 from millpond.stores.durability.copies.restore import entries
-from millpond.stores.durability.durable_file import DurableFile, FileKind, sequence_of
-from millpond.stores.durability.gc import garbage
-from millpond.stores.durability.inspection import DurableRows
-from millpond.stores.durability.manifest import Manifest
+from millpond.stores.durability.manifests.garbage import garbage
+from millpond.stores.durability.manifests.manifest import Manifest
+from millpond.stores.durability.manifests.policy import DurabilityPolicy
+from millpond.stores.durability.manifests.schema_log import schema_faults
 from millpond.stores.durability.parquet.reading import read_all_tables, read_tables
 from millpond.stores.durability.parquet.rows import fault_in
-from millpond.stores.durability.policy import DurabilityPolicy
-from millpond.stores.durability.schema_log import schema_faults
-from millpond.stores.durability.storage import Storage, StoredFile
-from millpond.stores.formats import FormatVersion
-from millpond.stores.specs import StoreSpec
-from millpond.stores.transaction import Transaction
+from millpond.stores.durability.storage.clock import host_ms
+from millpond.stores.durability.storage.durable_file import DurableFile, FileKind, sequence_of
+from millpond.stores.durability.storage.storage import Storage, StoredFile
+from millpond.stores.specs.formats import FormatVersion
+from millpond.stores.specs.store_spec import StoreSpec
 from millpond.stores.typed.versions.version_rows import history_prefix, is_latest_row
 
 DEFAULT_WORKERS: Final = 4

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from millpond.errors import BackendInUseError, StoreClosedError, StoreError
-from millpond.stores.own_files import NOT_OURS, make_private, no_link, refuse_links
+from millpond.stores.backend.own_files import NOT_OURS, make_private, no_link, refuse_links
 
 LEASE_FILE: Final = "lease"
 LEASE_TIMEOUT: Final = 60.0

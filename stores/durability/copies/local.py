@@ -19,29 +19,29 @@ from millpond.errors import (
     MissingFileError,
     StoreFullError,
 )
-from millpond.stores.backend import Backend, memory_use
-from millpond.stores.directory import delete_local_copy
+from millpond.stores.backend.contract import Backend, memory_use
+from millpond.stores.backend.transaction import Transaction
+from millpond.stores.durability.copies.clean_shutdown import CleanShutdownMarker
 from millpond.stores.durability.copies.others import delete_others
-from millpond.stores.durability.copies.pace import Pace
 from millpond.stores.durability.copies.position import NOWHERE, Position, encode_position, position_of
 from millpond.stores.durability.copies.preparation import Preparation
 from millpond.stores.durability.copies.restore import entries, knows_timestamps, replay, restore, undo
-from millpond.stores.durability.copies.seal import Seal
+from millpond.stores.durability.copies.throttle import MigrationThrottle
 from millpond.stores.durability.copies.upgrade_mode import UpgradeMode
-from millpond.stores.durability.manifest import Manifest
+from millpond.stores.durability.manifests.manifest import Manifest
+from millpond.stores.durability.manifests.policy import DurabilityPolicy
 from millpond.stores.durability.parquet.rows import Table, tables_of_changes, tables_of_entries
 from millpond.stores.durability.parquet.sources import FileSource
-from millpond.stores.durability.policy import DurabilityPolicy
-from millpond.stores.formats import FormatVersion
-from millpond.stores.keys import COMMIT_ROW
-from millpond.stores.migration import older_versions
-from millpond.stores.place import StorePlace
-from millpond.stores.transaction import Transaction
+from millpond.stores.encoding.keys import COMMIT_ROW
+from millpond.stores.specs.directory import delete_local_copy
+from millpond.stores.specs.formats import FormatVersion
+from millpond.stores.specs.location import StoreLocation
+from millpond.stores.specs.migration import older_versions
 
 _log = logging.getLogger(__name__)
 
 
-class Brought(NamedTuple):
+class RestoreResult(NamedTuple):
     """What it took to bring a copy to a manifest.
 
     Attributes:
@@ -53,7 +53,7 @@ class Brought(NamedTuple):
     rows: int
 
 
-AT_HAND: Final = Brought(restored=False, rows=0)
+AT_HAND: Final = RestoreResult(restored=False, rows=0)
 """It was there already."""
 
 
@@ -73,11 +73,11 @@ class LocalCopy:
 
     def __init__(
         self,
-        place: StorePlace,
+        place: StoreLocation,
         policy: DurabilityPolicy,
         *,
         upgrade_mode: UpgradeMode | None = None,
-        pace: Pace | None = None,
+        pace: MigrationThrottle | None = None,
     ) -> None:
         self.spec = place.spec
         self.brought = AT_HAND
@@ -86,14 +86,16 @@ class LocalCopy:
         self._backend: Backend | None = None
         checked = place.supplier.checksums
         directories = place.directories()
-        self._seals = [Seal(path, checked_by_engine=checked, limit=policy.sealed_bytes) for path in directories]
+        self._seals = [
+            CleanShutdownMarker(path, checked_by_engine=checked, limit=policy.sealed_bytes) for path in directories
+        ]
         self._versions = [self.spec.format_version, *older_versions(self.spec.format_version)]
         self._in_use = self.spec.format_version
         self._upgrade_mode = upgrade_mode
         self._switches = False
         self._others_known = False
         self._tidy = False
-        self._preparation = Preparation(place, policy, pace or Pace(policy.prepared_share))
+        self._preparation = Preparation(place, policy, pace or MigrationThrottle(policy.prepared_share))
 
     def open(self, manifest: Manifest, source: FileSource, *, switches: bool = False) -> Transaction:
         """A transaction over the store's content at ``manifest``, whose files are read from ``source``.
@@ -125,7 +127,7 @@ class LocalCopy:
             self._discard_because(str(error))
             return Transaction(self._at(manifest, source))
 
-    def follow(self, manifest: Manifest, source: FileSource) -> Brought | None:
+    def follow(self, manifest: Manifest, source: FileSource) -> RestoreResult | None:
         """Bring a copy that is there to ``manifest`` and close it, unless only a restore does that.
 
         One that is a commit ahead stays there: its micro-batch may be about to be committed.
@@ -143,7 +145,7 @@ class LocalCopy:
             position = position_of(backend)
             ahead = position is not None and position.parent == manifest.commit
             rows = 0 if ahead else self._brought(backend, manifest, source, position)
-            return None if rows is None else Brought(restored=False, rows=rows)
+            return None if rows is None else RestoreResult(restored=False, rows=rows)
         except (BackendInUseError, BackendUnavailableError, StoreFullError):
             raise
         except BackendError as error:
@@ -158,14 +160,14 @@ class LocalCopy:
         position = position_of(backend)
         rows = self._brought(backend, manifest, source, position)
         if rows is not None:
-            self.brought = Brought(restored=False, rows=rows)
+            self.brought = RestoreResult(restored=False, rows=rows)
             return backend
         if position != NOWHERE:
             _log.info("restoring store %r: its local copy is at no commit of the manifest", self.spec.name)
             self.discard()
             backend = self._opened(manifest, source)
         try:
-            self.brought = Brought(restored=True, rows=restore(backend, source, manifest, store, version))
+            self.brought = RestoreResult(restored=True, rows=restore(backend, source, manifest, store, version))
         except BaseException:
             self.discard()
             raise
@@ -350,7 +352,7 @@ class LocalCopy:
         return self._place.open_older(older)
 
     @property
-    def _seal(self) -> Seal:
+    def _seal(self) -> CleanShutdownMarker:
         """The seal of the directory in use."""
         return self._seals[self._versions.index(self._in_use)]
 

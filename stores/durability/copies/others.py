@@ -9,19 +9,19 @@ import logging
 from pathlib import Path
 
 from millpond.errors import BackendUnavailableError, CorruptStoreError
-from millpond.stores.directory import delete_local_copy
+from millpond.stores.durability.copies.clean_shutdown import CleanShutdownMarker, seal_path
 from millpond.stores.durability.copies.position import NOWHERE, position_of
-from millpond.stores.durability.copies.seal import Seal, seal_path
-from millpond.stores.durability.manifest import Manifest
-from millpond.stores.durability.policy import DurabilityPolicy
-from millpond.stores.formats import FormatVersion
-from millpond.stores.migration import open_version
-from millpond.stores.place import StorePlace
+from millpond.stores.durability.manifests.manifest import Manifest
+from millpond.stores.durability.manifests.policy import DurabilityPolicy
+from millpond.stores.specs.directory import delete_local_copy
+from millpond.stores.specs.formats import FormatVersion
+from millpond.stores.specs.location import StoreLocation
+from millpond.stores.specs.migration import open_version
 
 _log = logging.getLogger(__name__)
 
 
-def delete_others(place: StorePlace, policy: DurabilityPolicy, manifest: Manifest) -> None:
+def delete_others(place: StoreLocation, policy: DurabilityPolicy, manifest: Manifest) -> None:
     """Delete the copies of a store in formats with other rows than its own that ``manifest`` does not continue.
 
     Raises:
@@ -36,10 +36,10 @@ def delete_others(place: StorePlace, policy: DurabilityPolicy, manifest: Manifes
 
 
 def _continues(
-    place: StorePlace, policy: DurabilityPolicy, manifest: Manifest, version: FormatVersion, directory: Path
+    place: StoreLocation, policy: DurabilityPolicy, manifest: Manifest, version: FormatVersion, directory: Path
 ) -> bool:
     """Whether ``manifest`` leads on from where the copy in a directory stands, as far as can be told."""
-    seal = Seal(directory, checked_by_engine=place.supplier.checksums, limit=policy.sealed_bytes)
+    seal = CleanShutdownMarker(directory, checked_by_engine=place.supplier.checksums, limit=policy.sealed_bytes)
     if seal.take_off() is not None:
         return False
     try:

@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import Final, NamedTuple
 from uuid import uuid4
 
-from millpond.stores.backend import Backend
-from millpond.stores.durability.durable_file import DurableFile, FileKind, durable_file, read_id
-from millpond.stores.durability.manifest import NO_COMMIT, Manifest
-from millpond.stores.keys import COMMIT_ROW
+from millpond.stores.backend.contract import Backend
+from millpond.stores.durability.manifests.manifest import NO_COMMIT, Manifest
+from millpond.stores.durability.storage.durable_file import DurableFile, FileKind, durable_file, read_id
+from millpond.stores.encoding.keys import COMMIT_ROW
 
 _LINUX_BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 

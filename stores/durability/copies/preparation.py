@@ -26,19 +26,19 @@ from millpond.errors import (
     StoreError,
     StoreFullError,
 )
-from millpond.stores.backend import Backend, Changes
-from millpond.stores.directory import delete_local_copy
-from millpond.stores.durability.copies.backlog import Backlog, Commit
-from millpond.stores.durability.copies.pace import Pace
+from millpond.stores.backend.contract import Backend, Changes
+from millpond.stores.durability.copies.catchup_log import CatchupLog, Commit
+from millpond.stores.durability.copies.clean_shutdown import CleanShutdownMarker, seal_path
 from millpond.stores.durability.copies.position import Position
-from millpond.stores.durability.copies.seal import Seal, seal_path
 from millpond.stores.durability.copies.sweep import NEXT_ROW, Sweep
-from millpond.stores.durability.manifest import Manifest
-from millpond.stores.durability.policy import DurabilityPolicy
-from millpond.stores.formats import FormatVersion
-from millpond.stores.keys import COMMIT_ROW
-from millpond.stores.migration import open_version
-from millpond.stores.place import StorePlace
+from millpond.stores.durability.copies.throttle import MigrationThrottle
+from millpond.stores.durability.manifests.manifest import Manifest
+from millpond.stores.durability.manifests.policy import DurabilityPolicy
+from millpond.stores.encoding.keys import COMMIT_ROW
+from millpond.stores.specs.directory import delete_local_copy
+from millpond.stores.specs.formats import FormatVersion
+from millpond.stores.specs.location import StoreLocation
+from millpond.stores.specs.migration import open_version
 
 _log = logging.getLogger(__name__)
 
@@ -59,17 +59,17 @@ class Preparation:
         proven: whether what was taken over is known to hold what its engine wrote.
     """
 
-    def __init__(self, place: StorePlace, policy: DurabilityPolicy, pace: Pace) -> None:
+    def __init__(self, place: StoreLocation, policy: DurabilityPolicy, pace: MigrationThrottle) -> None:
         self._place = place
         self._policy = policy
         self._pace = pace
         self._preparing, self._prepared, backlog = _hidden(place.directory)
         checked, limit = place.supplier.checksums, min(policy.sealed_bytes, _SEALED_BYTES)
         self._seals = {
-            path: Seal(path, checked_by_engine=checked, limit=limit, stamped=True)
+            path: CleanShutdownMarker(path, checked_by_engine=checked, limit=limit, stamped=True)
             for path in (self._preparing, self._prepared)
         }
-        self._backlog = Backlog(backlog)
+        self._backlog = CatchupLog(backlog)
         self._backend: Backend | None = None
         self._sweep: Sweep | None = None
         self._looked_at = self._follows = self._rests = self._complete = False
@@ -104,7 +104,7 @@ class Preparation:
             for other in others:
                 delete_local_copy(self._place.supplier, other)
                 seal_path(other).unlink(missing_ok=True)
-            Backlog(backlog).delete()
+            CatchupLog(backlog).delete()
 
     def take_over(self) -> None:
         """Let the prepared directory be the store's, with all that waits; whoever opens it then removes the old one.

@@ -10,21 +10,21 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import compute
 
-from millpond.stores.backend import Backend, Changes, load
-from millpond.stores.columns.column_changes import parts
+from millpond.stores.backend.column_changes import parts
+from millpond.stores.backend.contract import Backend, Changes, load
+from millpond.stores.backend.entry_chunks import EntryChunks
 from millpond.stores.durability.copies.position import Position, encode_position
 from millpond.stores.durability.copies.progress import Progress
-from millpond.stores.durability.durable_file import DurableFile
-from millpond.stores.durability.manifest import Manifest
+from millpond.stores.durability.manifests.manifest import Manifest
 from millpond.stores.durability.parquet.prefetch import prefetched
 from millpond.stores.durability.parquet.reading import read_span, read_tables
 from millpond.stores.durability.parquet.rows import local_changes, local_columns, local_entries, sorted_changes
 from millpond.stores.durability.parquet.sorted_runs import Rows, merged_runs
 from millpond.stores.durability.parquet.sources import FileSource
 from millpond.stores.durability.parquet.spans import Span
-from millpond.stores.entry_chunks import EntryChunks
-from millpond.stores.formats import FormatVersion
-from millpond.stores.keys import COMMIT_ROW, DATA
+from millpond.stores.durability.storage.durable_file import DurableFile
+from millpond.stores.encoding.keys import COMMIT_ROW, DATA
+from millpond.stores.specs.formats import FormatVersion
 from millpond.stores.typed.timestamped_keyvalue import UNKNOWN_TIMESTAMP
 
 pc: Any = compute

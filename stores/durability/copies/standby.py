@@ -11,20 +11,20 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from millpond.errors import BackendInUseError, ConfigurationError, StoreError
-from millpond.stores.backend import BackendSupplier
-from millpond.stores.directory import delete_local_copy
+from millpond.stores.backend.contract import BackendSupplier
+from millpond.stores.backend.own_files import make_private
+from millpond.stores.durability.copies.clean_shutdown import seal_path
 from millpond.stores.durability.copies.lease import Lease, LeaseMark, lease_mark
 from millpond.stores.durability.copies.local import LocalCopy
-from millpond.stores.durability.copies.seal import seal_path
 from millpond.stores.durability.copies.warming import Warmed, warm
-from millpond.stores.durability.manifest import Manifest
+from millpond.stores.durability.manifests.manifest import Manifest
+from millpond.stores.durability.manifests.policy import DurabilityPolicy
 from millpond.stores.durability.parquet.sources import Fetched
-from millpond.stores.durability.policy import DurabilityPolicy
-from millpond.stores.durability.storage import Storage
-from millpond.stores.formats import FormatVersion
-from millpond.stores.own_files import make_private
-from millpond.stores.place import StorePlace
-from millpond.stores.specs import StoreSpec
+from millpond.stores.durability.storage.storage import Storage
+from millpond.stores.specs.directory import delete_local_copy
+from millpond.stores.specs.formats import FormatVersion
+from millpond.stores.specs.location import StoreLocation
+from millpond.stores.specs.store_spec import StoreSpec
 
 
 class StandbyTask:
@@ -60,9 +60,9 @@ class StandbyTask:
         lag: int = 0,
         as_recorded: bool = False,
     ) -> None:
-        def places(root: Path) -> list[StorePlace]:
+        def places(root: Path) -> list[StoreLocation]:
             names = {"application_id": application_id, "task_id": task_id}
-            every = (StorePlace.of(spec, supplier, local_dir=root, **names) for spec in specs)
+            every = (StoreLocation.of(spec, supplier, local_dir=root, **names) for spec in specs)
             return [place for place in every if place.supplier.persistent]
 
         self.stood: Manifest | None = None
@@ -232,7 +232,7 @@ def _leased(directory: Path) -> Iterator[Lease | None]:
         lease.release()
 
 
-def _refuse_other_formats(place: StorePlace) -> None:
+def _refuse_other_formats(place: StoreLocation) -> None:
     """Refuse to keep a copy in a format that the job does not have, as far as a copy of its own tells."""
     for version in FormatVersion:
         directory = place.directory.with_name(version.directory_name(place.spec.name))

@@ -20,12 +20,12 @@ from typing import Any, Final, NamedTuple
 from pyarrow import compute
 
 from millpond.errors import CorruptStoreError
-from millpond.stores.backend import Backend
-from millpond.stores.durability.copies.backlog import BYTES_TOGETHER, Backlog, Commit
+from millpond.stores.backend.contract import Backend
+from millpond.stores.durability.copies.catchup_log import BYTES_TOGETHER, CatchupLog, Commit
 from millpond.stores.durability.copies.merge import Merge
 from millpond.stores.durability.copies.position import position_of
-from millpond.stores.durability.manifest import Manifest
-from millpond.stores.keys import BEYOND, COMMIT_ROW
+from millpond.stores.durability.manifests.manifest import Manifest
+from millpond.stores.encoding.keys import BEYOND, COMMIT_ROW
 
 pc: Any = compute
 
@@ -73,7 +73,7 @@ class Sweep:
         at: the commit at which it stands.
     """
 
-    def __init__(self, backend: Backend, backlog: Backlog) -> None:
+    def __init__(self, backend: Backend, backlog: CatchupLog) -> None:
         self._backend = backend
         self._backlog = backlog
         position = position_of(backend)

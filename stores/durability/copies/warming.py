@@ -12,16 +12,16 @@ from pathlib import Path
 from typing import NamedTuple
 
 from millpond.errors import ConfigurationError
-from millpond.stores.backend import BackendSupplier
+from millpond.stores.backend.contract import BackendSupplier
 from millpond.stores.durability.copies.lease import LEASE_TIMEOUT, Lease
 from millpond.stores.durability.copies.local import LocalCopy
 from millpond.stores.durability.copies.restore import newest_are_stamped
-from millpond.stores.durability.manifest import Manifest
+from millpond.stores.durability.manifests.manifest import Manifest
+from millpond.stores.durability.manifests.policy import DurabilityPolicy
 from millpond.stores.durability.parquet.sources import Fetched
-from millpond.stores.durability.policy import DurabilityPolicy
-from millpond.stores.durability.storage import Storage
-from millpond.stores.place import StorePlace
-from millpond.stores.specs import StoreSpec
+from millpond.stores.durability.storage.storage import Storage
+from millpond.stores.specs.location import StoreLocation
+from millpond.stores.specs.store_spec import StoreSpec
 
 _log = logging.getLogger(__name__)
 
@@ -79,7 +79,7 @@ def warm(
     """
     application_id, task_id = manifest.application_id, manifest.task_id
     places = [
-        StorePlace.of(spec, supplier, local_dir=local_dir, application_id=application_id, task_id=task_id)
+        StoreLocation.of(spec, supplier, local_dir=local_dir, application_id=application_id, task_id=task_id)
         for spec in specs
     ]
     kept = [place for place in places if place.supplier.persistent]
@@ -98,7 +98,7 @@ def warm(
         lease.release()
 
 
-def _refuse_older(place: StorePlace) -> None:
+def _refuse_older(place: StoreLocation) -> None:
     for directory in place.directories():
         if directory != place.directory and directory.is_dir():
             raise ConfigurationError(
@@ -107,7 +107,7 @@ def _refuse_older(place: StorePlace) -> None:
             )
 
 
-def _refuse_stamped(places: Sequence[StorePlace], manifest: Manifest, source: Fetched) -> None:
+def _refuse_stamped(places: Sequence[StoreLocation], manifest: Manifest, source: Fetched) -> None:
     """Refuse to make plain copies of timestamped stores: whoever opens them next would not know the timestamps."""
     for spec in (place.spec for place in places):
         if not spec.kind.stamped and newest_are_stamped(source, manifest, spec.name):
@@ -118,7 +118,7 @@ def _refuse_stamped(places: Sequence[StorePlace], manifest: Manifest, source: Fe
             )
 
 
-def _warmed(place: StorePlace, policy: DurabilityPolicy, manifest: Manifest, source: Fetched) -> Warmed:
+def _warmed(place: StoreLocation, policy: DurabilityPolicy, manifest: Manifest, source: Fetched) -> Warmed:
     copy = LocalCopy(place, policy)
     try:
         copy.open(manifest, source).close()

@@ -9,10 +9,10 @@ from contextlib import contextmanager
 import pyarrow as pa
 
 from millpond.errors import CorruptFileError, MissingFileError
-from millpond.stores.durability.durable_file import DurableFile
-from millpond.stores.durability.manifest import Manifest
+from millpond.stores.durability.manifests.manifest import Manifest
 from millpond.stores.durability.parquet.sources import FileSource
-from millpond.stores.durability.storage import Storage
+from millpond.stores.durability.storage.durable_file import DurableFile
+from millpond.stores.durability.storage.storage import Storage
 
 
 def broken_file(storage: Storage, manifest: Manifest) -> MissingFileError | CorruptFileError | None:

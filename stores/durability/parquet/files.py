@@ -25,10 +25,10 @@ from zlib import crc32
 
 from pyarrow import parquet as pq
 
-from millpond.stores.durability.durable_file import DurableFile, FileKind, file_name
+from millpond.releases import RELEASE, Numbered, oldest_reader
 from millpond.stores.durability.parquet.rows import SCHEMA, Table
-from millpond.stores.durability.storage import Storage
-from millpond.stores.releases import RELEASE, Numbered, oldest_reader
+from millpond.stores.durability.storage.durable_file import DurableFile, FileKind, file_name
+from millpond.stores.durability.storage.storage import Storage
 
 FILE_FORMAT: Final = 2
 PAGE_CHECKSUMS: Final = 1

@@ -9,11 +9,11 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Any, Final
 
-from millpond.stores.durability.durable_file import DurableFile
-from millpond.stores.durability.manifest import Manifest
+from millpond.stores.durability.manifests.manifest import Manifest
 from millpond.stores.durability.parquet.reading import read_keys
 from millpond.stores.durability.parquet.sources import FileSource
 from millpond.stores.durability.parquet.spans import Span
+from millpond.stores.durability.storage.durable_file import DurableFile
 
 _SMALL: Final = 1 << 18
 """The bytes of a file whose keys are read sooner than it is searched."""

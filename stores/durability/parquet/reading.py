@@ -21,9 +21,8 @@ from pyarrow import compute
 from pyarrow import parquet as pq
 
 from millpond.errors import FormatError, MissingFileError
-from millpond.stores.durability.checked_text import read_count
-from millpond.stores.durability.durable_file import DurableFile
-from millpond.stores.durability.manifest import Manifest
+from millpond.releases import check_reader
+from millpond.stores.durability.manifests.manifest import Manifest
 from millpond.stores.durability.parquet.file_faults import blaming, missing_file
 from millpond.stores.durability.parquet.files import (
     COMMIT_KEY,
@@ -40,7 +39,8 @@ from millpond.stores.durability.parquet.prefetch import called_ahead
 from millpond.stores.durability.parquet.rows import SCHEMA, Table
 from millpond.stores.durability.parquet.sources import WHOLE, FileSource
 from millpond.stores.durability.parquet.spans import Span
-from millpond.stores.releases import check_reader
+from millpond.stores.durability.storage.checked_text import read_count
+from millpond.stores.durability.storage.durable_file import DurableFile
 
 pc: Any = compute
 

@@ -15,11 +15,11 @@ import pyarrow as pa
 from pyarrow import compute
 
 from millpond.errors import CorruptStoreError
-from millpond.stores.backend import Backend
-from millpond.stores.columns.column_changes import ColumnChanges, as_columns
-from millpond.stores.columns.column_serdes import from_big_endian, to_big_endian
-from millpond.stores.formats import FormatVersion
-from millpond.stores.keys import BEYOND, COMMIT_ROW, DATA, TIME_SIZE
+from millpond.stores.backend.column_changes import ColumnChanges, as_columns
+from millpond.stores.backend.contract import Backend
+from millpond.stores.encoding.column_serdes import from_big_endian, to_big_endian
+from millpond.stores.encoding.keys import BEYOND, COMMIT_ROW, DATA, TIME_SIZE
+from millpond.stores.specs.formats import FormatVersion
 from millpond.stores.typed.timestamped_keyvalue import UNKNOWN_TIMESTAMP
 from millpond.stores.typed.versions.version_row_columns import plain_columns
 from millpond.stores.typed.versions.version_rows import (

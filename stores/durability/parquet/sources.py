@@ -11,8 +11,8 @@ from threading import Lock
 from types import TracebackType
 from typing import Any, Final, Protocol, Self
 
-from millpond.stores.durability.manifest import Manifest
-from millpond.stores.durability.storage import Storage
+from millpond.stores.durability.manifests.manifest import Manifest
+from millpond.stores.durability.storage.storage import Storage
 
 WHOLE: Final = 1 << 23
 """Files up to this size are read whole: an object store takes longer to answer than to send."""

@@ -1,7 +1,7 @@
 """A backend, and a supplier of backends, that fail as a plan says.
 
 Rule of this module: it knows no engine. Whatever an engine can do beyond the contract goes through the functions of
-``millpond.stores.backend``, so the wrapper can all of it.
+``millpond.stores.backend.contract``, so the wrapper can all of it.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NoReturn, Self
 
 from millpond.errors import ConfigurationError
-from millpond.stores.backend import (
+from millpond.stores.backend.contract import (
     Backend,
     BackendSupplier,
     Changes,

@@ -12,7 +12,7 @@ from typing import Any, Self
 
 import pyarrow as pa
 
-from millpond.stores.durability.storage import Storage, StoredFile
+from millpond.stores.durability.storage.storage import Storage, StoredFile
 from millpond.stores.testing.faults.plan import Fault, FaultPlan, InjectedStorageFault, Step
 
 _WRITES_PER_STEP = 8

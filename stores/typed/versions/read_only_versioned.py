@@ -16,8 +16,9 @@ from itertools import chain, groupby, repeat
 from typing import Generic, NamedTuple, TypeVar
 
 from millpond.errors import ConfigurationError
-from millpond.stores.backend import Entries
-from millpond.stores.keys import (
+from millpond.stores.backend.contract import Entries
+from millpond.stores.backend.transaction import Transaction
+from millpond.stores.encoding.keys import (
     DATA,
     INDEX,
     TIME_SIZE,
@@ -29,9 +30,8 @@ from millpond.stores.keys import (
     unpack_times,
     unterminated,
 )
-from millpond.stores.serdes import Serde
-from millpond.stores.times import MAX_TIME, MIN_TIME, Duration, Instant, to_instant, to_length
-from millpond.stores.transaction import Transaction
+from millpond.stores.encoding.serdes import Serde
+from millpond.stores.encoding.times import MAX_TIME, MIN_TIME, Duration, Instant, to_instant, to_length
 from millpond.stores.typed.observed_stream_time import ObservedStreamTime
 from millpond.stores.typed.scans import Scan
 from millpond.stores.typed.store import K, Store, V, column_of
@@ -225,9 +225,9 @@ class ReadOnlyVersionedKeyValueStore(Store[K, V]):
     def version_times(self, key: K, earliest: Instant, latest: Instant | None = None) -> list[int]:
         """The timestamps of ``key``'s versions, tombstones too, from ``earliest`` to ``latest``, both included.
 
-        >>> from millpond.stores.memory import MemoryBackend
-        >>> from millpond.stores.serdes import STRING
-        >>> from millpond.stores.transaction import Transaction
+        >>> from millpond.stores.backend.memory import MemoryBackend
+        >>> from millpond.stores.encoding.serdes import STRING
+        >>> from millpond.stores.backend.transaction import Transaction
         >>> from millpond.stores.typed.versions.versioned import VersionedKeyValueStore
         >>> store = VersionedKeyValueStore("prices", Transaction(MemoryBackend()), STRING, STRING, history_retention=9)
         >>> for value, timestamp in ((None, 3), ("3.10", 5), (None, 7)):
@@ -248,9 +248,9 @@ class ReadOnlyVersionedKeyValueStore(Store[K, V]):
     def next_version_time(self, key: K, after: Instant) -> int | None:
         """The timestamp of ``key``'s first version after a time, a tombstone's too; None if there is none.
 
-        >>> from millpond.stores.memory import MemoryBackend
-        >>> from millpond.stores.serdes import STRING
-        >>> from millpond.stores.transaction import Transaction
+        >>> from millpond.stores.backend.memory import MemoryBackend
+        >>> from millpond.stores.encoding.serdes import STRING
+        >>> from millpond.stores.backend.transaction import Transaction
         >>> from millpond.stores.typed.versions.versioned import VersionedKeyValueStore
         >>> store = VersionedKeyValueStore("prices", Transaction(MemoryBackend()), STRING, STRING, history_retention=9)
         >>> store.put_many(["tea", "tea"], [None, "3.10"], [3, 5])

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from sortedcontainers import SortedDict
 
-from millpond.stores.keys import pack_time
+from millpond.stores.encoding.keys import pack_time
 from millpond.stores.typed.versions.version_rows import JUST_ABOVE, TOMBSTONE, Entry
 
 _NOTHING: Final = (b"", TOMBSTONE)

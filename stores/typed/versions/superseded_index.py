@@ -14,9 +14,9 @@ order has one row, however often. Times are put into coarse buckets, so that a k
 
 from collections.abc import Callable
 
-from millpond.stores.keys import BEYOND, INDEX, TIME_SIZE, pack_time, unpack_time
-from millpond.stores.times import MAX_TIME
-from millpond.stores.transaction import Transaction
+from millpond.stores.backend.transaction import Transaction
+from millpond.stores.encoding.keys import BEYOND, INDEX, TIME_SIZE, pack_time, unpack_time
+from millpond.stores.encoding.times import MAX_TIME
 
 
 class SupersededIndex:

@@ -9,8 +9,8 @@ version that is no tombstone.
 from collections.abc import Iterable
 from itertools import chain
 
-from millpond.stores.keys import DATA, INDEX, TERMINATOR, TIME_SIZE, last_time, unpack_time
-from millpond.stores.transaction import Transaction
+from millpond.stores.backend.transaction import Transaction
+from millpond.stores.encoding.keys import DATA, INDEX, TERMINATOR, TIME_SIZE, last_time, unpack_time
 from millpond.stores.typed.versions.recent_versions import RecentVersions
 from millpond.stores.typed.versions.superseded_index import SupersededIndex
 from millpond.stores.typed.versions.version_rows import (

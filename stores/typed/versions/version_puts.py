@@ -11,8 +11,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as _compute
 
-from millpond.stores.columns.column_changes import get_column, put_column
-from millpond.stores.times import MAX_TIME
+from millpond.stores.backend.column_changes import get_column, put_column
+from millpond.stores.encoding.times import MAX_TIME
 from millpond.stores.typed.versions.late_puts import LatePuts
 from millpond.stores.typed.versions.version_row_columns import (
     Array,

@@ -10,10 +10,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as _compute
 
-from millpond.stores.columns.column_changes import ColumnChanges
-from millpond.stores.columns.column_serdes import from_big_endian, to_big_endian
-from millpond.stores.keys import DATA, LATEST_END, TERMINATOR, TIME_SIZE
-from millpond.stores.times import MAX_TIME, MIN_TIME
+from millpond.stores.backend.column_changes import ColumnChanges
+from millpond.stores.encoding.column_serdes import from_big_endian, to_big_endian
+from millpond.stores.encoding.keys import DATA, LATEST_END, TERMINATOR, TIME_SIZE
+from millpond.stores.encoding.times import MAX_TIME, MIN_TIME
 from millpond.stores.typed.versions.version_rows import HEAD_SIZE, damaged_latest
 
 pc: Any = _compute

@@ -22,8 +22,8 @@ from itertools import islice
 from typing import Final, Protocol, TypeAlias
 
 from millpond.errors import CorruptStoreError
-from millpond.stores.backend import Changes, Entries
-from millpond.stores.keys import DATA, LATEST_END, TERMINATOR, TIME_SIZE
+from millpond.stores.backend.contract import Changes, Entries
+from millpond.stores.encoding.keys import DATA, LATEST_END, TERMINATOR, TIME_SIZE
 
 LIVE: Final = b"\x01"
 TOMBSTONE: Final = b"\x00"

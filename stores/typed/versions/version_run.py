@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as _compute
 
-from millpond.stores.keys import DATA, INDEX, TERMINATOR, TIME_SIZE
+from millpond.stores.encoding.keys import DATA, INDEX, TERMINATOR, TIME_SIZE
 from millpond.stores.typed.versions.recent_versions import RecentVersions
 from millpond.stores.typed.versions.version_row_columns import (
     TO_THE_END,

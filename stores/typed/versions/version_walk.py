@@ -4,9 +4,9 @@ from collections.abc import Callable
 from itertools import islice
 from typing import Final
 
-from millpond.stores.backend import Entries
-from millpond.stores.keys import TIME_SIZE, last_time, pack_time
-from millpond.stores.times import MAX_TIME
+from millpond.stores.backend.contract import Entries
+from millpond.stores.encoding.keys import TIME_SIZE, last_time, pack_time
+from millpond.stores.encoding.times import MAX_TIME
 from millpond.stores.typed.versions.recent_versions import RecentVersions
 from millpond.stores.typed.versions.version_rows import JUST_ABOVE, Entry, history_prefix
 

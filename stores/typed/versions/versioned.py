@@ -7,12 +7,12 @@ Rule of this module: it decides what is put and what is too late. Where versions
 from collections.abc import Iterable, Sequence
 from typing import Final, Protocol
 
-from millpond.stores.keys import latest_row, pack_time
-from millpond.stores.terms import KeptTerms, Terms
-from millpond.stores.times import Instant, to_instant
-from millpond.stores.transaction import Transaction
+from millpond.stores.backend.transaction import Transaction
+from millpond.stores.encoding.keys import latest_row, pack_time
+from millpond.stores.encoding.times import Instant, to_instant
 from millpond.stores.typed.set_back import SetBack
 from millpond.stores.typed.store import K, V, WritableStore, column_of
+from millpond.stores.typed.terms import KeptTerms, Terms
 from millpond.stores.typed.versions.late_puts import LatePuts
 from millpond.stores.typed.versions.read_only_versioned import ReadOnlyVersionedKeyValueStore, VersionedRecord
 from millpond.stores.typed.versions.version_history import VersionHistory
@@ -45,9 +45,9 @@ class Straggler(Protocol):
 class VersionedKeyValueStore(ReadOnlyVersionedKeyValueStore[K, V], WritableStore[K, V]):
     """The versions of each key, back to the history retention.
 
-    >>> from millpond.stores.memory import MemoryBackend
-    >>> from millpond.stores.serdes import STRING
-    >>> from millpond.stores.transaction import Transaction
+    >>> from millpond.stores.backend.memory import MemoryBackend
+    >>> from millpond.stores.encoding.serdes import STRING
+    >>> from millpond.stores.backend.transaction import Transaction
     >>> store = VersionedKeyValueStore("prices", Transaction(MemoryBackend()), STRING, STRING, history_retention=1000)
     >>> store.put("tea", "3.10", 50)
     -1
@@ -118,9 +118,9 @@ class VersionedKeyValueStore(ReadOnlyVersionedKeyValueStore[K, V], WritableStore
         Returns:
             For each what ``put`` would have returned.
 
-        >>> from millpond.stores.memory import MemoryBackend
-        >>> from millpond.stores.serdes import STRING
-        >>> from millpond.stores.transaction import Transaction
+        >>> from millpond.stores.backend.memory import MemoryBackend
+        >>> from millpond.stores.encoding.serdes import STRING
+        >>> from millpond.stores.backend.transaction import Transaction
         >>> store = VersionedKeyValueStore("prices", Transaction(MemoryBackend()), STRING, STRING, history_retention=9)
         >>> store.put_many(["tea", "tea", "tea"], ["3.10", "2.90", None], [50, 45, 40])
         [-1, 50, -9223372036854775808]

@@ -13,9 +13,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as _compute
 
-from millpond.stores.columns.column_changes import get_column
-from millpond.stores.columns.column_serdes import ColumnSerde
-from millpond.stores.keys import TIME_SIZE
+from millpond.stores.backend.column_changes import get_column
+from millpond.stores.encoding.column_serdes import ColumnSerde
+from millpond.stores.encoding.keys import TIME_SIZE
 from millpond.stores.typed.versions.version_puts import VersionPuts
 from millpond.stores.typed.versions.version_row_columns import TO_THE_END, latest_rows, since_of, stems_of
 from millpond.stores.typed.versions.version_rows import ALONE, HEAD_SIZE, LIVE, TOMBSTONE, Entry

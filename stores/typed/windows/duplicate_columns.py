@@ -10,9 +10,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as _compute
 
-from millpond.stores.columns.column_serdes import ColumnSerde
-from millpond.stores.keys import DATA, TIME_SIZE, pack_time
-from millpond.stores.times import MIN_TIME
+from millpond.stores.encoding.column_serdes import ColumnSerde
+from millpond.stores.encoding.keys import DATA, TIME_SIZE, pack_time
+from millpond.stores.encoding.times import MIN_TIME
 from millpond.stores.typed.ranges import Range, entries_of_ranges
 from millpond.stores.typed.windows.segment_columns import SegmentColumns, Times, packed, terminated_column, time_at
 from millpond.stores.typed.windows.segments import ABOVE_TIME

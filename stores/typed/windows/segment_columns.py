@@ -13,10 +13,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as _compute
 
-from millpond.stores.columns.column_changes import put_column
-from millpond.stores.columns.column_serdes import ColumnSerde, from_big_endian, to_big_endian
-from millpond.stores.keys import DATA, TERMINATOR, TIME_SIZE
-from millpond.stores.times import MIN_TIME
+from millpond.stores.backend.column_changes import put_column
+from millpond.stores.encoding.column_serdes import ColumnSerde, from_big_endian, to_big_endian
+from millpond.stores.encoding.keys import DATA, TERMINATOR, TIME_SIZE
+from millpond.stores.encoding.times import MIN_TIME
 from millpond.stores.typed.windows.segments import SegmentedStore, Span
 
 pc: Any = _compute

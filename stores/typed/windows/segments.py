@@ -14,11 +14,11 @@ from itertools import compress
 from typing import Any, Final, TypeAlias
 
 from millpond.errors import CorruptStoreError
-from millpond.stores.backend import Entries
-from millpond.stores.keys import DATA, INDEX, TIME_SIZE, after_prefix, pack_time, unpack_time
-from millpond.stores.serdes import Serde
-from millpond.stores.times import MAX_TIME, MIN_TIME, Duration, to_length
-from millpond.stores.transaction import Transaction
+from millpond.stores.backend.contract import Entries
+from millpond.stores.backend.transaction import Transaction
+from millpond.stores.encoding.keys import DATA, INDEX, TIME_SIZE, after_prefix, pack_time, unpack_time
+from millpond.stores.encoding.serdes import Serde
+from millpond.stores.encoding.times import MAX_TIME, MIN_TIME, Duration, to_length
 from millpond.stores.typed.observed_stream_time import ObservedStreamTime
 from millpond.stores.typed.ranges import entries_of_ranges
 from millpond.stores.typed.set_back import SetBack

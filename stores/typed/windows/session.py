@@ -10,9 +10,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from millpond.errors import ConfigurationError
-from millpond.stores.backend import Entries
-from millpond.stores.keys import TIME_SIZE, last_time, pack_time, terminated, unpack_time, unterminated
-from millpond.stores.times import MAX_TIME, MIN_TIME, Instant, to_instant
+from millpond.stores.backend.contract import Entries
+from millpond.stores.encoding.keys import TIME_SIZE, last_time, pack_time, terminated, unpack_time, unterminated
+from millpond.stores.encoding.times import MAX_TIME, MIN_TIME, Instant, to_instant
 from millpond.stores.typed.scans import Scan
 from millpond.stores.typed.set_back import SetBack
 from millpond.stores.typed.store import K, V, WritableStore
@@ -157,9 +157,9 @@ class WritableSessionStore(ReadOnlySessionStore[K, V], WritableStore[K, V]):
 class SessionStore(WritableSessionStore[K, V]):
     """A value per key and session.
 
-    >>> from millpond.stores.memory import MemoryBackend
-    >>> from millpond.stores.serdes import INT64, STRING
-    >>> from millpond.stores.transaction import Transaction
+    >>> from millpond.stores.backend.memory import MemoryBackend
+    >>> from millpond.stores.encoding.serdes import INT64, STRING
+    >>> from millpond.stores.backend.transaction import Transaction
     >>> store = SessionStore("visits", Transaction(MemoryBackend()), STRING, INT64, retention=1000)
     >>> store.put(Windowed("a", 10, 30), 3)
     >>> list(store.find_sessions("a", earliest_end=25, latest_start=35))

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from millpond.stores.times import MAX_TIME
+from millpond.stores.encoding.times import MAX_TIME
 from millpond.stores.typed.windows.segment_columns import SegmentColumns, Times
 
 

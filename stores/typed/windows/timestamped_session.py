@@ -3,7 +3,7 @@
 The rows are those of ``SessionStore``; the value is a timestamp (8 bytes, big-endian, signed) and the value.
 """
 
-from millpond.stores.times import Instant
+from millpond.stores.encoding.times import Instant
 from millpond.stores.typed.store import K, V
 from millpond.stores.typed.timestamped_keyvalue import TimestampedStore, ValueAndTimestamp, pack_timestamp
 from millpond.stores.typed.windows.session import ReadOnlySessionStore, WritableSessionStore

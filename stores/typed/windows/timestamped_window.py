@@ -5,7 +5,7 @@ The rows are those of ``WindowStore``; the value is a timestamp (8 bytes, big-en
 
 from collections.abc import Iterable, Sequence
 
-from millpond.stores.times import Instant
+from millpond.stores.encoding.times import Instant
 from millpond.stores.typed.store import K, V
 from millpond.stores.typed.timestamped_keyvalue import TimestampedStore, ValueAndTimestamp, pack_timestamp
 from millpond.stores.typed.windows.window import ReadOnlyWindowStore, WritableWindowStore

@@ -12,11 +12,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from millpond.errors import CorruptStoreError
-from millpond.stores.backend import Entries
-from millpond.stores.keys import TIME_SIZE, terminated, unpack_time, unterminated
-from millpond.stores.serdes import Serde
-from millpond.stores.times import MAX_TIME, MIN_TIME, Duration, Instant, to_instant, to_length
-from millpond.stores.transaction import Transaction
+from millpond.stores.backend.contract import Entries
+from millpond.stores.backend.transaction import Transaction
+from millpond.stores.encoding.keys import TIME_SIZE, terminated, unpack_time, unterminated
+from millpond.stores.encoding.serdes import Serde
+from millpond.stores.encoding.times import MAX_TIME, MIN_TIME, Duration, Instant, to_instant, to_length
 from millpond.stores.typed.scans import Scan
 from millpond.stores.typed.set_back import SetBack
 from millpond.stores.typed.store import K, V, WritableStore
@@ -213,8 +213,8 @@ class WritableWindowStore(ReadOnlyWindowStore[K, V], WritableStore[K, V]):
 class WindowStore(WritableWindowStore[K, V]):
     """A value per key and window.
 
-    >>> from millpond.stores.memory import MemoryBackend
-    >>> from millpond.stores.serdes import INT64, STRING
+    >>> from millpond.stores.backend.memory import MemoryBackend
+    >>> from millpond.stores.encoding.serdes import INT64, STRING
     >>> store = WindowStore("counts", Transaction(MemoryBackend()), STRING, INT64, retention=1000, window_size=10)
     >>> store.put("a", 1, 0)
     >>> store.put("a", 2, 10)

@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from struct import Struct
 from typing import Any, Final, Generic
 
-from millpond.stores.keys import DATA, TIME_SIZE, pack_time, terminated, unpack_time
-from millpond.stores.times import MIN_TIME, to_instant
+from millpond.stores.encoding.keys import DATA, TIME_SIZE, pack_time, terminated, unpack_time
+from millpond.stores.encoding.times import MIN_TIME, to_instant
 from millpond.stores.typed.store import V
 from millpond.stores.typed.windows.segments import Segments, Span
 

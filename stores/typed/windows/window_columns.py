@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as _compute
 
-from millpond.stores.columns.column_changes import get_column
-from millpond.stores.columns.column_serdes import from_big_endian, to_big_endian
+from millpond.stores.backend.column_changes import get_column
+from millpond.stores.encoding.column_serdes import from_big_endian, to_big_endian
 from millpond.stores.typed.timestamped_keyvalue import TIMESTAMP_SIZE
 from millpond.stores.typed.windows.segment_columns import TO_THE_END, SegmentColumns, Times
 

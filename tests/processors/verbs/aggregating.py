@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from millpond.processors.verbs.aggregates import AggregateCall
 from millpond.processors.verbs.row_aggregate import RowAggregate
-from millpond.stores.rows.physical import normalized, to_physical
+from millpond.stores.encoding.rows.physical import normalized, to_physical
 
 KEY = b"the-key"
 NESTED = pa.struct([pa.field("name", pa.string()), pa.field("scores", pa.list_(pa.float64()))])

@@ -12,10 +12,10 @@ from millpond.processors.verbs.aggregate import AggregatedRows
 from millpond.processors.verbs.change_feed import changes_of
 from millpond.processors.verbs.null_keys import NullKeys
 from millpond.processors.verbs.verb import Input, PackedRows, Verb
-from millpond.stores.rows.packing import RowCodec
-from millpond.stores.rows.schemas import Schemas
-from millpond.stores.rows.tuple_keys import KeyCodec
-from millpond.stores.serdes import Serde
+from millpond.stores.encoding.rows.packing import RowCodec
+from millpond.stores.encoding.rows.schemas import Schemas
+from millpond.stores.encoding.rows.tuple_keys import KeyCodec
+from millpond.stores.encoding.serdes import Serde
 
 Rows = Sequence[Mapping[str, Any]]
 

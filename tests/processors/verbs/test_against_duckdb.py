@@ -21,7 +21,7 @@ from millpond.processors.verbs.row_aggregate import RowAggregate
 from millpond.processors.verbs.stream_join import stream_join
 from millpond.processors.verbs.table_join import table_join
 from millpond.processors.verbs.verb import MICROS, Verb
-from millpond.stores.serdes import Serde
+from millpond.stores.encoding.serdes import Serde
 from tests.processors.verbs.duck import answered
 from tests.processors.verbs.running import Rows, an_aggregated_input, an_input, running
 

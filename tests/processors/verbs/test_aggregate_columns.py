@@ -22,12 +22,12 @@ from millpond.processors.verbs import aggregates as f
 from millpond.processors.verbs.aggregate import AggregatedRows, Windows, aggregate
 from millpond.processors.verbs.aggregates import AggregateCall
 from millpond.processors.verbs.null_keys import NullKeys
-from millpond.processors.verbs.parts import SEQUENCE
+from millpond.processors.verbs.projections import SEQUENCE
 from millpond.processors.verbs.row_aggregate import RowAggregate
 from millpond.processors.verbs.verb import MICROS, Verb
-from millpond.stores.registry import supplier
-from millpond.stores.rows.tuple_keys import KeyCodec
-from millpond.stores.transaction import Transaction
+from millpond.stores.backend.registry import supplier
+from millpond.stores.backend.transaction import Transaction
+from millpond.stores.encoding.rows.tuple_keys import KeyCodec
 from tests.processors.verbs.aggregating import ADDED, VALUES, decimals
 
 MAPS = pa.map_(pa.string(), pa.int32())

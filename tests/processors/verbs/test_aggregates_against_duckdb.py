@@ -23,8 +23,8 @@ from millpond.processors import (
 )
 from millpond.processors.verbs import aggregates as f
 from millpond.processors.verbs.row_aggregate import RowAggregate
-from millpond.stores.rows.physical import to_physical
-from millpond.stores.serdes import BYTES
+from millpond.stores.encoding.rows.physical import to_physical
+from millpond.stores.encoding.serdes import BYTES
 from millpond.stores.typed.windows.windowed import Windowed
 from tests.processors.verbs.duck import answered
 

@@ -22,9 +22,9 @@ from millpond.processors.verbs.key_timers import Timer, TimerClock
 from millpond.processors.verbs.keyed_processor import KeyContext, KeyedProcessor
 from millpond.processors.verbs.ordered_rows import with_order
 from millpond.processors.verbs.rule_run import ENDLESS
-from millpond.stores.rows.packing import RowCodec
-from millpond.stores.rows.schemas import Schemas
-from millpond.stores.rows.tuple_keys import KeyCodec
+from millpond.stores.encoding.rows.packing import RowCodec
+from millpond.stores.encoding.rows.schemas import Schemas
+from millpond.stores.encoding.rows.tuple_keys import KeyCodec
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 KEYS = KeyCodec(pa.schema([("key", pa.string())]))

@@ -16,8 +16,8 @@ from millpond.processors.verbs import aggregates as f
 from millpond.processors.verbs.aggregate import AggregatedRows, aggregate
 from millpond.processors.verbs.aggregates import AggregateCall
 from millpond.processors.verbs.row_aggregate import RowAggregate
-from millpond.stores.memory import MemoryBackend
-from millpond.stores.transaction import Transaction
+from millpond.stores.backend.memory import MemoryBackend
+from millpond.stores.backend.transaction import Transaction
 from tests.processors.verbs.aggregating import VALUES
 from tests.processors.verbs.running import an_aggregated_input
 

@@ -5,9 +5,9 @@ import pyarrow as pa
 
 from millpond.processors.runtime.batches.batch import Batch
 from millpond.processors.runtime.batches.columns import Columns
-from millpond.processors.verbs.parts import JoinedRows, pair, pairs
-from millpond.stores.rows.packing import RowCodec
-from millpond.stores.rows.schemas import Schemas
+from millpond.processors.verbs.projections import JoinedRows, pair, pairs
+from millpond.stores.encoding.rows.packing import RowCodec
+from millpond.stores.encoding.rows.schemas import Schemas
 
 
 def test_joined_rows_of_columns_are_those_of_pairs() -> None:

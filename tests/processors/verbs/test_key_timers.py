@@ -5,8 +5,8 @@ from collections.abc import Iterator
 import pytest
 
 from millpond.processors.verbs.key_timers import Due, KeyTimers, TimerClock, keyed_timers_spec
-from millpond.stores.memory import MemoryBackend
-from millpond.stores.transaction import Transaction
+from millpond.stores.backend.memory import MemoryBackend
+from millpond.stores.backend.transaction import Transaction
 
 
 @pytest.fixture

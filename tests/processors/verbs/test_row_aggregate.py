@@ -14,7 +14,7 @@ from millpond.processors import Consumed, Materialized, StreamsBuilder
 from millpond.processors.verbs import aggregates as f
 from millpond.processors.verbs.aggregates import AggregateCall
 from millpond.processors.verbs.row_aggregate import STATE_VERSION, RowAggregate
-from millpond.stores.serdes import BYTES
+from millpond.stores.encoding.serdes import BYTES
 from tests.processors.verbs.aggregating import KEY, aggregate_state, fold, physical
 
 PAGE = (Path(__file__).resolve().parents[3] / "docs" / "formats.md").read_text()

@@ -12,12 +12,12 @@ from millpond.processors.runtime.batches.batch import Batch
 from millpond.processors.verbs import aggregates
 from millpond.processors.verbs.aggregate import AggregatedRows, aggregate
 from millpond.processors.verbs.null_keys import NullKeys
-from millpond.processors.verbs.parts import Keys
+from millpond.processors.verbs.projections import Keys
 from millpond.processors.verbs.row_aggregate import RowAggregate
 from millpond.processors.verbs.verb import PackedRows
-from millpond.stores.rows.packing import RowCodec
-from millpond.stores.rows.schemas import Schemas
-from millpond.stores.rows.tuple_keys import KeyCodec
+from millpond.stores.encoding.rows.packing import RowCodec
+from millpond.stores.encoding.rows.schemas import Schemas
+from millpond.stores.encoding.rows.tuple_keys import KeyCodec
 
 KEY = pa.schema([pa.field("k", pa.string())])
 FIELDS: Any = [pa.field("at", pa.timestamp("us", "UTC")), pa.field("much", pa.decimal128(20, 2))]

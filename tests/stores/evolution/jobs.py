@@ -5,10 +5,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from millpond.processors import Batch, Task, Topology
-from millpond.stores.columns.partitions import NO_KEY, partition_of
 from millpond.stores.durability import Storage
+from millpond.stores.encoding.partitions import NO_KEY, partition_of
+from millpond.stores.encoding.serdes import BYTES, serde
 from millpond.stores.evolution.shape import Shape, StoreShape
-from millpond.stores.serdes import BYTES, serde
 from tests.stores.evolution import queries
 from tests.stores.evolution.queries import Tasks
 

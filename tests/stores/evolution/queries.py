@@ -3,20 +3,20 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from millpond.stores.columns.partitions import partition_of
+from millpond.stores.backend.memory import MemoryBackend
+from millpond.stores.backend.transaction import Transaction
 from millpond.stores.durability import Manifest, Storage
 from millpond.stores.durability.copies.restore import restore
-from millpond.stores.durability.durable_file import FileKind, new_commit_id
 from millpond.stores.durability.parquet.files import write_file
 from millpond.stores.durability.parquet.rows import tables_of_changes
+from millpond.stores.durability.storage.durable_file import FileKind, new_commit_id
+from millpond.stores.encoding.keys import BEYOND, DATA
+from millpond.stores.encoding.partitions import partition_of
+from millpond.stores.encoding.serdes import BYTES
 from millpond.stores.evolution.carriage import LayoutCarriage
 from millpond.stores.evolution.carrying import Origin, carry_unit, units
 from millpond.stores.evolution.shape import Shape, StoreShape
-from millpond.stores.keys import BEYOND, DATA
-from millpond.stores.memory import MemoryBackend
-from millpond.stores.serdes import BYTES
-from millpond.stores.specs import StoreKind, StoreSpec
-from millpond.stores.transaction import Transaction
+from millpond.stores.specs.store_spec import StoreKind, StoreSpec
 from millpond.stores.typed.windows.windowed import Windowed
 
 Tasks = Mapping[tuple[int, int], Manifest]

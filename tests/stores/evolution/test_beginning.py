@@ -9,15 +9,15 @@ import pytest
 
 from millpond.errors import StateConflictError
 from millpond.stores.durability import Storage
-from millpond.stores.durability.claim import claimed_by
-from millpond.stores.durability.schema_log import next_schemas
+from millpond.stores.durability.manifests.claim import claimed_by
+from millpond.stores.durability.manifests.schema_log import next_schemas
+from millpond.stores.encoding.serdes import INT64, STRING
 from millpond.stores.evolution.beginning import Beginning
 from millpond.stores.evolution.history import History
 from millpond.stores.evolution.record import EvolutionRecord, Previous
 from millpond.stores.evolution.shape import Shape, StoreShape
-from millpond.stores.serdes import INT64, STRING
-from millpond.stores.specs import StoreKind
-from millpond.stores.terms import Terms
+from millpond.stores.specs.store_spec import StoreKind
+from millpond.stores.typed.terms import Terms
 
 STORE = StoreShape(
     0, "counts", StoreKind.KEY_VALUE, STRING.name, INT64.name, None, STRING.name, False, Terms(fixed=(("by", "k"),))

@@ -11,14 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from millpond.errors import ConfigurationError, CorruptFileError, StateConflictError
-from millpond.stores.columns.partitions import partition_of
 from millpond.stores.durability import Manifest, Storage
 from millpond.stores.durability.parquet.reading import read_all_tables, read_tables
+from millpond.stores.encoding.partitions import partition_of
+from millpond.stores.encoding.serdes import BYTES, INT64, JSON
 from millpond.stores.evolution import old_rows, snapshots
 from millpond.stores.evolution.carrying import Origin, carry_unit
 from millpond.stores.evolution.shape import Shape, StoreShape
-from millpond.stores.serdes import BYTES, INT64, JSON
-from millpond.stores.specs import StoreKind, StoreSpec
+from millpond.stores.specs.store_spec import StoreKind, StoreSpec
 from tests.stores.evolution.queries import (
     LONG,
     SPECS,

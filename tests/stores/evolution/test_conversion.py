@@ -12,21 +12,21 @@ from hypothesis import strategies as st
 
 from millpond.errors import CorruptStoreError
 from millpond.processors import Consumed, Materialized, StreamsBuilder, Topology
-from millpond.stores.columns import column_changes
-from millpond.stores.columns.partitions import partition_of
+from millpond.stores.backend import column_changes
+from millpond.stores.backend.memory import MemoryBackend
+from millpond.stores.backend.registry import open_backend
+from millpond.stores.backend.transaction import Transaction
 from millpond.stores.durability import Storage
 from millpond.stores.durability.copies.restore import restore
+from millpond.stores.encoding.keys import BEYOND, DATA, INDEX
+from millpond.stores.encoding.partitions import partition_of
+from millpond.stores.encoding.serdes import BYTES
 from millpond.stores.evolution import old_rows
 from millpond.stores.evolution.carrying import Origin
 from millpond.stores.evolution.conversion import Conversion
 from millpond.stores.evolution.losses import Counting, Loss, with_observed
 from millpond.stores.evolution.shape import Shape, StoreShape
-from millpond.stores.keys import BEYOND, DATA, INDEX
-from millpond.stores.memory import MemoryBackend
-from millpond.stores.registry import open_backend
-from millpond.stores.serdes import BYTES
-from millpond.stores.specs import StoreKind, StoreSpec
-from millpond.stores.transaction import Transaction
+from millpond.stores.specs.store_spec import StoreKind, StoreSpec
 from millpond.stores.typed.timestamped_keyvalue import UNKNOWN_TIMESTAMP
 from tests.stores.evolution.jobs import Input, Job
 from tests.stores.evolution.jobs import shape_of as job_shape_of

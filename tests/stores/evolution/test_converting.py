@@ -8,16 +8,16 @@ from typing import Any
 import pytest
 
 from millpond.errors import ConfigurationError, MillpondError, StateConflictError
-from millpond.stores.columns.partitions import partition_of
+from millpond.stores.backend.registry import supplier
 from millpond.stores.durability import Manifest, Storage, TaskState
+from millpond.stores.encoding.partitions import partition_of
+from millpond.stores.encoding.serdes import STRING
 from millpond.stores.evolution.evolving import Committed, Target, Work, evolve, preview
 from millpond.stores.evolution.history import History
 from millpond.stores.evolution.matching import Declared
 from millpond.stores.evolution.previewing import Preview
 from millpond.stores.evolution.shape import Shape, StoreShape
-from millpond.stores.registry import supplier
-from millpond.stores.serdes import STRING
-from millpond.stores.specs import StoreKind, StoreSpec
+from millpond.stores.specs.store_spec import StoreKind, StoreSpec
 from millpond.stores.testing import Fault, FaultPlan, FaultyStorage, FaultySupplier
 
 PLAIN, STAMPED, VERSIONED = StoreKind.KEY_VALUE, StoreKind.TIMESTAMPED_KEY_VALUE, StoreKind.VERSIONED

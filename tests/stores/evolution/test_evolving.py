@@ -9,15 +9,15 @@ from threading import Barrier
 import pytest
 
 from millpond.errors import StateConflictError
-from millpond.stores.columns.partitions import partition_of
+from millpond.stores.backend.memory import MemorySupplier
 from millpond.stores.durability import Manifest, Storage, TaskState, read_rows
+from millpond.stores.encoding.partitions import partition_of
+from millpond.stores.encoding.serdes import INT64, STRING
 from millpond.stores.evolution.evolving import Committed, RunUnits, Target, Work, evolve
 from millpond.stores.evolution.history import History
 from millpond.stores.evolution.matching import Declared
 from millpond.stores.evolution.shape import Shape, StoreShape
-from millpond.stores.memory import MemorySupplier
-from millpond.stores.serdes import INT64, STRING
-from millpond.stores.specs import StoreKind, StoreSpec
+from millpond.stores.specs.store_spec import StoreKind, StoreSpec
 
 KEYS = [f"key {number}" for number in range(20)]
 

@@ -6,12 +6,13 @@ from pathlib import Path
 import pytest
 
 from millpond.errors import ConfigurationError, FormatError, StateConflictError
-from millpond.stores.durability import Manifest, Storage, claim
-from millpond.stores.durability.durable_file import DurableFile, FileKind, new_commit_id
+from millpond.stores.durability import Manifest, Storage
+from millpond.stores.durability.manifests import claim
+from millpond.stores.durability.storage.durable_file import DurableFile, FileKind, new_commit_id
 from millpond.stores.evolution.history import History
 from millpond.stores.evolution.record import EvolutionRecord, Previous, commits_of, generation_fingerprint
 from millpond.stores.evolution.shape import Shape, StoreShape
-from millpond.stores.specs import StoreKind
+from millpond.stores.specs.store_spec import StoreKind
 
 SHAPE = Shape(2, (StoreShape(0, "counts", StoreKind.KEY_VALUE, "string", "int64", None, "string"),))
 WIDER = replace(SHAPE, partitions=5)

@@ -27,8 +27,8 @@ from millpond.processors import (
 )
 from millpond.processors.verbs.carriages import CARRIAGES
 from millpond.processors.verbs.key_timers import KeyTimers, TimerClock, keyed_timers_spec
-from millpond.stores.columns.partitions import partition_of
 from millpond.stores.durability import Storage
+from millpond.stores.encoding.partitions import partition_of
 from tests.stores.evolution import queries
 from tests.stores.evolution.jobs import Input, Job, carried, everywhere
 from tests.stores.evolution.queries import Task, carry, manifests_of

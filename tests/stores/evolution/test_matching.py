@@ -14,8 +14,8 @@ from millpond.stores.evolution.matching import (
     told_difference,
 )
 from millpond.stores.evolution.shape import Shape, StoreShape
-from millpond.stores.layouts import Layout
-from millpond.stores.specs import StoreKind
+from millpond.stores.specs.store_spec import StoreKind
+from millpond.stores.typed.layouts import Layout
 
 
 def store(

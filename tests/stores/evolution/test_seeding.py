@@ -15,18 +15,18 @@ from millpond.processors import Consumed, EmitStrategy, Materialized, StreamsBui
 from millpond.processors.aggregations.windowed_processor import WINDOWED_AGGREGATION
 from millpond.processors.tables.suppress_buffer import SUPPRESS_BUFFER
 from millpond.processors.verbs.carriages import CARRIAGES
-from millpond.stores.columns.partitions import partition_of
+from millpond.stores.backend.registry import supplier
 from millpond.stores.durability import Manifest, Storage, TaskState, read_rows
-from millpond.stores.durability.inspection import read_store
+from millpond.stores.durability.checking.inspection import read_store
+from millpond.stores.encoding.partitions import partition_of
+from millpond.stores.encoding.serdes import BYTES, INT64, STRING
 from millpond.stores.evolution.evolving import Committed, Target, evolve
 from millpond.stores.evolution.history import History
 from millpond.stores.evolution.matching import Declared
 from millpond.stores.evolution.record import EvolutionRecord
 from millpond.stores.evolution.seeding import Entry, Seed, Seeds, Sowing, write_seeds
 from millpond.stores.evolution.shape import Shape
-from millpond.stores.registry import supplier
-from millpond.stores.serdes import BYTES, INT64, STRING
-from millpond.stores.specs import KeyForm, StoreKind, StoreSpec
+from millpond.stores.specs.store_spec import KeyForm, StoreKind, StoreSpec
 from millpond.stores.typed.windows.windowed import Windowed
 from tests.stores.evolution import jobs
 from tests.stores.evolution.queries import SPECS, put, shape_of

@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millpond.errors import FormatError
-from millpond.stores.durability.checked_text import checked_text
+from millpond.stores.durability.storage.checked_text import checked_text
 from millpond.stores.evolution.shape import Shape, StoreShape, difference
-from millpond.stores.layouts import Layout
-from millpond.stores.specs import StoreKind
+from millpond.stores.specs.store_spec import StoreKind
+from millpond.stores.typed.layouts import Layout
 
 COUNTS = StoreShape(1, "counts", StoreKind.TIMESTAMPED_KEY_VALUE, "string", "int64", None, "string")
 BUFFER = StoreShape(1, "held", StoreKind.KEY_VALUE, "bytes", "bytes", Layout("suppress-buffer", 1), "string")

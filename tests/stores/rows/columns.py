@@ -8,7 +8,7 @@ import msgpack
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from millpond.stores.rows.physical import to_physical
+from millpond.stores.encoding.rows.physical import to_physical
 
 LEAVES: list[Any] = [
     pa.bool_(),

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from millpond.errors import ConfigurationError, SerdeError, StateConflictError
-from millpond.stores.rows.packing import RowCodec
-from millpond.stores.rows.schemas import Schemas
+from millpond.stores.encoding.rows.packing import RowCodec
+from millpond.stores.encoding.rows.schemas import Schemas
 from tests.stores.rows.columns import NAMES, column, structs, types, values
 
 WHERE = "stream_join 'orders', left input"

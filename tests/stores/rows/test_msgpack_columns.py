@@ -10,8 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from millpond.errors import RecordError
-from millpond.stores.rows.msgpack_columns import pack_values, packed_rows, unpack_columns
-from millpond.stores.rows.physical import WHOLE, from_physical, to_physical
+from millpond.stores.encoding.rows.msgpack_columns import pack_values, packed_rows, unpack_columns
+from millpond.stores.encoding.rows.physical import WHOLE, from_physical, to_physical
 from tests.stores.rows.columns import types, values
 
 EDGES = sorted(

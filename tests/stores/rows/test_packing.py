@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from millpond.errors import ConfigurationError, RecordError, SerdeError
-from millpond.stores.rows.packing import RowCodec
-from millpond.stores.rows.schemas import Schemas
+from millpond.stores.encoding.rows.packing import RowCodec
+from millpond.stores.encoding.rows.schemas import Schemas
 from tests.stores.rows.columns import bits, column, physical_rows, structs, types, values
 
 TABLE = pa.table({"id": pa.array([1, 2, 3], pa.int32()), "name": ["a", None, "c"]})
@@ -23,7 +23,7 @@ CODEC = RowCodec(Schemas.first(TABLE.schema))
 def forms(request: pytest.FixtureRequest) -> Iterator[None]:
     """Rows are packed and read as columns, however few they are, or as objects, however many."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("millpond.stores.rows.packing.FEW", request.param)
+        patch.setattr("millpond.stores.encoding.rows.packing.FEW", request.param)
         yield
 
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from millpond.errors import ConfigurationError, RecordError, SerdeError
-from millpond.stores.rows.physical import from_physical, normalized, normalized_schema, to_physical
+from millpond.stores.encoding.rows.physical import from_physical, normalized, normalized_schema, to_physical
 from tests.stores.rows.columns import bits, column, columns
 
 

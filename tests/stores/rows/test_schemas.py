@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 
 from millpond.errors import ConfigurationError, FormatError, SerdeError
-from millpond.stores.rows.schemas import Schemas
+from millpond.stores.encoding.rows.schemas import Schemas
 from tests.stores.rows.columns import structs, types
 
 VARIANT = pa.struct(

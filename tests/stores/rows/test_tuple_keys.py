@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from millpond.errors import ConfigurationError, RecordError, SerdeError
-from millpond.stores.rows.tuple_keys import KeyCodec, null_rows
+from millpond.stores.encoding.rows.tuple_keys import KeyCodec, null_rows
 from tests.stores.rows.columns import NAMES, bits, column, leaves, physical_rows, structs, values
 
 
@@ -22,7 +22,7 @@ from tests.stores.rows.columns import NAMES, bits, column, leaves, physical_rows
 def forms(request: pytest.FixtureRequest) -> Iterator[None]:
     """Keys are read side by side, however few they are, or one by one, however many."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("millpond.stores.rows.key_reading.FEW", request.param)
+        patch.setattr("millpond.stores.encoding.rows.key_reading.FEW", request.param)
         yield
 
 

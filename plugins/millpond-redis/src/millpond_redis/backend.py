@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from millpond.errors import CorruptStoreError, StoreError
 from millpond.stores.backend import Backend, Changes, Entries
-from millpond.stores.engine import ClosedEngine, Cursor, Entry, OpenCursors, nothing
+from millpond.stores.backend.engine import ClosedEngine, Cursor, Entry, OpenCursors, nothing
 from millpond_redis.address import Address
 from millpond_redis.scripts import DELETE_RANGE, GET, GET_MANY, PAGE, SIZES, WRITE
 from millpond_redis.store import Store

@@ -15,8 +15,8 @@ from typing import Self
 from uuid import UUID, uuid4
 
 from millpond.errors import BackendError, BackendInUseError, CorruptStoreError, StoreFullError
-from millpond.stores.engine import FULL, make_directory
-from millpond.stores.own_files import no_link
+from millpond.stores.backend.engine import FULL, make_directory
+from millpond.stores.backend.own_files import no_link
 from millpond_redis.address import Address
 
 

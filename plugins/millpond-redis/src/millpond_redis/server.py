@@ -21,7 +21,7 @@ from millpond.errors import (
     StoreFullError,
 )
 from millpond.masking import quoted
-from millpond.stores.engine import ErrorTranslator
+from millpond.stores.backend.engine import ErrorTranslator
 from millpond_redis.address import Address
 from millpond_redis.scripts import FENCED, LOST
 

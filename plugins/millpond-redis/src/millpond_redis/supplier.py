@@ -9,7 +9,7 @@ from typing import ClassVar, Self
 
 from millpond.errors import BackendError
 from millpond.stores.backend import BackendSupplier
-from millpond.stores.options import check_option, parse_options
+from millpond.stores.backend.options import check_option, parse_options
 from millpond_redis.address import FORM, Address
 from millpond_redis.backend import RedisBackend
 from millpond_redis.place import record_of

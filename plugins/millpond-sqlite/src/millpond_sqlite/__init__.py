@@ -8,8 +8,8 @@ from typing import Any, ClassVar, Self
 
 from millpond.errors import BackendError, BackendInUseError, CorruptStoreError, StoreError, StoreFullError
 from millpond.stores.backend import Backend, BackendSupplier, Changes, Entries
-from millpond.stores.engine import ClosedEngine, Cursor, ErrorTranslator, OpenCursors, make_directory, nothing
-from millpond.stores.options import check_option, parse_options, parse_size
+from millpond.stores.backend.engine import ClosedEngine, Cursor, ErrorTranslator, OpenCursors, make_directory, nothing
+from millpond.stores.backend.options import check_option, parse_options, parse_size
 
 TABLE = "CREATE TABLE IF NOT EXISTS entries (key BLOB PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID"
 PUT = "INSERT INTO entries VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value"

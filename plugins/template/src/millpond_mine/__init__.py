@@ -1,7 +1,7 @@
 """Millpond's state stores on an engine of your own. What is here works, and is slow: each write makes a new file.
 
-Rule of this module: the contract is ``millpond.stores.backend``. Put the calls of your engine where ``_load`` and
-``_save`` are, keep the rest that it needs, and run the tests until they are green again.
+Rule of this module: the contract is ``millpond.stores.backend``. Put the calls of your engine where ``_load``
+and ``_save`` are, keep the rest that it needs, and run the tests until they are green again.
 """
 
 import fcntl
@@ -17,7 +17,7 @@ from sortedcontainers import SortedDict
 
 from millpond.errors import BackendError, BackendInUseError, CorruptStoreError, StoreError, StoreFullError
 from millpond.stores.backend import Backend, BackendSupplier, Changes, Entries
-from millpond.stores.engine import (
+from millpond.stores.backend.engine import (
     FULL,
     ClosedEngine,
     Cursor,
@@ -26,8 +26,8 @@ from millpond.stores.engine import (
     make_directory,
     nothing,
 )
-from millpond.stores.options import parse_bool, parse_options
-from millpond.stores.own_files import no_link
+from millpond.stores.backend.options import parse_bool, parse_options
+from millpond.stores.backend.own_files import no_link
 
 
 class translate_errors(ErrorTranslator):

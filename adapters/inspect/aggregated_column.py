@@ -1,0 +1,139 @@
+"""The column of a verb's aggregates: the results of the states that are kept, as a struct.
+
+Rule of this module: all that is known of the functions is the name of their serde, which says what the bytes of the
+states depend on (``millpond.processors.verbs.functions.binding``). So results have the names of the functions, not
+those that the user gave, integers are of 64 bits, and the fields of structs have numbers.
+"""
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import pyarrow as pa
+
+from millpond.adapters.inspect.columns import ShownColumn
+from millpond.errors import ConfigurationError
+from millpond.processors.verbs.aggregates import AggregateCall
+from millpond.processors.verbs.row_aggregate import STATE_VERSION, RowAggregate
+
+_PREFIX: Final = f"aggregate-state-{STATE_VERSION}: "
+_CALL: Final = re.compile(r"(\w+)\((.+)\)")
+_NESTED: Final = re.compile(r"(list|map|struct|decimal)[<(](.*)[>)]")
+_LEAVES: Final[Mapping[str, pa.DataType]] = {
+    "int": pa.int64(),
+    "float": pa.float64(),
+    **{
+        str(type_): type_
+        for type_ in (
+            pa.bool_(),
+            pa.string(),
+            pa.binary(),
+            pa.date32(),
+            pa.time64("us"),
+            pa.timestamp("us"),
+            pa.timestamp("us", "UTC"),
+            pa.duration("us"),
+            pa.null(),
+        )
+    },
+}
+_ANY: Final = "column"
+
+
+class AggregatedColumn(ShownColumn):
+    """The results of aggregates.
+
+    Args:
+        name: of the serde of their states.
+
+    Raises:
+        ConfigurationError: it is not the name of one that this release knows.
+    """
+
+    type: pa.StructType
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._aggregate = _aggregate(name)
+        self.type = pa.struct([field.with_nullable(True) for field in self._aggregate.schema])
+
+    def __reduce__(self) -> Any:
+        return AggregatedColumn, (self._name,)
+
+    def read(self, data: Sequence[bytes]) -> Any:
+        results = self._aggregate.results(self._aggregate.state_serde.deserialize_many(data))
+        columns = [column.combine_chunks() for column in results.columns]
+        return pa.StructArray.from_arrays(columns, fields=list(self.type))
+
+    def to_bytes(self, key: Any) -> bytes:
+        raise ConfigurationError("the state of an aggregate is a value; look it up by its key")
+
+    def parse(self, text: str) -> Any:
+        raise ConfigurationError("the state of an aggregate is a value; look it up by its key")
+
+
+def _aggregate(name: str) -> RowAggregate:
+    """The functions that a name tells of.
+
+    >>> _aggregate("aggregate-state-1: count(null); sum(decimal(10, 2)); sum(int)").schema.names
+    ['count', 'sum', 'sum_2']
+    """
+    calls: dict[str, AggregateCall] = {}
+    types: dict[str, pa.DataType] = {}
+    seen: Counter[str] = Counter()
+    for text in name.removeprefix(_PREFIX).split("; ") if name.startswith(_PREFIX) else ():
+        call = _CALL.fullmatch(text)
+        if call is None:
+            break
+        function, (type_, *options) = call[1], list(_parts(call[2]))
+        seen[function] += 1
+        label = function if seen[function] == 1 else f"{function}_{seen[function]}"
+        counted = (function, type_) == ("count", "null")
+        calls[label] = AggregateCall(function, None if counted else _ANY, dict(map(_option, options)))
+        types |= {} if counted else {label: _type(type_)}
+    made = RowAggregate(calls, types)
+    if made.state_serde.name != name:
+        raise ConfigurationError(f"{name!r} is not the name of an aggregate that this release knows")
+    return made
+
+
+def _type(name: str) -> pa.DataType:
+    """A type with the physical form of that name.
+
+    >>> _type("map<string, list<int>>")
+    MapType(map<string, list<item: int64>>)
+    """
+    nested = _NESTED.fullmatch(name)
+    if nested is None:
+        if name not in _LEAVES:
+            raise ConfigurationError(f"no type has a physical form called {name!r}")
+        return _LEAVES[name]
+    kind, parts = nested[1], list(_parts(nested[2]))
+    if kind == "decimal":
+        return pa.decimal128(*map(int, parts))
+    inner = list(map(_type, parts))
+    if kind == "struct":
+        return pa.struct([(str(number), type_) for number, type_ in enumerate(inner)])
+    return pa.list_(*inner) if kind == "list" else pa.map_(*inner)
+
+
+def _option(text: str) -> tuple[str, Any]:
+    name, _, value = text.partition("=")
+    try:
+        return name, json.loads(value.lower())  # numbers, True and False
+    except ValueError as error:
+        raise ConfigurationError(f"{text!r} is no option of an aggregate function: {error}") from error
+
+
+def _parts(text: str) -> Iterator[str]:
+    """What commas divide, but for those within brackets."""
+    start = depth = 0
+    for place, character in enumerate(text):
+        depth += (character in "<([") - (character in ">)]")
+        if character == "," and not depth:
+            yield text[start:place]
+            start = place + 2
+    if text:
+        yield text[start:]

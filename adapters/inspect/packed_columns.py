@@ -1,0 +1,165 @@
+"""Columns of the packed keys and rows of verbs: structs, with the names and types that the application's schemas keep.
+
+Rule of this module: it finds out what is packed how from the histories of schemas that lie beside the state
+(``millpond.stores.durability.manifests.schema_log``). What these do not tell is shown as bytes.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pyarrow as pa
+
+from millpond.adapters.inspect.columns import ShownColumn
+from millpond.errors import ConfigurationError, RecordError
+from millpond.stores.durability.manifests.schema_log import Beside, kept_schemas, parted, schema_places
+from millpond.stores.durability.storage.storage import Storage
+from millpond.stores.encoding.rows.packing import RowCodec
+from millpond.stores.encoding.rows.tuple_keys import KeyCodec
+
+_FOREIGN: Final = b"\x01"
+"""What a row with a foreign key in front begins with; a row itself is an array of MessagePack, which never does."""
+
+
+class PackedKeyColumn(ShownColumn):
+    """Packed keys as structs of their columns.
+
+    Args:
+        codec: reads them.
+    """
+
+    def __init__(self, codec: KeyCodec) -> None:
+        self._codec = codec
+        self.type = pa.struct(list(codec.schema))
+
+    def read(self, data: Sequence[bytes]) -> Any:
+        return _structs(self._codec.unpack(data), self.type)
+
+    def to_bytes(self, key: Any) -> bytes:
+        row = self._row(key)
+        try:
+            columns = [_column(row[field.name], field) for field in self._codec.schema]
+            return self._codec.pack(pa.Table.from_arrays(columns, schema=self._codec.schema))[0]
+        except (pa.ArrowException, RecordError, TypeError, ValueError, OverflowError) as error:
+            raise ConfigurationError(f"{key!r} is no key of {self._told()}: {error}; give such values") from error
+
+    def parse(self, text: str) -> Any:
+        try:
+            found = json.loads(text)
+        except (ValueError, RecursionError):
+            found = text
+        if len(self._codec.schema) == 1 and not isinstance(found, dict | list):
+            only = self._codec.schema.field(0)
+            return [text if pa.types.is_string(only.type) else found]
+        return found
+
+    def _row(self, key: Any) -> Mapping[str, Any]:
+        """The values of a key by column."""
+        names = self._codec.schema.names
+        if isinstance(key, Mapping):
+            row = dict(key)
+        else:
+            values = list(key) if isinstance(key, list | tuple) else [key]
+            row = dict(zip(names, values, strict=False)) if len(values) == len(names) else {}
+        if sorted(row) != sorted(names):
+            raise ConfigurationError(
+                f"{key!r} is no key of {self._told()}; give a value for each column, in order or by name"
+            )
+        return row
+
+    def _told(self) -> str:
+        return "(" + ", ".join(f"{field.name} {field.type}" for field in self._codec.schema) + ")"
+
+
+class PackedRowColumn(ShownColumn):
+    """Packed rows as structs of their columns, without a foreign key that stands in front.
+
+    Args:
+        codec: reads them.
+    """
+
+    def __init__(self, codec: RowCodec) -> None:
+        self._codec = codec
+        self.type = pa.struct([field.with_nullable(True) for field in codec.schemas.current])
+
+    def read(self, data: Sequence[bytes]) -> Any:
+        return _structs(self._codec.unpack(_without_foreign_keys(data)), self.type)
+
+    def to_bytes(self, key: Any) -> bytes:
+        raise ConfigurationError("a packed row is a value; look it up by its key")
+
+    def parse(self, text: str) -> Any:
+        raise ConfigurationError("a packed row is a value; look it up by its key")
+
+
+@dataclass(frozen=True)
+class PackedPlaces:
+    """The schemas of an application, by what they are the schemas of.
+
+    Attributes:
+        keys: of the keys of inputs.
+        rows: of their rows.
+    """
+
+    keys: Mapping[str, KeyCodec]
+    rows: Mapping[str, RowCodec]
+
+    @classmethod
+    def of(cls, storage: Storage, application_id: str) -> "PackedPlaces":
+        """What the storage has.
+
+        Raises:
+            FormatError: they were written by a later release.
+            CorruptFileError: a file is not as it was written.
+        """
+        found = {
+            place: kept_schemas(storage, application_id, place) for place in schema_places(storage, application_id)
+        }
+        kept = {parted(place): schemas for place, schemas in found.items() if schemas is not None}
+        return cls(
+            {role: KeyCodec(one.current) for (role, what), one in kept.items() if what is Beside.KEY},
+            {role: RowCodec(one) for (role, what), one in kept.items() if what is None},
+        )
+
+    def __bool__(self) -> bool:
+        """Whether it is the application of a verb."""
+        return bool(self.keys)
+
+    def key_column(self, store: str) -> ShownColumn | None:
+        """The column of the keys of a store; None if it is not clear which keys they are."""
+        if store in self.keys:
+            return PackedKeyColumn(self.keys[store])
+        kinds = {tuple(map(str, codec.schema.types)) for codec in self.keys.values()}
+        return PackedKeyColumn(next(iter(self.keys.values()))) if len(kinds) == 1 else None
+
+    def row_column(self, store: str) -> ShownColumn | None:
+        """The column of the rows of a store; None if it is not clear whose rows they are."""
+        role, what = parted(store)
+        if what is not None and role in self.rows:
+            return None  # It has the orders of that input's rows.
+        if store in self.rows:
+            return PackedRowColumn(self.rows[store])
+        return PackedRowColumn(next(iter(self.rows.values()))) if len(self.rows) == 1 else None
+
+
+def _without_foreign_keys(rows: Sequence[bytes]) -> Sequence[bytes]:
+    if not any(row.startswith(_FOREIGN) for row in rows):
+        return rows
+    # Only now, because it brings all processors with it, and most look-ups need none.
+    from millpond.processors.verbs.foreign_keyed import without_foreign_key
+
+    return [without_foreign_key(row) if row.startswith(_FOREIGN) else row for row in rows]
+
+
+def _structs(rows: pa.Table, type_: Any) -> Any:
+    """The rows of a table as structs."""
+    columns = [column.combine_chunks() for column in rows.columns]
+    return pa.StructArray.from_arrays(columns, fields=list(type_))
+
+
+def _column(value: Any, field: Any) -> Any:
+    """A column of one value; text becomes what the type makes of it."""
+    if isinstance(value, str) and not pa.types.is_string(field.type):
+        return pa.array([value]).cast(field.type)
+    return pa.array([value], field.type)

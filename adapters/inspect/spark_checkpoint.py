@@ -1,0 +1,207 @@
+"""A query's checkpoint, read without Spark: its micro-batches, and the manifests that Spark's state holds after each.
+
+Rule of this module: it shows what was committed and nothing else. Spark names a micro-batch in ``commits/`` once all of
+its state is kept; after micro-batch n, the state of each partition is at version n + 1. What it cannot read for certain
+is refused.
+"""
+
+import json
+import re
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+from millpond.adapters.inspect.changelogs import StateVersion
+from millpond.adapters.inspect.kept_manifest import STATE_NAME
+from millpond.adapters.inspect.partition_state import OTHER_WAY, PartitionState
+from millpond.adapters.inspect.retained_batches import no_checkpoint, why_not_retained
+from millpond.errors import CorruptFileError, FormatError, MissingFileError
+from millpond.stores.durability.manifests.manifest import Manifest
+from millpond.stores.durability.storage.checked_text import MOST_PARTITIONS, read_count
+from millpond.stores.durability.storage.storage import Storage
+from millpond.stores.durability.storage.uris import shown
+
+_NUMBER: Final = re.compile(r"\d{1,18}", re.ASCII)
+_CONF: Final = "spark.sql.streaming.stateStore."
+_EXPECTED: Final = {
+    f"{_CONF}providerClass": "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
+    f"{_CONF}encodingFormat": "unsaferow",
+}
+"""What a query is set to whose state can be read here; settings that it does not tell are these."""
+
+
+class _Operator(NamedTuple):
+    """An operator that keeps manifests."""
+
+    number: int
+    partitions: int
+
+
+@dataclass(frozen=True)
+class SparkCheckpoint:
+    """The checkpoint of a query.
+
+    Attributes:
+        storage: where it is.
+        workers: how many partitions are read at the same time.
+    """
+
+    storage: Storage
+    workers: int
+
+    @classmethod
+    def at(cls, location: str, workers: int) -> "SparkCheckpoint":
+        """The checkpoint at a path or URI, as Spark takes it.
+
+        Raises:
+            ConfigurationError: no file system is known for it, or there is none.
+        """
+        found = cls(_storage(location), workers)
+        if not found._is_there():
+            raise no_checkpoint(location)
+        return found
+
+    @classmethod
+    def exists(cls, location: str) -> bool:
+        """Whether there is one.
+
+        Raises:
+            ConfigurationError: no file system is known for the location.
+            DurabilityError: the storage failed.
+        """
+        return cls(_storage(location), 1)._is_there()
+
+    def batches(self) -> list[int]:
+        """The micro-batches that were committed and are retained, the first one first."""
+        return sorted(self.committed())
+
+    def begun(self) -> dict[int, int]:
+        """When each retained micro-batch was begun, by its number, in milliseconds since 1970: its file's time."""
+        return self._times("offsets")
+
+    def committed(self) -> dict[int, int]:
+        """When each retained micro-batch was committed, likewise."""
+        return self._times("commits")
+
+    def query_id(self) -> str:
+        """The id of the query, which it keeps over restarts.
+
+        Raises:
+            MissingFileError, CorruptFileError: the file that has it is gone or damaged.
+        """
+        try:
+            return str(json.loads(self.storage.read("metadata"))["id"])
+        except (LookupError, TypeError, ValueError, RecursionError) as error:
+            raise self._damaged("metadata", error) from error
+
+    def chosen(self, batch: int | None) -> int:
+        """The number of a micro-batch that was committed; that of the last one for None.
+
+        Raises:
+            ConfigurationError: there is none yet, or not that one.
+        """
+        batches = self.batches()
+        refusal = why_not_retained(shown(self.storage.uri), batches, batch)
+        if refusal is not None:
+            raise refusal
+        return batches[-1] if batch is None else batch
+
+    def manifests(self, batch: int) -> list[Manifest]:
+        """The manifests of all tasks of all operators of the query, of all its applications, after a micro-batch.
+
+        Raises:
+            FormatError: the state is kept in a way that is not known here.
+            MissingFileError: the state after that micro-batch is gone.
+            CorruptFileError: a file is damaged.
+            DurabilityError: the checkpoint cannot be read.
+        """
+        self._check_settings(batch)
+        ids = self._unique_ids(batch)
+        parts = [
+            (PartitionState(self.storage, f"state/{operator.number}/{partition}"), id_)
+            for operator in self._operators(batch)
+            for partition, id_ in enumerate(_ids_of(ids, operator))
+        ]
+        with ThreadPoolExecutor(self.workers, "millpond-looking") as pool:
+            found = pool.map(lambda part: part[0].manifests(StateVersion(batch + 1, part[1])), parts)
+            return [manifest for manifests in found for manifest in manifests]
+
+    def _operators(self, batch: int) -> Iterator[_Operator]:
+        """The operators that keep manifests and were there at a micro-batch."""
+        for number in sorted(int(name) for name in self.storage.directories("state") if _NUMBER.fullmatch(name)):
+            directory = f"state/{number}/_metadata/v2"
+            known = [since for since in self._numbers(directory) if since <= batch]
+            if known:
+                yield from self._operator(number, f"{directory}/{known[-1]}")
+
+    def _operator(self, number: int, path: str) -> Iterator[_Operator]:
+        content = self._json(path)
+        try:
+            properties = json.loads(content["operatorPropertiesJson"] or "{}")
+            names = [str(one["stateName"]) for one in properties.get("stateVariables", [])]
+            if content["operatorInfo"]["operatorName"].startswith("transformWithState") and STATE_NAME in names:
+                (store,) = content["stateStoreInfo"]
+                yield _Operator(number, read_count(store["numPartitions"], MOST_PARTITIONS))
+        except (LookupError, TypeError, ValueError, AttributeError) as error:
+            raise self._damaged(path, error) from error
+
+    def _is_there(self) -> bool:
+        return "metadata" in self.storage.sizes("", ["metadata"])
+
+    def _check_settings(self, batch: int) -> None:
+        """Refuse a query whose state is kept in another way than is known here."""
+        path = f"offsets/{batch}"
+        settings = self._json(path).get("conf") or {}
+        for name, expected in _EXPECTED.items():
+            if settings.get(name, expected) != expected:
+                raise FormatError(
+                    f"the query of {shown(self.storage.uri)} has {name}={settings[name]}, and only {expected} can be "
+                    f"read without Spark; {OTHER_WAY.removeprefix('or ')}"
+                )
+
+    def _unique_ids(self, batch: int) -> dict[str, Any]:
+        """For each operator, the ids of the state of its partitions; empty where state has no ids."""
+        return self._json(f"commits/{batch}").get("stateUniqueIds") or {}
+
+    def _json(self, path: str) -> dict[str, Any]:
+        """The first object of one of Spark's files, which begin with a line that has their version."""
+        text = self.storage.read(path).decode(errors="replace")
+        try:
+            found = json.loads(text.split("\n", 2)[1])
+        except (LookupError, ValueError, RecursionError) as error:
+            raise self._damaged(path, error) from error
+        if not isinstance(found, dict):
+            raise self._damaged(path, "it is no object")
+        return found
+
+    def _numbers(self, directory: str) -> list[int]:
+        return sorted(self._times(directory))
+
+    def _times(self, directory: str) -> dict[int, int]:
+        """The files of a directory whose names are numbers, and when each was written."""
+        named = ((file.path.rpartition("/")[2], file.modified_ms) for file in self.storage.list(directory))
+        return {int(name): time for name, time in named if _NUMBER.fullmatch(name)}
+
+    def _damaged(self, path: str, error: object) -> CorruptFileError:
+        return CorruptFileError(
+            f"{self.storage.describe(path)} is damaged ({error!r}); put an undamaged copy back, or look at another "
+            "micro-batch"
+        )
+
+
+def _storage(location: str) -> Storage:
+    """Where Spark takes ``location`` to be."""
+    plain = location.startswith("file:/") and not location.startswith("file://")
+    return Storage.from_uri(location.removeprefix("file:") if plain else location)
+
+
+def _ids_of(ids: dict[str, Any], operator: _Operator) -> list[str | None]:
+    """The id of the state of each partition of an operator; None where state has no ids."""
+    if not ids:
+        return [None] * operator.partitions
+    try:
+        found = [str(stores[0]) for stores in ids[str(operator.number)]]
+    except (LookupError, TypeError) as error:
+        raise MissingFileError(f"the commit names no state of operator {operator.number} ({error!r})") from error
+    return list(found)

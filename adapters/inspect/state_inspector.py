@@ -1,0 +1,260 @@
+"""``StateInspector``: the state of a query, found by its checkpoint and its state directory, without Spark.
+
+Rule of this module: it knows which stores there are, from the records that each query keeps of the shape of its state
+(``millpond.stores.evolution.history``), and which manifests are theirs. So nobody has to bring the topology. Nothing is
+changed, so the query may be running.
+"""
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from types import MappingProxyType
+from typing import Final, NamedTuple
+
+from millpond.adapters.inspect.columns import ShownColumn, shown
+from millpond.adapters.inspect.packed_columns import PackedPlaces
+from millpond.adapters.inspect.spark_checkpoint import SparkCheckpoint
+from millpond.adapters.inspect.store_form import StoreForm
+from millpond.adapters.inspect.store_part import StorePart
+from millpond.adapters.inspect.store_view import StoreView
+from millpond.errors import ConfigurationError
+from millpond.stores.durability.manifests.manifest import Manifest
+from millpond.stores.durability.storage.storage import Storage
+from millpond.stores.durability.storage.uris import shown as shown_uri
+from millpond.stores.encoding.serdes import BYTES
+from millpond.stores.encoding.times import TimeUnit
+from millpond.stores.evolution.history import History, sinks_of
+from millpond.stores.evolution.record import EvolutionRecord
+from millpond.stores.evolution.shape import StoreShape
+from millpond.stores.specs.store_spec import StoreSpec
+
+_NO_SPECS: Final[Mapping[str, StoreSpec]] = MappingProxyType({})
+_WORKERS: Final = 4
+_AGGREGATES: Final = "aggregate-state-"
+
+
+class _Query(NamedTuple):
+    """One query, as a checkpoint has it: the sink, the record of its state, and its manifests by task."""
+
+    sink: str
+    record: EvolutionRecord
+    manifests: Mapping[str, Manifest]
+
+    @property
+    def subtopologies(self) -> set[int]:
+        """The sub-topologies that have stores."""
+        return {store.subtopology for store in self.record.shape.stores}
+
+    @property
+    def found(self) -> set[int]:
+        """Those of them that the checkpoint has state of."""
+        return self.subtopologies & {int(task.partition("_")[0]) for task in self.manifests}
+
+
+@dataclass(frozen=True)
+class StateInspector:
+    """The state of a query. Make it with ``at``.
+
+    Attributes:
+        checkpoint: the query's.
+        storage: where its durable files are.
+        specs: stores whose serdes and limits somebody has given, by name.
+    """
+
+    checkpoint: SparkCheckpoint
+    storage: Storage
+    specs: Mapping[str, StoreSpec] = field(default_factory=dict)
+
+    @classmethod
+    def at(
+        cls, checkpoint: str, state_dir: str, *, workers: int = _WORKERS, specs: Mapping[str, StoreSpec] = _NO_SPECS
+    ) -> "StateInspector":
+        """The state of the query with a checkpoint.
+
+        Args:
+            checkpoint: the query's ``checkpointLocation``, a path or URI.
+            state_dir: the job's ``state_dir``, a path or URI.
+            workers: how many partitions of Spark's state are read at the same time.
+            specs: by name, specs of stores that tell more than the state does: serdes of the user's own, how long
+                windows are, how long rows are retained. ``Topology.stores`` has them.
+
+        Raises:
+            ConfigurationError: there is no checkpoint, or no file system is known for a place.
+        """
+        return cls(SparkCheckpoint.at(checkpoint, workers), Storage.from_uri(state_dir), specs)
+
+    @property
+    def batches(self) -> list[int]:
+        """The micro-batches that can be looked at, the first one first.
+
+        Raises:
+            DurabilityError: the checkpoint cannot be read.
+        """
+        return self.checkpoint.batches()
+
+    def stores(self, batch: int | None = None) -> list[StoreView]:
+        """All stores, by application, sink and name.
+
+        Args:
+            batch: after which micro-batch; None for the last one.
+
+        Raises:
+            ConfigurationError: there is no such micro-batch, or no state of Millpond.
+            FormatError: something is of a later release, or in a form that cannot be read without Spark.
+            MissingFileError, CorruptFileError: a file is gone or damaged.
+            DurabilityError: the checkpoint or the state directory cannot be read.
+        """
+        number = self.checkpoint.chosen(batch)
+        found = self.checkpoint.manifests(number)
+        if not found:
+            raise ConfigurationError(
+                f"the checkpoint {shown_uri(self.checkpoint.storage.uri)} holds no state of Millpond after micro-batch "
+                f"{number}; give the checkpointLocation of a query that has some"
+            )
+        applications = sorted({one.application_id for one in found})
+        views = [
+            view
+            for application_id in applications
+            for query in self._queries(application_id, number, [one for one in found if _of(one, application_id)])
+            for view in self._views(application_id, number, query)
+        ]
+        if not views:
+            raise ConfigurationError(
+                f"{shown_uri(self.storage.uri)} has no record of the state of {applications}, which the checkpoint "
+                "names; give the job's own state_dir; if it is that, start the query once with this release, which "
+                "keeps records"
+            )
+        return sorted(views, key=lambda view: (view.application_id, view.sink, view.name))
+
+    def store(
+        self,
+        name: str,
+        *,
+        batch: int | None = None,
+        sink: str | None = None,
+        application_id: str | None = None,
+    ) -> StoreView:
+        """One store.
+
+        Args:
+            name: the store's.
+            batch: after which micro-batch; None for the last one.
+            sink: what its query writes, where that is needed to tell it from others of its name.
+            application_id: the application, where that is needed.
+
+        Raises:
+            ConfigurationError: there is no such store, or more than one. For the others, see ``stores``.
+        """
+        known = self.stores(batch)
+        found = [
+            view
+            for view in known
+            if view.name == name and sink in (None, view.sink) and application_id in (None, view.application_id)
+        ]
+        if len(found) > 1:
+            places = [f"{view.application_id!r}, sink {view.sink!r}" for view in found]
+            raise ConfigurationError(
+                f"there are {len(found)} stores {name!r}, of application {'; of '.join(places)}; say which one"
+            )
+        if not found:
+            names = sorted({view.name for view in known})
+            close = get_close_matches(name, names, 1)
+            hint = f"; did you mean {close[0]!r}?" if close and close[0] != name else ""
+            where = "" if sink is None and application_id is None else " of that sink and application"
+            raise ConfigurationError(f"there is no store {name!r}{where}, only {', '.join(names)}{hint}")
+        return found[0]
+
+    def _queries(self, application_id: str, batch: int, found: Collection[Manifest]) -> Iterator[_Query]:
+        """The queries of an application that the checkpoint is that of."""
+        histories = [History.of(self.storage, application_id, sink) for sink in sinks_of(self.storage, application_id)]
+        for history in histories:
+            if history.evolved and history.knows(found):
+                record, manifests = history.standing(found, batch)
+                yield _Query(history.sink, record, manifests)
+                return
+        queries = [_begun(history, found) for history in histories if history.records]
+        taken: set[int] = set()
+        for query in sorted(queries, key=lambda one: (-len(one.found), len(one.subtopologies), one.sink)):
+            if query.found - taken:
+                taken |= query.subtopologies
+                yield query
+
+    def _views(self, application_id: str, batch: int, query: _Query) -> Iterator[StoreView]:
+        packed = PackedPlaces.of(self.storage, application_id)
+        seen: set[str] = set()
+        for shape in query.record.shape.stores:
+            if shape.is_global and shape.name in seen:
+                continue
+            seen.add(shape.name)
+            form = self._form(shape, packed)
+            mine = {task: one for task, one in query.manifests.items() if task.startswith(f"{shape.subtopology}_")}
+            parts = [StorePart(self.storage, mine[task], form) for task in sorted(mine, key=_partition)]
+            count = query.record.shape.partitions
+            kept = parts[:1] if shape.is_global else parts
+            yield StoreView(application_id, query.sink, batch, shape, count, form, kept)
+
+    def _form(self, shape: StoreShape, packed: PackedPlaces) -> StoreForm:
+        given = self.specs.get(shape.name)
+        unit = TimeUnit.MICROSECOND if packed else TimeUnit.MILLISECOND
+        if given is not None and given.kind is not shape.kind:
+            raise ConfigurationError(
+                f"store {shape.name!r} is of kind {given.kind.value} in what was given, but the state has one of kind "
+                f"{shape.kind.value}; give the topology that the query runs"
+            )
+        return StoreForm(
+            shape.name,
+            shape.kind,
+            shape.layout,
+            _key_column(shape, packed, given),
+            _value_column(shape, packed, given),
+            unit,
+            given,
+        )
+
+
+def _of(manifest: Manifest, application_id: str) -> bool:
+    return manifest.application_id == application_id
+
+
+def _begun(history: History, found: Collection[Manifest]) -> _Query:
+    """A query whose state was never carried over, with those of the manifests that can be its own.
+
+    Raises:
+        ConfigurationError: nothing tells which are.
+    """
+    record = history.records[0]
+    mine = [one for one in found if one.fingerprint == record.fingerprint]
+    by_task = {one.task_id: one for one in mine}
+    if len(by_task) < len(mine):
+        raise ConfigurationError(
+            f"the checkpoint has the state of several sinks of application {history.application_id!r} that share "
+            "tasks, and nothing tells which is whose; give each sink a checkpoint of its own"
+        )
+    return _Query(history.sink, record, by_task)
+
+
+def _partition(task_id: str) -> int:
+    return int(task_id.partition("_")[2])
+
+
+def _key_column(shape: StoreShape, packed: PackedPlaces, given: StoreSpec | None) -> ShownColumn:
+    column = packed.key_column(shape.name) if shape.layout is None and shape.key_serde == BYTES.name else None
+    return column or shown(shape.key_serde, None if given is None else given.key_serde)
+
+
+def _value_column(shape: StoreShape, packed: PackedPlaces, given: StoreSpec | None) -> ShownColumn:
+    column = packed.row_column(shape.name) if shape.layout is None and shape.value_serde == BYTES.name else None
+    if column is None and shape.value_serde.startswith(_AGGREGATES):
+        column = _aggregated(shape.value_serde)
+    return column or shown(shape.value_serde, None if given is None else given.value_serde)
+
+
+def _aggregated(name: str) -> ShownColumn | None:
+    """The column of aggregates; None if this release, or what is installed, cannot read them."""
+    # Only now, because it brings all processors with it, and most queries have none.
+    from millpond.adapters.inspect.aggregated_column import AggregatedColumn
+
+    try:
+        return AggregatedColumn(name)
+    except ConfigurationError:
+        return None

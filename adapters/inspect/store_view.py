@@ -1,0 +1,130 @@
+"""``StoreView``: one store of a query as it was after one micro-batch.
+
+Rule of this module: it asks as few tasks as can have what is wanted. Where the key of a record decides in which task
+its rows are, that task is asked first, and the others, several at once, only if it has none: a processor of the user's
+may keep what it likes in the store of any task.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from functools import partial
+from itertools import chain
+from typing import Any, Final
+
+import pyarrow as pa
+
+from millpond.adapters.inspect.selection import EVERYTHING, Selection
+from millpond.adapters.inspect.store_form import StoreForm
+from millpond.adapters.inspect.store_part import StorePart
+from millpond.errors import ConfigurationError
+from millpond.stores.durability.parquet.prefetch import called_ahead
+from millpond.stores.encoding.partitions import partition_of
+from millpond.stores.encoding.times import Instant
+from millpond.stores.evolution.shape import StoreShape
+
+_AT_ONCE: Final = 4
+"""How many tasks are asked at once for a key that its own task does not have."""
+
+
+@dataclass(frozen=True)
+class StoreView:
+    """One store after one micro-batch. Can be pickled.
+
+    Attributes:
+        application_id: the application, which for a verb ends with a dot and the verb's name.
+        sink: the plain name of what the store's query writes.
+        batch: the micro-batch.
+        shape: what the record of the state says of the store.
+        partitions: how many tasks share its keys.
+        form: how its rows are read and shown.
+        parts: what each task has of it, by task; of tasks that have never got a record, nothing. Of a global table,
+            whose tasks have all rows each, one.
+    """
+
+    application_id: str
+    sink: str
+    batch: int
+    shape: StoreShape
+    partitions: int
+    form: StoreForm
+    parts: Sequence[StorePart]
+
+    @property
+    def name(self) -> str:
+        """The store's name."""
+        return self.shape.name
+
+    @property
+    def kind(self) -> str:
+        """The name of its kind, such as ``"timestamped-key-value"``."""
+        return self.shape.kind.value
+
+    @property
+    def versioned(self) -> bool:
+        """Whether it keeps the versions of a key."""
+        return self.shape.kind.versioned
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns of its rows; see ``millpond.adapters.inspect.store_form``."""
+        return self.form.schema
+
+    def rows(self, selection: Selection = EVERYTHING) -> Iterator[pa.RecordBatch]:
+        """The rows that are asked for, task by task, as a stream.
+
+        Raises:
+            ConfigurationError, SerdeError: the selection does not fit the store, or a row cannot be read.
+            MissingFileError, CorruptFileError: the durable state is incomplete or damaged.
+            FormatError: it is of a later release.
+        """
+        return chain.from_iterable(part.rows(selection) for part in self.parts)
+
+    def get(self, key: Any, as_of: Instant | None = None) -> pa.Table | None:
+        """What there is for a key: a row, or one for each window or session; None if there is nothing.
+
+        Args:
+            key: as the store's serde takes it; of a verb, the values of its key's columns, in order or by name.
+            as_of: of a versioned store, the time whose version is wanted, as milliseconds since 1970 or a datetime;
+                None for the latest.
+
+        Raises what ``rows`` raises.
+        """
+        data = self.form.key.to_bytes(key)
+        if as_of is None:
+            return self._first(lambda part: part.rows_of(data), data)
+        time = self.form.instant(as_of)
+        return self._first(lambda part: part.history_of(data, time), data)
+
+    def history(self, key: Any) -> pa.Table:
+        """All versions that there are of a key of a versioned store, the oldest first; deletes only end a version.
+
+        Raises:
+            ConfigurationError: the store keeps no versions.
+            Exception: what ``rows`` raises.
+        """
+        if not self.versioned:
+            raise ConfigurationError(
+                f"store {self.name!r} is of kind {self.kind} and keeps no versions; get tells what it has for a key"
+            )
+        data = self.form.key.to_bytes(key)
+        found = self._first(lambda part: part.history_of(data), data)
+        return self.schema.empty_table() if found is None else found
+
+    def _first(self, read: Callable[[StorePart], Iterable[pa.RecordBatch]], key: bytes) -> pa.Table | None:
+        """What the task of the key has; if it has nothing, the first of the others that has anything."""
+        for parts in self._likely(key):
+            with closing(called_ahead([partial(self._table, read, part) for part in parts], _AT_ONCE)) as tables:
+                found = next((table for table in tables if table.num_rows), None)
+            if found is not None:
+                return found
+        return None
+
+    def _table(self, read: Callable[[StorePart], Iterable[pa.RecordBatch]], part: StorePart) -> pa.Table:
+        return pa.Table.from_batches(list(read(part)), self.schema)
+
+    def _likely(self, key: bytes) -> tuple[list[StorePart], list[StorePart]]:
+        """The part whose task records of this key go to, and the others."""
+        task_id = f"{self.shape.subtopology}_{partition_of(key, self.partitions)}"
+        own = [part for part in self.parts if part.task_id == task_id]
+        return own, [part for part in self.parts if part.task_id != task_id]

@@ -1,0 +1,149 @@
+"""``MicroBatch``: what is kept of the progress of one micro-batch, as JSON.
+
+Rule of this module: it knows the form and not where it is kept. Its JSON carries a version number, and a version never
+changes its meaning.
+
+Version 1 (times are milliseconds since 1970, durations milliseconds, figures as in docs/metrics.md)::
+
+    {"progress":1,"query":"id","run":"id","name":"name" or null,"batch":7,"started":time,
+     "durations":{"addBatch":duration,…},
+     "sources":[{"name":"text","rows":records,"behind":records or null},…],
+     "reports":[{"application":"name","operator":"name","tasks":number,"figures":{"store:figure":amount,…},
+                 "dropped":{"node:reason":records,…},"late":{…},"waiting":{…}},…]}
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, Final, Self
+
+from millpond.errors import FormatError
+from millpond.stores.durability.storage.checked_text import read_count, read_text
+
+VERSION: Final = 1
+
+
+@dataclass(frozen=True)
+class SourceRead:
+    """What a micro-batch has read of one source.
+
+    Attributes:
+        name: Spark's description of the source.
+        rows: how many rows it has read.
+        behind: how many records of its most distant partition were not read yet; None if the source does not tell.
+    """
+
+    name: str
+    rows: int
+    behind: int | None = None
+
+
+@dataclass(frozen=True)
+class Report:
+    """What the tasks of one input or operator have told, added up.
+
+    Attributes:
+        application: the job's name.
+        operator: ``operator.<n>`` or the name of a topic; of verbs with the verb's name before it.
+        tasks: how many tasks were run.
+        figures: what was measured, by ``<store or node>:<figure>``, or the figure's name alone.
+        dropped: the dropped records, by ``<node>:<reason>``.
+        late: the late records, likewise.
+        waiting: the records that wait, likewise.
+    """
+
+    application: str
+    operator: str
+    tasks: int
+    figures: Mapping[str, int] = field(default_factory=dict)
+    dropped: Mapping[str, int] = field(default_factory=dict)
+    late: Mapping[str, int] = field(default_factory=dict)
+    waiting: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class MicroBatch:
+    """What is kept of one micro-batch.
+
+    Attributes:
+        query: the query's id, which its checkpoint has too.
+        run: the id of its run since it was started.
+        name: the query's name, if it has one.
+        batch: the number of the micro-batch.
+        started: when it was begun, in milliseconds since 1970.
+        durations: Spark's steps, by Spark's names, in milliseconds; ``triggerExecution`` is all of them.
+        sources: what was read.
+        reports: what Millpond's inputs and operators have told.
+    """
+
+    query: str
+    run: str
+    name: str | None
+    batch: int
+    started: int
+    durations: Mapping[str, int]
+    sources: tuple[SourceRead, ...]
+    reports: tuple[Report, ...]
+
+    def to_json(self) -> str:
+        sources, reports = [asdict(one) for one in self.sources], [_told(one) for one in self.reports]
+        content = {**vars(self), "durations": dict(self.durations), "sources": sources, "reports": reports}
+        return json.dumps({"progress": VERSION, **content}, separators=(",", ":"))
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """The micro-batch that ``to_json`` wrote.
+
+        Raises:
+            FormatError: this release does not know the version, or the text is something else.
+        """
+        try:
+            content = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            raise _damaged(error, text) from error
+        version = content.get("progress") if isinstance(content, dict) else None
+        if type(version) is not int or version != VERSION:
+            raise FormatError(
+                f"the progress of a micro-batch has version {version!r}, but this release of Millpond knows version "
+                f"{VERSION}; run the release that wrote it, or a newer one"
+            )
+        try:
+            return cls(
+                query=read_text(content["query"]),
+                run=read_text(content["run"]),
+                name=None if content["name"] is None else read_text(content["name"]),
+                batch=read_count(content["batch"]),
+                started=read_count(content["started"]),
+                durations=_amounts(content["durations"]),
+                sources=tuple(map(_source, content["sources"])),
+                reports=tuple(map(_report, content["reports"])),
+            )
+        except (LookupError, TypeError, ValueError, AttributeError) as error:
+            raise _damaged(error, text) from error
+
+
+def _told(report: Report) -> dict[str, Any]:
+    return {name: dict(value) if isinstance(value, Mapping) else value for name, value in vars(report).items()}
+
+
+def _source(content: Any) -> SourceRead:
+    behind = content["behind"]
+    return SourceRead(
+        read_text(content["name"]), read_count(content["rows"]), None if behind is None else read_count(behind)
+    )
+
+
+def _report(content: Any) -> Report:
+    maps = {name: _amounts(content[name]) for name in ("figures", "dropped", "late", "waiting")}
+    tasks = read_count(content["tasks"])
+    return Report(read_text(content["application"]), read_text(content["operator"]), tasks, **maps)
+
+
+def _amounts(content: Any) -> dict[str, int]:
+    if not all(type(amount) is int for amount in content.values()):
+        raise TypeError(f"{content!r} has something else than integers")
+    return {read_text(name): amount for name, amount in content.items()}
+
+
+def _damaged(error: Exception, text: str) -> FormatError:
+    return FormatError(f"the progress of a micro-batch is damaged ({error!r}): {text[:200]!r}; delete the file")

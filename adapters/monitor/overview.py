@@ -1,0 +1,162 @@
+"""``Overview``: what there is to see of a query at one moment.
+
+Rule of this module: it is plain data, the same for the table, the page and JSON. Times are milliseconds since 1970,
+durations milliseconds, sizes bytes; None is what nobody has told.
+"""
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from millpond.adapters.monitor.drawing import Drawing
+
+
+@dataclass(frozen=True)
+class BatchSeen:
+    """One micro-batch.
+
+    Attributes:
+        number: its number.
+        begun: when it was begun.
+        committed: when it was committed.
+        took: how long it took; without progress, from its first to its last file in the checkpoint.
+        rows: the rows that were read.
+        per_second: how many rows there were a second since the micro-batch before was begun.
+        processed_per_second: how many rows it processed a second.
+        steps: Spark's steps.
+        work: what tasks did, summed over them: ``open``, ``process``, ``flush``, ``commit`` and ``other``.
+    """
+
+    number: int
+    begun: int | None
+    committed: int | None
+    took: int | None
+    rows: int | None
+    per_second: float | None
+    processed_per_second: float | None
+    steps: dict[str, int]
+    work: dict[str, float]
+
+
+@dataclass(frozen=True)
+class SourceSeen:
+    """One source in the last micro-batch: rows read, a second too, and the records that it is behind."""
+
+    name: str
+    rows: int
+    per_second: float | None
+    behind: int | None
+
+
+@dataclass(frozen=True)
+class OperatorSeen:
+    """An input or an operator in the last micro-batch in which it had records.
+
+    Attributes:
+        application: the job's name.
+        operator: its name.
+        batch: that micro-batch.
+        tasks: how many tasks were run.
+        records_in: what came in.
+        records_out: what went out.
+        lag: by how much the task that is furthest behind is behind the wall clock; of inputs nothing is known.
+        stream_time: the earliest stream time of a task.
+        dropped: records that were dropped.
+        late: records that were late.
+        waiting: records that wait.
+        work: what tasks did, as in ``BatchSeen``.
+    """
+
+    application: str
+    operator: str
+    batch: int
+    tasks: int
+    records_in: int
+    records_out: int
+    lag: int | None
+    stream_time: int | None
+    dropped: int
+    late: int
+    waiting: int
+    work: dict[str, float]
+
+
+@dataclass(frozen=True)
+class Reason:
+    """How many records were dropped, were late or wait at a node, and why; all but those that wait in all batches."""
+
+    operator: str
+    node: str
+    reason: str
+    records: int
+
+
+@dataclass(frozen=True)
+class StoreSeen:
+    """One store: what it is, how many tasks have rows of it, and the bytes of these in durable files."""
+
+    application: str
+    sink: str
+    store: str
+    kind: str
+    subtopology: int
+    tasks: int
+    size: int
+
+
+@dataclass(frozen=True)
+class TaskSeen:
+    """What one task has: commits, durable files, rows (changed ones again in each delta), bytes, and those by store."""
+
+    application: str
+    task: str
+    commit: int
+    files: int
+    deltas: int
+    rows: int
+    size: int
+    stores: dict[str, int]
+
+
+@dataclass(frozen=True)
+class Overview:
+    """A query at one moment.
+
+    Attributes:
+        checkpoint: where its checkpoint is.
+        query: its id.
+        name: its name.
+        at: the moment.
+        batch: the last micro-batch that was committed; None before the first one.
+        committed: when that was.
+        open_batch: the micro-batch that was begun after it: it is running, or the query has ended in it.
+        open_since: when that was begun.
+        batches: the last micro-batches, the first one first.
+        sources: the sources.
+        operators: inputs and operators.
+        reasons: dropped, late and waiting records.
+        stores: the stores.
+        tasks: the tasks.
+        drawing: the topology.
+        notes: what cannot be shown, and why.
+    """
+
+    checkpoint: str
+    query: str
+    name: str | None
+    at: int
+    batch: int | None
+    committed: int | None
+    open_batch: int | None
+    open_since: int | None
+    batches: tuple[BatchSeen, ...]
+    sources: tuple[SourceSeen, ...]
+    operators: tuple[OperatorSeen, ...]
+    reasons: tuple[Reason, ...]
+    stores: tuple[StoreSeen, ...]
+    tasks: tuple[TaskSeen, ...]
+    drawing: Drawing
+    notes: tuple[str, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The same as JSON has it."""
+        return asdict(self)

@@ -1,0 +1,1 @@
+"""Local copies between and beside micro-batches: warmed, kept in reserve, converted."""

@@ -1,0 +1,54 @@
+"""What Spark knows of an operator: a stateful processor that declares its state before anything else is imported.
+
+Rule of this module: it imports next to nothing. For each operator of a query that starts, Spark starts a Python process
+only to hear what state there will be, and waits for it; what the operator runs is not needed for that. So it travels as
+bytes, and is unpacked, with all that it imports, when the first rows arrive.
+"""
+
+from collections.abc import Iterator
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from pyspark.serializers import CloudPickleSerializer
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
+
+from millpond.adapters.spark.session.sent import short_errors
+from millpond.masking import SecretsInUse
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_PACKING: Final[Any] = CloudPickleSerializer()  # type: ignore[no-untyped-call]
+
+
+class GroupOperator(Protocol):
+    """What runs the tasks of a group."""
+
+    def handle(self, number: int, rows: Iterator[Any], manifest: Any) -> "Iterator[pd.DataFrame]":
+        """What comes out, of the rows that have arrived for the group with that number, and its state."""
+
+
+class TaskOperator(StatefulProcessor):
+    """One group is one task, or one of each verb that shares the operator; its rows are what a micro-batch brings.
+
+    Args:
+        operator: what the tasks run.
+        state: name and DDL of the value that Spark keeps for each task.
+    """
+
+    def __init__(self, operator: GroupOperator, state: tuple[str, str]) -> None:
+        self._secrets = SecretsInUse()
+        self._packed: bytes = _PACKING.dumps(operator)
+        self._state = state
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        self._manifest = handle.getValueState(*self._state)
+
+    def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> "Iterator[pd.DataFrame]":
+        with short_errors():
+            yield from self._operator.handle(int(key[0]), rows, self._manifest)
+
+    @cached_property
+    def _operator(self) -> GroupOperator:
+        operator: GroupOperator = _PACKING.loads(self._packed)
+        return operator

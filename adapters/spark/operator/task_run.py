@@ -1,0 +1,92 @@
+"""``TaskRun``: what one task does in one micro-batch, from the blobs that it gets to its commit.
+
+Rule of this module: it opens the task's state at a manifest and commits it to another one; where manifests are kept,
+and what becomes of the output, is up to the operator.
+"""
+
+import time
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from millpond.adapters.spark.operator.stage import Stage
+from millpond.adapters.spark.rows.late_rows import LateBox
+from millpond.adapters.spark.worker.worker import current_batch, task_state
+from millpond.processors.distribution.exchange import Blob
+from millpond.processors.distribution.execution import Outputs, run_blobs
+from millpond.processors.runtime.subtopology import Subtopology
+from millpond.processors.runtime.task import Task
+from millpond.stores.durability.manifests.manifest import Manifest
+
+
+@dataclass
+class TaskRun:
+    """One micro-batch of a task.
+
+    Attributes:
+        stage: that of the task.
+        part: its sub-topology.
+        partition: its partition.
+        wall_clock: the time of the micro-batch, in milliseconds.
+        counts: what it has counted, once all its output is taken.
+        metrics: what it has measured, likewise.
+        manifest: what it has committed, likewise; None for a task whose state, if it has any, ends with it.
+    """
+
+    stage: Stage
+    part: Subtopology
+    partition: int
+    wall_clock: int
+    counts: Counter[str] = field(default_factory=Counter)
+    metrics: dict[str, int] = field(default_factory=dict)
+    manifest: Manifest | None = None
+
+    @property
+    def task_id(self) -> str:
+        """The task's."""
+        return f"{self.part.index}_{self.partition}"
+
+    @property
+    def keeps_state(self) -> bool:
+        """Whether it begins with what it has committed before."""
+        return bool(self.part.stores) and self.stage.settings.generation is not None
+
+    def outputs(self, blobs: Collection[Blob], found: Manifest | None) -> Iterator[Outputs]:
+        """All that comes out of the task; at the end its state is committed.
+
+        Args:
+            blobs: all that the micro-batch brings to it.
+            found: what it has committed before, as the checkpoint has it; None for nothing.
+        """
+        settings = self.stage.settings
+        if not self.part.stores:
+            yield from self._outputs(blobs, {})
+            return
+        generation = settings.generation
+        before = None if generation is None else generation.start_of(self.task_id, found, current_batch())
+        with task_state(settings, self.part, self.partition) as state:
+            yield from self._outputs(blobs, state.open(before))
+            if self.keeps_state:
+                self.manifest = state.commit()
+            self.metrics |= state.metrics.figures
+
+    def _outputs(self, blobs: Collection[Blob], stores: Mapping[str, Any]) -> Iterator[Outputs]:
+        stage = self.stage
+        box = stage.handling.box(f"task-{self.task_id}")
+        late = LateBox(stage.handling, self.part, self.task_id, stage.rows)
+        task = Task(
+            self.part,
+            stores,
+            self.partition,
+            wall_clock=self.wall_clock,
+            policy=box.policy,
+            reset=stage.settings.reset,
+            keep_late=late.keep,
+        )
+        yield from run_blobs(task, blobs, stage.decoders, self.wall_clock, settle_ties=bool(stage.rows))
+        box.write()
+        late.write()
+        task.measure_time(time.time_ns() // 1_000, stage.handling.unit)
+        self.counts.update(task.counters)
+        self.metrics |= task.metrics.figures

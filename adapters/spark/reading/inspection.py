@@ -1,0 +1,195 @@
+"""A store's content at any micro-batch that the checkpoint retains, as a DataFrame.
+
+Rule of this module: it reads what a query has committed and changes nothing, so the query may keep running. What a sink
+would write as the bytes of a serde is meant to be looked at here, and is shown as text.
+"""
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import Any, Protocol
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import types as T
+
+from millpond.adapters.inspect.text import TextSerde
+from millpond.adapters.spark.rows.sink import Sink
+from millpond.adapters.spark.session.checkpoint import Checkpoint
+from millpond.adapters.spark.session.sent import in_workers
+from millpond.errors import ConfigurationError
+from millpond.processors.distribution.plan import Plan
+from millpond.processors.distribution.shape_of import shape_of
+from millpond.processors.options.records import Produced
+from millpond.processors.options.windowed_serdes import SessionWindowedSerde, TimeWindowedSerde
+from millpond.processors.runtime.batches.batch import Batch
+from millpond.processors.runtime.subtopology import Subtopology
+from millpond.stores.durability.checking.inspection import read_rows
+from millpond.stores.durability.manifests.manifest import Manifest
+from millpond.stores.durability.storage.storage import Storage
+from millpond.stores.encoding.serdes import BYTES, JSON, STRING, Serde
+from millpond.stores.evolution.history import History, current_manifests
+from millpond.stores.evolution.matching import same_state
+from millpond.stores.evolution.shape import Shape
+from millpond.stores.specs.directory import plain_name
+from millpond.stores.specs.store_spec import KeyForm, StoreSpec
+
+_ROWS = 10_000
+
+
+class PackedSerde(Serde[Any]):
+    """What another serde writes, as bytes, although it is text."""
+
+    name = "packed"
+
+    def __init__(self, packed: Serde[Any]) -> None:
+        self._packed = packed
+
+    def serialize(self, value: Any) -> bytes:
+        return self._packed.serialize(value)
+
+    def deserialize(self, data: bytes) -> Any:
+        return self._packed.deserialize(data)
+
+
+class StoredRows(Protocol):
+    """How the entries of a store become rows. Travels to the workers."""
+
+    def to_table(self, batch: Batch) -> pa.Table:
+        """The rows of the entries: their keys, values and timestamps."""
+
+
+@dataclass(frozen=True)
+class ReadStore:
+    """The function of ``mapInArrow`` that turns manifests into the rows of a store."""
+
+    storage: Storage
+    spec: StoreSpec
+    rows: StoredRows
+    deletes: bool = False
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for text in batch.column(0).to_pylist():
+                found = read_rows(self.storage, Manifest.from_json(str(text)), self.spec, deletes=self.deletes)
+                while part := list(islice(found, _ROWS)):
+                    yield from self.rows.to_table(Batch(*map(list, zip(*part, strict=True)))).to_batches()
+
+
+@dataclass(frozen=True)
+class CommittedStore:
+    """A store as a query has committed it.
+
+    Attributes:
+        plan: the query's plan.
+        application_id: the application's name.
+        storage: where the durable state is.
+        name: the store's.
+        checkpoint: the query's ``checkpointLocation``.
+        batch_id: after which micro-batch; None for the last one.
+    """
+
+    plan: Plan
+    application_id: str
+    storage: Storage
+    name: str
+    checkpoint: str
+    batch_id: int | None
+
+    @property
+    def spec(self) -> StoreSpec:
+        """What it is.
+
+        Raises:
+            ConfigurationError: the query has no such store.
+        """
+        return self._owner.stores[self.name]
+
+    @property
+    def _owner(self) -> Subtopology:
+        for part in self.plan.parts:
+            if self.name in part.stores:
+                return part
+        known = sorted(name for part in self.plan.parts for name in part.stores)
+        raise ConfigurationError(f"the query for sink {self.plan.sink!r} has the stores {known}, not {self.name!r}")
+
+    def frame(
+        self, session: SparkSession, rows: StoredRows, columns: str | T.StructType, *, deletes: bool = False
+    ) -> DataFrame:
+        """Its rows, as ``rows`` makes them of its entries; of a versioned store, also the deletes if they are wanted.
+
+        Raises:
+            ConfigurationError: the checkpoint has no commit, not that micro-batch, or is that of another query.
+        """
+        prefix = f"{self._owner.index}_"
+        mine = self._manifests(session)
+        manifests = [(one.to_json(),) for one in mine if one.task_id.startswith(prefix)]
+        frame = session.createDataFrame(manifests, "manifest string").repartition(max(1, len(manifests)))
+        return in_workers(frame, ReadStore(self.storage, self.spec, rows, deletes), columns)
+
+    def _manifests(self, session: SparkSession) -> list[Manifest]:
+        """The manifests of all tasks of this application that the checkpoint has."""
+        checkpoint = Checkpoint(session, self.checkpoint)
+        found, batch = checkpoint.after(self.batch_id)
+        current = current_manifests(self.storage, found, batch)
+        history = History.of(self.storage, self.application_id, plain_name(self.plan.sink))
+        mine = manifests_of(history, self.plan.fingerprint, shape_of(self.plan), current)
+        if found and not mine:
+            raise checkpoint.of_another_query(
+                f"it holds the state of a topology of application {found[0].application_id!r}"
+            )
+        return mine
+
+
+def manifests_of(history: History, fingerprint: str, shape: Shape, current: Collection[Manifest]) -> list[Manifest]:
+    """Those of the manifests that belong to a query.
+
+    Args:
+        history: that of the query.
+        fingerprint: that of its plan, with any number of partitions.
+        shape: what its state looks like, with any number of partitions.
+        current: manifests of a checkpoint with which tasks go on.
+    """
+    topologies, newest = {_topology(fingerprint)}, history.newest
+    if newest is not None and same_state(replace(newest.shape, partitions=shape.partitions), shape):
+        topologies.add(_topology(newest.fingerprint))  # the rest of the topology has changed since
+    mine = (one for one in current if one.application_id == history.application_id)
+    return [one for one in mine if _topology(one.fingerprint) in topologies]
+
+
+def plain_rows(spec: StoreSpec, schema: str | None, optional: Collection[str]) -> Sink:
+    """The rows of a store with the columns key, value and timestamp, or those of ``schema``."""
+    return Sink.of(
+        spec.name,
+        Produced(_row_key_serde(spec, _shown(spec.key_serde)), _shown(spec.value_serde), schema, optional=optional),
+    )
+
+
+def seed_rows(spec: StoreSpec) -> Sink:
+    """The same rows with bytes, as the serde wrote them, where a column cannot hold what it reads."""
+    key, value = _packed(spec.key_serde), _packed(spec.value_serde)
+    return Sink.of(spec.name, Produced(_row_key_serde(spec, key), value))
+
+
+def _row_key_serde(spec: StoreSpec, reader: Serde[Any]) -> Serde[Any]:
+    if spec.kind.key_form is KeyForm.WINDOW and spec.window_size is not None:
+        return TimeWindowedSerde(reader, spec.window_size)
+    if spec.kind.key_form is KeyForm.SESSION:
+        return SessionWindowedSerde(reader)
+    return reader
+
+
+def _shown(reader: Serde[Any]) -> Serde[Any]:
+    """The serde itself if a column of Spark can hold its values, or else one that makes text of them."""
+    column = Sink.of("", Produced(STRING, reader)).schema.field("value")
+    return TextSerde() if pa.types.is_binary(column.type) and reader.name != BYTES.name else reader
+
+
+def _packed(reader: Serde[Any]) -> Serde[Any]:
+    """The serde itself, under a name for which its column is of bytes if text of it would be taken for a value."""
+    return PackedSerde(reader) if reader.name == JSON.name else reader
+
+
+def _topology(fingerprint: str) -> str:
+    """The fingerprint without the number of partitions, which need not be known to read."""
+    return fingerprint.partition("/")[0]

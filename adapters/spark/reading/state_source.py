@@ -1,0 +1,162 @@
+"""``spark.read.format("millpond")``: what a query's stores hold, and what has changed in them, as DataFrames.
+
+Rule of this module: it passes on. Options become arguments of a look (``millpond.adapters.inspect``), whose parts
+become Spark's partitions. Whatever is wrong with an option is found before a task runs. ``load`` fixes the micro-batch,
+so all that is done with one DataFrame sees the same state, even if the query goes on meanwhile.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Final
+
+import pyarrow as pa
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+from pyspark.sql import types as T
+from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPartition
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from millpond.adapters.inspect.changes import ChangePart, change_parts, change_schema
+from millpond.adapters.inspect.columns import ShownColumn
+from millpond.adapters.inspect.selection import Selection
+from millpond.adapters.inspect.state_inspector import StateInspector
+from millpond.adapters.inspect.store_part import StorePart
+from millpond.adapters.spark.reading.pushed_filters import narrowed
+from millpond.adapters.spark.reading.state_options import FORMAT, StateOptions
+from millpond.adapters.spark.rows.sink import arrow_schema
+from millpond.adapters.spark.session.sent import short_errors
+from millpond.errors import ConfigurationError
+from millpond.masking import SecretsInUse
+
+PUSHDOWN_CONF: Final = "spark.sql.python.filterPushdown.enabled"
+
+
+def register_state_source(session: SparkSession) -> None:
+    """Let a session read stores by ``spark.read.format("millpond")``. Each session needs it once.
+
+    It also lets Spark tell Python data sources which filters follow (``spark.sql.python.filterPushdown.enabled``), so
+    that a look for some keys reads little else.
+
+    >>> from pyspark.sql import SparkSession
+    >>> def counts(spark: SparkSession, checkpoint: str, state_dir: str) -> "DataFrame":
+    ...     register_state_source(spark)
+    ...     look = spark.read.format("millpond").options(checkpoint=checkpoint, state_dir=state_dir)
+    ...     return look.option("store", "counts").load()
+    """
+    session.conf.set(PUSHDOWN_CONF, "true")
+    session.dataSource.register(StateSource)
+
+
+@dataclass(frozen=True)
+class ReadRequest:
+    """What is to be read.
+
+    Attributes:
+        schema: the columns.
+        parts: of which each can be read by a task of its own.
+        selection: which rows.
+        key: the column of the store's keys.
+    """
+
+    schema: pa.Schema
+    parts: Sequence[StorePart | ChangePart]
+    selection: Selection
+    key: ShownColumn
+
+    @classmethod
+    def by(cls, options: StateOptions) -> "ReadRequest":
+        """What options ask for.
+
+        Raises:
+            ConfigurationError: there is no such checkpoint, micro-batch or store, or the selection does not fit it.
+            FormatError: something is of a later release, or in a form that cannot be read so.
+            DurabilityError: the checkpoint or the state directory cannot be read.
+        """
+        looking = StateInspector.at(options.checkpoint, options.state_dir)
+        place = {"sink": options.sink, "application_id": options.application}
+        view = looking.store(options.store, batch=options.batch, **place)
+        selection = options.selection(view.form)
+        if options.changes_from is None:
+            return cls(view.schema, view.parts, selection, view.form.key)
+        if options.changes_from > view.batch:
+            raise ConfigurationError(
+                f"changes_from is micro-batch {options.changes_from}, but the changes end with {view.batch}; give an "
+                "earlier one"
+            )
+        before = looking.store(options.store, batch=options.changes_from, **place)
+        return cls(change_schema(view.schema), change_parts(before, view), selection, view.form.key)
+
+    @property
+    def columns(self) -> T.StructType:
+        """The columns as Spark has them.
+
+        Raises:
+            ConfigurationError: it has no such type.
+        """
+        try:
+            return from_arrow_schema(self.schema, prefer_timestamp_ntz=True)
+        except PySparkException as error:
+            raise ConfigurationError(
+                f"Spark has no type for a column of ({', '.join(map(str, self.schema))}): {error}; read the store with "
+                "millpond.adapters.inspect, or millpond state export"
+            ) from error
+
+
+class StateSource(DataSource):
+    """The source itself, which ``register_state_source`` makes known; ``StateOptions`` has its options."""
+
+    @classmethod
+    def name(cls) -> str:
+        return FORMAT
+
+    def schema(self) -> T.StructType:
+        with short_errors():
+            return self._asked.columns
+
+    def reader(self, schema: T.StructType) -> DataSourceReader:
+        """What reads.
+
+        Raises:
+            ConfigurationError: the user has given columns that are not those of the store.
+        """
+        columns = self.schema()
+        if not arrow_schema(schema).equals(arrow_schema(columns)):
+            raise ConfigurationError(
+                f"the schema {schema.simpleString()} was given, but the store has {columns.simpleString()}; leave "
+                ".schema(...) out, and select or cast columns afterwards"
+            )
+        return StateReader(self._asked, schema)
+
+    @cached_property
+    def _asked(self) -> ReadRequest:
+        """Found once, for ``schema``, and then passed on with this object."""
+        return ReadRequest.by(StateOptions.of(self.options))
+
+
+class StateReader(DataSourceReader):
+    """Reads what is asked for.
+
+    Args:
+        asked: what that is.
+        columns: as Spark has them.
+    """
+
+    def __init__(self, asked: ReadRequest, columns: T.StructType) -> None:
+        self._secrets = SecretsInUse()
+        self._asked = asked
+        self._schema = arrow_schema(columns)
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
+        self._asked = replace(self._asked, selection=narrowed(self._asked.selection, filters, self._asked.key))
+        return filters
+
+    def partitions(self) -> Sequence[InputPartition]:
+        return [InputPartition(part) for part in self._asked.parts]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        # Where there is no part, Spark asks for one all the same.
+        with short_errors():
+            batches = () if partition.value is None else partition.value.rows(self._asked.selection)
+            for batch in batches:
+                yield from pa.Table.from_batches([batch]).cast(self._schema).to_batches()

@@ -1,0 +1,1 @@
+"""The SparkSession, its checkpoints, and what is sent to its workers."""

@@ -1,0 +1,245 @@
+"""What Millpond needs from the Spark session: set by ``configure``, and checked before a query starts.
+
+Rule of this module: it looks at the session only, never at a topology, and is the only one that knows Spark Connect,
+whose sessions have no JVM. Workers run in every query; state-store provider, blobs and shuffle partitions matter only
+where there is an operator.
+"""
+
+import re
+import shutil
+import subprocess
+import sys
+import warnings
+from collections.abc import Iterator
+from functools import cache
+from typing import Final, TypeVar
+from weakref import WeakSet
+
+import pyarrow as pa
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from millpond.adapters.spark.session.sent import in_workers
+from millpond.errors import ConfigurationError, PerformanceWarning
+from millpond.processors.distribution.exchange import BLOB_BYTES
+
+Configured = TypeVar("Configured", SparkSession, SparkSession.Builder)
+
+PROVIDER_CONF: Final = "spark.sql.streaming.stateStore.providerClass"
+ROCKSDB_PROVIDER: Final = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+CHANGELOG_CONF: Final = "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled"
+PARTITIONS_CONF: Final = "spark.sql.shuffle.partitions"
+MAX_BYTES_CONF: Final = "spark.sql.execution.arrow.maxBytesPerBatch"
+MAX_ROWS_CONF: Final = "spark.sql.execution.arrow.maxRecordsPerBatch"
+MAX_BATCH_BYTES: Final = 1 << 30
+"""The most bytes in an Arrow batch of blobs: half of what a binary column holds, as buffers grow by doubling."""
+
+MAX_PARTITIONS_PER_CORE: Final = 8
+"""More shuffle partitions than that are worth a warning: a micro-batch starts the operator in each of them."""
+
+_able: WeakSet[SparkSession] = WeakSet()
+"""Connect sessions whose workers are known to run Millpond."""
+
+_warned: WeakSet[SparkSession] = WeakSet()
+"""Sessions whose users know that they have too many shuffle partitions."""
+
+
+def configure(session: Configured) -> Configured:
+    """Set what Millpond needs in a Spark session, or in the builder of one, classic or of Spark Connect.
+
+    That is the RocksDB provider for Spark's own state, without which its operator for Python state does not run, and
+    changelog checkpointing, without which each micro-batch uploads a snapshot of that state. What is set in a builder
+    after this call wins; in a session, changelog checkpointing stays as it is if it has been set.
+
+    Returns:
+        The session or builder that it got.
+
+    Raises:
+        ConfigurationError: it is neither.
+
+    >>> from pyspark.sql import SparkSession
+    >>> builder = configure(SparkSession.builder.master("local[2]"))
+    """
+    if hasattr(session, "conf"):
+        session.conf.set(PROVIDER_CONF, ROCKSDB_PROVIDER)
+        session.conf.set(CHANGELOG_CONF, session.conf.get(CHANGELOG_CONF, "true") or "true")
+    elif hasattr(session, "config"):
+        session.config(PROVIDER_CONF, ROCKSDB_PROVIDER).config(CHANGELOG_CONF, "true")
+    else:
+        raise ConfigurationError(f"configure takes a SparkSession or SparkSession.builder, not {session!r}")
+    return session
+
+
+def active_session(purpose: str) -> SparkSession:
+    """The session of this thread.
+
+    Raises:
+        ConfigurationError: there is none, to do ``purpose`` with.
+    """
+    session = SparkSession.getActiveSession()
+    if session is None:
+        raise ConfigurationError(f"no Spark session is active in this thread; start one before {purpose}")
+    return session
+
+
+def check_workers(session: SparkSession) -> None:
+    """Check that the workers' Python, which need not be this one, can import what runs in a worker.
+
+    Only workers on the machine of Spark's driver can be checked. On a cluster, a query that cannot fails with Python's
+    own message. A session of Spark Connect does not tell which Python they run, so it is asked, once, by a small query.
+
+    Raises:
+        ConfigurationError: it cannot; the message names the environment variable to set.
+    """
+    if not _is_local(session):
+        return
+    if hasattr(session, "sparkContext"):
+        _check_python(session.sparkContext.pythonExec)
+    elif session not in _able:
+        _check_by_query(session)
+        _able.add(session)
+
+
+def check_operator(session: SparkSession) -> None:
+    """Check the state-store provider, and the bounds of the Arrow batches that carry blobs.
+
+    Raises:
+        ConfigurationError: the session cannot run the operator; the message says what to set.
+
+    Warns:
+        PerformanceWarning: there are far more shuffle partitions than cores; once for each session.
+    """
+    provider = session.conf.get(PROVIDER_CONF, "")
+    if provider != ROCKSDB_PROVIDER:
+        raise ConfigurationError(
+            f"the session keeps its state with {provider or 'the default provider'}, but Spark's operator for Python "
+            f"state needs another: call millpond.adapters.spark.configure(spark), or set {PROVIDER_CONF} to "
+            f"{ROCKSDB_PROVIDER}"
+        )
+    rows = int(session.conf.get(MAX_ROWS_CONF) or 0)
+    fits = 0 < rows <= MAX_BATCH_BYTES // BLOB_BYTES
+    if not fits and _bytes(session.conf.get(MAX_BYTES_CONF) or "") > MAX_BATCH_BYTES:
+        raise ConfigurationError(
+            f"{MAX_ROWS_CONF} is {rows}, but a row here is a blob of {BLOB_BYTES >> 10} KiB, and so many of them may "
+            f"not fit into one Arrow batch; set it to {MAX_BATCH_BYTES // BLOB_BYTES} or less, or set {MAX_BYTES_CONF} "
+            "to 64m"
+        )
+    _warn_of_partitions(session)
+
+
+def check_has_jvm(session: SparkSession, purpose: str) -> None:
+    """Check that the session has Spark's JVM at hand.
+
+    Raises:
+        ConfigurationError: it is one of Spark Connect, which cannot do ``purpose``.
+    """
+    if not hasattr(session, "sparkContext"):
+        raise ConfigurationError(
+            f"a session of Spark Connect does not reach what is needed for {purpose}; do it in a classic session, such "
+            "as SparkSession.builder.master(...) makes"
+        )
+
+
+def start_coordinator(session: SparkSession) -> None:
+    """Start the coordinator of state stores, which a session that has not run a streaming query lacks.
+
+    Spark starts it with the manager of streaming queries, which it makes when that is first asked for. The state stores
+    of batch queries look it up as well, and before SPARK-58973 they fail without it.
+    """
+    _ = session.streams.active
+
+
+def default_partitions(session: SparkSession) -> int:
+    """The shuffle partitions, which are set to one per core if nobody has set them.
+
+    Spark's own default, 200, would start the operator in each of them in every micro-batch, and the checkpoint of a new
+    query would keep the number. Queries that have a checkpoint keep the number that it has.
+    """
+    if session.conf.get(PARTITIONS_CONF, None) is None:
+        session.conf.set(PARTITIONS_CONF, str(_parallelism(session)))
+    return int(session.conf.get(PARTITIONS_CONF) or 1)
+
+
+def _warn_of_partitions(session: SparkSession) -> None:
+    partitions = int(session.conf.get(PARTITIONS_CONF) or 200)
+    if session in _warned or partitions <= MAX_PARTITIONS_PER_CORE:
+        return
+    cores = _cores(session)
+    if cores is None or partitions <= MAX_PARTITIONS_PER_CORE * cores:
+        return
+    _warned.add(session)
+    warnings.warn(
+        f"{PARTITIONS_CONF} is {partitions}, but this session has {cores} cores: every micro-batch starts Spark's "
+        f"operator for Python state in each of the {partitions} partitions, whether it has rows or not, which can take "
+        f"minutes; set it to about one per core, spark.conf.set({PARTITIONS_CONF!r}, {cores}), before the query's "
+        "first start, because its checkpoint keeps the number",
+        PerformanceWarning,
+        stacklevel=2,
+    )
+
+
+def _cores(session: SparkSession) -> int | None:
+    """How many tasks run at once where that is fixed, in a local session; None if it is not known."""
+    return _parallelism(session) if _is_local(session) else None
+
+
+def _parallelism(session: SparkSession) -> int:
+    """How many tasks run at once, as far as Spark knows by now: the cores of a local session, or of the executors.
+
+    Spark divides a range by this number, and a plan tells it to all kinds of sessions without running anything.
+    """
+    plan = session.sql("explain select * from range(1)").collect()[0][0]
+    found = re.search(r"splits=(\d+)", plan)
+    return 1 if found is None else int(found[1])
+
+
+def _is_local(session: SparkSession) -> bool:
+    """Whether Spark's workers run on the machine of its driver, which for Spark Connect is the server's."""
+    return (session.conf.get("spark.master", "") or "").startswith("local")
+
+
+def _bytes(size: str) -> int:
+    """A size as Spark writes it: ``67108864b``, ``64m``."""
+    digits = size.rstrip("bkmgtpBKMGTP")
+    unit = size[len(digits) :].lower()[:1] or "b"
+    return int(digits or 0) << 10 * "bkmgtp".index(unit)
+
+
+def _check_by_query(session: SparkSession) -> None:
+    # A worker reads a function of this module by importing the module.
+    try:
+        in_workers(session.range(1), _unchanged, "id long").collect()
+    except PySparkException as error:
+        said = str(error).strip()
+        found = re.search(r"\b\w+Error: [^\n]*", said)
+        reason = found[0] if found else said.partition("\n")[0]
+        raise ConfigurationError(
+            f"the Python workers of the Spark Connect server cannot run Millpond ({reason}); before starting the "
+            f"server, set the environment variable PYSPARK_PYTHON, there, to a Python that has it, such as "
+            f"{sys.executable} if the server is on this machine"
+        ) from error
+
+
+def _unchanged(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    return batches
+
+
+@cache
+def _check_python(python: str) -> None:
+    found = shutil.which(python)
+    if found == sys.executable:
+        return
+    asked = [found or python, "-c", "import millpond.adapters.spark.operator.operator"]
+    try:
+        failed = subprocess.run(asked, capture_output=True, text=True, timeout=60, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        reason = str(error)
+    else:
+        if failed.returncode == 0:
+            return
+        reason = (failed.stderr.strip().splitlines() or ["no message"])[-1]
+    raise ConfigurationError(
+        f"Spark's Python workers run {found or python}, which cannot run Millpond ({reason}); before "
+        f"starting the session, set the environment variable PYSPARK_PYTHON to a Python that has it, such as "
+        f"{sys.executable}"
+    )

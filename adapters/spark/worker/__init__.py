@@ -1,0 +1,1 @@
+"""What a Python worker keeps: open states, local directories, counters."""

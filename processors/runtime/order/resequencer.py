@@ -1,0 +1,42 @@
+"""Gates: between processors that may see records in any order of keys and one that may not.
+
+Rule of this module: it knows the positions of records and nothing else of them.
+"""
+
+from millpond.processors.runtime.batches.batch import Batch
+from millpond.processors.runtime.batches.columns import Columns, Records, put_in_order
+from millpond.processors.runtime.processor import Processor, ProcessorContext
+
+
+class Resequencer(Processor):
+    """Holds records with positions back until all before them have come, and passes them on in order.
+
+    Args:
+        context: leads to the only processor behind the gate.
+    """
+
+    def __init__(self, context: ProcessorContext) -> None:
+        self.context = context
+        self._held: list[Records] = []
+
+    def process(self, batch: Batch) -> None:
+        if batch.positions is None:
+            self.context.forward(batch)
+        else:
+            self._held.append(batch)
+
+    def process_columns(self, columns: Columns) -> None:
+        if columns.positions is None:
+            self.context.forward_columns(columns)
+        else:
+            self._held.append(columns)
+
+    def release(self) -> None:
+        """Pass on what is held; called when every position has come up to the last one that is held."""
+        if self._held:
+            held, self._held = self._held, []
+            records = put_in_order(held)
+            if isinstance(records, Columns):
+                self.context.forward_columns(records)
+            else:
+                self.context.forward(records)

@@ -1,0 +1,221 @@
+"""The parts that results are made of: keys, rows of either side, and what tells the changes of a change feed apart.
+
+Rule of this module: a part looks at records only through its codec; which records there are is the topology's business.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as _compute
+
+from millpond.processors.runtime.batches.batch import Batch
+from millpond.processors.runtime.batches.columns import Columns, nulls
+from millpond.processors.verbs.foreign_keyed import without_foreign_key
+from millpond.processors.verbs.null_keys import NullKeys
+from millpond.processors.verbs.verb import Input, Projection, chosen, nullable
+from millpond.stores.encoding.rows.packing import RowCodec
+from millpond.stores.encoding.rows.tuple_keys import KeyCodec
+
+pc: Any = _compute
+
+OP: Final = "op"
+SEQUENCE: Final = "sequence"
+CHANGE_TIME: Final = "change_time"
+CHANGE_COLUMNS: Final = (OP, SEQUENCE, CHANGE_TIME)
+"""The columns that a change feed has besides those of its rows."""
+
+
+@dataclass(frozen=True)
+class Keys(Projection):
+    """The columns of the key, from its bytes, so that a delete has them too.
+
+    Attributes:
+        codec: reads keys.
+        null_keys: what becomes of keys that have a null.
+        topics: of whose rows keys may be.
+    """
+
+    codec: KeyCodec
+    null_keys: NullKeys = NullKeys.EQUAL
+    topics: Sequence[str] = ()
+
+    @classmethod
+    def of_rows(cls, *inputs: Input) -> "Keys":
+        """The keys that rows of these inputs have, which are packed in the same way."""
+        first = inputs[0]
+        return cls(first.keys, first.null_keys, [one.topic for one in inputs])
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self.codec.schema if len(self.topics) < 2 else nullable(self.codec.schema)
+
+    def columns(self, batch: Batch, first: int) -> list[Any]:
+        return self._unpacked(batch.keys)
+
+    def of_columns(self, columns: Columns, first: int) -> list[Any]:
+        return self._unpacked(columns.keys)
+
+    def _unpacked(self, keys: Any) -> list[Any]:
+        return list(self.null_keys.unpack(self.codec, keys, self.topics).columns)
+
+
+@dataclass(frozen=True)
+class Rows(Projection):
+    """Columns of rows that are the records' values; nulls where a value is None.
+
+    Attributes:
+        codec: reads the rows.
+        names: which of their columns.
+        foreign: whether a foreign key is in front of them.
+    """
+
+    codec: RowCodec
+    names: Sequence[str]
+    foreign: bool = False
+
+    @property
+    def schema(self) -> pa.Schema:
+        return nullable(chosen(self.codec.schemas.current, self.names))
+
+    def columns(self, batch: Batch, first: int) -> list[Any]:
+        return self._columns(batch.values)
+
+    def of_columns(self, columns: Columns, first: int) -> list[Any]:
+        return self._columns(columns.values)
+
+    def _columns(self, packed: Any) -> list[Any]:
+        rows = self.codec.unpack(_rows(packed, self.foreign))
+        return [rows.column(name) for name in self.names]
+
+
+@dataclass(frozen=True)
+class JoinedRows(Projection):
+    """Columns of the left rows, then columns of the right rows; the values are pairs, structs of both, or None.
+
+    Attributes:
+        left, right: read the rows.
+        left_names, right_names: which of their columns.
+        shared: by the left name, the right column that fills a column of the left where there is no left row.
+        foreign: whether a foreign key is in front of the left rows.
+    """
+
+    left: RowCodec
+    right: RowCodec
+    left_names: Sequence[str]
+    right_names: Sequence[str]
+    shared: Mapping[str, str] = field(default_factory=dict)
+    foreign: bool = False
+
+    @property
+    def schema(self) -> pa.Schema:
+        sides = (
+            chosen(self.left.schemas.current, self.left_names),
+            chosen(self.right.schemas.current, self.right_names),
+        )
+        return nullable(pa.schema([column for side in sides for column in side]))
+
+    def columns(self, batch: Batch, first: int) -> list[Any]:
+        pairs = list(map(_as_pair, batch.values))
+        return self._columns([row for row, _ in pairs], self.right.unpack([row for _, row in pairs]))
+
+    def of_columns(self, columns: Columns, first: int) -> list[Any]:
+        left, right = columns.values.flatten()
+        # A right row is in many results, and read once.
+        encoded = right.dictionary_encode()
+        rows = self.right.unpack(pa.concat_arrays([encoded.dictionary, nulls(1, encoded.dictionary.type)]))
+        return self._columns(left, rows.take(encoded.indices.fill_null(len(encoded.dictionary))))
+
+    def _columns(self, packed: Any, right: pa.Table) -> list[Any]:
+        left = self.left.unpack(_rows(packed, self.foreign))
+        columns = [
+            pc.coalesce(left[name], right[self.shared[name]]) if name in self.shared else left[name]
+            for name in self.left_names
+        ]
+        return columns + [right[name] for name in self.right_names]
+
+
+@dataclass(frozen=True)
+class ChangeColumns(Projection):
+    """What tells the changes of a change feed apart: what it is, its order, and its time.
+
+    Attributes:
+        times: the type of the times.
+    """
+
+    times: pa.DataType
+
+    @property
+    def schema(self) -> pa.Schema:
+        types: list[tuple[str, pa.DataType]] = [(OP, pa.string()), (SEQUENCE, pa.int64()), (CHANGE_TIME, self.times)]
+        return pa.schema(types)
+
+    def columns(self, batch: Batch, first: int) -> list[Any]:
+        return [
+            pa.array(["delete" if value is None else "upsert" for value in batch.values], pa.string()),
+            pa.array(range(first, first + len(batch)), pa.int64()),
+            in_micros(batch.timestamps, self.times),
+        ]
+
+    def of_columns(self, columns: Columns, first: int) -> list[Any]:
+        return [
+            pc.if_else(columns.values.is_null(), "delete", "upsert"),
+            pa.array(np.arange(first, first + len(columns))),
+            in_micros(columns.timestamps, self.times),
+        ]
+
+
+@dataclass(frozen=True)
+class Times(Projection):
+    """The records' times.
+
+    Attributes:
+        name: the column.
+        type: its type.
+    """
+
+    name: str
+    type: pa.DataType
+
+    @property
+    def schema(self) -> pa.Schema:
+        return pa.schema([(self.name, self.type)])
+
+    def columns(self, batch: Batch, first: int) -> list[Any]:
+        return [in_micros(batch.timestamps, self.type)]
+
+
+def in_micros(times: Any, type_: pa.DataType) -> Any:
+    """Integers, which are microseconds, as times of a type."""
+    return pa.array(times, pa.int64()).cast(type_)
+
+
+def _rows(values: Any, foreign: bool) -> Any:
+    """The packed rows, a list or a column, without the foreign key in front of them if there is one."""
+    if not foreign:
+        return values
+    packed = values.to_pylist() if isinstance(values, pa.Array) else values
+    return [None if value is None else without_foreign_key(value) for value in packed]
+
+
+def _as_pair(value: Any) -> Any:
+    """Both rows of a result; a struct is a dict where it is an object."""
+    if value is None:
+        return _NOTHING
+    return tuple(value.values()) if isinstance(value, dict) else value
+
+
+_NOTHING: Final[tuple[None, None]] = (None, None)
+
+
+def pair(left: bytes | None, right: bytes | None) -> tuple[bytes | None, bytes | None]:
+    """What a join makes of two rows."""
+    return left, right
+
+
+def pairs(left: Any, right: Any) -> Any:
+    """``pair`` for whole columns: structs of both."""
+    sides = [column.cast(pa.binary()) for column in (left, right)]
+    return pa.StructArray.from_arrays(sides, ["left", "right"])

@@ -1,0 +1,66 @@
+"""``ConvertedValues``: a backend whose values lie in another form than those who use it see.
+
+Rule of this module: it knows no form. A subclass says what lies at a key for a value and what a reader sees of that;
+keys stay as they are, so whatever is asked of ranges goes to the engine as it is.
+"""
+
+from abc import abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
+
+from millpond.stores.backend.contract import Changes, Entries, delete_range, get_many, load
+from millpond.stores.backend.entry_chunks import Chunk, EntryChunks, chunks_of
+from millpond.stores.backend.wrapped_backend import WrappedBackend
+
+
+class ConvertedValues(WrappedBackend):
+    """The rows of ``engine``, with values in another form.
+
+    It has every optional capability, by delegating to the engine or by the fallbacks of
+    ``millpond.stores.backend.contract``; ``checkpoint`` only if the engine has it.
+
+    Args:
+        engine: the backend, for keys of any length.
+    """
+
+    @abstractmethod
+    def _stored(self, key: bytes, value: bytes) -> bytes:
+        """What lies at ``key`` for ``value``."""
+
+    @abstractmethod
+    def _seen(self, key: bytes, data: bytes) -> bytes:
+        """The value for which ``data`` lies at ``key``."""
+
+    def get(self, key: bytes) -> bytes | None:
+        data = self._get(key)
+        return None if data is None else self._seen(key, data)
+
+    def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
+        seen = self._seen
+        found = get_many(self._engine, keys)
+        return [None if data is None else seen(key, data) for key, data in zip(keys, found, strict=True)]
+
+    def scan(self, start: bytes | None = None, stop: bytes | None = None, *, reverse: bool = False) -> Entries:
+        return self._all_seen(self._engine.scan(start, stop, reverse=reverse))
+
+    def last(self, start: bytes, stop: bytes) -> tuple[bytes, bytes] | None:
+        entry = self._find_last(start, stop)
+        return None if entry is None else (entry[0], self._seen(*entry))
+
+    def write(self, changes: Changes) -> None:
+        stored = self._stored
+        self._engine.write({key: None if value is None else stored(key, value) for key, value in changes.items()})
+
+    def delete_range(self, start: bytes, stop: bytes) -> None:
+        delete_range(self._engine, start, stop)
+
+    def load(self, entries: Iterable[tuple[bytes, bytes]]) -> None:
+        load(self._engine, EntryChunks(map(self._chunk, chunks_of(entries))))
+
+    def _all_seen(self, entries: Entries) -> Iterator[tuple[bytes, bytes]]:
+        seen = self._seen
+        for key, data in entries:
+            yield key, seen(key, data)
+
+    def _chunk(self, chunk: Chunk) -> Chunk:
+        keys, values = chunk
+        return keys, list(map(self._stored, keys, values))

@@ -1,0 +1,287 @@
+"""The uncommitted changes of one micro-batch over a backend.
+
+Reads see the changes; ``commit`` writes them in one atomic ``write``; dropping the transaction is the rollback. What it
+collected *is* the changelog of the batch, compacted by key. So every backend gets read-your-writes, atomicity and
+change capture from this one class.
+
+Many changes that come together may stay in the form in which they come, such as columns, until somebody reads single
+keys of theirs; what else is changed lies over them.
+"""
+
+import warnings
+from collections.abc import Iterator, Sequence
+from itertools import chain, islice
+from types import TracebackType
+from typing import Any, Final, NamedTuple, Self
+
+from sortedcontainers import SortedList
+
+from millpond.stores.backend.closed import Closed
+from millpond.stores.backend.contract import Backend, Changes, Entries, get_many, last_finder
+from millpond.stores.backend.engine import Cursor, OpenCursors
+from millpond.stores.backend.sorted_changes import SortedChanges
+
+_FEW: Final = 8
+"""So many changes cost less to copy than a scan costs that may be read later."""
+
+
+class _Bounds(NamedTuple):
+    """The least and the greatest key of the first so many single changes."""
+
+    changes: int
+    least: bytes
+    greatest: bytes
+
+
+_NO_BOUNDS: Final = _Bounds(0, b"", b"")
+
+
+class Transaction:
+    """A view on ``backend`` with changes that only this object sees until ``commit``.
+
+    After ``commit`` or ``rollback`` the same object carries on with an empty set of changes. Closing it drops what was
+    not committed; the backend stays open. One that is dropped with changes in it causes a ``ResourceWarning``.
+    """
+
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
+        self._read = backend.get
+        self._find_last = last_finder(backend)
+        self._changes: dict[bytes, bytes | None] = {}
+        self._order: SortedList[bytes] | None = None
+        self._sorted: SortedChanges | None = None
+        self._bounds = _NO_BOUNDS
+        self._scans = OpenCursors()
+
+    @property
+    def backend(self) -> Backend:
+        return self._backend
+
+    @property
+    def changes(self) -> Changes:
+        """What ``commit`` would write: the last value of each changed key, None where it was deleted."""
+        pending = self.sorted_changes
+        if pending is None:
+            return self._changes
+        return pending.beside(self._changes) if self._changes else pending
+
+    @property
+    def changed_keys(self) -> int:
+        """How many keys ``commit`` would write."""
+        pending = self.sorted_changes
+        return len(self._changes) + (0 if pending is None else len(pending))
+
+    @property
+    def sorted_changes(self) -> SortedChanges | None:
+        """What ``put_sorted`` was given, as long as nothing that it spans has been changed since; else None."""
+        if self._sorted is not None and self._touched_by(self._sorted):
+            self._dissolve()
+        return self._sorted
+
+    def get(self, key: bytes) -> bytes | None:
+        """The value of ``key`` as this transaction sees it, or None."""
+        changes = self._changes
+        if key in changes:
+            return changes[key]
+        if self._sorted is not None and self._sorted.spans(key):
+            self._dissolve()
+            return self.get(key)
+        return self._read(key)
+
+    def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
+        """The value of each key as this transaction sees it, in the order of ``keys``."""
+        self._dissolve()
+        return self.get_many_beside(keys)
+
+    def get_many_beside(self, keys: Sequence[bytes]) -> list[bytes | None]:
+        """``get_many`` for keys that are not among ``sorted_changes``."""
+        changes = self._changes
+        if not changes:
+            return get_many(self._backend, keys)
+        theirs = iter(get_many(self._backend, [key for key in keys if key not in changes]))
+        return [changes[key] if key in changes else next(theirs) for key in keys]
+
+    def put(self, key: bytes, value: bytes | None) -> None:
+        """Set ``key`` to ``value``; None deletes it."""
+        if self._order is not None:
+            self._scans.detach()
+            if key not in self._changes:
+                self._order.add(key)
+        self._changes[key] = value
+
+    def put_many(self, changes: Changes) -> None:
+        """Set many keys at once; None deletes."""
+        if self._order is not None:
+            self._scans.detach()
+            self._order.update(key for key in changes if key not in self._changes)
+        self._changes.update(changes)
+
+    def put_sorted(self, changes: SortedChanges) -> None:
+        """``put_many`` for changes that need not be objects before somebody reads single keys of theirs."""
+        before = self.sorted_changes
+        pending = changes if before is None else before.overlaid(changes)
+        if pending is None or self._order is not None or self._touched_by(pending):
+            self._dissolve()
+            self.put_many(dict(changes.items()))
+        else:
+            self._sorted = pending
+
+    def delete(self, key: bytes) -> None:
+        self.put(key, None)
+
+    def delete_range(self, start: bytes, stop: bytes) -> None:
+        """Delete the entries with ``start <= key < stop``."""
+        self.put_many(dict.fromkeys(key for key, _ in self.scan(start, stop)))
+
+    def scan(self, start: bytes | None = None, stop: bytes | None = None, *, reverse: bool = False) -> Entries:
+        """The entries with ``start <= key < stop`` in key order, as they are now, whatever is put meanwhile.
+
+        A scan that is dropped after a few entries has read few, however many the range has.
+        """
+        mine = self._changed_between(start, stop, reverse)
+        theirs = self._backend.scan(start, stop, reverse=reverse)
+        return theirs if mine is None else _overlaid(mine, theirs, reverse)
+
+    def last(self, start: bytes, stop: bytes) -> tuple[bytes, bytes] | None:
+        """The entry with the greatest key in ``start <= key < stop``, or None."""
+        self._dissolve()
+        changes = self._changes
+        theirs = self._find_last(start, stop)
+        if not changes:
+            return theirs
+        mine = self._last_changed(start, stop)
+        if mine is None or (theirs is not None and theirs[0] > mine[0]):
+            if theirs is None or theirs[0] not in changes:
+                return theirs
+            theirs = self._last_unchanged(start if mine is None else mine[0], theirs[0])
+            return mine if theirs is None else theirs
+        return mine
+
+    def commit(self) -> None:
+        """Write all changes to the backend in one atomic write. If that fails, the changes are kept."""
+        changes = self.changes
+        if changes:
+            self._backend.write(changes)
+        self.rollback()
+
+    def rollback(self) -> None:
+        """Forget all changes since the last commit."""
+        self._sorted = None
+        if self._changes:
+            self._changes, self._order, self._bounds = {}, None, _NO_BOUNDS
+
+    def close(self) -> None:
+        """Drop what was not committed. Closing twice is no error; using the transaction afterwards is one."""
+        closed: Any = Closed("the transaction is closed; begin a new one on the backend")
+        self._changes = closed
+        self._order = self._sorted = None
+
+    def __del__(self) -> None:
+        changes = getattr(self, "_changes", None)
+        count = (len(changes) if type(changes) is dict else 0) + len(getattr(self, "_sorted", None) or ())
+        if count:
+            message = f"a transaction with {count} uncommitted changes was dropped: commit it or close it"
+            warnings.warn(message, ResourceWarning, source=self, stacklevel=2)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _last_changed(self, start: bytes, stop: bytes) -> tuple[bytes, bytes] | None:
+        """The greatest key in the range that was put and not deleted."""
+        order, changes = self._ordered(), self._changes
+        place = order.bisect_left(stop)
+        while place:
+            place -= 1
+            key = order[place]
+            if key < start:
+                return None
+            value = changes[key]
+            if value is not None:
+                return key, value
+        return None
+
+    def _last_unchanged(self, start: bytes, stop: bytes) -> tuple[bytes, bytes] | None:
+        """The backend's last entry in the range that this transaction has not touched."""
+        changes = self._changes
+        entries = self._backend.scan(start, stop, reverse=True)
+        return next((entry for entry in entries if entry[0] not in changes), None)
+
+    def _changed_between(
+        self, start: bytes | None, stop: bytes | None, reverse: bool
+    ) -> Iterator[tuple[bytes, bytes | None]] | None:
+        """The changes in the range as they are now, in the order of a scan; None if there are none."""
+        self._dissolve()
+        changes = self._changes
+        if not changes:
+            return None
+        if stop is not None and (start or b"") >= stop:
+            return None
+        keys = self._ordered().irange(start, stop, (True, False), reverse)
+        entries: Iterator[Any] = ((key, changes[key]) for key in keys)
+        first = list(islice(entries, _FEW))
+        if len(first) < _FEW:
+            return iter(first) if first else None
+        return self._scans.walk(Cursor(chain(first, entries), None, reverse, _none))
+
+    def _touched_by(self, pending: SortedChanges) -> bool:
+        """Whether anything that ``pending`` spans has been changed by other means."""
+        if not self._changes:
+            return False
+        _, least, greatest = self._bounds = self._bounds_now()
+        first, last = pending.bounds
+        return least <= last and first <= greatest and any(map(pending.spans, self._changes))
+
+    def _bounds_now(self) -> _Bounds:
+        """The bounds of all single changes, found by those that have come since they were asked for last."""
+        known, least, greatest = self._bounds
+        new = list(islice(reversed(self._changes), len(self._changes) - known))
+        if known:
+            new += [least, greatest]
+        return _Bounds(len(self._changes), min(new), max(new))
+
+    def _dissolve(self) -> None:
+        """Make all changes one dictionary."""
+        pending, self._sorted = self._sorted, None
+        if pending is not None:
+            changes = dict(pending.items())
+            changes.update(self._changes)
+            self._changes, self._bounds = changes, _NO_BOUNDS
+
+    def _ordered(self) -> "SortedList[bytes]":
+        """The changed keys in order; the order is maintained only from the first time that it is needed."""
+        order = self._order
+        if order is None:
+            order = self._order = SortedList(self._changes)
+        return order
+
+
+def _none(error: BaseException) -> None:
+    """No exception is an engine's, because changes have no engine."""
+
+
+def _overlaid(
+    pending: Iterator[tuple[bytes, bytes | None]], theirs: Entries, reverse: bool
+) -> Iterator[tuple[bytes, bytes]]:
+    """My changes laid over their entries, both in the same order; where both have a key, mine wins."""
+    own = next(pending, None)
+    for entry in theirs:
+        key = entry[0]
+        while own is not None and ((own[0] > key) if reverse else (own[0] < key)):
+            if own[1] is not None:
+                yield own[0], own[1]
+            own = next(pending, None)
+        if own is not None and own[0] == key:
+            if own[1] is not None:
+                yield own[0], own[1]
+            own = next(pending, None)
+        else:
+            yield entry
+    while own is not None:
+        if own[1] is not None:
+            yield own[0], own[1]
+        own = next(pending, None)

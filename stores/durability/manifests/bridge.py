@@ -1,0 +1,58 @@
+"""``Bridge``: the way across a snapshot, for a local copy that stands before it.
+
+Rule of this module: nothing needs a bridge. The state is complete without it, and its files may be gone.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple, Self
+
+from millpond.stores.durability.storage.durable_file import DurableFile, FileKind, durable_file, read_id
+
+BRIDGED: Final = 16
+"""How many commits a bridge spans at most."""
+
+
+class Bridge(NamedTuple):
+    """The deltas that lead from an earlier commit to a snapshot."""
+
+    start: str
+    deltas: tuple[DurableFile, ...]
+
+    @property
+    def commits(self) -> list[str]:
+        """The commits, from the one where it starts to the snapshot's."""
+        return [self.start, *(delta.commit for delta in self.deltas)]
+
+    @classmethod
+    def to(cls, snapshot: DurableFile, commits: Sequence[str], deltas: Sequence[DurableFile]) -> Self:
+        """As much of the way to a snapshot as takes a copy no longer than the snapshot itself.
+
+        Args:
+            snapshot: the snapshot.
+            commits: those that lead to it, its own the last one.
+            deltas: what each of them but the first has changed.
+        """
+        rows, count = deltas[-1].rows, 1
+        while count < min(len(deltas), BRIDGED) and rows + deltas[-1 - count].rows <= snapshot.rows:
+            rows += deltas[-1 - count].rows
+            count += 1
+        return cls(commits[-1 - count], tuple(deltas[-count:]))
+
+    def after(self, commit: str) -> tuple[DurableFile, ...] | None:
+        """The deltas that lead from the state at ``commit`` to the snapshot; None if none do."""
+        commits = self.commits
+        return self.deltas[commits.index(commit) :] if commit in commits else None
+
+    def content(self) -> list[Any]:
+        """What JSON has of it."""
+        return [self.start, [delta[1:] for delta in self.deltas]]
+
+    @classmethod
+    def of(cls, content: Any) -> Self:
+        """What ``content`` gave.
+
+        Raises:
+            TypeError, ValueError: it is something else.
+        """
+        start, deltas = content
+        return cls(read_id(start), tuple(durable_file(FileKind.DELTA, delta) for delta in deltas))

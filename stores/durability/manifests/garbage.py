@@ -1,0 +1,99 @@
+"""The garbage collection of durable files.
+
+Rule of this module: a file is deleted only if no manifest that anybody may still open can name it. Nobody knows all
+manifests: Spark keeps those of the last batches and may restart at any of them; an attempt that lost (a zombie) may
+still be writing, and may even collect garbage itself. So the rule needs a single manifest, whether or not that is ever
+committed:
+
+1. Only files of the manifest's own lineage are looked at.
+2. Let *horizon* be the manifest's sequence minus the retained commits, and *base* the newest snapshot at or before the
+   horizon, of which the manifest knows that it is on its own branch. No base, nothing is deleted.
+3. If a living pin of another run (``millpond.stores.durability.manifests.pins``) has an earlier base, that one counts.
+4. Files with a sequence below the base's are deleted, once they are older than the retained age.
+
+Every manifest that can still be opened descends from the base, or is the base: it names the base or later files.
+A restart at an earlier commit makes a new branch with the same sequence numbers and other names; both branches are kept
+until the base has passed them. A zombie's manifest is at most one commit ahead of the last committed one, and the two
+differ only in commits that are younger than the horizon of either, so its collection deletes nothing that is needed.
+The age covers what counting cannot: an attempt that has read its manifest and is reading its files. Pins and ages go by
+the clock that dates the files, which whoever deletes asks for the time: never by that of a host.
+"""
+
+import logging
+
+from millpond.errors import DurabilityError
+from millpond.stores.durability.manifests.manifest import Manifest
+from millpond.stores.durability.manifests.pins import Pin, pin_path
+from millpond.stores.durability.manifests.policy import DurabilityPolicy, garbage_base
+from millpond.stores.durability.storage.clock import storage_ms
+from millpond.stores.durability.storage.durable_file import new_commit_id, sequence_of
+from millpond.stores.durability.storage.storage import Storage, StoredFile
+
+_log = logging.getLogger(__name__)
+
+
+def garbage(
+    storage: Storage, manifest: Manifest, policy: DurabilityPolicy, run: str = "", *, now_ms: int
+) -> list[StoredFile]:
+    """The files of a task that no retained manifest can name, pins that nobody renews before them.
+
+    Args:
+        storage: where they are.
+        manifest: the newest manifest that is known; see the module's rule for why it need not be committed.
+        policy: what is retained. It must allow going back as far as the caller wants to.
+        run: the caller's run, whose own pins hold nothing back.
+        now_ms: the time by the storage's clock. Another one will do only to tell, not to delete.
+
+    Raises:
+        DurabilityError: the storage failed.
+    """
+    own = garbage_base(manifest, policy)
+    if own is None:
+        return []
+    found = storage.list(manifest.directory)
+    pins = [pin for file in found if (pin := Pin.of(file)) is not None]
+    base = min([own, *(pin.base for pin in pins if pin.run != run and pin.alive(policy, now_ms))])
+    ended = [pin.file for pin in pins if (pin.run == run and pin.base < own) or not pin.alive(policy, now_ms)]
+    passed = [file for file in found if (sequence := _sequence(file)) is not None and sequence < base]
+    return [file for file in (*ended, *passed) if file.modified_ms <= now_ms - policy.retained_age_ms]
+
+
+def collect_garbage(
+    storage: Storage, manifest: Manifest, policy: DurabilityPolicy, run: str = "", now_ms: int | None = None
+) -> int:
+    """Delete what ``garbage`` gives, for the same arguments.
+
+    Args:
+        storage: where the files are.
+        manifest: the newest manifest that is known.
+        policy: what is retained.
+        run: the caller's run.
+        now_ms: the time by the storage's clock; None to ask the storage for it, with a pin that is deleted again.
+
+    Returns:
+        How many files were deleted, pins not among them.
+
+    Raises:
+        DurabilityError: the storage failed, or does not say when its files were written. What was deleted until then
+            was garbage anyway.
+    """
+    base = garbage_base(manifest, policy)
+    if base is None:
+        return 0
+    now = storage_ms(storage, pin_path(manifest, base, new_commit_id())) if now_ms is None else now_ms
+    files = garbage(storage, manifest, policy, run, now_ms=now)
+    for file in files:
+        storage.delete(file.path)
+    return sum(_sequence(file) is not None for file in files)
+
+
+def _sequence(file: StoredFile) -> int | None:
+    return sequence_of(file.path.rpartition("/")[2])
+
+
+def try_collect_garbage(storage: Storage, manifest: Manifest, policy: DurabilityPolicy, run: str) -> None:
+    """Collect garbage, but let no failure of it fail a commit: what remains is collected the next time."""
+    try:
+        collect_garbage(storage, manifest, policy, run)
+    except DurabilityError as error:
+        _log.warning("garbage of task %r stays for now: %s", manifest.task_id, error)

@@ -1,0 +1,284 @@
+"""Manifests: which durable files make one version of a task's state.
+
+A manifest is all that the caller has to keep (in Spark: in the task's state value), so it is small. Rule of this
+module: a manifest's JSON carries a version number, and a version never changes its meaning.
+
+Version 2::
+
+    {"millpond":2,"application":"flights","task":"0_3","fingerprint":"9f…","lineage":"4c…",
+     "snapshot":[sequence,"commit id",rows,bytes,checksum] or null,
+     "deltas":[[sequence,"commit id",rows,bytes,checksum],…],
+     "bases":[sequence,…],"written_by":"release","oldest_reader":"release",
+     "crc32":checksum of the text up to here and "}"}
+
+Version 3 has ``"prepared":["store",…]`` after the bases: the stores whose local copies are prepared in a new format
+(``millpond.stores.durability.copies.preparation``). It is written only if there are any. Version 1 has no checksum; it
+is written where release 0.1.0 has to read it, and may have ``prepared``, which that passes over, as it does the two
+releases. Readers pass over what they do not know as long as they know the number, and a release before the oldest
+reader refuses the manifest. Manifests of version 2 that name no releases are read.
+
+``"bridge":["commit id",[[sequence,"commit id",rows,bytes,checksum],…]]`` follows the bases where there is a way across
+the snapshot: the deltas that lead from an earlier commit to it, the last of which is what the snapshot's own commit has
+changed. It is for local copies that stand before the snapshot. The state is complete without it, and so is the
+manifest for a release that passes over it.
+
+The state is the snapshot and then each delta over it, in order; its commit id and sequence are those of the last file.
+``bases`` are the sequences of earlier snapshots, for the garbage collection
+(``millpond.stores.durability.manifests.garbage``).
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from itertools import chain, pairwise
+from typing import Any, Final, Self
+
+from millpond.errors import FormatError
+from millpond.releases import RELEASE, Numbered, Release, check_reader, oldest_reader
+from millpond.stores.durability.manifests.bridge import Bridge
+from millpond.stores.durability.storage.checked_text import check_text, checked_text, read_text
+from millpond.stores.durability.storage.durable_file import (
+    DurableFile,
+    FileKind,
+    durable_file,
+    new_commit_id,
+    read_id,
+    read_sequence,
+)
+from millpond.stores.specs.directory import check_plain_name
+
+MANIFEST_VERSION: Final = 2
+"""What is written as long as nothing needs more."""
+
+PREPARED_VERSION: Final = 3
+
+_UNCHECKED: Final = 1
+"""The version without a checksum."""
+
+_USUAL_READER: Final = oldest_reader(Numbered.MANIFEST, MANIFEST_VERSION)
+
+NO_COMMIT: Final = ""
+"""The commit id of the empty state, before the first commit."""
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """One version of one task's state.
+
+    ``lineage`` is an id drawn at the task's first commit and handed on from manifest to manifest. It keeps the files of
+    two queries apart that use the same application and state directory by mistake, and those of a query that starts
+    anew.
+
+    ``bridge`` is the way from earlier commits to the snapshot, if there is one; its files may be gone.
+
+    ``oldest_reader`` is the oldest release that reads it and all its files; it is no part of what the version is.
+    """
+
+    application_id: str
+    task_id: str
+    fingerprint: str
+    lineage: str
+    snapshot: DurableFile | None = None
+    deltas: tuple[DurableFile, ...] = ()
+    bases: tuple[int, ...] = ()
+    prepared: tuple[str, ...] = ()
+    bridge: Bridge | None = None
+    oldest_reader: Release = field(default=_USUAL_READER, compare=False)
+
+    @classmethod
+    def empty(cls, application_id: str, task_id: str, fingerprint: str) -> Self:
+        """The manifest of a task that has no state yet."""
+        return cls(application_id, task_id, fingerprint, new_commit_id())
+
+    @property
+    def files(self) -> tuple[DurableFile, ...]:
+        """All files, in the order in which they apply."""
+        return self.deltas if self.snapshot is None else (self.snapshot, *self.deltas)
+
+    @property
+    def named(self) -> tuple[DurableFile, ...]:
+        """All files that it names: those that make the version, and those of the bridge."""
+        return self.files if self.bridge is None else (*self.bridge.deltas, *self.files)
+
+    @property
+    def commit(self) -> str:
+        """The id of the commit that made this version; ``NO_COMMIT`` for the empty state."""
+        return self.files[-1].commit if self.files else NO_COMMIT
+
+    @property
+    def sequence(self) -> int:
+        """How many commits led here; 0 for the empty state."""
+        return self.files[-1].sequence if self.files else 0
+
+    @property
+    def delta_bytes(self) -> int:
+        return sum(file.size for file in self.deltas)
+
+    @property
+    def directory(self) -> str:
+        """Where the files are, below the storage's root."""
+        return f"{self.application_id}/{self.task_id}/{self.lineage}"
+
+    def path(self, file: DurableFile) -> str:
+        return f"{self.directory}/{file.name}"
+
+    def with_delta(self, file: DurableFile, reader: Release = _USUAL_READER) -> "Manifest":
+        """The next version: this one and a delta over it, which ``reader`` is the oldest release to read."""
+        return replace(self, deltas=(*self.deltas, file), oldest_reader=max(self.oldest_reader, reader))
+
+    def with_snapshot(
+        self,
+        file: DurableFile,
+        bases: tuple[int, ...],
+        reader: Release = _USUAL_READER,
+        delta: DurableFile | None = None,
+    ) -> "Manifest":
+        """The next version: a snapshot alone, which ``reader`` is the oldest release to read.
+
+        Args:
+            file: the snapshot.
+            bases: the sequences of earlier snapshots to remember.
+            reader: the oldest release to read it.
+            delta: what the same commit has changed, if that was written, too.
+        """
+        bridge = None if delta is None else self._bridge_to(file, delta)
+        return replace(self, snapshot=file, deltas=(), bases=bases, bridge=bridge, oldest_reader=reader)
+
+    def _bridge_to(self, snapshot: DurableFile, delta: DurableFile) -> Bridge:
+        assert self.snapshot is not None, "the first commit is a snapshot, and has nothing before it"
+        before = self.bridge or Bridge(self.snapshot.commit, ())
+        commits = [*before.commits, *(file.commit for file in self.deltas), delta.commit]
+        return Bridge.to(snapshot, commits, (*before.deltas, *self.deltas, delta))
+
+    def after(self, commit: str) -> tuple[DurableFile, ...] | None:
+        """The deltas that lead from the state at ``commit`` to this one; None if this manifest does not include it."""
+        commits = [NO_COMMIT] if self.snapshot is None else [self.snapshot.commit]
+        commits += [delta.commit for delta in self.deltas]
+        return self.deltas[commits.index(commit) :] if commit in commits else None
+
+    def across(self, commit: str) -> tuple[DurableFile, ...] | None:
+        """The deltas of the bridge that lead from the state at ``commit`` to the snapshot; None if none do."""
+        return None if self.bridge is None else self.bridge.after(commit)
+
+    def includes(self, commit: str) -> bool:
+        """Whether ``commit`` is known to be this version or one that it comes from."""
+        return self.after(commit) is not None or self.across(commit) is not None
+
+    def up_to(self, commit: str) -> "Manifest":
+        """The version as of ``commit``, which is one of its files' that can be undone or replayed."""
+        wanted = [file.commit for file in self.deltas]
+        count = wanted.index(commit) + 1 if commit in wanted else 0
+        return replace(self, deltas=self.deltas[:count])
+
+    @property
+    def _version(self) -> int:
+        """The version in which it is written."""
+        if self.oldest_reader < _USUAL_READER:
+            return _UNCHECKED
+        return PREPARED_VERSION if self.prepared else MANIFEST_VERSION
+
+    def to_json(self) -> str:
+        version = self._version
+        content: dict[str, Any] = {
+            "millpond": version,
+            "application": self.application_id,
+            "task": self.task_id,
+            "fingerprint": self.fingerprint,
+            "lineage": self.lineage,
+            "snapshot": None if self.snapshot is None else self.snapshot[1:],
+            "deltas": [delta[1:] for delta in self.deltas],
+            "bases": self.bases,
+        }
+        if self.prepared:
+            content["prepared"] = self.prepared
+        if self.bridge is not None:
+            content["bridge"] = self.bridge.content()
+        content |= {"written_by": RELEASE, "oldest_reader": str(self.oldest_reader)}
+        return json.dumps(content, separators=(",", ":")) if version == _UNCHECKED else checked_text(content)
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """The manifest that ``to_json`` wrote.
+
+        Raises:
+            FormatError: this release does not know the version, is older than those that may read it, or the text is
+                not a manifest.
+        """
+        content = _parsed(text)
+        version = content.get("millpond")
+        if type(version) is not int or version not in (_UNCHECKED, MANIFEST_VERSION, PREPARED_VERSION):
+            raise FormatError(
+                f"a manifest has version {version!r}, but this release of Millpond knows versions {_UNCHECKED} to "
+                f"{PREPARED_VERSION}; run {_able(content)}"
+            )
+        try:
+            if version != _UNCHECKED:
+                check_text(text)
+            oldest = _oldest_reader(content, version)
+            snapshot = content["snapshot"]
+            manifest = cls(
+                application_id=_name(content["application"]),
+                task_id=_name(content["task"]),
+                fingerprint=read_text(content["fingerprint"]),
+                lineage=read_id(content["lineage"]),
+                snapshot=None if snapshot is None else durable_file(FileKind.SNAPSHOT, snapshot),
+                deltas=tuple(durable_file(FileKind.DELTA, delta) for delta in content["deltas"]),
+                bases=tuple(map(read_sequence, content["bases"])),
+                prepared=tuple(map(_name, content.get("prepared", ()))),
+                bridge=None if "bridge" not in content else Bridge.of(content["bridge"]),
+                oldest_reader=oldest,
+            )
+            manifest._check_chain()
+        except (KeyError, TypeError, ValueError) as error:
+            raise FormatError(f"a manifest of version {version} is damaged ({error!r}): {text[:200]!r}") from error
+        return manifest
+
+    def _check_chain(self) -> None:
+        """Each file is that of the commit after the one before, and a bridge ends at the snapshot."""
+        bridge = () if self.bridge is None else self.bridge.deltas
+        for before, after in chain(pairwise(self.files), pairwise(bridge)):
+            if after.sequence != before.sequence + 1:
+                raise ValueError(f"commit {after.sequence} follows commit {before.sequence}")
+        ends = None if self.snapshot is None else self.snapshot[1:3]
+        if self.bridge is not None and (not bridge or bridge[-1][1:3] != ends):
+            raise ValueError("the bridge does not end at the snapshot")
+
+
+def _able(content: Mapping[str, Any]) -> str:
+    """Which release can read a manifest of a later version, as far as that says so."""
+    oldest, writer = content.get("oldest_reader"), content.get("written_by")
+    if isinstance(oldest, str) and isinstance(writer, str):
+        return f"release {oldest} or a newer one (it was written by {writer})"
+    return "the release that wrote it, or a newer one"
+
+
+def _oldest_reader(content: Mapping[str, Any], version: int) -> Release:
+    """The oldest release that reads a manifest of a known version.
+
+    Raises:
+        FormatError: that is a later one than this.
+        TypeError, ValueError: it names no release.
+    """
+    known = oldest_reader(Numbered.MANIFEST, version)
+    if "oldest_reader" not in content:
+        return known
+    oldest = read_text(content["oldest_reader"])
+    check_reader(f"the manifest of task {content['task']!r}", oldest, read_text(content["written_by"]))
+    return max(known, Release.of(oldest))
+
+
+def _name(value: Any) -> str:
+    """A name of which a directory is made, so it must not lead out of the state directory."""
+    check_plain_name("the name", value)
+    return read_text(value)
+
+
+def _parsed(text: str) -> dict[str, Any]:
+    refusal = f"this is not a manifest: {text[:200]!r}; was the state value written by Millpond?"
+    try:
+        content = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise FormatError(refusal) from error
+    if not isinstance(content, dict):
+        raise FormatError(refusal)
+    return content

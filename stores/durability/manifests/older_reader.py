@@ -1,0 +1,79 @@
+"""What a task writes so that an older release can follow: KIP-258's version probing, by the release that is named.
+
+Rule of this module: it chooses numbers by ``millpond.releases`` and refuses what no number helps with. The
+choice is in force from the next commit on. A manifest is readable once all its files are, so the first commit is a
+snapshot if the last manifest is not.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Self
+
+from millpond.errors import ConfigurationError
+from millpond.releases import THIS_RELEASE, Numbered, Release, newest_number, oldest_reader
+from millpond.stores.durability.manifests.claim import GENERATION_MARK
+from millpond.stores.durability.manifests.manifest import Manifest
+from millpond.stores.specs.store_spec import StoreSpec
+
+
+@dataclass(frozen=True)
+class FormatNumbers:
+    """The numbers that a task writes.
+
+    Attributes:
+        file_format: of durable files.
+        reader: the oldest release that reads them; manifests follow it.
+        wanted: the release that must read them.
+    """
+
+    file_format: int
+    reader: Release
+    wanted: Release
+
+    @classmethod
+    def to_be_read_by(cls, release: Release | None) -> Self:
+        """The highest numbers that ``release`` reads; None stands for this release.
+
+        Raises:
+            ConfigurationError: it reads none.
+        """
+        wanted = release or THIS_RELEASE
+        file_format = newest_number(Numbered.DURABLE_FILE, wanted)
+        if file_format is None:
+            raise ConfigurationError(f"release {wanted} of Millpond reads no durable files; give one that does")
+        return cls(file_format, oldest_reader(Numbered.DURABLE_FILE, file_format), wanted)
+
+    def reads(self, manifest: Manifest) -> bool:
+        """Whether the release reads the manifest and all its files."""
+        return manifest.oldest_reader <= self.wanted
+
+
+def check_older_reader(release: Release, specs: Iterable[StoreSpec], *, evolved: bool) -> None:
+    """Refuse a release that cannot follow, whatever is written.
+
+    Args:
+        release: the one that is to read the state.
+        specs: the stores.
+        evolved: whether the state was, or may be, carried over to another shape.
+
+    Raises:
+        ConfigurationError: a store has a layout that the release does not know, or the state has evolution records that
+            it does not know.
+    """
+    if evolved and newest_number(Numbered.EVOLUTION_RECORD, release) is None:
+        raise ConfigurationError(
+            f"release {release} knows no state that was carried over to another shape, so nothing leads back to it; "
+            f"leave out upgrade_from, or give release {oldest_reader(Numbered.EVOLUTION_RECORD, 1)} or a newer one"
+        )
+    for spec in specs:
+        if spec.layout is not None and newest_number(Numbered.LAYOUT, release) is None:
+            raise ConfigurationError(
+                f"release {release} does not know the layout {spec.layout.name!r} of store {spec.name!r}, so it cannot "
+                f"have written this state, and nothing leads back to it; leave out upgrade_from, or give release "
+                f"{oldest_reader(Numbered.LAYOUT, spec.layout.version)} or a newer one"
+            )
+
+
+def is_evolved(fingerprint: str) -> bool:
+    """Whether manifests with that fingerprint are of state that was carried over."""
+    return GENERATION_MARK in fingerprint

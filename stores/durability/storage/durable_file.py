@@ -1,0 +1,86 @@
+"""Durable files as manifests name them.
+
+Rule of this module: it knows names, no bytes. A file's name is unique, because the id of its commit is.
+"""
+
+import re
+from enum import StrEnum
+from typing import Any, Final, NamedTuple
+from uuid import uuid4
+
+from millpond.stores.durability.storage.checked_text import read_count, read_text
+
+_ID: Final = re.compile(r"[0-9a-f]{32}")
+_LAST: Final = 10**12 - 1
+"""The last sequence that a name has digits for."""
+_GREATEST_CHECKSUM: Final = 2**32 - 1
+_FILE_NAME: Final = re.compile(r"(\d{12})-([0-9a-f]{32})\.(snapshot|delta)\.parquet")
+
+
+class FileKind(StrEnum):
+    """What a durable file holds."""
+
+    SNAPSHOT = "snapshot"
+    DELTA = "delta"
+
+
+class DurableFile(NamedTuple):
+    """One file of a manifest: the commit that wrote it, how many rows and bytes it has, the CRC-32 of its footer."""
+
+    kind: FileKind
+    sequence: int
+    commit: str
+    rows: int
+    size: int
+    checksum: int
+
+    @property
+    def name(self) -> str:
+        return file_name(self.kind, self.sequence, self.commit)
+
+
+def file_name(kind: FileKind, sequence: int, commit: str) -> str:
+    """The file that commit number ``sequence`` writes: unique, because the commit id is."""
+    return f"{sequence:012d}-{commit}.{kind}.parquet"
+
+
+def sequence_of(name: str) -> int | None:
+    """The sequence in a durable file's name; None for a file that durability did not write."""
+    match = _FILE_NAME.fullmatch(name)
+    return int(match[1]) if match else None
+
+
+def new_commit_id() -> str:
+    """An id that no other commit has."""
+    return uuid4().hex
+
+
+def durable_file(kind: FileKind, fields: Any) -> DurableFile:
+    """The file of which JSON has all but the kind.
+
+    Raises:
+        TypeError, ValueError: it has something else.
+    """
+    sequence, commit, rows, size, checksum = fields
+    checked = read_count(checksum, _GREATEST_CHECKSUM)
+    return DurableFile(kind, read_sequence(sequence), read_id(commit), read_count(rows), read_count(size), checked)
+
+
+def read_sequence(value: Any) -> int:
+    """The number of a commit.
+
+    Raises:
+        TypeError: it is something else, or one that no name has room for.
+    """
+    return read_count(value, _LAST)
+
+
+def read_id(value: Any) -> str:
+    """An id as ``new_commit_id`` makes them: part of a path, so nothing else may stand there.
+
+    Raises:
+        TypeError, ValueError: it is something else.
+    """
+    if not _ID.fullmatch(read_text(value)):
+        raise ValueError(f"{value!r} is no id")
+    return read_text(value)

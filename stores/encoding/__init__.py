@@ -1,0 +1,1 @@
+"""Keys, values and times as bytes and as Arrow columns."""

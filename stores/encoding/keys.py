@@ -1,0 +1,142 @@
+r"""Key layouts: where a store's rows lie in its backend, so that bytes sort as keys and times do.
+
+The first byte of every row says what it is::
+
+    0x00 name                     metadata; part of the changelog, except for ``COMMIT_ROW``
+    0x01 ...                      data
+    0x02 ...                      secondary index
+
+Where a key is followed by more, it is *terminated*, so that no key's rows lie among another's, whatever the keys are::
+
+    key with each 0x00 written as 0x00 0xFF, then 0x00 0x00
+
+Bytes compare as the keys do: the terminator is less than any byte that could go on, and less than an escaped 0x00. The
+row of a key's latest version ends the key with 0x00 0x01 instead, and so comes after those of its older versions. A
+time is eight bytes, big-endian, with its sign bit flipped, so that times before 1970 come first.
+"""
+
+import struct
+from collections.abc import Sequence
+from typing import Final
+
+from millpond.errors import CorruptStoreError
+from millpond.stores.encoding.times import MIN_TIME, to_instant
+
+METADATA: Final = b"\x00"
+DATA: Final = b"\x01"
+INDEX: Final = b"\x02"
+BEYOND: Final = b"\x03"
+"""Above every row of a store."""
+
+COMMIT_ROW: Final = b"\x00commit"
+"""Where durability keeps the position of a local copy. It is local: it must never get into a changelog."""
+
+LAYOUT_ROW: Final = b"\x00layout"
+"""Where a store keeps what its rows hold beyond what its kind says; see ``millpond.stores.typed.layouts``."""
+
+TERMS_ROW: Final = b"\x00terms"
+"""Where a store keeps the parameters on which its rows depend; see ``millpond.stores.typed.terms``."""
+
+TIME_SIZE: Final = 8
+TERMINATOR: Final = b"\x00\x00"
+LATEST_END: Final = b"\x00\x01"
+"""Ends the key in the row of its latest version: above its terminator, whatever follows that."""
+
+_ESCAPED: Final = b"\x00\xff"
+
+_TIME = struct.Struct(">Q")
+
+
+def terminated(key: bytes) -> bytes:
+    r"""``key`` so that something can follow it.
+
+    >>> terminated(b"a\x00b")
+    b'a\x00\xffb\x00\x00'
+    """
+    return key.replace(b"\x00", _ESCAPED) + TERMINATOR
+
+
+def latest_row(key: bytes) -> bytes:
+    r"""The data row that comes after all rows of ``key`` in which a time follows it, and before those of other keys.
+
+    >>> latest_row(b"a\x00b")
+    b'\x01a\x00\xffb\x00\x01'
+    """
+    return DATA + key.replace(b"\x00", _ESCAPED) + LATEST_END
+
+
+def unterminated(encoded: bytes) -> bytes:
+    """The key that ``terminated`` turned into ``encoded``.
+
+    Raises:
+        CorruptStoreError: it did not.
+    """
+    key = encoded[:-2]
+    if encoded[-2:] != TERMINATOR:
+        raise CorruptStoreError(f"the row key part {encoded!r} does not end in its terminator; restore the store")
+    if b"\x00" not in key:
+        return key
+    if key.count(b"\x00") != key.count(_ESCAPED):
+        raise CorruptStoreError(f"the row key part {encoded!r} has its terminator within; restore the store")
+    return key.replace(_ESCAPED, b"\x00")
+
+
+def pack_time(time: int) -> bytes:
+    """``time`` as eight bytes that compare as the times do."""
+    try:
+        return _TIME.pack(time - MIN_TIME)
+    except struct.error:
+        return _TIME.pack(to_instant(time) - MIN_TIME)  # raises an error that says why it does not fit
+
+
+def unpack_time(row: bytes, offset: int = 0) -> int:
+    """The time that ``pack_time`` wrote at ``offset``, which is not negative.
+
+    Raises:
+        CorruptStoreError: ``row`` ends before.
+    """
+    try:
+        time: int = _TIME.unpack_from(row, offset)[0] + MIN_TIME
+    except struct.error as error:
+        raise _too_short(row) from error
+    return time
+
+
+def unpack_times(rows: Sequence[bytes]) -> list[int]:
+    """The time that ``pack_time`` wrote at the beginning of each of ``rows``.
+
+    Raises:
+        CorruptStoreError: one of them is too short.
+    """
+    try:
+        packed = struct.unpack(f">{len(rows)}Q", b"".join([row[:TIME_SIZE] for row in rows]))
+    except struct.error:
+        return list(map(unpack_time, rows))  # raises an error that says which is too short
+    return [time + MIN_TIME for time in packed]
+
+
+def last_time(row: bytes) -> int:
+    """The time in the last eight bytes of ``row``.
+
+    Raises:
+        CorruptStoreError: there are fewer.
+    """
+    try:
+        time: int = _TIME.unpack_from(row, len(row) - TIME_SIZE)[0] + MIN_TIME
+    except struct.error as error:
+        raise _too_short(row) from error
+    return time
+
+
+def _too_short(row: bytes) -> CorruptStoreError:
+    return CorruptStoreError(f"{row!r} is too short for the time that it should hold; restore the store")
+
+
+def after_prefix(prefix: bytes) -> bytes | None:
+    r"""The least key above all keys that begin with ``prefix``; None where there is none.
+
+    >>> after_prefix(b"a\xff")
+    b'b'
+    """
+    trimmed = prefix.rstrip(b"\xff")
+    return trimmed[:-1] + bytes([trimmed[-1] + 1]) if trimmed else None

@@ -1,0 +1,185 @@
+"""How the schema of one place may change, and what is refused.
+
+Rule of this module: it never guesses. A column that vanishes while another appears may have been renamed, and only the
+user knows; a type changes only to one that holds all its values (``millpond.stores.encoding.rows.widening``). It
+decides and gives ids; ``millpond.stores.encoding.rows.conversion`` then reads old rows.
+"""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from typing import Any
+
+from millpond.errors import ConfigurationError, StateConflictError
+from millpond.stores.encoding.rows.columns import Column, Columns, numbered
+from millpond.stores.encoding.rows.nested import child_fields, leaf_paths
+from millpond.stores.encoding.rows.schema_json import type_name
+from millpond.stores.encoding.rows.side_by_side import Problem, side_by_side
+from millpond.stores.encoding.rows.widening import widens
+
+
+@dataclass(frozen=True)
+class Change:
+    """What the user says about a change of schema, with paths such as ``address.street`` and ``items.element.price``.
+
+    Attributes:
+        renamed: for paths that columns had, those that they have now.
+        dropped: paths that columns had that are gone.
+        where: how errors call the place.
+    """
+
+    renamed: Mapping[str, str]
+    dropped: Collection[str]
+    where: str
+
+
+def evolved_columns(old: Columns, new: Sequence[Any], change: Change, ids: Iterator[int], known: set[str]) -> Columns:
+    """The columns ``new``, with the ids of those of ``old`` that they continue.
+
+    Args:
+        old: the current columns.
+        new: the fields that are wanted, with types in their one form.
+        change: what the user says.
+        ids: for columns that are new.
+        known: all paths that columns of the history have or had.
+
+    Raises:
+        ConfigurationError: something that ``change`` says fits nothing.
+        StateConflictError: rows of ``old`` cannot be read as rows of ``new``, or might be read in more than one way.
+    """
+    matching = _Matching(change, ids)
+    columns = matching.columns(old, new, "", "")
+    _check_renamed(matching, old, new)
+    _check_dropped(change, new, set() if columns == old else known)
+    if matching.problems:
+        old_fields = [column.field for column in old]
+        raise StateConflictError(side_by_side(change.where, old_fields, new, matching.origins, matching.problems))
+    return columns
+
+
+@dataclass
+class _Matching:
+    """Goes through both schemas at once, and collects what it finds."""
+
+    change: Change
+    ids: Iterator[int]
+    origins: dict[str, str] = field(default_factory=dict)
+    """For the paths of new columns that continue old ones, the paths of these."""
+    problems: list[Problem] = field(default_factory=list)
+
+    def columns(self, old: Sequence[Column], new: Sequence[Any], old_path: str, new_path: str) -> Columns:
+        """Match columns by their names, as far as these are declared; both are within the same struct, or nothing."""
+        names = self._names_now(old, {field.name for field in new}, old_path, new_path)
+        vanished = [names[name] for name in names.keys() - {field.name for field in new}]
+        added = [field for field in new if field.name not in names]
+        for field_ in added:
+            self._check_added(field_, new_path)
+        for column in sorted(vanished, key=lambda column: column.id):
+            self._check_vanished(column, added, old_path, new_path)
+        return tuple(
+            self._column(names[field.name], field, old_path, new_path)
+            if field.name in names
+            else numbered(field, self.ids)
+            for field in new
+        )
+
+    def _names_now(
+        self, old: Sequence[Column], there: Collection[str], old_path: str, new_path: str
+    ) -> dict[str, Column]:
+        """What the columns are called now, as far as declared, and else as ever."""
+        names: dict[str, Column] = {}
+        for column in old:
+            path = old_path + column.field.name
+            now = self.change.renamed.get(path, "")
+            leaf = now.removeprefix(new_path)
+            name = leaf if now.startswith(new_path) and leaf in there else column.field.name
+            if name in names:
+                other = old_path + names[name].field.name
+                todo = f"drop {new_path + name!r} in one run, and rename in the next"
+                self._found([path, other], [new_path + name], f"two columns would be {new_path + name!r}; {todo}")
+            names[name] = column
+        return names
+
+    def _column(self, old: Column, new: Any, old_path: str, new_path: str) -> Column:
+        old_path, new_path = old_path + old.field.name, new_path + new.name
+        self.origins[new_path] = old_path
+        self._check_field(old.field, new, old_path, new_path)
+        inner = child_fields(new.type)
+        if type_name(old.field.type) != type_name(new.type) or not inner:
+            children: Columns = ()
+        elif type_name(new.type) == "struct":
+            children = self.columns(old.children, inner, f"{old_path}.", f"{new_path}.")
+        else:
+            children = tuple(
+                self._column(*pair, f"{old_path}.", f"{new_path}.") for pair in zip(old.children, inner, strict=True)
+            )
+        return Column(old.id, new, children)
+
+    def _check_added(self, new: Any, new_path: str) -> None:
+        if not new.nullable:
+            path = new_path + new.name
+            self._found([], [path], f"{path!r} is added as NOT NULL, but old rows do not have it; make it nullable")
+
+    def _check_vanished(self, old: Column, added: Sequence[Any], old_path: str, new_path: str) -> None:
+        path = old_path + old.field.name
+        candidates = [new_path + new.name for new in added if _fits(old.field.type, new.type)]
+        if path not in self.change.dropped and candidates:
+            ways = " or ".join([*(f"renamed={{{path!r}: {name!r}}}" for name in candidates), f"dropped=[{path!r}]"])
+            self._found([path], candidates, f"{path!r} is gone, and may have been renamed; say which: {ways}")
+
+    def _check_field(self, old: Any, new: Any, old_path: str, new_path: str) -> None:
+        if not _fits(old.type, new.type):
+            text = f"{old_path!r} cannot become {type_name(new.type)}: not every {type_name(old.type)} is one"
+            self._found([old_path], [new_path], f"{text}; cast it back, or drop it and add another under a new name")
+        if old.nullable and not new.nullable:
+            text = f"{new_path!r} is NOT NULL now, but may be null in old rows; let it be nullable"
+            self._found([old_path], [new_path], text)
+        if (old.metadata or {}) != (new.metadata or {}):
+            text = f"the metadata of {old_path!r} was {old.metadata}, but is {new.metadata}; keep it as it was"
+            self._found([old_path], [new_path], text)
+
+    def _found(self, old: Sequence[str], new: Sequence[str], text: str) -> None:
+        self.problems.append(Problem((old, new), text))
+
+
+def _fits(old: Any, new: Any) -> bool:
+    """Whether values of ``old`` may be values of ``new``; of nested types, as far as their kind says."""
+    if child_fields(old) or child_fields(new) or "struct" in (type_name(old), type_name(new)):
+        return type_name(old) == type_name(new)
+    return old == new or widens(old, new)
+
+
+def _check_renamed(matching: _Matching, old: Columns, new: Sequence[Any]) -> None:
+    before = _paths([column.field for column in old])
+    after = _paths(new)
+    for was, now in matching.change.renamed.items():
+        said = f"{matching.change.where}: renamed says that {was!r} is {now!r} now, but"
+        origin = matching.origins.get(now)
+        if now not in after:
+            raise ConfigurationError(f"{said} there is no {now!r}{_nearest(now, after)}")
+        if was in after:
+            raise ConfigurationError(f"{said} there is a column {was!r}; take out what an earlier run has applied")
+        if origin is None and was not in before:
+            raise ConfigurationError(f"{said} there was no {was!r}{_nearest(was, before)}")
+        if origin is None:
+            raise ConfigurationError(f"{said} a column cannot move to another struct; keep it where it was")
+
+
+def _check_dropped(change: Change, new: Sequence[Any], known: set[str]) -> None:
+    """``known`` is empty if nothing has changed: then a first run may have begun without the column."""
+    after = _paths(new)
+    for path in change.dropped:
+        said = f"{change.where}: dropped says that {path!r} is gone, but"
+        if path in after:
+            raise ConfigurationError(f"{said} it is there; take it out of one of the two")
+        if known and path not in known:
+            raise ConfigurationError(f"{said} there never was such a column{_nearest(path, known)}")
+
+
+def _paths(fields: Sequence[Any]) -> set[str]:
+    return {path for path, _ in leaf_paths(fields)}
+
+
+def _nearest(path: str, paths: Collection[str]) -> str:
+    nearest = get_close_matches(path, sorted(paths), 1, 0)
+    return f"; did you mean {nearest[0]!r}?" if nearest else ""

@@ -1,0 +1,152 @@
+r"""Packed keys, read back: a regular expression finds all elements of a key at once, then columns are converted.
+
+Rule of this module: it reads what ``millpond.stores.encoding.rows.tuple_keys`` writes, and nothing else: what does not
+match the types' codes to the last byte is an error. Many keys without nested elements are read side by side
+(``millpond.stores.encoding.rows.key_columns``).
+
+The expression of a type has a group for what follows the code, which takes part unless the element is null. That of a
+struct has a group for its code and then those of its fields. Within a list nothing is a group: its elements are found
+by an expression of their own.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from itertools import accumulate, chain, pairwise
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from millpond.errors import SerdeError
+from millpond.stores.encoding.rows.key_codes import (
+    BINARY,
+    END,
+    ESCAPED,
+    FALSE,
+    LIST,
+    NULL,
+    STRING,
+    STRUCT,
+    TRUE,
+    WIDE_DECIMAL,
+    code_of,
+)
+from millpond.stores.encoding.rows.key_columns import FEW, can_be_read, numbers_of, read_key_columns, size_of
+from millpond.stores.encoding.rows.nested import child_fields
+from millpond.stores.encoding.rows.physical import from_physical
+
+_TEXT: Final = rb"[^\x00]*(?:\x00\xff[^\x00]*)*"
+
+Groups = Iterator[Sequence[bytes | None]]
+"""What the groups of an expression found, group by group: in each, one for each row."""
+
+
+def read_keys(keys: Any, types: Sequence[Any]) -> list[Any]:
+    """The columns of packed keys.
+
+    Args:
+        keys: what ``KeyCodec`` has packed, a list or a binary column.
+        types: of the columns, in their one form.
+
+    Raises:
+        SerdeError: a key does not hold elements of these types.
+    """
+    if len(keys) >= FEW and can_be_read(types):
+        try:
+            return read_key_columns(keys if isinstance(keys, pa.Array) else pa.array(keys, pa.binary()), types)
+        except pa.ArrowInvalid:
+            pass  # Reading key by key says what is wrong.
+    each: Any = keys.to_pylist() if isinstance(keys, pa.Array) else keys
+    return _read_each(each, types)
+
+
+def _read_each(keys: Sequence[bytes], types: Sequence[Any]) -> list[Any]:
+    expression = re.compile(b"".join(_expression(type_, b"(") for type_ in types), re.DOTALL)
+    rows = [match and match.groups() for match in map(expression.fullmatch, keys)]
+    if None in rows:
+        place = rows.index(None)
+        shown = ", ".join(map(str, types))
+        raise SerdeError(f"key {place} of {len(keys)} ({keys[place].hex()}) is no packed key of {shown}")
+    groups = _groups(rows, expression.groups)
+    return [from_physical(_values(type_, groups, len(keys)), type_) for type_ in types]
+
+
+def _groups(rows: Sequence[Any], count: int) -> Groups:
+    return ([row[group] for row in rows] for group in range(count))
+
+
+def _expression(type_: Any, group: bytes) -> bytes:
+    """The expression of an element.
+
+    Args:
+        type_: of the element.
+        group: what opens a group.
+    """
+    code = code_of(type_)
+    if code == NULL:
+        return re.escape(bytes([NULL]))
+    return b"(?:%b|%b)" % (re.escape(bytes([NULL])), _some(type_, code, group))
+
+
+def _some(type_: Any, code: int, group: bytes) -> bytes:
+    """The expression of an element that is not null."""
+    begin, end = re.escape(bytes([code])), re.escape(END)
+    if code == FALSE:
+        return b"%b[%b%b])" % (group, begin, re.escape(bytes([TRUE])))
+    if code in (BINARY, STRING):
+        return b"%b%b%b)%b" % (begin, group, _TEXT, end)
+    if code == STRUCT:
+        fields = b"".join(_expression(field.type, group) for field in child_fields(type_))
+        return b"%b%b)%b%b" % (group, begin, fields, end)
+    if code == LIST:
+        return b"%b%b(?:%b)*)%b" % (begin, group, _expression(type_.value_type, b"(?:"), end)
+    return b"%b%b.{%d})" % (begin, group, size_of(code))
+
+
+def _values(type_: Any, groups: Groups, count: int) -> Sequence[Any]:
+    """The physical values of a column of ``count`` elements, which takes as many groups as its expression has."""
+    code = code_of(type_)
+    if code == NULL:
+        return [None] * count
+    found = next(groups)
+    if code == STRUCT:
+        fields = [_values(field.type, groups, count) for field in child_fields(type_)]
+        return _where(found, list(zip(*fields, strict=True)) if fields else [()] * count)
+    if code == LIST:
+        return _where(found, _lists(type_, found))
+    if code in (BINARY, STRING):
+        return _texts(found)
+    if code == FALSE:
+        return [None if flag is None else flag[0] == TRUE for flag in found]
+    if code == WIDE_DECIMAL:
+        return [None if number is None else bytes([number[0] ^ 0x80]) + number[1:] for number in found]
+    return _where(found, _numbers(found, code).tolist())
+
+
+def _where(found: Sequence[bytes | None], values: list[Any]) -> list[Any]:
+    """``values`` with None where nothing was found."""
+    if None not in found:
+        return values
+    return [None if part is None else value for part, value in zip(found, values, strict=True)]
+
+
+def _lists(type_: Any, bodies: Sequence[bytes | None]) -> list[Any]:
+    element = re.compile(_expression(type_.value_type, b"("), re.DOTALL)
+    parts = [[match.groups() for match in element.finditer(body or b"")] for body in bodies]
+    rows = list(chain.from_iterable(parts))
+    values = _values(type_.value_type, _groups(rows, element.groups), len(rows))
+    ends = accumulate(map(len, parts), initial=0)
+    return [values[start:stop] for start, stop in pairwise(ends)]
+
+
+def _texts(found: Sequence[bytes | None]) -> Sequence[bytes | None]:
+    if END not in b"".join(filter(None, found)):
+        return found
+    return [text and text.replace(ESCAPED, END) for text in found]
+
+
+def _numbers(found: Sequence[bytes | None], code: int) -> npt.NDArray[Any]:
+    size = size_of(code)
+    data = b"".join([number or bytes(size) for number in found])
+    return numbers_of(np.frombuffer(data, f">i{size}"), code)

@@ -1,0 +1,73 @@
+"""What is inside a nested type or column: children, in one order for lists, maps and structs.
+
+Rule of this module: who only walks through nested types, and does not care how they are nested, asks it.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from millpond.stores.encoding.rows.byte_columns import buffer
+from millpond.stores.encoding.rows.physical import around, elements, null_mask, validity
+
+
+def child_fields(type_: Any) -> list[Any]:
+    """The fields of a struct, the element of a list, key and value of a map; nothing for any other type."""
+    if pa.types.is_struct(type_):
+        return list(type_)
+    if pa.types.is_map(type_):
+        return [type_.key_field, type_.item_field]
+    if pa.types.is_list(type_):
+        return [type_.value_field]
+    return []
+
+
+def with_children(type_: Any, fields: Sequence[Any]) -> Any:
+    """A type of the same kind as ``type_`` around other fields."""
+    if pa.types.is_struct(type_):
+        return pa.struct(fields)
+    if pa.types.is_map(type_):
+        return pa.map_(*fields)
+    if pa.types.is_list(type_):
+        return pa.list_(fields[0])
+    return type_
+
+
+def child_columns(column: Any) -> list[Any]:
+    """What ``child_fields`` describe: the values that belong to rows of ``column`` that are not null."""
+    present = column.drop_null() if column.null_count else column
+    if isinstance(column.type, pa.StructType):
+        return [present.field(number) for number in range(column.type.num_fields)]
+    if not child_fields(column.type) and not pa.types.is_large_list(column.type):
+        return []
+    within, _ = elements(present)
+    return child_columns(within) if pa.types.is_map(column.type) else [within]
+
+
+def leaf_paths(fields: Sequence[Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """All fields at every level with their paths, parents before children."""
+    for field in fields:
+        path = f"{prefix}{field.name}"
+        yield path, field
+        yield from leaf_paths(child_fields(field.type), f"{path}.")
+
+
+def with_leaves(column: Any, type_: Any, change: Callable[[Any], Any]) -> Any:
+    """A column with something else in the place of each column that is not nested.
+
+    Args:
+        column: of lists, maps, structs or anything else.
+        type_: of the result: nested as the column's, around what ``change`` returns.
+        change: makes a column of as many values of a column that is not nested.
+    """
+    if isinstance(column.type, pa.StructType):
+        fields = [with_leaves(column.field(number), field.type, change) for number, field in enumerate(type_)]
+        return pa.Array.from_buffers(type_, len(column), [validity(null_mask(column))], children=fields)
+    if not child_fields(type_):
+        return change(column)
+    within, ends = elements(column)
+    inner = pa.struct(child_fields(type_)) if pa.types.is_map(type_) else type_.value_type
+    bounds = buffer(np.array(ends, np.int32))
+    return around(with_leaves(within, inner, change), type_, len(column), [validity(null_mask(column)), bounds])

@@ -1,0 +1,59 @@
+"""Two schemas as text, side by side, with what does not fit marked.
+
+Rule of this module: it only shows; ``millpond.stores.encoding.rows.evolution`` decides.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from millpond.stores.encoding.rows.nested import leaf_paths
+from millpond.stores.encoding.rows.schema_json import type_name
+
+_OLD_TITLE: Final = "in the state"
+_NEW_TITLE: Final = "now"
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Something that does not fit.
+
+    Attributes:
+        paths: of the columns concerned, those of the state and those of now.
+        text: what is wrong and what to do.
+    """
+
+    paths: tuple[Sequence[str], Sequence[str]]
+    text: str
+
+
+def side_by_side(
+    where: str, old: Sequence[Any], new: Sequence[Any], origins: Mapping[str, str], problems: Sequence[Problem]
+) -> str:
+    """A message of several lines: both schemas, a line for each column, then the problems.
+
+    Args:
+        where: the place that has these schemas.
+        old: the fields of the state.
+        new: the fields of now.
+        origins: for the paths of new fields that continue old ones, the paths of these.
+        problems: at least one.
+    """
+    left, right = (dict(leaf_paths(fields)) for fields in (old, new))
+    continued = {origin: path for path, origin in origins.items()}
+    pairs = [(path, continued.get(path)) for path in left] + [(None, path) for path in right if path not in origins]
+    marked = [{path for problem in problems for path in problem.paths[side]} for side in (0, 1)]
+    rows = [(one in marked[0] or other in marked[1], _shown(one, left), _shown(other, right)) for one, other in pairs]
+    width = max(len(text) for text in [_OLD_TITLE, *(row[1] for row in rows)])
+    lines = [
+        f"{where}: the rows in the state cannot be read with the schema of now",
+        f"  {_OLD_TITLE:{width}}  {_NEW_TITLE}",
+    ]
+    lines += [f"{'>' if mark else ' '} {one:{width}}  {other}".rstrip() for mark, one, other in rows]
+    return "\n".join([*lines, *(problem.text for problem in problems)])
+
+
+def _shown(path: str | None, fields: Mapping[str, Any]) -> str:
+    if path is None:
+        return "-"
+    return f"{path}: {type_name(fields[path].type)}{'' if fields[path].nullable else ' not null'}"

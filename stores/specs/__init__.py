@@ -1,0 +1,1 @@
+"""What tells one kind of store from another, and where and in which format a store is kept."""

@@ -1,0 +1,216 @@
+"""Terms: the parameters of an operator on which the rows of its store depend.
+
+Rule of this module: it compares and keeps, and knows no operator. Terms that are *fixed* are the same as long as the
+rows; what is *noted* may change, and whoever fills the store is told what it was. The row of a store with terms carries
+a version number, and a version never changes its meaning::
+
+    0x00 "terms" -> {"fixed":{"size":600000},"noted":{"reach":600000},"terms":1}, UTF-8
+
+A row without a number is of version 1.
+Lengths of time are ints in the unit of the topology. The row is written with the first change that is committed, and
+again when what is noted has changed. As metadata it goes into deltas and snapshots. What it does not name is unknown,
+as all of it is in a store of a release that kept none, and agrees with anything.
+"""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final, Self, TypeAlias
+
+from millpond.errors import CorruptStoreError, FormatError, StateConflictError
+from millpond.stores.backend.contract import Backend
+from millpond.stores.encoding.keys import METADATA, TERMS_ROW
+from millpond.stores.encoding.times import TimeUnit
+
+Term: TypeAlias = int | str
+"""A length of time, or text."""
+
+TERMS: Final = TERMS_ROW[len(METADATA) :].decode()
+"""The name of the row among metadata."""
+
+TERMS_VERSION: Final = 1
+
+
+@dataclass(frozen=True)
+class Terms:
+    """The terms of one store.
+
+    Attributes:
+        fixed: by the names of the parameters, as a user writes them; they never change.
+        noted: what the one who fills the store has to know of earlier runs.
+        lasting: the names of what is noted that may become more, and never less.
+        maker: whose they are, as errors say it; empty for the store's own.
+        verb: whether that is a verb, whose name is that of its state.
+        unit: what lengths of time count.
+    """
+
+    fixed: tuple[tuple[str, Term], ...] = ()
+    noted: tuple[tuple[str, int], ...] = ()
+    lasting: tuple[str, ...] = ()
+    maker: str = ""
+    verb: bool = False
+    unit: TimeUnit = TimeUnit.MILLISECOND
+
+    def of_verb(self, name: str, fixed: Mapping[str, Term], unit: TimeUnit) -> Self:
+        """The terms of a store of a verb, which has some of its own."""
+        every = tuple({**dict(self.fixed), **fixed}.items())
+        return replace(self, fixed=every, maker=f"the verb {name!r}", verb=True, unit=unit)
+
+    @property
+    def kept(self) -> "KeptTerms":
+        """What a store keeps of them."""
+        return KeptTerms(dict(self.fixed), dict(self.noted))
+
+    def check(self, store: str, before: "KeptTerms") -> None:
+        """Refuse rows that were made with other fixed terms, or with more of what may not become less.
+
+        Args:
+            store: how errors call the store.
+            before: the terms that the rows were made with, as far as they are known.
+
+        Raises:
+            StateConflictError: one of them is another now.
+        """
+        fixed, noted = before.fixed, before.noted
+        others = [(name, fixed[name], now) for name, now in self.fixed if fixed.get(name, now) != now]
+        others += [(name, noted[name], now) for name, now in self._lasting.items() if noted.get(name, now) > now]
+        if others:
+            raise self._conflict(store, others)
+
+    @property
+    def in_shape(self) -> "Terms":
+        """What of them decides whether they can go on with rows: what is fixed, and what may not become less."""
+        return Terms(self.fixed, tuple(self._lasting.items()))
+
+    @property
+    def _lasting(self) -> dict[str, int]:
+        return {name: value for name, value in self.noted if name in self.lasting}
+
+    def _conflict(self, store: str, others: Sequence[tuple[str, Term, Term]]) -> StateConflictError:
+        """What refuses the rows of a store.
+
+        Args:
+            store: how errors call the store.
+            others: name, value that the rows were made with, and value now, of each parameter that is another one.
+        """
+        told = ", ".join(f"{name}={self._shown(old)} and not {self._shown(now)}" for name, old, now in others)
+        again = ", ".join(f"{name}={self._shown(old)}" for name, old, _ in others)
+        new = "give the verb another name and a new checkpoint"
+        if not self.verb:
+            new = f"give the new store another name, and drop the old one: Evolution(..., dropped=[{store!r}])"
+        by = f" by {self.maker}" if self.maker else ""
+        return StateConflictError(
+            f"the rows of the store {store!r} were made{by} with {told}, and do not become others; write {again} "
+            f"again, or {new}"
+        )
+
+    def to_bytes(self) -> bytes:
+        """What the row ``TERMS_ROW`` holds."""
+        return _packed(dict(self.fixed), dict(self.noted))
+
+    def _shown(self, value: Term) -> str:
+        return repr(self.unit.length(value) if isinstance(value, int) else value)
+
+
+@dataclass(frozen=True)
+class KeptTerms:
+    """What a store keeps of its terms; nothing if it has none, or they are unknown.
+
+    Attributes:
+        fixed, noted: as ``Terms`` has them, by name.
+    """
+
+    fixed: Mapping[str, Term]
+    noted: Mapping[str, int]
+
+    @classmethod
+    def from_bytes(cls, data: bytes | None) -> Self:
+        """What the row holds; None for no row.
+
+        Raises:
+            FormatError: this release does not know its version.
+            ValueError: it is damaged.
+        """
+        if data is None:
+            return cls({}, {})
+        content = json.loads(data.decode())  # Of bytes, json would guess the encoding.
+        try:
+            version = content.get("terms", TERMS_VERSION)
+            if type(version) is not int or version != TERMS_VERSION:
+                raise FormatError(
+                    f"terms have version {version!r}, but this release of Millpond knows version {TERMS_VERSION}; run "
+                    "the release that wrote them, or a newer one"
+                )
+            return cls(read_terms(content["fixed"]), read_noted(content["noted"]))
+        except (AttributeError, KeyError, TypeError) as error:
+            raise ValueError(f"terms are damaged: {error!r}") from error
+
+
+def kept_terms(store: str, terms: Terms | None, backend: Backend) -> KeptTerms:
+    """The terms that a store was committed with.
+
+    Args:
+        store: how errors call the store.
+        terms: those that it is opened with; None for what says nothing of them.
+        backend: the rows as they were committed.
+
+    Raises:
+        StateConflictError: the rows were made with other terms.
+        FormatError: a later release has kept them.
+        CorruptStoreError: the row that tells the terms is damaged.
+    """
+    data = backend.get(TERMS_ROW)
+    try:
+        kept = KeptTerms.from_bytes(data)
+    except FormatError as error:
+        raise FormatError(f"of store {store!r}, the {error}") from None
+    except (ValueError, RecursionError) as error:
+        raise CorruptStoreError(
+            f"store {store!r} has the damaged terms {data!r}: {error}; restore the store"
+        ) from error
+    if terms is not None:
+        terms.check(store, kept)
+    return kept
+
+
+def read_terms(content: Any) -> dict[str, Term]:
+    """Fixed terms by name, from JSON's meaning.
+
+    Raises:
+        TypeError: it is not that of terms.
+    """
+    if not isinstance(content, dict) or not all(type(value) is str or _is_number(value) for value in content.values()):
+        raise TypeError(f"{content!r} are no terms")
+    return content
+
+
+def _is_number(value: object) -> bool:
+    """Whether a value is one of the numbers that terms have: of 64 bits, with a sign."""
+    return type(value) is int and -(2**63) <= value < 2**63
+
+
+def read_noted(content: Any) -> dict[str, int]:
+    """What is noted by name, from JSON's meaning.
+
+    Raises:
+        TypeError: it is not that of terms.
+    """
+    if not isinstance(content, dict) or not all(map(_is_number, content.values())):
+        raise TypeError(f"{content!r} is nothing noted")
+    return content
+
+
+def merged_terms(found: Iterable[bytes]) -> bytes:
+    """The row of a partition that several become: of what they note, the least."""
+    fixed: dict[str, Term] = {}
+    noted: dict[str, int] = {}
+    for kept in map(KeptTerms.from_bytes, found):
+        fixed |= kept.fixed
+        for name, value in kept.noted.items():
+            noted[name] = min(value, noted.get(name, value))
+    return _packed(fixed, noted)
+
+
+def _packed(fixed: Mapping[str, Term], noted: Mapping[str, int]) -> bytes:
+    content = {"fixed": fixed, "noted": noted, "terms": TERMS_VERSION}
+    return json.dumps(content, separators=(",", ":"), sort_keys=True).encode()

@@ -1,1 +1,0 @@
-"""What stands around a backend and shows its rows otherwise."""
