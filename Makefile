@@ -5,12 +5,13 @@
 #
 # make test-long     what takes longer: the examples on Spark, each in a process of its own, Spark Connect, faults, a
 #                    minute of fuzzing and, without ARGS, a sample of the golden topologies on Spark
-# make test-exhaustive  deaths at every step of every change of a job, and the answers of all workloads of the benchmark,
-#                    on Spark, of which make test-long has a part
+# make test-exhaustive  what others take a part of: on Spark, deaths at every step of every change of a job, all
+#                    workloads of the benchmark, and orders and types for each verb; and, without ARGS, all cases of
+#                    the tests that draw theirs, of which make test has a quarter
 # make soak          faults at every step of random histories, for as long as one likes                 SECONDS=3600
 # make fuzz          bytes of an attacker's making for everything that reads, guided by coverage        SECONDS=3600
-# make test-oldest   the tests of stores and of Spark with the oldest versions that pyproject.toml admits, in
-#                    .venv-oldest, which is made from the oldest Python
+# make test-oldest   what depends on versions of packages, with the oldest that pyproject.toml admits, in .venv-oldest,
+#                    which is made from the oldest Python
 # make test-kafka    from Kafka to Kafka on a real broker, beside the real Kafka Streams; needs Maven and a JDK, whose
 #                    jars it puts into build/kafka
 # make test-delta    Delta tables as sinks, appended to and merged into; in .venv-oldest, as Delta Lake comes later than
@@ -58,6 +59,7 @@ test-long: java .venv/dev.stamp .venv/spark-classes.jsa
 
 test-exhaustive: java .venv/dev.stamp .venv/spark-classes.jsa
 	$(PYTEST) -m exhaustive $(ARGS)
+	$(if $(ARGS),,MILLPOND_ALL_CASES=1 $(PYTEST) -n 2 -m 'not spark and not long')
 
 test-oldest: java .venv-oldest/stamp .venv-oldest/spark-classes.jsa
 	$(OLDEST) -m pytest $(LIMITED) -n 2 --dist loadgroup -m 'not slow and not long' $(OLDEST_TESTS) $(ARGS)

@@ -10,14 +10,15 @@ import pytest
 from hypothesis import settings
 
 from tests import quick_spark
+from tests.drawing import tries
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 os.environ.update(quick_spark.environment())
 
-# A machine that is busy fails no test by its time; all else is as this release of Hypothesis has it.
-settings.register_profile("untimed", settings(), deadline=None)
+# A machine that is busy fails no test by its time; all but the number of cases is as this release of Hypothesis has it.
+settings.register_profile("untimed", settings(), deadline=None, max_examples=tries(settings().max_examples))
 settings.load_profile("untimed")
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from millpond.adapters.rocksdb import RocksDbBackend, RocksDbSupplier
 from millpond.errors import CorruptStoreError, StoreClosedError
 from millpond.stores.backend.engine import Entry
+from tests.drawing import tries
 
 # Nothing is cached, so every read meets the file as it is.
 SUPPLIER = RocksDbSupplier(block_cache=0, compression="none")
@@ -92,7 +93,7 @@ def test_a_scan_over_a_damaged_block_raises_and_one_beside_it_does_not(
         assert found == (beside[::-1] if reverse else beside)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=tries(50), deadline=None)
 @given(at=st.integers(0, 1 << 20), bit=st.integers(0, 7), around=st.integers(0, 300), other=st.integers(0, ROWS))
 def test_wherever_a_bit_is_flipped_each_read_is_whole_or_refused(
     directory: Path, at: int, bit: int, around: int, other: int

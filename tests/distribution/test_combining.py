@@ -21,6 +21,7 @@ from millpond.processors.options.windows import TimeWindows
 from millpond.stores.backend.memory import MemoryBackend
 from millpond.stores.backend.transaction import Transaction
 from millpond.stores.encoding.serdes import INT64, MSGPACK, STRING
+from tests.drawing import tries
 
 CACHED = Materialized("counts", caching=True)
 Topic = list[tuple[str | None, int | None, int]]
@@ -90,7 +91,7 @@ def test_counts_of_combined_records_are_those_of_the_records(
 ) -> None:
     plan = plan_of(build)
 
-    @settings(deadline=None, max_examples=40)
+    @settings(deadline=None, max_examples=tries(40))
     @given(st.lists(SPLITS, min_size=1, max_size=3), st.randoms(use_true_random=False))
     def check(batches: list[list[Topic]], choice: Any) -> None:
         monkeypatch.setattr(combining, "FEWEST", 1_000)

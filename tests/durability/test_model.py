@@ -13,6 +13,7 @@ from millpond.stores.backend.registry import supplier
 from millpond.stores.durability import DurabilityPolicy, Manifest, Storage, TaskState, read_rows
 from millpond.stores.encoding.serdes import BYTES
 from millpond.stores.specs.store_spec import StoreKind, StoreSpec
+from tests.drawing import tries
 
 SPECS = [
     StoreSpec("plain", StoreKind.KEY_VALUE, BYTES, BYTES),
@@ -126,5 +127,5 @@ class TaskMachine(RuleBasedStateMachine):
 
 TestTask = TaskMachine.TestCase
 TestTask.settings = settings(
-    max_examples=25, stateful_step_count=15, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    max_examples=tries(25), stateful_step_count=15, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )

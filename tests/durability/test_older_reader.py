@@ -28,6 +28,7 @@ from millpond.stores.durability import DurabilityPolicy, Manifest, Storage, Task
 from millpond.stores.encoding.serdes import INT64, STRING
 from millpond.stores.specs.store_spec import StoreKind, StoreSpec
 from millpond.stores.typed.layouts import Layout
+from tests.drawing import tries
 
 TIMES = StoreSpec("times", StoreKind.TIMESTAMPED_KEY_VALUE, STRING, INT64)
 FIRST = Release(0, 1)
@@ -110,7 +111,7 @@ def test_a_task_without_rows_is_written_for_the_same_reader(tmp_path: Path, rele
         assert version_of(commit(state, empty, {})) == '{"millpond":2'
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=tries(30), deadline=None)
 @given(
     st.lists(
         st.tuples(

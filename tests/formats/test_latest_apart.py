@@ -26,6 +26,7 @@ from millpond.stores.typed.versions.version_rows import (
     plain_changes,
 )
 from millpond.stores.typed.versions.versioned import VersionedKeyValueStore
+from tests.drawing import tries
 
 SPEC = StoreSpec("prices", StoreKind.VERSIONED, STRING, STRING, history_retention=10_000)
 PUTS = (
@@ -133,7 +134,7 @@ puts = st.tuples(st.sampled_from(["a", "a\0", "b"]), st.none() | st.text(max_siz
 set_backs = st.tuples(st.just("set back"), times)
 
 
-@settings(max_examples=150)
+@settings(max_examples=tries(150))
 @example([[("a", None, 0), ("a", None, 250), ("a", None, 500), ("set back", 250)]])
 @given(st.lists(st.lists(puts | set_backs, max_size=8), max_size=8))
 def test_the_changes_lead_from_any_version_to_the_next_and_back(batches: list[list[Any]]) -> None:

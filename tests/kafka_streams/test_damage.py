@@ -13,6 +13,7 @@ from millpond.adapters.kafka_streams import Entry, Import, ParquetTarget, open_s
 from millpond.errors import BackendInUseError, CorruptStoreError, FormatError, MillpondError, StoreError
 from millpond.stores import StoreKind
 from millpond.stores.backend.registry import open_backend
+from tests.drawing import tries
 from tests.kafka_streams.directories import content_of, recorded, unpacked, write_database, write_task
 
 KINDS = {
@@ -60,7 +61,7 @@ def truncated(data: bytes, at: int) -> bytes:
     return data[:at]
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=tries(120), deadline=None)
 @given(data=st.data(), harm=st.sampled_from([flipped, zeroed, truncated]))
 def test_a_damaged_file_gives_all_rows_or_an_error_that_names_it(
     sources: list[Recorded], data: st.DataObject, harm: Callable[[bytes, int], bytes]

@@ -13,6 +13,7 @@ from millpond.processors import Batch, StreamsBuilder, Topology, TopologyDriver
 from millpond.processors.options.order import Order
 from millpond.processors.runtime.order.time_order import merge
 from millpond.processors.streams import vectorized_window_join
+from tests.drawing import tries
 from tests.processors.random_topologies import (
     NO_REPARTITION,
     OPERATORS,
@@ -25,7 +26,7 @@ from tests.processors.random_topologies import (
 
 History = list[tuple[str, list[tuple[Any, Any, int]]]]
 
-thorough = settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+thorough = settings(max_examples=tries(150), deadline=None, suppress_health_check=list(HealthCheck))
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -127,7 +128,7 @@ def test_inputs_that_are_taken_in_longer_runs_give_what_their_records_give(
     assert _at_once(topology, micro_batches) == _one_by_one(topology, micro_batches)
 
 
-@settings(thorough, max_examples=60)
+@settings(thorough, max_examples=tries(60))
 @given(
     st.lists(
         st.tuples(st.sampled_from(BY_KEY), *[st.sampled_from([0, 1])] * 2, st.integers(0, 2)), min_size=1, max_size=3

@@ -23,6 +23,7 @@ from millpond.stores.encoding.column_serdes import column_serde
 from millpond.stores.encoding.serdes import INT64, STRING
 from millpond.stores.typed.timestamped_columns import TimestampedColumns
 from millpond.stores.typed.timestamped_keyvalue import TimestampedKeyValueStore
+from tests.drawing import tries
 
 Record = tuple[Any, Any, int]
 Form = Callable[[list[Record]], Batch | Columns]
@@ -99,7 +100,7 @@ def test_a_count_of_columns_is_the_count_of_their_records(
     key_type, keys = KEYS[key_serde]
     record = st.tuples(keys, VALUES, st.integers(0, 20))
 
-    @settings(deadline=None, max_examples=20 if backend == "memory" else 10)
+    @settings(deadline=None, max_examples=tries(20 if backend == "memory" else 10))
     @given(st.lists(st.lists(record, min_size=1, max_size=12), min_size=1, max_size=5))
     def check(chunks: list[list[Record]]) -> None:
         built = topology(key_serde)
@@ -116,7 +117,7 @@ def reduced(value_serde: str, reducer: Any, *, caching: bool, vectorized: bool) 
     return builder.build()
 
 
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=tries(25))
 @given(
     st.lists(
         st.lists(

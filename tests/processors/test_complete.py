@@ -31,6 +31,7 @@ from millpond.processors import (
 from millpond.stores.encoding.serdes import INT64, STRING
 from millpond.stores.specs.store_spec import StoreKind, StoreSpec
 from millpond.stores.typed.windows.windowed import Windowed
+from tests.drawing import tries
 from tests.processors.driving import Build, text_topology
 from tests.processors.random_topologies import NO_REPARTITION, OPERATORS, Step, histories, programs
 from tests.processors.test_batching import History, build, ordered
@@ -147,7 +148,7 @@ def far_record(driver: TopologyDriver) -> list[Record]:
     return [record for record in driver.read("out") if record.key != "far"]
 
 
-checked = settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
+checked = settings(max_examples=tries(30), deadline=None, suppress_health_check=list(HealthCheck))
 
 
 @pytest.mark.parametrize("make", HOLDING)
@@ -391,7 +392,7 @@ def outputs(program: list[Step], parts: list[History], *, one_by_one: bool) -> d
     return found
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=tries(100), deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     st.one_of(programs(NO_REPARTITION), programs(sorted(OPERATORS), most=4)),
     st.lists(histories(), min_size=1, max_size=2),

@@ -39,6 +39,7 @@ from millpond.processors.tables.foreign_key.messages import (
 from millpond.processors.tables.foreign_key.murmur3 import murmur3_128
 from millpond.stores.encoding.column_serdes import column_serde
 from millpond.stores.encoding.serdes import serde
+from tests.drawing import tries
 
 pc: Any = _compute
 Record = tuple[Any, Any, int]
@@ -139,7 +140,7 @@ def inputs() -> st.SearchStrategy[list[dict[str, list[Record]]]]:
     return st.lists(batch, min_size=1, max_size=5)
 
 
-@settings(deadline=None, max_examples=20)
+@settings(deadline=None, max_examples=tries(20))
 @given(st.sampled_from(["inner", "left"]), st.sampled_from(Order), st.booleans(), inputs())
 def test_a_join_of_columns_is_the_join_of_their_rows(
     how: str, order: Order, versioned: bool, batches: list[dict[str, list[Record]]]

@@ -24,6 +24,7 @@ from millpond.processors import (
     TopologyDriver,
 )
 from millpond.stores.specs.store_spec import StoreKind
+from tests.drawing import tries
 from tests.processors.driving import Input, last_values
 
 TEXT = Materialized.with_serdes(None, "string")
@@ -287,7 +288,7 @@ _random_joins = {
 }
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=tries(100), deadline=None)
 @given(**_random_joins)
 def test_record_for_record_answers_are_those_of_a_table_that_is_read_where_it_is(
     steps: list[Step], sides: tuple[int, int], stores: tuple[str, str], kind: str, records: list[Input]
@@ -298,7 +299,7 @@ def test_record_for_record_answers_are_those_of_a_table_that_is_read_where_it_is
     assert list(map(_by_key, outputs)) == list(map(_by_key, _run(_where_it_is(builder), records)))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=tries(100), deadline=None)
 @given(**_random_joins, size=st.integers(1, 6), order=st.sampled_from(["time", "arrival"]))
 def test_at_the_end_of_each_micro_batch_its_rows_are_those_of_a_table_that_is_read_where_it_is(
     steps: list[Step],
@@ -316,7 +317,7 @@ def test_at_the_end_of_each_micro_batch_its_rows_are_those_of_a_table_that_is_re
     assert ends == _ends(_run(_where_it_is(builder), records, size))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=tries(100), deadline=None)
 @given(**_random_joins, unrelated=st.lists(st.tuples(st.integers(0, 4), _numbers, _numbers), min_size=1, max_size=3))
 def test_joins_beside_it_change_no_answer_wherever_they_are_declared(
     steps: list[Step],

@@ -28,6 +28,7 @@ from millpond.processors import (
 )
 from millpond.processors.options.order import Order
 from millpond.processors.runtime.batches.headers import as_headers, headers_from_bytes, headers_to_bytes
+from tests.drawing import tries
 from tests.processors.driving import text_topology
 from tests.processors.random_topologies import OPERATORS, programs
 from tests.processors.random_topologies import histories as random_histories
@@ -235,7 +236,7 @@ def _without_headers(found: dict[str, list[Record]]) -> dict[str, Any]:
     return {topic: list(map(tuple, records)) for topic, records in found.items()}
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=tries(150), deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.one_of(programs(sorted(OPERATORS), most=4), programs(sorted(OPERATORS), most=2)), random_histories())
 def test_headers_change_nothing_else_and_go_the_same_way_in_batches(program: Any, history: History) -> None:
     topology = build(program)

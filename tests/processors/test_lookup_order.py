@@ -32,6 +32,7 @@ from millpond.stores.backend.memory import MemoryBackend
 from millpond.stores.backend.transaction import Transaction
 from millpond.stores.encoding.serdes import BYTES, MSGPACK, STRING
 from millpond.stores.specs.store_spec import StoreKind, StoreSpec
+from tests.drawing import tries
 
 TEXT = Consumed("string", "int64")
 Records = list[tuple[str, int | None, int]]
@@ -283,7 +284,7 @@ def micro_batches(topics: Iterable[str]) -> st.SearchStrategy[list[dict[str, Rec
 def test_the_answers_are_those_of_the_records_one_by_one(name: str, order: Order) -> None:
     made = topology({**REGROUPED, **AS_BEFORE}[name], order)
 
-    @settings(max_examples=40, deadline=None)
+    @settings(max_examples=tries(40), deadline=None)
     @given(micro_batches(made.sources))
     def check(inputs: list[dict[str, Records]]) -> None:
         given_ = list(map(batches, inputs))
@@ -382,7 +383,7 @@ def test_a_foreign_key_join_gives_what_it_gives_where_its_inputs_alternate(
     both = st.fixed_dictionaries({"orders": st.lists(order, max_size=12), "customers": st.lists(customer, max_size=12)})
     made = by_foreign_key(kind)
 
-    @settings(max_examples=30 if backend == "memory" else 8, deadline=None)
+    @settings(max_examples=tries(30 if backend == "memory" else 8), deadline=None)
     @given(st.lists(both, max_size=3))
     def check(inputs: list[dict[str, Any]]) -> None:
         given_ = list(map(batches, inputs))
@@ -418,7 +419,7 @@ def test_a_record_for_which_a_function_fails_is_left_out_wherever_it_comes(
 ) -> None:
     made = topology(build, order)
 
-    @settings(max_examples=30, deadline=None)
+    @settings(max_examples=tries(30), deadline=None)
     @given(micro_batches(made.sources))
     def check(inputs: list[dict[str, Records]]) -> None:
         given_ = list(map(batches, inputs))

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from millpond.processors.runtime.batches.batch import Batch
 from millpond.processors.runtime.order.time_order import merge
+from tests.drawing import tries
 
 Taken = list[tuple[str, int, int]]
 
@@ -47,7 +48,7 @@ def _stable_sort(inputs: dict[str, list[int]]) -> Taken:
 inputs_of_few_times = st.dictionaries(st.sampled_from("abcde"), st.lists(st.integers(0, 8), max_size=12), max_size=5)
 
 
-@settings(max_examples=400)
+@settings(max_examples=tries(400))
 @given(inputs_of_few_times)
 def test_the_next_record_is_always_of_the_topic_whose_head_has_the_smallest_timestamp(
     inputs: dict[str, list[int]],
@@ -55,7 +56,7 @@ def test_the_next_record_is_always_of_the_topic_whose_head_has_the_smallest_time
     assert _records(_merged(inputs)) == _naive(inputs)
 
 
-@settings(max_examples=400)
+@settings(max_examples=tries(400))
 @given(inputs_of_few_times)
 def test_that_is_a_stable_sort_by_the_largest_timestamp_a_topic_has_shown(inputs: dict[str, list[int]]) -> None:
     assert _records(_merged(inputs)) == _stable_sort(inputs)

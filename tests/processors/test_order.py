@@ -30,6 +30,7 @@ from millpond.processors import (
     TopologyDriver,
 )
 from millpond.processors.options.order import Order
+from tests.drawing import tries
 from tests.processors.driving import text_topology
 from tests.processors.random_topologies import (
     NO_REPARTITION,
@@ -44,7 +45,7 @@ MicroBatch = Mapping[str, Sequence[tuple[Any, Any, int]]]
 """By topic, keys, values and timestamps in the order in which they came."""
 Output = dict[str, list[Record]]
 
-thorough = settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
+thorough = settings(max_examples=tries(100), deadline=None, suppress_health_check=list(HealthCheck))
 
 
 def by_topic(history: History) -> MicroBatch:
@@ -240,7 +241,7 @@ def shuffled(micro_batch: MicroBatch, chance: random.Random) -> MicroBatch:
 def test_the_order_within_a_micro_batch_is_not_information(name: str) -> None:
     topology = text_topology(MAKES[name])
 
-    @settings(max_examples=40, deadline=None)
+    @settings(max_examples=tries(40), deadline=None)
     @given(st.lists(rows_of(topology.sources), min_size=1, max_size=3), st.randoms(use_true_random=False))
     def check(micro_batches: list[MicroBatch], chance: random.Random) -> None:
         again = [shuffled(micro_batch, chance) for micro_batch in micro_batches]
@@ -319,7 +320,7 @@ def test_a_foreign_key_join_ends_as_the_join_of_both_tables_as_of_the_latest_tim
 
     topology = text_topology(make)
 
-    @settings(max_examples=60, deadline=None)
+    @settings(max_examples=tries(60), deadline=None)
     @given(st.lists(orders_and_customers(customers), max_size=4))
     def check(micro_batches: list[MicroBatch]) -> None:
         tables: dict[str, dict[str, str | None]] = {"orders": {}, "customers": {}}

@@ -31,6 +31,7 @@ from millpond.processors.runtime.task import Task
 from millpond.stores.backend.memory import MemoryBackend
 from millpond.stores.backend.transaction import Transaction
 from millpond.stores.encoding.serdes import Serde
+from tests.drawing import tries
 from tests.processors.random_topologies import LastSeen
 
 Records = list[tuple[Any, Any, int]]
@@ -171,7 +172,7 @@ windows_of_all_shapes = st.builds(
 ) | st.builds(JoinWindows, before=st.just(-3), after=st.integers(3, 12), grace=st.sampled_from([0, 10]))
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=tries(200), deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     st.sampled_from(list(BUILDS)),
     st.sampled_from(list(JOINS)),

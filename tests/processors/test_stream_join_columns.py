@@ -32,6 +32,7 @@ from millpond.processors.streams.window_join import WindowJoin
 from millpond.stores.backend.memory import MemoryBackend
 from millpond.stores.backend.transaction import Transaction
 from millpond.stores.encoding.keys import pack_time
+from tests.drawing import tries
 from tests.processors.test_stream_join_batches import (
     JOINS,
     MicroBatch,
@@ -96,7 +97,7 @@ def as_columns(inputs: MicroBatch) -> Iterator[tuple[str, Records]]:
         yield topic, Columns(keys, values, np.array(batch.timestamps, np.int64))
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=tries(60), deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     st.sampled_from(list(BUILDS)),
     st.sampled_from(list(JOINS)),

@@ -20,6 +20,7 @@ from millpond.processors import (
     Topology,
     TopologyDriver,
 )
+from tests.drawing import tries
 
 Arrival = tuple[str, str | None, str | None, int]
 """Topic, key, value and timestamp."""
@@ -120,14 +121,14 @@ windows_of_all_shapes = st.builds(
 ) | st.builds(JoinWindows, before=st.just(-3), after=st.integers(3, 12), grace=st.sampled_from([0, 10]))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=tries(300), deadline=None)
 @given(st.sampled_from(list(JOINS)), windows_of_all_shapes, arrivals())
 def test_a_join_gives_what_the_contract_says(kind: str, windows: JoinWindows, given_arrivals: list[Arrival]) -> None:
     came = _run(_topology(kind, windows), given_arrivals)
     assert Counter(came) == Counter(_contract(kind, windows, given_arrivals))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=tries(100), deadline=None)
 @example(JoinWindows(before=0, after=2, grace=0), [("left", "k", "A", 123), ("left", "k", "B", 125)])
 @given(windows_of_all_shapes, arrivals())
 def test_a_self_join_gives_the_same_with_one_store_as_with_two(

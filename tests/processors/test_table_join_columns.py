@@ -34,6 +34,7 @@ from millpond.stores.backend.registry import supplier
 from millpond.stores.backend.transaction import Transaction
 from millpond.stores.encoding.serdes import INT64, STRING
 from millpond.stores.typed.timestamped_keyvalue import TimestampedKeyValueStore
+from tests.drawing import tries
 
 Record = tuple[Any, Any, int]
 MicroBatch = tuple[list[Record], list[Record]]
@@ -136,7 +137,7 @@ def micro_batches(key_serde: str) -> st.SearchStrategy[list[MicroBatch]]:
     return st.lists(st.tuples(records, records), min_size=1, max_size=3)
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=tries(40))
 @given(st.sampled_from(CASES), st.sampled_from(Order), st.booleans(), st.data())
 def test_a_join_of_columns_is_the_join_of_their_records(
     case: tuple[str, str, str, int | None, int | None], order: Order, vectorized: bool, data: st.DataObject

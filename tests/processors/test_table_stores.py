@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from millpond.processors import Grouped, Materialized, Produced, StreamsBuilder, TopologyDriver
 from millpond.stores.specs.store_spec import StoreKind
+from tests.drawing import tries
 
 RECORDS = [("k", "a1", 10), ("j", "a2", 20), ("k", None, 30), ("k", "a3", 40), ("i", "a4", 50)]
 KINDS = {
@@ -78,7 +79,7 @@ values = st.one_of(st.none(), st.sampled_from(["x", "y"]))
 arrivals = st.lists(st.tuples(st.sampled_from("ab"), values, st.integers(0, 40).map(lambda t: t * 10)), min_size=1)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=tries(60), deadline=None)
 @given(arrivals, st.booleans(), st.booleans())
 def test_a_batch_of_versions_gives_what_its_records_give(arrivals: list[Any], needs_olds: bool, bad: bool) -> None:
     records = [*arrivals[:2], ("a", 5, 100), *arrivals[2:]] if bad else arrivals

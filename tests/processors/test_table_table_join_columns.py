@@ -31,6 +31,7 @@ from millpond.processors.runtime.failures import FailurePolicy
 from millpond.stores.backend.column_changes import ColumnChanges
 from millpond.stores.backend.memory import MemoryBackend
 from millpond.stores.backend.transaction import Transaction
+from tests.drawing import tries
 from tests.processors.test_table_join_columns import MicroBatch, run
 
 pc: Any = _compute
@@ -96,7 +97,7 @@ RESULTS = st.sampled_from(["plain", "stored", "versioned", "changes", "mapped", 
 
 @pytest.mark.parametrize("backend", ["memory", "lmdb", "rocksdb"])
 def test_a_join_of_columns_is_the_join_of_their_updates(backend: str) -> None:
-    @settings(deadline=None, max_examples=60 if backend == "memory" else 10)
+    @settings(deadline=None, max_examples=tries(60 if backend == "memory" else 10))
     @given(
         st.sampled_from(sorted(JOINS)),
         HISTORIES,
@@ -119,7 +120,7 @@ def test_a_join_of_columns_is_the_join_of_their_updates(backend: str) -> None:
     check()
 
 
-@settings(deadline=None, max_examples=20)
+@settings(deadline=None, max_examples=tries(20))
 @given(st.sampled_from(sorted(JOINS)), st.sampled_from(Order), micro_batches(["a", "b", None]))
 def test_updates_that_are_objects_are_joined_as_those_of_columns(
     how: str, order: Order, batches: list[MicroBatch]

@@ -35,6 +35,7 @@ from millpond.processors.verbs.keyed_processor import KeyContext, KeyedProcessor
 from millpond.stores.encoding.rows.packing import RowCodec
 from millpond.stores.encoding.rows.schemas import Schemas
 from millpond.stores.encoding.rows.tuple_keys import KeyCodec
+from tests.drawing import tries
 from tests.processors.driving import random_records
 
 Build = Callable[[StreamsBuilder], object]
@@ -155,7 +156,7 @@ histories = st.lists(st.lists(arrivals, max_size=6), max_size=6)
 
 
 @pytest.mark.parametrize("name", HOLDING)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=tries(40), deadline=None)
 @given(history=histories)
 @example(history=[[("in", "a", "x", 10)], [], [("in", "a", "x", 12), ("in", "a", "y", 10)]])
 def test_what_waits_is_what_comes_out_when_the_input_is_complete(

@@ -25,6 +25,7 @@ from millpond.processors.runtime.batches.columns import Columns
 from millpond.stores.backend.memory import MemoryBackend
 from millpond.stores.backend.registry import supplier
 from millpond.stores.backend.transaction import Transaction
+from tests.drawing import tries
 from tests.processors.test_columns import KEYS, VALUES, Form, Record, as_batch, as_columns
 
 WINDOWS: dict[str, TimeWindows | SessionWindows] = {
@@ -115,7 +116,7 @@ def test_final_counts_of_columns_are_those_of_single_records(
     monkeypatch.setattr("millpond.processors.aggregations.window_fold._LEAST_PART", 2)
     topologies = [counting(windows, key_serde) for windows in [*WINDOWS.values(), *SLIDING.values()]]
 
-    @settings(max_examples=examples, deadline=None, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=tries(examples), deadline=None, suppress_health_check=list(HealthCheck))
     @given(st.sampled_from(topologies), chunks_of(key_serde), st.sampled_from([-1, -1, 1]))
     def check(topology: Topology, chunks: list[list[Record]], complete_at: int) -> None:
         form = as_columns(KEYS[key_serde][0])
@@ -131,7 +132,7 @@ def test_final_counts_of_columns_are_those_of_single_records(
 def test_last_updates_of_columns_are_those_of_objects(key_serde: str, backend: str, examples: int) -> None:
     topologies = [updating(windows, key_serde) for windows in [*WINDOWS.values(), *SLIDING.values()]]
 
-    @settings(max_examples=examples, deadline=None, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=tries(examples), deadline=None, suppress_health_check=list(HealthCheck))
     @given(st.sampled_from(topologies), chunks_of(key_serde))
     def check(topology: Topology, chunks: list[list[Record]]) -> None:
         columns = steps(topology, backend, chunks, as_columns(KEYS[key_serde][0]), -1)

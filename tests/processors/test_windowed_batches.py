@@ -29,6 +29,7 @@ from millpond.stores.backend.contract import Entries
 from millpond.stores.backend.memory import MemoryBackend
 from millpond.stores.backend.transaction import Transaction
 from millpond.stores.typed.windows.windowed import Windowed
+from tests.drawing import tries
 
 WINDOWS: dict[str, Any] = {
     "sessions": SessionWindows(5, grace=4),
@@ -40,7 +41,7 @@ WINDOWS: dict[str, Any] = {
 PLANS = list(WINDOWS)
 Row = tuple[Any, Any, int]
 
-thorough = settings(max_examples=50, deadline=None, suppress_health_check=list(HealthCheck))
+thorough = settings(max_examples=tries(50), deadline=None, suppress_health_check=list(HealthCheck))
 values = st.sampled_from(["a", "b", "c", "clear", "raise", None])
 records: st.SearchStrategy[list[Row]] = st.lists(
     st.tuples(st.sampled_from(["k", "l", "m", None]), values, st.integers(-10, 90)), max_size=40

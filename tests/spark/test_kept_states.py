@@ -10,6 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.drawing import tries
+
 pytest.importorskip("pyspark")
 
 from pyspark.sql import SparkSession
@@ -107,7 +109,7 @@ class Worker:
 STEPS = st.lists(st.tuples(st.sampled_from("abcdef"), st.sampled_from([0, 1, 30, 300])), min_size=1, max_size=14)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=tries(25), deadline=None)
 @given(STEPS, st.sampled_from([1, 30 * KIB, 100 * KIB, 400 * KIB]))
 def test_in_whatever_order_tasks_come_idle_rows_keep_within_the_budget_and_nothing_is_lost(
     steps: list[tuple[str, int]], budget: int

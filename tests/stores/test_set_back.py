@@ -16,6 +16,7 @@ from millpond.stores.typed.versions.versioned import VersionedKeyValueStore
 from millpond.stores.typed.windows.session import SessionStore
 from millpond.stores.typed.windows.window import WindowStore
 from millpond.stores.typed.windows.windowed import Windowed
+from tests.drawing import tries
 
 FAR = 4_102_444_800_000
 RETENTION = 3000
@@ -64,7 +65,7 @@ def sessions(transaction: Transaction) -> tuple[Any, Callable[[str, int], object
 
 
 @pytest.mark.parametrize("make", [versioned, windowed, duplicates, sessions])
-@settings(max_examples=40)
+@settings(max_examples=tries(40))
 @given(before=puts, limit=limits, after=st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 20_000))))
 def test_what_lies_beyond_goes_and_what_lies_before_stays(
     make: Callable[[Transaction], Any], before: list[tuple[str, int]], limit: int, after: list[tuple[str, int]]

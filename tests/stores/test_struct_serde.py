@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from millpond.errors import ConfigurationError, SerdeError
 from millpond.stores.encoding.column_serdes import column_serde
 from millpond.stores.encoding.serdes import StructSerde, serde
+from tests.drawing import tries
 
 ENTRIES: dict[str, st.SearchStrategy[Any]] = {
     "long": st.integers(-(2**63), 2**63 - 1),
@@ -32,7 +33,7 @@ def columns(draw: st.DrawFn) -> tuple[Any, list[dict[str, Any] | None]]:
     return made, draw(st.lists(st.none() | value, max_size=8))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=tries(60), deadline=None)
 @given(columns(), st.integers(0, 3))
 def test_a_column_is_written_and_read_as_its_values_are(drawn: tuple[Any, list[Any]], start: int) -> None:
     made, values = drawn
@@ -45,7 +46,7 @@ def test_a_column_is_written_and_read_as_its_values_are(drawn: tuple[Any, list[A
     assert whole.read(whole.write(structs).slice(start)).to_pylist() == values[start:]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=tries(60), deadline=None)
 @given(columns(), st.data())
 def test_damaged_rows_are_refused_by_both_or_mean_the_same_to_both(
     drawn: tuple[Any, list[Any]], data: st.DataObject

@@ -22,6 +22,7 @@ from millpond.stores.typed.versions import version_puts, versioned_columns
 from millpond.stores.typed.versions.late_puts import LatePuts
 from millpond.stores.typed.versions.versioned import NOT_PUT, VALID_TO_UNDEFINED, VersionedKeyValueStore
 from millpond.stores.typed.versions.versioned_columns import VersionedColumns
+from tests.drawing import tries
 
 Put = tuple[str, int | None, int]
 KEYS = ["", "a", "a\0", "a\0\0", "b", "ü"]
@@ -90,7 +91,7 @@ def states(
 
 @pytest.mark.parametrize("backend", ["memory", "lmdb", "rocksdb"])
 def test_columns_of_versions_are_put_as_one_by_one(backend: str) -> None:
-    @settings(deadline=None, max_examples=60 if backend == "memory" else 10)
+    @settings(deadline=None, max_examples=tries(60 if backend == "memory" else 10))
     @given(st.lists(st.lists(st.one_of(puts, in_time), min_size=1, max_size=3), min_size=1, max_size=3), limits)
     def check(batches: list[list[list[Put]]], limits: dict[str, Any]) -> None:
         with mock.patch.object(version_puts, "_SHORTEST", 1):

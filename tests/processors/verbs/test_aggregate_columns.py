@@ -28,6 +28,7 @@ from millpond.processors.verbs.verb import MICROS, Verb
 from millpond.stores.backend.registry import supplier
 from millpond.stores.backend.transaction import Transaction
 from millpond.stores.encoding.rows.tuple_keys import KeyCodec
+from tests.drawing import tries
 from tests.processors.verbs.aggregating import ADDED, VALUES, decimals
 
 MAPS = pa.map_(pa.string(), pa.int32())
@@ -124,7 +125,7 @@ def both_ways(
     yield from zip(by_row, by_column, strict=True)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=tries(60))
 @given(st.data())
 def test_aggregates_of_columns_are_those_of_rows_to_the_byte_of_every_state(data: st.DataObject) -> None:
     type_ = data.draw(st.sampled_from(list(CALLS)))
@@ -147,7 +148,7 @@ WINDOWS: list[Windows] = [
 ]
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=tries(150))
 @given(st.data(), st.sampled_from(WINDOWS), st.booleans())
 def test_aggregates_in_windows_of_columns_are_those_of_rows(data: st.DataObject, windows: Windows, final: bool) -> None:
     type_ = data.draw(st.sampled_from(list(CALLS)))

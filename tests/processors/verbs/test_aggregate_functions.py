@@ -16,6 +16,7 @@ from millpond.errors import ConfigurationError, RecordError
 from millpond.processors.verbs import aggregates as f
 from millpond.processors.verbs.aggregates import AggregateCall
 from millpond.processors.verbs.row_aggregate import RowAggregate
+from tests.drawing import tries
 from tests.processors.verbs.aggregating import (
     ADDED,
     DECIMALS,
@@ -28,9 +29,9 @@ from tests.processors.verbs.aggregating import (
     result_of,
 )
 
-SOME = settings(max_examples=80, deadline=None)
-FEW = settings(max_examples=20, deadline=None)
-MANY = settings(max_examples=200, deadline=None)
+SOME = settings(max_examples=tries(80), deadline=None)
+FEW = settings(max_examples=tries(20), deadline=None)
+MANY = settings(max_examples=tries(200), deadline=None)
 TYPES = list(VALUES)
 EXACT: list[tuple[AggregateCall, list[pa.DataType]]] = [
     (f.count("x"), TYPES),

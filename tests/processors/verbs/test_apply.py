@@ -25,6 +25,7 @@ from millpond.processors.verbs.rule_run import ENDLESS
 from millpond.stores.encoding.rows.packing import RowCodec
 from millpond.stores.encoding.rows.schemas import Schemas
 from millpond.stores.encoding.rows.tuple_keys import KeyCodec
+from tests.drawing import tries
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 KEYS = KeyCodec(pa.schema([("key", pa.string())]))
@@ -181,13 +182,13 @@ def within_lateness(draw: st.DrawFn) -> list[Arrival]:
 CUTS = st.lists(st.integers(0, 30), max_size=6)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=tries(300), deadline=None)
 @given(within_lateness(), CUTS)
 def test_a_key_sees_its_records_and_timers_in_the_order_of_time(arrivals: list[Arrival], cuts: list[int]) -> None:
     assert run(arrivals, [cut for cut in cuts if cut <= len(arrivals)]) == expected(arrivals)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=tries(100), deadline=None)
 @given(within_lateness(), CUTS, st.lists(st.integers(0, 2), min_size=4, max_size=4))
 def test_the_tasks_that_keys_are_spread_over_make_no_difference(
     arrivals: list[Arrival], cuts: list[int], tasks: list[int]

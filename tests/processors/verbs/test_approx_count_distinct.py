@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from millpond.errors import ConfigurationError
 from millpond.processors.verbs.aggregates import FINEST_ERROR, approx_count_distinct
 from millpond.processors.verbs.row_aggregate import RowAggregate
+from tests.drawing import tries
 from tests.processors.verbs.aggregating import NESTED, VALUES, aggregate_state, column, result_of
 
 
@@ -33,7 +34,7 @@ def test_the_deviation_of_many_sketches_is_as_stated() -> None:
 
 
 @pytest.mark.parametrize("type_", list(VALUES), ids=str)
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=tries(20), deadline=None)
 @given(data=st.data())
 def test_few_values_of_any_type_are_counted_exactly_in_any_parts(type_: pa.DataType, data: st.DataObject) -> None:
     values = data.draw(column(type_))

@@ -18,6 +18,7 @@ from millpond.processors.verbs.aggregates import AggregateCall
 from millpond.processors.verbs.row_aggregate import RowAggregate
 from millpond.stores.backend.memory import MemoryBackend
 from millpond.stores.backend.transaction import Transaction
+from tests.drawing import tries
 from tests.processors.verbs.aggregating import VALUES
 from tests.processors.verbs.running import an_aggregated_input
 
@@ -57,7 +58,7 @@ def test_aggregates_of_combined_rows_are_those_of_the_rows() -> None:
         }
     )
 
-    @settings(deadline=None, max_examples=25)
+    @settings(deadline=None, max_examples=tries(25))
     @given(st.lists(st.tuples(st.lists(row, min_size=1, max_size=8), st.booleans()), min_size=1, max_size=5))
     def check(chunks: list[tuple[list[dict[str, Any]], bool]]) -> None:
         tables = [(pa.Table.from_pylist(chunk, _schema(types)), combined) for chunk, combined in chunks]

@@ -19,6 +19,7 @@ from millpond.stores.evolution import old_rows, snapshots
 from millpond.stores.evolution.carrying import Origin, carry_unit
 from millpond.stores.evolution.shape import Shape, StoreShape
 from millpond.stores.specs.store_spec import StoreKind, StoreSpec
+from tests.drawing import tries
 from tests.stores.evolution.queries import (
     LONG,
     SPECS,
@@ -52,7 +53,7 @@ def storage(tmp_path: Path) -> Storage:
     return Storage.from_uri(f"file://{tmp_path}?sync=false")
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=tries(25), deadline=None)
 @given(batches, partitions, partitions)
 def test_stores_of_all_kinds_hold_what_they_would_hold_there_all_along(
     batches: list[list[Change]], before: int, after: int

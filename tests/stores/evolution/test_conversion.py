@@ -28,6 +28,7 @@ from millpond.stores.evolution.losses import Counting, Loss, with_observed
 from millpond.stores.evolution.shape import Shape, StoreShape
 from millpond.stores.specs.store_spec import StoreKind, StoreSpec
 from millpond.stores.typed.timestamped_keyvalue import UNKNOWN_TIMESTAMP
+from tests.drawing import tries
 from tests.stores.evolution.jobs import Input, Job
 from tests.stores.evolution.jobs import shape_of as job_shape_of
 from tests.stores.evolution.queries import Change, Task, Tasks, carry, manifests_of, opened, run, shape_of
@@ -81,7 +82,7 @@ def filled(new: StoreSpec, content: list[tuple[bytes, bytes, int]]) -> tuple[Any
     return store, rows
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=tries(60), deadline=None)
 @given(st.sampled_from(DIRECTIONS), batches, partitions, partitions, st.sampled_from(["memory", "lmdb", "rocksdb"]))
 def test_every_direction_gives_what_puts_in_the_order_of_time_give(
     direction: tuple[StoreSpec, StoreSpec], changes: list[list[Any]], before: int, after: int, engine: str

@@ -28,6 +28,7 @@ from millpond.stores.evolution.seeding import Entry, Seed, Seeds, Sowing, write_
 from millpond.stores.evolution.shape import Shape
 from millpond.stores.specs.store_spec import KeyForm, StoreKind, StoreSpec
 from millpond.stores.typed.windows.windowed import Windowed
+from tests.drawing import tries
 from tests.stores.evolution import jobs
 from tests.stores.evolution.queries import SPECS, put, shape_of
 from tests.stores.evolution.test_evolving import in_process
@@ -98,7 +99,7 @@ def content(storage: Storage, manifest: Manifest, spec: StoreSpec) -> list[Any]:
 
 
 @pytest.mark.parametrize("spec", SEEDED, ids=lambda one: one.name)
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=tries(20), deadline=None)
 @given(data=st.data())
 def test_a_seeded_store_is_what_it_were_had_the_entries_been_put(
     tmp_path_factory: pytest.TempPathFactory, spec: StoreSpec, data: st.DataObject

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from millpond.errors import RecordError
 from millpond.stores.encoding.rows.msgpack_columns import pack_values, packed_rows, unpack_columns
 from millpond.stores.encoding.rows.physical import WHOLE, from_physical, to_physical
+from tests.drawing import tries
 from tests.stores.rows.columns import types, values
 
 EDGES = sorted(
@@ -30,7 +31,7 @@ def rows_of(columns: list[Any], size: int, first: int | None = None) -> list[byt
     return [msgpack.packb(list(row)) for row in zip(*physical, strict=True)] if physical else [b"\x90"] * size
 
 
-@settings(deadline=None, max_examples=400, suppress_health_check=list(HealthCheck))
+@settings(deadline=None, max_examples=tries(400), suppress_health_check=list(HealthCheck))
 @given(st.data())
 def test_columns_are_packed_as_their_values_are_and_read_back(data: st.DataObject) -> None:
     kinds = data.draw(st.lists(types(), max_size=18))
@@ -141,7 +142,7 @@ def test_what_is_not_written_so_is_refused(case: str) -> None:
         unpack_columns(pa.array([row], pa.binary()), [type_])
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=tries(300))
 @given(types(), st.lists(st.binary(max_size=24), min_size=1, max_size=4))
 def test_any_bytes_are_read_as_msgpack_reads_them_or_refused(type_: Any, tails: list[bytes]) -> None:
     rows = [b"\x91" + tail for tail in tails]

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from millpond.errors import ConfigurationError, RecordError, SerdeError
 from millpond.stores.encoding.rows.packing import RowCodec
 from millpond.stores.encoding.rows.schemas import Schemas
+from tests.drawing import tries
 from tests.stores.rows.columns import bits, column, physical_rows, structs, types, values
 
 TABLE = pa.table({"id": pa.array([1, 2, 3], pa.int32()), "name": ["a", None, "c"]})
@@ -147,7 +148,7 @@ def test_a_damaged_row_is_refused_by_its_position(data: bytes, message: str) -> 
         CODEC.unpack([good[0], None, data, good[1], data])
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=tries(150))
 @given(tables(), st.data())
 def test_truncated_and_flipped_bytes_are_refused_or_read_but_never_crash(
     made: tuple[Any, list[Any]], data: st.DataObject

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from millpond.errors import ConfigurationError, RecordError, SerdeError
 from millpond.stores.encoding.rows.tuple_keys import KeyCodec, null_rows
+from tests.drawing import tries
 from tests.stores.rows.columns import NAMES, bits, column, leaves, physical_rows, structs, values
 
 
@@ -67,7 +68,7 @@ def rank(value: Any, type_: Any) -> Any:
     return (1, value)
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=tries(150))
 @given(keys())
 def test_keys_compare_as_tuples_do(made: tuple[list[Any], list[list[Any]]]) -> None:
     types, rows = made
@@ -79,7 +80,7 @@ def test_keys_compare_as_tuples_do(made: tuple[list[Any], list[list[Any]]]) -> N
             assert (left == right) == (left_rank == right_rank)
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=tries(150))
 @given(keys())
 def test_keys_come_back(made: tuple[list[Any], list[list[Any]]]) -> None:
     types, rows = made
@@ -213,7 +214,7 @@ def test_a_codec_can_be_pickled() -> None:
     assert pickle.loads(pickle.dumps(keyed)) == keyed
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=tries(200))
 @given(keys(), st.data())
 def test_truncated_and_flipped_bytes_are_refused_or_read_but_never_crash(
     made: tuple[list[Any], list[list[Any]]], data: st.DataObject
