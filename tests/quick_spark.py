@@ -1,13 +1,15 @@
 """A Spark that is sooner ready, for tests, which start it often and for short.
 
-Three things cost a short-lived Spark most of its time: its JVM compiles at length what it runs twice; its JVM loads and
-checks thousands of classes anew; and each of its Python processes compiles all of PySpark anew, since Spark hands it
-PySpark as an archive, for which Python keeps no bytecode. So the JVM compiles in one stage only, maps the classes that
-were loaded once from a file, and lives in a home without that archive, so that Python takes the installed PySpark.
+Four things cost a short-lived Spark most of its time: its JVM compiles at length what it runs twice; its JVM loads and
+checks thousands of classes anew; each of its Python processes compiles all of PySpark anew, since Spark hands it
+PySpark as an archive, for which Python keeps no bytecode; and Hadoop starts a ``chmod`` for each local file that it
+writes and a ``readlink`` for each that it renames, dozens in a micro-batch. So the JVM compiles in one stage only, maps
+the classes that were loaded once from a file, lives in a home without that archive, so that Python takes the installed
+PySpark, and has local files that start no processes (``QuickFiles.java``).
 
-Run as a program, ``python -m tests.quick_spark``, it writes that file. File and home are in the virtual environment,
-which has the PySpark that they belong to. Without the file, or with that of another Java, a JVM loads its classes as
-always.
+Run as a program, ``python -m tests.quick_spark``, it writes the file of classes and the jar of those files. Both and
+the home are in the virtual environment, which has the PySpark that they belong to. Without them, or with those of
+another Java, a JVM loads its classes and Hadoop writes its files as always.
 """
 
 import os
@@ -17,12 +19,18 @@ from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
+from zipfile import ZipFile
 
 HOME: Final = Path(sys.prefix) / "spark-home"
 CLASSES: Final = Path(sys.prefix) / "spark-classes.jsa"
+FILES: Final = Path(sys.prefix) / "spark-files.jar"
 
 _COMPILER: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 _QUIET: Final = "-Xlog:cds=off -Xlog:cds+dynamic=off"
+_FILES: Final = (
+    "-Dspark.hadoop.fs.file.impl=millpond.tests.QuickFiles$Local "
+    "-Dspark.hadoop.fs.AbstractFileSystem.file.impl=millpond.tests.QuickFiles$Checked"
+)
 
 
 def environment() -> dict[str, str]:
@@ -33,8 +41,14 @@ def environment() -> dict[str, str]:
     wanted = {"JDK_JAVA_OPTIONS": _COMPILER}
     if (home := _home()) is not None:
         wanted["SPARK_HOME"] = str(home)
+    options = []
     if CLASSES.exists():
-        wanted["SPARK_SUBMIT_OPTS"] = f"-XX:SharedArchiveFile={CLASSES} {_QUIET}"
+        options.append(f"-XX:SharedArchiveFile={CLASSES} {_QUIET}")
+    if FILES.exists() and "SPARK_DIST_CLASSPATH" not in os.environ:
+        options.append(_FILES)
+        wanted["SPARK_DIST_CLASSPATH"] = str(FILES)
+    if options:
+        wanted["SPARK_SUBMIT_OPTS"] = " ".join(options)
     return {name: value for name, value in wanted.items() if name not in os.environ}
 
 
@@ -54,10 +68,25 @@ def _home() -> Path | None:
     return HOME
 
 
+def _compile_files() -> None:
+    """Write ``FILES``, by the compiler that Spark itself uses, as there may be no ``javac``."""
+    from pyspark.java_gateway import launch_gateway
+
+    gateway: Any = launch_gateway()  # type: ignore[no-untyped-call]
+    compiler = gateway.jvm.org.codehaus.janino.SimpleCompiler()
+    compiler.cook(Path(__file__).with_name("QuickFiles.java").read_text())
+    compiled = compiler.getBytecodes()
+    with ZipFile(FILES, "w") as jar:
+        for name in compiled:
+            jar.writestr(f"{name.replace('.', '/')}.class", compiled[name])
+    _end(gateway)
+
+
 def _archive_classes() -> None:
     """Write ``CLASSES``: those that a small streaming join, Millpond's as well as Spark's own, has the JVM load."""
-    CLASSES.unlink(missing_ok=True)
-    os.environ.update(environment() | {"SPARK_SUBMIT_OPTS": f"-XX:ArchiveClassesAtExit={CLASSES} {_QUIET}"})
+    wanted = environment()
+    options = f"-XX:ArchiveClassesAtExit={CLASSES} {_QUIET} {wanted.get('SPARK_SUBMIT_OPTS', '')}"
+    os.environ.update(wanted | {"SPARK_SUBMIT_OPTS": options})
     from pyspark.sql import functions as F
 
     from millpond.adapters.spark import Millpond
@@ -83,6 +112,11 @@ def _archive_classes() -> None:
                 writer.format("memory").queryName(name).start().awaitTermination()
         spark.read.parquet(f"{directory}/joined-rows").collect()
     spark.stop()
+    _end(gateway)
+
+
+def _end(gateway: Any) -> None:
+    """End the JVM and wait until it has."""
     jvm = gateway.proc
     gateway.shutdown()
     jvm.stdin.close()
@@ -90,4 +124,7 @@ def _archive_classes() -> None:
 
 
 if __name__ == "__main__":
+    for made in (CLASSES, FILES):
+        made.unlink(missing_ok=True)
+    _compile_files()
     _archive_classes()
