@@ -38,8 +38,18 @@ LIMITED := -q --max-worker-restart=0 -o faulthandler_timeout=1200 -o faulthandle
 PYTEST := $(BIN)/python -m pytest $(LIMITED)
 
 OLDEST := .venv-oldest/bin/python
-OLDEST_TESTS := tests/contract/test_backends.py tests/stores tests/formats tests/durability/test_state.py \
-	tests/durability/test_inspection.py tests/demo/test_command_line.py tests/spark
+# What depends on releases of packages: engines and their files, Arrow's columns, and what of Spark is called or read.
+OLDEST_TESTS := tests/contract/test_backends.py tests/stores/rows tests/stores/test_serdes.py \
+	tests/stores/test_struct_serde.py tests/stores/test_timestamps.py tests/stores/test_partitions.py \
+	tests/stores/test_versioned_columns.py tests/stores/test_window_batches.py tests/formats \
+	tests/durability/test_state.py tests/durability/test_inspection.py tests/demo/test_command_line.py \
+	tests/spark/test_expressions.py tests/spark/test_group_keys.py tests/spark/test_headers.py \
+	tests/spark/test_monitoring.py tests/spark/test_outputs.py tests/spark/test_pushed_filters.py \
+	tests/spark/test_read_store.py tests/spark/test_refusals.py tests/spark/test_sent.py \
+	tests/spark/test_session.py tests/spark/test_several_sinks.py tests/spark/test_shared_operators.py \
+	tests/spark/test_sink.py tests/spark/test_state_source.py tests/spark/test_streams.py tests/spark/test_tables.py \
+	tests/spark/test_ticks.py tests/spark/test_values.py tests/spark/test_verb_times.py tests/spark/test_verb_types.py \
+	tests/spark/test_verbs.py tests/spark/test_continued_query.py tests/spark/test_seeds.py
 
 FLINK := .venv-flink/bin/python
 
