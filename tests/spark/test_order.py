@@ -4,6 +4,7 @@ import os
 import re
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime, timedelta
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,9 @@ from millpond.processors import TimeWindows
 from millpond.processors.verbs import KeyContext, KeyedProcessor, aggregates
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
+
+MORE = [pytest.mark.long, pytest.mark.exhaustive]
+"""Of what ``tests/metamorphic`` shows without Spark: for each verb, in random micro-batches, files and tasks."""
 
 HOURS = 6
 START = datetime(2026, 1, 1)
@@ -97,7 +101,9 @@ VERBS: dict[str, Callable[[Millpond, Callable[[], DataFrame]], DataFrame]] = {
 }
 
 
-@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize(
+    "verb", [pytest.param(verb, marks=[] if verb in ("aggregate", "stream_join") else MORE) for verb in VERBS]
+)
 def test_files_of_one_hour_each_in_one_micro_batch_lose_no_row(
     spark: SparkSession, hours: Path, tmp_path: Path, verb: str
 ) -> None:
@@ -146,7 +152,7 @@ def test_rows_of_a_micro_batch_are_taken_by_time_over_both_sides(spark: SparkSes
     assert sorted((row.k, row.price) for row in found) == [("a", 1), ("b", 7)]
 
 
-@pytest.mark.parametrize("partitions", [2, 4])
+@pytest.mark.parametrize("partitions", [2, pytest.param(4, marks=MORE)])
 def test_a_chain_loses_nothing_whatever_the_partitions(spark: SparkSession, tmp_path: Path, partitions: int) -> None:
     fields: Any = [("id", pa.int32()), ("ts", pa.timestamp("us", "UTC"))]
     schema = pa.schema(fields)
@@ -222,8 +228,14 @@ BY_ORDER: dict[str, Callable[[Millpond, DataFrame, DataFrame], DataFrame]] = {
 """Each verb that has an order, over changes of one time."""
 
 
-@pytest.mark.parametrize("verb", ["latest", *(pytest.param(verb, marks=pytest.mark.long) for verb in [*BY_ORDER][1:])])
-@pytest.mark.parametrize("cut", ["together", "backwards"])
+def orders() -> Iterator[Any]:
+    for verb, cut in product(BY_ORDER, ("together", "backwards")):
+        metamorphic = verb in ("latest", "asof_join", "apply")
+        marks = [] if (verb, cut) == ("latest", "together") else MORE if metamorphic else [pytest.mark.long]
+        yield pytest.param(verb, cut, marks=marks, id=f"{verb}-{cut}")
+
+
+@pytest.mark.parametrize(("verb", "cut"), list(orders()))
 def test_an_order_decides_among_rows_of_one_time(spark: SparkSession, tmp_path: Path, verb: str, cut: str) -> None:
     # By their values or by arrival, other rows would win; "gone" is deleted last, "back" is deleted in between.
     rows = [

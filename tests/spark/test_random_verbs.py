@@ -1,17 +1,24 @@
 """Verbs answer what Spark SQL does for keys and values of all its types, as streams that are restarted."""
 
+from collections.abc import Mapping, Sequence
+
 import pytest
 from pyspark.sql import SparkSession
 
 from tests.spark.random_verbs import JOBS, KEYS, difference
 from tests.spark.test_verb_types import WIDE
 
-LONG = pytest.mark.long
+MARKS: Mapping[str, Sequence[pytest.MarkDecorator]] = {
+    "foreign_keys": [pytest.mark.long],
+    "windows": [pytest.mark.long, pytest.mark.exhaustive],
+    "pairs": [pytest.mark.long, pytest.mark.exhaustive],
+}
+"""Of two joins of tables, one is enough for each day. Windows are behind another verb, too; and of windows and pairs
+alone ``tests/metamorphic/test_typed.py`` has more, over the same types."""
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 
-# Of the joins of tables, one is enough for each day.
-@pytest.mark.parametrize("job", [pytest.param(job, marks=LONG if job == "foreign_keys" else ()) for job in JOBS])
+@pytest.mark.parametrize("job", [pytest.param(job, marks=MARKS.get(job, ())) for job in JOBS])
 def test_streams_over_all_types_answer_what_spark_sql_does(spark: SparkSession, job: str) -> None:
     assert difference(spark, job, seed=1) is None
 
