@@ -100,8 +100,8 @@ def carry_unit(
 
     Returns:
         By sub-topology and partition, the manifests of the unit's new tasks. A task whose stores go on under their
-        names in as many partitions keeps its files (``goes_on``); any other gets a first commit in a lineage of its
-        own. One that has no state is missing.
+        names in as many partitions keeps its files (``goes_on``), if it stays with its application; any other gets a
+        first commit in a lineage of its own. One that has no state is missing.
 
     Raises:
         StateConflictError: a store's rows do not lie in the partitions of the records' keys, or partitions that become
@@ -111,7 +111,7 @@ def carry_unit(
         DurabilityError: the storage failed.
     """
     carried: dict[tuple[int, int], Manifest] = {}
-    work = _Unit(storage, unit, before, after, origins, manifests, layouts)
+    work = _Unit(storage, unit, before, after, origins, manifests, layouts, application_id)
     for subtopology in sorted({store.subtopology for store in after.stores}):
         tasks = {
             partition: Manifest.empty(application_id, f"{subtopology}_{partition}", fingerprint)
@@ -134,6 +134,7 @@ class _Unit:
         origins: Mapping[str, Origin],
         manifests: Mapping[tuple[int, int], Manifest],
         layouts: Mapping[str, LayoutCarriage],
+        application_id: str,
     ) -> None:
         step = units(before.partitions, after.partitions)
         self.old = range(unit, before.partitions, step)
@@ -144,9 +145,10 @@ class _Unit:
         self._origins = origins
         self._manifests = manifests
         self._layouts = layouts
+        self._stays = all(manifest.application_id == application_id for manifest in manifests.values())
 
     def goes_on(self, subtopology: int) -> bool:
-        return goes_on(self._before, self._after, self._origins, subtopology)
+        return self._stays and goes_on(self._before, self._after, self._origins, subtopology)
 
     def kept(self, subtopology: int, tasks: Mapping[int, Manifest]) -> dict[int, Manifest]:
         """The old manifests of tasks that go on, as those of the new topology."""

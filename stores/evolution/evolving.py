@@ -42,11 +42,14 @@ class Committed(NamedTuple):
         batch: its last micro-batch; None if it has none.
         manifests: those of the application, of whatever generation.
         by_now: looks again for its last micro-batch; None if it cannot have gone on.
+        others: the commits of all that it has, also of other applications. Tasks that go on may find any of it in
+            their places.
     """
 
     batch: int | None
     manifests: Collection[Manifest]
     by_now: Callable[[], int | None] | None = None
+    others: frozenset[str] = frozenset()
 
     def check_stands(self) -> None:
         """Refuse to count what was carried over if another job has committed a micro-batch meanwhile.
@@ -149,6 +152,7 @@ def evolve(
     *,
     anew: bool = False,
     seeds: Seeds | None = None,
+    source: History | None = None,
 ) -> EvolutionRecord:
     """Carry the state over from where the checkpoint stands, unless it stands in the newest generation, in that shape.
 
@@ -161,6 +165,8 @@ def evolve(
         anew: whether there is a new generation even if the state has that shape, because the checkpoint that goes on
             will hold no manifests.
         seeds: with what new stores begin; None for nothing.
+        source: the generations of the application whose state is carried over to that of ``history``, and whose
+            manifests ``committed`` has; None if it is the same.
 
     Returns:
         The record of the generation with which the query goes on; it is kept.
@@ -173,7 +179,7 @@ def evolve(
         MissingFileError, CorruptFileError: a file of the state is gone or damaged.
         DurabilityError: the storage failed.
     """
-    standing = history.standing(committed.manifests, committed.batch)
+    standing = (source or history).standing(committed.manifests, committed.batch)
     stays = standing.record is history.newest and _fits(standing, target)
     if anew or not stays:
         standing = _with_shape(history.storage, standing, target)
@@ -200,9 +206,9 @@ def _carried(
     origins, losses = _counted(history.storage, standing, target, run)
     _check_losses(losses, target.declared, origins)
     new = frozenset[str]() if seeds is None else seeds.to_sow(standing.record, origins)
-    kept = kept_subtopologies(before, after, origins)
-    record = _next(history, committed, target, standing.record)
-    places = _places(standing)
+    record, places = _next(history, committed, target, standing.record), _places(standing)
+    elsewhere = any(manifest.application_id != history.application_id for manifest in places.values())
+    kept = frozenset[int]() if elsewhere else kept_subtopologies(before, after, origins)
     bases = {
         f"{index}_{partition}": replace(manifest, fingerprint=record.fingerprint)
         for (index, partition), manifest in places.items()
@@ -300,14 +306,14 @@ def _places(standing: Standing) -> dict[TaskPlace, Manifest]:
 
 def _next(history: History, committed: Committed, target: Target, before: EvolutionRecord) -> EvolutionRecord:
     """The record of the next generation, without what its tasks begin with."""
-    generation = history.next_generation
+    generation = max(history.next_generation, before.generation + 1)
     return EvolutionRecord(
         generation,
         generation_fingerprint(target.fingerprint, generation, history.sink),
         target.shape,
         committed.batch,
         Previous(before.generation, before.fingerprint, before.shape),
-        commits_of(committed.manifests),
+        commits_of(committed.manifests) | committed.others,
     )
 
 

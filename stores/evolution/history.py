@@ -252,12 +252,49 @@ def current_manifests(storage: Storage, found: Collection[Manifest], batch: int 
         DurabilityError: the storage failed.
     """
     current: list[Manifest] = []
+    found = without_left_behind(storage, found)
     for application_id in sorted({one.application_id for one in found}):
         mine = [one for one in found if one.application_id == application_id]
         histories = (History.of(storage, application_id, sink) for sink in sinks_of(storage, application_id))
         evolved = [history for history in histories if history.evolved and history.knows(mine)]
         current += evolved[0].standing(mine, batch).manifests.values() if evolved else mine
     return current
+
+
+def without_left_behind(storage: Storage, found: Collection[Manifest]) -> list[Manifest]:
+    """The manifests without those of applications with which nobody goes on: verbs that were renamed or dropped.
+
+    Spark's state keeps a manifest until its group of tasks runs again. That of such a verb is known to the records of
+    those that go on, and not to one of its own.
+
+    Args:
+        storage: where the durable state is.
+        found: all manifests that a checkpoint has.
+
+    Raises:
+        FormatError: a record is damaged, or of a later release.
+        DurabilityError: the storage failed.
+    """
+    commits: dict[str, set[str]] = {}
+    for one in found:
+        commits.setdefault(one.application_id, set()).add(one.commit)
+    if len(commits) < 2:
+        return list(found)
+    known = {
+        application_id: [
+            record.origins
+            for sink in sinks_of(storage, application_id)
+            if (record := History.of(storage, application_id, sink).newest) is not None
+        ]
+        for application_id in commits
+    }
+    left = {
+        one
+        for one, mine in commits.items()
+        if not any(mine <= origins for origins in known[one])
+        and any(mine <= origins for other in known if other != one for origins in known[other])
+    }
+    return [one for one in found if one.application_id not in left]
 
 
 def _directory(application_id: str, sink: str) -> str:

@@ -49,6 +49,28 @@ def same_state(before: Shape, after: Shape, converted: Collection[str] = ()) -> 
     return not told_difference(before, after, converted)
 
 
+def called_after(before: Shape, after: Shape, old: str, new: str) -> dict[str, str]:
+    """The new names of the stores that are called after a verb, where that has a new name."""
+    names = {store.name: f"{new}{store.name.removeprefix(old)}" for store in before.stores}
+    return {
+        one: other
+        for one, other in names.items()
+        if one.startswith(f"{old}-") and after.named(other) and not after.named(one)
+    }
+
+
+def are_alike(old: str, before: Shape, new: str, after: Shape) -> bool:
+    """Whether the state of one verb is what that of another one would be, whatever the number of partitions."""
+    names = called_after(before, after, old, new)
+    stores = tuple(replace(store, name=names.get(store.name, store.name)) for store in before.stores)
+    renamed = Shape(after.partitions, stores)
+    try:
+        check_terms(renamed, after)
+    except StateConflictError:
+        return False
+    return same_state(renamed, after)
+
+
 def check_terms(before: Shape, after: Shape) -> None:
     """Refuse state whose rows were made with other parameters of an operator than it has now.
 

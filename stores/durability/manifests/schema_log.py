@@ -149,6 +149,25 @@ def keep_schemas(storage: Storage, application_id: str, schemas: Mapping[str, Sc
             raise _conflict(storage, application_id, place, after)
 
 
+def copy_schemas(storage: Storage, application_id: str, to: str) -> None:
+    """Keep an application's schemas for another one, too, which goes on with its rows. Doing it again is cheap.
+
+    Raises:
+        StateConflictError: the other one has schemas of its own.
+        DurabilityError: the storage failed.
+    """
+    for file in storage.list(application_id):
+        name = file.path.rpartition("/")[2]
+        if is_schema(name):
+            text, path = storage.read(file.path), f"{to}/{name}"
+            storage.put_once(path, text)
+            if storage.read(path) != text:
+                raise StateConflictError(
+                    f"{storage.describe(path)} has other schemas than {storage.describe(file.path)}, whose rows are "
+                    f"to be carried over; give what is to go on with them a name that has no state"
+                )
+
+
 def schema_faults(storage: Storage, application_id: str) -> Iterator[SchemaFault]:
     """What is wrong with the histories of an application's schemas.
 

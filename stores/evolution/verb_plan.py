@@ -1,0 +1,250 @@
+"""What becomes of the verbs of a query: what its checkpoint holds of them, what is asked for, and what to write.
+
+Rule of this module: it reads the records of a state directory, compares, and starts, changes and writes nothing.
+"""
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from millpond.stores.durability.manifests.manifest import Manifest
+from millpond.stores.durability.manifests.schema_log import Beside, kept_schemas
+from millpond.stores.durability.storage.storage import Storage
+from millpond.stores.evolution.history import History, without_left_behind
+from millpond.stores.evolution.matching import told_difference
+from millpond.stores.evolution.shape import Shape
+from millpond.stores.evolution.verbs import (
+    HeldState,
+    SaidOfVerbs,
+    alike,
+    application_of,
+    declaration,
+    holds_state,
+    verbs_in,
+)
+from millpond.stores.specs.directory import plain_name
+
+NEW_PLACE: Final = "<a new checkpoint>"
+"""Stands where the user has to choose one."""
+
+WRITTEN_WITH: Final = "<the one that the checkpoint was written with>"
+"""Stands where the user has to find it: no manifest names its state directory."""
+
+_NOTHING: Final = "-"
+_TITLES: Final = ("verb", "there", "asked for", "change", "line to write")
+
+
+class VerbChange(StrEnum):
+    """What becomes of a verb."""
+
+    GOES_ON = "goes on"
+    CARRIED = "goes on, carried over as declared"
+    RESHAPED = "has another shape"
+    RENAMED = "has another name, it seems"
+    NEW = "is new, and begins empty"
+    ELSEWHERE = "has its state with another checkpoint"
+    GONE = "is gone"
+    DROPPED = "is gone, as declared"
+    MISSING = "its state is not in the state_dir"
+
+
+@dataclass(frozen=True)
+class VerbRow:
+    """What becomes of one verb.
+
+    Attributes:
+        verb: its name.
+        there: what the checkpoint holds of it, or of the verb that it was; empty for nothing.
+        asked: what is asked for; empty for nothing.
+        change: what becomes of it.
+        line: what to write; empty if nothing has to be said.
+    """
+
+    verb: str
+    there: str
+    asked: str
+    change: VerbChange
+    line: str
+
+
+@dataclass(frozen=True)
+class EvolutionPlan:
+    """What becomes of the verbs of a query if it is started as it is. ``str`` makes a table of it.
+
+    Attributes:
+        checkpoint: the query's ``checkpointLocation``.
+        state_dir: where its state is looked for.
+        batch: the last micro-batch that was committed; None if there is none.
+        rows: a verb each: those that are asked for first, in the order of their making.
+        line: all that has to be written, as one argument of ``Millpond``; empty if nothing.
+    """
+
+    checkpoint: str
+    state_dir: str
+    batch: int | None
+    rows: tuple[VerbRow, ...]
+    line: str
+
+    def __str__(self) -> str:
+        stands = "has no micro-batch yet" if self.batch is None else f"stands after micro-batch {self.batch}"
+        texts = [_TITLES, *((row.verb, row.there, row.asked, row.change.value, row.line) for row in self.rows)]
+        widths = [max(map(len, column)) for column in zip(*texts, strict=True)]
+        table = [
+            "  ".join((text or _NOTHING).ljust(width) for text, width in zip(line, widths, strict=True)).rstrip()
+            for line in texts
+        ]
+        head = f"the checkpoint {self.checkpoint} {stands}; the state_dir is {self.state_dir}"
+        return "\n".join([head, *table, f"write {self.line}" if self.line else "nothing has to be written"])
+
+
+@dataclass(frozen=True)
+class AskedVerb:
+    """A verb that is asked for.
+
+    Attributes:
+        shape: what its state would be.
+        keys: the columns of its key.
+        operators: how many operators it has; 0 if it runs in another verb's.
+    """
+
+    shape: Shape
+    keys: Collection[str]
+    operators: int
+
+    def __str__(self) -> str:
+        return _told(self.shape, self.keys)
+
+
+@dataclass(frozen=True)
+class Planning:
+    """The comparison of what is asked for with what there is.
+
+    Attributes:
+        storage: the state directory.
+        owner: the application's id.
+        held: what the checkpoint holds; None before its first micro-batch.
+        asked: the verbs that are asked for, by name.
+        said: what is declared of verbs.
+        checkpoint: where the query stands.
+        declared: whether there is an evolution for this checkpoint, so that other shapes are carried over.
+        into: where the query is to go on, as declared; None if it stays.
+    """
+
+    storage: Storage
+    owner: str
+    held: HeldState | None
+    asked: Mapping[str, AskedVerb]
+    said: SaidOfVerbs
+    checkpoint: str
+    declared: bool
+    into: str | None
+
+    def plan(self) -> EvolutionPlan:
+        """What becomes of each verb.
+
+        Raises:
+            FormatError: a record is damaged, or of a later release.
+            DurabilityError: the state directory cannot be read.
+        """
+        current = self._current()
+        there = {name: self._shape(name) for name in verbs_in(self.owner, _all(current))}
+        guesses = self._guesses(there)
+        gone = [name for name in there if self.said.now(name) not in self.asked and name not in guesses.values()]
+        rows = [self._row(name, there, guesses) for name in self.asked]
+        for name in gone:
+            change = VerbChange.DROPPED if name in self.said.dropped else VerbChange.GONE
+            line = "" if change is VerbChange.DROPPED else f"dropped={[name]}"
+            rows.append(VerbRow(name, self._there(name, there), "", change, line))
+        into = self.into or (NEW_PLACE if self._moves(current, rows, gone) else None)
+        renamed = {**self.said.renamed, **{old: new for new, old in guesses.items()}}
+        dropped = {*self.said.dropped, *gone}
+        says_more = any(row.line for row in rows if row.change is not VerbChange.MISSING) or into != self.into
+        line = declaration(self.checkpoint, renamed, dropped, into) if says_more else ""
+        batch = None if self.held is None else self.held.batch
+        return EvolutionPlan(self.checkpoint, self.storage.describe(""), batch, tuple(rows), line)
+
+    def _row(self, name: str, there: Mapping[str, Shape | None], guesses: Mapping[str, str]) -> VerbRow:
+        asked = self.asked[name]
+        before = next((one for one in (name, *self.said.former(name)) if one in there), guesses.get(name))
+        if before is None:
+            elsewhere = holds_state(self.storage, application_of(self.owner, name))
+            return VerbRow(name, "", str(asked), VerbChange.ELSEWHERE if elsewhere else VerbChange.NEW, "")
+        found, shape = self._there(before, there), there[before]
+        if not holds_state(self.storage, application_of(self.owner, before)) and self._has_files(before):
+            return VerbRow(name, found, str(asked), VerbChange.MISSING, f"state_dir={WRITTEN_WITH!r}")
+        if name in guesses:
+            renamed = {before: name}
+            return VerbRow(name, found, str(asked), VerbChange.RENAMED, f"renamed={renamed}")
+        differs = shape is not None and before == name and told_difference(shape, asked.shape)
+        if before != name or (differs and self.declared):
+            return VerbRow(name, found, str(asked), VerbChange.CARRIED, "")
+        line = declaration(self.checkpoint) if differs else ""
+        return VerbRow(name, found, str(asked), VerbChange.RESHAPED if differs else VerbChange.GOES_ON, line)
+
+    def _current(self) -> dict[int, list[Manifest]]:
+        """What the checkpoint holds of verbs that were not left behind, by operator."""
+        if self.held is None:
+            return {}
+        current = without_left_behind(self.storage, self.held.manifests)
+        return {
+            number: [one for one in manifests if one in current] for number, manifests in self.held.operators.items()
+        }
+
+    def _shape(self, name: str) -> Shape | None:
+        """What the state of a verb is, as its newest record tells it."""
+        newest = History.of(self.storage, application_of(self.owner, name), plain_name(name)).newest
+        return None if newest is None else newest.shape
+
+    def _guesses(self, there: Mapping[str, Shape | None]) -> dict[str, str]:
+        """What verbs that are asked for, and are not there, may have been called, by their names."""
+        open_ones = [name for name in there if name not in self.asked and name not in self.said.gone]
+        found: dict[str, str] = {}
+        for name, asked in self.asked.items():
+            if name in there or any(former in there for former in self.said.former(name)):
+                continue
+            among = [one for one in open_ones if one not in found.values()]
+            likeliest = alike(self.storage, self.owner, name, asked.shape, among)
+            if likeliest:
+                found[name] = likeliest[0]
+        return found
+
+    def _has_files(self, name: str) -> bool:
+        held = [] if self.held is None else self.held.of(application_of(self.owner, name))
+        return any(manifest.files for manifest in held)
+
+    def _there(self, name: str, there: Mapping[str, Shape | None]) -> str:
+        shape = there[name]
+        if shape is None:
+            return f"{name}: state that no record tells of"
+        return f"{name}: {_told(shape, keys_in(self.storage, application_of(self.owner, name)))}"
+
+    def _moves(self, current: Mapping[int, Collection[Manifest]], rows: Collection[VerbRow], gone: list[str]) -> bool:
+        """Whether there are more or fewer operators than before, as far as the checkpoint tells."""
+        if not current:
+            return False
+        new = sum(self.asked[row.verb].operators for row in rows if row.change is VerbChange.NEW)
+        vacant = sum(not manifests for manifests in current.values())
+        left = sum(
+            bool(manifests) and all(name in gone for name in verbs_in(self.owner, manifests))
+            for manifests in current.values()
+        )
+        return not left <= new <= left + vacant
+
+
+def keys_in(storage: Storage, application_id: str) -> Iterator[str]:
+    """The columns of the key of a verb's first input, as its state has them."""
+    for place in ("input", "left"):
+        kept = kept_schemas(storage, application_id, Beside.KEY.place(place))
+        if kept is not None:
+            yield from kept.current.names
+            return
+
+
+def _told(shape: Shape, keys: Collection[str] | Iterator[str]) -> str:
+    stores = ", ".join(store.name for store in shape.stores)
+    return f"{stores} by {', '.join(keys) or 'no column'}, {shape.partitions} partitions"
+
+
+def _all(operators: Mapping[int, Collection[Manifest]]) -> list[Manifest]:
+    return [manifest for manifests in operators.values() for manifest in manifests]

@@ -1,0 +1,271 @@
+"""Verbs of an application that have other names than before, are gone, or are new: what a user says, and is told.
+
+A verb ``v`` of the application ``a`` has its state as the application ``a.v``. A checkpoint holds manifests of verbs,
+each in the operator in which it ran.
+
+Rule of this module: it knows names, shapes and manifests, and moves nothing. What it refuses, it refuses with a line
+to write.
+"""
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from typing import Final
+
+from millpond.errors import ConfigurationError, StateConflictError
+from millpond.stores.durability.manifests.manifest import Manifest
+from millpond.stores.durability.storage.storage import Storage
+from millpond.stores.evolution.history import History
+from millpond.stores.evolution.matching import are_alike
+from millpond.stores.evolution.record import BEGINNING, EvolutionRecord, commits_of
+from millpond.stores.evolution.shape import Shape
+from millpond.stores.specs.directory import plain_name
+
+_TASK: Final = re.compile(r"\d+_\d+")
+
+
+@dataclass(frozen=True)
+class VerbOf:
+    """A verb of an application.
+
+    Attributes:
+        owner: the application's id.
+        name: the verb's.
+        before: the name of the verb whose state it goes on with, as long as it has none of its own; its own otherwise.
+    """
+
+    owner: str
+    name: str
+    before: str
+
+    @property
+    def application_id(self) -> str:
+        """The application whose state it goes on with."""
+        return application_of(self.owner, self.before)
+
+
+@dataclass(frozen=True)
+class SaidOfVerbs:
+    """What a user says of verbs that are not what they were.
+
+    Attributes:
+        renamed: the new name of each verb that had another.
+        dropped: the names of verbs that are gone.
+
+    Raises:
+        ConfigurationError: it contradicts itself.
+    """
+
+    renamed: Mapping[str, str] = field(default_factory=dict)
+    dropped: Collection[str] = ()
+
+    def __post_init__(self) -> None:
+        new = list(self.renamed.values())
+        for name in sorted(set(new)):
+            if new.count(name) > 1:
+                raise ConfigurationError(f"renamed gives two verbs the new name {name!r}: {dict(self.renamed)}")
+        for name in sorted(set(self.dropped) & {*self.renamed, *new}):
+            raise ConfigurationError(f"the verb {name!r} is both renamed and dropped; decide for one")
+
+    @property
+    def gone(self) -> frozenset[str]:
+        """The names that verbs had, and have no more."""
+        return frozenset((*(old for old, new in self.renamed.items() if old != new), *self.dropped))
+
+    def former(self, name: str) -> list[str]:
+        """The former names of a verb, the latest first; none if nothing is said of it."""
+        by_new = {new: old for old, new in self.renamed.items()}
+        found = [name]
+        while (old := by_new.get(found[-1])) is not None and old not in found:
+            found.append(old)
+        return found[1:]
+
+    def now(self, name: str) -> str:
+        """What a verb is called now."""
+        seen = {name}
+        while (new := self.renamed.get(name)) is not None and new not in seen:
+            seen.add(new)
+            name = new
+        return name
+
+
+@dataclass(frozen=True)
+class HeldState:
+    """What a checkpoint holds.
+
+    Attributes:
+        location: the checkpoint's.
+        batch: its last micro-batch.
+        operators: the manifests of each operator, by its number.
+    """
+
+    location: str
+    batch: int
+    operators: Mapping[int, Collection[Manifest]]
+
+    @property
+    def manifests(self) -> list[Manifest]:
+        """All of them."""
+        return [manifest for manifests in self.operators.values() for manifest in manifests]
+
+    def of(self, application_id: str) -> list[Manifest]:
+        """Those of an application."""
+        return [one for one in self.manifests if one.application_id == application_id]
+
+    def of_verbs(self, owner: str, names: Collection[str]) -> list[Manifest]:
+        """Those of some verbs."""
+        return [one for one in self.manifests if verb_in(owner, one.application_id) in names]
+
+    def is_known_to(self, record: EvolutionRecord | None, manifests: Collection[Manifest]) -> bool:
+        """Whether a generation goes on from where the checkpoint stands, with these manifests of others left behind."""
+        if not manifests:
+            return True
+        evolved = record is not None and record.generation > BEGINNING and record.applies_to(self.batch + 1)
+        return record is not None and evolved and commits_of(manifests) <= record.origins
+
+
+def application_of(owner: str, verb: str) -> str:
+    """The id of the application that the state of a verb is."""
+    return f"{owner}.{verb}"
+
+
+def verb_in(owner: str, application_id: str) -> str | None:
+    """The name of the verb whose state an application is; None if it is not one of that owner's."""
+    prefix = application_of(owner, "")
+    return application_id.removeprefix(prefix) if application_id.startswith(prefix) else None
+
+
+def verbs_in(owner: str, manifests: Collection[Manifest]) -> list[str]:
+    """The names of an owner's verbs that have some of the manifests, sorted."""
+    found = (verb_in(owner, application_id) for application_id in {one.application_id for one in manifests})
+    return sorted(name for name in found if name is not None)
+
+
+def holds_state(storage: Storage, application_id: str) -> bool:
+    """Whether there are files of an application's tasks.
+
+    Raises:
+        DurabilityError: the storage failed.
+    """
+    return any(map(_TASK.fullmatch, storage.directories(application_id)))
+
+
+def alike(storage: Storage, owner: str, name: str, shape: Shape, among: Collection[str]) -> list[str]:
+    """Those of the other verbs that a new one may be under another name, the likeliest first.
+
+    Args:
+        storage: the state directory.
+        owner: the application.
+        name: the verb's.
+        shape: what its state would be.
+        among: the names of the others.
+
+    Raises:
+        FormatError: a record is damaged, or of a later release.
+        DurabilityError: the storage failed.
+    """
+    found = []
+    for other in among:
+        newest = History.of(storage, application_of(owner, other), plain_name(other)).newest
+        if newest is not None and are_alike(other, newest.shape, name, shape):
+            found.append(other)
+    return get_close_matches(name, found, max(1, len(found)), 0)
+
+
+def verbs_with_state(storage: Storage, owner: str) -> list[str]:
+    """The names of an owner's verbs that have state, sorted.
+
+    Raises:
+        DurabilityError: the storage failed.
+    """
+    names = (verb_in(owner, application_id) for application_id in storage.directories(""))
+    return sorted(name for name in names if name is not None and holds_state(storage, application_of(owner, name)))
+
+
+def declaration(
+    checkpoint: str | None,
+    renamed: Mapping[str, str] | None = None,
+    dropped: Collection[str] = (),
+    into: str | None = None,
+) -> str:
+    """What to write to say so.
+
+    >>> declaration("s3://b/c", {"total": "totals"})
+    "evolution=Evolution('s3://b/c', renamed={'total': 'totals'})"
+    """
+    said = ["checkpoint" if checkpoint is None else repr(checkpoint)]
+    said += [f"renamed={dict(renamed)}"] if renamed else []
+    said += [f"dropped={sorted(dropped)}"] if dropped else []
+    said += [f"into={into!r}"] if into else []
+    return f"evolution=Evolution({', '.join(said)})"
+
+
+def lacks_state(storage: Storage, owner: str, verb: str, checkpoint: str | None = None) -> StateConflictError:
+    """The error for a verb whose manifests a checkpoint holds, and whose files nobody finds."""
+    where = "the checkpoint" if checkpoint is None else f"the checkpoint {checkpoint}"
+    return StateConflictError(
+        f"there is no state of {owner}/{verb} in {storage.describe('')}; {where} holds the state of that verb, whose "
+        "files are in the state_dir with which it was written (it does not say which); write that one: state_dir=..."
+    )
+
+
+def strangers(held: Collection[Manifest], own: Collection[str], known: Collection[str]) -> list[Manifest]:
+    """Those of the manifests in an operator that are not of its applications, and were not carried over for them.
+
+    Args:
+        held: the manifests of a group of tasks, as Spark's state has them.
+        own: the applications that run there.
+        known: the commits from which they know to go on.
+    """
+    return [one for one in held if one.application_id not in own and one.commit not in known]
+
+
+def taken(owner: str, verbs: Collection[str], stranger: Manifest) -> StateConflictError:
+    """The error for an operator in which other verbs have run than those that are asked for."""
+    asked, there = ", ".join(map(repr, sorted(verbs))), verb_in(owner, stranger.application_id)
+    if there is None:
+        return StateConflictError(
+            f"the checkpoint holds the state of application {stranger.application_id!r} where the verb {asked} of "
+            f"application {owner!r} is to run; write its application_id again, or give this job a new checkpoint"
+        )
+    only = next(iter(verbs)) if len(verbs) == 1 else None
+    renamed = "" if only is None else f"if it is the same verb, write {declaration(None, {there: only})}; "
+    return StateConflictError(
+        f"the checkpoint holds the state of the verb {there!r} (task {stranger.task_id!r}) of application {owner!r}, "
+        f"but the verb {asked} is asked for in its place; {renamed}if {there!r} is gone, write "
+        f"{declaration(None, dropped=[there])}; if it has another place now, write {declaration(None, into='new one')}"
+    )
+
+
+def has_two(owner: str, old: str, new: str, checkpoint: str) -> StateConflictError:
+    """The error for a verb that is to go on with the state of another one, and has its own."""
+    return StateConflictError(
+        f"renamed says that the verb {old!r} of application {owner!r} is {new!r} now, but the checkpoint {checkpoint} "
+        f"holds state of both that has not been brought together; take renamed={{{old!r}: {new!r}}} out if {old!r} is "
+        "another verb by now, or give the renamed verb a name that has no state"
+    )
+
+
+def has_no_place(
+    owner: str, name: str, there: Collection[str], alike: Sequence[str], checkpoint: str
+) -> StateConflictError:
+    """The error for a verb that is new, in a checkpoint whose operators have all run other verbs.
+
+    Args:
+        owner: the application.
+        name: the verb.
+        there: the verbs that have state in the checkpoint.
+        alike: those of them that it may be under another name, the likeliest first.
+        checkpoint: where that is.
+    """
+    others = sorted(set(there))
+    ways = [f"if it was {alike[0]!r}, write {declaration(checkpoint, {alike[0]: name})}"] if alike else []
+    gone = alike[0] if alike else next(iter(others), None)
+    if gone is not None:
+        ways.append(f"if it stands where {gone!r} stood, write {declaration(checkpoint, dropped=[gone])}")
+    ways.append(f"if it is one more, write {declaration(checkpoint, into='a new checkpoint')}")
+    return StateConflictError(
+        f"the checkpoint {checkpoint} holds the state of {', '.join(map(repr, others)) or 'no verb'} of application "
+        f"{owner!r}, and none of the verb {name!r}, which is asked for; {'; '.join(ways)}"
+    )
