@@ -116,16 +116,26 @@ class SparkCheckpoint:
             CorruptFileError: a file is damaged.
             DurabilityError: the checkpoint cannot be read.
         """
+        return [manifest for manifests in self.held(batch).values() for manifest in manifests]
+
+    def held(self, batch: int) -> dict[int, list[Manifest]]:
+        """The same by the number of the operator.
+
+        Raises as ``manifests``.
+        """
         self._check_settings(batch)
-        ids = self._unique_ids(batch)
+        ids, operators = self._unique_ids(batch), list(self._operators(batch))
+        held: dict[int, list[Manifest]] = {operator.number: [] for operator in operators}
         parts = [
-            (PartitionState(self.storage, f"state/{operator.number}/{partition}"), id_)
-            for operator in self._operators(batch)
+            (operator.number, PartitionState(self.storage, f"state/{operator.number}/{partition}"), id_)
+            for operator in operators
             for partition, id_ in enumerate(_ids_of(ids, operator))
         ]
         with ThreadPoolExecutor(self.workers, "millpond-looking") as pool:
-            found = pool.map(lambda part: part[0].manifests(StateVersion(batch + 1, part[1])), parts)
-            return [manifest for manifests in found for manifest in manifests]
+            found = pool.map(lambda part: part[1].manifests(StateVersion(batch + 1, part[2])), parts)
+            for (number, *_), manifests in zip(parts, found, strict=True):
+                held[number] += manifests
+        return held
 
     def _operators(self, batch: int) -> Iterator[_Operator]:
         """The operators that keep manifests and were there at a micro-batch."""

@@ -23,7 +23,7 @@ from millpond.stores.durability.storage.storage import Storage
 from millpond.stores.durability.storage.uris import shown as shown_uri
 from millpond.stores.encoding.serdes import BYTES
 from millpond.stores.encoding.times import TimeUnit
-from millpond.stores.evolution.history import History, sinks_of
+from millpond.stores.evolution.history import History, sinks_of, without_left_behind
 from millpond.stores.evolution.record import EvolutionRecord
 from millpond.stores.evolution.shape import StoreShape
 from millpond.stores.specs.store_spec import StoreSpec
@@ -105,7 +105,7 @@ class StateInspector:
             DurabilityError: the checkpoint or the state directory cannot be read.
         """
         number = self.checkpoint.chosen(batch)
-        found = self.checkpoint.manifests(number)
+        found = without_left_behind(self.storage, self.checkpoint.manifests(number))
         if not found:
             raise ConfigurationError(
                 f"the checkpoint {shown_uri(self.checkpoint.storage.uri)} holds no state of Millpond after micro-batch "

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from millpond.adapters.spark.streams import SparkStreams
     from millpond.adapters.spark.verbs.pond import Millpond
     from millpond.processors.options.on_error import OnError
+    from millpond.stores.evolution.verb_plan import EvolutionPlan
 
 for _package, _module in (("pyspark[sql]", "pyspark"), ("pandas", "pandas"), ("protobuf", "google")):
     if find_spec(_module) is None:
@@ -30,6 +31,7 @@ for _package, _module in (("pyspark[sql]", "pyspark"), ("pandas", "pandas"), ("p
 __all__ = [
     "Checkpoint",
     "Evolution",
+    "EvolutionPlan",
     "FileOutput",
     "FormatOutput",
     "MergeOutput",
@@ -46,6 +48,7 @@ __all__ = [
 _MODULES = {
     "Checkpoint": "millpond.adapters.spark.session.checkpoint",
     "Evolution": "millpond.adapters.spark.evolution.evolution",
+    "EvolutionPlan": "millpond.stores.evolution.verb_plan",
     "FileOutput": "millpond.adapters.spark.outputs.output",
     "FormatOutput": "millpond.adapters.spark.outputs.output",
     "MergeOutput": "millpond.adapters.spark.outputs.merge",

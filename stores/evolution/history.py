@@ -13,7 +13,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple, Self
 
-from millpond.errors import StateConflictError
+from millpond.errors import ConfigurationError, StateConflictError
 from millpond.stores.durability.manifests.claim import claim, claimed_by, keep_out_older_releases
 from millpond.stores.durability.manifests.manifest import Manifest
 from millpond.stores.durability.storage.storage import Storage
@@ -189,6 +189,15 @@ class History:
         return not there <= {
             number for sink in others for number in History.of(self.storage, self.application_id, sink)._subtopologies
         }
+
+    def not_in(self, checkpoint: str) -> ConfigurationError:
+        """The error for a checkpoint that holds nothing of this query, although there is state of it."""
+        return ConfigurationError(
+            f"the checkpoint {checkpoint} holds no state of application {self.application_id!r}, but "
+            f"{self.storage.describe(self.application_id)} does; give the checkpointLocation of the query for "
+            f"{self.sink!r}, or start anew with another application id. If {self.sink!r} is new and the state is that "
+            "of other queries, start these first, so that records tell whose it is"
+        )
 
     @property
     def _subtopologies(self) -> set[int]:

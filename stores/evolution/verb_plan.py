@@ -11,6 +11,7 @@ from typing import Final
 from millpond.stores.durability.manifests.manifest import Manifest
 from millpond.stores.durability.manifests.schema_log import Beside, kept_schemas
 from millpond.stores.durability.storage.storage import Storage
+from millpond.stores.durability.storage.uris import shown
 from millpond.stores.evolution.history import History, without_left_behind
 from millpond.stores.evolution.matching import told_difference
 from millpond.stores.evolution.shape import Shape
@@ -162,7 +163,7 @@ class Planning:
         says_more = any(row.line for row in rows if row.change is not VerbChange.MISSING) or into != self.into
         line = declaration(self.checkpoint, renamed, dropped, into) if says_more else ""
         batch = None if self.held is None else self.held.batch
-        return EvolutionPlan(self.checkpoint, self.storage.describe(""), batch, tuple(rows), line)
+        return EvolutionPlan(self.checkpoint, shown(self.storage.uri), batch, tuple(rows), line)
 
     def _row(self, name: str, there: Mapping[str, Shape | None], guesses: Mapping[str, str]) -> VerbRow:
         asked = self.asked[name]

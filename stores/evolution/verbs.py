@@ -8,14 +8,16 @@ to write.
 """
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Final
 
 from millpond.errors import ConfigurationError, StateConflictError
 from millpond.stores.durability.manifests.manifest import Manifest
+from millpond.stores.durability.storage.durable_file import sequence_of
 from millpond.stores.durability.storage.storage import Storage
+from millpond.stores.durability.storage.uris import shown
 from millpond.stores.evolution.history import History
 from millpond.stores.evolution.matching import are_alike
 from millpond.stores.evolution.record import BEGINNING, EvolutionRecord, commits_of
@@ -81,6 +83,20 @@ class SaidOfVerbs:
             found.append(old)
         return found[1:]
 
+    def former_of_asked(self, name: str) -> list[str]:
+        """The same of a verb that is asked for.
+
+        Raises:
+            ConfigurationError: it is said to be gone.
+        """
+        if name in self.gone:
+            what = f"renamed says that it is {self.renamed[name]!r} now" if name in self.renamed else "dropped names it"
+            raise ConfigurationError(
+                f"the verb {name!r} is asked for, but {what}; take that out, or give a new verb another name, because "
+                "its old state is still there"
+            )
+        return self.former(name)
+
     def now(self, name: str) -> str:
         """What a verb is called now."""
         seen = {name}
@@ -143,12 +159,15 @@ def verbs_in(owner: str, manifests: Collection[Manifest]) -> list[str]:
 
 
 def holds_state(storage: Storage, application_id: str) -> bool:
-    """Whether there are files of an application's tasks.
+    """Whether there are durable files of an application's tasks.
 
     Raises:
         DurabilityError: the storage failed.
     """
-    return any(map(_TASK.fullmatch, storage.directories(application_id)))
+    tasks = (f"{application_id}/{name}" for name in storage.directories(application_id) if _TASK.fullmatch(name))
+    lineages = (f"{task}/{name}" for task in tasks for name in storage.directories(task))
+    # A run that has begun in the wrong place has left its pins there.
+    return any(sequence_of(file.path.rpartition("/")[2]) is not None for one in lineages for file in storage.list(one))
 
 
 def alike(storage: Storage, owner: str, name: str, shape: Shape, among: Collection[str]) -> list[str]:
@@ -205,20 +224,21 @@ def lacks_state(storage: Storage, owner: str, verb: str, checkpoint: str | None 
     """The error for a verb whose manifests a checkpoint holds, and whose files nobody finds."""
     where = "the checkpoint" if checkpoint is None else f"the checkpoint {checkpoint}"
     return StateConflictError(
-        f"there is no state of {owner}/{verb} in {storage.describe('')}; {where} holds the state of that verb, whose "
+        f"there is no state of {owner}/{verb} in {shown(storage.uri)}; {where} holds the state of that verb, whose "
         "files are in the state_dir with which it was written (it does not say which); write that one: state_dir=..."
     )
 
 
-def strangers(held: Collection[Manifest], own: Collection[str], known: Collection[str]) -> list[Manifest]:
+def strangers(held: Collection[Manifest], own: Collection[str], known: Iterable[Collection[str]]) -> list[Manifest]:
     """Those of the manifests in an operator that are not of its applications, and were not carried over for them.
 
     Args:
         held: the manifests of a group of tasks, as Spark's state has them.
         own: the applications that run there.
-        known: the commits from which they know to go on.
+        known: of each of them, the commits from which it knows to go on.
     """
-    return [one for one in held if one.application_id not in own and one.commit not in known]
+    others = [one for one in held if one.application_id not in own]
+    return [one for one in others if not any(one.commit in commits for commits in known)]
 
 
 def taken(owner: str, verbs: Collection[str], stranger: Manifest) -> StateConflictError:
@@ -233,7 +253,7 @@ def taken(owner: str, verbs: Collection[str], stranger: Manifest) -> StateConfli
     renamed = "" if only is None else f"if it is the same verb, write {declaration(None, {there: only})}; "
     return StateConflictError(
         f"the checkpoint holds the state of the verb {there!r} (task {stranger.task_id!r}) of application {owner!r}, "
-        f"but the verb {asked} is asked for in its place; {renamed}if {there!r} is gone, write "
+        f"but in its place {asked} is asked for; {renamed}if {there!r} is gone, write "
         f"{declaration(None, dropped=[there])}; if it has another place now, write {declaration(None, into='new one')}"
     )
 

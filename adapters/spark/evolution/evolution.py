@@ -15,19 +15,22 @@ from pyspark.sql import DataFrame, SparkSession
 from millpond.adapters.spark.continuation.continuing import continue_checkpoint, is_continued
 from millpond.adapters.spark.evolution.seeds import seeds_of
 from millpond.adapters.spark.evolution.texts import TEXTS_DDL, collected, to_rows
+from millpond.adapters.spark.evolution.verb_evolution import VerbEvolution
 from millpond.adapters.spark.session.checkpoint import Checkpoint
 from millpond.adapters.spark.session.sent import in_workers
 from millpond.errors import ConfigurationError, StateConflictError
 from millpond.processors.distribution.plan import Plan
 from millpond.processors.distribution.shape_of import shape_of
 from millpond.processors.verbs.carriages import CARRIAGES
+from millpond.stores.durability.manifests.manifest import NO_COMMIT
 from millpond.stores.encoding.times import Instant
 from millpond.stores.evolution.backfilling import check_ended
 from millpond.stores.evolution.evolving import Committed, RunUnits, Target, Work, evolve
 from millpond.stores.evolution.history import History
 from millpond.stores.evolution.matching import Declared, conversions_to_declare, same_state, told_difference
-from millpond.stores.evolution.record import BEGINNING, EvolutionRecord
+from millpond.stores.evolution.record import BEGINNING, EvolutionRecord, commits_of
 from millpond.stores.evolution.shape import Shape
+from millpond.stores.evolution.verbs import SaidOfVerbs, VerbOf, application_of
 
 
 class Standpoint(NamedTuple):
@@ -52,9 +55,9 @@ class Evolution:
 
     Attributes:
         checkpoint: the query's ``checkpointLocation``; for several queries a mapping to them, by sink or verb.
-        renamed: the new name of each store that had another.
-        dropped: the names of stores that are gone, with all that they hold; with ``into``, also the application ids
-            (of verbs ``<application_id>.<name>``) whose state the query had and has no more.
+        renamed: the new name of each store that had another; of a ``Millpond``, of each verb.
+        dropped: the names of stores that are gone, with all that they hold; of a ``Millpond``, of verbs. With ``into``,
+            also the application ids whose state the query had and has no more.
         into: the ``checkpointLocation`` from now on, where there must be nothing, if the number of repartitions, or the
             number or order of sources has changed; for several queries a mapping. See ``location``.
         converted: the kind (``"key-value"``, ``"timestamped-key-value"`` or ``"versioned"``) of each store that was of
@@ -116,6 +119,10 @@ class Evolution:
             return None if old is None else Standpoint(old)
         return Standpoint(new, moved=True) if is_continued(session, old, new) else Standpoint(old, new)
 
+    def tells_of(self, name: str) -> bool:
+        """Whether it says where the query for a sink or verb stands."""
+        return _said_of(self.checkpoint, name) is not None
+
     def note_carried(self, application_id: str, into: str, batch: int | None) -> None:
         """Keep in mind that the state of an application was carried over for going on at another checkpoint.
 
@@ -128,8 +135,22 @@ class Evolution:
 
     @property
     def declared(self) -> Declared:
-        """What it says of stores."""
+        """What it says of the stores of a topology."""
         return Declared(self.renamed, self.dropped, self.converted, self.valid_from, self.accept_loss)
+
+    @property
+    def of_verbs(self) -> SaidOfVerbs:
+        """What it says of verbs.
+
+        Raises:
+            ConfigurationError: it contradicts itself.
+        """
+        return SaidOfVerbs(self.renamed, self.dropped)
+
+    @property
+    def declared_of_verb(self) -> Declared:
+        """What it says of the stores of a verb."""
+        return Declared(converted=self.converted, valid_from=self.valid_from, accept_loss=self.accept_loss)
 
 
 @dataclass(frozen=True)
@@ -150,6 +171,8 @@ def generation_of(
     plan: Plan,
     evolution: Evolution | None,
     frames: Mapping[str, DataFrame],
+    verb: VerbOf | None = None,
+    asked: Collection[str] = (),
 ) -> EvolutionRecord:
     """The generation of its state with which a query goes on. If there is something to carry over, it is done now.
 
@@ -161,6 +184,8 @@ def generation_of(
         plan: what is to run.
         evolution: what the user declares; None for nothing.
         frames: the entries with which new stores begin.
+        verb: which one it is; None if it is a topology.
+        asked: the names of the verbs that were asked for so far.
 
     Raises:
         StateConflictError: the state has another shape, and what is declared does not lead to the new one, a store that
@@ -173,7 +198,14 @@ def generation_of(
     begun = history.begun(*beginning, keep=False)
     newest, place = begun.newest, None if evolution is None else evolution.standpoint(session, plan.sink)
     check_ended(begun)
-    target = Target(plan.fingerprint, shape, Declared() if evolution is None else evolution.declared)
+    declared = Declared()
+    if evolution is not None:
+        declared = evolution.declared if verb is None else evolution.declared_of_verb
+    target = Target(plan.fingerprint, shape, declared)
+    if verb is not None and evolution is not None and place is not None:
+        generation = _generation_of_verb(session, verb, history, plan, target, evolution, place, asked)
+        if generation is not None:
+            return generation
     if newest is not None and newest.awaits_seeds:
         return evolve(history.begun(*beginning), Committed(None, []), target, CARRIAGES, on_spark(session), seeds=seeds)
     converted = () if evolution is None else evolution.converted
@@ -193,6 +225,30 @@ def generation_of(
     return generation
 
 
+def _generation_of_verb(
+    session: SparkSession,
+    verb: VerbOf,
+    history: History,
+    plan: Plan,
+    target: Target,
+    evolution: Evolution,
+    place: Standpoint,
+    asked: Collection[str],
+) -> EvolutionRecord | None:
+    """The generation with which a verb goes on; None if nothing about the names of verbs has to be done for it."""
+    said, into = evolution.of_verbs, place.into
+    evolving = VerbEvolution(verb, history, plan, target, said, asked, into is not None)
+    generation = evolving.generation(Checkpoint(session, place.checkpoint), on_spark(session))
+    if generation is None and verb.before != verb.name:
+        raise History.of(history.storage, verb.application_id, verb.before).not_in(place.checkpoint)
+    if into is not None:
+        for name in said.gone:
+            evolution.note_carried(application_of(verb.owner, name), into, None)
+        if generation is not None:
+            evolution.note_carried(history.application_id, into, generation.batch)
+    return generation
+
+
 def committed_of(history: History, checkpoint: Checkpoint, *, moved: bool = False) -> Committed:
     """What a checkpoint has of the application of a history.
 
@@ -207,14 +263,11 @@ def committed_of(history: History, checkpoint: Checkpoint, *, moved: bool = Fals
     batch, found = checkpoint.newest()
     mine = [manifest for manifest in found if manifest.application_id == history.application_id]
     began_with_state = history.evolved and history.records[-1].batch is None and not found
-    if not mine and not moved and not began_with_state and history.may_have_tasks():
-        raise ConfigurationError(
-            f"the checkpoint {checkpoint.location} holds no state of application {history.application_id!r}, but "
-            f"{history.storage.describe(history.application_id)} does; give the checkpointLocation of the query for "
-            f"{history.sink!r}, or start anew with another application id. If {history.sink!r} is new and the state is "
-            "that of other queries, start these first, so that records tell whose it is"
-        )
-    return Committed(batch, mine, checkpoint.last)
+    others = commits_of(found)
+    known = history.newest is not None and not (others - {NO_COMMIT}).isdisjoint(history.newest.origins)
+    if not mine and not (moved or began_with_state or known) and history.may_have_tasks():
+        raise history.not_in(checkpoint.location)
+    return Committed(batch, mine, checkpoint.last, others)
 
 
 def _said_of(locations: str | Mapping[str, str] | None, name: str | None) -> str | None:

@@ -18,9 +18,10 @@ from millpond.processors.verbs.carriages import CARRIAGES
 from millpond.stores.durability.manifests.claim import GENERATION_MARK
 from millpond.stores.durability.storage.storage import Storage
 from millpond.stores.evolution.evolving import Committed, Target, evolve, preview
-from millpond.stores.evolution.history import History, sinks_of
+from millpond.stores.evolution.history import History, sinks_of, without_left_behind
 from millpond.stores.evolution.matching import Declared
 from millpond.stores.evolution.previewing import Preview
+from millpond.stores.evolution.record import commits_of
 from millpond.stores.specs.directory import plain_name
 
 
@@ -148,9 +149,10 @@ class Reshaping:
         batch, found = self.checkpoint.newest()
         if not found:
             raise ConfigurationError(f"there is no state of Millpond's at {self.checkpoint.location}")
-        names = sorted({one.application_id for one in found})
-        mine = {name: [one for one in found if one.application_id == name] for name in names}
-        return {name: Committed(batch, manifests, self.checkpoint.last) for name, manifests in mine.items()}
+        current, others = without_left_behind(self.storage, found), commits_of(found)
+        names = sorted({one.application_id for one in current})
+        mine = {name: [one for one in current if one.application_id == name] for name in names}
+        return {name: Committed(batch, manifests, self.checkpoint.last, others) for name, manifests in mine.items()}
 
 
 def only_history(storage: Storage, application_id: str, sink: str | None) -> History:

@@ -4,7 +4,7 @@ Rule of this module: it sees options and the session, never rows.
 """
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from types import MappingProxyType
@@ -45,6 +45,7 @@ from millpond.stores.evolution.beginning import Beginning
 from millpond.stores.evolution.history import History
 from millpond.stores.evolution.matching import check_terms
 from millpond.stores.evolution.record import EvolutionRecord
+from millpond.stores.evolution.verbs import VerbOf, application_of, holds_state
 from millpond.stores.specs.directory import check_plain_name, plain_name
 
 DEFAULT_MAX_AHEAD: Final = "1 day"
@@ -86,6 +87,7 @@ class Job:
         memory_budget: bytes for all stores of a worker; None for the session's.
         shares_operators: whether verbs of a chain may share an operator.
         reached: whether the storage could be read when a query was built; see ``looking``.
+        verb: which one it is a part for; None for the job as a whole, and that of a topology.
     """
 
     application_id: str
@@ -104,6 +106,7 @@ class Job:
     memory_budget: int | None
     shares_operators: bool = True
     reached: bool = True
+    verb: VerbOf | None = None
 
     @classmethod
     def of(
@@ -184,6 +187,40 @@ class Job:
             _log.warning("a query of %r is built without a look at its state: %s", self.application_id, fault)
         return replace(self, reached=fault is None)
 
+    def of_verb(self, owner: str, name: str, *, goes_on: bool) -> Self:
+        """This part of a job, as that of a verb.
+
+        Args:
+            owner: the application id of the whole job.
+            name: the verb's.
+            goes_on: whether it goes on with the state that there is, which it may have under a former name.
+
+        Raises:
+            ConfigurationError: what is declared of verbs contradicts itself, or says that this one is gone.
+            DurabilityError: the storage failed.
+        """
+        former: list[str] = []
+        if self.evolution is not None and self.evolution.tells_of(name):
+            former = self.evolution.of_verbs.former_of_asked(name)
+        if not (former and goes_on and self.reached) or self.history(name).evolved:
+            return replace(self, verb=VerbOf(owner, name, name))
+        names = (one for one in (name, *former) if holds_state(self.storage, application_of(owner, one)))
+        return replace(self, verb=VerbOf(owner, name, next(names, name)))
+
+    @property
+    def begun_as(self) -> str:
+        """The id of the application whose state it goes on with."""
+        return self.application_id if self.verb is None else self.verb.application_id
+
+    def history_so_far(self, sink: str) -> History:
+        """The generations of the state that the query for a sink or verb goes on with.
+
+        Raises as ``history``.
+        """
+        if self.verb is None or self.verb.before == self.verb.name:
+            return self.history(sink)
+        return replace(self, application_id=self.begun_as).history(self.verb.before)
+
     def handling(self, name: str, unit: TimeUnit) -> ErrorHandling:
         """What a query of the sink or verb ``name`` does about records that it cannot process.
 
@@ -222,7 +259,7 @@ class Job:
         if not plan.stages:
             return plan
         default = default_partitions(session)
-        return replace(plan, partitions=self.partitions or self.history(plan.sink).partitions or default)
+        return replace(plan, partitions=self.partitions or self.history_so_far(plan.sink).partitions or default)
 
     def supplier(self, session: SparkSession) -> BackendSupplier:
         """The backend of stores that do not name one.
@@ -280,6 +317,7 @@ class Job:
         *,
         streaming: bool,
         schemas: Mapping[str, Schemas] = NO_SCHEMAS,
+        asked: Collection[str] = (),
     ) -> StateSettings:
         """Where the state of the plan's tasks lives, once it is carried over if need be; nothing else is written.
 
@@ -290,6 +328,7 @@ class Job:
             streaming: whether it goes on with the state that there is. That of a run over static DataFrames begins
                 empty, whatever there is, and ends with its tasks: nothing is written, and nothing is read.
             schemas: of the rows that it keeps, by place.
+            asked: the names of the verbs that were asked for so far.
 
         Raises:
             ConfigurationError: a backend is unknown or cannot do with the budget, the session cannot run the operator,
@@ -309,7 +348,7 @@ class Job:
             return passing.settings_of(session, plan, unit, None)
         history = self.history(plan.sink)
         self.check(session, plan, evolved=history.evolved or self.evolution is not None or bool(self.seeds))
-        generation = generation_of(session, history, plan, self.evolution, self.seeds)
+        generation = generation_of(session, history, plan, self.evolution, self.seeds, self.verb, asked)
         check_terms(generation.shape, shape_of(plan))
         beginning = Beginning(self.storage, self.application_id, plain_name(plan.sink), generation, dict(schemas))
         return replace(self.settings_of(session, plan, unit, generation), beginning=beginning)
@@ -357,6 +396,7 @@ class Job:
             upgrade=None if self.upgrade is None else self.upgrade.mode,
             upgrade_from=None if self.upgrade is None else self.upgrade.release,
             memory_budget=self.budget(session),
+            owner=None if self.verb is None else self.verb.owner,
             reset=None if self.reset_stream_time is None else StreamTimeReset(self.reset_stream_time // unit, unit),
         )
 

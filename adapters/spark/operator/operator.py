@@ -14,6 +14,7 @@ import pyarrow as pa
 from pyspark.sql.streaming.stateful_processor import ValueState
 
 from millpond.adapters.inspect.kept_manifest import kept_manifests, kept_value
+from millpond.adapters.spark.held import by_application
 from millpond.adapters.spark.operator.stage import BEFORE_THE_STREAM, MANIFEST_COLUMN, Stage
 from millpond.adapters.spark.operator.task_run import TaskRun
 from millpond.adapters.spark.rows.sink import SinkRows
@@ -73,8 +74,9 @@ class Operator:
     def _committed(self, run: TaskRun, blobs: Collection[Blob], manifest: ValueState) -> Iterator[pa.Table]:
         """What comes out of the task, whose manifest goes where it is kept."""
         stored = manifest.get() if run.keeps_state else None
-        (found,) = [None] if stored is None else kept_manifests(*stored)
-        yield from self._tables(run, run.outputs(blobs, found))
+        settings = self._stage.settings
+        held = by_application([] if stored is None else kept_manifests(*stored), [settings])
+        yield from self._tables(run, run.outputs(blobs, held.get(settings.application_id)))
         after = run.manifest
         if after is None:
             return

@@ -16,12 +16,13 @@ import pyarrow as pa
 from pyspark.sql.streaming.stateful_processor import ValueState
 
 from millpond.adapters.inspect.kept_manifest import kept_manifests, kept_value
+from millpond.adapters.spark.held import by_application
 from millpond.adapters.spark.operator.operator import arrived, in_pandas, reported
 from millpond.adapters.spark.operator.stage import Stage
 from millpond.adapters.spark.operator.task_run import TaskRun
 from millpond.adapters.spark.rows.sink import SinkRows, SinkTables
 from millpond.adapters.spark.rows.unusable import TopicSource
-from millpond.adapters.spark.worker.worker import begin, current_batch, tune_worker
+from millpond.adapters.spark.worker.worker import StateSettings, begin, current_batch, tune_worker
 from millpond.errors import StateConflictError
 from millpond.metrics import Stopwatch
 from millpond.processors.distribution.exchange import (
@@ -141,7 +142,7 @@ class SharedOperator:
         wall_clock, blobs = arrived(number, rows)
         for verb in self._verbs:
             begin(verb.stage.settings)  # also of one that has no rows yet: it stays in this operator
-        kept = _Kept(manifest)
+        kept = _Kept(manifest, [verb.stage.settings for verb in self._verbs])
         results: list[list[pa.Table]] = []
         times: list[Mapping[str, int]] = []
         for verb in self._verbs:
@@ -177,8 +178,9 @@ def _tables(sink: SinkTables, outputs: Iterator[Outputs]) -> Iterator[pa.Table]:
 class _Kept:
     """The manifests of a group's tasks, in Spark's state, by application: each has one task in a group."""
 
-    def __init__(self, state: ValueState) -> None:
+    def __init__(self, state: ValueState, running: Sequence[StateSettings]) -> None:
         self._state = state
+        self._running = running
         self._manifests: dict[str, Manifest] | None = None
         self._changed = False
 
@@ -201,7 +203,7 @@ class _Kept:
         if self._manifests is None:
             stored = self._state.get()
             found = [] if stored is None else kept_manifests(*stored)
-            self._manifests = {one.application_id: one for one in found}
+            self._manifests = by_application(found, self._running)
         return self._manifests
 
 

@@ -10,14 +10,17 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from millpond.adapters.spark.held import explained
 from millpond.adapters.spark.operator.stage import Stage
 from millpond.adapters.spark.rows.late_rows import LateBox
 from millpond.adapters.spark.worker.worker import current_batch, task_state
+from millpond.errors import MissingFileError, StateConflictError
 from millpond.processors.distribution.exchange import Blob
 from millpond.processors.distribution.execution import Outputs, run_blobs
 from millpond.processors.runtime.subtopology import Subtopology
 from millpond.processors.runtime.task import Task
 from millpond.stores.durability.manifests.manifest import Manifest
+from millpond.stores.durability.state import TaskState
 
 
 @dataclass
@@ -63,13 +66,29 @@ class TaskRun:
         if not self.part.stores:
             yield from self._outputs(blobs, {})
             return
-        generation = settings.generation
-        before = None if generation is None else generation.start_of(self.task_id, found, current_batch())
+        before = self._start(found)
         with task_state(settings, self.part, self.partition) as state:
-            yield from self._outputs(blobs, state.open(before))
+            yield from self._outputs(blobs, self._opened(state, before))
             if self.keeps_state:
                 self.manifest = state.commit()
             self.metrics |= state.metrics.figures
+
+    def _start(self, found: Manifest | None) -> Manifest | None:
+        """With which manifest it starts."""
+        settings = self.stage.settings
+        if settings.generation is None:
+            return None
+        try:
+            return settings.generation.start_of(self.task_id, found, current_batch())
+        except StateConflictError as error:
+            raise explained(error, settings, found) from error
+
+    def _opened(self, state: TaskState, before: Manifest | None) -> Mapping[str, Any]:
+        """Its stores."""
+        try:
+            return state.open(before)
+        except MissingFileError as error:
+            raise explained(error, self.stage.settings, before) from error
 
     def _outputs(self, blobs: Collection[Blob], stores: Mapping[str, Any]) -> Iterator[Outputs]:
         stage = self.stage

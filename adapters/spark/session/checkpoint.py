@@ -72,19 +72,30 @@ class Checkpoint:
             ConfigurationError: Spark cannot read the checkpoint's state.
             FormatError: a manifest is damaged, or of a later release.
         """
+        last, held = self.held()
+        return last, [manifest for manifests in held.values() for manifest in manifests]
+
+    def held(self) -> tuple[int | None, dict[int, list[Manifest]]]:
+        """What ``newest`` gives, by the number of the operator.
+
+        Raises as ``newest``.
+        """
         last = self.last()
-        return (None, []) if last is None else (last, self._read(last))
+        return (None, {}) if last is None else (last, self._by_operator(last))
 
     def _read(self, batch_id: int | None) -> list[Manifest]:
+        return [manifest for manifests in self._by_operator(batch_id).values() for manifest in manifests]
+
+    def _by_operator(self, batch_id: int | None) -> dict[int, list[Manifest]]:
         start_coordinator(self.session)
-        found: list[Manifest] = []
+        found: dict[int, list[Manifest]] = {}
         try:
             for operator in self._operators():
                 reader = self.session.read.format("statestore").option("stateVarName", STATE_NAME)
                 if batch_id is not None:
                     reader = reader.option("batchId", batch_id)
                 rows = reader.option("operatorId", operator).load(self.location).select("value.*").collect()
-                found += [one for row in rows for one in kept_manifests(row.version, row.manifest)]
+                found[operator] = [one for row in rows for one in kept_manifests(row.version, row.manifest)]
         except PySparkException as error:
             raise self._refusal(batch_id, f"Spark says: {quoted(error)}".splitlines()[0]) from error
         return found

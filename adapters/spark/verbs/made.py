@@ -14,10 +14,12 @@ from millpond.adapters.spark.copies.warming import Warmth, warm_beside
 from millpond.adapters.spark.session.session import active_session
 from millpond.adapters.spark.verbs.account import Account, explained
 from millpond.adapters.spark.verbs.backfill import Backfill
+from millpond.adapters.spark.verbs.planning import asked_verb, planned
 from millpond.adapters.spark.verbs.runner import VerbRun, VerbRunner
 from millpond.errors import ConfigurationError
 from millpond.processors.verbs.verb import Verb
 from millpond.stores.encoding.serdes import Serde
+from millpond.stores.evolution.verb_plan import EvolutionPlan
 
 
 class MadeVerbs:
@@ -89,6 +91,28 @@ class MadeVerbs:
         it to its own grace, history or lateness, if that column is its time.
         """
         print(explained(self._accounts.values(), self._runner.sharing.told))
+
+    def plan(self, checkpoint: str) -> EvolutionPlan:
+        """What becomes of the verbs that this object has made if their query is started at a checkpoint, as it is.
+
+        Make the verbs as for the start, all that the query runs; nothing is started, and nothing is changed. The
+        checkpoint is read without Spark. What is printed is a table, and the line to write if something has to be.
+
+        Args:
+            checkpoint: the ``checkpointLocation`` of the query.
+
+        Raises:
+            ConfigurationError: no file system is known for the checkpoint.
+            FormatError: something is of a later release, or in a form that cannot be read without Spark.
+            DurabilityError: the checkpoint or the state directory cannot be read.
+        """
+        runner = self._runner
+        asked = {
+            name: asked_verb(runner.asked[name], run.inputs[0].keys)
+            for name, (run, _) in self._verbs.items()
+            if run.streaming
+        }
+        return planned(runner.job, checkpoint, asked)
 
     def warm(self, checkpoint: str) -> Warmth:
         """Warm local copies in this job's ``local_dir`` beside a query that runs on another one, to restart it here.

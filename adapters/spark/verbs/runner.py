@@ -3,6 +3,7 @@
 Rule of this module: it knows what all verbs share, and no verb by name.
 """
 
+import logging
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
@@ -40,6 +41,7 @@ from millpond.adapters.spark.verbs.source import RowSource
 from millpond.adapters.spark.worker.worker import StateSettings
 from millpond.errors import ConfigurationError, StateConflictError
 from millpond.processors.distribution.plan import Plan
+from millpond.processors.distribution.shape_of import shape_of
 from millpond.processors.verbs.null_keys import NullKeys
 from millpond.processors.verbs.projections import ChangeColumns
 from millpond.processors.verbs.verb import PackedRows, Verb, schema_of
@@ -56,6 +58,9 @@ from millpond.stores.encoding.rows.tuple_keys import KeyCodec
 from millpond.stores.encoding.serdes import Serde
 from millpond.stores.encoding.times import TimeUnit
 from millpond.stores.evolution.backfilling import check_ended, check_may_begin
+from millpond.stores.evolution.verbs import alike, declaration, verbs_with_state
+
+_log = logging.getLogger(__name__)
 
 _NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 
@@ -85,12 +90,14 @@ class VerbRunner:
         complete: a DataFrame any row of which says that all inputs are complete.
         backfill: of the verbs, if they run for one; None if they do not.
         sharing: the verbs whose operators others may share.
+        asked: the plans of the verbs that were asked for so far, by name.
     """
 
     job: Job
     complete: DataFrame | None
     backfill: Backfill | None = None
     sharing: Sharing = field(default_factory=Sharing)
+    asked: dict[str, Plan] = field(default_factory=dict)
 
     def verb(self, name: str, inputs: Sequence[RowInput], changes: ColumnChanges) -> "VerbRun":
         """A verb of that name on these inputs.
@@ -122,12 +129,24 @@ class VerbRunner:
         job, handling = self.job.part(name), self.job.handling(name, TimeUnit.MICROSECOND)
         if self.backfill is None:
             job = job.looking()
+        job = job.of_verb(self.job.application_id, name, goes_on=streaming)
         kept = self._keeps_state(job, name, streaming=streaming)
         complete = self.complete if streaming else session.range(1)
         if self.backfill is not None:
             complete = self.backfill.complete
         run = VerbRun(
-            job, name, session, list(inputs), changes, handling, complete, streaming, kept, self.sharing, self.backfill
+            job,
+            name,
+            session,
+            list(inputs),
+            changes,
+            handling,
+            complete,
+            streaming,
+            kept,
+            self.sharing,
+            self.asked,
+            self.backfill,
         )
         if kept:
             run.note_expressions()
@@ -164,6 +183,7 @@ class VerbRun:
         streaming: whether it goes on with the state that there is.
         kept: whether it leaves state; a backfill does if it is the first.
         sharing: the verbs whose operators it may share.
+        asked: the plans of the verbs that were asked for before, by name.
         backfill: for which it runs; None for none.
         schemas: of the rows that it keeps, by place; each input that is described adds its own.
     """
@@ -178,6 +198,7 @@ class VerbRun:
     streaming: bool
     kept: bool
     sharing: Sharing
+    asked: dict[str, Plan]
     backfill: Backfill | None = None
     schemas: dict[str, Schemas] = field(default_factory=dict)
 
@@ -217,8 +238,8 @@ class VerbRun:
                 back = f" (if the column has been renamed: .withColumnRenamed({new}, {old}))" if columns else ""
                 raise StateConflictError(
                     f"the verb {self.name!r} has {name}={new}, but the rows in the state of "
-                    f"{self.job.application_id!r} were put with {name}={old}; write {name}={old} again{back}, or give "
-                    "the verb another name and a new checkpoint"
+                    f"{self.job.application_id!r} were put with {name}={old}; write {name}={old} again{back}, or "
+                    f"{self._begin_anew}"
                 )
 
     def keys(self, rows: RowInput) -> KeyCodec:
@@ -258,7 +279,7 @@ class VerbRun:
             raise StateConflictError(
                 f"the {shown} of {rows.role!r} is ({listed_key(columns)}), but the state of "
                 f"{self.job.application_id!r} has {shown}s of ({listed_key(before.current)}); cast the columns, or "
-                "give the verb another name and a new checkpoint"
+                f"{self._begin_anew}"
             )
         elif before.current.names != columns.names:
             self._rename(rows.role, what, before.current, columns)
@@ -279,15 +300,20 @@ class VerbRun:
             raise StateConflictError(
                 f"the {shown} of {role!r} is ({listed_key(columns)}), but the rows in the state of "
                 f"{self.job.application_id!r} were put by ({listed_key(before)}); write these columns again (if they "
-                f"have been renamed: {back}), or give the verb another name and a new checkpoint"
+                f"have been renamed: {back}), or {self._begin_anew}"
             )
         fields = zip(before, columns.names, strict=True)
         renamed = pa.schema([column.with_name(name) for column, name in fields])
         self._note(what.place(role), renamed, pairs)
 
+    @property
+    def _begin_anew(self) -> str:
+        """What to write for a verb that is to go on without its state."""
+        return f"give the verb another name, and drop the old one: {declaration(None, dropped=[self.name])}"
+
     def _before(self, place: str) -> Schemas | None:
         """The history of a place's schemas; None if no rows are of them, as far as can be told now."""
-        return kept_schemas(self.job.storage, self.job.application_id, place) if self.job.reached else None
+        return kept_schemas(self.job.storage, self.job.begun_as, place) if self.job.reached else None
 
     def _note(
         self, place: str, schema: pa.Schema, renamed: Mapping[str, str] = _NOTHING, dropped: Collection[str] = ()
@@ -297,7 +323,7 @@ class VerbRun:
         Raises:
             StateConflictError: rows of the schemas so far cannot be read as rows of this one.
         """
-        storage, application_id = self.job.storage, self.job.application_id
+        storage, application_id = self.job.storage, self.job.begun_as
         known = self.job.reached
         self.schemas[place] = (
             next_schemas(storage, application_id, place, schema, renamed, dropped) if known else Schemas.first(schema)
@@ -389,8 +415,16 @@ class VerbRun:
         if self.backfill is not None:
             return marked(self._backfilled(self.backfill, flow, columns), marks)
         settings = self.job.settings(
-            self.session, plan, TimeUnit.MICROSECOND, streaming=self.streaming, schemas=self.schemas
+            self.session,
+            plan,
+            TimeUnit.MICROSECOND,
+            streaming=self.streaming,
+            schemas=self.schemas,
+            asked=self.asked,
         )
+        if self.streaming:
+            self._warn_of_another_name(plan)
+            self.asked[self.name] = plan
         one = SharedVerb(self.name, flow, sink, settings, shared.inputs)
         blobs = shared_rows([*shared.verbs, one]) if shared else flow.with_operators(settings)
         rows = marked(from_months(to_columns(blobs, traveling(columns)), columns), marks)
@@ -406,10 +440,39 @@ class VerbRun:
         """
         if not self.streaming:
             return Shared()
-        newest = self.job.history(self.name).newest
-        began = None if newest is None else newest.shape.behind
+        newest, evolution = self.job.history_so_far(self.name).newest, self.job.evolution
+        began = None
+        if newest is not None and not self._begins_elsewhere():
+            began = newest.shape.behind
+            if evolution is not None:
+                began = tuple(evolution.of_verbs.now(name) for name in began)
         apart = "it has ticks" if ticks is not None else self.job.apart
         return self.sharing.shared(plan, self.inputs, verb, began, apart)
+
+    def _warn_of_another_name(self, plan: Plan) -> None:
+        """Say so where it is new and may be a verb that has state: without an evolution nobody knows the checkpoint."""
+        job, verb = self.job, self.job.verb
+        known = job.evolution is not None or not job.reached or job.history(self.name).newest is not None
+        if verb is None or known:
+            return
+        owner = verb.owner
+        others = [one for one in verbs_with_state(job.storage, owner) if one not in (*self.asked, self.name)]
+        likeliest = alike(job.storage, owner, self.name, shape_of(plan), others)
+        if likeliest:
+            _log.warning(
+                "the verb %r of application %r has no state, and begins empty; if it is %r under another name, write "
+                "%s; print(pond.plan(checkpoint)) tells what becomes of all verbs",
+                self.name,
+                owner,
+                likeliest[0],
+                declaration(None, {likeliest[0]: self.name}),
+            )
+
+    def _begins_elsewhere(self) -> bool:
+        """Whether its query is to go on at another checkpoint, where operators may be others."""
+        evolution = self.job.evolution
+        place = None if evolution is None else evolution.standpoint(self.session, self.name)
+        return place is not None and place.into is not None
 
     def _backfilled(self, backfill: Backfill, flow: Dataflow, columns: T.StructType) -> DataFrame:
         """The rows that come out of the verb's backfill, or have come out of it before."""

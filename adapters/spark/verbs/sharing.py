@@ -27,6 +27,7 @@ from millpond.processors.distribution.exchange import PLACE
 from millpond.processors.distribution.plan import Plan
 from millpond.processors.verbs.null_keys import NullKeys
 from millpond.processors.verbs.verb import Input, Verb
+from millpond.stores.evolution.verbs import declaration
 
 
 @dataclass(frozen=True)
@@ -168,7 +169,8 @@ class Sharing:
             why = f": {'; '.join(reasons)}" if reasons else ""
             raise StateConflictError(
                 f"the verb {verb.name!r} has begun in one operator with {lacking[0]!r}, and cannot go on there{why}; "
-                "write it, and what lies between the two, as before, or give the verb another name and a new checkpoint"
+                "write it, and what lies between the two, as before, or go on at another checkpoint: "
+                f"{declaration(None, into='a new checkpoint')}"
             )
         if shared:
             self._told[verb.name] = f"that of {', '.join(shared.names)}"

@@ -62,6 +62,7 @@ class StateSettings:
         upgrade_from: the release that must be able to read what is written; None for this one.
         memory_budget: bytes for all stores of a worker; None for no limit.
         beginning: what is kept beside the state before the first row is put; None if that has been done, or never is.
+        owner: of a verb, the application that it is a verb of; None for a topology.
     """
 
     application_id: str
@@ -78,6 +79,7 @@ class StateSettings:
     upgrade_from: Release | None
     memory_budget: int | None
     beginning: Beginning | None = None
+    owner: str | None = None
 
 
 _BATCH_ID: Final = "streaming.sql.batchId"

@@ -128,6 +128,13 @@ def test_names_are_followed_back_over_releases_that_were_left_out() -> None:
     assert said.now("a") == "c"
     assert said.gone == {"a", "b", "d"}
     assert SaidOfVerbs({"a": "b", "b": "a"}).former("a") == ["b"]
+    assert said.former_of_asked("c") == ["b", "a"]
+
+
+@pytest.mark.parametrize(("name", "told"), [("a", "renamed says that it is 'b' now"), ("d", "dropped names it")])
+def test_a_verb_that_is_said_to_be_gone_is_not_asked_for(name: str, told: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"the verb '{name}' is asked for, but {told}; take that out"):
+        SaidOfVerbs({"a": "b"}, ["d"]).former_of_asked(name)
 
 
 @pytest.mark.parametrize(
@@ -146,7 +153,7 @@ def test_declarations_that_contradict_themselves_are_refused(said: tuple[dict[st
 def test_an_operator_is_refused_where_another_verb_has_run_unless_those_that_run_know_it() -> None:
     held = [Manifest.empty("shop.total", "0_1", "x"), Manifest.empty("shop.own", "0_1", "x")]
     assert strangers(held, ["shop.own"], []) == held[:1]
-    assert strangers(held, ["shop.own"], [held[0].commit]) == []
+    assert strangers(held, ["shop.own"], [[], [held[0].commit]]) == []
     one, several = str(taken("shop", ["totals"], held[0])), str(taken("shop", ["a", "b"], held[0]))
     for text in (one, several):
         assert "holds the state of the verb 'total' (task '0_1') of application 'shop'" in text
@@ -175,4 +182,7 @@ def test_a_verb_without_a_place_is_told_what_may_have_become_of_others() -> None
 def test_state_is_there_once_a_task_has_files(query: Query) -> None:
     assert holds_state(query.storage, "app")
     assert not holds_state(query.storage, "other")
-    assert not holds_state(Storage.from_uri(query.directory / "typo"), "app")
+    typo = Storage.from_uri(query.directory / "typo")
+    assert not holds_state(typo, "app")
+    typo.put(f"{query.checkpoint[0].directory}/{'0' * 32}.pin", b"{}")
+    assert not holds_state(typo, "app")

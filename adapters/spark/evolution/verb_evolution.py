@@ -1,0 +1,131 @@
+"""Verbs that are renamed, dropped or new in a checkpoint: with which generation of its state each of them goes on.
+
+Spark knows operators by their numbers, so a verb may find the state of another one in its place. Where the user says
+that verbs have other names, or are gone, each verb of the query gets a generation that knows all that the checkpoint
+holds, and begins with its own state wherever that lies.
+
+Rule of this module: it decides for one verb, before the query starts, and refuses what the checkpoint and what is
+declared leave open.
+"""
+
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+
+from millpond.adapters.spark.session.checkpoint import Checkpoint
+from millpond.processors.distribution.plan import Plan
+from millpond.processors.verbs.carriages import CARRIAGES
+from millpond.stores.durability.manifests.manifest import Manifest
+from millpond.stores.durability.manifests.schema_log import copy_schemas
+from millpond.stores.durability.storage.storage import Storage
+from millpond.stores.evolution.evolving import Committed, RunUnits, Target, evolve
+from millpond.stores.evolution.history import History, without_left_behind
+from millpond.stores.evolution.matching import called_after
+from millpond.stores.evolution.record import BEGINNING, EvolutionRecord, commits_of
+from millpond.stores.evolution.shape import Shape
+from millpond.stores.evolution.verbs import (
+    HeldState,
+    SaidOfVerbs,
+    VerbOf,
+    alike,
+    application_of,
+    has_no_place,
+    has_two,
+    holds_state,
+    lacks_state,
+    verbs_in,
+)
+from millpond.stores.specs.directory import plain_name
+
+
+@dataclass(frozen=True)
+class VerbEvolution:
+    """The evolution of one verb.
+
+    Attributes:
+        verb: the verb.
+        history: that of its own state.
+        plan: what is to run.
+        target: what the state is to become, with nothing said of its stores' names.
+        said: what the user says of verbs.
+        asked: the names of the verbs that were asked for so far.
+        into: whether the query goes on at another checkpoint.
+    """
+
+    verb: VerbOf
+    history: History
+    plan: Plan
+    target: Target
+    said: SaidOfVerbs
+    asked: Collection[str]
+    into: bool
+
+    def generation(self, checkpoint: Checkpoint, run: RunUnits) -> EvolutionRecord | None:
+        """The generation with which the verb goes on; None if what other verbs are called has no part in it.
+
+        Args:
+            checkpoint: where the query stands.
+            run: runs units of work.
+
+        Raises:
+            StateConflictError: the state directory lacks the state, or what is declared does not lead to this verb.
+            DurabilityError: the state could not be read or written.
+        """
+        newest = self.history.newest
+        if not self.said.gone and newest is not None and holds_state(self._storage, self.history.application_id):
+            return None
+        batch, operators = checkpoint.held()
+        if batch is None:
+            return None
+        held, own = HeldState(checkpoint.location, batch, operators), self.history.application_id
+        current, former = without_left_behind(self._storage, held.manifests), self.said.former(self.verb.name)
+        mine = [one for one in current if one.application_id == own]
+        before = next((name for name in former if held.of_verbs(self.verb.owner, [name])), self.verb.name)
+        theirs = held.of_verbs(self.verb.owner, [before])
+        if before != self.verb.name and not held.is_known_to(newest, theirs):
+            if mine:
+                raise has_two(self.verb.owner, before, self.verb.name, held.location)
+            return self._carried(before, theirs, held, checkpoint, run)
+        self._check_state(self.verb.name, mine, held)
+        begun = newest is not None and newest.generation > BEGINNING
+        if not held.is_known_to(newest, held.of_verbs(self.verb.owner, self.said.gone)):
+            if not (mine or begun) and self.history.may_have_tasks():
+                raise self.history.not_in(held.location)
+            committed = Committed(batch, mine, checkpoint.last, commits_of(held.manifests))
+            history = self.history.begun(self.target.fingerprint, self.target.shape)
+            return evolve(history, committed, self.target, CARRIAGES, run, anew=True)
+        if not (begun or mine or holds_state(self._storage, own)):
+            self._check_place(held)
+        return None
+
+    @property
+    def _storage(self) -> Storage:
+        return self.history.storage
+
+    def _carried(
+        self, before: str, manifests: Collection[Manifest], held: HeldState, checkpoint: Checkpoint, run: RunUnits
+    ) -> EvolutionRecord:
+        """The generation that is made of the state of the verb under its former name."""
+        application_id = application_of(self.verb.owner, before)
+        self._check_state(before, manifests, held)
+        source = History.of(self._storage, application_id, plain_name(before))
+        source = source.begun(self.target.fingerprint, self.target.shape, keep=False)
+        known = Shape(1, ()) if source.newest is None else source.newest.shape
+        names = called_after(known, self.target.shape, before, self.verb.name)
+        target = self.target._replace(declared=replace(self.target.declared, renamed=names))
+        committed = Committed(held.batch, manifests, checkpoint.last, commits_of(held.manifests))
+        copy_schemas(self._storage, application_id, self.history.application_id)
+        return evolve(self.history, committed, target, CARRIAGES, run, anew=True, source=source)
+
+    def _check_state(self, verb: str, manifests: Collection[Manifest], held: HeldState) -> None:
+        """Refuse a checkpoint whose state is not in this state directory."""
+        has_files = any(manifest.files for manifest in manifests)
+        if has_files and not holds_state(self._storage, application_of(self.verb.owner, verb)):
+            raise lacks_state(self._storage, self.verb.owner, verb, held.location)
+
+    def _check_place(self, held: HeldState) -> None:
+        """Refuse a verb that is new where each operator of the checkpoint has run others."""
+        if self.plan.behind or self.into or not all(held.operators.values()):
+            return
+        there = [name for name in verbs_in(self.verb.owner, held.manifests) if name not in self.asked]
+        likeliest = alike(self._storage, self.verb.owner, self.verb.name, self.target.shape, there)
+        raise has_no_place(self.verb.owner, self.verb.name, there, likeliest, held.location)

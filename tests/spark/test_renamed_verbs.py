@@ -1,0 +1,159 @@
+"""Verbs that have other names, are gone, or are new: what is said, and that following it leads on with the state."""
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from functools import reduce
+from pathlib import Path
+from shutil import copytree
+from typing import Any
+
+import pytest
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from millpond.adapters.inspect.state_inspector import StateInspector
+from millpond.adapters.spark import Evolution, Millpond
+from millpond.errors import StateConflictError
+from millpond.processors.verbs import KeyContext, KeyedProcessor, aggregates
+
+pytestmark = pytest.mark.spark
+
+
+class Tally(KeyedProcessor):
+    """How many rows a key has had."""
+
+    def process(self, key: Any, row: Mapping[str, Any], context: KeyContext) -> Iterator[dict[str, Any]]:
+        context.state.set(context.state.get(0) + 1)
+        yield {"k": row["k"], "n": context.state.get()}
+
+
+class Count(Tally):
+    """The same under another name."""
+
+
+TIMES: dict[str, Any] = {"left_time": "at", "right_time": "since"}
+
+Verb = Callable[[Millpond, DataFrame, DataFrame, str], DataFrame]
+VERBS: dict[str, Verb] = {
+    "aggregate": lambda pond, left, _, name: pond.aggregate(
+        left, {"s": aggregates.sum("a")}, by="k", time="at", name=name
+    ),
+    "latest": lambda pond, left, _, name: pond.latest(left, key="k", time="at", history="1 hour", name=name),
+    "asof_join": lambda pond, left, right, name: pond.asof_join(
+        left, right, on="k", history="1 hour", how="left", grace="1 minute", name=name, **TIMES
+    ),
+    "table_join": lambda pond, left, right, name: pond.table_join(left, right, on="k", name=name, **TIMES),
+    "stream_join": lambda pond, left, right, name: pond.stream_join(
+        left, right, on="k", within="1 hour", name=name, **TIMES
+    ),
+    "apply": lambda pond, left, _, name: pond.apply(
+        left, Tally() if name.startswith("old") else Count(), key="k", time="at", schema="k string, n int", lateness=0,
+        name=name,
+    ),
+}  # fmt: skip
+
+
+class Job:
+    """Queries of one application whose rows come in files."""
+
+    def __init__(self, spark: SparkSession, place: Path) -> None:
+        self.spark = spark
+        self.place = place
+        self.checkpoint = f"{place}/checkpoint"
+
+    def bring(self, number: int) -> None:
+        made = f"select k, timestamp'2024-01-01 10:0{number}' + make_interval(0, 0, 0, 0, 0, 0, id) as at, id as a"
+        rows = self.spark.sql(f"{made} from (select id, 'k' || id % 7 as k from range({20 + number}))")
+        rows.coalesce(1).write.mode("append").parquet(f"{self.place}/in")
+
+    def pond(self, state: str = "state", **options: Any) -> Millpond:
+        return Millpond(
+            application_id="shop", state_dir=f"{self.place}/{state}", partitions=1, backend="lmdb", **options
+        )
+
+    @property
+    def sides(self) -> tuple[DataFrame, DataFrame]:
+        left = self.spark.readStream.schema("k string, at timestamp, a bigint").parquet(f"{self.place}/in")
+        return left, left.selectExpr("k", "at as since", "a as b")
+
+    def run(self, rows: DataFrame, checkpoint: str | None = None) -> set[str]:
+        """What comes out of all files that have come since."""
+        found: list[str] = []
+
+        def keep(batch: DataFrame, number: int) -> None:
+            found.extend(row.text for row in batch.collect())
+
+        writer = rows.writeStream.option("checkpointLocation", checkpoint or self.checkpoint).foreachBatch(keep)
+        writer.trigger(availableNow=True).start().awaitTermination()
+        return set(found)
+
+
+@pytest.fixture
+def job(spark: SparkSession, tmp_path: Path) -> Job:
+    job = Job(spark, tmp_path)
+    job.bring(0)
+    return job
+
+
+def texts(*queries: tuple[str, DataFrame]) -> DataFrame:
+    """All of them as one, each row as text behind the name of what it is."""
+    made = []
+    for name, rows in queries:
+        columns = [one for one in rows.columns if one != "sequence"]
+        made.append(rows.select(F.concat(F.lit(f"{name} "), F.to_json(F.struct(*columns))).alias("text")))
+    return reduce(DataFrame.unionAll, made)
+
+
+def built(job: Job, pond: Millpond, prefix: str) -> DataFrame:
+    return texts(*((kind, make(pond, *job.sides, f"{prefix}-{kind}")) for kind, make in VERBS.items()))
+
+
+def test_verbs_of_all_kinds_go_on_under_other_names(job: Job) -> None:
+    job.run(built(job, job.pond(), "old"))
+    for name in ("checkpoint", "state"):
+        copytree(job.place / name, job.place / f"{name}-2")
+    job.bring(1)
+    with pytest.raises(StateConflictError, match=r"none of the verb 'new-aggregate'.* renamed={'old-aggr"):
+        built(job, job.pond(evolution=Evolution(job.checkpoint)), "new")
+    pond, renamed = job.pond(), {f"old-{kind}": f"new-{kind}" for kind in VERBS}
+    built(job, pond, "new")
+    assert pond.plan(job.checkpoint).line == f"evolution=Evolution({job.checkpoint!r}, renamed={renamed})"
+    evolution = Evolution(job.checkpoint, renamed=renamed)
+    built(job, job.pond(evolution=evolution), "new")
+    new = job.run(built(job, job.pond(evolution=evolution), "new"))
+    assert new == job.run(built(job, job.pond("state-2"), "old"), f"{job.checkpoint}-2")
+    pond = job.pond()
+    built(job, pond, "new")
+    assert pond.plan(job.checkpoint).line == ""
+
+
+def chained(job: Job, pond: Millpond, first: str, last: str) -> DataFrame:
+    left, _ = job.sides
+    rows = pond.latest(left, key="k", time="at", history="1 hour", name=first)
+    return texts(("sums", pond.aggregate(rows, {"s": aggregates.sum("a")}, by="k", time="at", name=last)))
+
+
+def sums(found: set[str]) -> set[int]:
+    return {json.loads(text.removeprefix("sums "))["s"] for text in found}
+
+
+def test_verbs_that_share_an_operator_are_renamed_and_dropped_and_nothing_runs_before_that_is_said(job: Job) -> None:
+    job.run(chained(job, job.pond(), "latest", "sum"))
+    job.bring(1)
+    with pytest.raises(StreamingQueryException, match=r"there is no state of shop/latest in .*typo.* write that one"):
+        job.run(chained(job, job.pond("typo"), "latest", "sum"))
+    with pytest.raises(StreamingQueryException, match="holds the state of the verb 'sum'") as refused:
+        job.run(chained(job, job.pond(), "latest", "sums"))
+    assert "evolution=Evolution(checkpoint, dropped=['sum'])" in str(refused.value)
+    with pytest.raises(StateConflictError, match=r"there is no state of shop/latest in .*typo"):
+        chained(job, job.pond("typo", evolution=Evolution(job.checkpoint)), "latest", "sum")
+    evolution = Evolution(job.checkpoint, renamed={"latest": "newest"}, dropped=["sum"])
+    found = job.run(chained(job, job.pond(evolution=evolution), "newest", "sums"))
+    assert sums(found) == {21, 24, 27, 30, 33, 36, 39}
+    assert {view.application_id for view in StateInspector.at(job.checkpoint, f"{job.place}/state").stores()} == {
+        "shop.newest",
+        "shop.sums",
+    }
+    job.bring(2)
+    assert sums(job.run(chained(job, job.pond(), "newest", "sums"))) == {63, 48, 54, 60, 66, 72, 78}
