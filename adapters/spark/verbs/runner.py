@@ -5,6 +5,7 @@ Rule of this module: it knows what all verbs share, and no verb by name.
 
 import logging
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, Final
@@ -39,7 +40,7 @@ from millpond.adapters.spark.verbs.sharing import Shared, Sharing
 from millpond.adapters.spark.verbs.sink import PartRows, row_sink
 from millpond.adapters.spark.verbs.source import RowSource
 from millpond.adapters.spark.worker.worker import StateSettings
-from millpond.errors import ConfigurationError, StateConflictError
+from millpond.errors import ConfigurationError, DurabilityError, FormatError, StateConflictError
 from millpond.processors.distribution.plan import Plan
 from millpond.processors.distribution.shape_of import shape_of
 from millpond.processors.verbs.null_keys import NullKeys
@@ -456,8 +457,10 @@ class VerbRun:
         if verb is None or known:
             return
         owner = verb.owner
-        others = [one for one in verbs_with_state(job.storage, owner) if one not in (*self.asked, self.name)]
-        likeliest = alike(job.storage, owner, self.name, shape_of(plan), others)
+        likeliest: list[str] = []
+        with suppress(DurabilityError, FormatError):  # of verbs that may have no part in the query
+            others = [one for one in verbs_with_state(job.storage, owner) if one not in (*self.asked, self.name)]
+            likeliest = alike(job.storage, owner, self.name, shape_of(plan), others)
         if likeliest:
             _log.warning(
                 "the verb %r of application %r has no state, and begins empty; if it is %r under another name, write "
