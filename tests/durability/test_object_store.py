@@ -19,9 +19,8 @@ from millpond.stores.backend.registry import supplier
 from millpond.stores.cleaning.durable import StateCleaning
 from millpond.stores.cleaning.leftover import Age
 from millpond.stores.cleaning.named import Named
-from millpond.stores.durability import DurabilityPolicy, Manifest, Severity, Storage, TaskState, verify
+from millpond.stores.durability import DurabilityPolicy, Manifest, Severity, Storage, TaskState, claim, verify
 from millpond.stores.durability.checking.repair import repairs_of_garbage
-from millpond.stores.durability.manifests import claim
 from millpond.stores.durability.manifests.claim import claimed_by
 from millpond.stores.durability.manifests.garbage import try_collect_garbage
 from millpond.stores.durability.manifests.pins import Pin

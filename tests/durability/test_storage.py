@@ -22,9 +22,8 @@ from millpond.errors import (
     StateConflictError,
     StoreError,
 )
-from millpond.stores.durability import Storage
+from millpond.stores.durability import Storage, claim
 from millpond.stores.durability.copies.lease import Lease
-from millpond.stores.durability.manifests import claim
 
 
 def write(storage: Storage, path: str, content: bytes) -> None:

@@ -25,9 +25,8 @@ from millpond.processors.runtime.kept_time import STREAM_TIME, KeptTime
 from millpond.processors.tables.foreign_key.messages import Content, Instruction, Response, Subscription
 from millpond.releases import OLDEST_READERS, RELEASE, Numbered
 from millpond.stores.backend.registry import supplier
-from millpond.stores.durability import DurabilityPolicy, Manifest, Storage, TaskState
+from millpond.stores.durability import DurabilityPolicy, Manifest, Storage, TaskState, claim
 from millpond.stores.durability.copies.clean_shutdown import seal_path
-from millpond.stores.durability.manifests import claim
 from millpond.stores.durability.manifests.schema_log import kept_schemas
 from millpond.stores.durability.parquet.files import FORMAT_KEY, READER_KEY, WRITER_KEY
 from millpond.stores.durability.storage.checked_text import checked_text

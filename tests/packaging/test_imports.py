@@ -209,7 +209,8 @@ def test_the_core_imports_without(heavy: str) -> None:
     core = sorted(
         name
         for name, _ in modules()
-        if room_of(name) in {*BASE, *STORES, *PROCESSORS, *ADAPTERS, "adapters.inspect", "cli"} and "testing" not in name
+        if room_of(name) in {*BASE, *STORES, *PROCESSORS, *ADAPTERS, "adapters.inspect", "cli"}
+        and "testing" not in name
     )
     assert "millpond.stores.backend.contract" in core
     assert "millpond.cli" in core

@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from millpond.errors import ConfigurationError, FormatError, StateConflictError
-from millpond.stores.durability import Manifest, Storage
-from millpond.stores.durability import claim
+from millpond.stores.durability import Manifest, Storage, claim
 from millpond.stores.durability.storage.durable_file import DurableFile, FileKind, new_commit_id
 from millpond.stores.evolution.history import History
 from millpond.stores.evolution.record import EvolutionRecord, Previous, commits_of, generation_fingerprint
