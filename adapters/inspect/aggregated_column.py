@@ -1,8 +1,9 @@
 """The column of a verb's aggregates: the results of the states that are kept, as a struct.
 
-Rule of this module: all that is known of the functions is the name of their serde, which says what the bytes of the
-states depend on (``millpond.processors.verbs.functions.binding``). So results have the names of the functions, not
-those that the user gave, integers are of 64 bits, and the fields of structs have numbers.
+Rule of this module: all that is known of the functions are the names of their states, which say what the bytes depend
+on (``millpond.processors.verbs.functions.binding``). So integers are of 64 bits, and the fields of structs have
+numbers. Results have the names that the user gave, which are kept beside the state; where nothing is kept, as by
+earlier builds, those of the functions.
 """
 
 import json
@@ -16,7 +17,9 @@ import pyarrow as pa
 from millpond.adapters.inspect.columns import ShownColumn
 from millpond.errors import ConfigurationError
 from millpond.processors.verbs.aggregates import AggregateCall
+from millpond.processors.verbs.kept_calls import ORDERED, calls_in, slots_of
 from millpond.processors.verbs.row_aggregate import STATE_VERSION, RowAggregate
+from millpond.stores.encoding.rows.schemas import Schemas
 
 _PREFIX: Final = f"aggregate-state-{STATE_VERSION}: "
 _CALL: Final = re.compile(r"(\w+)\((.+)\)")
@@ -47,6 +50,7 @@ class AggregatedColumn(ShownColumn):
 
     Args:
         name: of the serde of their states.
+        calls: the history of the calls; None if nothing is kept of them.
 
     Raises:
         ConfigurationError: it is not the name of one that this release knows.
@@ -54,13 +58,14 @@ class AggregatedColumn(ShownColumn):
 
     type: pa.StructType
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, calls: Schemas | None = None) -> None:
         self._name = name
-        self._aggregate = _aggregate(name)
+        self._calls = calls
+        self._aggregate = _of_serde(name) if calls is None else _of_calls(name, calls)
         self.type = pa.struct([field.with_nullable(True) for field in self._aggregate.schema])
 
     def __reduce__(self) -> Any:
-        return AggregatedColumn, (self._name,)
+        return AggregatedColumn, (self._name, self._calls)
 
     def read(self, data: Sequence[bytes]) -> Any:
         results = self._aggregate.results(self._aggregate.state_serde.deserialize_many(data))
@@ -74,29 +79,46 @@ class AggregatedColumn(ShownColumn):
         raise ConfigurationError("the state of an aggregate is a value; look it up by its key")
 
 
-def _aggregate(name: str) -> RowAggregate:
-    """The functions that a name tells of.
+def _of_calls(name: str, history: Schemas) -> RowAggregate:
+    """The functions of the newest calls of a history."""
+    found = calls_in(history.current)
+    parts = {result: _call(call.state.removeprefix(ORDERED)) for result, call in found.items()}
+    calls = {result: call for result, (call, _) in parts.items()}
+    types = {result: type_ for result, (_, type_) in parts.items() if type_ is not None}
+    ordered = any(call.state.startswith(ORDERED) for call in found.values())
+    return RowAggregate(calls, types, ordered=ordered, slots=slots_of(history, name))
 
-    >>> _aggregate("aggregate-state-1: count(null); sum(decimal(10, 2)); sum(int)").schema.names
+
+def _of_serde(name: str) -> RowAggregate:
+    """The functions that the name of a serde tells of.
+
+    >>> _of_serde("aggregate-state-1: count(null); sum(decimal(10, 2)); sum(int)").schema.names
     ['count', 'sum', 'sum_2']
     """
     calls: dict[str, AggregateCall] = {}
     types: dict[str, pa.DataType] = {}
     seen: Counter[str] = Counter()
     for text in name.removeprefix(_PREFIX).split("; ") if name.startswith(_PREFIX) else ():
-        call = _CALL.fullmatch(text)
-        if call is None:
-            break
-        function, (type_, *options) = call[1], list(_parts(call[2]))
-        seen[function] += 1
-        label = function if seen[function] == 1 else f"{function}_{seen[function]}"
-        counted = (function, type_) == ("count", "null")
-        calls[label] = AggregateCall(function, None if counted else _ANY, dict(map(_option, options)))
-        types |= {} if counted else {label: _type(type_)}
+        call, type_ = _call(text)
+        seen[call.function] += 1
+        label = call.function if seen[call.function] == 1 else f"{call.function}_{seen[call.function]}"
+        calls[label] = call
+        types |= {} if type_ is None else {label: type_}
     made = RowAggregate(calls, types)
     if made.state_serde.name != name:
         raise ConfigurationError(f"{name!r} is not the name of an aggregate that this release knows")
     return made
+
+
+def _call(state: str) -> tuple[AggregateCall, pa.DataType | None]:
+    """The call of which a state has that name, and the type of its column, if it has one."""
+    call = _CALL.fullmatch(state)
+    if call is None:
+        raise ConfigurationError(f"no state of an aggregate is called {state!r}")
+    function, (type_, *options) = call[1], list(_parts(call[2]))
+    if (function, type_) == ("count", "null"):
+        return AggregateCall(function), None
+    return AggregateCall(function, _ANY, dict(map(_option, options))), _type(type_)
 
 
 def _type(name: str) -> pa.DataType:

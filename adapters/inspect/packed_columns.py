@@ -16,6 +16,7 @@ from millpond.errors import ConfigurationError, RecordError
 from millpond.stores.durability.manifests.schema_log import Beside, kept_schemas, parted, schema_places
 from millpond.stores.durability.storage.storage import Storage
 from millpond.stores.encoding.rows.packing import RowCodec
+from millpond.stores.encoding.rows.schemas import Schemas
 from millpond.stores.encoding.rows.tuple_keys import KeyCodec
 
 _FOREIGN: Final = b"\x01"
@@ -100,10 +101,12 @@ class PackedPlaces:
     Attributes:
         keys: of the keys of inputs.
         rows: of their rows.
+        calls: the calls of an aggregate; None if it is not one, or nothing is kept of them.
     """
 
     keys: Mapping[str, KeyCodec]
     rows: Mapping[str, RowCodec]
+    calls: Schemas | None = None
 
     @classmethod
     def of(cls, storage: Storage, application_id: str) -> "PackedPlaces":
@@ -120,6 +123,7 @@ class PackedPlaces:
         return cls(
             {role: KeyCodec(one.current) for (role, what), one in kept.items() if what is Beside.KEY},
             {role: RowCodec(one) for (role, what), one in kept.items() if what is None},
+            next((one for (_, what), one in kept.items() if what is Beside.CALLS), None),
         )
 
     def __bool__(self) -> bool:

@@ -21,6 +21,7 @@ from millpond.errors import ConfigurationError
 from millpond.stores.durability.manifests.manifest import Manifest
 from millpond.stores.durability.storage.storage import Storage
 from millpond.stores.durability.storage.uris import shown as shown_uri
+from millpond.stores.encoding.rows.schemas import Schemas
 from millpond.stores.encoding.serdes import BYTES
 from millpond.stores.encoding.times import TimeUnit
 from millpond.stores.evolution.history import History, sinks_of, without_left_behind
@@ -245,16 +246,16 @@ def _key_column(shape: StoreShape, packed: PackedPlaces, given: StoreSpec | None
 def _value_column(shape: StoreShape, packed: PackedPlaces, given: StoreSpec | None) -> ShownColumn:
     column = packed.row_column(shape.name) if shape.layout is None and shape.value_serde == BYTES.name else None
     if column is None and shape.value_serde.startswith(_AGGREGATES):
-        column = _aggregated(shape.value_serde)
+        column = _aggregated(shape.value_serde, packed.calls)
     return column or shown(shape.value_serde, None if given is None else given.value_serde)
 
 
-def _aggregated(name: str) -> ShownColumn | None:
+def _aggregated(name: str, calls: Schemas | None) -> ShownColumn | None:
     """The column of aggregates; None if this release, or what is installed, cannot read them."""
     # Only now, because it brings all processors with it, and most queries have none.
     from millpond.adapters.inspect.aggregated_column import AggregatedColumn
 
     try:
-        return AggregatedColumn(name)
+        return AggregatedColumn(name, calls)
     except ConfigurationError:
         return None

@@ -35,6 +35,9 @@ pc: Any = _compute
 WINDOW: Final = "window"
 """The column with the start and the end of a window."""
 
+STORE: Final = "aggregate"
+"""The store."""
+
 Windows: TypeAlias = TimeWindows | SlidingWindows | SessionWindows
 
 
@@ -157,15 +160,14 @@ def aggregate(name: str, rows: AggregatedRows, calls: RowAggregate, windows: Win
     """
     builder = StreamsBuilder(key_serde=BYTES, value_serde=calls.state_serde)
     grouped = builder.stream(rows.topic, Consumed(BYTES, calls.input_serde)).group_by_key()
-    kept = Materialized("aggregate", value_serde=calls.state_serde, caching=not final)
+    kept = Materialized(STORE, value_serde=calls.state_serde, caching=not final)
     table = _aggregated(grouped, calls, windows, kept, final)
     table.to(name)
     keys = Keys.of_rows(rows) if windows is None else WindowedKeys(rows.keys, _beyond(windows), rows.times)
     parts = (keys, Results(calls)) if final else (keys, Results(calls), ChangeColumns(rows.times))
-    stores = {"aggregate": (keys, Results(calls), Times(CHANGE_TIME, rows.times))}
+    stores = {STORE: (keys, Results(calls), Times(CHANGE_TIME, rows.times))}
     rows = replace(rows, types=calls.arguments)
-    terms = {"calls": calls.written}
-    return Verb(builder.build(), {rows.topic: rows}, parts, stores, follows_time=windows is not None, terms=terms)
+    return Verb(builder.build(), {rows.topic: rows}, parts, stores, follows_time=windows is not None)
 
 
 def _aggregated(

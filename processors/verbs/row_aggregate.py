@@ -19,7 +19,9 @@ from millpond.processors.verbs.aggregates import AggregateCall
 from millpond.processors.verbs.combining import combiner_of_rows
 from millpond.processors.verbs.functions.binding import bind, state_name
 from millpond.processors.verbs.functions.function import AggregateFunction
+from millpond.processors.verbs.kept_calls import ORDERED, KeptCall
 from millpond.processors.verbs.row_fold import MOMENTS, TIMES, RowFold, rows_type
+from millpond.processors.verbs.state_serde import Slots, StateSerde
 from millpond.stores.encoding.column_serdes import ColumnarSerde, ColumnSerde
 from millpond.stores.encoding.nulls import spread
 from millpond.stores.encoding.rows.nested import with_leaves
@@ -79,51 +81,6 @@ class InputSerde(ColumnarSerde[tuple[Any, ...]]):
         return row
 
 
-class StateSerde(ColumnarSerde[list[Any]]):
-    """The states of several functions: a MessagePack array of them.
-
-    Args:
-        name: says which functions of which types they are.
-        states: the struct of the states.
-    """
-
-    def __init__(self, name: str, states: pa.StructType) -> None:
-        self.name = name
-        self._count = states.num_fields
-        self._states = states
-        self._pack = msgpack.Packer(default=_compact).pack
-
-    def __reduce__(self) -> tuple[type["StateSerde"], tuple[str, pa.StructType]]:
-        return StateSerde, (self.name, self._states)
-
-    @property
-    def columns(self) -> ColumnSerde:
-        return RowColumnSerde(self._states)
-
-    def serialize(self, value: list[Any]) -> bytes:
-        try:
-            packed: bytes = self._pack(value)
-        except _UNPACKABLE as error:
-            raise SerdeError(f"{value!r} is no state of {self.name}: {error}; what made it?") from error
-        return packed
-
-    def deserialize(self, data: bytes) -> list[Any]:
-        try:
-            states = msgpack.unpackb(data)
-        except _UNREADABLE as error:
-            raise SerdeError(f"{data!r} is no state of {self.name}: {error}; what wrote it?") from error
-        if states.__class__ is not list or len(states) != self._count:
-            raise SerdeError(f"{states!r} is no state of {self.name}, which has {self._count} parts; what wrote it?")
-        found: list[Any] = states
-        return found
-
-
-def _compact(state: Any) -> bytes:
-    """A sketch's bytes: nothing else in a state is unknown to MessagePack."""
-    packed: bytes = state.serialize_compact()
-    return packed
-
-
 class RowAggregate:
     """Several calls as one aggregation, for ``aggregate(initializer, aggregator, ...)`` of the DSL. Can be pickled.
 
@@ -131,12 +88,10 @@ class RowAggregate:
         calls: by the name of the result's column, in the order of the columns.
         types: by the same names, the types of the columns that the calls are applied to; ``count()`` has none.
         ordered: whether rows have, in place of their time, bytes that compare as their times and orders do.
+        slots: where in kept rows the states of the calls are; None if they are all that is kept, in their order.
 
     Raises:
         ConfigurationError: there are no calls, a type is missing or too many, or a function does not take it.
-
-    Attributes:
-        written: the calls, as far as they can be compared with those of another run: an expression cannot.
 
     >>> from millpond.processors.verbs.aggregates import avg, count
     >>> row = RowAggregate({"orders": count(), "mean": avg("price")}, {"mean": pa.int64()})
@@ -147,10 +102,14 @@ class RowAggregate:
     """
 
     def __init__(
-        self, calls: Mapping[str, AggregateCall], types: Mapping[str, pa.DataType], *, ordered: bool = False
+        self,
+        calls: Mapping[str, AggregateCall],
+        types: Mapping[str, pa.DataType],
+        *,
+        ordered: bool = False,
+        slots: Slots | None = None,
     ) -> None:
         _check(calls, types)
-        self.written = ", ".join(f"{name}={_written(call)}" for name, call in calls.items())
         self._labels = [f"{name!r}, {call}" for name, call in calls.items()]
         bound = {name: normalized(types[name], name) if name in types else pa.null() for name in calls}
         times = MOMENTS if ordered else TIMES
@@ -159,17 +118,23 @@ class RowAggregate:
         self._commutes = not any(call.by_time for call in calls.values())
         places = _places(calls)
         self._adds = [(number, places[number], function.add) for number, function in enumerate(self._functions)]
-        states = "; ".join(state_name(call, bound[name]) for name, call in calls.items())
+        states = {name: state_name(call, bound[name]) for name, call in calls.items()}
+        by_time = {name for name, call in calls.items() if ordered and call.by_time}
+        self._states = {name: f"{ORDERED if name in by_time else ''}{state}" for name, state in states.items()}
         arguments = [(name, bound[name]) for name, call in calls.items() if call.column is not None]
         self.arguments = pa.schema([pa.field(*named) for named in arguments])
         self._fold = RowFold(self._functions, places)
-        name = f"aggregate-state-{STATE_VERSION}: {'ordered; ' if ordered else ''}{states}"
-        self.state_serde = StateSerde(name, self._fold.states)
+        name = f"aggregate-state-{STATE_VERSION}: {'ordered; ' if ordered else ''}{'; '.join(states.values())}"
+        self.state_serde = StateSerde(slots or Slots.first(name, len(calls)), self._fold.states, self._initial)
         self.input_serde = InputSerde(rows_type(self.arguments.types, times))
         self._combiner = combiner_of_rows(calls, self._functions, bound, self.state_serde)
         self.schema = pa.schema(
             [pa.field(name, of.type, of.nullable) for name, of in zip(calls, self._functions, strict=True)]
         )
+
+    def kept(self, arguments: Mapping[str, str]) -> dict[str, KeptCall]:
+        """The calls as they are kept, with the arguments of those that have a column as text."""
+        return {name: KeptCall(state, arguments.get(name)) for name, state in self._states.items()}
 
     @property
     def aggregation(self) -> Aggregation:
@@ -280,10 +245,6 @@ def _check(calls: Mapping[str, AggregateCall], types: Mapping[str, pa.DataType])
     unknown = [name for name in types if name not in calls or calls[name].column is None]
     if unknown:
         raise ConfigurationError(f"there are types for {unknown}, which take no column; leave them out")
-
-
-def _written(call: AggregateCall) -> str:
-    return str(call) if isinstance(call.column, str | None) else f"{call.function}(...)"
 
 
 def _result(function: AggregateFunction, column: Any, states: Any) -> Any:

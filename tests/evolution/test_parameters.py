@@ -41,7 +41,7 @@ OWN: Final = "the user's own"
 REFUSAL: Final = "refused"
 NO_HARM: Final = "harmless"
 NAMES: Final = {"name": OWN, "renamed": OWN, "dropped": OWN}
-"""By its name a verb finds its state; columns that are not what they were are declared, or refused."""
+"""By its name a verb finds its state; columns and results that are not what they were are declared, or refused."""
 
 SERDES: Final = {"key_serde": REFUSAL, "value_serde": REFUSAL}
 """In the shape since there are shapes."""
@@ -52,7 +52,7 @@ PARAMETERS: Final[dict[str, dict[str, str]]] = {
     },
     "Millpond.aggregate": {
         "rows": OWN, "calls": REFUSAL, "by": REFUSAL, "time": REFUSAL, "order": REFUSAL, "window": REFUSAL,
-        "emit": REFUSAL, "name": OWN,
+        "emit": REFUSAL, "added": OWN, **NAMES,
     },
     "Millpond.apply": {
         "rows": OWN, "processor": OWN, "key": REFUSAL, "time": REFUSAL, "schema": OWN, "lateness": NO_HARM,
@@ -105,6 +105,7 @@ BY_OTHERS: Final = {
     *(f"Millpond.{verb}.key" for verb in ("latest", "apply")),
     *(f"Millpond.{verb}.on" for verb in ("asof_join", "stream_join", "table_join")),
     "Millpond.aggregate.by",
+    "Millpond.aggregate.calls",
     *(f"Millpond.{verb}.time" for verb in ("latest", "aggregate", "apply")),
     *(
         f"Millpond.{verb}.{side}_time"
@@ -116,7 +117,8 @@ BY_OTHERS: Final = {
     "Millpond.table_join.left_op",
     "Millpond.table_join.right_op",
 }
-"""What is refused for its shape alone, and columns and expressions: tests of shapes and of verbs on Spark have them."""
+"""What is refused for its shape alone, and columns, expressions and calls: tests of shapes, of verbs on Spark and of
+kept calls have them."""
 
 
 def shape(topology: Topology) -> Shape:

@@ -1,8 +1,10 @@
 """The forms that are read: compressed streams, names of aggregates, keys from the command line."""
 
+import pickle
 from collections.abc import Callable
 from typing import Any
 
+import msgpack
 import pyarrow as pa
 import pytest
 
@@ -12,7 +14,9 @@ from millpond.adapters.inspect.compression import decompressed
 from millpond.adapters.inspect.packed_columns import PackedKeyColumn
 from millpond.errors import ConfigurationError, FormatError, SerdeError
 from millpond.processors.verbs.aggregates import collect, count, first, max, sum
+from millpond.processors.verbs.kept_calls import CallChanges, KeptCall, evolved_calls, first_calls
 from millpond.processors.verbs.row_aggregate import RowAggregate
+from millpond.stores.encoding.rows.schemas import Schemas
 from millpond.stores.encoding.rows.tuple_keys import KeyCodec
 from millpond.stores.encoding.serdes import serde
 from tests.looking.checkpoints import lz4
@@ -58,7 +62,7 @@ def max_step(size: int) -> int:
     return size // 50 or 1
 
 
-def test_aggregates_are_shown_by_the_names_of_their_functions() -> None:
+def test_aggregates_are_shown_by_the_names_of_their_functions_where_no_others_are_kept() -> None:
     calls = {
         "n": count(),
         "total": sum("a"),
@@ -82,6 +86,24 @@ def test_aggregates_are_shown_by_the_names_of_their_functions() -> None:
     assert str(row["sum"]) == "1.50"
     assert row["collect"] == [{"0": 1, "1": [("k", [0.5])]}]
     assert row["first"] == "tea"
+
+
+def test_aggregates_are_shown_by_the_names_of_their_results_where_these_are_kept() -> None:
+    def kept(calls: dict[str, Any]) -> dict[str, KeptCall]:
+        types = {name: pa.int64() for name, call in calls.items() if call.column is not None}
+        return RowAggregate(calls, types, ordered=True).kept(dict.fromkeys(types, "v"))
+
+    history = Schemas.first(first_calls(kept({"n": count(), "total": sum("v")})))
+    changes = CallChanges(["early"], {"total": "much"}, ["n"])
+    calls = {"early": first("v", ignore_nulls=True), "much": sum("v")}
+    history = evolved_calls(history, kept(calls), changes, "totals")
+    column: Any = pickle.loads(pickle.dumps(AggregatedColumn("aggregate-state-1: count(null); sum(int)", history)))
+    assert [field.name for field in column.type] == ["early", "much"]
+    states: list[list[Any]] = [[7, 40], [None, 41, [b"at 5", 2]]]
+    assert column.read(list(map(msgpack.packb, states))).to_pylist() == [
+        {"early": None, "much": 40},
+        {"early": 2, "much": 41},
+    ]
 
 
 @pytest.mark.parametrize(

@@ -30,6 +30,7 @@ from millpond.processors.verbs.keyed_processor import KeyedProcessor
 from millpond.processors.verbs.latest import latest
 from millpond.processors.verbs.null_keys import NullKeys
 from millpond.processors.verbs.row_aggregate import RowAggregate
+from millpond.processors.verbs.state_serde import Slots
 from millpond.processors.verbs.stream_join import stream_join
 from millpond.processors.verbs.table_join import table_join
 from millpond.processors.verbs.verb import PackedRows, Verb, chosen
@@ -85,6 +86,7 @@ def make_aggregate(
     time: str,
     window: Windows | None = None,
     final: bool = False,
+    slots: Slots | None = None,
 ) -> Made:
     """Arguments of calls are names of columns."""
     arguments = {result: str(call.column) for result, call in calls.items() if call.column is not None}
@@ -93,7 +95,8 @@ def make_aggregate(
     chosen_rows = rows.select(**columns)
     read = Selection(chosen_rows, [by], list(arguments), "time")
     late = rows.time(time).bound
-    bound = RowAggregate(calls, {result: chosen_rows.schema.field(result).type for result in arguments})
+    types = {result: chosen_rows.schema.field(result).type for result in arguments}
+    bound = RowAggregate(calls, types, slots=slots)
     packed = AggregatedRows(
         "input", _keys(read.rows, read.keys), NullKeys.EQUAL, list(arguments), in_order=rows.is_feed(time)
     )

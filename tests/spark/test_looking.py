@@ -183,13 +183,13 @@ def test_verbs_are_shown_with_their_columns_and_checkpoints_with_unique_ids_chec
     found = sorted((*row["key"].values(), *row["value"].values()) for row in _objects(prices))
     assert [row[:3] for row in found] == [row[:3] for row in shown] != []
     totals = looking.store("aggregate")
-    assert [field.name for field in totals.schema.field("value").type] == ["count", "sum", "last"]
+    assert [field.name for field in totals.schema.field("value").type] == ["n", "total", "newest"]
     results = sorted(map(tuple, aggregates))
     found = sorted((row["key"]["shop"], *row["value"].values()) for row in _objects(totals))
     assert found == [row[:4] for row in results] != []
     row = totals.get({"shop": "shop 2"})
     assert row is not None
-    assert row["value"][0].as_py()["count"] == 2
+    assert row["value"][0].as_py()["n"] == 2
     assert totals.get(["shop 3"]) is None
 
 

@@ -97,7 +97,6 @@ def aggregated_input(
             check_leaf_types(f"the argument of {column.name!r}", column.name, column.dataType, compared_otherwise)
     kept = None if order is None else decides
     columns = {"time": time} | ({} if order is None else {"order": order})
-    columns |= {f"calls[{name!r}]": column for name, column in arguments.items()}
     given = {name: Expression.of(rows, column) for name, column in columns.items()}
     return RowInput(INPUT, selected, keys, list(arguments), moment, order=kept, feed=feed, given=given)
 

@@ -5,7 +5,7 @@ Connect. There are no ids, aliases and qualifiers in it, and what differs betwee
 are different, and two that are equal may still differ in what no text has, such as the code of a function.
 Kept expressions are the columns of a schema, which have their parameters in their names::
 
-    "time=at", "calls['total']=(price * 2) /* Spark 4.3 */"
+    "time=at", "order=(at * 2) /* Spark 4.3 */"
 
 Another release of Spark may name the same expression otherwise, so it says which one it was. A column is just its name.
 """
@@ -55,6 +55,13 @@ class Expression(NamedTuple):
             return cls(text)
         return cls(text, ".".join(frame.sparkSession.version.split(".")[:2]))
 
+    @classmethod
+    def of_kept(cls, text: str) -> Self:
+        """What is kept so."""
+        found = _KEPT.fullmatch(text)
+        assert found is not None
+        return cls(found["text"], found["release"])
+
     def follows(self, before: "Expression", renamed: Mapping[str, str]) -> bool:
         """Whether it may be the same as what stood there before, under the new names of columns."""
         others = self.release is not None and before.release is not None and self.release != before.release
@@ -91,8 +98,6 @@ def kept_in(names: Iterable[str]) -> dict[str, Expression]:
     found = {}
     for name in names:
         parameter = _PARAMETER.fullmatch(name)
-        kept = None if parameter is None else _KEPT.fullmatch(parameter[2])
         assert parameter is not None
-        assert kept is not None
-        found[parameter[1]] = Expression(kept["text"], kept["release"])
+        found[parameter[1]] = Expression.of_kept(parameter[2])
     return found

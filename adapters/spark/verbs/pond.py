@@ -5,6 +5,7 @@ Nothing is started. Verbs on one DataFrame are here, those on two in ``joins``.
 """
 
 from collections.abc import Collection, Mapping, Sequence
+from functools import partial
 from typing import Literal
 
 from pyspark.sql import Column, DataFrame
@@ -25,6 +26,7 @@ from millpond.adapters.spark.verbs.arguments import (
     table_input,
 )
 from millpond.adapters.spark.verbs.bounds import time_of
+from millpond.adapters.spark.verbs.calls import arguments_of, call_slots
 from millpond.adapters.spark.verbs.feeds import feed_in
 from millpond.adapters.spark.verbs.inputs import RowInput, check_names
 from millpond.adapters.spark.verbs.joins import JoinVerbs
@@ -40,6 +42,7 @@ from millpond.processors.options.on_error import OnError
 from millpond.processors.verbs.aggregate import WINDOW, AggregatedRows, Windows, aggregate
 from millpond.processors.verbs.aggregates import AggregateCall
 from millpond.processors.verbs.apply import apply_topology
+from millpond.processors.verbs.kept_calls import CallChanges
 from millpond.processors.verbs.keyed_processor import KeyedProcessor
 from millpond.processors.verbs.latest import latest
 from millpond.processors.verbs.null_keys import NullKeys
@@ -200,6 +203,9 @@ class Millpond(JoinVerbs):
         window: Windows | None = None,
         emit: Literal["updates", "final"] = "updates",
         name: str | None = None,
+        added: Collection[str] = (),
+        renamed: Mapping[str, str] | None = None,
+        dropped: Collection[str] = (),
     ) -> DataFrame:
         """Columns aggregated by key, or by key and window.
 
@@ -216,6 +222,9 @@ class Millpond(JoinVerbs):
             emit: ``"updates"`` for each key's last result of every micro-batch that changes it, or ``"final"`` for a
                 window's result once, when it has closed.
             name: of the verb; by default made of ``aggregate`` and the columns.
+            added: results that were not there in an earlier run: they begin empty, as if no row had come.
+            renamed, dropped: results that had another name in an earlier run, or were there. A state goes on under its
+                new name; one that is dropped is deleted.
 
         Returns:
             The key, ``window`` (start and end) if there are windows, and the results. Updates are a change feed, with
@@ -223,7 +232,8 @@ class Millpond(JoinVerbs):
 
         Raises:
             ConfigurationError: an argument is missing or invalid, or a column is absent or of a type that does not do.
-            StateConflictError: the state is that of another verb, or of other columns.
+            StateConflictError: the state is that of another verb, or of other columns, or of calls that are not what
+                they were; the message has what to write.
             DurabilityError: the state could not be read or written.
         """
         check_calls(calls, window)
@@ -237,7 +247,12 @@ class Millpond(JoinVerbs):
         run = self._runner.verb(name or f"aggregate-{'-'.join(keys)}", (source,), ColumnChanges({}, ()))
         late = time_of(source.frame, source.time).bound
         types = source.schema(source.values)
-        bound = RowAggregate(calls, {name: types.field(name).type for name in source.values}, ordered=order is not None)
+        bind = partial(
+            RowAggregate, calls, {name: types.field(name).type for name in source.values}, ordered=order is not None
+        )
+        first, changes = bind(), CallChanges(added, renamed or {}, dropped)
+        kept = first.kept(arguments_of(rows, calls))
+        bound = bind(slots=call_slots(run, source, kept, changes, first.state_serde.name))
         packed = AggregatedRows(
             source.role,
             run.keys(source),

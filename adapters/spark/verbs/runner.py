@@ -4,7 +4,7 @@ Rule of this module: it knows what all verbs share, and no verb by name.
 """
 
 import logging
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
@@ -287,6 +287,30 @@ class VerbRun:
         else:
             self.schemas[place] = before
         return KeyCodec(columns)
+
+    def beside(
+        self,
+        rows: RowInput,
+        what: Beside,
+        first: Callable[[], pa.Schema],
+        evolved: Callable[[Schemas], Schemas],
+    ) -> Schemas | None:
+        """The history of what lies beside the rows of one of the inputs; None where these do not stay in state.
+
+        Args:
+            rows: the input.
+            what: of which the history is.
+            first: its columns, where it begins.
+            evolved: the history that goes on.
+        """
+        if not self._stores(rows):
+            return None
+        place = what.place(rows.role)
+        before = self._before(place)
+        if before is None:
+            return self._note(place, first())
+        self.schemas[place] = evolved(before)
+        return self.schemas[place]
 
     def _rename(self, role: str, what: Beside, before: pa.Schema, columns: pa.Schema) -> None:
         """Note the new names of columns that are fixed, if the user has declared them.

@@ -36,6 +36,7 @@ class Beside(StrEnum):
     ORDER = "order"
     TIME = "time"
     EXPRESSIONS = "expressions"
+    CALLS = "calls"
 
     def place(self, role: str) -> str:
         """Its place, for the input that has a role."""

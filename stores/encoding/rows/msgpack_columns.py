@@ -140,12 +140,25 @@ def first_integers(rows: Array) -> Integers:
     return reader.numbers()[0]
 
 
-def unpack_columns(rows: Array, types: Sequence[pa.DataType]) -> list[Array]:
+def array_lengths(rows: Array) -> Integers:
+    """How many values the array of each row has.
+
+    Raises:
+        pyarrow.ArrowInvalid: a row is no such array.
+    """
+    lengths, absent = _Reader.of(pc.binary_slice(rows, 0, _LONGEST)).lengths(*_ARRAYS)
+    if absent.any():
+        raise pa.ArrowInvalid("a row is no array")
+    return lengths
+
+
+def unpack_columns(rows: Array, types: Sequence[pa.DataType | None]) -> list[Array]:
     """The columns of rows, each of which is a MessagePack array of one value for each column.
 
     Args:
         rows: a binary column without nulls.
-        types: those of the columns, in their one form (``normalized``).
+        types: those of the columns, in their one form (``normalized``); None for one of any values, which are passed
+            over, and come as nulls.
 
     Raises:
         pyarrow.ArrowInvalid: a row is no such array, or is written as ``msgpack`` does not.
@@ -154,7 +167,7 @@ def unpack_columns(rows: Array, types: Sequence[pa.DataType]) -> list[Array]:
     lengths, absent = reader.lengths(*_ARRAYS)
     if absent.any() or (lengths != len(types)).any():
         raise pa.ArrowInvalid(f"a row is no array of {len(types)} values")
-    columns = [reader.read(type_) for type_ in types]
+    columns = [reader.skip() if type_ is None else reader.read(type_) for type_ in types]
     reader.finish()
     return columns
 
@@ -399,6 +412,40 @@ class _Reader(SideBySide):
         starts = self.at
         self.go_to(starts + lengths)
         return texts_at(self.data, starts, lengths, validity(nulls), type_)
+
+    def skip(self) -> Array:
+        """Pass over the next value of each row, whatever it is; nulls stand for them."""
+        left = np.ones(len(self.at), np.int64)
+        for _ in range(_SIDE_BY_SIDE):
+            more = left > 0
+            if not more.any():
+                return pa.nulls(len(left))
+            part = self._part(more)
+            left[more] += part._step() - 1
+            self._resume(part, more)
+        raise pa.ArrowInvalid("a list is passed over one by one")
+
+    def _step(self) -> Integers:
+        """Pass over a value of each row, but for the elements of an array; how many of these are next."""
+        tags = self.first_bytes()
+        elements = np.zeros(len(tags), np.int64)
+        rest = _WIDTHS[tags] == 0
+        for fixed, most, tag, sizes in (_ARRAYS, _STRINGS, _BINARIES):
+            within = (tags >= fixed) & (tags <= fixed + most)
+            rows = rest & (within | ((tags >= tag) & (tags < tag + len(sizes))))
+            if rows.any():
+                part = self._part(rows)
+                lengths, _ = part.lengths(fixed, most, tag, sizes)
+                if tag == _ARRAY:
+                    elements[rows] = lengths
+                else:
+                    part.go_to(part.at + lengths)
+                self._resume(part, rows)
+                rest &= ~rows
+        if rest.any():
+            raise pa.ArrowInvalid("a value is of a type that is not read here")
+        self.go_to(self.at + _WIDTHS[tags])
+        return elements
 
     def _struct(self, type_: Any) -> Array:
         lengths, nulls = self.lengths(*_ARRAYS)

@@ -5,6 +5,7 @@ Rule of this module: as long as rows stay columns, no Python object is made of a
 or the MessagePack array of these. The two are types of their own, so that a column knows by itself which it is.
 """
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, cast
 
 import msgpack
@@ -135,13 +136,21 @@ class RowColumnSerde(ColumnSerde):
                 return self._of_columns(data)
             except pa.ArrowInvalid:
                 pass  # Reading row by row says what is wrong.
-        values = [None if row is None else msgpack.unpackb(row) for row in data.to_pylist()]
+        values = [None if row is None else self._values(row) for row in data.to_pylist()]
         return from_physical(values, self._storage)
 
     def _of_columns(self, data: Array) -> Array:
         present, fields = data.drop_null(), list(cast(pa.StructType, self._storage))
-        structs = pa.StructArray.from_arrays(unpack_columns(present, [field.type for field in fields]), fields=fields)
+        structs = pa.StructArray.from_arrays(self._fields(present, [field.type for field in fields]), fields=fields)
         return spread(structs, ~null_mask(data))
+
+    def _values(self, row: bytes) -> Any:
+        """The physical values of a row."""
+        return msgpack.unpackb(row)
+
+    def _fields(self, rows: Array, types: Sequence[pa.DataType]) -> list[Array]:
+        """The columns of rows, of these types."""
+        return unpack_columns(rows, types)
 
 
 def _packed(structs: Array) -> list[Any]:

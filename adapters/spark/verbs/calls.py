@@ -1,0 +1,97 @@
+"""The calls of an aggregate, compared with those that its state has: what goes on, begins empty, or is forgotten.
+
+Rule of this module: it knows how arguments of calls are written on Spark, and where calls are kept; what they may
+become is decided in ``millpond.processors.verbs.kept_calls``.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+
+from millpond.adapters.spark.verbs.expressions import Expression
+from millpond.adapters.spark.verbs.inputs import RowInput
+from millpond.adapters.spark.verbs.runner import VerbRun
+from millpond.errors import StateConflictError
+from millpond.processors.verbs.aggregate import STORE
+from millpond.processors.verbs.aggregates import AggregateCall
+from millpond.processors.verbs.kept_calls import (
+    Arguments,
+    CallChanges,
+    Calls,
+    evolved_calls,
+    first_calls,
+    slots_of,
+)
+from millpond.processors.verbs.state_serde import Slots
+from millpond.stores.durability.manifests.schema_log import Beside, schema_places
+from millpond.stores.encoding.rows.schemas import Schemas
+from millpond.stores.evolution.shape import StoreShape
+
+
+def _follow(before: str, now: str) -> bool:
+    return Expression.of_kept(now).follows(Expression.of_kept(before), {})
+
+
+def _shown(argument: str) -> str:
+    return str(Expression.of_kept(argument))
+
+
+ARGUMENTS: Final = Arguments(_follow, _shown)
+
+
+def arguments_of(rows: DataFrame, calls: Mapping[str, AggregateCall]) -> dict[str, str]:
+    """The arguments of the calls as they are kept."""
+    columns: dict[str, Any] = {name: call.column for name, call in calls.items() if call.column is not None}
+    return {name: Expression.of(rows, column).kept for name, column in columns.items()}
+
+
+def call_slots(run: VerbRun, rows: RowInput, calls: Calls, changes: CallChanges, name: str) -> Slots | None:
+    """Where in the state of a verb those of its calls are; None if it begins with this run.
+
+    Args:
+        run: the verb.
+        rows: its input.
+        calls: those that are wanted.
+        changes: what the user says of them.
+        name: of the serde of states that begin with these calls.
+
+    Raises:
+        ConfigurationError: something that the user says fits no call.
+        StateConflictError: a call is not what it was, or is new or gone and nobody says so.
+    """
+    changes.check(calls, run.name)
+
+    def first() -> pa.Schema:
+        store, storage, application_id = _began_with(run), run.job.storage, run.job.application_id
+        place = Beside.CALLS.place(rows.role)
+        # Calls that are kept, but are not those of any row, may become any others.
+        if store is not None and place not in schema_places(storage, application_id):
+            _check_unknown(run.name, store, name)
+        return first_calls(calls)
+
+    def evolved(before: Schemas) -> Schemas:
+        return evolved_calls(before, calls, changes, run.name, ARGUMENTS)
+
+    history = run.beside(rows, Beside.CALLS, first, evolved)
+    if history is None:
+        return None
+    store = _began_with(run)
+    return slots_of(history, name if store is None else store.value_serde)
+
+
+def _began_with(run: VerbRun) -> StoreShape | None:
+    """The store of the verb's state as it is recorded; None if there is none yet."""
+    newest = run.job.history(run.name).newest
+    return None if newest is None else next(iter(newest.shape.named(STORE)), None)
+
+
+def _check_unknown(verb: str, store: StoreShape, name: str) -> None:
+    """Refuse states of others where nothing tells which calls they are of."""
+    if store.value_serde != name:
+        raise StateConflictError(
+            f"the verb {verb!r} has calls with the states {name!r}, but its state has {store.value_serde!r}, and was "
+            "written by a build that kept no names of calls; start it once with the calls that it had, and then change "
+            "them"
+        )

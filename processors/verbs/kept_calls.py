@@ -1,0 +1,287 @@
+"""The calls of an aggregate as they are kept with its state, and what they may become at a restart.
+
+Rule of this module: it compares calls by the names of their results, and never guesses. What begins empty and what is
+forgotten is said by the user; a call is what it was, or has another name. Kept calls are the columns of a schema in a
+history (``millpond.stores.encoding.rows.schemas``), of type null and with what is kept of them as metadata; the id of such a
+column is one more than the place of its state in a row.
+"""
+
+import re
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from itertools import chain, count
+from typing import Any, Final, NamedTuple
+
+import pyarrow as pa
+
+from millpond.errors import ConfigurationError, StateConflictError
+from millpond.processors.verbs.state_serde import Slots
+from millpond.stores.encoding.rows.columns import Column, Columns, all_ids
+from millpond.stores.encoding.rows.schemas import Schemas
+
+_STATE: Final = b"state"
+_ARGUMENT: Final = b"argument"
+_OPTION: Final = re.compile(r", (\w+=[^,()=]+)")
+ORDERED: Final = "ordered "
+"""Before the name of a state that goes by times and orders of rows."""
+
+
+class KeptCall(NamedTuple):
+    """What is kept of a call.
+
+    Attributes:
+        state: the name of its state, which says all that the bytes depend on.
+        argument: the column or expression that it is applied to, as text; None if rows are counted.
+    """
+
+    state: str
+    argument: str | None
+
+    def written(self, shown: Callable[[str], str]) -> str:
+        """The call as one writes it, with an argument that is shown so."""
+        function = self.state.removeprefix(ORDERED).partition("(")[0]
+        options = _OPTION.findall(self.state)
+        return f"{function}({', '.join([*([] if self.argument is None else [shown(self.argument)]), *options])})"
+
+
+Calls = Mapping[str, KeptCall]
+"""By the names of their results, in their order."""
+
+
+@dataclass(frozen=True)
+class CallChanges:
+    """What a user says of calls that are not what they were, by the names of their results.
+
+    Attributes:
+        added: those that begin empty.
+        renamed: for names that results had, those that they have now.
+        dropped: those that are gone, with their states.
+    """
+
+    added: Collection[str] = ()
+    renamed: Mapping[str, str] = field(default_factory=dict)
+    dropped: Collection[str] = ()
+
+    def check(self, calls: Collection[str], verb: str) -> None:
+        """Refuse what fits no call.
+
+        Raises:
+            ConfigurationError: something does not.
+        """
+        said = f"the verb {verb!r}:"
+        for name in self.added:
+            if name not in calls:
+                raise ConfigurationError(f"{said} added names {name!r}, but calls has only {_listed(calls)}")
+        for name in self.dropped:
+            if name in calls:
+                raise ConfigurationError(f"{said} dropped names {name!r}, but calls has it; take it out of one of them")
+        for old, new in self.renamed.items():
+            if new not in calls:
+                raise ConfigurationError(
+                    f"{said} renamed says that {old!r} is {new!r} now, but calls has only {_listed(calls)}"
+                )
+            if old in calls:
+                raise ConfigurationError(
+                    f"{said} renamed says that {old!r} is {new!r} now, but calls has a {old!r}, too; take out of "
+                    "renamed what an earlier run has applied"
+                )
+        if len(set(self.renamed.values())) < len(self.renamed):
+            raise ConfigurationError(f"{said} renamed gives two results the same name: {dict(self.renamed)}")
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """What is known of arguments beside their text.
+
+    Attributes:
+        follow: whether a second one may be what the first one was.
+        shown: one as it is written.
+    """
+
+    follow: Callable[[str, str], bool] = str.__eq__
+    shown: Callable[[str], str] = repr
+
+
+def first_calls(calls: Calls) -> pa.Schema:
+    """The schema of calls with which state begins."""
+    return pa.schema([_field(name, call) for name, call in calls.items()])
+
+
+def calls_in(schema: pa.Schema) -> dict[str, KeptCall]:
+    """What the columns of such a schema say."""
+    return {column.name: _call(column) for column in schema}
+
+
+def slots_of(history: Schemas, name: str) -> Slots:
+    """Where the states of the newest calls are.
+
+    Args:
+        history: the calls so far.
+        name: of the states' serde.
+    """
+    first, *_ = history.versions
+    everything = chain.from_iterable(map(all_ids, history.versions))
+    places = tuple(column.id - 1 for column in history.versions[-1])
+    return Slots(name, places, max(all_ids(first)), max(everything))
+
+
+def evolved_calls(
+    history: Schemas, calls: Calls, changes: CallChanges, verb: str, arguments: Arguments | None = None
+) -> Schemas:
+    """The history in which these calls are the newest: the same one, if they are that already.
+
+    What was declared in earlier runs may stay declared.
+
+    Args:
+        history: the calls so far.
+        calls: those that are wanted.
+        changes: what the user says of them.
+        verb: what errors call the verb.
+        arguments: what is known of arguments; None if equal texts are the same, and no others.
+
+    Raises:
+        StateConflictError: a call is not what it was, or is new or gone and nobody says so; the message has what to
+            write.
+    """
+    change = _Change(history.versions[-1], calls, changes, verb, arguments or Arguments())
+    change.check()
+    ids = count(1 + max(chain.from_iterable(map(all_ids, history.versions))))
+    columns = tuple(
+        Column(change.kept[name].id if name in change.kept else next(ids), _field(name, call))
+        for name, call in calls.items()
+    )
+    same = _compared(columns) == _compared(history.versions[-1])
+    return history if same else Schemas((*history.versions, columns))
+
+
+class _Change:
+    """The calls of the state beside those that are wanted.
+
+    Attributes:
+        kept: the columns of those that go on, by their names now.
+        new, gone, other: the names of those that are new, are gone, and are not what they were.
+    """
+
+    def __init__(self, before: Columns, calls: Calls, changes: CallChanges, verb: str, arguments: Arguments) -> None:
+        self._calls = calls
+        self._changes = changes
+        self._verb = verb
+        self._arguments = arguments
+        self._before = {column.field.name: _call(column.field) for column in before}
+        self._renamed = {old: new for old, new in changes.renamed.items() if old in self._before}
+        names = {column.field.name: self._renamed.get(column.field.name, column.field.name) for column in before}
+        self.kept = {names[one.field.name]: one for one in before if names[one.field.name] in calls}
+        self._two = [old for old, new in self._renamed.items() if new in self._before]
+        self.new = [name for name in calls if name not in self.kept]
+        self.gone = [old for old, new in names.items() if new not in calls]
+        self.other = [name for name, one in self.kept.items() if not self._same(_call(one.field), calls[name])]
+
+    def check(self) -> None:
+        for old in self._two:
+            new = self._renamed[old]
+            raise StateConflictError(
+                f"the verb {self._verb!r}: two results of its state would be {new!r}, {old!r} and the one that has "
+                f"that name; drop {new!r} in one run, and rename in the next"
+            )
+        said = set(self.new) <= {*self._changes.added} and set(self.gone) <= {*self._changes.dropped}
+        if said and not self.other:
+            return
+        shown = self._shown
+        raise StateConflictError(
+            f"the verb {self._verb!r} has other calls than its state:\n"
+            f"  state: {', '.join(f'{name}={shown(call)}' for name, call in self._before.items())}\n"
+            f"  calls: {', '.join(f'{name}={shown(call)}' for name, call in self._calls.items())}\n"
+            f"{self._others()}{self._advice()}"
+        )
+
+    def _others(self) -> str:
+        """What is said of calls that are not what they were."""
+        lines = []
+        for name in self.other:
+            column, call = self.kept[name], self._calls[name]
+            before, now = _call(column.field), call
+            was, is_ = self._shown(before), self._shown(now)
+            if was == is_:
+                was, is_ = f"{was} with the state {before.state}", f"{is_} with the state {now.state}"
+            back = ""
+            if now.state == before.state and before.argument is not None and now.argument is not None:
+                old, new = map(self._arguments.shown, (before.argument, now.argument))
+                back = f" (if the column has been renamed: .withColumnRenamed({new}, {old}))"
+            lines.append(
+                f"{name!r} was {was} and is {is_}, which cannot go on with the state of the former: write it again"
+                f"{back}, or the new one under a name of its own\n"
+            )
+        return "".join(lines)
+
+    def _advice(self) -> str:
+        """What to write."""
+        fresh = {name: self._free(name) for name in self.other}
+        new = [*self.new, *fresh.values()]
+        gone = [*self.gone, *(self.kept[name].field.name for name in self.other)]
+        called = {old: name for old, name in self._renamed.items() if name not in self.other}
+        calls = ""
+        if fresh:
+            items = (f"{fresh.get(name, name)!r}: {self._shown(call)}" for name, call in self._calls.items())
+            calls = f"{{{', '.join(items)}}}, "
+        apart = _line(new, called, gone)
+        told = f"write {calls}{apart}: "
+        told += "what is added begins empty" if new else ""
+        told += ", and " if new and gone else ""
+        told += "the state of what is dropped is deleted" if gone else ""
+        guessed = self._guessed()
+        if not guessed:
+            return told
+        new = [name for name in new if name not in guessed.values()]
+        gone = [name for name in gone if name not in guessed]
+        pairs = ", ".join(f"{old!r} is called {now!r} now" for old, now in guessed.items())
+        return f"if {pairs}: write {calls}{_line(new, {**called, **guessed}, gone)}; or else {told}"
+
+    def _guessed(self) -> dict[str, str]:
+        """New names that results may have which are gone."""
+        found: dict[str, str] = {}
+        for old in self.gone:
+            fitting = (name for name in self.new if self._same(self._before[old], self._calls[name]))
+            name = next((name for name in fitting if name not in found.values()), None)
+            if name is not None and name not in self._changes.added and old not in self._changes.dropped:
+                found[old] = name
+        return found
+
+    def _same(self, before: KeptCall, now: KeptCall) -> bool:
+        if before.state != now.state or before.argument is None or now.argument is None:
+            return before == now
+        return self._arguments.follow(before.argument, now.argument)
+
+    def _free(self, name: str) -> str:
+        """The name with a number that no result has."""
+        taken = {*self._calls, *self._before}
+        return next(one for one in (f"{name}_{number}" for number in count(2)) if one not in taken)
+
+    def _shown(self, call: KeptCall) -> str:
+        return call.written(self._arguments.shown)
+
+
+def _line(added: Collection[str], renamed: Mapping[str, str], dropped: Collection[str]) -> str:
+    """What a user writes of these changes."""
+    parts = [("added", list(added)), ("renamed", dict(renamed)), ("dropped", list(dropped))]
+    return ", ".join(f"{name}={value}" for name, value in parts if value)
+
+
+def _field(name: str, call: KeptCall) -> Any:
+    metadata = {_STATE: call.state.encode()}
+    if call.argument is not None:
+        metadata[_ARGUMENT] = call.argument.encode()
+    return pa.field(name, pa.null(), metadata=metadata)
+
+
+def _call(column: Any) -> KeptCall:
+    argument = column.metadata.get(_ARGUMENT)
+    return KeptCall(column.metadata[_STATE].decode(), None if argument is None else argument.decode())
+
+
+def _compared(columns: Columns) -> list[tuple[int, str, KeptCall]]:
+    """What tells calls from others; fields that are equal may have other metadata."""
+    return [(column.id, column.field.name, _call(column.field)) for column in columns]
+
+
+def _listed(calls: Collection[str]) -> str:
+    return ", ".join(map(repr, calls))

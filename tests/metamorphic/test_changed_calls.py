@@ -1,0 +1,274 @@
+"""The calls of an aggregate change at restarts: what is added begins empty, and all else goes on, whatever the windows.
+
+The oracle is plain Python: of each call it knows since when it is there, and folds the rows that have come since then.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from millpond.adapters.spark.verbs.sink import PartRows
+from millpond.processors import SessionWindows, SlidingWindows, TimeWindows
+from millpond.processors.runtime.batches.batch import Batch
+from millpond.processors.verbs import aggregates
+from millpond.processors.verbs.aggregates import AggregateCall
+from millpond.processors.verbs.kept_calls import CallChanges, evolved_calls, first_calls, slots_of
+from millpond.processors.verbs.row_aggregate import RowAggregate
+from millpond.processors.verbs.state_serde import Slots
+from millpond.stores.encoding.rows import msgpack_columns
+from millpond.stores.encoding.rows.schemas import Schemas
+from tests.metamorphic import oracle
+from tests.metamorphic.checking import event, frozen, histories, own, schema
+from tests.metamorphic.engine import Query
+from tests.metamorphic.histories import BACKENDS, SECOND, Event, Way, current, cut, tables
+from tests.metamorphic.histories import Chain as Verbs
+from tests.metamorphic.histories import rows_of as rows_in
+from tests.metamorphic.keeping import BackendKeeper, DurableKeeper, Keeper
+from tests.metamorphic.oracle import Row
+from tests.metamorphic.tables import Rows
+from tests.metamorphic.verbs import Made, make_aggregate, make_latest
+
+SOURCE = schema("a")
+LONG = 10**9
+KEYS = [None, "", *"abcdefgh"]
+"""So many that some get no row for several runs."""
+
+
+def _present(rows: Sequence[Row]) -> list[Any]:
+    return [row["av"] for row in rows if row["av"] is not None]
+
+
+FUNCTIONS: dict[str, tuple[AggregateCall, Callable[[Sequence[Row]], Any]]] = {
+    "rows": (aggregates.count(), len),
+    "count": (aggregates.count("av"), lambda rows: len(_present(rows))),
+    "sum": (aggregates.sum("av"), lambda rows: sum(_present(rows)) if _present(rows) else None),
+    "avg": (
+        aggregates.avg("av"),
+        lambda rows: sum(_present(rows)) / len(_present(rows)) if _present(rows) else None,
+    ),
+    "max": (aggregates.max("av"), lambda rows: max(_present(rows), default=None)),
+    "last": (aggregates.last("av"), lambda rows: rows[-1]["av"] if rows else None),
+    "collect": (aggregates.collect("av"), lambda rows: tuple(_present(rows))),
+    "distinct": (aggregates.count_distinct("av"), lambda rows: len(set(_present(rows)))),
+}
+"""Calls, and what they answer of rows in the order of time."""
+
+KINDS: dict[str, tuple[Any, oracle.Cutting | None, Any, int]] = {
+    "key": (None, None, None, 0),
+    "tumbling": (TimeWindows(7_000, grace=LONG), oracle.tumbling(7 * SECOND), oracle.holds, 0),
+    "hopping": (
+        TimeWindows(10_000, advance=3_000, grace=LONG), oracle.tumbling(10 * SECOND, 3 * SECOND), oracle.holds, 0,
+    ),
+    "sliding": (SlidingWindows(5_000, grace=LONG), oracle.sliding(5 * SECOND), oracle.holds_end, 0),
+    "session": (SessionWindows(4_000, grace=LONG), oracle.sessions(4 * SECOND), oracle.holds_end, 4 * SECOND),
+}  # fmt: skip
+
+
+@dataclass
+class Life:
+    """The calls of a state, as a driver keeps them, and since which run each is there.
+
+    Attributes:
+        functions: by result, which of ``FUNCTIONS``.
+        since: by result, the first run of it.
+        kept: the history of the calls.
+        name: of the serde.
+    """
+
+    functions: dict[str, str]
+    since: dict[str, int] = field(default_factory=dict)
+    kept: Schemas | None = None
+    name: str = ""
+
+    @property
+    def calls(self) -> dict[str, AggregateCall]:
+        return {name: FUNCTIONS[one][0] for name, one in self.functions.items()}
+
+    def restart(self, changes: CallChanges) -> Slots:
+        """What a driver does when it builds the query."""
+        calls = self.calls
+        changes.check(calls, "out")
+        first = RowAggregate(calls, {name: pa.int64() for name, call in calls.items() if call.column is not None})
+        wanted = first.kept({name: str(call.column) for name, call in calls.items() if call.column is not None})
+        if self.kept is None:
+            self.name, history = first.state_serde.name, Schemas.first(first_calls(wanted))
+        else:
+            history = evolved_calls(self.kept, wanted, changes, "out")
+        self.kept = Schemas.from_json(history.to_json())
+        return slots_of(self.kept, self.name)
+
+    def change(self, run: int, random: Random) -> CallChanges:
+        """Some of the calls are other ones from this run on."""
+        before = dict(self.functions)
+        dropped = [name for name in before if random.random() < 0.4]
+        for name in dropped:
+            del self.functions[name], self.since[name]
+        renamed = {}
+        for old in [name for name in self.functions if random.random() < 0.3]:
+            new = f"{old}'"
+            if new not in before:
+                renamed[old] = new
+                self.functions[new], self.since[new] = self.functions.pop(old), self.since.pop(old)
+        gone = {*dropped, *renamed}
+        free = [f"r{number}" for number in range(5) if f"r{number}" not in {*self.functions, *gone}]
+        added = random.sample(free, min(len(free), random.choice([0, 1, 2] if self.functions else [1])))
+        for name in added:
+            self.functions[name], self.since[name] = random.choice(sorted(FUNCTIONS)), run
+        order = sorted(self.functions, key=lambda name: random.random())
+        self.functions = {name: self.functions[name] for name in order}
+        return CallChanges(added, renamed, dropped)
+
+    def results(self, rows: Sequence[tuple[Row, int]]) -> dict[str, Any]:
+        """What the calls answer of rows in the order of time, each with the run in which it came."""
+        return {
+            name: FUNCTIONS[one][1]([row for row, run in rows if run >= self.since[name]])
+            for name, one in self.functions.items()
+        }
+
+
+def expected(life: Life, come: Sequence[tuple[Row, int]], kind: str) -> dict[Any, dict[str, Any]]:
+    """The table, by key and window."""
+    _, cutting, within, shown = KINDS[kind]
+    ordered = sorted(come, key=lambda one: int(one[0]["at"]))
+    groups: dict[tuple[Any, ...], list[tuple[Row, int]]]
+    if cutting is None:
+        groups = {(row["k"],): [one for one in ordered if one[0]["k"] == row["k"]] for row, _ in come}
+    else:
+        windows = oracle.by_window([row for row, _ in come], "k", "at", cutting, within)
+        groups = {
+            (key, (start, end + shown)): [
+                one for one in ordered if one[0]["k"] == key and within((start, end), one[0]["at"])
+            ]
+            for key, (start, end) in windows
+        }
+    names = ["k", "window"]
+    return {
+        key: {
+            **dict(zip(names, key, strict=False)),
+            **life.results(rows),
+            "change_time": max(row["at"] for row, _ in rows),
+        }
+        for key, rows in groups.items()
+    }
+
+
+def stored(made: Made, partitions: int, keeper: Keeper) -> list[Row]:
+    """The rows of the store, as they are shown."""
+    running = Query([made], [partitions], keeper, Random(0))._verbs[0]
+    (part,) = running.plan.stages[0]
+    parts = made.verb.stores["aggregate"]
+    shown, found = PartRows(parts, pa.schema([one for some in parts for one in some.schema])), list[Row]()
+    for partition in range(partitions):
+        with keeper.task(f"out/{part.index}_{partition}", part, running.plan) as stores:
+            store, kind = stores["aggregate"], part.stores["aggregate"].kind
+            read = list(store.fetch_keys() if kind.in_segments else store.scan())
+            entries = [(key, one.value, one.timestamp) if kind.stamped else (key, one, None) for key, one in read]
+        if entries:
+            found += rows_in(shown.to_table(Batch(*map(list, zip(*entries, strict=True)))))
+    keeper.commit()
+    return found
+
+
+def live(kind: str, seed: int, backend: str | None, first: dict[str, str], runs: int) -> None:
+    """Runs of a query, whose calls change between them; in each a part of the rows comes, the earliest or not."""
+    random = Random(seed)
+    final = kind != "key" and random.random() < 0.3
+    places = random.sample([(key, second) for key in KEYS for second in range(41)], random.randint(4, 30))
+    values = [None, *range(10)]
+    events = [event("a", key, second, random.choice(values), "", with_op=False) for key, second in places]
+    life, partitions = Life(dict(first), dict.fromkeys(first, 0)), random.choice([1, 2])
+    come: list[tuple[Row, int]] = []
+    cuts = sorted(random.randint(0, len(events)) for _ in range(runs - 1))
+    with TemporaryDirectory() as place, closing(_keeper(Path(place), backend, seed)) as keeper:
+        batch = 0
+        for run, (start, stop) in enumerate(zip([0, *cuts], [*cuts, len(events)], strict=True)):
+            changes = CallChanges() if run == 0 else life.change(run, random)
+            made = make_aggregate(
+                "out", Rows.of("a", SOURCE), life.calls, by="k", time="at", window=KINDS[kind][0], final=final,
+                slots=life.restart(changes),
+            )  # fmt: skip
+            keeper.restart()
+            query = Query([made], [partitions], keeper, random)
+            query._batch = batch
+            out: list[Row] = []
+            for some in cut(events[start:stop], Way(seed, random.randint(1, 3), 2, (partitions,)), random):
+                deaths = [random.randint(0, 2)] if random.random() < 0.3 else []
+                verbs = Verbs([made], {"a": SOURCE}, {"a": "at"})
+                for table in query.run(tables(verbs, some, 2, random), deaths=deaths):
+                    out += rows_in(table)
+                come += [(row, run) for row in own(some, "a")]
+                batch += 1
+            whole = expected(life, come, kind)
+            found = stored(made, partitions, keeper)
+            without = {"change_time"} if kind == "session" else set()
+            kept = [{name: one for name, one in row.items() if name not in without} for row in whole.values()]
+            assert Counter(map(frozen, found)) == Counter(map(frozen, kept))
+            names = ["k"] if kind == "key" else ["k", "window"]
+            assert made.verb.schema.names[len(names) :][: len(life.functions)] == list(life.functions)
+            for key, row in current(out, names).items():
+                assert frozen(row) == frozen(whole[key])
+
+
+def _keeper(place: Path, backend: str | None, seed: int) -> Keeper:
+    if backend is not None:
+        return BackendKeeper(place, backend)
+    return DurableKeeper(place, BACKENDS, loses=bool(seed % 2))
+
+
+@pytest.mark.parametrize("few", [1, 1_000_000])
+@pytest.mark.parametrize("kind", sorted(KINDS))
+@histories(10)
+@given(
+    st.integers(0, 1 << 32),
+    st.sampled_from(["memory", "memory", "memory", "lmdb", "rocksdb", None]),
+    st.dictionaries(st.sampled_from(["r0", "r1", "r2"]), st.sampled_from(sorted(FUNCTIONS)), min_size=1),
+    st.integers(3, 6),
+)
+def test_calls_change_between_runs(
+    kind: str, few: int, seed: int, backend: str | None, first: dict[str, str], runs: int
+) -> None:
+    """Rows are read as columns, as many are, or one by one."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(msgpack_columns, "FEW", few)
+        patch.setattr("millpond.stores.encoding.rows.row_columns.FEW", few)
+        live(kind, seed, backend, first, runs)
+
+
+def test_calls_behind_a_shared_operator_change_as_others_do() -> None:
+    """The same rows, behind a ``latest`` whose operator is shared or not."""
+    events = [
+        Event("a", (1_000 + n) * SECOND, {"k": f"k{n % 3}", "at": (1_000 + n) * SECOND, "av": n}) for n in range(12)
+    ]
+    answers = []
+    for shared in (False, True):
+        life, out = Life({"n": "rows", "s": "sum"}, {"n": 0, "s": 0}), list[Row]()
+        with TemporaryDirectory() as place, closing(BackendKeeper(Path(place), "lmdb")) as keeper:
+            for run in range(2):
+                changes = CallChanges()
+                if run:
+                    life.functions = {"most": "max", "total": "sum"}
+                    changes = CallChanges(["most"], {"s": "total"}, ["n"])
+                table = make_latest("table", Rows.of("a", SOURCE), key="k", time="at", history=LONG)
+                made = make_aggregate(
+                    "out", table.rows, life.calls, by="k", time="change_time", slots=life.restart(changes)
+                )
+                keeper.restart()
+                query = Query([table, made], [2, 2], keeper, Random(run), shared=shared)
+                query._batch = run
+                verbs = Verbs([table, made], {"a": SOURCE}, {"a": "at"})
+                for found in query.run(tables(verbs, events[run * 6 : run * 6 + 6], 1, Random(0))):
+                    out += rows_in(found)
+        answers.append(Counter(map(frozen, out[-3:])))
+    whole = {(f"k{number}", number + 9, 4 * number + 18) for number in range(3)}
+    assert answers[0] == answers[1]
+    assert {tuple(dict(row)[name] for name in ("k", "most", "total")) for row in answers[0]} == whole

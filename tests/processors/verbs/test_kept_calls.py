@@ -1,0 +1,143 @@
+"""Calls of an aggregate by their names: what is refused at a restart, and that what a refusal says to write works."""
+
+import ast
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from millpond.errors import ConfigurationError, StateConflictError
+from millpond.processors.verbs.kept_calls import (
+    Arguments,
+    CallChanges,
+    KeptCall,
+    calls_in,
+    evolved_calls,
+    first_calls,
+    slots_of,
+)
+from millpond.stores.encoding.rows.schemas import Schemas
+
+N = KeptCall("count(null)", None)
+S = KeptCall("sum(int)", "v")
+MEAN = KeptCall("avg(int)", "v")
+LAST = KeptCall("last(int, ignore_nulls=False)", "v")
+
+
+def began(**calls: KeptCall) -> Schemas:
+    return Schemas.first(first_calls(calls))
+
+
+def evolved(history: Schemas, changes: CallChanges | None = None, **calls: KeptCall) -> Schemas:
+    changes = changes or CallChanges()
+    changes.check(calls, "totals")
+    return evolved_calls(history, calls, changes, "totals")
+
+
+def test_what_is_added_removed_renamed_and_reordered_keeps_its_place_and_no_other_gets_it() -> None:
+    history = began(n=N, s=S)
+    assert slots_of(history, "name").plain
+    history = evolved(history, CallChanges(["m"], {"s": "total"}, ["n"]), m=MEAN, total=S)
+    slots = slots_of(history, "name")
+    assert (slots.places, slots.shortest, slots.longest, slots.plain) == ((2, 1), 2, 3, False)
+    again = evolved(history, CallChanges(["m"], {"s": "total"}, ["n"]), m=MEAN, total=S)
+    assert again is history
+    history = evolved(history, CallChanges(["n"]), total=S, n=N, m=MEAN)
+    assert slots_of(history, "name").places == (1, 3, 2)
+    assert list(calls_in(history.current)) == ["total", "n", "m"]
+    history = evolved(
+        evolved(history, CallChanges(dropped=["n"]), total=S, m=MEAN), CallChanges(["x"]), total=S, m=MEAN, x=N
+    )
+    assert slots_of(history, "name").places == (1, 2, 4)
+    assert slots_of(Schemas.from_json(history.to_json()), "name") == slots_of(history, "name")
+
+
+ADVICE: list[tuple[dict[str, KeptCall], dict[str, KeptCall], CallChanges, str]] = [
+    ({"n": N}, {"n": N, "s": S}, CallChanges(), r"write added=\['s'\]: what is added begins empty$"),
+    ({"n": N, "s": S}, {"n": N}, CallChanges(), r"write dropped=\['s'\]: the state of what is dropped is deleted$"),
+    ({"s": S}, {"total": S}, CallChanges(),
+     r"if 's' is called 'total' now: write renamed=\{'s': 'total'\}; or else write added=\['total'\], dropped=\['s'\]"),
+    ({"n": N, "s": S}, {"n": N, "s": MEAN}, CallChanges(),
+     r"'s' was sum\('v'\) and is avg\('v'\), which cannot go on .*: write it again, or the new one under a name of its "
+     r"own\nwrite \{'n': count\(\), 's_2': avg\('v'\)\}, added=\['s_2'\], dropped=\['s'\]: "),
+    ({"s": S}, {"s": S._replace(argument="w")}, CallChanges(),
+     r"write it again \(if the column has been renamed: .withColumnRenamed\('w', 'v'\)\), or the new one"),
+    ({"s": S}, {"s": KeptCall("sum(decimal(10, 2))", "v")}, CallChanges(),
+     r"sum\('v'\) with the state sum\(int\) and is sum\('v'\) with the state sum\(decimal\(10, 2\)\)"),
+    ({"l": LAST}, {"l": LAST._replace(state=f"ordered {LAST.state}")}, CallChanges(), "'l_2': last"),
+    ({"a": S, "b": N}, {"c": S, "d": MEAN}, CallChanges(),
+     r"write added=\['d'\], renamed=\{'a': 'c'\}, dropped=\['b'\]; or else write added=\['c', 'd'\], dropped=\['a', "),
+    ({"a": S, "b": N}, {"c": S, "d": MEAN}, CallChanges(["d"], {"a": "c"}),
+     r"\nwrite added=\['d'\], renamed=\{'a': 'c'\}, dropped=\['b'\]: "),
+    ({"a": S}, {"c": S}, CallChanges(["c"]), r"\nwrite added=\['c'\], dropped=\['a'\]: "),
+    ({"s": S}, {"total": MEAN}, CallChanges(renamed={"s": "total"}), r"\{'total_2': avg\('v'\)\}, added=\['total_2'\]"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("before", "now", "changes", "told"), ADVICE)
+def test_a_refusal_says_what_to_write(
+    before: dict[str, KeptCall], now: dict[str, KeptCall], changes: CallChanges, told: str
+) -> None:
+    with pytest.raises(StateConflictError, match=re.compile(told, re.DOTALL)) as refused:
+        evolved(began(**before), changes, **now)
+    assert str(refused.value).startswith("the verb 'totals' has other calls than its state:\n  state: ")
+
+
+def written(text: str, now: Mapping[str, KeptCall]) -> tuple[dict[str, KeptCall], CallChanges]:
+    """What a user writes who copies one of the lines of a refusal."""
+    found: dict[str, Any] = {
+        name: ast.literal_eval(value) for name, value in re.findall(r"(added|renamed|dropped)=(\[.*?\]|\{.*?\})", text)
+    }
+    calls = dict(now)
+    if text.startswith("{"):
+        given = ast.parse(text[: text.index("}") + 1], mode="eval").body
+        assert isinstance(given, ast.Dict)
+        names = [ast.literal_eval(key) for key in given.keys if key is not None]
+        calls = dict(zip(names, now.values(), strict=True))
+    return calls, CallChanges(found.get("added", ()), found.get("renamed", {}), found.get("dropped", ()))
+
+
+CALLS = st.dictionaries(st.sampled_from("abcd"), st.sampled_from([N, S, MEAN, LAST]), min_size=1)
+
+
+@given(CALLS, CALLS, st.lists(st.sampled_from("abcd")), st.lists(st.sampled_from("abcd")))
+def test_the_advice_of_each_refusal_works(
+    before: dict[str, KeptCall], now: dict[str, KeptCall], added: list[str], dropped: list[str]
+) -> None:
+    history = began(**before)
+    said = CallChanges([name for name in added if name in now], {}, [name for name in dropped if name not in now])
+    try:
+        evolved(history, said, **now)
+    except StateConflictError as error:
+        lines = re.split(r"(?:^|\n|: |or else )write (?!it again)", str(error))[1:]
+        assert lines
+        for line in lines:
+            calls, changes = written(re.split(r"; or else|: (?:what|the state)", line)[0], now)
+            after = evolved(history, changes, **calls)
+            assert list(calls_in(after.current)) == list(calls)
+            assert evolved(after, changes, **calls) is after
+
+
+def test_what_fits_no_call_is_refused() -> None:
+    history = began(n=N, s=S)
+    for changes, calls, told in (
+        (CallChanges(["x"]), {"n": N, "s": S}, "added names 'x', but calls has only 'n', 's'"),
+        (CallChanges(dropped=["s"]), {"n": N, "s": S}, "dropped names 's', but calls has it"),
+        (CallChanges(renamed={"s": "t"}), {"n": N}, "renamed says that 's' is 't' now, but calls has only 'n'"),
+        (CallChanges(renamed={"n": "s"}), {"n": N, "s": S}, "but calls has a 'n', too; take out of renamed"),
+        (CallChanges(renamed={"n": "m", "s": "m"}), {"m": S}, "renamed gives two results the same name"),
+    ):
+        with pytest.raises(ConfigurationError, match=f"^the verb 'totals': .*{told}"):
+            evolved(history, changes, **calls)
+    with pytest.raises(StateConflictError, match="two results of its state would be 's', 'n' and the one that has"):
+        evolved(history, CallChanges(renamed={"n": "s"}), s=N)
+
+
+def test_arguments_that_follow_each_other_are_the_same_and_the_newest_is_kept() -> None:
+    history, now = began(s=S), {"s": S._replace(argument="V")}
+    after = evolved_calls(history, now, CallChanges(), "totals", Arguments(lambda one, other: one == other.lower()))
+    assert calls_in(after.current) == now
+    assert slots_of(after, "name") == slots_of(history, "name")
