@@ -122,9 +122,9 @@ def unkept_schemas(storage: Storage, application_id: str, schemas: Mapping[str, 
     unkept = {}
     for place, after in schemas.items():
         before = _newest(storage, application_id, place)
-        if after == before:
+        if before is not None and _same(after, before):
             continue
-        if after.versions[:-1] != (() if before is None else before.versions):
+        if not _same(Schemas(after.versions[:-1]), before or Schemas(())):
             raise _conflict(storage, application_id, place, after)
         unkept[place] = after
     return unkept
@@ -146,7 +146,8 @@ def keep_schemas(storage: Storage, application_id: str, schemas: Mapping[str, Sc
         text = after.to_json().encode()
         path = _path(application_id, place, after.number)
         storage.put_once(path, b'{"crc32":%d,"schemas":%b}' % (crc32(text), text))
-        if _newest(storage, application_id, place) != after:
+        kept = _newest(storage, application_id, place)
+        if kept is None or not _same(kept, after):
             raise _conflict(storage, application_id, place, after)
 
 
@@ -196,6 +197,11 @@ def _conflict(storage: Storage, application_id: str, place: str, after: Schemas)
         "this query was built with, as another query has begun or changed this state since, or the state could not be "
         "read then; build the query again, and start one after the other"
     )
+
+
+def _same(one: Schemas, other: Schemas) -> bool:
+    """Whether two histories are equal, metadata of columns included, which equal fields may differ in."""
+    return one.to_json() == other.to_json()
 
 
 def _newest(storage: Storage, application_id: str, place: str) -> Schemas | None:

@@ -3,6 +3,7 @@
 import ast
 import re
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,10 +20,13 @@ from millpond.processors.verbs.kept_calls import (
     first_calls,
     slots_of,
 )
+from millpond.stores.durability.manifests.schema_log import keep_schemas, next_schemas
+from millpond.stores.durability.storage.storage import Storage
 from millpond.stores.encoding.rows.schemas import Schemas
 
 N = KeptCall("count(null)", None)
 S = KeptCall("sum(int)", "v")
+W = KeptCall("sum(int)", "w")
 MEAN = KeptCall("avg(int)", "v")
 LAST = KeptCall("last(int, ignore_nulls=False)", "v")
 
@@ -63,7 +67,7 @@ ADVICE: list[tuple[dict[str, KeptCall], dict[str, KeptCall], CallChanges, str]] 
     ({"n": N, "s": S}, {"n": N, "s": MEAN}, CallChanges(),
      r"'s' was sum\('v'\) and is avg\('v'\), which cannot go on .*: write it again, or the new one under a name of its "
      r"own\nwrite \{'n': count\(\), 's_2': avg\('v'\)\}, added=\['s_2'\], dropped=\['s'\]: "),
-    ({"s": S}, {"s": S._replace(argument="w")}, CallChanges(),
+    ({"s": S}, {"s": W}, CallChanges(),
      r"write it again \(if the column has been renamed: .withColumnRenamed\('w', 'v'\)\), or the new one"),
     ({"s": S}, {"s": KeptCall("sum(decimal(10, 2))", "v")}, CallChanges(),
      r"sum\('v'\) with the state sum\(int\) and is sum\('v'\) with the state sum\(decimal\(10, 2\)\)"),
@@ -134,6 +138,15 @@ def test_what_fits_no_call_is_refused() -> None:
             evolved(history, changes, **calls)
     with pytest.raises(StateConflictError, match="two results of its state would be 's', 'n' and the one that has"):
         evolved(history, CallChanges(renamed={"n": "s"}), s=N)
+
+
+def test_of_two_queries_whose_calls_have_other_arguments_the_one_that_runs_first_goes_on(tmp_path: Path) -> None:
+    storage = Storage.from_uri(f"file://{tmp_path}?sync=false")
+    one, other = (next_schemas(storage, "app", "input-calls", first_calls({"s": call}), {}, ()) for call in (S, W))
+    for _ in range(2):
+        keep_schemas(storage, "app", {"input-calls": one})
+    with pytest.raises(StateConflictError, match="build the query again"):
+        keep_schemas(storage, "app", {"input-calls": other})
 
 
 def test_arguments_that_follow_each_other_are_the_same_and_the_newest_is_kept() -> None:
