@@ -8,6 +8,8 @@ grouped table that fails is then tried in halves, so that the old value leaves t
 it: exact as long as adder and subtractor fail for the same values.
 
 As in Kafka Streams, the value before a key's first update is the initializer's, not None (unless updates are cached).
+
+Where aggregates expire (``ttl``), a record that comes after its key's aggregate has begins a new one.
 """
 
 from collections.abc import Callable
@@ -34,12 +36,13 @@ from millpond.processors.runtime.failures import is_of_record
 from millpond.processors.runtime.processor import Processor, ProcessorContext
 from millpond.processors.tables.config import TableConfig
 from millpond.processors.tables.table_store import TableStore
+from millpond.processors.tables.time_to_live import TimeToLive
 from millpond.processors.tables.update_cache import UpdateForwarder
 from millpond.stores.encoding.column_serdes import column_serde
 from millpond.stores.encoding.serdes import PLAIN_KEYS, Serde
 from millpond.stores.specs.store_spec import StoreKind, StoreSpec
 from millpond.stores.typed.timestamped_columns import TimestampedColumns
-from millpond.stores.typed.timestamped_keyvalue import TimestampedKeyValueStore
+from millpond.stores.typed.timestamped_keyvalue import TimestampedKeyValueStore, ValueAndTimestamp
 from millpond.stores.typed.versions.versioned import NOT_PUT, VALID_TO_UNDEFINED
 
 
@@ -133,7 +136,7 @@ class Aggregate(Processor):
         self._merging_fold = aggregation.columns if isinstance(aggregation.columns, MergingFold) else None
         self._combiner = aggregation.combiner
         self.commutes = aggregation.commutes
-        self.unordered = setup.caching and aggregation.commutes and self._keeps_timestamps
+        self.unordered = setup.caching and aggregation.commutes and self._may_combine
         self._folding = Fold(aggregation.initializer, aggregation.update, self._copy, aggregation.tally)
         self._merging = Fold(aggregation.initializer, aggregation.merger or aggregation.update, self._copy)
 
@@ -142,6 +145,9 @@ class Aggregate(Processor):
         store = context.store(self._spec.name)
         self._table = TableStore(store)
         self._many = store if isinstance(store, TimestampedKeyValueStore) else None
+        self._ttl = TimeToLive(context, store)
+        # Of those that come after an update in the same micro-batch, only the last is forwarded anyway.
+        self._tells_each = self._ttl.tells and (self._config.send_olds or not self._caching)
         self._updates = UpdateForwarder(context, self._spec.key_serde, caching=self._caching)
         self._columns = self._columns_of(self._many)
 
@@ -149,16 +155,18 @@ class Aggregate(Processor):
         kept = without_nulls(self.context, batch)
         if not len(kept):
             return
-        self._updates.send(self._fold_all(kept, self._folding))
+        for run in self._ttl.runs(kept):
+            self._updates.send(self._fold_all(run, self._folding))
 
     @property
     def combiner(self) -> Combiner | None:
         plain = self._spec.key_serde in PLAIN_KEYS
-        return self._combiner if self._caching and self._keeps_timestamps and plain else None
+        return self._combiner if self._caching and self._may_combine and plain else None
 
     @property
-    def _keeps_timestamps(self) -> bool:
-        return self._spec.kind is StoreKind.TIMESTAMPED_KEY_VALUE
+    def _may_combine(self) -> bool:
+        """Whether an aggregate shows of its records' times no more than the greatest."""
+        return self._spec.kind is StoreKind.TIMESTAMPED_KEY_VALUE and self._spec.ttl is None
 
     def process_partials(self, records: Records) -> None:
         fold, store = self._merging_fold, self._columns
@@ -175,12 +183,17 @@ class Aggregate(Processor):
         kept = columns_without_nulls(self.context, columns)
         if not len(kept):
             return
+        for run in self._ttl.runs(kept):
+            self._process_run(fold, store, run)
+
+    def _process_run(self, fold: ColumnFold, store: TimestampedColumns, run: Columns) -> None:
+        reached = self._ttl.reached(run.timestamps) if self._ttl.expires else None
         try:
-            updates = fold_columns(fold, store, kept, last_only=self._caching)
+            updates = fold_columns(fold, store, run, last_only=self._caching, reached=reached)
         except pa.ArrowInvalid:
-            self._updates.send(self._fold_all(kept.to_batch(), self._folding))
+            self._updates.send(self._fold_all(run.to_batch(), self._folding))
         else:
-            self._send_columns(kept, updates)
+            self._send_columns(run, updates)
 
     def _send_columns(self, records: Columns, updates: Columns) -> None:
         self._updates.replaced(len(records) - len(updates))
@@ -189,14 +202,24 @@ class Aggregate(Processor):
     def _columns_of(self, store: TimestampedKeyValueStore[Any, Any] | None) -> TimestampedColumns | None:
         """The store for whole columns; None if what is computed from them, or kept, has to be objects."""
         keys, values = column_serde(self._spec.key_serde), column_serde(self._spec.value_serde)
-        if store is None or self._config.send_olds or self._spec.key_serde not in PLAIN_KEYS:
+        if store is None or self._config.send_olds or self._tells_each or self._spec.key_serde not in PLAIN_KEYS:
             return None
         if self._column_fold is None or keys is None or values is None or not values.takes(self._column_fold.result):
             return None
         return TimestampedColumns(store, keys, values)
 
+    def advance(self, time: int) -> None:
+        self._ttl.observe(time)
+        self._tell_expired()
+        super().advance(time)
+
     def flush(self) -> None:
+        self._tell_expired()
         self._updates.flush()
+
+    def _tell_expired(self) -> None:
+        if self._ttl.tells:
+            self._updates.send(self._ttl.expired(olds=self._config.send_olds))
 
     def _fold_all(self, batch: Batch, folding: Fold) -> Batch:
         if self._many is not None and len(batch) > 1:
@@ -230,7 +253,7 @@ class Aggregate(Processor):
                 self.context.leave_out(again, key, half, timestamp, headers=out.current)
 
     def _fold_one(self, out: BatchBuilder, folding: Fold, key: Any, value: Any, timestamp: int) -> None:
-        before = self._table.get(key)
+        before = self._before(out, key, timestamp) if self._ttl.expires else self._table.get(key)
         if before is None:
             aggregate = folding.initializer()
             old = None if self._caching else self._copy(aggregate)
@@ -245,12 +268,21 @@ class Aggregate(Processor):
         else:
             out.add(key, new, timestamp, old, valid_to == VALID_TO_UNDEFINED)
 
+    def _before(self, out: BatchBuilder, key: Any, timestamp: int) -> ValueAndTimestamp[Any] | None:
+        """The aggregate of a key when a record of it comes; if it has expired, tell so if somebody asks."""
+        assert self._many is not None, "no other store has a time to live"
+        (found,), (expired,) = self._many.get_many_at([key], self._ttl.reached([timestamp]).tolist())
+        if expired is not None and self._tells_each:
+            gone = self._ttl.deletes([key], [expired.value], [expired.timestamp], olds=True)
+            out.add(key, None, gone.timestamps[0], expired.value, True)
+        return found
+
     def _fold(self, batch: Batch, folding: Fold, store: TimestampedKeyValueStore[Any, Any]) -> Batch:
         """As ``_one_by_one``, with one read and one write of the store for each key of the batch."""
         slots = self._slots(batch.keys)
         keys = dict(zip(slots, batch.keys, strict=True))
         distinct = list(keys.values())
-        before = store.get_many(distinct)
+        before = self._present(store, slots, batch, distinct) if self._ttl.expires else store.get_many(distinct)
         states: dict[Any, Any] = dict(zip(keys, before, strict=True))
         olds: list[Any] | None = [] if self._config.send_olds else None
         if self._caching:
@@ -266,6 +298,20 @@ class Aggregate(Processor):
         self._updates.replaced(len(batch) - len(distinct))
         headers = None if batch.headers is None else list(dict(zip(slots, batch.headers, strict=True)).values())
         return Batch(distinct, values, timestamps, olds, headers=headers)
+
+    def _present(
+        self, store: TimestampedKeyValueStore[Any, Any], slots: list[Any], batch: Batch, distinct: list[Any]
+    ) -> list[ValueAndTimestamp[Any] | None]:
+        """The aggregate of each key when its first record comes; tells of those that have expired if somebody asks."""
+        first: dict[Any, int] = {}
+        for slot, time in zip(slots, self._ttl.reached(batch.timestamps).tolist(), strict=True):
+            first.setdefault(slot, time)
+        found, expired = store.get_many_at(distinct, list(first.values()))
+        gone = [(key, one.value, one.timestamp) for key, one in zip(distinct, expired, strict=True) if one is not None]
+        if gone and self._tells_each:
+            keys, values, times = (list(column) for column in zip(*gone, strict=True))
+            self._updates.send(self._ttl.deletes(keys, values, times, olds=self._config.send_olds))
+        return found
 
 
 def without_nulls(context: ProcessorContext, batch: Batch) -> Batch:

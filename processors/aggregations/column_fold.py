@@ -62,6 +62,12 @@ class Groups:
             np.maximum.at(latest, self.numbers, times)
         return latest
 
+    def first(self, times: _Integers) -> _Integers:
+        """The time at each key's first record."""
+        first = np.empty(len(self.keys), np.int64)
+        first[self.numbers[::-1]] = times[::-1]
+        return first
+
     def earliest(self, times: _Integers) -> _Integers:
         """The least of each key's times."""
         return -1 - self.latest(-1 - times)
@@ -135,7 +141,14 @@ def inverse(order: Any) -> _Integers:
     return places
 
 
-def fold_columns(fold: ColumnFold, store: TimestampedColumns, columns: Columns, *, last_only: bool) -> Columns:
+def fold_columns(
+    fold: ColumnFold,
+    store: TimestampedColumns,
+    columns: Columns,
+    *,
+    last_only: bool,
+    reached: _Integers | None = None,
+) -> Columns:
     """Fold records into their keys' aggregates.
 
     Args:
@@ -143,6 +156,8 @@ def fold_columns(fold: ColumnFold, store: TimestampedColumns, columns: Columns, 
         store: where the aggregates are.
         columns: the records, without null keys and values.
         last_only: whether only each key's last update is wanted.
+        reached: where aggregates expire, the time that has been reached at each record; no aggregate of a record
+            expires at another one.
 
     Returns:
         The updates: one for each record, or one for each key in the order in which they first came. An update's
@@ -152,7 +167,7 @@ def fold_columns(fold: ColumnFold, store: TimestampedColumns, columns: Columns, 
         pyarrow.ArrowInvalid: values or aggregates cannot be folded as columns; nothing has been written.
     """
     groups = Groups(columns.keys)
-    order, before, known = _known(store, groups)
+    order, before, known = _known(store, groups, None if reached is None else groups.first(reached))
     totals = fold.totals(groups, columns.values, before)
     latest = np.maximum(known, groups.latest(columns.timestamps))
     if last_only:
@@ -176,12 +191,13 @@ def merge_columns(fold: MergingFold, store: TimestampedColumns, partials: Column
     return Columns(groups.keys, totals, latest)
 
 
-def _known(store: TimestampedColumns, groups: Groups) -> tuple[Any, Any, _Integers]:
+def _known(store: TimestampedColumns, groups: Groups, reached: _Integers | None = None) -> tuple[Any, Any, _Integers]:
     """The order of the keys, and each key's aggregate and timestamp until now, null and the least where it has none.
 
     In the order of keys, an engine finds its way faster, and nobody has to sort the changes again.
     """
     order = pc.sort_indices(groups.keys)
     places: Any = pa.array(inverse(order))
-    before, since = (column.take(places) for column in store.get(groups.keys.take(order)))
+    at = None if reached is None else reached[order.to_numpy()]
+    before, since = (column.take(places) for column in store.get(groups.keys.take(order), at))
     return order, before, since.fill_null(np.iinfo(np.int64).min).to_numpy()

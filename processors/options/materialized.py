@@ -1,12 +1,13 @@
 """``Materialized``: the store that holds a table."""
 
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 from millpond.errors import TopologyError
 from millpond.processors.options.serdes import SerdeLike, resolved
 from millpond.stores.encoding.times import Duration, to_length
 from millpond.stores.specs.store_spec import StoreKind, StoreSpec
+from millpond.stores.typed.expiry import Expired, to_ttl
 from millpond.stores.typed.versions.late_puts import LatePuts
 
 
@@ -25,6 +26,9 @@ class Materialized:
         grace: for a versioned store, how late a record may be.
         late_puts: for a versioned store, what becomes of records that are later than that.
         retention: for a window or session store, how long a window is kept after stream time has passed its start.
+        ttl: for a key-value store with timestamps, which is what tables and aggregates by key have, how long an entry
+            lives after its last update, by the store's stream time: what is older is as if it had been deleted.
+        expired: ``"silent"``, or ``"delete"`` to forward that an entry was deleted once it has expired.
         caching: whether only the last update of each key in a micro-batch is emitted.
 
     Raises:
@@ -40,12 +44,17 @@ class Materialized:
     grace: Duration | None = None
     late_puts: LatePuts = LatePuts.REFUSED
     retention: Duration | None = None
+    ttl: Duration | None = None
+    expired: Expired | Literal["silent", "delete"] = Expired.SILENT
     caching: bool = False
     checksums: bool | None = None
 
     def __post_init__(self) -> None:
         for what in ("history_retention", "grace", "retention"):
             self._millis(what)
+        if self.ttl is not None:
+            to_ttl(self.ttl, self.name or "of Materialized")
+        object.__setattr__(self, "expired", Expired.of(self.expired))
 
     @classmethod
     def versioned(cls, name: str | None = None, *, history_retention: Duration, **options: Any) -> Self:
@@ -101,6 +110,8 @@ class Materialized:
             late_puts=self.late_puts,
             retention=retention if self.retention is None else self._millis("retention"),
             window_size=window_size,
+            ttl=None if self.ttl is None else to_ttl(self.ttl, name),
+            expired=Expired.of(self.expired),
         )
 
     def _millis(self, what: str) -> int | None:

@@ -27,6 +27,7 @@ from millpond.stores.encoding.rows.physical import check_text, from_physical, no
 from millpond.stores.encoding.rows.row_columns import PackedRowType
 from millpond.stores.encoding.rows.tuple_keys import KeyCodec
 from millpond.stores.encoding.serdes import BYTES
+from millpond.stores.typed.expiry import Expired
 from millpond.stores.typed.windows.segment_columns import packed as pack_times
 from millpond.stores.typed.windows.windowed import Windowed
 
@@ -147,7 +148,16 @@ class Results(Projection):
         return self.aggregate.results_of_columns(columns.values)
 
 
-def aggregate(name: str, rows: AggregatedRows, calls: RowAggregate, windows: Windows | None, *, final: bool) -> Verb:
+def aggregate(
+    name: str,
+    rows: AggregatedRows,
+    calls: RowAggregate,
+    windows: Windows | None,
+    *,
+    final: bool,
+    ttl: int | None = None,
+    expired: Expired = Expired.SILENT,
+) -> Verb:
     """The verb.
 
     Args:
@@ -157,17 +167,20 @@ def aggregate(name: str, rows: AggregatedRows, calls: RowAggregate, windows: Win
         windows: how time is cut, in milliseconds, as the user gave it; None for one result a key.
         final: whether a window's result comes out once, when the window closes, instead of after each micro-batch that
             changes it.
+        ttl: how long a result lives after its last row, in microseconds, where there are no windows; None for ever.
+        expired: what comes out of a result that has expired.
     """
     builder = StreamsBuilder(key_serde=BYTES, value_serde=calls.state_serde)
     grouped = builder.stream(rows.topic, Consumed(BYTES, calls.input_serde)).group_by_key()
-    kept = Materialized(STORE, value_serde=calls.state_serde, caching=not final)
+    kept = Materialized(STORE, value_serde=calls.state_serde, caching=not final, ttl=ttl, expired=expired)
     table = _aggregated(grouped, calls, windows, kept, final)
     table.to(name)
     keys = Keys.of_rows(rows) if windows is None else WindowedKeys(rows.keys, _beyond(windows), rows.times)
     parts = (keys, Results(calls)) if final else (keys, Results(calls), ChangeColumns(rows.times))
     stores = {STORE: (keys, Results(calls), Times(CHANGE_TIME, rows.times))}
     rows = replace(rows, types=calls.arguments)
-    return Verb(builder.build(), {rows.topic: rows}, parts, stores, follows_time=windows is not None)
+    follows_time = windows is not None or ttl is not None
+    return Verb(builder.build(), {rows.topic: rows}, parts, stores, follows_time=follows_time)
 
 
 def _aggregated(

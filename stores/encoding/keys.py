@@ -4,7 +4,7 @@ The first byte of every row says what it is::
 
     0x00 name                     metadata; part of the changelog, except for ``COMMIT_ROW``
     0x01 ...                      data
-    0x02 ...                      secondary index
+    0x02 ...                      secondary index; behind eight bytes 0xFF, when to see to an entry that may expire
 
 Where a key is followed by more, it is *terminated*, so that no key's rows lie among another's, whatever the keys are::
 
@@ -25,6 +25,9 @@ from millpond.stores.encoding.times import MIN_TIME, to_instant
 METADATA: Final = b"\x00"
 DATA: Final = b"\x01"
 INDEX: Final = b"\x02"
+TIMERS: Final = INDEX + b"\xff" * 8
+"""Of the secondary index, behind all that begins with an earlier time: see ``millpond.stores.typed.expiry``."""
+
 BEYOND: Final = b"\x03"
 """Above every row of a store."""
 

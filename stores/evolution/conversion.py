@@ -77,10 +77,10 @@ class Conversion:
             UnreadableRowError: a row of a versioned store is damaged.
         """
         if self.after.versioned:
-            return (_versions(keys, values, self.valid_from) for keys, values in old)
+            return (_versions(keys, values, self.valid_from) for keys, values in map(_data_rows, old))
         if self.before.versioned:
             return (versions.entries(stamped=self.after.stamped) for versions in latest_versions(old))
-        return iter(old)
+        return map(_data_rows, old)
 
 
 class Versions(NamedTuple):
@@ -119,8 +119,7 @@ def latest_versions(old: Iterable[Columns]) -> Iterator[Versions]:
     """
     held: Columns | None = None
     for keys, values in old:
-        number = pc.sum(pc.starts_with(keys, DATA)).as_py() or 0
-        keys, values = keys.slice(0, number), values.slice(0, number)
+        keys, values = _data_rows((keys, values))
         if held is not None:
             keys, values = pa.concat_arrays([held[0], keys]), pa.concat_arrays([held[1], values])
         stems = pc.binary_slice(keys, 0, -TIME_SIZE)
@@ -129,6 +128,13 @@ def latest_versions(old: Iterable[Columns]) -> Iterator[Versions]:
         held = keys[-1:], values[-1:]  # the next part may have later versions of its key
     if held is not None:
         yield _live(*held)
+
+
+def _data_rows(columns: Columns) -> Columns:
+    """Rows without those of an index, which come behind them."""
+    keys, values = columns
+    number = pc.sum(pc.starts_with(keys, DATA)).as_py() or 0
+    return keys.slice(0, number), values.slice(0, number)
 
 
 def _live(keys: Array, values: Array) -> Versions:

@@ -10,17 +10,21 @@ from typing import Final
 from millpond.errors import StateConflictError
 from millpond.stores.evolution.carriage import NO_LAYOUT, LayoutCarriage, OldStore, Rule, greatest
 from millpond.stores.specs.store_spec import StoreKind
+from millpond.stores.typed.expiry import HORIZON_NAME, TIMED_NAME
 from millpond.stores.typed.observed_stream_time import METADATA_NAME as OBSERVED
 from millpond.stores.typed.terms import TERMS, merged_terms
 from millpond.stores.typed.windows.segments import METADATA_NAME as INTERVAL
 from millpond.stores.typed.windows.window import SEQUENCE_NAME as SEQUENCE
 
 _ANY: Final = "*"
-_OF_ALL: Final[Mapping[str, Rule]] = {TERMS: merged_terms}
-_OF_VERSIONED: Final[Mapping[str, Rule]] = {**_OF_ALL, OBSERVED: greatest}
+_OF_ALL: Final[Mapping[str, Rule]] = {
+    TERMS: merged_terms,
+    HORIZON_NAME: greatest,
+    TIMED_NAME: lambda found: None,  # Timers are carried, too, and are written again for those that have none.
+}
+_OF_KEYS: Final[Mapping[str, Rule]] = {**_OF_ALL, OBSERVED: greatest}
 _OF_SEGMENTS: Final[Mapping[str, Rule]] = {
-    **_OF_ALL,
-    OBSERVED: greatest,
+    **_OF_KEYS,
     INTERVAL: lambda found: found[0],
     SEQUENCE: greatest,
 }
@@ -58,9 +62,7 @@ def carried_metadata(
 
 
 def _rules(kind: StoreKind) -> Mapping[str, Rule]:
-    if kind.in_segments:
-        return _OF_SEGMENTS
-    return _OF_VERSIONED if kind.versioned else _OF_ALL
+    return _OF_SEGMENTS if kind.in_segments else _OF_KEYS
 
 
 def _rule(rules: Mapping[str, Rule], name: str) -> Rule | None:

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as _compute
 
 from millpond.errors import ConfigurationError, CorruptStoreError, SerdeError, UnreadableRowError
-from millpond.stores.encoding.keys import DATA, INDEX, TERMINATOR, TIME_SIZE
+from millpond.stores.encoding.keys import DATA, INDEX, TERMINATOR, TIME_SIZE, TIMERS
 from millpond.stores.encoding.partitions import NO_KEY
 from millpond.stores.encoding.serdes import Serde, serde
 from millpond.stores.evolution.carriage import LayoutCarriage
@@ -72,6 +72,10 @@ class RecordKeys:
         return key if self._rewrite is None else self._rewrite(key)
 
     def _found(self, rows: Array) -> Array:
+        timers = pc.sum(pc.starts_with(rows, TIMERS)).as_py() or 0
+        if timers and not self._kind.in_segments:
+            rows, behind = rows.slice(0, len(rows) - timers), rows.slice(len(rows) - timers)
+            return pa.concat_arrays([self._found(rows), _ended(behind, len(TIMERS) + TIME_SIZE, 0)])
         if self._of_layout is not None:
             read = self._of_layout
             return pa.array([read(row[1:]) for row in rows.to_pylist()], pa.binary())

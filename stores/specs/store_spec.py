@@ -20,6 +20,7 @@ from millpond.errors import ConfigurationError
 from millpond.stores.backend.transaction import Transaction
 from millpond.stores.encoding.serdes import Serde
 from millpond.stores.specs.formats import FormatVersion, check_store_name
+from millpond.stores.typed.expiry import Expired
 from millpond.stores.typed.keyvalue import KeyValueStore, ReadOnlyKeyValueStore
 from millpond.stores.typed.layouts import Layout, check_layout
 from millpond.stores.typed.store import Store, WritableStore
@@ -163,8 +164,9 @@ _SESSION = StoreTraits(
 
 _TRAITS: Final[Mapping[StoreKind, StoreTraits]] = {
     StoreKind.KEY_VALUE: _KEY_VALUE,
-    StoreKind.TIMESTAMPED_KEY_VALUE: _timestamped(
-        _KEY_VALUE, TimestampedKeyValueStore, ReadOnlyTimestampedKeyValueStore
+    StoreKind.TIMESTAMPED_KEY_VALUE: replace(
+        _timestamped(_KEY_VALUE, TimestampedKeyValueStore, ReadOnlyTimestampedKeyValueStore),
+        optional=("ttl", "expired"),
     ),
     StoreKind.VERSIONED: _VERSIONED,
     StoreKind.WINDOW: _WINDOW,
@@ -192,6 +194,9 @@ class StoreSpec:
         retention: window and session stores: how long a window or session stays, counted back from the observed
             stream time.
         window_size: window stores: the length of a window.
+        ttl: timestamped key-value stores: how long an entry lives after its timestamp, by the observed stream time; None
+            for ever.
+        expired: what becomes of entries that have expired, besides that no read finds them.
         retain_duplicates: window stores: keep every put of a key and window, instead of the last.
         backend: the name or URL of the backend that keeps it; None for the job's own.
         layout: what lies in the rows beyond what the kind says; None for nothing.
@@ -211,6 +216,8 @@ class StoreSpec:
     late_puts: LatePuts = LatePuts.REFUSED
     retention: int | None = None
     window_size: int | None = None
+    ttl: int | None = None
+    expired: Expired = Expired.SILENT
     retain_duplicates: bool = False
     backend: str | None = None
     layout: Layout | None = None
@@ -225,7 +232,7 @@ class StoreSpec:
                     f"{what} of store {self.name!r} is {getattr(self, what)!r}, not a serde; give one such as STRING, "
                     f"or millpond.stores.encoding.serdes.serde(name)"
                 )
-        for what in ("history_retention", "grace", "retention", "window_size"):
+        for what in ("history_retention", "grace", "retention", "window_size", "ttl"):
             self._check_duration(what, getattr(self, what))
         if self.retain_duplicates and "retain_duplicates" not in self._options:
             raise ConfigurationError(f"store {self.name!r} of kind {self.kind.value} cannot retain duplicates")
@@ -233,6 +240,13 @@ class StoreSpec:
             raise ConfigurationError(
                 f"store {self.name!r} of kind {self.kind.value} has no late_puts; leave it out, or choose the kind "
                 f"{StoreKind.VERSIONED.value}"
+            )
+        if self.ttl == 0:
+            raise ConfigurationError(f"ttl of store {self.name!r} is 0; give a length of time, or leave it out")
+        if self.ttl is None and self.expired is not Expired.SILENT:
+            raise ConfigurationError(
+                f"store {self.name!r} says what becomes of expired entries, but none expires; give a ttl, or leave out "
+                "expired"
             )
         if self.grace is not None and self.history_retention is not None:
             check_grace(self.name, self.grace, self.history_retention, self.late_puts)
@@ -243,6 +257,11 @@ class StoreSpec:
             if what in self.kind.traits.needed:
                 raise ConfigurationError(f"{where} needs {what}; give it in milliseconds")
             return
+        if what == "ttl" and what not in self._options:
+            raise ConfigurationError(
+                f"{where} has no ttl; leave it out, or choose the kind {StoreKind.TIMESTAMPED_KEY_VALUE.value}, whose "
+                "entries have times"
+            )
         if what not in self._options:
             raise ConfigurationError(f"{where} has no {what}; leave it out, or choose a kind that has")
         if not isinstance(value, int) or isinstance(value, bool) or value < 0:

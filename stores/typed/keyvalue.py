@@ -14,11 +14,12 @@ from typing import Final
 
 from millpond.stores.backend.contract import entry_count
 from millpond.stores.backend.transaction import Transaction
-from millpond.stores.encoding.keys import DATA, INDEX, after_prefix
+from millpond.stores.encoding.keys import DATA, INDEX, TIME_SIZE, TIMERS, after_prefix, unterminated
 from millpond.stores.typed.scans import Scan
 from millpond.stores.typed.store import K, Store, V, WritableStore, column_of
 
-_COUNTED: Final = 1001
+MOST_COUNTED: Final = 1001
+"""Of more entries the number is estimated."""
 
 
 class ReadOnlyKeyValueStore(Store[K, V]):
@@ -49,10 +50,13 @@ class ReadOnlyKeyValueStore(Store[K, V]):
 
     def len_estimate(self) -> int:
         """The number of entries: exact up to 1,000, with uncommitted ones; beyond that, the engine's estimate."""
-        counted = sum(1 for _ in islice(self._scan_rows(DATA, INDEX), _COUNTED))
-        return counted if counted < _COUNTED else max(counted, entry_count(self._transaction.backend))
+        counted = sum(1 for _ in islice(self._scan_rows(DATA, INDEX), MOST_COUNTED))
+        return counted if counted < MOST_COUNTED else max(counted, entry_count(self._transaction.backend))
 
     def _check_row(self, row: bytes, data: bytes) -> None:
+        if row.startswith(TIMERS):
+            self._decode_key(unterminated(row[len(TIMERS) + TIME_SIZE :]))
+            return
         if row[:1] != DATA or self._encode_key(self._decode_key(row[1:])) != row[1:]:
             raise ValueError("it is not one of this store's rows")
         self._decode_value(data)

@@ -5,15 +5,20 @@ Rule of this module: no Python object is made of a key, a value or a timestamp; 
 
 from typing import Any, Final
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as _compute
 
 from millpond.stores.backend.column_changes import get_column, put_column
 from millpond.stores.encoding.column_serdes import ColumnSerde, from_big_endian, to_big_endian
-from millpond.stores.encoding.keys import DATA
+from millpond.stores.encoding.keys import DATA, TERMINATOR, TIMERS
+from millpond.stores.encoding.times import MIN_TIME
+from millpond.stores.typed.expiry import Expiry
 from millpond.stores.typed.timestamped_keyvalue import TIMESTAMP_SIZE, TimestampedKeyValueStore
 
 pc: Any = _compute
+Integers = npt.NDArray[np.int64]
 
 _TO_THE_END: Final = 2**31 - 1
 _NOTHING: Any = pa.scalar(b"", pa.binary())
@@ -36,11 +41,17 @@ class TimestampedColumns:
         """Whether keys may be columns of that type."""
         return self._keys.takes(keys)
 
-    def get(self, keys: Any) -> tuple[Any, Any]:
+    @property
+    def expiry(self) -> Expiry | None:
+        """That of the store."""
+        return self._store.expiry
+
+    def get(self, keys: Any, reached: Integers | None = None) -> tuple[Any, Any]:
         """The values and timestamps of many keys, null where there is none, as Arrow arrays.
 
         Args:
             keys: an Arrow array without nulls, of a type that ``takes`` knows.
+            reached: for each key the time that its reader has reached, if that may be beyond the observed stream time.
 
         Raises:
             CorruptStoreError: a row is damaged.
@@ -49,6 +60,9 @@ class TimestampedColumns:
         data = get_column(self._store.transaction, self._rows(keys))
         try:
             timestamps = from_big_endian(pc.binary_slice(data, 0, TIMESTAMP_SIZE), pa.int64())
+            if self.expiry is not None:
+                gone = pc.less_equal(timestamps, self._limits(self.expiry, reached)).fill_null(False)
+                data, timestamps = (pc.if_else(gone, None, column) for column in (data, timestamps))
             return self._values.read(pc.binary_slice(data, TIMESTAMP_SIZE, _TO_THE_END)), timestamps
         except pa.ArrowInvalid:
             # If one of the rows is damaged, reading them one by one says which and why.
@@ -64,7 +78,46 @@ class TimestampedColumns:
             timestamps: as many int64, in milliseconds.
         """
         data = pc.binary_join_element_wise(to_big_endian(timestamps), self._values.write(values), b"")
-        put_column(self._store.transaction, self._rows(keys), data)
+        rows = self._rows(keys)
+        if self.expiry is not None and len(rows):
+            timers = self._timers(self.expiry, rows, timestamps, data.is_valid())
+            nothing = pa.repeat(pa.scalar(b"", pa.binary()), len(timers))
+            rows, data = pa.concat_arrays([rows, timers]), pa.concat_arrays([data, nothing])
+        put_column(self._store.transaction, rows, data)
+
+    def _limits(self, expiry: Expiry, reached: Integers | None) -> Any:
+        """Up to which time entries are gone, for each key or for all."""
+        if reached is None:
+            return pa.scalar(max(expiry.gone_at(MIN_TIME), MIN_TIME), pa.int64())
+        least = max(expiry.gone_at(MIN_TIME), MIN_TIME)
+        if expiry.ttl is None:
+            return pa.scalar(least, pa.int64())
+        return pa.array(np.maximum(np.maximum(reached, MIN_TIME + expiry.ttl) - expiry.ttl, least))
+
+    def _timers(self, expiry: Expiry, rows: Any, timestamps: Any, put: Any) -> Any:
+        """The timers that the entries need that are put."""
+        times = timestamps.filter(put).to_numpy()
+        if not len(times):
+            return rows.slice(0, 0)
+        expiry.observe(int(times.max()))
+        rows = rows.filter(put)
+        before = get_column(self._store.transaction, rows)
+        old = from_big_endian(pc.binary_slice(before, 0, TIMESTAMP_SIZE), pa.int64())
+        limit = max(expiry.gone_at(MIN_TIME), MIN_TIME)
+        known = old.fill_null(MIN_TIME).to_numpy()
+        needed = (known > times) | (known <= limit) | old.is_null().to_numpy(zero_copy_only=False)
+        if expiry.ttl is None or not needed.any():
+            expiry.wrote(len(times), -MIN_TIME)
+            return rows.slice(0, 0)
+        at = np.maximum(times[needed], MIN_TIME + expiry.width)
+        at -= at % expiry.width
+        expiry.wrote(len(times), int(at.min()))
+        encoded = pc.replace_substring(
+            pc.binary_slice(rows.filter(pa.array(needed)), 1, _TO_THE_END), b"\x00", b"\x00\xff"
+        )
+        return pc.binary_join_element_wise(
+            TIMERS, to_big_endian(pa.array(at ^ MIN_TIME)), encoded, TERMINATOR, _NOTHING
+        )
 
     def _rows(self, keys: Any) -> Any:
         """Where the keys lie in the store."""

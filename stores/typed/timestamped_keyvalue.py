@@ -4,19 +4,25 @@ The layout; the value is byte for byte that of Kafka Streams::
 
     row    0x01 key
     value  timestamp (8 bytes, big-endian, signed) value
+
+With a time to live there are timers as well (``millpond.stores.typed.expiry``), and what has expired is not found.
 """
 
 import struct
-from collections.abc import Iterable, Sequence
-from itertools import repeat
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice, repeat
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from millpond.errors import CorruptStoreError, SerdeError
+from millpond.stores.backend.contract import entry_count
 from millpond.stores.backend.transaction import Transaction
-from millpond.stores.encoding.keys import DATA, INDEX
+from millpond.stores.encoding.keys import DATA, INDEX, terminated, unterminated
 from millpond.stores.encoding.serdes import Serde
-from millpond.stores.encoding.times import Instant, to_instant
-from millpond.stores.typed.keyvalue import ReadOnlyKeyValueStore
+from millpond.stores.encoding.times import MIN_TIME, Duration, Instant, to_instant
+from millpond.stores.typed.expiry import Entry, Expired, ExpiringRows, Expiry, Horizon, to_ttl
+from millpond.stores.typed.keyvalue import MOST_COUNTED, ReadOnlyKeyValueStore
+from millpond.stores.typed.observed_stream_time import ObservedStreamTime
+from millpond.stores.typed.scans import Scan
 from millpond.stores.typed.set_back import SetBack
 from millpond.stores.typed.store import K, Store, V, WritableStore, column_of, reading, reading_many
 
@@ -105,21 +111,78 @@ class TimestampedStore(Store[K, ValueAndTimestamp[V]]):
 
 
 class ReadOnlyTimestampedKeyValueStore(TimestampedStore[K, V], ReadOnlyKeyValueStore[K, ValueAndTimestamp[V]]):
-    """The reading half of ``TimestampedKeyValueStore``: what ``ReadOnlyKeyValueStore`` does, with timestamps."""
+    """The reading half of ``TimestampedKeyValueStore``: what ``ReadOnlyKeyValueStore`` does, with timestamps.
+
+    Args:
+        name: what errors call the store.
+        transaction: where it reads and writes.
+        key_serde: how its keys become bytes.
+        value_serde: how its values become bytes, without their timestamps.
+        ttl: how long an entry lives after its timestamp, by the observed stream time; None for ever.
+        expired: what becomes of entries that have expired, besides that no read finds them.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        transaction: Transaction,
+        key_serde: Serde[K],
+        value_serde: Serde[V],
+        *,
+        ttl: Duration | None = None,
+        expired: Expired = Expired.SILENT,
+    ) -> None:
+        super().__init__(name, transaction, key_serde, value_serde)
+        self._ttl = None if ttl is None else to_ttl(ttl, name)
+        self._horizon = Horizon(self)
+        self._prepare_to_write(expired)
 
     def get(self, key: K) -> ValueAndTimestamp[V] | None:
         """The value of ``key`` and its timestamp, or None."""
         if key is None:
             raise self._null_key()
         data = self._read(DATA + self._encode_key(key))
+        if data is None or self._gone(data):
+            return None
         try:
-            return None if data is None else _new(ValueAndTimestamp, (self._decode_plain(data[8:]), _unpack(data)[0]))
+            return _new(ValueAndTimestamp, (self._decode_plain(data[8:]), _unpack(data)[0]))
         except struct.error as error:
             raise _without_timestamp() from error
 
     def get_many(self, keys: Iterable[K]) -> list[ValueAndTimestamp[V] | None]:
         """The value of each key with its timestamp, in the order of ``keys``; None where there is none."""
-        found = self._read_many([DATA + key for key in self._keys_bytes(keys)])
+        return self._decoded(self._present(self._read_many([DATA + key for key in self._keys_bytes(keys)])))
+
+    def get_value(self, key: K) -> V | None:
+        """The value of ``key`` without its timestamp, or None."""
+        if key is None:
+            raise self._null_key()
+        data = self._read(DATA + self._encode_key(key))
+        if data is None or self._gone(data):
+            return None
+        if len(data) < TIMESTAMP_SIZE:
+            raise _without_timestamp()
+        return self._decode_plain(data[TIMESTAMP_SIZE:])
+
+    def len_estimate(self) -> int:
+        counted = sum(1 for _ in islice(self._live_rows(DATA, INDEX), MOST_COUNTED))
+        return counted if counted < MOST_COUNTED else max(counted, entry_count(self._transaction.backend))
+
+    def _prepare_to_write(self, expired: Expired) -> None:
+        """What the writing half needs from the beginning."""
+
+    def _gone(self, data: bytes) -> bool:
+        """Whether an entry has expired."""
+        horizon = self._horizon.time
+        return horizon is not None and unpack_timestamp(data) <= horizon
+
+    def _present(self, found: list[bytes | None]) -> list[bytes | None]:
+        """What was read, with None for what has expired."""
+        if self._horizon.time is None:
+            return found
+        return [None if data is None or self._gone(data) else data for data in found]
+
+    def _decoded(self, found: list[bytes | None]) -> list[ValueAndTimestamp[V] | None]:
         data = [one for one in found if one is not None]
         try:
             times = struct.unpack(f">{len(data)}q", b"".join([one[:TIMESTAMP_SIZE] for one in data]))
@@ -129,16 +192,39 @@ class ReadOnlyTimestampedKeyValueStore(TimestampedStore[K, V], ReadOnlyKeyValueS
         read: list[ValueAndTimestamp[V]] = list(map(_new, repeat(ValueAndTimestamp), zip(values, times, strict=True)))
         return column_of(read, found)
 
-    def get_value(self, key: K) -> V | None:
-        """The value of ``key`` without its timestamp, or None."""
-        if key is None:
-            raise self._null_key()
-        data = self._read(DATA + self._encode_key(key))
-        if data is None:
-            return None
-        if len(data) < TIMESTAMP_SIZE:
-            raise _without_timestamp()
-        return self._decode_plain(data[TIMESTAMP_SIZE:])
+    def _live_rows(self, start: bytes, stop: bytes | None, *, reverse: bool = False) -> Iterator[tuple[bytes, bytes]]:
+        rows = self._scan_rows(start, stop, reverse=reverse)
+        return rows if self._horizon.time is None else (row for row in rows if not self._gone(row[1]))
+
+    def _entries(self, start: bytes, stop: bytes | None, reverse: bool) -> Scan[tuple[K, ValueAndTimestamp[V]]]:
+        decode_key, decode_value = self._decode_key, self._decode_value
+        rows = self._live_rows(start, stop, reverse=reverse)
+        return self._scans.begin((decode_key(row[1:]), decode_value(data)) for row, data in rows)
+
+
+class _Rows(ExpiringRows):
+    """The rows of a store of one value a key."""
+
+    def __init__(self, transaction: Transaction) -> None:
+        self._transaction = transaction
+
+    def row_of(self, encoded_key: bytes) -> bytes:
+        return DATA + unterminated(encoded_key)
+
+    def encoded_key(self, row: bytes) -> bytes:
+        return terminated(row[len(DATA) :])
+
+    def time_of(self, data: bytes) -> int:
+        return unpack_timestamp(data)
+
+    def has_value(self, data: bytes) -> bool:
+        return True
+
+    def entries(self, start: bytes) -> Iterator[tuple[bytes, bytes]]:
+        return self._transaction.scan(start, INDEX)
+
+    def remove(self, entry: Entry) -> None:
+        self._transaction.put(entry.row, None)
 
 
 class TimestampedKeyValueStore(ReadOnlyTimestampedKeyValueStore[K, V], WritableStore[K, ValueAndTimestamp[V]]):
@@ -157,12 +243,22 @@ class TimestampedKeyValueStore(ReadOnlyTimestampedKeyValueStore[K, V], WritableS
         """Where the store reads and writes."""
         return self._transaction
 
+    @property
+    def expiry(self) -> Expiry | None:
+        """What its time to live does; None if no entry has ever had one."""
+        return self._expiry
+
+    @property
+    def observed_stream_time(self) -> int | None:
+        """How far those who fill the store have told it that time has come; None where no entry has a time to live."""
+        return self._observed.time
+
     def put(self, key: K, value: V | None, timestamp: Instant) -> None:
         """Set ``key`` to ``value`` as of ``timestamp``; the value None deletes the key."""
         if key is None:
             raise self._null_key()
-        row = DATA + self._encode_key(key)
-        self._write(row, None if value is None else pack_timestamp(timestamp) + self._encode_plain(value))
+        head = pack_timestamp(timestamp)
+        self._put_rows({DATA + self._encode_key(key): None if value is None else head + self._encode_plain(value)})
 
     def put_many(self, keys: Iterable[K], values: Sequence[V | None], timestamps: Sequence[int]) -> None:
         """Set each of ``keys`` to the value and timestamp at the same position; a repeated key's last one counts."""
@@ -173,7 +269,25 @@ class TimestampedKeyValueStore(ReadOnlyTimestampedKeyValueStore[K, V], WritableS
             heads = list(map(pack_timestamp, timestamps))
         plain = column_of(self._encode_plain_many([value for value in values if value is not None]), values)
         data = [None if value is None else head + value for head, value in zip(heads, plain, strict=True)]
-        self._write_many(dict(zip(rows, data, strict=True)))
+        self._put_rows(dict(zip(rows, data, strict=True)))
+
+    def get_many_at(
+        self, keys: Iterable[K], reached: Sequence[int]
+    ) -> tuple[list[ValueAndTimestamp[V] | None], list[ValueAndTimestamp[V] | None]]:
+        """``get_many`` for one who has reached, at each key, a time that may be beyond the observed stream time.
+
+        Returns:
+            For each key what there is by then, and what has expired by then without having been told (``Expiry.take``).
+        """
+        found = self._read_many([DATA + key for key in self._keys_bytes(keys)])
+        if self._expiry is None:
+            return self._decoded(found), [None] * len(found)
+        limits = list(map(self._expiry.gone_at, reached))
+        times = [limit if data is None else unpack_timestamp(data) for data, limit in zip(found, limits, strict=True)]
+        told = self._expiry.told
+        there = [data if time > limit else None for data, time, limit in zip(found, times, limits, strict=True)]
+        new = [data if told < time <= limit else None for data, time, limit in zip(found, times, limits, strict=True)]
+        return self._decoded(there), self._decoded(new)
 
     def put_all(self, items: Iterable[tuple[K, ValueAndTimestamp[V] | None]]) -> None:
         """Set every key to its value and timestamp, as ``put`` does, all or none of them."""
@@ -181,10 +295,12 @@ class TimestampedKeyValueStore(ReadOnlyTimestampedKeyValueStore[K, V], WritableS
         pairs = list(items)
         rows = [DATA + key for key in self._keys_bytes([key for key, _ in pairs])]
         data = [None if value is None else encode(value) for _, value in pairs]
-        self._write_many(dict(zip(rows, data, strict=True)))
+        self._put_rows(dict(zip(rows, data, strict=True)))
 
     def put_if_absent(self, key: K, value: V | None, timestamp: Instant) -> ValueAndTimestamp[V] | None:
         """Set ``key`` if it has no value; the value that it had with its timestamp, or None."""
+        if self._expiry is not None:
+            self._expiry.observe(to_instant(timestamp))
         old = self.get(key)
         if old is None:
             self.put(key, value, timestamp)
@@ -197,7 +313,39 @@ class TimestampedKeyValueStore(ReadOnlyTimestampedKeyValueStore[K, V], WritableS
             self._write(DATA + self._encode_key(key), None)
         return old
 
+    def take_expired(self) -> list[tuple[K, V, int]]:
+        """Key, value and time of the entries that have expired since the last time; only where ``Expiry.tells``."""
+        assert self._expiry is not None, "nothing expires"
+        return [
+            (self._decode_key(row[len(DATA) :]), self._decode_plain(data[TIMESTAMP_SIZE:]), time)
+            for row, data, time in self._expiry.take()
+        ]
+
+    def flush(self) -> None:
+        if self._expiry is not None:
+            self._expiry.flush()
+        super().flush()
+
+    def _prepare_to_write(self, expired: Expired) -> None:
+        self._observed = ObservedStreamTime(self)
+        self._expiry = None
+        if self._ttl is not None or self._horizon.time is not None:
+            rows = _Rows(self._transaction)
+            self._expiry = Expiry(self, self._transaction, self._observed, self._horizon, rows, self._ttl, expired)
+
+    def _put_rows(self, changes: Mapping[bytes, bytes | None]) -> None:
+        expiry = self._expiry
+        if expiry is not None:
+            put = {row: unpack_timestamp(data) for row, data in changes.items() if data is not None}
+            expiry.observe(max(put.values(), default=MIN_TIME))
+            before = dict(zip(changes, self._read_many(list(changes)), strict=True))
+            for row, time in put.items():
+                expiry.put(row, before[row], time)
+        self._write_many(changes)
+
     def _set_back(self, done: SetBack) -> None:
+        if self._expiry is not None and self._observed.set_back(done):
+            self._expiry.set_back(done)
         head = pack_timestamp(done.limit)
         for row, data in self._scan_rows(DATA, INDEX):
             if unpack_timestamp(data) > done.limit:

@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 
 from millpond.adapters.spark.rows.column_values import ColumnValues
-from millpond.adapters.spark.verbs.account import HISTORY, LATENESS, Account, Allowance
+from millpond.adapters.spark.verbs.account import HISTORY, LATENESS, TTL, Account, Allowance
 from millpond.adapters.spark.verbs.sink import DictColumns
 from millpond.adapters.spark.verbs.waiting import (
     aggregate_account,
@@ -38,6 +38,7 @@ from millpond.stores.encoding.rows.packing import RowCodec
 from millpond.stores.encoding.rows.schemas import Schemas
 from millpond.stores.encoding.rows.tuple_keys import KeyCodec
 from millpond.stores.encoding.serdes import Serde
+from millpond.stores.typed.expiry import Expired
 from tests.metamorphic.tables import TIME, Rows, Selection
 
 
@@ -87,6 +88,8 @@ def make_aggregate(
     window: Windows | None = None,
     final: bool = False,
     slots: Slots | None = None,
+    ttl: int | None = None,
+    expired: Expired = Expired.SILENT,
 ) -> Made:
     """Arguments of calls are names of columns."""
     arguments = {result: str(call.column) for result, call in calls.items() if call.column is not None}
@@ -100,8 +103,10 @@ def make_aggregate(
     packed = AggregatedRows(
         "input", _keys(read.rows, read.keys), NullKeys.EQUAL, list(arguments), in_order=rows.is_feed(time)
     )
-    verb = aggregate(name, packed, bound, extended(window, late), final=final)
-    account = aggregate_account(name, window, late, final=final)
+    kept = None if ttl is None else Allowance(TTL, ttl, late)
+    lives = None if kept is None else kept.total
+    verb = aggregate(name, packed, bound, extended(window, late), final=final, ttl=lives, expired=expired)
+    account = aggregate_account(name, window, late, final=final, ttl=kept)
     return Made(verb, {"input": read}, account, bound.input_serde)
 
 

@@ -15,6 +15,7 @@ Path: TypeAlias = tuple[str, ...]
 GRACE: Final = "grace"
 HISTORY: Final = "history"
 LATENESS: Final = "lateness"
+TTL: Final = "ttl"
 
 _UNITS: Final[Mapping[str, int]] = {
     "d": 86_400_000_000,

@@ -11,6 +11,7 @@ from pyspark.sql import Column, DataFrame
 
 from millpond.adapters.spark.rows.column_types import check_leaf_types, compared_otherwise
 from millpond.adapters.spark.rows.names import named
+from millpond.adapters.spark.verbs.account import TTL, Allowance
 from millpond.adapters.spark.verbs.expressions import Expression
 from millpond.adapters.spark.verbs.feeds import feed_in
 from millpond.adapters.spark.verbs.inputs import RowInput, field_of
@@ -22,6 +23,7 @@ from millpond.processors.verbs.aggregate import Windows
 from millpond.processors.verbs.aggregates import AggregateCall
 from millpond.processors.verbs.projections import SEQUENCE
 from millpond.stores.encoding.times import Duration, to_micros
+from millpond.stores.typed.expiry import Expired
 
 On: TypeAlias = str | Sequence[str] | Mapping[str, str]
 """The columns that must be equal: names that both sides have, or left names with the right ones."""
@@ -59,6 +61,33 @@ def emits_final(emit: str, window: Windows | None) -> bool:
     if emit == "final" and window is None:
         raise ConfigurationError("a result that has no window is never final; give a window, or emit='updates'")
     return emit == "final"
+
+
+def check_ttl(ttl: Duration | None, expired: str, window: Windows | None = None) -> None:
+    """Refuse a time to live where windows end what is kept, and what says what expires where nothing does.
+
+    Raises:
+        ConfigurationError: so it is, or one of them is no such thing.
+    """
+    chosen = Expired.of(expired)
+    if ttl is None:
+        if chosen is not Expired.SILENT:
+            raise ConfigurationError(
+                f"expired is {expired!r}, but nothing expires; give ttl='30 days', or leave out expired"
+            )
+        return
+    if window is not None:
+        raise ConfigurationError(
+            "results of windows are kept until their window and its grace are over; leave out ttl, or give a window "
+            "with another grace"
+        )
+    if in_micros(ttl, "ttl") == 0:
+        raise ConfigurationError(f"ttl is {ttl!r}; give a length of time such as '30 days', or leave it out")
+
+
+def ttl_allowance(ttl: Duration | None, late: int) -> Allowance | None:
+    """A time to live, for rows that come so much later; None for none."""
+    return None if ttl is None else Allowance(TTL, in_micros(ttl, "ttl"), late)
 
 
 def aggregated_input(

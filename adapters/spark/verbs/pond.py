@@ -18,12 +18,14 @@ from millpond.adapters.spark.verbs.arguments import (
     INPUT,
     aggregated_input,
     check_calls,
+    check_ttl,
     column_names,
     emits_final,
     in_micros,
     named_calls,
     operation_of,
     table_input,
+    ttl_allowance,
 )
 from millpond.adapters.spark.verbs.bounds import time_of
 from millpond.adapters.spark.verbs.calls import arguments_of, call_slots
@@ -52,6 +54,7 @@ from millpond.processors.verbs.verb import Verb
 from millpond.stores.backend.contract import BackendSupplier
 from millpond.stores.durability.manifests.policy import DurabilityPolicy
 from millpond.stores.encoding.times import Duration, Instant
+from millpond.stores.typed.expiry import Expired
 
 
 class Millpond(JoinVerbs):
@@ -202,6 +205,8 @@ class Millpond(JoinVerbs):
         order: str | Column | None = None,
         window: Windows | None = None,
         emit: Literal["updates", "final"] = "updates",
+        ttl: Duration | None = None,
+        expired: Literal["silent", "delete"] = "silent",
         name: str | None = None,
         added: Collection[str] = (),
         renamed: Mapping[str, str] | None = None,
@@ -221,6 +226,12 @@ class Millpond(JoinVerbs):
                 is added that ``time`` has from another verb; later rows are dropped and counted.
             emit: ``"updates"`` for each key's last result of every micro-batch that changes it, or ``"final"`` for a
                 window's result once, when it has closed.
+            ttl: without a window, how long a result lives after the time of its last row, beyond the bound that
+                ``time`` has from another verb: once the newest time is so much later, it is as if it had never been,
+                and the next row of its key begins a new one. A row that is older when it comes is dropped and counted.
+                None keeps results for ever.
+            expired: what comes out of a result whose ``ttl`` is over: ``"silent"`` for nothing, or ``"delete"`` for a
+                row with ``op`` ``delete`` and the time at which it was over.
             name: of the verb; by default made of ``aggregate`` and the columns.
             added: results that were not there in an earlier run: they begin empty, as if no row had come.
             renamed, dropped: results that had another name in an earlier run, or were there. A state goes on under its
@@ -237,6 +248,7 @@ class Millpond(JoinVerbs):
             DurabilityError: the state could not be read or written.
         """
         check_calls(calls, window)
+        check_ttl(ttl, expired, window)
         calls = named_calls(rows, calls)
         final = emits_final(emit, window)
         keys = column_names(by)
@@ -262,8 +274,17 @@ class Millpond(JoinVerbs):
             in_order=source.in_order,
             times=run.times(source),
         )
-        verb = aggregate(run.name, packed, bound, extended(window, late), final=final)
-        account = aggregate_account(run.name, window, late, final=final)
+        kept = ttl_allowance(ttl, late)
+        verb = aggregate(
+            run.name,
+            packed,
+            bound,
+            extended(window, late),
+            final=final,
+            ttl=None if kept is None else kept.total,
+            expired=Expired(expired),
+        )
+        account = aggregate_account(run.name, window, late, final=final, ttl=kept)
         return self._result(run, verb, account, value_serde=bound.input_serde)
 
     def apply(

@@ -30,6 +30,7 @@ _OF_INPUT: Final = "the newest time that earlier micro-batches have shown"
 _OF_BOTH: Final = "the newest time of left and right that earlier micro-batches have shown"
 _IN_TURN: Final = "none: changes apply by time within a micro-batch, and those of a later one after them"
 _NOTHING: Final = "for nothing"
+_EXPIRED: Final = "the clock is the ttl past its last row"
 
 
 def extended(windows: Windows | None, late: int) -> Windows | None:
@@ -37,11 +38,16 @@ def extended(windows: Windows | None, late: int) -> Windows | None:
     return windows if windows is None or not late else replace(windows, grace=windows.grace + _in_millis(late))
 
 
-def aggregate_account(name: str, windows: Windows | None, late: int, *, final: bool) -> Account:
+def aggregate_account(
+    name: str, windows: Windows | None, late: int, *, final: bool, ttl: Allowance | None = None
+) -> Account:
     """Of an aggregate with windows as the user wrote them, or without, whose rows come so much later."""
     if windows is None:
         keeps = "a result for each key, for ever: it grows with the number of keys"
-        return Account(name, "aggregate, updates", _OF_INPUT, [], _NOTHING, 0, {(CHANGE_TIME,): late}, keeps)
+        if ttl is not None:
+            keeps = f"a result for each key, until {_EXPIRED}: it grows with the number of keys within a ttl"
+        kept = [] if ttl is None else [ttl]
+        return Account(name, "aggregate, updates", _OF_INPUT, kept, _NOTHING, 0, {(CHANGE_TIME,): late}, keeps)
     grace = Allowance(GRACE, windows.grace * MICROS, _in_millis(late) * MICROS)
     sessions = isinstance(windows, SessionWindows)
     length = _length(windows) * MICROS
