@@ -34,8 +34,11 @@ class TableColumns(Protocol):
     def get_as_of(self, keys: Array, timestamps: Integers) -> tuple[Array, Array]:
         """``get_latest``, but as of the timestamp if the store has versions."""
 
-    def get_latest(self, keys: Array) -> tuple[Array, Array]:
-        """The latest value of each key and its timestamp; null where there is none."""
+    def get_latest(self, keys: Array, reached: Integers | None = None) -> tuple[Array, Array]:
+        """The latest value of each key and its timestamp; null where there is none.
+
+        With ``reached``, what has expired by that time is not there, and all keys are different.
+        """
 
     def put(self, keys: Array, values: Array, timestamps: Integers) -> Integers:
         """Put updates in their order, a null value deletes; returns for each what ``TableStore.put`` does."""
@@ -54,9 +57,9 @@ class _Timestamped:
     def get_as_of(self, keys: Array, timestamps: Integers) -> tuple[Array, Array]:
         return self.get_latest(keys)
 
-    def get_latest(self, keys: Array) -> tuple[Array, Array]:
+    def get_latest(self, keys: Array, reached: Integers | None = None) -> tuple[Array, Array]:
         encoded = keys.dictionary_encode()
-        values, timestamps = self._columns.get(encoded.dictionary)
+        values, timestamps = self._columns.get(encoded.dictionary, reached)
         return values.take(encoded.indices), timestamps.take(encoded.indices)
 
     def put(self, keys: Array, values: Array, timestamps: Integers) -> Integers:

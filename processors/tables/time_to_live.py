@@ -71,8 +71,22 @@ class TimeToLive:
     def reached(self, timestamps: Any) -> Integers:
         """The time that has been reached at each of some records."""
         reached = np.maximum.accumulate(np.asarray(timestamps, np.int64))
-        observed = self._store.observed_stream_time
+        observed = None if self._expiry is None else self._expiry.observed
         return reached if observed is None else np.maximum(reached, observed)
+
+    def reached_first(self, numbers: Integers, keys: int, timestamps: Integers) -> Integers | None:
+        """The time that has been reached at the first record of each key; None where nothing expires.
+
+        Args:
+            numbers: which key each record is of.
+            keys: how many there are.
+            timestamps: of the records.
+        """
+        if self._expiry is None:
+            return None
+        first = np.empty(keys, np.int64)
+        first[numbers[::-1]] = self.reached(timestamps)[::-1]
+        return first
 
     def observe(self, time: int) -> None:
         """Learn that the time of the input is ``time``."""
@@ -81,7 +95,8 @@ class TimeToLive:
 
     def deletes(self, keys: list[Any], values: list[Any], times: list[int], *, olds: bool) -> Batch:
         """The updates that entries were deleted, given their values and the times of their last updates."""
-        assert self._expiry is not None and self._expiry.ttl is not None
+        assert self._expiry is not None, "nothing expires"
+        assert self._expiry.ttl is not None, "nothing expires any more"
         ends = [time + self._expiry.ttl for time in times]
         return Batch(keys, [None] * len(keys), ends, values if olds else None)
 

@@ -14,20 +14,23 @@ from millpond.processors.runtime.processor import Processor, ProcessorContext
 from millpond.processors.tables.config import TableConfig
 from millpond.processors.tables.table_columns import table_columns, values_before
 from millpond.processors.tables.table_store import TableStore
+from millpond.processors.tables.time_to_live import TimeToLive
 from millpond.processors.tables.update_cache import UpdateForwarder
 from millpond.stores.encoding.serdes import PLAIN_KEYS
 from millpond.stores.encoding.times import MIN_TIME
-from millpond.stores.typed.timestamped_keyvalue import TimestampedKeyValueStore
+from millpond.stores.typed.timestamped_keyvalue import TimestampedKeyValueStore, ValueAndTimestamp
 from millpond.stores.typed.versions.versioned import NOT_PUT, VALID_TO_UNDEFINED, VersionedKeyValueStore
 
 R = TypeVar("R", Batch, Columns)
+_Found: TypeAlias = list[ValueAndTimestamp[Any] | None]
 _Kept: TypeAlias = TimestampedKeyValueStore[Any, Any] | VersionedKeyValueStore[Any, Any]
 
 
 class TableWriter:
     """Puts a table's updates into its store and forwards them, with the old values if an operator needs those.
 
-    What a versioned store refuses as older than its grace period is counted and not forwarded (KIP-914).
+    What a versioned store refuses as older than its grace period is counted and not forwarded (KIP-914). Where entries
+    expire (``ttl``), so is what has expired before it comes.
     """
 
     def __init__(self, context: ProcessorContext, config: TableConfig) -> None:
@@ -38,9 +41,11 @@ class TableWriter:
         self._table = TableStore(store)
         self._timestamped = store if isinstance(store, TimestampedKeyValueStore) else None
         self._versioned = store if isinstance(store, VersionedKeyValueStore) else None
+        self._key_serde = store.key_serde
         self._plain_keys = store.key_serde in PLAIN_KEYS
         self._columns = table_columns(store)
         self._updates = UpdateForwarder(context, store.key_serde, caching=config.caching)
+        self._ttl = TimeToLive(context, store)
         self._reached = MIN_TIME
 
     def write(self, batch: Batch, *, drop_repeated_tombstones: bool = False) -> None:
@@ -48,13 +53,17 @@ class TableWriter:
 
         With ``drop_repeated_tombstones``, updates from no value to no value are dropped if the old values are known.
         """
-        for part in self._parts(batch):
-            self._write(part, drop_repeated_tombstones)
+        for run in self._ttl.runs(batch):
+            for part in self._parts(run):
+                self._tell_replaced(part)
+                self._write(part, drop_repeated_tombstones)
 
     def write_columns(self, columns: Columns) -> None:
         """``write`` for updates as columns; they become a batch where that is needed."""
-        for part in self._parts(columns):
-            self._write_columns(part)
+        for run in self._ttl.runs(columns):
+            for part in self._parts(run):
+                self._tell_replaced(part)
+                self._write_columns(part)
 
     def _parts(self, records: R) -> Iterator[R]:
         """The updates, in parts between which others look up what the store is about to forget."""
@@ -75,9 +84,10 @@ class TableWriter:
         if not len(batch):
             return
         self._begin()
-        if self._timestamped is not None and (not self._send_olds or batch.olds is not None):
+        known = self._olds_of(batch)
+        if self._timestamped is not None and (not self._send_olds or known is not None):
             self._timestamped.put_many(batch.keys, batch.values, batch.timestamps)
-            olds = batch.olds if self._send_olds else None
+            olds = known if self._send_olds else None
             written = _updates(batch, olds)
         elif self._timestamped is not None and self._plain_keys and len(batch) > 1:
             written = self._write_many(self._timestamped, batch)
@@ -95,29 +105,65 @@ class TableWriter:
             self._write(columns.to_batch(), drop_repeated_tombstones=False)
             return
         self._begin()
-        if not self._send_olds or columns.olds is not None:
+        known = self._olds_of(columns)
+        if not self._send_olds or known is not None:
             ends = table.put(columns.keys, columns.values, columns.timestamps)
-            olds = columns.olds if self._send_olds else None
+            olds = known if self._send_olds else None
         else:
             encoded = columns.keys.dictionary_encode()
-            current, _ = table.get_latest(encoded.dictionary)
+            places = encoded.indices.to_numpy()
+            reached = self._ttl.reached_first(places, len(encoded.dictionary), columns.timestamps)
+            current, _ = table.get_latest(encoded.dictionary, reached)
             ends = table.put(columns.keys, columns.values, columns.timestamps)
             numbers = encoded.indices.to_numpy().astype(np.int64)
             olds = values_before(numbers, current, table.own(columns.values), ends == VALID_TO_UNDEFINED)
         self._updates.send_columns(self._put_columns(columns, olds, ends))
 
     def advance(self, time: int) -> None:
-        """Let a store with a history forget as of ``time``."""
+        """Let a store with a history forget as of ``time``, and what has a time to live expire."""
         if self._versioned is not None:
             self._versioned.catch_up(time)
             self._versioned.observe(time)
+        self._ttl.observe(time)
+        self._tell_expired()
 
     def flush(self) -> None:
         """Forward what the cache held back."""
+        self._tell_expired()
         self._updates.flush()
 
+    def _olds_of(self, records: Records) -> Any:
+        """The old values that updates carry, if they are those of this table: its own entries may have expired."""
+        return None if self._ttl.expires else records.olds
+
+    def _tell_replaced(self, records: Records) -> None:
+        """Forward that entries have expired which are about to be replaced, if somebody asks for that."""
+        if not self._ttl.tells or not len(records):
+            return
+        batch = records.to_batch()
+        keys, _, expired = self._get_many_at(batch.keys, batch.timestamps)
+        gone = [(key, one.value, one.timestamp) for key, one in zip(keys, expired, strict=True) if one is not None]
+        if gone:
+            keys, values, times = (list(column) for column in zip(*gone, strict=True))
+            self._updates.send(self._ttl.deletes(keys, values, times, olds=self._send_olds))
+
+    def _tell_expired(self) -> None:
+        if self._ttl.tells:
+            self._updates.send(self._ttl.expired(olds=self._send_olds))
+
+    def _get_many_at(self, keys: Sequence[Any], timestamps: Sequence[int]) -> tuple[list[Any], _Found, _Found]:
+        """Each key, what is there when its first record comes, and what has expired by then without being told."""
+        serialize = self._key_serde.serialize
+        first: dict[Any, tuple[Any, int]] = {}
+        for key, time in zip(keys, self._ttl.reached(timestamps).tolist(), strict=True):
+            first.setdefault(key if self._plain_keys else serialize(key), (key, time))
+        distinct, reached = [key for key, _ in first.values()], [time for _, time in first.values()]
+        store = self._timestamped or self._versioned
+        assert store is not None, "no other store has a time to live"
+        return distinct, *store.get_many_at(distinct, reached)
+
     def _write_many(self, store: TimestampedKeyValueStore[Any, Any], batch: Batch) -> Batch:
-        current = self._latest_values(store, batch.keys)
+        current = self._latest_values(store, batch)
         olds = []
         for key, value in zip(batch.keys, batch.values, strict=True):
             olds.append(current[key])
@@ -126,9 +172,9 @@ class TableWriter:
         return _updates(batch, olds)
 
     def _write_versions(self, store: VersionedKeyValueStore[Any, Any], batch: Batch) -> Batch:
-        olds = batch.olds if self._send_olds else None
+        olds = self._olds_of(batch) if self._send_olds else None
         try:
-            current = self._latest_values(store, batch.keys) if self._send_olds and olds is None else None
+            current = self._latest_values(store, batch) if self._send_olds and olds is None else None
             ends = store.put_many(batch.keys, batch.values, batch.timestamps)
         except Exception:  # nothing was put, and one by one shows whose fault it is
             return self._write_each(batch, drop_repeated_tombstones=False)
@@ -166,9 +212,10 @@ class TableWriter:
         out = BatchBuilder(olds=send_olds, positions=batch.positions is not None)
         expired = [False] * len(batch)
         rows = zip(batch.keys, batch.values, batch.timestamps, batch.headers_of_each, strict=True)
+        known = self._olds_of(batch)
         for i, (key, value, timestamp, out.current) in enumerate(rows):
             try:
-                old = None if not send_olds else self._value_before(key) if batch.olds is None else batch.olds[i]
+                old = None if not send_olds else self._value_before(key, timestamp) if known is None else known[i]
                 if drop_repeated_tombstones and send_olds and value is None and old is None:
                     continue
                 valid_to = table.put(key, value, timestamp)
@@ -197,13 +244,16 @@ class TableWriter:
         reached, allowed = np.maximum(np.maximum.accumulate(times), self._reached), self._versioned.grace
         self._context.tell_late(CounterName.DROPPED_EXPIRED, records, late, reached, reached - times - allowed, allowed)
 
-    def _latest_values(self, store: _Kept, keys: Sequence[Any]) -> dict[Any, Any]:
-        distinct = list(dict.fromkeys(keys))
+    def _latest_values(self, store: _Kept, batch: Batch) -> dict[Any, Any]:
+        if self._ttl.expires:
+            keys, found, _ = self._get_many_at(batch.keys, batch.timestamps)
+            return {key: None if kept is None else kept.value for key, kept in zip(keys, found, strict=True)}
+        distinct = list(dict.fromkeys(batch.keys))
         found = store.get_many(distinct)
         return {key: None if kept is None else kept.value for key, kept in zip(distinct, found, strict=True)}
 
-    def _value_before(self, key: Any) -> Any:
-        found = self._table.get(key)
+    def _value_before(self, key: Any, timestamp: int) -> Any:
+        found = self._get_many_at([key], [timestamp])[1][0] if self._ttl.expires else self._table.get(key)
         return None if found is None else found.value
 
 

@@ -7,9 +7,18 @@ from millpond.processors.verbs.projections import CHANGE_TIME, ChangeColumns, Ke
 from millpond.processors.verbs.sequenced import sequenced_table
 from millpond.processors.verbs.verb import PackedRows, Verb
 from millpond.stores.encoding.serdes import BYTES
+from millpond.stores.typed.expiry import Expired
 
 
-def latest(name: str, rows: PackedRows, *, history: int, columns: Sequence[str]) -> Verb:
+def latest(
+    name: str,
+    rows: PackedRows,
+    *,
+    history: int,
+    columns: Sequence[str],
+    ttl: int | None = None,
+    expired: Expired = Expired.SILENT,
+) -> Verb:
     """The verb.
 
     Args:
@@ -17,9 +26,12 @@ def latest(name: str, rows: PackedRows, *, history: int, columns: Sequence[str])
         rows: its input, with the topic ``input``.
         history: how long deletes are remembered, and how late a row may be, in microseconds.
         columns: the columns of the result, besides those of the key.
+        ttl: how long a row lives after its time, in microseconds; None for ever.
+        expired: what comes out of a row that has expired.
     """
     builder = StreamsBuilder(key_serde=BYTES, value_serde=BYTES)
-    table = sequenced_table(builder, rows.topic, "latest", history, ordered=rows.order is not None)
+    ordered = rows.order is not None
+    table = sequenced_table(builder, rows.topic, "latest", history, ordered=ordered, ttl=ttl, expired=expired)
     table.to_stream(changes_only=True).to(name)
     parts = (Keys.of_rows(rows), Rows(rows.rows, columns), ChangeColumns(rows.times))
     stores = {"latest": (*parts[:2], Times(CHANGE_TIME, rows.times))}

@@ -21,11 +21,21 @@ from millpond.processors.verbs.ordered_rows import order_and_row
 from millpond.stores.encoding.serdes import BYTES
 from millpond.stores.encoding.times import MIN_TIME
 from millpond.stores.specs.store_spec import StoreKind, StoreSpec
+from millpond.stores.typed.expiry import Expired
 from millpond.stores.typed.versions.late_puts import LatePuts
 from millpond.stores.typed.windows.window import WindowStore
 
 
-def sequenced_table(builder: StreamsBuilder, topic: str, store: str, history: int, *, ordered: bool) -> KTable:
+def sequenced_table(
+    builder: StreamsBuilder,
+    topic: str,
+    store: str,
+    history: int,
+    *,
+    ordered: bool,
+    ttl: int | None = None,
+    expired: Expired = Expired.SILENT,
+) -> KTable:
     """A versioned table of the rows of a topic; of those of one key and time the one with the greatest order, if any.
 
     Args:
@@ -34,9 +44,13 @@ def sequenced_table(builder: StreamsBuilder, topic: str, store: str, history: in
         store: the name of its store.
         history: how far back it keeps versions, in microseconds.
         ordered: whether rows have an order in front.
+        ttl: how long a row lives after its time, in microseconds; None for ever.
+        expired: what comes out of a row that has expired.
     """
     late_puts = LatePuts.VALID_FIRST if ordered else LatePuts.VALID
-    materialized = Materialized.versioned(store, history_retention=history, late_puts=late_puts)
+    materialized = Materialized.versioned(
+        store, history_retention=history, late_puts=late_puts, ttl=ttl, expired=expired
+    )
     if not ordered:
         return builder.table(topic, materialized=materialized)
     name = f"{topic}-order"

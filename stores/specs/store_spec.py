@@ -142,7 +142,7 @@ _VERSIONED = StoreTraits(
     stamped=True,
     versioned=True,
     needed=("history_retention",),
-    optional=("grace", "late_puts"),
+    optional=("grace", "late_puts", "ttl", "expired"),
 )
 _WINDOW = StoreTraits(
     "window",
@@ -194,8 +194,8 @@ class StoreSpec:
         retention: window and session stores: how long a window or session stays, counted back from the observed
             stream time.
         window_size: window stores: the length of a window.
-        ttl: timestamped key-value stores: how long an entry lives after its timestamp, by the observed stream time; None
-            for ever.
+        ttl: timestamped key-value stores and versioned stores: how long an entry lives after its timestamp, by the
+            observed stream time; None for ever.
         expired: what becomes of entries that have expired, besides that no read finds them.
         retain_duplicates: window stores: keep every put of a key and window, instead of the last.
         backend: the name or URL of the backend that keeps it; None for the job's own.

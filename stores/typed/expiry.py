@@ -40,6 +40,9 @@ from millpond.stores.typed.store import Store, WritableStore
 HORIZON_NAME: Final = "expired_until"
 """Metadata: the horizon."""
 
+CLOCK_NAME: Final = "expiry_stream_time"
+"""Metadata of versioned stores, whose observed stream time may run ahead of what they were told: what they were."""
+
 TIMED_NAME: Final = "expiry_timed_until"
 """Metadata: the first row whose entry may have no timer yet; ``INDEX`` if there is none."""
 
@@ -93,14 +96,21 @@ class Horizon:
     Attributes:
         time: that time; None until there is one.
         put_last: how many entries the last commit put.
+        ttl: the time to live; None if there is none, or none any more.
     """
 
-    __slots__ = ("_saved", "put_last", "time")
+    __slots__ = ("_saved", "put_last", "time", "ttl")
 
-    def __init__(self, store: Store[Any, Any]) -> None:
+    def __init__(self, store: Store[Any, Any], ttl: int | None) -> None:
+        self.ttl = ttl
         self._saved = store.get_metadata(HORIZON_NAME)
         self.time: int | None = None if self._saved is None else unpack_time(self._saved)
         self.put_last = 0 if self._saved is None else unpack_time(self._saved, TIME_SIZE)
+
+    @property
+    def expires(self) -> bool:
+        """Whether entries expire, or have done so in an earlier run."""
+        return self.ttl is not None or self.time is not None
 
     def save(self, store: WritableStore[Any, Any]) -> None:
         """Write it into the metadata of the store's writing half, if it moved."""
@@ -166,11 +176,11 @@ class Expiry:
         observed: its observed stream time.
         horizon: its horizon.
         rows: its entries.
-        ttl: the time to live; None if entries do not expire, or not any more.
         expired: what becomes of expired entries.
 
     Attributes:
-        ttl, expired: as given.
+        ttl: the time to live; None if entries do not expire any more.
+        expired: as given.
         told: up to which time whoever fills the store knows what has expired.
     """
 
@@ -181,10 +191,9 @@ class Expiry:
         observed: ObservedStreamTime,
         horizon: Horizon,
         rows: ExpiringRows,
-        ttl: int | None,
         expired: Expired,
     ) -> None:
-        self.ttl = ttl
+        ttl = self.ttl = horizon.ttl
         self.expired = expired
         self._store = store
         self._transaction = transaction
@@ -203,6 +212,11 @@ class Expiry:
     def tells(self) -> bool:
         """Whether whoever fills the store asks for what has expired (``take``)."""
         return self.ttl is not None and self.expired is Expired.DELETE
+
+    @property
+    def observed(self) -> int | None:
+        """The greatest time that it was told of, or that was put; None before the first."""
+        return self._observed.time
 
     def gone_at(self, reached: int) -> int:
         """Up to which time entries are gone for who has reached a time, which may be beyond the observed stream time.

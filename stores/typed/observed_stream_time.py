@@ -14,18 +14,24 @@ METADATA_NAME: Final = "observed_stream_time"
 
 
 class ObservedStreamTime:
-    """What one store has seen. ``time`` is None until the store was given its first time."""
+    """What one store has seen. ``time`` is None until the store was given its first time.
 
-    __slots__ = ("_saved", "time")
+    Args:
+        store: the store.
+        name: of the metadata that keeps it.
+    """
 
-    def __init__(self, store: Store[Any, Any]) -> None:
-        data = store.get_metadata(METADATA_NAME)
+    __slots__ = ("_name", "_saved", "time")
+
+    def __init__(self, store: Store[Any, Any], name: str = METADATA_NAME) -> None:
+        self._name = name
+        data = store.get_metadata(name)
         self.time: int | None = None if data is None else unpack_time(data)
         self._saved = self.time
 
     def set_back(self, done: SetBack) -> bool:
         """Set the time back to the limit; False if it is not beyond it."""
-        beyond = done.moves(METADATA_NAME, self.time)
+        beyond = done.moves(self._name, self.time)
         if beyond:
             self.time = done.limit
         return beyond
@@ -33,5 +39,5 @@ class ObservedStreamTime:
     def save(self, store: WritableStore[Any, Any]) -> None:
         """Write the time into the metadata of the store's writing half, if it moved."""
         if self.time is not None and self.time != self._saved:
-            store.put_metadata(METADATA_NAME, pack_time(self.time))
+            store.put_metadata(self._name, pack_time(self.time))
             self._saved = self.time

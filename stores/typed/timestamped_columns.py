@@ -24,6 +24,32 @@ _TO_THE_END: Final = 2**31 - 1
 _NOTHING: Any = pa.scalar(b"", pa.binary())
 
 
+def limits(expiry: Expiry, reached: Integers | None, *, as_of: bool = False) -> Any:
+    """Up to which time entries are gone, as an Arrow array for each of those who read them, or a scalar for all."""
+    least = MIN_TIME if as_of else max(expiry.gone_at(MIN_TIME), MIN_TIME)
+    if reached is None or expiry.ttl is None:
+        return pa.scalar(least, pa.int64())
+    return pa.array(np.maximum(np.maximum(reached, MIN_TIME + expiry.ttl) - expiry.ttl, least))
+
+
+def without_gone(
+    expiry: Expiry, values: Any, times: Any, reached: Integers | None, *, as_of: bool = False
+) -> tuple[Any, Any]:
+    """Values and timestamps as Arrow arrays, null where they have expired for those who read them.
+
+    With ``as_of`` a value has been there until it expired, whatever is gone now.
+    """
+    until = limits(expiry, reached, as_of=as_of)
+    gone = pc.less_equal(times, until).fill_null(False)
+    return pc.if_else(gone, None, values), pc.if_else(gone, None, times)
+
+
+def buckets(times: Integers, width: int) -> Integers:
+    """Where new timers lie for entries of these times, as ``Expiry.bucket_of`` says."""
+    late: Integers = np.maximum(times, MIN_TIME + width)
+    return late - late % width
+
+
 class TimestampedColumns:
     """Reads and writes many keys at once.
 
@@ -61,8 +87,7 @@ class TimestampedColumns:
         try:
             timestamps = from_big_endian(pc.binary_slice(data, 0, TIMESTAMP_SIZE), pa.int64())
             if self.expiry is not None:
-                gone = pc.less_equal(timestamps, self._limits(self.expiry, reached)).fill_null(False)
-                data, timestamps = (pc.if_else(gone, None, column) for column in (data, timestamps))
+                data, timestamps = without_gone(self.expiry, data, timestamps, reached)
             return self._values.read(pc.binary_slice(data, TIMESTAMP_SIZE, _TO_THE_END)), timestamps
         except pa.ArrowInvalid:
             # If one of the rows is damaged, reading them one by one says which and why.
@@ -85,15 +110,6 @@ class TimestampedColumns:
             rows, data = pa.concat_arrays([rows, timers]), pa.concat_arrays([data, nothing])
         put_column(self._store.transaction, rows, data)
 
-    def _limits(self, expiry: Expiry, reached: Integers | None) -> Any:
-        """Up to which time entries are gone, for each key or for all."""
-        if reached is None:
-            return pa.scalar(max(expiry.gone_at(MIN_TIME), MIN_TIME), pa.int64())
-        least = max(expiry.gone_at(MIN_TIME), MIN_TIME)
-        if expiry.ttl is None:
-            return pa.scalar(least, pa.int64())
-        return pa.array(np.maximum(np.maximum(reached, MIN_TIME + expiry.ttl) - expiry.ttl, least))
-
     def _timers(self, expiry: Expiry, rows: Any, timestamps: Any, put: Any) -> Any:
         """The timers that the entries need that are put."""
         times = timestamps.filter(put).to_numpy()
@@ -109,8 +125,7 @@ class TimestampedColumns:
         if expiry.ttl is None or not needed.any():
             expiry.wrote(len(times), -MIN_TIME)
             return rows.slice(0, 0)
-        at = np.maximum(times[needed], MIN_TIME + expiry.width)
-        at -= at % expiry.width
+        at = buckets(times[needed], expiry.width)
         expiry.wrote(len(times), int(at.min()))
         encoded = pc.replace_substring(
             pc.binary_slice(rows.filter(pa.array(needed)), 1, _TO_THE_END), b"\x00", b"\x00\xff"

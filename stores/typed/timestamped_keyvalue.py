@@ -133,8 +133,7 @@ class ReadOnlyTimestampedKeyValueStore(TimestampedStore[K, V], ReadOnlyKeyValueS
         expired: Expired = Expired.SILENT,
     ) -> None:
         super().__init__(name, transaction, key_serde, value_serde)
-        self._ttl = None if ttl is None else to_ttl(ttl, name)
-        self._horizon = Horizon(self)
+        self._horizon = Horizon(self, None if ttl is None else to_ttl(ttl, name))
         self._prepare_to_write(expired)
 
     def get(self, key: K) -> ValueAndTimestamp[V] | None:
@@ -328,10 +327,10 @@ class TimestampedKeyValueStore(ReadOnlyTimestampedKeyValueStore[K, V], WritableS
 
     def _prepare_to_write(self, expired: Expired) -> None:
         self._observed = ObservedStreamTime(self)
-        self._expiry = None
-        if self._ttl is not None or self._horizon.time is not None:
+        self._expiry: Expiry | None = None
+        if self._horizon.expires:
             rows = _Rows(self._transaction)
-            self._expiry = Expiry(self, self._transaction, self._observed, self._horizon, rows, self._ttl, expired)
+            self._expiry = Expiry(self, self._transaction, self._observed, self._horizon, rows, expired)
 
     def _put_rows(self, changes: Mapping[bytes, bytes | None]) -> None:
         expiry = self._expiry

@@ -13,7 +13,7 @@ from tests.metamorphic.checking import NULLABLE, TWO, answers, histories, own, r
 from tests.metamorphic.histories import SECOND, Chain, Event, Way, current
 from tests.metamorphic.oracle import Row
 from tests.metamorphic.tables import Rows
-from tests.metamorphic.verbs import make_aggregate
+from tests.metamorphic.verbs import make_aggregate, make_latest
 
 CALLS = {
     "by columns": {"n": aggregates.count(), "s": aggregates.sum("av")},
@@ -84,3 +84,50 @@ def test_an_aggregate_that_has_expired_comes_out_as_deleted(
 
 def _answers(made: Any, source: Any, events: Sequence[Event], ways: Sequence[Way]) -> Iterator[Any]:
     return answers(Chain([made], {"a": source}, {"a": "at"}), events, {"a": 0}, ways)
+
+
+@histories(20)
+@given(rows_of("a", NULLABLE, 14, op=True), TWO, TTLS, st.sampled_from([0, 3, 60]), st.sampled_from(Expired))
+def test_the_latest_row_is_gone_when_it_has_expired(
+    events: list[Event], ways: list[Way], ttl: int, history: int, expired: Expired
+) -> None:
+    source = schema("a", op=True)
+    rows = Rows.of("a", source)
+    made = make_latest(
+        "out", rows, key="k", time="at", history=history * SECOND, op="ao", ttl=ttl * SECOND, expired=expired
+    )
+    chain = Chain([made], {"a": source}, {"a": "at"})
+    for way, answer in zip(ways, answers(chain, events, {"a": 0}, ways), strict=True):
+        end = max((row["at"] for row in own(events, "a")), default=0) if way.complete else 1 << 60
+        assert changes(answer.rows) == expected_changes(own(events, "a"), ttl * SECOND, end, expired)
+
+
+def changes(rows: Iterable[Row]) -> dict[Any, list[tuple[str, Any, int]]]:
+    """What came out for each key, in its order."""
+    found = defaultdict[Any, list[tuple[str, Any, int]]](list)
+    for row in sorted(rows, key=lambda row: int(row["sequence"])):
+        found[row["k"]].append((row["op"], row["av"], row["change_time"]))
+    return found
+
+
+def expected_changes(
+    rows: Iterable[Row], ttl: int, end: int, expired: Expired
+) -> dict[Any, list[tuple[str, Any, int]]]:
+    """The same of a table that changes with each row, which shows its time, and when a row has expired."""
+    found = defaultdict[Any, list[tuple[str, Any, int]]](list)
+    living: dict[Any, Row] = {}
+    marks = [(int(row["at"]), 1, row) for row in rows] + [(int(row["at"]) + ttl, 0, row) for row in rows]
+    for time, kind, row in sorted(marks, key=lambda mark: mark[:2]):
+        key = row["k"]
+        if kind == 0:
+            if living.get(key) is row and time <= end:
+                del living[key]
+                if expired is Expired.DELETE:
+                    found[key].append(("delete", None, time))
+        elif row["ao"] == "delete":
+            if living.pop(key, None) is not None:
+                found[key].append(("delete", None, time))
+        else:
+            living[key] = row
+            found[key].append(("upsert", row["av"], time))
+    return found

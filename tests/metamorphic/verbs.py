@@ -70,12 +70,29 @@ class Made:
 
 
 def make_latest(
-    name: str, rows: Rows, *, key: str, time: str, history: int, op: str | None = None, order: str | None = None
+    name: str,
+    rows: Rows,
+    *,
+    key: str,
+    time: str,
+    history: int,
+    op: str | None = None,
+    order: str | None = None,
+    ttl: int | None = None,
+    expired: Expired = Expired.SILENT,
 ) -> Made:
     read = Selection(rows, [key], _rest(rows, key, op), time, op, order=order)
-    kept = Allowance(HISTORY, history, rows.time(time).bound)
-    verb = latest(name, _packed("input", read, versions=True), history=kept.total, columns=read.values)
-    return Made(verb, {"input": read}, latest_account(name, kept))
+    late = rows.time(time).bound
+    kept, lives = Allowance(HISTORY, history, late), None if ttl is None else Allowance(TTL, ttl, late)
+    verb = latest(
+        name,
+        _packed("input", read, versions=True),
+        history=kept.total,
+        columns=read.values,
+        ttl=None if lives is None else lives.total,
+        expired=expired,
+    )
+    return Made(verb, {"input": read}, latest_account(name, kept, lives))
 
 
 def make_aggregate(

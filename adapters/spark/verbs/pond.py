@@ -158,6 +158,8 @@ class Millpond(JoinVerbs):
         history: Duration,
         order: str | Column | None = None,
         op: str | Column | None = None,
+        ttl: Duration | None = None,
+        expired: Literal["silent", "delete"] = "silent",
         name: str | None = None,
         renamed: Mapping[str, str] | None = None,
         dropped: Collection[str] = (),
@@ -175,6 +177,11 @@ class Millpond(JoinVerbs):
                 micro-batch does, and within one micro-batch what the rows' bytes say: always the same.
             op: the column that says which rows are deletes, as in ``table_join``; by default that of the change feed,
                 if a verb has made one, or else none are.
+            ttl: how long the latest row of a key lives after its time, beyond the bound that ``time`` has from another
+                verb: once the newest time is so much later, it is as if the row had been deleted. A row that is older
+                when it comes is dropped and counted. None keeps the latest rows for ever.
+            expired: what comes out of a row whose ``ttl`` is over: ``"silent"`` for nothing, or ``"delete"`` for a row
+                with ``op`` ``delete`` and the time at which it was over.
             name: of the verb; by default made of ``latest`` and the columns.
             renamed, dropped: columns of the input that had another name, or were there, in an earlier run.
 
@@ -186,14 +193,23 @@ class Millpond(JoinVerbs):
             StateConflictError: the state is that of another verb, or of other columns.
             DurabilityError: the state could not be read or written.
         """
+        check_ttl(ttl, expired)
         keys = column_names(key)
         op = operation_of(rows, op)
         source = table_input(INPUT, rows, keys, time, taken=CHANGE_COLUMNS, op=op, order=order)
         check_names(source.carried, changes=True)
         run = self._runner.verb(name or f"latest-{'-'.join(keys)}", (source,), ColumnChanges(renamed or {}, dropped))
-        kept = Allowance(HISTORY, in_micros(history, "history"), time_of(rows, time).bound)
-        verb = latest(run.name, run.input(source, versions=True), history=kept.total, columns=source.values)
-        return self._result(run, verb, latest_account(run.name, kept))
+        late = time_of(rows, time).bound
+        kept, lives = Allowance(HISTORY, in_micros(history, "history"), late), ttl_allowance(ttl, late)
+        verb = latest(
+            run.name,
+            run.input(source, versions=True),
+            history=kept.total,
+            columns=source.values,
+            ttl=None if lives is None else lives.total,
+            expired=Expired(expired),
+        )
+        return self._result(run, verb, latest_account(run.name, kept, lives))
 
     def aggregate(
         self,

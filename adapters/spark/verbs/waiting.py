@@ -137,10 +137,16 @@ def asof_join_account(
     )
 
 
-def latest_account(name: str, history: Allowance) -> Account:
+def latest_account(name: str, history: Allowance, ttl: Allowance | None = None) -> Account:
     """Of a table of the latest rows."""
     keeps = "older rows and deletes for the history, and the latest row of each key for ever, until it is deleted"
-    return Account(name, "latest", _OF_INPUT, [history], _NOTHING, 0, {(CHANGE_TIME,): history.added}, keeps)
+    if ttl is not None:
+        keeps = (
+            f"older rows and deletes for the history, and the latest row of each key until {_EXPIRED}, and for the "
+            "history after that: it grows with the number of keys within ttl and history"
+        )
+    kept = [history] if ttl is None else [history, ttl]
+    return Account(name, "latest", _OF_INPUT, kept, _NOTHING, 0, {(CHANGE_TIME,): history.added}, keeps)
 
 
 def table_join_account(name: str, join_type: JoinType, history: Allowance | None, late: int) -> Account:

@@ -87,7 +87,12 @@ class KeyedRegion:
         return inside
 
     def _puts_in_time(self, node: Node) -> bool:
-        """Whether the time of each store with a history that the node writes is that of the inputs."""
+        """Whether the time of each store with a history that the node writes is that of the inputs.
+
+        What has a time to live goes by the times of all keys.
+        """
+        if any(self._part.stores[name].ttl is not None for name in self.writes(node.name)):
+            return False
         histories = [name for name in self.writes(node.name) if self._part.stores[name].history_retention is not None]
         return not histories or node.name in self.timed
 

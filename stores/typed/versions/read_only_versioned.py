@@ -22,6 +22,7 @@ from millpond.stores.encoding.keys import (
     DATA,
     INDEX,
     TIME_SIZE,
+    TIMERS,
     last_time,
     latest_row,
     pack_time,
@@ -32,6 +33,7 @@ from millpond.stores.encoding.keys import (
 )
 from millpond.stores.encoding.serdes import Serde
 from millpond.stores.encoding.times import MAX_TIME, MIN_TIME, Duration, Instant, to_instant, to_length
+from millpond.stores.typed.expiry import Expired, Horizon, to_ttl
 from millpond.stores.typed.observed_stream_time import ObservedStreamTime
 from millpond.stores.typed.scans import Scan
 from millpond.stores.typed.store import K, Store, V, column_of
@@ -79,6 +81,8 @@ class ReadOnlyVersionedKeyValueStore(Store[K, V]):
         history_retention: how far back from the observed stream time versions can be read.
         grace: how much older than the observed stream time a put may be; ``history_retention`` where not given.
         late_puts: what becomes of those that are older.
+        ttl: how long the latest version lives after its timestamp, by the time of the puts; None for ever.
+        expired: what becomes of a key whose latest version has expired, besides that no read finds it.
     """
 
     def __init__(
@@ -91,6 +95,8 @@ class ReadOnlyVersionedKeyValueStore(Store[K, V]):
         history_retention: Duration,
         grace: Duration | None = None,
         late_puts: LatePuts = LatePuts.REFUSED,
+        ttl: Duration | None = None,
+        expired: Expired = Expired.SILENT,
     ) -> None:
         super().__init__(name, transaction, key_serde, value_serde)
         self._retention = to_length(history_retention, f"history_retention of store {name!r}")
@@ -99,7 +105,8 @@ class ReadOnlyVersionedKeyValueStore(Store[K, V]):
         check_grace(name, self._grace, self._retention, late_puts)
         self._observed = ObservedStreamTime(self)
         self._recent: RecentVersions | None = None
-        self._prepare_to_write()
+        self._horizon = Horizon(self, None if ttl is None else to_ttl(ttl, name))
+        self._prepare_to_write(expired)
 
     @property
     def history_retention(self) -> int:
@@ -132,14 +139,14 @@ class ReadOnlyVersionedKeyValueStore(Store[K, V]):
         data = self._read(latest)
         if data is None:
             return None
-        if as_of is None:
-            return self._latest_record(data)
-        time = as_of if as_of.__class__ is int else to_instant(as_of, "as_of")
         since = unpack_time(data)
+        if as_of is None:
+            return None if self._gone(since) else self._latest_record(data)
+        time = as_of if as_of.__class__ is int else to_instant(as_of, "as_of")
         if time >= since:
-            return self._latest_record(data)
+            return None if self._gone(since, time) else self._latest_record(data)
         older = None if self._beyond_history(time) else self._older(latest, time)
-        if older is None:
+        if older is None or self._gone(last_time(older[0]), time):
             return None
         return self._record(older, self._next_time(older[0], latest, since))
 
@@ -154,11 +161,20 @@ class ReadOnlyVersionedKeyValueStore(Store[K, V]):
         else:
             older = None if self._beyond_history(time) else self._older(latest_row(self._encode_key(key)), time)
             found = self._value_and_timestamp(older)
-        return None if found is None else found.value
+        return None if found is None or self._gone(found.timestamp, None if as_of is None else time) else found.value
 
     def get_many(self, keys: Iterable[K]) -> list[ValueAndTimestamp[V] | None]:
         """The latest value of each key and its timestamp, in the order of ``keys``."""
         found = self._read_many(list(map(latest_row, self._keys_bytes(keys))))
+        return self._decoded_latest(self._present(found))
+
+    def _present(self, found: list[bytes | None]) -> list[bytes | None]:
+        """What was read, with None for what has expired."""
+        if not self._horizon.expires:
+            return found
+        return [None if data is None or self._gone(unpack_time(data)) else data for data in found]
+
+    def _decoded_latest(self, found: list[bytes | None]) -> list[ValueAndTimestamp[V] | None]:
         live = [data if data is None or data[_FLAG] == LIVE else _none_if_tombstone(data) for data in found]
         present = [data for data in live if data is not None]
         values = self._decode_values([data[VALUE_START:] for data in present])
@@ -193,6 +209,9 @@ class ReadOnlyVersionedKeyValueStore(Store[K, V]):
             if (latest[row] or b"")[TIME_SIZE:HEAD_SIZE] != ALONE:
                 recent = places if all_recent else [p for p in places if not self._beyond_history(timestamps[p])]
                 self._look_up(row, recent, timestamps, found)
+        if self._horizon.expires:
+            pairs = zip(found, timestamps, strict=True)
+            return [None if one is None or self._gone(one.timestamp, time) else one for one, time in pairs]
         return found
 
     def walk_back(self, latest: bytes) -> VersionWalk:
@@ -220,7 +239,7 @@ class ReadOnlyVersionedKeyValueStore(Store[K, V]):
         last = MAX_TIME if latest is None else to_instant(latest, "latest")
         if first is not None and first > last:
             raise ConfigurationError(f"history from {first} to {last}: earliest must not be after latest")
-        return self._scans.begin(self._versions(row, first, last, reverse))
+        return self._scans.begin(self._alive(self._versions(row, first, last, reverse), first))
 
     def version_times(self, key: K, earliest: Instant, latest: Instant | None = None) -> list[int]:
         """The timestamps of ``key``'s versions, tombstones too, from ``earliest`` to ``latest``, both included.
@@ -275,7 +294,8 @@ class ReadOnlyVersionedKeyValueStore(Store[K, V]):
 
     def _check_row(self, row: bytes, data: bytes) -> None:
         if row[:1] == INDEX:
-            self._decode_key(unterminated(row[1 + TIME_SIZE :]))
+            head = TIMERS if row.startswith(TIMERS) else INDEX
+            self._decode_key(unterminated(row[len(head) + TIME_SIZE :]))
             return
         if is_latest_row(row):
             if data[TIME_SIZE:HEAD_SIZE] not in (ALONE, OLDER):
@@ -287,8 +307,34 @@ class ReadOnlyVersionedKeyValueStore(Store[K, V]):
         if self._observed.time is None or last_time(row) > self._observed.time:
             raise ValueError(f"it is newer than the observed stream time {self._observed.time}")
 
-    def _prepare_to_write(self) -> None:
+    def _prepare_to_write(self, expired: Expired) -> None:
         """What the writing half needs from the beginning."""
+
+    def _gone(self, since: int, as_of: int | None = None) -> bool:
+        """Whether a version that was the last until then has expired, now or as of a time."""
+        ttl, horizon = self._horizon.ttl, self._horizon.time
+        if as_of is not None and ttl is not None and since + ttl <= as_of:
+            return True
+        observed = self._observed.time
+        now = as_of is None or observed is None or as_of >= observed
+        return now and horizon is not None and since <= horizon
+
+    def _alive(self, records: Iterator[VersionedRecord[V]], first: int | None) -> Iterator[VersionedRecord[V]]:
+        """Versions with their ends where they expire, without those that have done so by ``first`` or the history."""
+        if not self._horizon.expires:
+            return records
+        begin = max(MIN_TIME if first is None else first, MIN_TIME if self.horizon is None else self.horizon)
+        capped = map(self._capped, records)
+        return (record for record in capped if record.valid_to is None or record.valid_to > begin)
+
+    def _capped(self, record: VersionedRecord[V]) -> VersionedRecord[V]:
+        """A version with its end where it expires."""
+        ttl, since, until = self._horizon.ttl, record.timestamp, record.valid_to
+        if until is None and not self._gone(since):
+            return record
+        if ttl is None:
+            return record if until is not None else record._replace(valid_to=since)
+        return record._replace(valid_to=since + ttl if until is None else min(until, since + ttl))
 
     def _prefix(self, key: K) -> bytes:
         return DATA + terminated(self._key_bytes(key))
@@ -388,7 +434,8 @@ class ReadOnlyVersionedKeyValueStore(Store[K, V]):
         observed = self._observed.time
         for prefix, versions in groupby(rows, key=_prefix_of):
             key = self._decode_key(unterminated(prefix[1:]))
-            for record in self._oldest_first(versions, None):
+            records = self._oldest_first(versions, None)
+            for record in map(self._capped, records) if self._horizon.expires else records:
                 if record.valid_to is None or observed is None or record.valid_to > observed - self._retention:
                     yield key, record
 

@@ -15,7 +15,7 @@ order has one row, however often. Times are put into coarse buckets, so that a k
 from collections.abc import Callable
 
 from millpond.stores.backend.transaction import Transaction
-from millpond.stores.encoding.keys import BEYOND, INDEX, TIME_SIZE, pack_time, unpack_time
+from millpond.stores.encoding.keys import INDEX, TIME_SIZE, TIMERS, pack_time, unpack_time
 from millpond.stores.encoding.times import MAX_TIME
 
 
@@ -58,7 +58,7 @@ class SupersededIndex:
     def set_back(self, limit: int) -> None:
         """Note that no version is superseded after ``limit`` any more."""
         later = min(limit - limit % self.bucket + self.bucket, MAX_TIME)
-        rows = [row for row, _ in self._transaction.scan(INDEX + pack_time(later), BEYOND)]
+        rows = [row for row, _ in self._transaction.scan(INDEX + pack_time(later), TIMERS)]
         self._transaction.put_many(dict.fromkeys(rows))
         for row in rows:
             self.add(row[1 + TIME_SIZE :], limit)
@@ -66,6 +66,6 @@ class SupersededIndex:
 
     def _find_first(self, start: bytes = INDEX) -> int:
         """The end of the first bucket that has a row; all rows are at ``start`` or behind it."""
-        for row, _ in self._transaction.scan(start, BEYOND):
+        for row, _ in self._transaction.scan(start, TIMERS):
             return unpack_time(row, 1)
         return MAX_TIME

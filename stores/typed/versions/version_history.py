@@ -168,6 +168,13 @@ class VersionHistory:
         if later is not None and latest[TIME_SIZE:VALUE_START] != _NOT_INDEXED:
             self.index.add(encoded_key, last_time(later[0]))
 
+    def remove(self, row: bytes, latest: bytes) -> None:
+        """Remove all versions of the key whose latest, which lies at ``row``, is ``latest``."""
+        older = [plain for plain, _ in self._transaction.scan(history_prefix(row), row)]
+        self._transaction.put_many(dict.fromkeys([*older, plain_entry(row, latest)[0], row]))
+        self.recent.forget(row)
+        self._begins.pop(row, None)
+
     def settle(self) -> None:
         """Know no more than what lies in rows."""
         self.recent.clear()

@@ -12,9 +12,13 @@ import pyarrow as pa
 import pyarrow.compute as _compute
 
 from millpond.stores.backend.column_changes import get_column, put_column
-from millpond.stores.encoding.times import MAX_TIME
+from millpond.stores.encoding.keys import TERMINATOR, TIMERS
+from millpond.stores.encoding.times import MAX_TIME, MIN_TIME
+from millpond.stores.typed.expiry import Expiry
+from millpond.stores.typed.timestamped_columns import buckets
 from millpond.stores.typed.versions.late_puts import LatePuts
 from millpond.stores.typed.versions.version_row_columns import (
+    TO_THE_END,
     Array,
     Booleans,
     Integers,
@@ -55,6 +59,8 @@ class VersionPuts:
 
     def put(self) -> Integers:
         """Put them in their order; returns what ``VersionedKeyValueStore.put`` does for each."""
+        if self._store.expiry is not None and len(self._times):
+            self._store.expiry.observe(int(self._times.max()))
         start, size = 0, len(self._times)
         reached = self._reached()
         late = self._taken_late(reached)
@@ -142,10 +148,23 @@ class VersionPuts:
         history = self._store.rows
         rows, values = run.rows()
         index, ends = run.index_rows(history.index.bucket)
+        if self._store.expiry is not None:
+            index = pa.concat_arrays([index, timers_of(self._store.expiry, run)])
         nothing = pa.repeat(pa.scalar(b"", pa.binary()), len(index))
         put_column(self._store.transaction, pa.concat_arrays([rows, index]), pa.concat_arrays([values, nothing]))
         history.index.first = min(history.index.first, int(ends.min(initial=MAX_TIME)))
         history.recent.later(run.note)
+
+
+def timers_of(expiry: Expiry, run: VersionRun) -> Array:
+    """The rows of the timers that the keys of a run need."""
+    stems, times = run.begun(max(expiry.gone_at(MIN_TIME), MIN_TIME))
+    if expiry.ttl is None or not len(times):
+        expiry.wrote(len(times), -MIN_TIME)
+        return stems.slice(0, 0)
+    at = buckets(times, expiry.width)
+    expiry.wrote(len(times), int(at.min()))
+    return pc.binary_join_element_wise(TIMERS, pack_times(at), pc.binary_slice(stems, 1, TO_THE_END), TERMINATOR, b"")
 
 
 def _first(where: Booleans) -> int:

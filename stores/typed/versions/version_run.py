@@ -20,6 +20,7 @@ from millpond.stores.typed.versions.version_row_columns import (
     bucket_ends,
     latest_rows,
     pack_times,
+    since_of,
 )
 from millpond.stores.typed.versions.version_rows import ALONE, HEAD_SIZE, LIVE, OLDER, TOMBSTONE, VALUE_START
 
@@ -107,6 +108,11 @@ class VersionRun:
         keys = pc.binary_slice(self._stems.filter(pa.array(noted)), len(DATA), TO_THE_END)
         rows = pc.binary_join_element_wise(INDEX, pack_times(ends), keys, TERMINATOR, _NOTHING)
         return rows.take(pc.sort_indices(rows)), ends
+
+    def begun(self, limit: int) -> tuple[Array, Integers]:
+        """The stems of the keys that had no version after ``limit``, and the times of their first ones."""
+        new = ~self._known | (since_of(self._before) <= limit)
+        return self._stems.filter(pa.array(new)), self._times[self._begins[new]]
 
     def _replaced(self) -> Replaced:
         known, rest = pa.array(self._known), pa.array(~self._last)

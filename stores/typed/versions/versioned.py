@@ -8,15 +8,19 @@ from collections.abc import Iterable, Sequence
 from typing import Final, Protocol
 
 from millpond.stores.backend.transaction import Transaction
-from millpond.stores.encoding.keys import latest_row, pack_time
-from millpond.stores.encoding.times import Instant, to_instant
+from millpond.stores.encoding.keys import TIME_SIZE, latest_row, pack_time, unpack_time, unterminated
+from millpond.stores.encoding.times import MIN_TIME, Instant, to_instant
+from millpond.stores.typed.expiry import CLOCK_NAME, Expired, Expiry
+from millpond.stores.typed.observed_stream_time import ObservedStreamTime
 from millpond.stores.typed.set_back import SetBack
 from millpond.stores.typed.store import K, V, WritableStore, column_of
 from millpond.stores.typed.terms import KeptTerms, Terms
+from millpond.stores.typed.timestamped_keyvalue import ValueAndTimestamp
 from millpond.stores.typed.versions.late_puts import LatePuts
+from millpond.stores.typed.versions.latest_versions import LatestVersions, encoded_key
 from millpond.stores.typed.versions.read_only_versioned import ReadOnlyVersionedKeyValueStore, VersionedRecord
 from millpond.stores.typed.versions.version_history import VersionHistory
-from millpond.stores.typed.versions.version_rows import JUST_ABOVE, LIVE, TOMBSTONE
+from millpond.stores.typed.versions.version_rows import JUST_ABOVE, LIVE, TOMBSTONE, VALUE_START
 
 VALID_TO_UNDEFINED: Final = -1
 """What ``put`` returns for a version that is the key's latest: its end is not known yet."""
@@ -74,6 +78,11 @@ class VersionedKeyValueStore(ReadOnlyVersionedKeyValueStore[K, V], WritableStore
         return self._history
 
     @property
+    def expiry(self) -> Expiry | None:
+        """What its time to live does; None if no version has ever had one."""
+        return self._expiry
+
+    @property
     def straggler_until(self) -> int | None:
         """Up to which observed stream time nothing is forgotten that a straggler has yet to look up; None for any."""
         earliest = [time for time in (one.earliest for one in self.stragglers) if time is not None]
@@ -104,9 +113,11 @@ class VersionedKeyValueStore(ReadOnlyVersionedKeyValueStore[K, V], WritableStore
         row = latest_row(self._encode_key(key))
         start = pack_time(time)
         version = TOMBSTONE if value is None else LIVE + self._encode_value(value)
+        if self._expiry is not None:
+            self._expiry.observe(time)
         if not self._admits(time):
             return self._put_late(row, self._read(row), start, version)[1]
-        _, valid_to = self._history.put(row, self._read(row), start, version)
+        _, valid_to = self._put_version(row, self._read(row), start, version)
         self._expire()
         return _told(valid_to)
 
@@ -141,7 +152,9 @@ class VersionedKeyValueStore(ReadOnlyVersionedKeyValueStore[K, V], WritableStore
             starts: the packed timestamps.
             timestamps: the same as numbers.
         """
-        put, latest = self._history.put, self._history.latest(rows)
+        if self._expiry is not None:
+            self._expiry.observe(max(timestamps, default=MIN_TIME))
+        put, latest = self._put_version, self._history.latest(rows)
         ends = []
         for row, version, start, time in zip(rows, versions, starts, timestamps, strict=True):
             if not self._admits(time):
@@ -173,21 +186,60 @@ class VersionedKeyValueStore(ReadOnlyVersionedKeyValueStore[K, V], WritableStore
         if before is not None and self._observed.time is not None and self._grace > before:
             self._observed.time += self._grace - before
 
+    def get_many_at(
+        self, keys: Iterable[K], reached: Sequence[int]
+    ) -> tuple[list[ValueAndTimestamp[V] | None], list[ValueAndTimestamp[V] | None]]:
+        """``get_many`` for one who has reached, at each key, a time that may be beyond what was put.
+
+        Returns:
+            For each key what there is by then, and what has expired by then without having been told (``Expiry.take``).
+        """
+        found = self._read_many(list(map(latest_row, self._keys_bytes(keys))))
+        if self._expiry is None:
+            return self._decoded_latest(found), [None] * len(found)
+        limits = list(map(self._expiry.gone_at, reached))
+        times = [limit if data is None else unpack_time(data) for data, limit in zip(found, limits, strict=True)]
+        told = self._expiry.told
+        there = [data if time > limit else None for data, time, limit in zip(found, times, limits, strict=True)]
+        new = [data if told < time <= limit else None for data, time, limit in zip(found, times, limits, strict=True)]
+        return self._decoded_latest(there), self._decoded_latest(new)
+
+    def take_expired(self) -> list[tuple[K, V, int]]:
+        """Key, value and time of the keys that have expired since the last time; only where ``Expiry.tells``."""
+        assert self._expiry is not None, "nothing expires"
+        return [
+            (
+                self._decode_key(unterminated(encoded_key(row))),
+                self._decode_value(data[VALUE_START:]),
+                time,
+            )
+            for row, data, time in self._expiry.take()
+        ]
+
     def flush(self) -> None:
+        if self._expiry is not None:
+            self._expiry.flush()
         self._observed.save(self)
         self._history.settle()
         super().flush()
 
     def _set_back(self, done: SetBack) -> None:
-        if not self._observed.set_back(done):
-            return
-        done.removed += self._history.set_back(done.limit)
+        beyond = self._observed.set_back(done)
+        if self._expiry is not None and self._clock.set_back(done):
+            self._expiry.set_back(done)
+        if beyond:
+            done.removed += self._history.set_back(done.limit)
 
-    def _prepare_to_write(self) -> None:
+    def _prepare_to_write(self, expired: Expired) -> None:
         # Here and not at the first put: a transaction that is scanned after a put has to keep its changes in order.
         self._history = VersionHistory(self._transaction, max(self._retention // _BUCKETS, _SHORTEST_BUCKET))
         self._recent = self._history.recent
         self.stragglers = []
+        self._expiry: Expiry | None = None
+        if self._horizon.expires:
+            self._clock = ObservedStreamTime(self, CLOCK_NAME)
+            rows = LatestVersions(self._transaction, self._history, self._retention)
+            self._expiry = Expiry(self, self._transaction, self._clock, self._horizon, rows, expired)
 
     def _admits(self, time: int) -> bool:
         """Move the observed stream time to ``time``, or tell whether that is within the grace period."""
@@ -211,8 +263,14 @@ class VersionedKeyValueStore(ReadOnlyVersionedKeyValueStore[K, V], WritableStore
         first = start if self._late_puts is LatePuts.VALID_FIRST else start + JUST_ABOVE
         if latest is not None and self._history.has_version(row, latest, first, pack_time(horizon)):
             return latest, NOT_PUT
-        latest, valid_to = self._history.put(row, latest, start, version)
+        latest, valid_to = self._put_version(row, latest, start, version)
         return latest, _told(valid_to)
+
+    def _put_version(self, row: bytes, latest: bytes | None, start: bytes, version: bytes) -> tuple[bytes, int | None]:
+        """``VersionHistory.put``, and a timer for what becomes the latest version, if it needs one."""
+        if self._expiry is not None and (latest is None or start >= latest[:TIME_SIZE]):
+            self._expiry.put(row, latest, unpack_time(start))
+        return self._history.put(row, latest, start, version)
 
     def _expire(self) -> bool:
         """Remove what nobody can see anymore; whether rows of latest versions may have changed."""

@@ -16,6 +16,8 @@ import pyarrow.compute as _compute
 from millpond.stores.backend.column_changes import get_column
 from millpond.stores.encoding.column_serdes import ColumnSerde
 from millpond.stores.encoding.keys import TIME_SIZE
+from millpond.stores.encoding.times import MIN_TIME
+from millpond.stores.typed.timestamped_columns import without_gone
 from millpond.stores.typed.versions.version_puts import VersionPuts
 from millpond.stores.typed.versions.version_row_columns import TO_THE_END, latest_rows, since_of, stems_of
 from millpond.stores.typed.versions.version_rows import ALONE, HEAD_SIZE, LIVE, TOMBSTONE, Entry
@@ -68,18 +70,21 @@ class VersionedColumns:
             CorruptStoreError: a row is damaged.
         """
         try:
-            return self._as_of(keys, timestamps)
+            values, since = self._as_of(keys, timestamps)
+            return self._present(values, since, timestamps)
         except pa.ArrowInvalid:
             # One of the rows is damaged, and reading them one by one says which and why.
             found = self._store.get_many_as_of(keys.to_pylist(), timestamps.tolist())
             values = pa.array([None if one is None else one.value for one in found], self._values.type)
             return values, pa.array([None if one is None else one.timestamp for one in found], pa.int64())
 
-    def get_latest(self, keys: Array) -> tuple[Array, Array]:
+    def get_latest(self, keys: Array, reached: Integers | None = None) -> tuple[Array, Array]:
         """The latest value of each key and its timestamp, null where there is none, as Arrow arrays.
 
         Args:
             keys: an Arrow array without nulls, of a type that ``takes`` knows.
+            reached: for each the time that its reader has reached, if that may be beyond what was put; then all keys
+                are different.
 
         Raises:
             CorruptStoreError: a row is damaged.
@@ -93,7 +98,9 @@ class VersionedColumns:
             # If one of the rows is damaged, reading them one by one says which and why.
             self._store.get_many(keys.to_pylist())
             raise
-        return values.take(encoded.indices), times.take(encoded.indices)
+        values, times = values.take(encoded.indices), times.take(encoded.indices)
+        expiry = self._store.expiry
+        return (values, times) if expiry is None else without_gone(expiry, values, times, reached)
 
     def own(self, values: Array) -> Array:
         """Values, of a type that ``takes`` knows, as the type that ``get_latest`` gives."""
@@ -132,6 +139,18 @@ class VersionedColumns:
             since = np.concatenate([since, _times([row for row, _ in older])])
         values = self._read(versions).take(pa.array(places, mask=hidden))
         return values, pa.array(since[places], mask=~values.is_valid().to_numpy(zero_copy_only=False))
+
+    def _present(self, values: Array, since: Array, timestamps: Integers) -> tuple[Array, Array]:
+        """What has not expired as of each time."""
+        expiry, observed = self._store.expiry, self._store.observed_stream_time
+        if expiry is None or observed is None:
+            return values, since
+        if expiry.ttl is not None:
+            values, since = without_gone(expiry, values, since, np.maximum(timestamps, MIN_TIME), as_of=True)
+        now = timestamps >= observed
+        there, begun = without_gone(expiry, values, since, None)
+        mask: Any = pa.array(now)
+        return pc.if_else(mask, there, values), pc.if_else(mask, begun, since)
 
     def _forgotten(self, timestamps: Integers) -> npt.NDArray[np.bool_]:
         horizon = self._store.horizon
