@@ -270,8 +270,7 @@ class Aggregate(Processor):
 
     def _before(self, out: BatchBuilder, key: Any, timestamp: int) -> ValueAndTimestamp[Any] | None:
         """The aggregate of a key when a record of it comes; if it has expired, tell so if somebody asks."""
-        assert self._many is not None, "no other store has a time to live"
-        (found,), (expired,) = self._many.get_many_at([key], self._ttl.reached([timestamp]).tolist())
+        (found,), (expired,) = self._table.get_many_at([key], self._ttl.reached([timestamp]).tolist())
         if expired is not None and self._tells_each:
             gone = self._ttl.deletes([key], [expired.value], [expired.timestamp], olds=True)
             out.add(key, None, gone.timestamps[0], expired.value, True)

@@ -4,11 +4,13 @@ KIP-914: a versioned store orders a key's records by timestamp, any other by arr
 """
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 from millpond.stores.typed.keyvalue import KeyValueStore
 from millpond.stores.typed.timestamped_keyvalue import UNKNOWN_TIMESTAMP, TimestampedKeyValueStore, ValueAndTimestamp
 from millpond.stores.typed.versions.versioned import VALID_TO_UNDEFINED, VersionedKeyValueStore
+
+_Found: TypeAlias = list[ValueAndTimestamp[Any] | None]
 
 
 class _Untimed:
@@ -46,6 +48,14 @@ class TableStore:
         if found is None or isinstance(found, ValueAndTimestamp):
             return found
         return ValueAndTimestamp(found.value, found.timestamp)
+
+    def get_many_at(self, keys: Sequence[Any], reached: Sequence[int]) -> tuple[_Found, _Found]:
+        """What there is of each key for one who has reached a time, and what has expired by then and was not told.
+
+        Only where entries expire, which takes timestamps.
+        """
+        assert not isinstance(self.store, _Untimed), "it has no times"
+        return self.store.get_many_at(keys, reached)
 
     def put(self, key: Any, value: Any, timestamp: int) -> int:
         """Put a value, or delete with None; returns what a versioned put does, VALID_TO_UNDEFINED for other stores."""

@@ -158,9 +158,7 @@ class TableWriter:
         for key, time in zip(keys, self._ttl.reached(timestamps).tolist(), strict=True):
             first.setdefault(key if self._plain_keys else serialize(key), (key, time))
         distinct, reached = [key for key, _ in first.values()], [time for _, time in first.values()]
-        store = self._timestamped or self._versioned
-        assert store is not None, "no other store has a time to live"
-        return distinct, *store.get_many_at(distinct, reached)
+        return distinct, *self._table.get_many_at(distinct, reached)
 
     def _write_many(self, store: TimestampedKeyValueStore[Any, Any], batch: Batch) -> Batch:
         current = self._latest_values(store, batch)

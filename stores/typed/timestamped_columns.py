@@ -105,6 +105,7 @@ class TimestampedColumns:
         data = pc.binary_join_element_wise(to_big_endian(timestamps), self._values.write(values), b"")
         rows = self._rows(keys)
         if self.expiry is not None and len(rows):
+            self.expiry.observe(pc.max(timestamps).as_py())
             timers = self._timers(self.expiry, rows, timestamps, data.is_valid())
             nothing = pa.repeat(pa.scalar(b"", pa.binary()), len(timers))
             rows, data = pa.concat_arrays([rows, timers]), pa.concat_arrays([data, nothing])
@@ -115,7 +116,6 @@ class TimestampedColumns:
         times = timestamps.filter(put).to_numpy()
         if not len(times):
             return rows.slice(0, 0)
-        expiry.observe(int(times.max()))
         rows = rows.filter(put)
         before = get_column(self._store.transaction, rows)
         old = from_big_endian(pc.binary_slice(before, 0, TIMESTAMP_SIZE), pa.int64())

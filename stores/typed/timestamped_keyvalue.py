@@ -256,11 +256,15 @@ class TimestampedKeyValueStore(ReadOnlyTimestampedKeyValueStore[K, V], WritableS
         """Set ``key`` to ``value`` as of ``timestamp``; the value None deletes the key."""
         if key is None:
             raise self._null_key()
-        head = pack_timestamp(timestamp)
-        self._put_rows({DATA + self._encode_key(key): None if value is None else head + self._encode_plain(value)})
+        if self._expiry is not None:
+            self._expiry.observe(to_instant(timestamp))
+        row = DATA + self._encode_key(key)
+        self._put_rows({row: None if value is None else pack_timestamp(timestamp) + self._encode_plain(value)})
 
     def put_many(self, keys: Iterable[K], values: Sequence[V | None], timestamps: Sequence[int]) -> None:
         """Set each of ``keys`` to the value and timestamp at the same position; a repeated key's last one counts."""
+        if self._expiry is not None:
+            self._expiry.observe(max(timestamps, default=MIN_TIME))
         rows = [DATA + key for key in self._keys_bytes(keys)]
         try:
             heads = list(map(_pack, timestamps))

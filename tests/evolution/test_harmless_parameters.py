@@ -276,3 +276,52 @@ def test_pairs_of_an_inner_join_come_out_once_under_another_grace(
     assert max(pairs.values()) == 1
     in_order = Counter(["10", "54", "76"])
     assert in_order <= pairs
+
+
+def counted(ttl: int | None, expired: str = "silent") -> Topology:
+    builder = StreamsBuilder(key_serde="string", value_serde="int64")
+    builder.stream("in").group_by_key().count(Materialized("counts", ttl=ttl, expired=expired)).to("out")
+    return builder.build()
+
+
+@harmless(
+    "Materialized.ttl",
+    "Materialized.expired",
+    "StoreSpec.ttl",
+    "StoreSpec.expired",
+    "Millpond.aggregate.ttl",
+    "Millpond.aggregate.expired",
+    "Millpond.latest.ttl",
+    "Millpond.latest.expired",
+)
+@pytest.mark.parametrize(("one", "other"), [(10, 50), (50, 10), (None, 10), (10, None)])
+def test_what_has_expired_stays_away_and_the_rest_goes_by_the_new_ttl(
+    one: int | None, other: int | None, tmp_path: Path
+) -> None:
+    rows = [("a", 0), ("b", 3), ("a", 8), ("b", 20), ("c", 21), ("a", 27), ("b", 25), ("c", 45), ("b", 90), ("a", 93)]
+    inputs = [("in", (key, 1, time)) for key, time in rows]
+    for cut in range(len(rows) + 1):
+        place = tmp_path / str(cut)
+        found = run(place, counted(one), inputs[:cut]) + run(place, counted(other), inputs[cut:])
+        known: dict[str, tuple[int, int]] = {}
+        gone, reached, expected = -1, 0, []
+        for number, (key, time) in enumerate(rows):
+            ttl = one if number < cut else other
+            reached = max(reached, time)
+            gone = gone if ttl is None or (number < cut and one is None) else max(gone, reached - ttl)
+            if time <= gone:
+                continue
+            count, last_time = known.get(key, (0, -1))
+            known[key] = (count + 1 if last_time > gone else 1, max(last_time, time))
+            expected.append((key, *known[key]))
+        assert [(record.key, record.value, record.timestamp) for record in found] == expected
+
+
+def test_a_job_that_asks_for_what_expires_is_told_only_of_that_from_then_on(tmp_path: Path) -> None:
+    run(tmp_path, counted(10), [*of("in", 0), *of("in", 5, key="b"), *of("in", 12, key="c")])
+    told = run(tmp_path, counted(10, "delete"), of("in", 40))
+    assert {(record.key, record.value, record.timestamp) for record in told} == {
+        ("b", None, 15),
+        ("c", None, 22),
+        ("a", 1, 40),
+    }

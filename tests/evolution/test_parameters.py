@@ -48,11 +48,12 @@ SERDES: Final = {"key_serde": REFUSAL, "value_serde": REFUSAL}
 
 PARAMETERS: Final[dict[str, dict[str, str]]] = {
     "Millpond.latest": {
-        "rows": OWN, "key": REFUSAL, "time": REFUSAL, "history": NO_HARM, "order": REFUSAL, "op": REFUSAL, **NAMES,
+        "rows": OWN, "key": REFUSAL, "time": REFUSAL, "history": NO_HARM, "order": REFUSAL, "op": REFUSAL,
+        "ttl": NO_HARM, "expired": NO_HARM, **NAMES,
     },
     "Millpond.aggregate": {
         "rows": OWN, "calls": REFUSAL, "by": REFUSAL, "time": REFUSAL, "order": REFUSAL, "window": REFUSAL,
-        "emit": REFUSAL, "added": OWN, **NAMES,
+        "emit": REFUSAL, "ttl": NO_HARM, "expired": NO_HARM, "added": OWN, **NAMES,
     },
     "Millpond.apply": {
         "rows": OWN, "processor": OWN, "key": REFUSAL, "time": REFUSAL, "schema": OWN, "lateness": NO_HARM,
@@ -82,7 +83,8 @@ PARAMETERS: Final[dict[str, dict[str, str]]] = {
     },
     "Materialized": {
         "name": REFUSAL, "kind": REFUSAL, **SERDES, "history_retention": NO_HARM, "grace": NO_HARM,
-        "late_puts": NO_HARM, "retention": NO_HARM, "caching": NO_HARM, "backend": OWN, "checksums": OWN,
+        "late_puts": NO_HARM, "retention": NO_HARM, "ttl": NO_HARM, "expired": NO_HARM, "caching": NO_HARM,
+        "backend": OWN, "checksums": OWN,
     },
     "Joined": {
         "key_serde": OWN, "value_serde": OWN, "grace": NO_HARM, "name": OWN, "within_history": NO_HARM,
@@ -95,7 +97,7 @@ PARAMETERS: Final[dict[str, dict[str, str]]] = {
     "StoreSpec": {
         "name": REFUSAL, "kind": REFUSAL, **SERDES, "window_size": REFUSAL, "retain_duplicates": REFUSAL,
         "layout": REFUSAL, "terms": REFUSAL, "history_retention": NO_HARM, "grace": NO_HARM, "late_puts": NO_HARM,
-        "retention": NO_HARM, "backend": OWN, "checksums": OWN,
+        "retention": NO_HARM, "ttl": NO_HARM, "expired": NO_HARM, "backend": OWN, "checksums": OWN,
     },
 }  # fmt: skip
 
