@@ -23,6 +23,7 @@ from millpond.stores.encoding.times import MIN_TIME
 from millpond.stores.evolution.old_rows import Columns, OldRows, as_rows
 from millpond.stores.specs.formats import FormatVersion
 from millpond.stores.specs.store_spec import StoreKind
+from millpond.stores.typed.expiry import CLOCK_NAME, TIMED_NAME
 from millpond.stores.typed.observed_stream_time import METADATA_NAME as OBSERVED
 from millpond.stores.typed.terms import TERMS
 from millpond.stores.typed.timestamped_keyvalue import TIMESTAMP_SIZE, UNKNOWN_TIMESTAMP
@@ -35,6 +36,9 @@ Array = Any
 
 CONVERTIBLE: Final = (StoreKind.KEY_VALUE, StoreKind.TIMESTAMPED_KEY_VALUE, StoreKind.VERSIONED)
 """The kinds that can become each other."""
+
+_LEFT_OUT: Final = (OBSERVED, TERMS, CLOCK_NAME, TIMED_NAME)
+"""Metadata that is not that of a store of another kind; timers are written again."""
 
 _NOTHING: Final = b""
 _END: Final = len(TERMINATOR)
@@ -194,7 +198,7 @@ class ConvertedRows:
     @cached_property
     def metadata(self) -> dict[str, bytes]:
         """What is kept beside the rows, by name: of the observed stream time, what a store of the new kind has."""
-        kept = {name: data for name, data in self._old.metadata.items() if name not in (OBSERVED, TERMS)}
+        kept = {name: data for name, data in self._old.metadata.items() if name not in _LEFT_OUT}
         return kept if self._observed is None else {**kept, OBSERVED: pack_time(self._observed)}
 
     def get_metadata(self, name: str) -> bytes | None:

@@ -10,7 +10,7 @@ from typing import Final
 from millpond.errors import StateConflictError
 from millpond.stores.evolution.carriage import NO_LAYOUT, LayoutCarriage, OldStore, Rule, greatest
 from millpond.stores.specs.store_spec import StoreKind
-from millpond.stores.typed.expiry import HORIZON_NAME, TIMED_NAME
+from millpond.stores.typed.expiry import CLOCK_NAME, HORIZON_NAME, TIMED_NAME
 from millpond.stores.typed.observed_stream_time import METADATA_NAME as OBSERVED
 from millpond.stores.typed.terms import TERMS, merged_terms
 from millpond.stores.typed.windows.segments import METADATA_NAME as INTERVAL
@@ -20,6 +20,7 @@ _ANY: Final = "*"
 _OF_ALL: Final[Mapping[str, Rule]] = {
     TERMS: merged_terms,
     HORIZON_NAME: greatest,
+    CLOCK_NAME: greatest,
     TIMED_NAME: lambda found: None,  # Timers are carried, too, and are written again for those that have none.
 }
 _OF_KEYS: Final[Mapping[str, Rule]] = {**_OF_ALL, OBSERVED: greatest}

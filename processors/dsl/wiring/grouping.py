@@ -127,8 +127,18 @@ class TableGrouping:
     def aggregate(
         self, aggregation: Aggregation, materialized: Materialized | None, value_serde: SerdeLike | None, prefix: str
     ) -> StoredTable:
-        """The aggregate of each group; ``value_serde`` is that of the results unless ``materialized`` names one."""
+        """The aggregate of each group; ``value_serde`` is that of the results unless ``materialized`` names one.
+
+        Raises:
+            TopologyError: it is to expire, though rows would be taken out of it afterward.
+        """
         materialized = materialized or Materialized()
+        if materialized.ttl is not None:
+            raise TopologyError(
+                f"the aggregate of the groups of table {self.table.node!r} has a ttl, but rows that leave a group are "
+                "taken out of it, however old they are; give the ttl to the table that is grouped: "
+                "Materialized(ttl=..., expired='delete')"
+            )
         graph = self.table.graph
         store = graph.new_name(f"{prefix}STATE-STORE-")
         source = graph.once(self, lambda: self._changes(materialized.name or store)).node

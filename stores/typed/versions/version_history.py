@@ -170,7 +170,8 @@ class VersionHistory:
 
     def remove(self, row: bytes, latest: bytes) -> None:
         """Remove all versions of the key whose latest, which lies at ``row``, is ``latest``."""
-        older = [plain for plain, _ in self._transaction.scan(history_prefix(row), row)]
+        alone = latest[TIME_SIZE:HEAD_SIZE] == ALONE
+        older = [] if alone else [plain for plain, _ in self._transaction.scan(history_prefix(row), row)]
         self._transaction.put_many(dict.fromkeys([*older, plain_entry(row, latest)[0], row]))
         self.recent.forget(row)
         self._begins.pop(row, None)
