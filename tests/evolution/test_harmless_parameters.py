@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from random import Random
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import pytest
 
@@ -278,7 +278,7 @@ def test_pairs_of_an_inner_join_come_out_once_under_another_grace(
     assert in_order <= pairs
 
 
-def counted(ttl: int | None, expired: str = "silent") -> Topology:
+def counted(ttl: int | None, expired: Literal["silent", "delete"] = "silent") -> Topology:
     builder = StreamsBuilder(key_serde="string", value_serde="int64")
     builder.stream("in").group_by_key().count(Materialized("counts", ttl=ttl, expired=expired)).to("out")
     return builder.build()
