@@ -122,6 +122,11 @@ class Horizon:
             self._saved = data
 
 
+def has_expiry(store: Store[Any, Any], horizon: Horizon) -> bool:
+    """Whether a store needs an ``Expiry``: entries expire, or a mark says of timers what may soon be untrue."""
+    return horizon.expires or store.get_metadata(TIMED_NAME) not in (None, DATA)
+
+
 class Entry(NamedTuple):
     """An entry that has expired.
 

@@ -19,7 +19,7 @@ from millpond.stores.backend.transaction import Transaction
 from millpond.stores.encoding.keys import DATA, INDEX, terminated, unterminated
 from millpond.stores.encoding.serdes import Serde
 from millpond.stores.encoding.times import MIN_TIME, Duration, Instant, to_instant
-from millpond.stores.typed.expiry import Entry, Expired, ExpiringRows, Expiry, Horizon, to_ttl
+from millpond.stores.typed.expiry import Entry, Expired, ExpiringRows, Expiry, Horizon, has_expiry, to_ttl
 from millpond.stores.typed.keyvalue import MOST_COUNTED, ReadOnlyKeyValueStore
 from millpond.stores.typed.observed_stream_time import ObservedStreamTime
 from millpond.stores.typed.scans import Scan
@@ -332,7 +332,7 @@ class TimestampedKeyValueStore(ReadOnlyTimestampedKeyValueStore[K, V], WritableS
     def _prepare_to_write(self, expired: Expired) -> None:
         self._observed = ObservedStreamTime(self)
         self._expiry: Expiry | None = None
-        if self._horizon.expires:
+        if has_expiry(self, self._horizon):
             rows = _Rows(self._transaction)
             self._expiry = Expiry(self, self._transaction, self._observed, self._horizon, rows, expired)
 

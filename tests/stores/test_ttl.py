@@ -68,7 +68,7 @@ class Entries(RuleBasedStateMachine):
 
     def _move(self, step: int) -> None:
         self.clock += step
-        self.seen = self.seen or self.ttl is not None
+        self.seen = self.seen or self.store.expiry is not None
         self._expire()
 
     @rule(key=KEYS, value=st.integers(0, 9), step=STEPS)

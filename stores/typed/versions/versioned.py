@@ -10,7 +10,7 @@ from typing import Final, Protocol
 from millpond.stores.backend.transaction import Transaction
 from millpond.stores.encoding.keys import TIME_SIZE, latest_row, pack_time, unpack_time, unterminated
 from millpond.stores.encoding.times import MIN_TIME, Instant, to_instant
-from millpond.stores.typed.expiry import CLOCK_NAME, Expired, Expiry
+from millpond.stores.typed.expiry import CLOCK_NAME, Expired, Expiry, has_expiry
 from millpond.stores.typed.observed_stream_time import ObservedStreamTime
 from millpond.stores.typed.set_back import SetBack
 from millpond.stores.typed.store import K, V, WritableStore, column_of
@@ -236,7 +236,7 @@ class VersionedKeyValueStore(ReadOnlyVersionedKeyValueStore[K, V], WritableStore
         self._recent = self._history.recent
         self.stragglers = []
         self._expiry: Expiry | None = None
-        if self._horizon.expires:
+        if has_expiry(self, self._horizon):
             self._clock = ObservedStreamTime(self, CLOCK_NAME)
             rows = LatestVersions(self._transaction, self._history, self._retention)
             self._expiry = Expiry(self, self._transaction, self._clock, self._horizon, rows, expired)
