@@ -2,8 +2,8 @@
 
 Rule of this module: it compares calls by the names of their results, and never guesses. What begins empty and what is
 forgotten is said by the user; a call is what it was, or has another name. Kept calls are the columns of a schema in a
-history (``millpond.stores.encoding.rows.schemas``), of type null and with what is kept of them as metadata; the id of such a
-column is one more than the place of its state in a row.
+history (``millpond.stores.encoding.rows.schemas``), of type null and with what is kept of them as metadata; the id of
+such a column is one more than the place of its state in a row.
 """
 
 import re

@@ -9,7 +9,7 @@ import pytest
 pytest.importorskip("pyspark")
 
 from millpond.adapters.spark.evolution.verb_evolution import VerbEvolution
-from millpond.adapters.spark.held import by_application, explained
+from millpond.adapters.spark.operator.held_manifests import by_application, explained
 from millpond.adapters.spark.session.checkpoint import Checkpoint
 from millpond.adapters.spark.worker.worker import StateSettings
 from millpond.errors import ConfigurationError, MissingFileError, StateConflictError

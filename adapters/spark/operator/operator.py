@@ -14,7 +14,7 @@ import pyarrow as pa
 from pyspark.sql.streaming.stateful_processor import ValueState
 
 from millpond.adapters.inspect.kept_manifest import kept_manifests, kept_value
-from millpond.adapters.spark.held import by_application
+from millpond.adapters.spark.operator.held_manifests import by_application
 from millpond.adapters.spark.operator.stage import BEFORE_THE_STREAM, MANIFEST_COLUMN, Stage
 from millpond.adapters.spark.operator.task_run import TaskRun
 from millpond.adapters.spark.rows.sink import SinkRows

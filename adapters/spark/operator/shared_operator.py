@@ -16,7 +16,7 @@ import pyarrow as pa
 from pyspark.sql.streaming.stateful_processor import ValueState
 
 from millpond.adapters.inspect.kept_manifest import kept_manifests, kept_value
-from millpond.adapters.spark.held import by_application
+from millpond.adapters.spark.operator.held_manifests import by_application
 from millpond.adapters.spark.operator.operator import arrived, in_pandas, reported
 from millpond.adapters.spark.operator.stage import Stage
 from millpond.adapters.spark.operator.task_run import TaskRun

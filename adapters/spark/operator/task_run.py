@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from millpond.adapters.spark.held import explained
+from millpond.adapters.spark.operator.held_manifests import explained
 from millpond.adapters.spark.operator.stage import Stage
 from millpond.adapters.spark.rows.late_rows import LateBox
 from millpond.adapters.spark.worker.worker import current_batch, task_state

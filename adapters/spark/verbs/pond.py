@@ -290,17 +290,17 @@ class Millpond(JoinVerbs):
             in_order=source.in_order,
             times=run.times(source),
         )
-        kept = ttl_allowance(ttl, late)
+        lives = ttl_allowance(ttl, late)
         verb = aggregate(
             run.name,
             packed,
             bound,
             extended(window, late),
             final=final,
-            ttl=None if kept is None else kept.total,
+            ttl=None if lives is None else lives.total,
             expired=Expired(expired),
         )
-        account = aggregate_account(run.name, window, late, final=final, ttl=kept)
+        account = aggregate_account(run.name, window, late, final=final, ttl=lives)
         return self._result(run, verb, account, value_serde=bound.input_serde)
 
     def apply(
