@@ -20,8 +20,8 @@ from millpond.cli import app
 from millpond.errors import BackendInUseError, DurabilityError, MissingFileError, StoreClosedError
 from millpond.stores.durability import DurabilityPolicy, Manifest, Storage, TaskState, collect_garbage
 from millpond.stores.durability.copies.lease import Lease
+from millpond.stores.durability.storage import clock as clocks
 from millpond.stores.durability.storage.clock import wall_clock_us
-from millpond.stores.durability.storage.storage import Storage
 from tests.durability.one_store import add, content, task
 from tests.tables_in_pages import check_table
 
