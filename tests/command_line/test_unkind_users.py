@@ -83,7 +83,7 @@ def test_a_reader_that_has_gone_away_is_no_error_with_a_trace() -> None:
 def test_ctrl_c_ends_a_command_with_130() -> None:
     script = (
         "import os, signal\n"
-        "from millpond.stores import catalog\n"
+        "from millpond.stores.backend import catalog\n"
         "catalog.described = lambda: os.kill(os.getpid(), signal.SIGINT)\n"
         "from millpond.cli import main\nmain()\n"
     )
