@@ -228,7 +228,7 @@ def opens_and_dies(place):
     dies()
 StoreLocation.open = {"before": dies, "after": opens_and_dies}.get(moment, real)
 if moment == "compared":
-    local.Seal._broken = dies
+    local.CleanShutdownMarker._broken = dies
 task(Path(sys.argv[2]), engine).open(Manifest.from_json(sys.argv[4]))
 """
 """A process that is killed while the files of a copy are compared, before its engine opens it, or right after."""
