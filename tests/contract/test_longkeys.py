@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from millpond.adapters.lmdb import LmdbSupplier
 from millpond.errors import InvalidKeyError
-from millpond.stores.backend.contract import BackendSupplier, Changes, Entries, SupportsCheckpoint, contract
+from millpond.stores.backend import contract
+from millpond.stores.backend.contract import BackendSupplier, Changes, Entries, SupportsCheckpoint
 from millpond.stores.backend.engine import Cursor, Entry
 from millpond.stores.backend.entry_chunks import EntryChunks
 from millpond.stores.backend.long_keys import LongKeys
