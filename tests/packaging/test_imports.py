@@ -70,11 +70,10 @@ SPARK = [
 TOP = ["bench", "demo", "cli", "__main__"]
 ROOMS = [*BASE, *STORES, *PROCESSORS, *ADAPTERS, *INSPECT, *SPARK, *TOP]
 NOT_AT_ALL = {
-    "stores.cleaning": {"stores.testing"},
-    "processors.streams": {"processors.aggregations"},
     "processors.aggregations": {"processors.streams"},
     "processors.distribution": {"processors.tables", "processors.streams", "processors.aggregations", "processors.dsl"},
     "demo": {"bench"},
+    "__main__": set(ROOMS) - {"cli"},
 }
 """Arrows that would point the right way, and are not wanted all the same."""
 
@@ -84,6 +83,8 @@ def allowed(room: str) -> set[str]:
     before = set(ROOMS[: ROOMS.index(room)])
     if room in ADAPTERS:
         before -= set(PROCESSORS)
+    if room in (*INSPECT, *SPARK):
+        before -= set(ADAPTERS)
     if room.startswith("processors"):
         before -= {"stores.testing", "stores.testing.faults"}
     unwanted = NOT_AT_ALL.get(room, set())
