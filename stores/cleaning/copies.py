@@ -23,10 +23,10 @@ from millpond.stores.backend.registry import supplier
 from millpond.stores.cleaning.leftover import Age, GarbageKind, Leftover
 from millpond.stores.durability.copies.clean_shutdown import CleanShutdownMarker
 from millpond.stores.durability.copies.lease import LEASE_FILE, Lease, lease_holder
+from millpond.stores.durability.manifests.manifest import TASK_ID
 from millpond.stores.durability.storage.clock import clocks_apart
 from millpond.stores.specs.directory import delete_local_copy, state_of_query
 
-_TASK: Final = re.compile(r"\d+_\d+")
 _HIDDEN: Final = re.compile(r"\.(.+)\.(seal|prepared|preparing|backlog|building|removing)")
 _FILES: Final = {"seal"}
 _OF_NO_ENGINE: Final = {"backlog"}
@@ -255,7 +255,7 @@ def _is_directory(path: Path) -> bool:
 
 def _is_task(path: Path) -> bool:
     lease = path / LEASE_FILE
-    known = _TASK.fullmatch(path.name) is not None and _is_directory(path)
+    known = TASK_ID.fullmatch(path.name) is not None and _is_directory(path)
     return known and lease.is_file() and not is_link(lease)
 
 

@@ -19,7 +19,7 @@ from millpond.stores.cleaning.named import Named
 from millpond.stores.durability.checking.repair import retention
 from millpond.stores.durability.manifests.claim import claimed_by, is_claim
 from millpond.stores.durability.manifests.garbage import garbage
-from millpond.stores.durability.manifests.manifest import Manifest
+from millpond.stores.durability.manifests.manifest import TASK_ID, Manifest
 from millpond.stores.durability.manifests.pins import Pin
 from millpond.stores.durability.manifests.policy import DurabilityPolicy
 from millpond.stores.durability.manifests.schema_log import is_schema
@@ -33,7 +33,6 @@ from millpond.stores.evolution.history import EVOLUTION, History, is_record, sin
 LEFT_OUT: Final = frozenset(("dead-letters", "late-rows"))
 """The directories of rows that a job has left out: they are a user's, as results are."""
 
-_TASK: Final = re.compile(r"\d+_\d+")
 _ID: Final = re.compile(r"[0-9a-f]{32}")
 _DRAFT: Final = re.compile(r"(.+)\.[0-9a-f]{32}")
 _UNFINISHED: Final = "a write that never came to its end"
@@ -117,7 +116,7 @@ class _Application:
         records = [file for sink in histories for file in self._list(f"{self._id}/{EVOLUTION}/{sink.sink}")]
         drafts, strangers = self._drafts_and_strangers(files, directories, records)
         abandoned_here = [path for history in histories for path in abandoned(history)]
-        tasks = [name for name in directories if _TASK.fullmatch(name)]
+        tasks = [name for name in directories if TASK_ID.fullmatch(name)]
         lineages = [f"{self._id}/{task}/{name}" for task in tasks for name in self._directories(f"{self._id}/{task}")]
         strangers += [file.path for task in tasks for file in self._list(f"{self._id}/{task}")]
         yield from (self._stranger(path) for path in strangers)
@@ -145,7 +144,7 @@ class _Application:
         strangers = [
             f"{self._id}/{name}"
             for name in directories
-            if name not in (EVOLUTION, BACKFILL) and not _TASK.fullmatch(name)
+            if name not in (EVOLUTION, BACKFILL) and not TASK_ID.fullmatch(name)
         ]
         for known, found in ((_is_plain, files), (is_record, records)):
             for file in found:

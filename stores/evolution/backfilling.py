@@ -6,13 +6,12 @@ choice. The ids of all attempts at a backfill, and the lineages that they write,
 no other does: so what an attempt that died has left is known for what it is.
 """
 
-import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
 from millpond.errors import StateConflictError
-from millpond.stores.durability.manifests.manifest import Manifest
+from millpond.stores.durability.manifests.manifest import TASK_ID, Manifest
 from millpond.stores.durability.storage.durable_file import new_commit_id
 from millpond.stores.evolution.history import History
 from millpond.stores.evolution.record import BEGINNING, EvolutionRecord, Previous, generation_fingerprint
@@ -21,7 +20,6 @@ from millpond.stores.evolution.shape import Shape
 
 BACKFILL: Final = "backfill"
 _HALF: Final = 16
-_TASK: Final = re.compile(r"\d+_\d+")
 
 
 @dataclass(frozen=True)
@@ -132,7 +130,7 @@ def abandoned(history: History) -> Iterator[str]:
         return
     storage, application_id = history.storage, history.application_id
     kept = {manifest.lineage for record in history.records for manifest in record.bases.values()}
-    for task in filter(_TASK.fullmatch, storage.directories(application_id)):
+    for task in filter(TASK_ID.fullmatch, storage.directories(application_id)):
         for lineage in storage.directories(f"{application_id}/{task}"):
             if lineage[:_HALF] == counting[:_HALF] and lineage not in kept:
                 yield f"{application_id}/{task}/{lineage}"

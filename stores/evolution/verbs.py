@@ -7,14 +7,12 @@ Rule of this module: it knows names, shapes and manifests, and moves nothing. Wh
 to write.
 """
 
-import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
-from typing import Final
 
 from millpond.errors import ConfigurationError, StateConflictError
-from millpond.stores.durability.manifests.manifest import Manifest
+from millpond.stores.durability.manifests.manifest import TASK_ID, Manifest
 from millpond.stores.durability.storage.durable_file import sequence_of
 from millpond.stores.durability.storage.storage import Storage
 from millpond.stores.durability.storage.uris import shown
@@ -23,8 +21,6 @@ from millpond.stores.evolution.matching import are_alike
 from millpond.stores.evolution.record import BEGINNING, EvolutionRecord, commits_of
 from millpond.stores.evolution.shape import Shape
 from millpond.stores.specs.directory import plain_name
-
-_TASK: Final = re.compile(r"\d+_\d+")
 
 
 @dataclass(frozen=True)
@@ -164,7 +160,7 @@ def holds_state(storage: Storage, application_id: str) -> bool:
     Raises:
         DurabilityError: the storage failed.
     """
-    tasks = (f"{application_id}/{name}" for name in storage.directories(application_id) if _TASK.fullmatch(name))
+    tasks = (f"{application_id}/{name}" for name in storage.directories(application_id) if TASK_ID.fullmatch(name))
     lineages = (f"{task}/{name}" for task in tasks for name in storage.directories(task))
     # A run that has begun in the wrong place has left its pins there.
     return any(sequence_of(file.path.rpartition("/")[2]) is not None for one in lineages for file in storage.list(one))

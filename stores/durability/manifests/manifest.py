@@ -28,6 +28,7 @@ The state is the snapshot and then each delta over it, in order; its commit id a
 """
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from itertools import chain, pairwise
@@ -56,6 +57,9 @@ _UNCHECKED: Final = 1
 """The version without a checksum."""
 
 _USUAL_READER: Final = oldest_reader(Numbered.MANIFEST, MANIFEST_VERSION)
+
+TASK_ID: Final = re.compile(r"\d+_\d+")
+"""What the id of a task, and its directory, looks like: the numbers of its sub-topology and its partition."""
 
 NO_COMMIT: Final = ""
 """The commit id of the empty state, before the first commit."""

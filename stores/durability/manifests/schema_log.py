@@ -18,10 +18,10 @@ from zlib import crc32
 import pyarrow as pa
 
 from millpond.errors import CorruptFileError, DurabilityError, FormatError, SerdeError, StateConflictError
+from millpond.stores.durability.manifests.manifest import TASK_ID
 from millpond.stores.durability.storage.storage import Storage
 from millpond.stores.encoding.rows.schemas import Schemas
 
-_TASK: Final = re.compile(r"\d+_\d+")
 """The names of tasks; other directories hold no rows."""
 
 _CONTENT: Final = re.compile(rb'\{"crc32":(\d{1,10}),"schemas":(.*)\}', re.DOTALL)
@@ -72,7 +72,7 @@ def kept_schemas(storage: Storage, application_id: str, place: str) -> Schemas |
         FormatError: it was written by a later release.
         CorruptFileError: its file is not as it was written.
     """
-    tasks = filter(_TASK.fullmatch, storage.directories(application_id))
+    tasks = filter(TASK_ID.fullmatch, storage.directories(application_id))
     return _newest(storage, application_id, place) if any(tasks) else None
 
 
