@@ -107,11 +107,11 @@ site: .venv/site.stamp
 clean:
 	rm -rf .venv .venv-oldest .venv-flink .venv-plugins build dist *.egg-info demo-out
 
-# What a JVM reads sooner than thousands of classes, and files that start no processes: see tests/quick_spark.py.
+# Classes, files and workers with which Spark is sooner ready: see tests/quick_spark.py.
 # Without them, tests on Spark only take longer.
 .venv/spark-classes.jsa: .venv/dev.stamp
 .venv-oldest/spark-classes.jsa: .venv-oldest/stamp
-%/spark-classes.jsa: tests/quick_spark.py tests/QuickFiles.java
+%/spark-classes.jsa: tests/quick_spark.py tests/quick_workers.py tests/QuickFiles.java
 	@$*/bin/python -m tests.quick_spark >$*/spark-classes.log 2>&1 && test -f $@ || \
 		echo "No archive of Spark's classes could be made (see $*/spark-classes.log); the tests go on without."
 

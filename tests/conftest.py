@@ -40,6 +40,7 @@ def spark() -> "Iterator[SparkSession]":
         .config("spark.python.authenticate.socketTimeout", "60s")  # on a machine that is busy with other tests
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.sql.streaming.stateStore.providerClass", ROCKSDB_PROVIDER)
+        .config(map=quick_spark.configuration())
         .getOrCreate()
     )
     session.sparkContext.setLogLevel("OFF")

@@ -1,19 +1,22 @@
 """A Spark that is sooner ready, for tests, which start it often and for short.
 
-Four things cost a short-lived Spark most of its time: its JVM compiles at length what it runs twice; its JVM loads and
+Five things cost a short-lived Spark most of its time: its JVM compiles at length what it runs twice; its JVM loads and
 checks thousands of classes anew; each of its Python processes compiles all of PySpark anew, since Spark hands it
-PySpark as an archive, for which Python keeps no bytecode; and Hadoop starts a ``chmod`` for each local file that it
-writes and a ``readlink`` for each that it renames, dozens in a micro-batch. So the JVM compiles in one stage only, maps
-the classes that were loaded once from a file, lives in a home without that archive, so that Python takes the installed
-PySpark, and has local files that start no processes (``QuickFiles.java``).
+PySpark as an archive, for which Python keeps no bytecode; each of its Python workers imports hundreds of modules; and
+Hadoop starts a ``chmod`` for each local file that it writes and a ``readlink`` for each that it renames, dozens in a
+micro-batch. So the JVM compiles in one stage only, maps the classes that were loaded once from a file, lives in a home
+without that archive, so that Python takes the installed PySpark, forks its workers from a process that has imported
+those modules (``quick_workers.py``), and has local files that start no processes (``QuickFiles.java``).
 
-Run as a program, ``python -m tests.quick_spark``, it writes the file of classes and the jar of those files. Both and
-the home are in the virtual environment, which has the PySpark that they belong to. Without them, or with those of
-another Java, a JVM loads its classes and Hadoop writes its files as always.
+Run as a program, ``python -m tests.quick_spark``, it writes the file of classes, the jar of those files and the module
+of that process. They and the home are in the virtual environment, which has the PySpark that they belong to. Without
+them, or with those of another Java, all is done as always.
 """
 
 import os
+import shutil
 import sys
+import sysconfig
 import tempfile
 from contextlib import suppress
 from importlib.util import find_spec
@@ -24,6 +27,7 @@ from zipfile import ZipFile
 HOME: Final = Path(sys.prefix) / "spark-home"
 CLASSES: Final = Path(sys.prefix) / "spark-classes.jsa"
 FILES: Final = Path(sys.prefix) / "spark-files.jar"
+WORKERS: Final = Path(sysconfig.get_path("purelib")) / "quick_spark_workers.py"
 
 _COMPILER: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 _QUIET: Final = "-Xlog:cds=off -Xlog:cds+dynamic=off"
@@ -50,6 +54,11 @@ def environment() -> dict[str, str]:
     if options:
         wanted["SPARK_SUBMIT_OPTS"] = " ".join(options)
     return {name: value for name, value in wanted.items() if name not in os.environ}
+
+
+def configuration() -> dict[str, str]:
+    """What the configuration of a session needs whose workers run in the virtual environment of this process."""
+    return {"spark.python.daemon.module": WORKERS.stem} if WORKERS.exists() else {}
 
 
 def _home() -> Path | None:
@@ -124,7 +133,8 @@ def _end(gateway: Any) -> None:
 
 
 if __name__ == "__main__":
-    for made in (CLASSES, FILES):
+    for made in (CLASSES, FILES, WORKERS):
         made.unlink(missing_ok=True)
+    shutil.copyfile(Path(__file__).with_name("quick_workers.py"), WORKERS)
     _compile_files()
     _archive_classes()
