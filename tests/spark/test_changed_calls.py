@@ -30,15 +30,17 @@ class Job:
         self._spark = spark
         self._directory = directory
         self.state, self.checkpoint = str(directory / "state"), str(directory / "checkpoint")
+        self.name = "totals"
         self.pond: Millpond | None = None
 
     def built(self, calls: dict[str, Any], partitions: int | None = 2, **said: Any) -> DataFrame:
-        evolution = Evolution(self.checkpoint) if said else None
+        renamed = {"totals": self.name} if self.name != "totals" else {}
+        evolution = Evolution(self.checkpoint, renamed=renamed) if said or renamed else None
         self.pond = Millpond(
             application_id="app", state_dir=self.state, partitions=partitions, backend="lmdb", evolution=evolution
         )
         rows = self._spark.readStream.schema(DDL).parquet(str(self._directory / "in"))
-        return self.pond.aggregate(rows, calls, by="shop", time="at", name="totals", **said)
+        return self.pond.aggregate(rows, calls, by="shop", time="at", name=self.name, **said)
 
     def arrive(self, *rows: tuple[str, int, int]) -> None:
         frame = self._spark.createDataFrame(rows, "shop string, second int, v int")
@@ -52,7 +54,7 @@ class Job:
         output = self.built(calls, **said).writeStream.format("noop")
         output.option("checkpointLocation", self.checkpoint).trigger(availableNow=True).start().awaitTermination()
         assert self.pond is not None
-        shown = self.pond.read_store("totals", "aggregate", self.checkpoint).drop("change_time")
+        shown = self.pond.read_store(self.name, "aggregate", self.checkpoint).drop("change_time")
         return {row.shop: dict(zip(calls, row[1:], strict=True)) for row in shown.collect()}
 
     def looked_at(self) -> dict[str, Any]:
@@ -98,6 +100,13 @@ def test_calls_are_added_removed_renamed_and_reordered_with_other_partitions(job
     }  # fmt: skip
     history = History.of(Storage.from_uri(job.state), "app.totals", "totals")
     assert [record.generation for record in history.records] == [0, 1], "only other partitions are carried over"
+    job.name = "sums"
+    found = job.run(calls, ("c", 7, 1), partitions=None)
+    assert found == job.looked_at() == {
+        "a": {"newest": 4, "n": 0, "total": 14},
+        "b": {"newest": 1, "n": 1, "total": 12},
+        "c": {"newest": 1, "n": 1, "total": 16},
+    }  # fmt: skip
 
 
 def test_as_long_as_there_are_no_rows_calls_may_become_any_others(job: Job) -> None:

@@ -64,7 +64,7 @@ def call_slots(run: VerbRun, rows: RowInput, calls: Calls, changes: CallChanges,
     changes.check(calls, run.name)
 
     def first() -> pa.Schema:
-        store, storage, application_id = _began_with(run), run.job.storage, run.job.application_id
+        store, storage, application_id = _began_with(run), run.job.storage, run.job.begun_as
         place = Beside.CALLS.place(rows.role)
         # Calls that are kept, but are not those of any row, may become any others.
         if store is not None and place not in schema_places(storage, application_id):
@@ -83,7 +83,7 @@ def call_slots(run: VerbRun, rows: RowInput, calls: Calls, changes: CallChanges,
 
 def _began_with(run: VerbRun) -> StoreShape | None:
     """The store of the verb's state as it is recorded; None if there is none yet."""
-    newest = run.job.history(run.name).newest
+    newest = run.began.newest
     return None if newest is None else next(iter(newest.shape.named(STORE)), None)
 
 

@@ -7,6 +7,7 @@ import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -59,6 +60,7 @@ from millpond.stores.encoding.rows.tuple_keys import KeyCodec
 from millpond.stores.encoding.serdes import Serde
 from millpond.stores.encoding.times import TimeUnit
 from millpond.stores.evolution.backfilling import check_ended, check_may_begin
+from millpond.stores.evolution.history import History
 from millpond.stores.evolution.verbs import alike, declaration, verbs_with_state
 
 _log = logging.getLogger(__name__)
@@ -207,6 +209,16 @@ class VerbRun:
     def named(self) -> bool:
         """Whether its name is that of state that stays."""
         return self.streaming or self.backfill is not None
+
+    @cached_property
+    def began(self) -> History:
+        """The generations of the state that it goes on with, which it may have under a former name.
+
+        Raises:
+            FormatError: a record is damaged, or of a later release.
+            DurabilityError: the storage failed.
+        """
+        return self.job.history_so_far(self.name)
 
     def _stores(self, rows: RowInput) -> bool:
         """Whether rows of that input stay in state, so that a later run has to read them."""
@@ -465,7 +477,7 @@ class VerbRun:
         """
         if not self.streaming:
             return Shared()
-        newest, evolution = self.job.history_so_far(self.name).newest, self.job.evolution
+        newest, evolution = self.began.newest, self.job.evolution
         began = None
         if newest is not None and not self._begins_elsewhere():
             began = newest.shape.behind
@@ -477,7 +489,7 @@ class VerbRun:
     def _warn_of_another_name(self, plan: Plan) -> None:
         """Say so where it is new and may be a verb that has state: without an evolution nobody knows the checkpoint."""
         job, verb = self.job, self.job.verb
-        known = job.evolution is not None or not job.reached or job.history(self.name).newest is not None
+        known = job.evolution is not None or not job.reached or self.began.newest is not None
         if verb is None or known:
             return
         owner = verb.owner
