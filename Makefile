@@ -34,7 +34,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 
 # A test that does not come to an end ends them all after 20 minutes, by its name and where it stood; pytest 8, which
 # .venv-oldest has, only tells where it stands.
-LIMITED := -q --max-worker-restart=0 -o faulthandler_timeout=1200 -o faulthandler_exit_on_timeout=true
+LIMITED := -q --durations=40 --durations-min=5 --max-worker-restart=0 -o faulthandler_timeout=1200 -o faulthandler_exit_on_timeout=true
 PYTEST := $(BIN)/python -m pytest $(LIMITED)
 
 OLDEST := .venv-oldest/bin/python

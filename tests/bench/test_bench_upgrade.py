@@ -16,6 +16,7 @@ ROLL_OVER = ["warming", "warm", "rolled over"]
 IN_PLACE = ["preparing", "prepared", "after"]
 
 
+@pytest.mark.long
 def test_every_phase_is_measured_where_copies_are_on_the_disk(tmp_path: Path) -> None:
     written = tmp_path / "figures.json"
     options = ["--keys", "2000", "--rows", "50", "--batches", "2", "--json", str(written)]

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 from tests.golden.loader import Case
 
 MICRO_BATCHES = 3
-HANDFUL = 3
+HANDFUL = 2
 
 Record: TypeAlias = tuple[Any, Any, int]
 """Key, value and timestamp."""

@@ -150,7 +150,7 @@ def kinds() -> Topology:
 FOREIGN = {"x": "a", "y": "b", "z": "c"}
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_what_waits_in_a_backfill_comes_out_of_the_stream(
     spark: SparkSession, tmp_path: Path, run_stream: RunStream
 ) -> None:

@@ -125,6 +125,7 @@ def test_a_row_that_a_join_has_held_back_is_in_time_for_the_aggregate_behind_it(
     assert feed.run(counts.select("window.start", "orders")) == [(at(0), 2), (at(5), 1), (at(15), 1)]
 
 
+@pytest.mark.long
 def test_a_processor_sees_what_a_join_has_held_back_in_the_order_of_time(feed: Feed) -> None:
     pond = feed.pond()
     rows = seen(pond, held_back(feed, pond))
@@ -150,6 +151,7 @@ def test_a_bound_goes_with_the_column_and_not_with_what_is_computed_of_it(feed: 
     assert bound(joined, F.col("sold") + F.expr("interval 1 second")) == 1
 
 
+@pytest.mark.long
 def test_windows_of_windows_lose_nothing_over_many_micro_batches(feed: Feed) -> None:
     random = Random(1)
     minutes = [[max(n - random.choice([0, 3, 6]), 0) for n in range(6 * b, 6 * b + 6)] for b in range(3)]
@@ -300,6 +302,7 @@ def test_an_order_is_checked_where_it_is_written(feed: Feed, order: str, message
         )
 
 
+@pytest.mark.long
 def test_an_asof_join_waits_for_a_right_side_that_closes_its_windows_first(feed: Feed) -> None:
     pond = feed.pond()
     visits = feed.stream("visits", ORDERS, orders([0, 1], [6], [10], [9, 14], [30], [60]))

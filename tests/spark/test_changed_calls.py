@@ -109,6 +109,7 @@ def test_calls_are_added_removed_renamed_and_reordered_with_other_partitions(job
     }  # fmt: skip
 
 
+@pytest.mark.long
 def test_as_long_as_there_are_no_rows_calls_may_become_any_others(job: Job) -> None:
     most = F.lit(2**63 - 1)
     with pytest.raises(StreamingQueryException, match="does not fit int64"):

@@ -138,7 +138,7 @@ def test_a_store_is_renamed_and_another_counts_from_now_on_even_if_the_first_mic
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("into", [None, "elsewhere"])
+@pytest.mark.parametrize("into", [None, pytest.param("elsewhere", marks=pytest.mark.long)])
 def test_a_job_that_nobody_has_stopped_loses_nothing_to_the_one_that_carries_its_state_over(
     query: Query, into: str | None
 ) -> None:
@@ -191,7 +191,7 @@ class Shop:
         return streams.transform(topics, sink="priced").select("key", "value")
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_table_becomes_versioned_and_answers_as_of_times_as_if_it_had_always_been_and_is_what_it_was_again(
     query: Query, spark: SparkSession, run_stream: RunStream, millpond_state: MillpondState
 ) -> None:

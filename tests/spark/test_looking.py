@@ -113,7 +113,7 @@ def _as_spark_shows_it(view: StoreView) -> Rows:
     return [{name: value for name, value in row.items() if not name.startswith("valid")} for row in plain]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_every_kind_of_store_is_shown_as_spark_shows_it_whether_snapshots_or_changelogs_keep_its_manifests(
     spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -152,6 +152,7 @@ def test_of_two_queries_with_different_columns_the_one_that_runs_first_goes_on(
     assert content(state) == before
 
 
+@pytest.mark.long
 def test_a_query_that_was_built_without_its_state_at_hand_compares_when_it_runs(
     sides: tuple[DataFrame, DataFrame], tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -109,6 +109,7 @@ def built(job: Job, pond: Millpond, prefix: str) -> DataFrame:
     return texts(*((kind, make(pond, *job.sides, f"{prefix}-{kind}")) for kind, make in VERBS.items()))
 
 
+@pytest.mark.long
 def test_verbs_of_all_kinds_go_on_under_other_names(job: Job) -> None:
     job.run(built(job, job.pond(), "old"))
     for name in ("checkpoint", "state"):

@@ -178,6 +178,7 @@ def test_a_verb_stays_in_the_operator_in_which_it_has_begun(
     shared.rows(shared.pond())  # what lies before the first verb is no part of it
 
 
+@pytest.mark.long
 def test_what_arrow_does_not_evaluate_keeps_operators_apart(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -195,6 +196,7 @@ def test_what_arrow_does_not_evaluate_keeps_operators_apart(
     assert job.operators == {2}
 
 
+@pytest.mark.long
 def test_null_keys_that_a_join_keeps_are_in_many_tasks(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -47,7 +47,14 @@ pytestmark = pytest.mark.spark
 RunStream = Callable[..., list[tuple[Any, ...]]]
 
 
-@pytest.mark.parametrize(("backend", "budget"), [("memory", "1 kB"), ("lmdb", None), ("rocksdb", "64MiB")])
+@pytest.mark.parametrize(
+    ("backend", "budget"),
+    [
+        ("rocksdb", "64MiB"),
+        pytest.param("lmdb", None, marks=pytest.mark.long),
+        pytest.param("memory", "1 kB", marks=pytest.mark.long),
+    ],
+)
 def test_a_chain_of_operators_gives_what_the_driver_gives(
     spark: SparkSession, tmp_path: Path, run_stream: RunStream, backend: str, budget: str | None
 ) -> None:
@@ -72,6 +79,7 @@ def test_records_reach_an_operator_past_one_that_does_not_read_them(spark: Spark
         assert sorted(tuple(row) for row in rows) == sorted((key, value) for key, value, _ in driver.read("letters"))
 
 
+@pytest.mark.long
 def test_the_backend_may_change_from_run_to_run(spark: SparkSession, tmp_path: Path, run_stream: RunStream) -> None:
     events = random_events(2, 600)
     for number, backend in enumerate(["lmdb", "memory", "rocksdb://?block_cache=8MiB"]):
@@ -120,6 +128,7 @@ def rows_of(topic: str, events: list[Event]) -> list[Any]:
     return [row for name, row in events if name == topic]
 
 
+@pytest.mark.slow
 def test_a_store_can_be_read_as_it_was_after_any_batch(
     spark: SparkSession, tmp_path: Path, run_stream: RunStream
 ) -> None:
@@ -235,6 +244,7 @@ def test_nested_columns_and_nulls_of_every_type_come_out(spark: SparkSession, tm
     ]
 
 
+@pytest.mark.slow
 def test_a_value_that_its_column_cannot_hold_is_named(spark: SparkSession, tmp_path: Path) -> None:
     builder = StreamsBuilder()
     numbers = builder.stream("numbers", Consumed("string", "int64"))

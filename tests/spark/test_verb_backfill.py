@@ -53,7 +53,7 @@ def turned(inputs: Frames) -> Frames:
     return {name: rows.orderBy(F.desc("at")).coalesce(1) for name, rows in inputs.items()}
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_what_waits_in_verbs_comes_out_of_the_stream_and_a_backfill_that_died_between_verbs_goes_on(
     spark: SparkSession, tmp_path: Path, run_stream: RunStream, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -80,6 +80,7 @@ def job(spark: SparkSession, tmp_path: Path) -> Job:
 RATES = "currency string, since timestamp, rate int"
 
 
+@pytest.mark.slow
 def test_an_asof_join_goes_on_with_its_state_when_the_schema_evolves(job: Job) -> None:
     rates = job.rows(RATES, ("EUR", "2024-01-01 10:00", 7))
     orders = job.rows("id int, currency string, ts timestamp", (1, "EUR", "2024-01-01 10:30"))
@@ -109,6 +110,7 @@ def test_an_asof_join_goes_on_with_its_state_when_the_schema_evolves(job: Job) -
             assert [row[4:] for row in found] == [match]
 
 
+@pytest.mark.long
 def test_left_columns_of_an_asof_join_may_become_any_others_unless_rows_wait_for_a_grace(job: Job) -> None:
     rates = job.arrive("rates", job.rows(RATES, ("EUR", "2024-01-01 10:00", 7)))
     orders = job.rows("id int, currency string, ts timestamp, note string", (1, "EUR", "2024-01-01 10:30", "a"))
@@ -165,6 +167,7 @@ def test_a_restart_with_a_schema_that_cannot_read_the_state_is_refused(
     assert "int32" in str(refused.value) or "string" in str(refused.value)
 
 
+@pytest.mark.slow
 def test_a_restart_by_other_columns_of_the_key_is_refused_and_renamed_ones_are_declared(job: Job) -> None:
     columns = "id int, at timestamp, a string, b string, v int"
     orders = job.rows(columns, (1, "2024-01-01 10:00", "x", "y", 5), (2, "2024-01-01 10:01", "y", "x", 6))
@@ -201,6 +204,7 @@ def test_a_restart_by_other_columns_of_the_key_is_refused_and_renamed_ones_are_d
     assert newest(renamed, "c").columns[0] == declared.columns[0] == "c"
 
 
+@pytest.mark.slow
 def test_a_restart_with_another_expression_is_refused_and_another_way_to_write_it_is_not(job: Job) -> None:
     columns = "k string, at timestamp, since timestamp, a int, b int, act string, gone string"
     rows = job.arrive(
@@ -240,6 +244,7 @@ def test_a_restart_with_another_expression_is_refused_and_another_way_to_write_i
     newest(renamed, time=F.col("moment"))
 
 
+@pytest.mark.slow
 def test_a_restart_with_windows_of_another_size_is_refused_before_it_starts_and_the_advice_works(job: Job) -> None:
     clicks = job.rows("user string, at timestamp", *(("ann", f"2024-01-01 00:0{minute}:00") for minute in (0, 1, 2)))
     arriving = job.arrive("clicks", clicks)
@@ -387,7 +392,7 @@ def test_keys_are_equal_where_spark_joins_them_and_tables_have_no_null(job: Job)
     assert repr(in_order(reduce(DataFrame.unionAll, ours))) == repr(in_order(reduce(DataFrame.unionAll, sparks)))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_match_is_as_old_as_the_tolerance_whatever_the_history(job: Job) -> None:
     left = job.rows("k int, at timestamp", (1, "2024-01-01 10:00"), (2, "2024-01-01 10:00"))
     right = job.rows("k int, since timestamp", (1, "2023-01-01"), (2, "2024-01-01 09:00"), (3, "2024-01-01 10:00"))
@@ -407,6 +412,7 @@ def test_a_match_is_as_old_as_the_tolerance_whatever_the_history(job: Job) -> No
     assert in_order(reduce(DataFrame.unionAll, found)) == sorted(expected, key=repr)
 
 
+@pytest.mark.slow
 def test_a_join_goes_on_whose_rows_have_the_times_that_earlier_releases_added_for_a_tolerance(job: Job) -> None:
     orders = job.arrive("orders", job.rows("id int, k string, at timestamp", (1, "x", "2024-01-01 10:00")))
     rates = job.arrive("rates", job.rows("k string, since timestamp, rate int", ("x", "2024-01-01 09:00", 7)))
@@ -431,6 +437,7 @@ def test_a_join_goes_on_whose_rows_have_the_times_that_earlier_releases_added_fo
     assert {row[:2] for row in job.written(joined)} == {(1, 7), (2, 7)}
 
 
+@pytest.mark.slow
 def test_the_changes_of_a_table_join_merge_into_the_batch_join(job: Job, tmp_path: Path) -> None:
     orders = job.rows("id int, customer string, at timestamp, op string",
                       (1, "p", "2024-01-01 10:00", "insert"), (2, "q", "2024-01-01 10:01", "insert"),
@@ -491,6 +498,7 @@ def test_sessions_are_those_of_session_window_also_exactly_at_the_gap(job: Job) 
     assert [count for *_, count in in_order(ours)] == [2, 1]
 
 
+@pytest.mark.slow
 def test_chained_verbs_go_on_after_a_restart_and_complete_brings_out_what_waits(
     job: Job, spark: SparkSession, tmp_path: Path
 ) -> None:
