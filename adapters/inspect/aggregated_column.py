@@ -75,6 +75,11 @@ class AggregatedColumn(ShownColumn):
     def to_bytes(self, key: Any) -> bytes:
         raise ConfigurationError("the state of an aggregate is a value; look it up by its key")
 
+    def pack(self, value: Any) -> bytes:
+        raise ConfigurationError(
+            "the state of an aggregate is more than the results that are shown; delete the key, which then begins anew"
+        )
+
     def parse(self, text: str) -> Any:
         raise ConfigurationError("the state of an aggregate is a value; look it up by its key")
 

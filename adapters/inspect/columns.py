@@ -59,6 +59,14 @@ class ShownColumn(ABC):
             ConfigurationError: it means none.
         """
 
+    @abstractmethod
+    def pack(self, value: Any) -> bytes:
+        """How a value is stored that is given as ``read`` shows it.
+
+        Raises:
+            ConfigurationError, SerdeError: it is no such value, or what is stored is more than what is shown.
+        """
+
 
 class SerdeColumn(ShownColumn):
     """Values of a serde, each read for itself if Arrow cannot read them together.
@@ -90,6 +98,10 @@ class SerdeColumn(ShownColumn):
 
     def to_bytes(self, key: Any) -> bytes:
         return self._serde.serialize(key)
+
+    def pack(self, value: Any) -> bytes:
+        shown_as_json = self._columns is None or self._serde is JSON
+        return self._serde.serialize(self.parse(value) if shown_as_json and isinstance(value, str) else value)
 
     def parse(self, text: str) -> Any:
         read = _FROM_TEXT.get(self._serde.name, json.loads)

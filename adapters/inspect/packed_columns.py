@@ -5,7 +5,7 @@ Rule of this module: it finds out what is packed how from the histories of schem
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -38,12 +38,10 @@ class PackedKeyColumn(ShownColumn):
         return _structs(self._codec.unpack(data), self.type)
 
     def to_bytes(self, key: Any) -> bytes:
-        row = self._row(key)
-        try:
-            columns = [_column(row[field.name], field) for field in self._codec.schema]
-            return self._codec.pack(pa.Table.from_arrays(columns, schema=self._codec.schema))[0]
-        except (pa.ArrowException, RecordError, TypeError, ValueError, OverflowError) as error:
-            raise ConfigurationError(f"{key!r} is no key of {self._told()}: {error}; give such values") from error
+        return _packed(self._codec.schema, key, "key", self._codec.pack)
+
+    def pack(self, value: Any) -> bytes:
+        return self.to_bytes(value)
 
     def parse(self, text: str) -> Any:
         try:
@@ -54,23 +52,6 @@ class PackedKeyColumn(ShownColumn):
             only = self._codec.schema.field(0)
             return [text if pa.types.is_string(only.type) else found]
         return found
-
-    def _row(self, key: Any) -> Mapping[str, Any]:
-        """The values of a key by column."""
-        names = self._codec.schema.names
-        if isinstance(key, Mapping):
-            row = dict(key)
-        else:
-            values = list(key) if isinstance(key, list | tuple) else [key]
-            row = dict(zip(names, values, strict=False)) if len(values) == len(names) else {}
-        if sorted(row) != sorted(names):
-            raise ConfigurationError(
-                f"{key!r} is no key of {self._told()}; give a value for each column, in order or by name"
-            )
-        return row
-
-    def _told(self) -> str:
-        return "(" + ", ".join(f"{field.name} {field.type}" for field in self._codec.schema) + ")"
 
 
 class PackedRowColumn(ShownColumn):
@@ -90,8 +71,14 @@ class PackedRowColumn(ShownColumn):
     def to_bytes(self, key: Any) -> bytes:
         raise ConfigurationError("a packed row is a value; look it up by its key")
 
+    def pack(self, value: Any) -> bytes:
+        return _packed(self._codec.schemas.current, value, "row", self._codec.pack)
+
     def parse(self, text: str) -> Any:
-        raise ConfigurationError("a packed row is a value; look it up by its key")
+        try:
+            return json.loads(text)
+        except (ValueError, RecursionError) as error:
+            raise ConfigurationError(f"{text!r} is no row: {error}; give its columns as a JSON object") from error
 
 
 @dataclass(frozen=True)
@@ -160,6 +147,26 @@ def _structs(rows: pa.Table, type_: Any) -> Any:
     """The rows of a table as structs."""
     columns = [column.combine_chunks() for column in rows.columns]
     return pa.StructArray.from_arrays(columns, fields=list(type_))
+
+
+def _packed(schema: pa.Schema, given: Any, what: str, pack: Callable[[pa.Table], list[bytes]]) -> bytes:
+    """A key or row, given as its columns' values in order or by name, as ``pack`` has it.
+
+    Raises:
+        ConfigurationError: it has other columns, or values that are none of theirs.
+    """
+    told = "(" + ", ".join(f"{field.name} {field.type}" for field in schema) + ")"
+    if isinstance(given, Mapping):
+        row = dict(given)
+    else:
+        values = list(given) if isinstance(given, list | tuple) else [given]
+        row = dict(zip(schema.names, values, strict=False)) if len(values) == len(schema.names) else {}
+    if sorted(row) != sorted(schema.names):
+        raise ConfigurationError(f"{given!r} is no {what} of {told}; give a value for each column, in order or by name")
+    try:
+        return pack(pa.Table.from_arrays([_column(row[field.name], field) for field in schema], schema=schema))[0]
+    except (pa.ArrowException, RecordError, TypeError, ValueError, OverflowError) as error:
+        raise ConfigurationError(f"{given!r} is no {what} of {told}: {error}; give such values") from error
 
 
 def _column(value: Any, field: Any) -> Any:

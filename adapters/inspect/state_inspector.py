@@ -34,10 +34,16 @@ _WORKERS: Final = 4
 _AGGREGATES: Final = "aggregate-state-"
 
 
-class _Query(NamedTuple):
-    """One query, as a checkpoint has it: the sink, the record of its state, and its manifests by task."""
+class InspectedQuery(NamedTuple):
+    """One query, as a checkpoint has it.
 
-    sink: str
+    Attributes:
+        history: the generations of its state.
+        record: that of the generation of the state that the checkpoint has.
+        manifests: with which each task goes on, by task id.
+    """
+
+    history: History
     record: EvolutionRecord
     manifests: Mapping[str, Manifest]
 
@@ -106,26 +112,33 @@ class StateInspector:
             DurabilityError: the checkpoint or the state directory cannot be read.
         """
         number = self.checkpoint.chosen(batch)
-        found = without_left_behind(self.storage, self.checkpoint.manifests(number))
+        views = [view for query in self.queries(number) for view in self._views(number, query)]
+        return sorted(views, key=lambda view: (view.application_id, view.sink, view.name))
+
+    def queries(self, batch: int) -> list[InspectedQuery]:
+        """The queries whose state the checkpoint has after a micro-batch: one, or one for each verb or sink.
+
+        Raises as ``stores``.
+        """
+        found = without_left_behind(self.storage, self.checkpoint.manifests(batch))
         if not found:
             raise ConfigurationError(
                 f"the checkpoint {shown_uri(self.checkpoint.storage.uri)} holds no state of Millpond after micro-batch "
-                f"{number}; give the checkpointLocation of a query that has some"
+                f"{batch}; give the checkpointLocation of a query that has some"
             )
         applications = sorted({one.application_id for one in found})
-        views = [
-            view
+        queries = [
+            query
             for application_id in applications
-            for query in self._queries(application_id, number, [one for one in found if _of(one, application_id)])
-            for view in self._views(application_id, number, query)
+            for query in self._queries(application_id, batch, [one for one in found if _of(one, application_id)])
         ]
-        if not views:
+        if not any(query.record.shape.stores for query in queries):
             raise ConfigurationError(
                 f"{shown_uri(self.storage.uri)} has no record of the state of {applications}, which the checkpoint "
                 "names; give the job's own state_dir; if it is that, start the query once with this release, which "
                 "keeps records"
             )
-        return sorted(views, key=lambda view: (view.application_id, view.sink, view.name))
+        return queries
 
     def store(
         self,
@@ -165,22 +178,23 @@ class StateInspector:
             raise ConfigurationError(f"there is no store {name!r}{where}, only {', '.join(names)}{hint}")
         return found[0]
 
-    def _queries(self, application_id: str, batch: int, found: Collection[Manifest]) -> Iterator[_Query]:
+    def _queries(self, application_id: str, batch: int, found: Collection[Manifest]) -> Iterator[InspectedQuery]:
         """The queries of an application that the checkpoint is that of."""
         histories = [History.of(self.storage, application_id, sink) for sink in sinks_of(self.storage, application_id)]
         for history in histories:
             if history.evolved and history.knows(found):
                 record, manifests = history.standing(found, batch)
-                yield _Query(history.sink, record, manifests)
+                yield InspectedQuery(history, record, manifests)
                 return
         queries = [_begun(history, found) for history in histories if history.records]
         taken: set[int] = set()
-        for query in sorted(queries, key=lambda one: (-len(one.found), len(one.subtopologies), one.sink)):
+        for query in sorted(queries, key=lambda one: (-len(one.found), len(one.subtopologies), one.history.sink)):
             if query.found - taken:
                 taken |= query.subtopologies
                 yield query
 
-    def _views(self, application_id: str, batch: int, query: _Query) -> Iterator[StoreView]:
+    def _views(self, batch: int, query: InspectedQuery) -> Iterator[StoreView]:
+        application_id = query.history.application_id
         packed = PackedPlaces.of(self.storage, application_id)
         seen: set[str] = set()
         for shape in query.record.shape.stores:
@@ -192,7 +206,7 @@ class StateInspector:
             parts = [StorePart(self.storage, mine[task], form) for task in sorted(mine, key=_partition)]
             count = query.record.shape.partitions
             kept = parts[:1] if shape.is_global else parts
-            yield StoreView(application_id, query.sink, batch, shape, count, form, kept)
+            yield StoreView(application_id, query.history.sink, batch, shape, count, form, kept)
 
     def _form(self, shape: StoreShape, packed: PackedPlaces) -> StoreForm:
         given = self.specs.get(shape.name)
@@ -217,7 +231,7 @@ def _of(manifest: Manifest, application_id: str) -> bool:
     return manifest.application_id == application_id
 
 
-def _begun(history: History, found: Collection[Manifest]) -> _Query:
+def _begun(history: History, found: Collection[Manifest]) -> InspectedQuery:
     """A query whose state was never carried over, with those of the manifests that can be its own.
 
     Raises:
@@ -231,7 +245,7 @@ def _begun(history: History, found: Collection[Manifest]) -> _Query:
             f"the checkpoint has the state of several sinks of application {history.application_id!r} that share "
             "tasks, and nothing tells which is whose; give each sink a checkpoint of its own"
         )
-    return _Query(history.sink, record, by_task)
+    return InspectedQuery(history, record, by_task)
 
 
 def _partition(task_id: str) -> int:

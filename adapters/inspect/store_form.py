@@ -11,7 +11,7 @@ Columns, with times in UTC, of milliseconds for topologies and of microseconds f
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any, Final
 
@@ -27,6 +27,8 @@ from millpond.stores.encoding.serdes import BYTES
 from millpond.stores.encoding.times import FARTHEST, TimeUnit, to_instant, to_instant_micros
 from millpond.stores.specs.store_spec import KeyForm, StoreKind, StoreSpec
 from millpond.stores.typed.layouts import Layout
+from millpond.stores.typed.terms import kept_terms
+from millpond.stores.typed.versions.versioned import HISTORY
 from millpond.stores.typed.windows.window import SEQUENCE_NAME
 
 KEY: Final = "key"
@@ -86,6 +88,18 @@ class StoreForm:
         """
         return self._spec(backend).open_read_only(Transaction(backend))
 
+    def open_to_edit(self, transaction: Transaction) -> Any:
+        """The store over a transaction, likewise, to be changed.
+
+        Raises:
+            FormatError: the rows are of another layout.
+        """
+        spec = self._spec(transaction.backend)
+        if self.given is None and self.kind.versioned:
+            history = kept_terms(self.name, None, transaction.backend).noted.get(HISTORY)
+            spec = spec if history is None else replace(spec, history_retention=history)
+        return spec.open(transaction)
+
     def entries(self, store: Any, selection: Selection) -> Iterator[Entry]:
         """The entries that are asked for, of keys in the order of their bytes, but for windows and sessions.
 
@@ -119,8 +133,19 @@ class StoreForm:
                 f"store {self.name!r} is of kind {self.kind.value} and keeps no versions; leave as_of out, or look at "
                 "an earlier micro-batch"
             )
-        convert = to_instant if self.unit is TimeUnit.MILLISECOND else to_instant_micros
-        return convert(time, "as_of")
+        return self.time(time, "as_of")
+
+    def time(self, time: Any, what: str) -> int:
+        """A point in time as the store has it, of milliseconds since 1970 or a datetime.
+
+        Args:
+            time: that point.
+            what: errors call it so.
+
+        Raises:
+            ConfigurationError: it is no time.
+        """
+        return (to_instant if self.unit is TimeUnit.MILLISECOND else to_instant_micros)(time, what)
 
     def batches(self, entries: Iterable[Entry]) -> Iterator[pa.RecordBatch]:
         """The entries as rows.

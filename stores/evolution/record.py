@@ -12,6 +12,9 @@ Version 1::
 
 Version 2 has ``"seeded":["store",…]`` before its checksum. It is written only if there are such stores. Version 3 also
 has ``"backfill":"id"``, and is written only where there is one.
+
+Where somebody has edited the state, ``"edit":{"by":"who","at":milliseconds,"why":"text","rows":{"put counts":2,…}}``
+comes last. What the state is does not depend on it, and releases that do not know it pass over it.
 """
 
 import json
@@ -69,6 +72,38 @@ class Previous:
 
 
 @dataclass(frozen=True)
+class EditNote:
+    """Who has edited the state of a query, and how much. It names no key: what is erased is not to stay here.
+
+    Attributes:
+        by: who.
+        at: when, in milliseconds since 1970.
+        why: the reason that they gave.
+        rows: how many rows, by what was done and the store, such as ``"put counts"``.
+    """
+
+    by: str
+    at: int
+    why: str
+    rows: Mapping[str, int]
+
+    @property
+    def content(self) -> dict[str, Any]:
+        """What its JSON says."""
+        return {"by": self.by, "at": self.at, "why": self.why, "rows": dict(sorted(self.rows.items()))}
+
+    @classmethod
+    def from_content(cls, content: Any) -> Self:
+        """The note whose ``content`` this is.
+
+        Raises:
+            LookupError, TypeError, ValueError: it is none.
+        """
+        rows = {read_text(what): read_count(number) for what, number in content["rows"].items()}
+        return cls(read_text(content["by"]), read_count(content["at"]), read_text(content["why"]), rows)
+
+
+@dataclass(frozen=True)
 class EvolutionRecord:
     """One generation of a query's state.
 
@@ -83,6 +118,7 @@ class EvolutionRecord:
         seeded: the names of the stores that began with seeds; of the beginning, those that are to.
         backfill: the id of the backfill whose state the tasks begin with; of the beginning, of the first attempt at the
             one that is to come. None for no backfill.
+        edit: who made the generation by editing the state, and what; None if nobody did.
     """
 
     generation: int
@@ -94,6 +130,7 @@ class EvolutionRecord:
     bases: Mapping[str, Manifest] = field(default_factory=dict)
     seeded: frozenset[str] = frozenset()
     backfill: str | None = None
+    edit: EditNote | None = None
 
     @property
     def awaits_seeds(self) -> bool:
@@ -172,6 +209,8 @@ class EvolutionRecord:
             content["seeded"] = sorted(self.seeded)
         if self._version >= BACKFILL_VERSION:
             content["backfill"] = self.backfill
+        if self.edit is not None:
+            content["edit"] = self.edit.content
         return checked_text(content)
 
     @property
@@ -219,6 +258,7 @@ class EvolutionRecord:
             bases={str(task): Manifest.from_json(manifest) for task, manifest in content["bases"].items()},
             seeded=frozenset(map(read_text, content["seeded"] if version >= SEEDED_VERSION else ())),
             backfill=read_id(content["backfill"]) if version >= BACKFILL_VERSION else None,
+            edit=EditNote.from_content(content["edit"]) if "edit" in content else None,
         )
 
     def _told_batch(self) -> str:

@@ -122,12 +122,14 @@ class Query:
         """A micro-batch: ``change(stores, mine)`` changes a task's stores; ``mine(key)`` tells which keys are its."""
         self.batch += 1
         changed = {}
+        record = History.of(self.storage, self._application_id, "out").newest
+        assert record is not None
         for number in range(PARTITIONS):
             options: dict[str, Any] = {"task_id": f"0_{number}", "local_dir": self.directory / "local"}
-            options |= {"application_id": self._application_id, "fingerprint": FINGERPRINT}
+            options |= {"application_id": self._application_id, "fingerprint": record.fingerprint}
             specs = list(self.specs.values())
             with TaskState(specs, supplier("memory"), storage=self.storage, **options) as state:
-                stores = state.open(self._manifests.get(number))
+                stores = state.open(record.start_of(f"0_{number}", self._manifests.get(number), self.batch))
 
                 def mine(key: str, number: int = number) -> bool:
                     return partition_of(key.encode(), PARTITIONS) == number

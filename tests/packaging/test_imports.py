@@ -51,7 +51,7 @@ PROCESSORS = [
     "processors.verbs",
 ]
 ADAPTERS = ["adapters", "adapters.kafka_streams"]
-INSPECT = ["adapters.inspect", "adapters.monitor"]
+INSPECT = ["adapters.inspect", "adapters.edit", "adapters.monitor"]
 SPARK = [
     "adapters.spark.session",
     "adapters.spark.worker",

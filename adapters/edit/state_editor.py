@@ -1,0 +1,420 @@
+"""``StateEditor``: puts and deletes rows of the state of a query that does not run.
+
+Rule of this module: it decides which rows of which tasks become what. Rows are put and deleted by the stores' own
+classes, over what is durable, so that all that a store keeps beside them stays true. That an edit counts, and how it is
+undone, is up to ``millpond.stores.evolution.editing``.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack
+from functools import partial
+from types import MappingProxyType, TracebackType
+from typing import Any, Final, NamedTuple, Self
+
+import pyarrow as pa
+
+from millpond.adapters.edit.edit_report import EditReport
+from millpond.adapters.inspect.state_inspector import InspectedQuery, StateInspector
+from millpond.adapters.inspect.store_form import (
+    KEY,
+    TIMESTAMP,
+    VALID_FROM,
+    VALID_TO,
+    VALUE,
+    WINDOW_END,
+    WINDOW_START,
+)
+from millpond.adapters.inspect.store_view import StoreView
+from millpond.errors import ConfigurationError
+from millpond.stores.backend.transaction import Transaction
+from millpond.stores.durability.checking.inspection import DurableRows
+from millpond.stores.durability.manifests.manifest import Manifest
+from millpond.stores.durability.manifests.schema_log import Beside, parted
+from millpond.stores.durability.parquet.sources import Fetched
+from millpond.stores.durability.storage.clock import host_ms
+from millpond.stores.encoding.keys import latest_row
+from millpond.stores.encoding.partitions import partition_of
+from millpond.stores.evolution.editing import undo_edit, write_edit
+from millpond.stores.evolution.evolving import Committed
+from millpond.stores.evolution.history import Standing
+from millpond.stores.evolution.record import EditNote, EvolutionRecord, commits_of
+from millpond.stores.evolution.record_keys import RecordKeys
+from millpond.stores.specs.formats import FormatVersion
+from millpond.stores.specs.store_spec import KeyForm, StoreSpec
+from millpond.stores.typed.versions.versioned import NOT_PUT, VALID_TO_UNDEFINED
+from millpond.stores.typed.windows.segments import METADATA_NAME as INTERVAL
+from millpond.stores.typed.windows.windowed import Windowed
+
+_NO_SPECS: Final[Mapping[str, StoreSpec]] = MappingProxyType({})
+_WORKERS: Final = 4
+_WINDOWED: Final = "windowed-aggregation"
+"""The layout of window and session stores whose rows are what their kind says."""
+
+
+class _Place(NamedTuple):
+    """A store in a task."""
+
+    query: int
+    task_id: str
+    store: str
+
+
+class StateEditor:
+    """Edits the state of a query that does not run, as it is after the last micro-batch. Use it as a context.
+
+    Nothing counts until ``commit``. The rows change, and nothing else: no result comes out because of it. The next
+    start of the query goes on with the edited state, and until it has, ``undo`` takes the edit back.
+
+    Args:
+        inspector: finds the state.
+        by: who edits.
+        why: the reason, for the record. Name no key in it that may have to be erased one day.
+    """
+
+    def __init__(self, inspector: StateInspector, by: str, why: str) -> None:
+        if not by:
+            raise ConfigurationError("nobody is named who edits the state; give by=..., as in by='ann'")
+        self._inspector = inspector
+        self._by = by
+        self._why = why
+        self._batch = inspector.checkpoint.chosen(None)
+        self._queries = inspector.queries(self._batch)
+        self._opened = ExitStack()
+        self._stores: dict[_Place, tuple[Transaction, Any]] = {}
+        self._done: dict[int, Counter[str]] = {}
+
+    @classmethod
+    def at(
+        cls,
+        checkpoint: str,
+        state_dir: str,
+        *,
+        by: str,
+        why: str = "",
+        workers: int = _WORKERS,
+        specs: Mapping[str, StoreSpec] = _NO_SPECS,
+    ) -> Self:
+        """An editor of the state of the query with a checkpoint.
+
+        Args:
+            checkpoint: the query's ``checkpointLocation``, a path or URI.
+            state_dir: the job's ``state_dir``, a path or URI.
+            by: who edits.
+            why: the reason, for the record.
+            workers: how many partitions of Spark's state are read at the same time.
+            specs: as ``StateInspector.at`` takes them.
+
+        Raises:
+            ConfigurationError: there is no checkpoint, no state, or nobody is named.
+            MillpondError: it cannot be read, as ``StateInspector.stores`` says.
+        """
+        return cls(StateInspector.at(checkpoint, state_dir, workers=workers, specs=specs), by, why)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Forget what was not committed."""
+        self._stores.clear()
+        self._done.clear()
+        self._opened.close()
+
+    def put(
+        self,
+        store: str,
+        rows: pa.Table | Iterable[Mapping[str, Any]],
+        *,
+        sink: str | None = None,
+        application_id: str | None = None,
+    ) -> int:
+        """Put rows that have the columns which reading the store gives; how many.
+
+        A row replaces what the store has for its key, of window and session stores for its key and window, of versioned
+        stores the version of its ``valid_from``, from which on it is valid until the next one. A ``value`` that is null
+        deletes. ``timestamp`` may be left out where a row replaces another, whose timestamp stays. A ``valid_to`` ends
+        a version where no other begins before; the ``window_end`` of windows is passed over.
+
+        Args:
+            store: the store's name.
+            rows: the rows.
+            sink, application_id: where they are needed to tell the store from others of its name.
+
+        Raises:
+            ConfigurationError: there is no such store, a row does not fit it, or it holds more than such rows.
+            SerdeError: a key or a value cannot be stored.
+        """
+        view = self._view(store, sink, application_id)
+        self._check_rows_are_all(view, put=True)
+        found = rows.to_pylist() if isinstance(rows, pa.Table) else list(rows)
+        for row in found:
+            self._put(view, row)
+        return len(found)
+
+    def delete(
+        self,
+        store: str,
+        key: Any,
+        *,
+        window_start: Any = None,
+        sink: str | None = None,
+        application_id: str | None = None,
+    ) -> int:
+        """Delete what a store has for a key, of versioned stores with all its history; how many entries there were.
+
+        Args:
+            store: the store's name.
+            key: as the store's serde takes it; of a verb, the values of its key's columns, in order or by name.
+            window_start: the only window or session to delete, by its start; None for all.
+            sink, application_id: where they are needed to tell the store from others of its name.
+
+        Raises:
+            ConfigurationError: there is no such store, it has no windows, or it holds more than such rows.
+            SerdeError: the key cannot be one of the store's.
+        """
+        view = self._view(store, sink, application_id)
+        self._check_rows_are_all(view, put=False)
+        windowed = view.form.kind.key_form is not KeyForm.PLAIN
+        if window_start is not None and not windowed:
+            raise ConfigurationError(
+                f"store {store!r} is of kind {view.kind} and has no windows; leave window_start out to delete the key"
+            )
+        data = view.form.key.to_bytes(key)
+        start = None if window_start is None else view.form.time(window_start, WINDOW_START)
+        counts = [self._delete(view, task, data, start) for task in self._tasks(view, data)]
+        return max(counts, default=0)
+
+    def commit(self) -> list[EditReport]:
+        """Let the edits count; what was done to each query, and nothing for those that were not changed.
+
+        Raises:
+            StateConflictError: the query has committed a micro-batch meanwhile, or somebody else has changed the state.
+            DurabilityError: the storage failed.
+        """
+        reports = []
+        for number, done in sorted(self._done.items()):
+            query = self._queries[number]
+            changes: dict[str, dict[str, Any]] = {}
+            for place, (transaction, store) in self._stores.items():
+                if place.query == number:
+                    store.flush()
+                    version = _format(query, place.store)
+                    if transaction.changes:
+                        changes.setdefault(place.task_id, {})[place.store] = (version, transaction.changes)
+            if changes:
+                note = EditNote(self._by, host_ms(), self._why, dict(done))
+                record = write_edit(query.history, self._committed(query), _standing(query), changes, note)
+                reports.append(_report(query, record))
+        self.close()
+        return reports
+
+    def undo(self) -> list[EditReport]:
+        """Take back the last edit of each query that was edited last; what was done.
+
+        Raises:
+            StateConflictError: none was, or a micro-batch has followed the edit.
+            DurabilityError: the storage failed.
+        """
+        edited = [query for query in self._queries if query.record.edit is not None]
+        reports = []
+        for query in edited or self._queries:
+            told = {} if query.record.edit is None else query.record.edit.rows
+            note = EditNote(self._by, host_ms(), self._why, {f"undo {what}": number for what, number in told.items()})
+            reports.append(_report(query, undo_edit(query.history, self._committed(query), _standing(query), note)))
+        return reports
+
+    def _view(self, name: str, sink: str | None, application_id: str | None) -> StoreView:
+        return self._inspector.store(name, batch=self._batch, sink=sink, application_id=application_id)
+
+    def _check_rows_are_all(self, view: StoreView, *, put: bool) -> None:
+        """Refuse stores that hold more than rows of their kind."""
+        layout = view.shape.layout
+        if layout is not None and layout.name != _WINDOWED:
+            raise ConfigurationError(
+                f"the rows of store {view.name!r} are not single entries, but {layout.name}: what waits for others in "
+                "its operator; edit the stores of the results instead"
+            )
+        stores = self._queries[self._number(view)].record.shape.stores
+        if put and any(parted(other.name) == (view.name, Beside.ORDER) for other in stores):
+            raise ConfigurationError(
+                f"the rows of store {view.name!r} have an order, which is kept beside them and which no column shows; "
+                "delete the key, and let its row arrive again"
+            )
+
+    def _put(self, view: StoreView, row: Mapping[str, Any]) -> None:
+        form = view.form
+        missing = [name for name in _needed(view) if row.get(name) is None]
+        unknown = sorted(set(row) - set(form.schema.names))
+        if missing or unknown or VALUE not in row:
+            raise ConfigurationError(f"the row {dict(row)!r} does not fit store {view.name!r}; give {_told(view)}")
+        key, value = form.key.to_bytes(row[KEY]), row[VALUE]
+        data = None if value is None else form.value.pack(value)
+        for task_id in self._tasks(view, key):
+            store = self._store(view, task_id)
+            kind = form.kind
+            if kind.versioned:
+                self._put_version(view, store, key, data, row)
+            elif kind.key_form is KeyForm.PLAIN:
+                self._put_plain(view, store, key, data, row)
+            else:
+                self._put_windowed(view, store, key, data, row)
+        self._note(view, "put", 1)
+
+    def _put_version(self, view: StoreView, store: Any, key: bytes, data: bytes | None, row: Mapping[str, Any]) -> None:
+        """Put a version, and an end to it if the row has one and no other version begins before."""
+        end = store.put(key, data, view.form.time(row[VALID_FROM], VALID_FROM))
+        if end == NOT_PUT:
+            raise ConfigurationError(
+                f"the row {dict(row)!r} is valid from before the history that store {view.name!r} keeps; give a later "
+                "valid_from"
+            )
+        if row.get(VALID_TO) is not None and data is not None:
+            until = view.form.time(row[VALID_TO], VALID_TO)
+            if end == VALID_TO_UNDEFINED or until < end:
+                store.put(key, None, until)
+
+    def _put_plain(self, view: StoreView, store: Any, key: bytes, data: bytes | None, row: Mapping[str, Any]) -> None:
+        if data is None:
+            store.delete(key)
+        elif view.form.kind.stamped:
+            store.put(key, data, _timestamp(view, row, store.get(key)))
+        else:
+            store.put(key, data)
+
+    def _put_windowed(
+        self, view: StoreView, store: Any, key: bytes, data: bytes | None, row: Mapping[str, Any]
+    ) -> None:
+        form = view.form
+        start = form.time(row[WINDOW_START], WINDOW_START)
+        session = form.kind.key_form is KeyForm.SESSION
+        place = Windowed(key, start, form.time(row[WINDOW_END], WINDOW_END)) if session else start
+        before = store.fetch_session(key, place.start, place.end) if session else store.fetch(key, place)
+        if before is None and data is not None and view.shape.layout is not None:
+            raise ConfigurationError(
+                f"store {view.name!r} has no window of {row[KEY]!r} that starts at {row[WINDOW_START]}, and its "
+                "operator would not know of a new one; put a value of one that is there"
+            )
+        if before is None and data is not None and store.get_metadata(INTERVAL) is None and form.given is None:
+            raise ConfigurationError(
+                f"store {view.name!r} is empty in the task of {row[KEY]!r}, and its state does not tell how long its "
+                "windows stay; give the topology: specs=topology.stores"
+            )
+        stamp = (_timestamp(view, row, before),) if form.kind.stamped and data is not None else ()
+        if data is None:
+            self._remove(view, store, [Windowed(key, start, place.end if session else start)])
+        elif session:
+            store.put(place, data, *stamp)
+        else:
+            store.put(key, data, *stamp, place)
+
+    def _delete(self, view: StoreView, task_id: str, key: bytes, start: int | None) -> int:
+        """Delete the entries of a key from a task; how many there were."""
+        store = self._store(view, task_id)
+        if view.form.kind.versioned:
+            row = latest_row(key)
+            latest = store.transaction.get(row)
+            if latest is not None:
+                store.rows.remove(row, latest)
+            found = int(latest is not None)
+        elif view.form.kind.key_form is KeyForm.PLAIN:
+            found = int(store.delete(key) is not None)
+        else:
+            entries = [one for one, _ in store.fetch_keys(key, key + b"\x00") if start in (None, one.start)]
+            self._remove(view, store, entries)
+            found = len(entries)
+        self._note(view, "delete", found)
+        return found
+
+    def _remove(self, view: StoreView, store: Any, entries: Iterable[Windowed[bytes]]) -> None:
+        for one in entries:
+            if view.form.kind.key_form is KeyForm.SESSION:
+                store.remove(one)
+            else:
+                store.put(one.key, None, *((0,) if view.form.kind.stamped else ()), one.start)
+
+    def _store(self, view: StoreView, task_id: str) -> Any:
+        """The store of a task, to be changed; what was put into it before is there."""
+        place = _Place(self._number(view), task_id, view.name)
+        if place not in self._stores:
+            query = self._queries[place.query]
+            manifest = query.manifests.get(task_id)
+            if manifest is None:
+                manifest = Manifest.empty(view.application_id, task_id, query.record.fingerprint)
+            source = self._opened.enter_context(Fetched(self._inspector.storage, manifest))
+            backend = DurableRows(source, manifest, view.name, view.form.kind.format_version)
+            transaction = Transaction(backend)
+            self._stores[place] = transaction, view.form.open_to_edit(transaction)
+        return self._stores[place][1]
+
+    def _tasks(self, view: StoreView, key: bytes) -> list[str]:
+        """The tasks that have the rows of a key: one, or of a global table all."""
+        if view.shape.is_global:
+            copies = [one for one in self._queries[self._number(view)].record.shape.stores if one.name == view.name]
+            return [f"{one.subtopology}_{number}" for one in copies for number in range(view.partitions)]
+        record_key = RecordKeys(view.shape, None, duplicates=False).of_key(key)
+        return [f"{view.shape.subtopology}_{partition_of(record_key, view.partitions)}"]
+
+    def _number(self, view: StoreView) -> int:
+        """Which of the queries has a store."""
+        places = [(query.history.application_id, query.history.sink) for query in self._queries]
+        return places.index((view.application_id, view.sink))
+
+    def _note(self, view: StoreView, what: str, rows: int) -> None:
+        if rows:
+            self._done.setdefault(self._number(view), Counter())[f"{what} {view.name}"] += rows
+
+    def _committed(self, query: InspectedQuery) -> Committed:
+        checkpoint = self._inspector.checkpoint
+        held = checkpoint.manifests(self._batch)
+        mine = [one for one in held if one.application_id == query.history.application_id]
+        return Committed(self._batch, mine, partial(checkpoint.chosen, None), commits_of(held))
+
+
+def _format(query: InspectedQuery, store: str) -> FormatVersion:
+    """The format of the rows of a store."""
+    return query.record.shape.named(store)[0].kind.format_version
+
+
+def _standing(query: InspectedQuery) -> Standing:
+    return Standing(query.record, dict(query.manifests))
+
+
+def _report(query: InspectedQuery, record: EvolutionRecord) -> EditReport:
+    assert record.edit is not None
+    history = query.history
+    return EditReport(history.application_id, history.sink, record.generation, record.batch, record.edit)
+
+
+def _timestamp(view: StoreView, row: Mapping[str, Any], before: Any) -> int:
+    """The timestamp of a row: its own, or that of the row that it replaces."""
+    if row.get(TIMESTAMP) is not None:
+        return view.form.time(row[TIMESTAMP], TIMESTAMP)
+    if before is None:
+        raise ConfigurationError(
+            f"store {view.name!r} has nothing for {row[KEY]!r} whose timestamp could stay; give {_told(view)}"
+        )
+    return int(before.timestamp)
+
+
+def _needed(view: StoreView) -> Iterator[str]:
+    """The columns that a row must have, beside the value."""
+    yield KEY
+    form = view.form.kind.key_form
+    if form is not KeyForm.PLAIN:
+        yield WINDOW_START
+    if form is KeyForm.SESSION:
+        yield WINDOW_END
+    if view.versioned:
+        yield VALID_FROM
+
+
+def _told(view: StoreView) -> str:
+    columns = [
+        f"{field.name} {field.type}" for field in view.schema if field.name in (*_needed(view), VALUE, TIMESTAMP)
+    ]
+    return f"the columns {', '.join(columns)}"

@@ -1,0 +1,138 @@
+"""Editing the state of a query that does not run: some rows become others, as the next generation of its state.
+
+Rule of this module: nothing that exists is changed. An edit is a delta over the manifest of each task that it concerns,
+and it counts once its record is kept, as any evolution does. So it can be undone until a micro-batch has followed it:
+the generation after it begins as the one before it did.
+"""
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
+from typing import TypeAlias
+
+from millpond.errors import StateConflictError
+from millpond.stores.backend.contract import Changes
+from millpond.stores.durability.manifests.claim import GENERATION_MARK
+from millpond.stores.durability.manifests.manifest import Manifest
+from millpond.stores.durability.parquet.file_faults import broken_file
+from millpond.stores.durability.parquet.files import writing_file
+from millpond.stores.durability.parquet.rows import tables_of_changes
+from millpond.stores.durability.storage.durable_file import FileKind, new_commit_id
+from millpond.stores.durability.storage.storage import Storage
+from millpond.stores.evolution.evolving import Committed
+from millpond.stores.evolution.history import History, Standing
+from millpond.stores.evolution.record import (
+    EditNote,
+    EvolutionRecord,
+    Previous,
+    commits_of,
+    generation_fingerprint,
+)
+from millpond.stores.specs.formats import FormatVersion
+
+StoreChanges: TypeAlias = Mapping[str, tuple[FormatVersion, Changes]]
+"""By the name of the store the format of its rows, and what becomes of them; None deletes one."""
+
+
+def write_edit(
+    history: History, committed: Committed, standing: Standing, changes: Mapping[str, StoreChanges], note: EditNote
+) -> EvolutionRecord:
+    """Write the changes of an edit, and keep the generation that has them.
+
+    Args:
+        history: the generations so far.
+        committed: what the checkpoint has.
+        standing: where it stands.
+        changes: by the id of the task.
+        note: who edits, and why.
+
+    Returns:
+        The record of the generation; it is kept.
+
+    Raises:
+        StateConflictError: the query has committed a micro-batch meanwhile, or somebody else has changed the state.
+        MissingFileError, CorruptFileError: a file of the state is gone or damaged.
+        DurabilityError: the storage failed.
+    """
+
+    def edited(task_id: str, fingerprint: str) -> Manifest:
+        base = standing.manifests.get(task_id) or Manifest.empty(history.application_id, task_id, fingerprint)
+        return _with_changes(history.storage, base, changes[task_id]) if task_id in changes else base
+
+    return _keep(history, committed, standing, edited, {*standing.manifests, *changes}, note)
+
+
+def undo_edit(history: History, committed: Committed, standing: Standing, note: EditNote) -> EvolutionRecord:
+    """Keep a generation that begins as the one before the newest did, which is that of an edit.
+
+    Args:
+        history: the generations so far.
+        committed: what the checkpoint has.
+        standing: where it stands.
+        note: who undoes it, and why.
+
+    Raises:
+        StateConflictError: the newest generation is not that of an edit, or a micro-batch has followed it.
+        DurabilityError: the storage failed.
+    """
+    newest = standing.record
+    if newest.edit is None or newest is not history.newest:
+        raise StateConflictError(
+            f"the state of application {history.application_id!r}, {history.sink!r}, was not edited last, so there is "
+            "no edit to be undone"
+        )
+    if any(one.fingerprint == newest.fingerprint for one in committed.manifests):
+        raise StateConflictError(
+            f"the state of application {history.application_id!r}, {history.sink!r}, was edited after micro-batch "
+            f"{newest.batch}, and the query has gone on since, up to micro-batch {committed.batch}: results have come "
+            "of the edit, so it cannot be undone; edit the rows once more"
+        )
+    before = replace(history, records=history.records[:-1]).standing(committed.manifests, committed.batch)
+
+    def undone(task_id: str, _: str) -> Manifest:
+        return before.manifests[task_id]
+
+    return _keep(history, committed, standing, undone, before.manifests, note)
+
+
+def _keep(
+    history: History,
+    committed: Committed,
+    standing: Standing,
+    base_of: Callable[[str, str], Manifest],
+    tasks: Collection[str],
+    note: EditNote,
+) -> EvolutionRecord:
+    """Keep the next generation, whose tasks begin with what ``base_of`` makes of their ids and its fingerprint."""
+    before = standing.record
+    generation = max(history.next_generation, before.generation + 1)
+    plan = before.fingerprint.partition(GENERATION_MARK)[0]
+    fingerprint = generation_fingerprint(plan, generation, history.sink)
+    record = EvolutionRecord(
+        generation,
+        fingerprint,
+        before.shape,
+        committed.batch,
+        Previous(before.generation, before.fingerprint, before.shape),
+        commits_of(committed.manifests) | committed.others,
+        {task_id: replace(base_of(task_id, fingerprint), fingerprint=fingerprint) for task_id in sorted(tasks)},
+        before.seeded,
+        before.backfill,
+        note,
+    )
+    committed.check_stands()
+    history.keep(record).keep_out_older_releases()
+    return record
+
+
+def _with_changes(storage: Storage, base: Manifest, changes: StoreChanges) -> Manifest:
+    """A manifest with one more commit, of these changes."""
+    kind = FileKind.DELTA if base.files else FileKind.SNAPSHOT
+    with writing_file(storage, base.directory, kind, base.sequence + 1, new_commit_id()) as new:
+        for store, (version, rows) in sorted(changes.items()):
+            for table in tables_of_changes(store, version, rows):
+                new.add(table)
+    edited = base.with_delta(new.written()) if base.files else base.with_snapshot(new.written(), ())
+    fault = broken_file(storage, edited)
+    if fault is not None:
+        raise fault
+    return edited

@@ -1,0 +1,224 @@
+"""Edited state is what the next micro-batch begins with, on every kind of store, and what was before comes back."""
+
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from millpond.adapters.edit import StateEditor
+from millpond.errors import ConfigurationError, MillpondError, StateConflictError
+from millpond.stores import STRING, StoreKind, StoreSpec
+from millpond.stores.evolution.history import History
+from millpond.stores.typed.windows.windowed import Windowed
+from tests.looking.checkpoints import PARTITIONS, SPECS, Query
+from tests.looking.test_looking import KEYS, fill, filled, shown
+
+KEY = KEYS[3]
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def at(millis: int) -> datetime:
+    return EPOCH + timedelta(milliseconds=millis)
+
+
+@pytest.fixture
+def query(tmp_path: Path) -> Query:
+    return filled(tmp_path)
+
+
+def editor(query: Query, **options: Any) -> StateEditor:
+    options = {"by": "ann", "why": "a test", "specs": SPECS} | options
+    return StateEditor.at(str(query.checkpoint), str(query.state), **options)
+
+
+def content(query: Query) -> dict[str, list[dict[str, Any]]]:
+    looking = query.looking(specs=SPECS)
+    return {name: sorted(shown(looking.store(name)), key=repr) for name in SPECS}
+
+
+def entries_of(query: Query, key: str) -> Iterator[tuple[str, Any]]:
+    """What the stores themselves have for a key, in the micro-batch that follows."""
+    found: list[tuple[str, Any]] = []
+
+    def read(stores: Any, mine: Callable[[str], bool]) -> None:
+        if mine(key):
+            found.extend((name, stores[name].get(key)) for name in ("plain", "times", "versions"))
+            found.append(("windows", list(stores["windows"].fetch_keys(key, key + "\0"))))
+            found.append(("stamped-windows", list(stores["stamped-windows"].fetch_keys(key, key + "\0"))))
+            found.append(("sessions", list(stores["sessions"].fetch(key))))
+
+    query.run(read)
+    return iter(found)
+
+
+NEW: dict[str, dict[str, Any]] = {
+    "plain": {"value": 70},
+    "times": {"value": 70, "timestamp": at(500)},
+    "versions": {"value": 70, "valid_from": at(500), "valid_to": None},
+    "windows": {"value": 70, "window_start": at(20), "window_end": None},
+    "stamped-windows": {"value": 70, "window_start": at(20), "timestamp": at(21)},
+    "sessions": {"value": 70, "window_start": at(500), "window_end": at(507)},
+}
+
+
+def test_what_is_put_is_read_by_the_stores_of_the_next_micro_batch(query: Query) -> None:
+    with editor(query) as edits:
+        for store, row in NEW.items():
+            assert edits.put(store, [{"key": KEY, **row}]) == 1
+        (report,) = edits.commit()
+    assert report.note.rows == {f"put {store}": 1 for store in NEW}
+    assert (report.generation, report.batch, report.note.by) == (1, 2, "ann")
+    found = dict(entries_of(query, KEY))
+    assert found["plain"] == 70
+    assert found["times"] == (70, 500)
+    assert (found["versions"].value, found["versions"].timestamp) == (70, 500)
+    assert found["windows"][-1] == (Windowed(KEY, 20, 30), 70)
+    assert found["stamped-windows"][-1] == (Windowed(KEY, 20, 30), (70, 21))
+    assert found["sessions"][-1] == (Windowed(KEY, 500, 507), 70)
+
+
+@pytest.mark.parametrize("store", SPECS)
+def test_what_was_read_can_be_put_into_an_empty_state(query: Query, store: str, tmp_path: Path) -> None:
+    other = Query(tmp_path / "other")
+    other.run(lambda stores, mine: stores["plain"].put("none", 0))
+    rows = [batch for view in [query.looking(specs=SPECS).store(store)] for batch in view.rows()]
+    with editor(other) as edits:
+        edits.put(store, pa.Table.from_batches(rows))
+        edits.commit()
+    assert [row for row in content(other)[store] if row["key"] != "none"] == content(query)[store]
+
+
+def test_a_deleted_key_is_gone_with_its_history_and_other_keys_stay(query: Query) -> None:
+    before = content(query)
+    with editor(query) as edits:
+        assert {store: edits.delete(store, KEY) for store in SPECS} == {
+            store: 1 if store in ("plain", "times", "versions") else 3 for store in SPECS
+        }
+        edits.commit()
+    left = {store: [row for row in rows if row["key"] != KEY] for store, rows in before.items()}
+    assert content(query) == left
+    assert query.looking().store("versions").history(KEY).num_rows == 0
+    assert all(not found for _, found in entries_of(query, KEY))
+    assert content(query) == left
+
+
+def test_one_window_is_deleted(query: Query) -> None:
+    with editor(query) as edits:
+        assert edits.delete("windows", KEY, window_start=10) == 1
+        assert edits.delete("windows", KEY, window_start=11) == 0
+        edits.commit()
+    starts = {row["window_start"] for row in content(query)["windows"] if row["key"] == KEY}
+    assert starts == {at(0), at(20)}
+
+
+def test_edits_of_one_key_follow_each_other_and_only_tasks_that_are_edited_change(query: Query) -> None:
+    with editor(query) as edits:
+        edits.put("times", [{"key": KEY, "value": 8}, {"key": KEY, "value": 9}])
+        edits.put("versions", [{"key": KEY, "value": value, "valid_from": at(600 - value)} for value in (1, 2)])
+        assert edits.delete("plain", KEY) == 1
+        assert edits.delete("plain", KEY) == 0
+        edits.commit()
+    looking = query.looking()
+    assert [row["value"] for row in shown(looking.store("times")) if row["key"] == KEY] == [9]
+    assert looking.store("versions").history(KEY)["value"].to_pylist()[-2:] == [2, 1]
+    record = History.of(query.storage, "app", "out").newest
+    assert record is not None
+    changed = {task for task, base in record.bases.items() if base.commit not in record.origins}
+    assert len(changed) == 1 < PARTITIONS == len(record.bases)
+
+
+def test_an_edit_is_undone_until_a_micro_batch_has_followed_it(query: Query) -> None:
+    before = content(query)
+    with editor(query) as edits:
+        edits.delete("plain", KEY)
+        edits.put("times", [{"key": KEY, "value": 9}])
+        edits.commit()
+    assert content(query) != before
+    (undone,) = editor(query, by="bob").undo()
+    assert undone.note.rows == {"undo delete plain": 1, "undo put times": 1}
+    assert content(query) == before
+    query.run(fill(1))
+    assert {row["value"] for row in content(query)["plain"]} == {0, 1}
+
+    with editor(query) as edits:
+        edits.delete("plain", KEY)
+        edits.commit()
+    query.run(fill(2))
+    with pytest.raises(StateConflictError, match="edited after micro-batch 3, and the query has gone on since, up to"):
+        editor(query).undo()
+    assert [record.edit and record.edit.by for record in History.of(query.storage, "app", "out").records] == [
+        None, "ann", "bob", "ann",
+    ]  # fmt: skip
+
+
+def test_what_was_not_edited_is_not_undone_and_nothing_is_written_where_nothing_changes(query: Query) -> None:
+    with pytest.raises(StateConflictError, match="was not edited last, so there is no edit to be undone"):
+        editor(query).undo()
+    with editor(query) as edits:
+        assert edits.delete("plain", "nobody") == 0
+        assert edits.commit() == []
+        edits.put("plain", [{"key": KEY, "value": 3}])
+    assert History.of(query.storage, "app", "out").next_generation == 1
+
+
+def test_an_earlier_micro_batch_shows_what_was_before_the_edit(query: Query) -> None:
+    before = {batch: shown(query.looking().store("plain", batch=batch)) for batch in (0, 1)}
+    with editor(query) as edits:
+        edits.delete("plain", KEY)
+        edits.commit()
+    assert before == {batch: shown(query.looking().store("plain", batch=batch)) for batch in (0, 1)}
+
+
+def test_a_query_that_has_gone_on_meanwhile_is_not_edited(query: Query) -> None:
+    with editor(query) as edits:
+        edits.delete("plain", KEY)
+        query.run(fill(1))
+        with pytest.raises(StateConflictError, match="another job committed micro-batch 3"):
+            edits.commit()
+    assert History.of(query.storage, "app", "out").next_generation == 1
+
+
+@pytest.mark.parametrize(
+    ("store", "row", "told"),
+    [
+        ("plain", {"key": KEY}, "does not fit store 'plain'; give the columns key string, value int64"),
+        ("plain", {"key": KEY, "value": 1, "n": 2}, "does not fit store 'plain'"),
+        ("plain", {"key": None, "value": 1}, "does not fit store 'plain'"),
+        ("plain", {"key": KEY, "value": "many"}, "many"),
+        ("times", {"key": "new", "value": 1}, "nothing for 'new' whose timestamp could stay; give the columns key"),
+        ("versions", {"key": KEY, "value": 1}, r"give the columns key string, value int64, valid_from timestamp"),
+        ("sessions", {"key": KEY, "value": 1, "window_start": 3}, "window_end"),
+        ("windows", {"key": KEY, "value": 1, "window_start": "now"}, "window_start"),
+        ("nosuch", {"key": KEY, "value": 1}, "there is no store 'nosuch'"),
+    ],
+)
+def test_a_row_that_does_not_fit_is_refused_with_the_columns_that_do(
+    query: Query, store: str, row: dict[str, Any], told: str
+) -> None:
+    with editor(query) as edits, pytest.raises(MillpondError, match=told):
+        edits.put(store, [row])
+
+
+def test_nobody_edits_without_a_name_and_windows_are_those_of_windowed_stores(query: Query) -> None:
+    with pytest.raises(ConfigurationError, match=r"give by=\.\.\., as in by='ann'"):
+        editor(query, by="")
+    with pytest.raises(ConfigurationError, match="'plain' is of kind key-value and has no windows; leave window_start"):
+        editor(query).delete("plain", KEY, window_start=10)
+
+
+def test_a_first_window_needs_the_spec_that_tells_how_long_it_stays(tmp_path: Path) -> None:
+    query = Query(tmp_path, [SPECS["windows"], StoreSpec("other", StoreKind.KEY_VALUE, STRING, STRING)])
+    query.run(lambda stores, mine: stores["other"].put("a", "b"))
+    row = {"key": "a", "value": 1, "window_start": at(10)}
+    with (
+        editor(query, specs={}) as edits,
+        pytest.raises(ConfigurationError, match=r"give the topology: specs=topology\.stores"),
+    ):
+        edits.put("windows", [row])
+    with editor(query) as edits:
+        edits.put("windows", [row])
+        edits.commit()
+    assert [one["value"] for one in shown(query.looking().store("windows"))] == [1]
