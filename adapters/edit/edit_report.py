@@ -2,9 +2,10 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
-from millpond.stores.evolution.record import EditNote
+from millpond.stores.evolution.history import History
+from millpond.stores.evolution.record import EditNote, EvolutionRecord
 
 
 @dataclass(frozen=True)
@@ -24,6 +25,12 @@ class EditReport:
     generation: int
     batch: int | None
     note: EditNote
+
+    @classmethod
+    def of(cls, history: History, record: EvolutionRecord) -> Self:
+        """That of the edit which made a generation of a query's state."""
+        assert record.edit is not None, "it was not made by an edit"
+        return cls(history.application_id, history.sink, record.generation, record.batch, record.edit)
 
     def lines(self) -> Iterator[str]:
         """The report as text."""

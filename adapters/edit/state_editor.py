@@ -8,13 +8,13 @@ undone, is up to ``millpond.stores.evolution.editing``.
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
-from functools import partial
 from types import MappingProxyType, TracebackType
 from typing import Any, Final, NamedTuple, Self
 
 import pyarrow as pa
 
 from millpond.adapters.edit.edit_report import EditReport
+from millpond.adapters.edit.stopped_query import standing_of
 from millpond.adapters.inspect.state_inspector import InspectedQuery, StateInspector
 from millpond.adapters.inspect.store_form import (
     KEY,
@@ -24,6 +24,7 @@ from millpond.adapters.inspect.store_form import (
     VALUE,
     WINDOW_END,
     WINDOW_START,
+    holds_entries,
 )
 from millpond.adapters.inspect.store_view import StoreView
 from millpond.errors import ConfigurationError
@@ -36,9 +37,7 @@ from millpond.stores.durability.storage.clock import host_ms
 from millpond.stores.encoding.keys import latest_row
 from millpond.stores.encoding.partitions import partition_of
 from millpond.stores.evolution.editing import undo_edit, write_edit
-from millpond.stores.evolution.evolving import Committed
-from millpond.stores.evolution.history import Standing
-from millpond.stores.evolution.record import EditNote, EvolutionRecord, commits_of
+from millpond.stores.evolution.record import EditNote
 from millpond.stores.evolution.record_keys import RecordKeys
 from millpond.stores.specs.formats import FormatVersion
 from millpond.stores.specs.store_spec import KeyForm, StoreSpec
@@ -48,8 +47,6 @@ from millpond.stores.typed.windows.windowed import Windowed
 
 _NO_SPECS: Final[Mapping[str, StoreSpec]] = MappingProxyType({})
 _WORKERS: Final = 4
-_WINDOWED: Final = "windowed-aggregation"
-"""The layout of window and session stores whose rows are what their kind says."""
 
 
 class _Place(NamedTuple):
@@ -149,7 +146,7 @@ class StateEditor:
             ConfigurationError: there is no such store, a row does not fit it, or it holds more than such rows.
             SerdeError: a key or a value cannot be stored.
         """
-        view = self._view(store, sink, application_id)
+        view = self.view(store, sink=sink, application_id=application_id)
         self._check_rows_are_all(view, put=True)
         found = rows.to_pylist() if isinstance(rows, pa.Table) else list(rows)
         for row in found:
@@ -177,7 +174,7 @@ class StateEditor:
             ConfigurationError: there is no such store, it has no windows, or it holds more than such rows.
             SerdeError: the key cannot be one of the store's.
         """
-        view = self._view(store, sink, application_id)
+        view = self.view(store, sink=sink, application_id=application_id)
         self._check_rows_are_all(view, put=False)
         windowed = view.form.kind.key_form is not KeyForm.PLAIN
         if window_start is not None and not windowed:
@@ -208,33 +205,40 @@ class StateEditor:
                         changes.setdefault(place.task_id, {})[place.store] = (version, transaction.changes)
             if changes:
                 note = EditNote(self._by, host_ms(), self._why, dict(done))
-                record = write_edit(query.history, self._committed(query), _standing(query), changes, note)
-                reports.append(_report(query, record))
+                record = write_edit(query.history, *standing_of(self._inspector, query, self._batch), changes, note)
+                reports.append(EditReport.of(query.history, record))
         self.close()
         return reports
 
     def undo(self) -> list[EditReport]:
-        """Take back the last edit of each query that was edited last; what was done.
+        """Take back the last edit of each verb or sink that no micro-batch has followed; what was done.
 
         Raises:
-            StateConflictError: none was, or a micro-batch has followed the edit.
+            StateConflictError: there is none.
             DurabilityError: the storage failed.
         """
         edited = [query for query in self._queries if query.record.edit is not None]
+        since = [query for query in edited if query.record.batch == self._batch]
         reports = []
-        for query in edited or self._queries:
+        for query in since or edited or self._queries:
             told = {} if query.record.edit is None else query.record.edit.rows
             note = EditNote(self._by, host_ms(), self._why, {f"undo {what}": number for what, number in told.items()})
-            reports.append(_report(query, undo_edit(query.history, self._committed(query), _standing(query), note)))
+            place = standing_of(self._inspector, query, self._batch)
+            reports.append(EditReport.of(query.history, undo_edit(query.history, *place, note)))
         return reports
 
-    def _view(self, name: str, sink: str | None, application_id: str | None) -> StoreView:
-        return self._inspector.store(name, batch=self._batch, sink=sink, application_id=application_id)
+    def view(self, store: str, *, sink: str | None = None, application_id: str | None = None) -> StoreView:
+        """A store as it is after the last micro-batch, without what is edited now.
+
+        Raises:
+            ConfigurationError: there is no such store, or more than one.
+        """
+        return self._inspector.store(store, batch=self._batch, sink=sink, application_id=application_id)
 
     def _check_rows_are_all(self, view: StoreView, *, put: bool) -> None:
         """Refuse stores that hold more than rows of their kind."""
         layout = view.shape.layout
-        if layout is not None and layout.name != _WINDOWED:
+        if layout is not None and not holds_entries(layout):
             raise ConfigurationError(
                 f"the rows of store {view.name!r} are not single entries, but {layout.name}: what waits for others in "
                 "its operator; edit the stores of the results instead"
@@ -368,26 +372,10 @@ class StateEditor:
         if rows:
             self._done.setdefault(self._number(view), Counter())[f"{what} {view.name}"] += rows
 
-    def _committed(self, query: InspectedQuery) -> Committed:
-        checkpoint = self._inspector.checkpoint
-        held = checkpoint.manifests(self._batch)
-        mine = [one for one in held if one.application_id == query.history.application_id]
-        return Committed(self._batch, mine, partial(checkpoint.chosen, None), commits_of(held))
-
 
 def _format(query: InspectedQuery, store: str) -> FormatVersion:
     """The format of the rows of a store."""
     return query.record.shape.named(store)[0].kind.format_version
-
-
-def _standing(query: InspectedQuery) -> Standing:
-    return Standing(query.record, dict(query.manifests))
-
-
-def _report(query: InspectedQuery, record: EvolutionRecord) -> EditReport:
-    assert record.edit is not None
-    history = query.history
-    return EditReport(history.application_id, history.sink, record.generation, record.batch, record.edit)
 
 
 def _timestamp(view: StoreView, row: Mapping[str, Any], before: Any) -> int:

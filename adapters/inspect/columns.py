@@ -53,7 +53,7 @@ class ShownColumn(ABC):
 
     @abstractmethod
     def parse(self, text: str) -> Any:
-        """The key that a text on the command line means.
+        """The key, or the value, that a text on the command line means.
 
         Raises:
             ConfigurationError: it means none.
@@ -109,7 +109,7 @@ class SerdeColumn(ShownColumn):
             return read(text)
         except (ValueError, RecursionError) as error:
             raise ConfigurationError(
-                f"{text!r} is no key of the {self._serde.name} serde ({error}); give text, a number, bytes in "
+                f"{text!r} is no value of the {self._serde.name} serde ({error}); give text, a number, bytes in "
                 "hexadecimal digits, or else JSON"
             ) from error
 

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from millpond.adapters.inspect.columns import ShownColumn, shown
 from millpond.adapters.inspect.packed_columns import PackedPlaces
 from millpond.adapters.inspect.spark_checkpoint import SparkCheckpoint
-from millpond.adapters.inspect.store_form import StoreForm
+from millpond.adapters.inspect.store_form import StoreForm, holds_entries
 from millpond.adapters.inspect.store_part import StorePart
 from millpond.adapters.inspect.store_view import StoreView
 from millpond.errors import ConfigurationError
@@ -253,7 +253,8 @@ def _partition(task_id: str) -> int:
 
 
 def _key_column(shape: StoreShape, packed: PackedPlaces, given: StoreSpec | None) -> ShownColumn:
-    column = packed.key_column(shape.name) if shape.layout is None and shape.key_serde == BYTES.name else None
+    is_packed = holds_entries(shape.layout) and shape.key_serde == BYTES.name
+    column = packed.key_column(shape.name) if is_packed else None
     return column or shown(shape.key_serde, None if given is None else given.key_serde)
 
 

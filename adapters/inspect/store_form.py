@@ -39,11 +39,19 @@ TIMESTAMP: Final = "timestamp"
 VALID_FROM: Final = "valid_from"
 VALID_TO: Final = "valid_to"
 
+_WINDOWED: Final = "windowed-aggregation"
+"""A layout that adds nothing to the rows of its kind but metadata."""
+
 _ROWS: Final = 10_000
 """How many rows are made into a batch."""
 
 Entry = tuple[bytes, Any]
 """The bytes of a key, or ``Windowed`` with them, and what the store has for it."""
+
+
+def holds_entries(layout: Layout | None) -> bool:
+    """Whether the rows of a layout are single entries, as the kind of their store says."""
+    return layout is None or layout.name == _WINDOWED
 
 
 @dataclass(frozen=True)

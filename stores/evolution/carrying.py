@@ -10,7 +10,7 @@ partitions. So each class of these is a unit of work: it reads its old partition
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import gcd
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -18,11 +18,11 @@ import pyarrow as pa
 from millpond.errors import StateConflictError
 from millpond.stores.durability.manifests.manifest import Manifest
 from millpond.stores.durability.storage.storage import Storage
-from millpond.stores.encoding.keys import METADATA, unpack_time
+from millpond.stores.encoding.keys import unpack_time
 from millpond.stores.encoding.partitions import partition_of, partitions_of
 from millpond.stores.evolution.carriage import LayoutCarriage
 from millpond.stores.evolution.conversion import Conversion, ConvertedRows
-from millpond.stores.evolution.metadata import carried_metadata
+from millpond.stores.evolution.metadata import carried_metadata, metadata_rows
 from millpond.stores.evolution.old_rows import Columns, OldRows, as_columns, as_rows, merged
 from millpond.stores.evolution.record_keys import RecordKeys
 from millpond.stores.evolution.relaid import relaid
@@ -173,7 +173,7 @@ class _Unit:
         snapshots.begin_store(store.name, next(iter(olds.values())).format_version)
         if store.is_global or len(self.old) == len(self.new) == 1:
             (old,) = olds.values()
-            snapshots.add(self.new, *_metadata_rows(old.metadata))
+            snapshots.add(self.new, *metadata_rows(old.metadata))
             for keys, values in old.columns():
                 snapshots.add(self.new, keys, values)
         else:
@@ -227,7 +227,7 @@ class _Spread:
 
     def into(self, snapshots: Snapshots, partitions: Sequence[int]) -> None:
         for partition in partitions:
-            snapshots.add([partition], *_metadata_rows(self._metadata_of(partition)))
+            snapshots.add([partition], *metadata_rows(self._metadata_of(partition)))
         for keys, values in merged([self._checked(number, old) for number, old in self._olds.items()]):
             targets = partitions_of(self._keys.of_rows(keys), self._to)
             order = np.argsort(targets, kind="stable")
@@ -270,8 +270,3 @@ def _origin(before: Shape, store: StoreShape, origins: Mapping[str, Origin]) -> 
         return origin
     beside = [one for one in before.named(origin.name) if one.subtopology == store.subtopology]
     return replace(origin, subtopology=store.subtopology) if beside else origin
-
-
-def _metadata_rows(metadata: Mapping[str, bytes]) -> tuple[Any, Any]:
-    rows = sorted((METADATA + name.encode(), data) for name, data in metadata.items())
-    return pa.array([row for row, _ in rows], pa.binary()), pa.array([data for _, data in rows], pa.binary())

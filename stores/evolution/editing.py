@@ -5,9 +5,9 @@ and it counts once its record is kept, as any evolution does. So it can be undon
 the generation after it begins as the one before it did.
 """
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from millpond.errors import StateConflictError
 from millpond.stores.backend.contract import Changes
@@ -28,6 +28,9 @@ from millpond.stores.evolution.record import (
     generation_fingerprint,
 )
 from millpond.stores.specs.formats import FormatVersion
+
+ERASE: Final = "erase"
+"""What a note calls it if rows are gone for good."""
 
 StoreChanges: TypeAlias = Mapping[str, tuple[FormatVersion, Changes]]
 """By the name of the store the format of its rows, and what becomes of them; None deletes one."""
@@ -53,12 +56,11 @@ def write_edit(
         MissingFileError, CorruptFileError: a file of the state is gone or damaged.
         DurabilityError: the storage failed.
     """
-
-    def edited(task_id: str, fingerprint: str) -> Manifest:
-        base = standing.manifests.get(task_id) or Manifest.empty(history.application_id, task_id, fingerprint)
-        return _with_changes(history.storage, base, changes[task_id]) if task_id in changes else base
-
-    return _keep(history, committed, standing, edited, {*standing.manifests, *changes}, note)
+    bases = dict(standing.manifests)
+    for task_id, of_task in changes.items():
+        base = bases.get(task_id) or Manifest.empty(history.application_id, task_id, standing.record.fingerprint)
+        bases[task_id] = _with_changes(history.storage, base, of_task)
+    return keep_edited(history, committed, standing, bases, note)
 
 
 def undo_edit(history: History, committed: Committed, standing: Standing, note: EditNote) -> EvolutionRecord:
@@ -86,23 +88,31 @@ def undo_edit(history: History, committed: Committed, standing: Standing, note: 
             f"{newest.batch}, and the query has gone on since, up to micro-batch {committed.batch}: results have come "
             "of the edit, so it cannot be undone; edit the rows once more"
         )
+    if any(what.startswith(f"{ERASE} ") for what in newest.edit.rows):
+        raise StateConflictError(
+            f"keys were erased from the state of application {history.application_id!r}, {history.sink!r}, and what is "
+            "erased is nowhere any more, so it cannot be undone; put rows anew, if that is what you want"
+        )
     before = replace(history, records=history.records[:-1]).standing(committed.manifests, committed.batch)
-
-    def undone(task_id: str, _: str) -> Manifest:
-        return before.manifests[task_id]
-
-    return _keep(history, committed, standing, undone, before.manifests, note)
+    return keep_edited(history, committed, standing, before.manifests, note)
 
 
-def _keep(
-    history: History,
-    committed: Committed,
-    standing: Standing,
-    base_of: Callable[[str, str], Manifest],
-    tasks: Collection[str],
-    note: EditNote,
+def keep_edited(
+    history: History, committed: Committed, standing: Standing, bases: Mapping[str, Manifest], note: EditNote
 ) -> EvolutionRecord:
-    """Keep the next generation, whose tasks begin with what ``base_of`` makes of their ids and its fingerprint."""
+    """Keep the next generation, in the shape of the one before.
+
+    Args:
+        history: the generations so far.
+        committed: what the checkpoint has.
+        standing: where it stands.
+        bases: the manifest with which each task begins, by its id.
+        note: who edits, and why.
+
+    Raises:
+        StateConflictError: the query has committed a micro-batch meanwhile, or somebody else has changed the state.
+        DurabilityError: the storage failed.
+    """
     before = standing.record
     generation = max(history.next_generation, before.generation + 1)
     plan = before.fingerprint.partition(GENERATION_MARK)[0]
@@ -113,8 +123,9 @@ def _keep(
         before.shape,
         committed.batch,
         Previous(before.generation, before.fingerprint, before.shape),
-        commits_of(committed.manifests) | committed.others,
-        {task_id: replace(base_of(task_id, fingerprint), fingerprint=fingerprint) for task_id in sorted(tasks)},
+        # None of others, which go on as they are and where they are.
+        commits_of(committed.manifests),
+        {task_id: replace(base, fingerprint=fingerprint) for task_id, base in sorted(bases.items())},
         before.seeded,
         before.backfill,
         note,

@@ -5,9 +5,12 @@ of the store's kind and layout; what has no rule, such as a user's own, must be 
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final
+from typing import Any, Final
+
+import pyarrow as pa
 
 from millpond.errors import StateConflictError
+from millpond.stores.encoding.keys import METADATA
 from millpond.stores.evolution.carriage import NO_LAYOUT, LayoutCarriage, OldStore, Rule, greatest
 from millpond.stores.specs.store_spec import StoreKind
 from millpond.stores.typed.expiry import CLOCK_NAME, HORIZON_NAME, TIMED_NAME
@@ -60,6 +63,12 @@ def carried_metadata(
         if carriage.revise is not None:
             content |= carriage.revise(olds, belongs)
     return {name: data for name, data in sorted(content.items()) if data is not None}
+
+
+def metadata_rows(metadata: Mapping[str, bytes]) -> tuple[Any, Any]:
+    """The keys and values of the rows of some metadata, in key order, as Arrow arrays."""
+    rows = sorted((METADATA + name.encode(), data) for name, data in metadata.items())
+    return pa.array([row for row, _ in rows], pa.binary()), pa.array([data for _, data in rows], pa.binary())
 
 
 def _rules(kind: StoreKind) -> Mapping[str, Rule]:

@@ -138,7 +138,7 @@ def test_keys_of_the_command_line_are_those_of_the_serde(name: str, text: str, k
 
 
 def test_a_key_that_is_none_is_refused() -> None:
-    with pytest.raises(ConfigurationError, match="'seven' is no key of the int64 serde"):
+    with pytest.raises(ConfigurationError, match="'seven' is no value of the int64 serde"):
         shown("int64", None).parse("seven")
     with pytest.raises(SerdeError):
         SerdeColumn(serde("int64")).read([b"too short"])

@@ -13,6 +13,7 @@ from typing import Any, ForwardRef, Union, get_args, get_origin
 
 SNAPSHOT = Path(__file__).with_suffix(".txt")
 MODULES = (
+    "millpond.adapters.edit",
     "millpond.adapters.inspect",
     "millpond.adapters.kafka_streams",
     "millpond.adapters.spark",

@@ -19,6 +19,7 @@ from millpond.stores.backend.registry import supplier
 from millpond.stores.durability import Storage, TaskState
 from millpond.stores.encoding.serdes import INT64, STRING
 from millpond.stores.specs.store_spec import StoreKind, StoreSpec
+from tests.looking.checkpoints import Query
 from tests.packaging.code_blocks import PAGES, ROOT, before_spark, blocks, run_blocks
 
 COMMAND = re.compile(r"`((?:make|millpond) [^`]+)`")
@@ -37,7 +38,17 @@ def durable_state(place: Path) -> dict[str, Any]:
         return {"spec": spec, "manifest": state.commit()}
 
 
-PREAMBLES: dict[str, Callable[[Path], dict[str, Any]]] = {"docs/durability.md": durable_state}
+def stopped_query(place: Path) -> dict[str, Any]:
+    """A query with a store, whose checkpoint and state directory are those that the page names."""
+    query = Query(place, [StoreSpec("counts", StoreKind.KEY_VALUE, STRING, INT64)])
+    query.run(lambda stores, mine: stores["counts"].put_all([(key, 3) for key in ("mill", "weir") if mine(key)]))
+    return {}
+
+
+PREAMBLES: dict[str, Callable[[Path], dict[str, Any]]] = {
+    "docs/durability.md": durable_state,
+    "docs/editing-state.md": stopped_query,
+}
 """What a page takes as given, by page."""
 
 

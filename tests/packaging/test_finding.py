@@ -43,6 +43,7 @@ ANSWERS = {
     "How is a store's directory converted?": ("stores/specs/migration.py", "open_directory"),
     "With which rows does a new store begin?": ("stores/evolution/seeding.py", "Seeds"),
     "Where are secrets hidden?": ("src/millpond/masking.py", "masked"),
+    "How is a key erased?": ("adapters/edit/erasure.py", "erase"),
     "How is state read without Spark?": ("adapters/inspect/state_inspector.py", "StateInspector"),
     "How is a query watched?": ("adapters/monitor/query_monitor.py", "QueryMonitor"),
 }

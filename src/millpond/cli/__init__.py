@@ -25,6 +25,7 @@ from millpond.cli import (
     bench,
     cleaning,
     completing,
+    editing,
     failures,
     imports,
     looking,
@@ -58,6 +59,7 @@ state.app.add_typer(looking.app)
 state.app.add_typer(upkeep.app)
 state.app.add_typer(cleaning.app)
 state.app.add_typer(reshaping.app)
+state.app.add_typer(editing.app)
 state.app.add_typer(warming.app)
 app.add_typer(state.app, name="state", rich_help_panel=state.STATE)
 app.add_typer(watching.app)

@@ -1,0 +1,155 @@
+"""``erase``: keys that are gone from the state of a query, from what it has left out, and from local copies.
+
+Rule of this module: what is told to be gone was looked for. After the state is written anew and the old files are
+deleted, all bytes under the state directory, the checkpoint and the local directories are searched for the keys.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow.compute as _compute
+
+from millpond.adapters.edit.edit_report import EditReport
+from millpond.adapters.edit.erased_keys import ErasedKeys
+from millpond.adapters.edit.left_out_rows import erase_left_out
+from millpond.adapters.edit.stopped_query import standing_of
+from millpond.adapters.edit.traces import Trace, traces
+from millpond.adapters.inspect.state_inspector import InspectedQuery, StateInspector
+from millpond.errors import ConfigurationError
+from millpond.stores.cleaning.copies import CopiesCleaning
+from millpond.stores.cleaning.leftover import Age, GarbageKind
+from millpond.stores.durability.storage.clock import host_ms
+from millpond.stores.evolution.editing import ERASE, keep_edited
+from millpond.stores.evolution.erasing import lineages_left, without_keys
+from millpond.stores.evolution.record import EditNote
+from millpond.stores.evolution.shape import StoreShape
+
+pc: Any = _compute
+
+
+@dataclass(frozen=True)
+class ErasureReport:
+    """What was erased, and where the keys are still found.
+
+    Attributes:
+        edits: what has become of the state of each query.
+        rows: how many rows are gone, by the store, and of what was left out by its directory.
+        files: how many durable files were deleted.
+        copies: how many local copies were deleted.
+        traces: where the bytes of a key are still found; empty if nowhere.
+    """
+
+    edits: tuple[EditReport, ...]
+    rows: Mapping[str, int]
+    files: int
+    copies: int
+    traces: tuple[Trace, ...]
+
+    def lines(self) -> Iterator[str]:
+        """The report as text."""
+        for edit in self.edits:
+            yield from edit.lines()
+        for what, number in sorted(self.rows.items()):
+            yield f"{what}: {number} rows erased"
+        yield f"{self.files} durable files and {self.copies} local copies deleted"
+        for trace in self.traces:
+            yield f"still found: {trace}"
+        if not self.traces:
+            yield "searched: the state directory, the checkpoint and the local directories have no byte of them"
+
+    def to_dict(self) -> dict[str, Any]:
+        """The report as an object of JSON."""
+        return {
+            "edits": [edit.to_dict() for edit in self.edits],
+            "rows": dict(self.rows),
+            "files": self.files,
+            "copies": self.copies,
+            "traces": [trace._asdict() for trace in self.traces],
+        }
+
+
+def erase(
+    inspector: StateInspector, keys: Sequence[Any], *, by: str, why: str = "", local_dirs: Sequence[Path] = ()
+) -> ErasureReport:
+    """Erase keys from all stores of all verbs of a query that does not run.
+
+    Their rows go from the state, with all history, what waits and what is remembered of them; from durable files, of
+    which none stays that was written before; from dead letters and late rows; and from the local copies of this
+    machine. Copies elsewhere are replaced when the query is started. It cannot be undone, and the query cannot go back
+    to an earlier micro-batch. Where it is interrupted, do it again.
+
+    Args:
+        inspector: finds the state.
+        keys: as the stores' serdes take them; of verbs, the values of the key's columns in order or by name, or of some
+            columns by name, which stands for all keys that have them. A key goes from every store that it can be of.
+        by: who erases.
+        why: the reason, for the record.
+        local_dirs: the job's ``local_dir`` on this machine.
+
+    Raises:
+        ConfigurationError: nobody is named, there is no state, or a key can be one of no store.
+        StateConflictError: the query has committed a micro-batch meanwhile.
+        BackendInUseError: somebody has a local copy open.
+        DurabilityError: the storage failed.
+    """
+    if not by:
+        raise ConfigurationError("nobody is named who erases; give by=..., as in by='ann'")
+    # Only now, because it brings all processors with it.
+    from millpond.processors.verbs.carriages import CARRIAGES
+
+    batch = inspector.checkpoint.chosen(None)
+    queries, views = inspector.queries(batch), inspector.stores(batch)
+    erased = ErasedKeys.of(views, keys)
+    edits, rows, lineages, tasks = [], Counter[str](), [], set()
+    for query in queries:
+        history, (committed, standing) = query.history, standing_of(inspector, query, batch)
+        bases, counts = dict(query.manifests), Counter[str]()
+        for task_id, manifest in query.manifests.items():
+            stores = _stores_of(query, task_id)
+            if erased.concerns(task_id, query.record.shape.partitions, any(one.is_global for one in stores)):
+                bases[task_id], gone = without_keys(inspector.storage, manifest, stores, erased.among, CARRIAGES)
+                counts += gone
+                tasks.add((history.application_id, task_id))
+        note = EditNote(by, host_ms(), why, {f"{ERASE} {store}": number for store, number in counts.items()} or _NONE)
+        record = keep_edited(history, committed, standing, bases, note)
+        edits.append(EditReport.of(history, record))
+        rows += counts
+        lineages += lineages_left(history, committed.manifests, list(record.bases.values()))
+    files = sum(len(inspector.storage.list(lineage)) for lineage in lineages)
+    for lineage in lineages:
+        inspector.storage.delete_directory(lineage)
+    rows += erase_left_out(inspector.storage, _owners(queries), erased)
+    copies = _delete_copies(inspector, local_dirs, tasks)
+    places = [inspector.storage, inspector.checkpoint.storage]
+    found = traces(places, local_dirs, [one.history.application_id for one in queries], erased)
+    return ErasureReport(tuple(edits), dict(rows), files, copies, tuple(found))
+
+
+_NONE: Mapping[str, int] = {f"{ERASE} nothing": 0}
+"""What a note says where no row had a key, and older files were deleted all the same."""
+
+
+def _stores_of(query: InspectedQuery, task_id: str) -> list[StoreShape]:
+    number = int(task_id.partition("_")[0])
+    return [store for store in query.record.shape.stores if store.subtopology == number]
+
+
+def _owners(queries: Sequence[InspectedQuery]) -> list[str]:
+    """The applications that may have left rows out: those of the state, and of verbs the whole job's."""
+    mine = [(one.history.application_id, one.history.sink) for one in queries]
+    return sorted({one for id_, sink in mine for one in (id_, id_.removesuffix(f".{sink}"))})
+
+
+def _delete_copies(inspector: StateInspector, local_dirs: Sequence[Path], tasks: set[tuple[str, str]]) -> int:
+    """Delete the local copies of tasks; how many there were."""
+    number = 0
+    for local_dir in local_dirs:
+        for found in CopiesCleaning(local_dir, inspector.storage.place, {}, Age(host_ms(), 0)).leftovers():
+            parts = Path(found.where).relative_to(local_dir).parts
+            if parts[1:3] in tasks and found.delete is not None:
+                found.delete()
+                number += found.what is GarbageKind.COPY
+    return number

@@ -1,0 +1,272 @@
+"""``millpond state put``, ``delete``, ``reset-window``, ``undo`` and ``erase``: edit state, without Spark.
+
+Rule of this module: options and messages live here; what is edited, and how, is for ``millpond.adapters.edit`` to say.
+"""
+
+from getpass import getuser
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from millpond.cli.answers import AsJson, say
+from millpond.cli.looking import Application, KeyText, StoreName
+from millpond.cli.state import CHANGE, CheckpointPlace, SinkName, StateDir, TopologyName, Workers, topology_named
+from millpond.cli.teaching import lesson
+
+if TYPE_CHECKING:
+    from millpond.adapters.edit import StateEditor
+    from millpond.adapters.inspect.store_view import StoreView
+
+app = typer.Typer()
+
+By = Annotated[str | None, typer.Option(metavar="NAME", help="who edits, for the record; you by default")]
+Why = Annotated[str, typer.Option(metavar="TEXT", help="the reason, for the record", show_default=False)]
+
+_TIME = "ISO 8601 with zone, or milliseconds since 1970"
+WindowStart = Annotated[
+    str, typer.Argument(metavar="WINDOW_START", help=f"when the window or session starts: {_TIME}", show_default=False)
+]
+
+
+@app.command(
+    "put",
+    rich_help_panel=CHANGE,
+    epilog=lesson(
+        "millpond state put CHECKPOINT counts mill 7 --state-dir STATE --why 'a row was sent twice'",
+        "millpond state put CHECKPOINT prices tea 3.1 --valid-from 2026-01-31T00:00:00Z --state-dir STATE",
+        "millpond state put CHECKPOINT latest '[\"mill\"]' '{\"price\": 7}' --state-dir STATE  # of a verb",
+        read="docs/editing-state.md",
+    ),
+)
+def state_put(
+    checkpoint: CheckpointPlace,
+    store: StoreName,
+    key: KeyText,
+    value: Annotated[
+        str,
+        typer.Argument(
+            metavar="VALUE",
+            help="text, a number, hexadecimal digits, JSON; a verb's columns as a JSON object",
+            show_default=False,
+        ),
+    ],
+    state_dir: StateDir,
+    timestamp: Annotated[str | None, typer.Option(metavar="TIME", help=f"of the value: {_TIME}")] = None,
+    valid_from: Annotated[str | None, typer.Option(metavar="TIME", help=f"of a version: {_TIME}")] = None,
+    window_start: Annotated[str | None, typer.Option(metavar="TIME", help=_TIME)] = None,
+    window_end: Annotated[str | None, typer.Option(metavar="TIME", help=f"of a session: {_TIME}")] = None,
+    by: By = None,
+    why: Why = "",
+    sink: SinkName = None,
+    application: Application = None,
+    topology: TopologyName = None,
+    workers: Workers = 4,
+    json: AsJson = False,
+) -> None:
+    """Put a row into a store of a query that is not running; the next start of the query goes on with it."""
+    from millpond.adapters.inspect import store_form
+    from millpond.stores.encoding.times import time_in
+
+    times = {
+        store_form.TIMESTAMP: timestamp,
+        store_form.VALID_FROM: valid_from,
+        store_form.WINDOW_START: window_start,
+        store_form.WINDOW_END: window_end,
+    }
+    row: dict[str, Any] = {
+        name: time_in(text, f"--{name.replace('_', '-')}") for name, text in times.items() if text is not None
+    }
+    with _editor(checkpoint, state_dir, by, why, topology, workers) as editor:
+        form = _view(editor, store, sink, application).form
+        row |= {store_form.KEY: form.key.parse(key), store_form.VALUE: form.value.parse(value)}
+        editor.put(store, [row], sink=sink, application_id=application)
+        _commit(editor, json)
+
+
+@app.command(
+    "delete",
+    rich_help_panel=CHANGE,
+    epilog=lesson(
+        "millpond state delete CHECKPOINT counts mill --state-dir STATE --why 'poisoned'",
+        codes="1 if there is nothing for the key",
+        read="docs/editing-state.md",
+    ),
+)
+def state_delete(
+    checkpoint: CheckpointPlace,
+    store: StoreName,
+    key: KeyText,
+    state_dir: StateDir,
+    by: By = None,
+    why: Why = "",
+    sink: SinkName = None,
+    application: Application = None,
+    topology: TopologyName = None,
+    workers: Workers = 4,
+    json: AsJson = False,
+) -> None:
+    """Delete what a store of a query that is not running has for a key, with all windows and all history.
+
+    Files keep it, so that it can be undone; erase leaves nothing.
+    """
+    with _editor(checkpoint, state_dir, by, why, topology, workers) as editor:
+        _delete(editor, store, key, None, sink, application, json)
+
+
+@app.command(
+    "reset-window",
+    rich_help_panel=CHANGE,
+    epilog=lesson(
+        "millpond state reset-window CHECKPOINT rolling mill 2026-01-31T00:00:00Z --state-dir STATE",
+        codes="1 if there is no such window",
+        read="docs/editing-state.md",
+    ),
+)
+def state_reset_window(
+    checkpoint: CheckpointPlace,
+    store: StoreName,
+    key: KeyText,
+    window_start: WindowStart,
+    state_dir: StateDir,
+    by: By = None,
+    why: Why = "",
+    sink: SinkName = None,
+    application: Application = None,
+    topology: TopologyName = None,
+    workers: Workers = 4,
+    json: AsJson = False,
+) -> None:
+    """Delete one window or session of a key from a store of a query that is not running; it begins anew."""
+    from millpond.stores.encoding.times import time_in
+
+    with _editor(checkpoint, state_dir, by, why, topology, workers) as editor:
+        _delete(editor, store, key, time_in(window_start, "WINDOW_START"), sink, application, json)
+
+
+@app.command(
+    "undo",
+    rich_help_panel=CHANGE,
+    epilog=lesson(
+        "millpond state undo CHECKPOINT --state-dir STATE",
+        codes="1 if the state was not edited last, or a micro-batch has followed",
+        read="docs/editing-state.md",
+    ),
+)
+def state_undo(
+    checkpoint: CheckpointPlace,
+    state_dir: StateDir,
+    by: By = None,
+    why: Why = "",
+    workers: Workers = 4,
+    json: AsJson = False,
+) -> None:
+    """Take back the last edit of the state of a query that has not been started since."""
+    with _editor(checkpoint, state_dir, by, why, None, workers) as editor:
+        for report in editor.undo():
+            say(report, json)
+
+
+@app.command(
+    "erase",
+    rich_help_panel=CHANGE,
+    epilog=lesson(
+        "millpond state erase CHECKPOINT mill --state-dir STATE --local-dir DIR --why 'request 17'",
+        "millpond state erase CHECKPOINT '{\"customer\": 7}' --state-dir STATE  # all keys of a verb that have it",
+        codes="1 if bytes of a key are still found, such as in rows of other keys",
+        read="docs/editing-state.md",
+    ),
+)
+def state_erase(
+    checkpoint: CheckpointPlace,
+    keys: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="KEY...",
+            help="keys: text, numbers, JSON; a verb's columns as a JSON array or object, or some of them as an object",
+            show_default=False,
+        ),
+    ],
+    state_dir: StateDir,
+    local_dir: Annotated[
+        list[Path] | None, typer.Option(metavar="DIR", help="the job's local_dir on this machine; may be repeated")
+    ] = None,
+    by: By = None,
+    why: Why = "",
+    topology: TopologyName = None,
+    workers: Workers = 4,
+    json: AsJson = False,
+) -> None:
+    """Erase keys from all stores of a query that is not running: from state, history, files, and what was left out.
+
+    It cannot be undone, and the query cannot go back to an earlier micro-batch. All files are searched afterwards.
+    """
+    from millpond.adapters.edit import erase
+    from millpond.adapters.inspect import StateInspector
+
+    found = topology_named(topology)
+    specs = {} if found is None else found.stores
+    inspector = StateInspector.at(checkpoint, state_dir, workers=workers, specs=specs)
+    report = erase(
+        inspector, _parsed(inspector.stores(), keys), by=by or getuser(), why=why, local_dirs=local_dir or []
+    )
+    say(report, json)
+    if report.traces:
+        raise typer.Exit(1)
+
+
+def _editor(
+    checkpoint: str, state_dir: str, by: str | None, why: str, topology: str | None, workers: int
+) -> "StateEditor":
+    from millpond.adapters.edit import StateEditor
+
+    found = topology_named(topology)
+    specs = {} if found is None else found.stores
+    return StateEditor.at(checkpoint, state_dir, by=by or getuser(), why=why, workers=workers, specs=specs)
+
+
+def _view(editor: "StateEditor", store: str, sink: str | None, application: str | None) -> "StoreView":
+    return editor.view(store, sink=sink, application_id=application)
+
+
+def _delete(
+    editor: "StateEditor",
+    store: str,
+    key: str,
+    window_start: Any,
+    sink: str | None,
+    application: str | None,
+    json: bool,
+) -> None:
+    parsed = _view(editor, store, sink, application).form.key.parse(key)
+    if not editor.delete(store, parsed, window_start=window_start, sink=sink, application_id=application):
+        what = "nothing for the key" if window_start is None else "no such window of the key"
+        typer.echo(f"store {store!r} has {what} {key!r}", err=True)
+        raise typer.Exit(1)
+    _commit(editor, json)
+
+
+def _commit(editor: "StateEditor", json: bool) -> None:
+    for report in editor.commit():
+        say(report, json)
+
+
+def _parsed(views: "list[StoreView]", keys: list[str]) -> list[Any]:
+    """Each key as all that it may mean in one of the stores."""
+    from millpond.errors import ConfigurationError
+
+    found: list[Any] = []
+    for key in keys:
+        meant: list[Any] = []
+        errors = []
+        for view in views:
+            try:
+                parsed = view.form.key.parse(key)
+            except ConfigurationError as error:
+                errors.append(error)
+            else:
+                meant += [] if parsed in meant else [parsed]
+        if not meant:
+            raise errors[0]
+        found += meant
+    return found

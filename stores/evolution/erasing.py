@@ -1,0 +1,94 @@
+"""Erasing keys from the state of a query that does not run: tasks are written anew without their rows.
+
+Rule of this module: what it writes is in lineages of its own, so that once its record is kept, all files of the
+lineages before may go. Nothing leads back then, neither to earlier micro-batches nor to earlier generations.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping
+from functools import partial
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+import pyarrow.compute as _compute
+
+from millpond.stores.durability.manifests.manifest import Manifest
+from millpond.stores.durability.storage.storage import Storage
+from millpond.stores.encoding.keys import DATA
+from millpond.stores.evolution.carriage import LayoutCarriage
+from millpond.stores.evolution.history import History
+from millpond.stores.evolution.metadata import carried_metadata, metadata_rows
+from millpond.stores.evolution.old_rows import OldRows
+from millpond.stores.evolution.record_keys import RecordKeys
+from millpond.stores.evolution.shape import StoreShape
+from millpond.stores.evolution.snapshots import Snapshots
+from millpond.stores.typed.windows.window import SEQUENCE_NAME
+
+pc: Any = _compute
+
+Erased: TypeAlias = Callable[[StoreShape, Any], Any]
+"""``erased(store, keys)`` says of each of an array of records' keys whether its rows go, as a Boolean array."""
+
+
+def without_keys(
+    storage: Storage,
+    manifest: Manifest,
+    stores: Collection[StoreShape],
+    erased: Erased,
+    layouts: Mapping[str, LayoutCarriage],
+) -> tuple[Manifest, Counter[str]]:
+    """A task written anew, and how many rows of each store it has no more.
+
+    Args:
+        storage: where its files are.
+        manifest: the task.
+        stores: its own.
+        erased: which rows go.
+        layouts: how the rows of each layout tell the records' keys, by its name.
+
+    Raises:
+        MissingFileError, CorruptFileError, CorruptStoreError: the state is damaged.
+        DurabilityError: the storage failed.
+    """
+    partition, counts = int(manifest.task_id.partition("_")[2]), Counter[str]()
+    empty = Manifest.empty(manifest.application_id, manifest.task_id, manifest.fingerprint)
+    with Snapshots(storage, {partition: empty}) as snapshots:
+        for store in stores:
+            old = OldRows(storage, manifest, store.name, store.kind)
+            if not old.holds_any:
+                continue
+            keys = _record_keys(store, old, layouts)
+            snapshots.begin_store(store.name, old.format_version)
+            layout = None if store.layout is None else store.layout.name
+            metadata = carried_metadata([old], partial(_stays, erased, store, keys), layouts, layout)
+            snapshots.add([partition], *metadata_rows(metadata))
+            for found, values in old.columns():
+                gone = erased(store, keys.of_rows(found))
+                counts[store.name] += pc.sum(pc.and_(gone, pc.starts_with(found, DATA))).as_py() or 0
+                kept = pc.invert(gone)
+                snapshots.add([partition], found.filter(kept), values.filter(kept))
+            snapshots.end_store()
+    return snapshots.manifests().get(partition, empty), counts
+
+
+def lineages_left(history: History, found: Collection[Manifest], kept: Collection[Manifest]) -> list[str]:
+    """The directories of the lineages that a query is known to have had, but for those of the manifests that stay.
+
+    Args:
+        history: its generations.
+        found: what its checkpoint has.
+        kept: the manifests that stay.
+    """
+    bases = [base for record in history.records for base in record.bases.values()]
+    mine = {one.directory for one in (*bases, *found) if one.application_id == history.application_id}
+    return sorted(mine - {manifest.directory for manifest in kept})
+
+
+def _record_keys(store: StoreShape, old: OldRows, layouts: Mapping[str, LayoutCarriage]) -> RecordKeys:
+    carriage = None if store.layout is None else layouts.get(store.layout.name)
+    duplicates = SEQUENCE_NAME in old.metadata and store.kind.in_segments
+    return RecordKeys(store, carriage, duplicates=duplicates)
+
+
+def _stays(erased: Erased, store: StoreShape, keys: RecordKeys, key: bytes) -> bool:
+    return not erased(store, pa.array([keys.of_key(key)], pa.binary()))[0].as_py()

@@ -1,0 +1,165 @@
+"""An erased key is nowhere: not in state, files, copies and what was left out; other keys stay as they are."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from millpond.adapters.edit import StateEditor, erase
+from millpond.errors import ConfigurationError, StateConflictError
+from millpond.stores import STRING, StoreKind, StoreSpec
+from millpond.stores.backend.registry import supplier
+from millpond.stores.durability import TaskState
+from millpond.stores.encoding.serdes import INT64
+from millpond.stores.typed.windows.windowed import Windowed
+from tests.looking.checkpoints import SPECS, Query
+from tests.looking.test_looking import shown
+
+PERSON, VALUE = "ann of the mill pond", "her secret of 17 words"
+TEXTS = {
+    name: StoreSpec(
+        name,
+        spec.kind,
+        STRING,
+        STRING,
+        **{option: getattr(spec, option) for option in spec.kind.traits.needed},
+    )
+    for name, spec in SPECS.items()
+}  # fmt: skip
+
+
+def content(query: Query) -> dict[str, list[dict[str, Any]]]:
+    return {name: sorted(shown(query.looking(specs=TEXTS).store(name)), key=repr) for name in TEXTS}
+
+
+def fill(number: int, value: str = VALUE) -> Callable[[Any, Any], None]:
+    def change(stores: Any, mine: Callable[[str], bool]) -> None:
+        for key in filter(mine, [PERSON, *(f"somebody else {n}" for n in range(8))]):
+            text = value if key == PERSON else f"nothing {number}"
+            stores["plain"].put(key, text)
+            stores["times"].put(key, text, number)
+            stores["versions"].put(key, text, number)
+            stores["windows"].put(key, text, 10 * number)
+            stores["stamped-windows"].put(key, text, number, 10 * number)
+            stores["sessions"].put(Windowed(key, 10 * number, 10 * number + 3), text)
+
+    return change
+
+
+def filled(directory: Path) -> Query:
+    query = Query(directory, list(TEXTS.values()))
+    for number in range(3):
+        query.run(fill(number, f"{VALUE}, {number}"))
+    return query
+
+
+def bytes_found(*directories: Path) -> list[Path]:
+    """The files that have bytes of the person, read without what erases them."""
+    found = []
+    for path in (one for directory in directories for one in directory.rglob("*") if one.is_file()):
+        data = path.read_bytes()
+        if path.suffix == ".parquet":
+            data += repr(pq.read_table(pa.BufferReader(data)).to_pylist()).encode()
+        if PERSON.encode() in data or VALUE.encode() in data:
+            found.append(path)
+    return found
+
+
+def everywhere(query: Query) -> list[Path]:
+    return bytes_found(query.state, query.checkpoint, query.directory / "local")
+
+
+def test_an_erased_key_is_in_no_file_and_other_keys_stay(tmp_path: Path) -> None:
+    query = filled(tmp_path)
+    others = {name: [row for row in rows if row["key"] != PERSON] for name, rows in content(query).items()}
+    assert len(everywhere(query)) >= 3
+    report = erase(query.looking(), [PERSON], by="ann", why="she asks for it")
+    assert report.rows == {
+        "plain": 1, "times": 1, "versions": 3, "windows": 3, "stamped-windows": 3, "sessions": 3,
+    }  # fmt: skip
+    assert everywhere(query) == []
+    assert report.traces == ()
+    assert report.files >= 3
+    assert content(query) == others
+    query.run(lambda stores, mine: None)
+    assert content(query) == others
+    query.run(fill(4, "back again"))
+    assert [row["value"] for row in shown(query.looking().store("plain")) if row["key"] == PERSON] == ["back again"]
+
+
+@pytest.mark.parametrize("backend", ["memory", "lmdb", "rocksdb"])
+def test_local_copies_of_its_tasks_are_deleted_on_every_backend(tmp_path: Path, backend: str) -> None:
+    query = filled(tmp_path)
+    local = tmp_path / "copies" / f"out@{query.storage.place}"
+    for manifest in query.manifests:
+        options: dict[str, Any] = {"application_id": "app", "task_id": manifest.task_id, "local_dir": local}
+        with TaskState(list(TEXTS.values()), supplier(backend), storage=query.storage, **options) as state:
+            state.open(manifest)
+    if backend != "memory":
+        assert bytes_found(tmp_path / "copies")
+    report = erase(query.looking(), [PERSON], by="ann", local_dirs=[tmp_path / "copies"])
+    assert bytes_found(tmp_path / "copies", query.state) == []
+    assert report.copies == (0 if backend == "memory" else len(TEXTS))
+    assert report.traces == ()
+
+
+def test_what_was_deleted_before_is_erased_from_files_and_an_erasure_can_be_repeated(tmp_path: Path) -> None:
+    query = filled(tmp_path)
+    with StateEditor.at(str(query.checkpoint), str(query.state), by="ann") as edits:
+        for name in TEXTS:
+            edits.delete(name, PERSON)
+        edits.commit()
+    query.run(lambda stores, mine: None)
+    assert everywhere(query)
+    for _ in range(2):
+        erase(query.looking(), [PERSON], by="ann")
+        assert everywhere(query) == []
+
+
+def test_it_is_not_undone(tmp_path: Path) -> None:
+    query = filled(tmp_path)
+    erase(query.looking(), [PERSON], by="ann")
+    with pytest.raises(StateConflictError, match=r"keys were erased .* is nowhere any more, so it cannot be undone"):
+        StateEditor.at(str(query.checkpoint), str(query.state), by="ann").undo()
+
+
+def test_where_its_bytes_are_in_rows_of_other_keys_is_told(tmp_path: Path) -> None:
+    query = filled(tmp_path)
+    query.run(lambda stores, mine: stores["plain"].put("a friend", f"knows {PERSON}") if mine("a friend") else None)
+    (trace,) = erase(query.looking(), [PERSON], by="ann").traces
+    assert trace.rows == 1
+    assert Path(trace.where) in everywhere(query)
+
+
+def test_rows_that_were_left_out_go_too(tmp_path: Path) -> None:
+    query = filled(tmp_path)
+    for kind, column in (("dead-letters", pa.binary()), ("late-rows", pa.string())):
+        place = query.state / "app" / kind / "out"
+        place.mkdir(parents=True)
+        rows = [{"key": "somebody", "value": "else"}, {"key": PERSON, "value": "x"}, {"key": None, "value": PERSON}]
+        schema = pa.schema([("key", pa.string()), ("value", column)])
+        pq.write_table(pa.Table.from_pylist(rows[:2], schema=schema), place / "some.parquet")
+        pq.write_table(pa.Table.from_pylist(rows[2:], schema=schema), place / "all.parquet")
+    report = erase(query.looking(), [PERSON], by="ann")
+    assert {what: rows for what, rows in report.rows.items() if what.startswith("app/")} == {
+        "app/dead-letters/out": 2,
+        "app/late-rows/out": 2,
+    }
+    assert everywhere(query) == []
+    left = pq.read_table(query.state / "app" / "dead-letters" / "out" / "some.parquet").to_pylist()
+    assert left == [{"key": "somebody", "value": b"else"}]
+
+
+def test_a_key_that_no_store_can_have_is_refused_and_nothing_happens(tmp_path: Path) -> None:
+    query = Query(tmp_path, [StoreSpec("numbers", StoreKind.KEY_VALUE, INT64, INT64)])
+    query.run(lambda stores, mine: stores["numbers"].put(7, 7))
+    with pytest.raises(ConfigurationError, match="'seven' can be the key of no store"):
+        erase(query.looking(), ["seven"], by="ann")
+    with pytest.raises(ConfigurationError, match="nobody is named who erases"):
+        erase(query.looking(), [7], by="")
+    assert [row["value"] for row in shown(query.looking().store("numbers"))] == [7, 7]
+    erase(query.looking(), [7], by="ann")
+    assert len(shown(query.looking().store("numbers"))) < 2
