@@ -17,8 +17,8 @@ from pyspark.sql import types as T
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from millpond.adapters.spark import Millpond
+from millpond.adapters.spark.rows.arrays import in_type
 from millpond.adapters.spark.rows.sink import arrow_schema
-from millpond.adapters.spark.verbs.arrays import in_type
 from millpond.errors import ConfigurationError, StateConflictError
 from millpond.processors.verbs import aggregates
 from millpond.stores.encoding.rows.physical import to_physical

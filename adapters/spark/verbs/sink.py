@@ -12,10 +12,10 @@ from typing import Any, Final
 import pyarrow as pa
 from pyspark.sql import types as T
 
+from millpond.adapters.spark.rows.arrays import in_type
 from millpond.adapters.spark.rows.column_values import ColumnValues
 from millpond.adapters.spark.rows.maps import with_pairs
 from millpond.adapters.spark.rows.sink import arrow_schema, optional_columns, parsed
-from millpond.adapters.spark.verbs.arrays import in_type
 from millpond.processors.distribution.exchange import BLOB_BYTES, to_ipc
 from millpond.processors.runtime.batches.batch import Batch
 from millpond.processors.runtime.batches.columns import Records
