@@ -14,10 +14,13 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from millpond.adapters.spark.evolution.evolution import Evolution
+from millpond.adapters.spark.evolution.upgrade import Upgrade
 from millpond.adapters.spark.job.backfill import backfilled
 from millpond.adapters.spark.job.inputs import check_inputs, session_of
-from millpond.adapters.spark.job.job import DEFAULT_MAX_AHEAD, Job
+from millpond.adapters.spark.job.job import Job
+from millpond.adapters.spark.job.options import DEFAULT_MAX_AHEAD, JobOptions, distance_of, moment_of, size_of
 from millpond.adapters.spark.job.state_access import StateAccess
+from millpond.adapters.spark.job.worker_settings import worker_settings
 from millpond.adapters.spark.operator.dataflow import Dataflow
 from millpond.adapters.spark.outputs.output import OutputLike
 from millpond.adapters.spark.outputs.query import SeveralSinks, chosen
@@ -96,24 +99,21 @@ class SparkStreams(StateAccess):
         seeds: Mapping[str, DataFrame] | None = None,
         memory_budget: str | int | None = None,
     ) -> None:
-        job = Job.of(
-            application_id,
-            state_dir,
-            local_dir,
-            partitions,
-            backend,
-            on_error,
-            max_ahead,
-            policy,
-            reset_stream_time,
-            evolution,
-            checksums,
-            upgrade_from,
-            upgrade_mode,
-            seeds or {},
-            memory_budget,
+        options = JobOptions(
+            local_dir=local_dir,
+            partitions=partitions,
+            backend=backend,
+            on_error=OnError.of(on_error),
+            max_ahead=distance_of(max_ahead),
+            policy=policy,
+            reset_stream_time=moment_of(reset_stream_time),
+            evolution=evolution,
+            checksums=checksums,
+            upgrade=Upgrade.of(upgrade_from, upgrade_mode),
+            memory_budget=size_of(memory_budget, "memory_budget"),
+            seeds=seeds or {},
         )
-        super().__init__(topology, job)
+        super().__init__(topology, Job.of(application_id, state_dir, options))
 
     def transform(
         self,
@@ -153,7 +153,7 @@ class SparkStreams(StateAccess):
         check_ticks(ticks, plan, streaming=streaming)
         if not plan.stages:
             return flow.without_operators()
-        return flow.with_operators(job.settings(session, plan, TimeUnit.MILLISECOND, streaming=streaming))
+        return flow.with_operators(worker_settings(job, session, plan, TimeUnit.MILLISECOND, streaming=streaming))
 
     def start(
         self,
@@ -203,13 +203,13 @@ class SparkStreams(StateAccess):
                 "some inputs are static DataFrames, and a query runs on streaming ones; for static ones call transform "
                 "for each sink, and write what it returns"
             )
-        if self._job.evolution is not None and self._job.evolution.into is not None:
+        if self._job.options.evolution is not None and self._job.options.evolution.into is not None:
             raise ConfigurationError(
                 "Evolution(into=...) needs the DataFrame of transform; a query of several sinks goes on at its own "
                 "checkpoint, so leave into out"
             )
         several = SeveralSinks.of(session, flow.sinks, sinks)
-        settings = job.settings(session, plan, TimeUnit.MILLISECOND, streaming=True) if plan.stages else None
+        settings = worker_settings(job, session, plan, TimeUnit.MILLISECOND, streaming=True) if plan.stages else None
         return several.start(flow.with_all_sinks(settings), checkpoint_location, trigger, query_name)
 
     def backfill(
@@ -274,6 +274,7 @@ class SparkStreams(StateAccess):
     ) -> Dataflow:
         """The plan on its inputs, which are checked."""
         check_inputs(plan, inputs, complete)
+        options = self._job.options
         outputs = [Sink.of(sink, self._topology.sinks[sink].produced) for sink in plan.sinks]
         # A run that keeps no state writes nothing beside it, not even to see its clock.
         keeps = bool(plan.stages) and any(inputs[topic].isStreaming for topic in plan.topics)
@@ -282,9 +283,9 @@ class SparkStreams(StateAccess):
                 inputs[topic],
                 topic,
                 node.consumed,
-                self._job.on_error,
+                options.on_error,
                 keyed=not plan.is_map_side(plan.readers[topic]),
-                max_ahead=self._job.max_ahead,
+                max_ahead=options.max_ahead,
                 storage=self._job.storage if keeps else None,
             )
             for topic, node in plan.topics.items()

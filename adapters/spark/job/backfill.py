@@ -16,6 +16,7 @@ from pyspark.sql import functions as F
 
 from millpond.adapters.spark.evolution.seeds import seeds_of
 from millpond.adapters.spark.job.job import Job
+from millpond.adapters.spark.job.worker_settings import check_runnable, settings_in
 from millpond.adapters.spark.operator.stage import MANIFEST_COLUMN
 from millpond.adapters.spark.worker.worker import StateSettings
 from millpond.errors import ConfigurationError
@@ -61,10 +62,10 @@ def backfilled(
 
 def _run(session: SparkSession, job: Job, plan: Plan, rows: MakeRows, unit: TimeUnit, results: str | None) -> History:
     """The history of the query, with a generation that begins with the backfill."""
-    job.check(session, plan, evolved=True)
-    attempt = begin(job.history(plan.sink), plan.fingerprint, shape_of(plan), seeds_of(plan, job.seeds))
+    check_runnable(job, session, plan, evolved=True)
+    attempt = begin(job.history(plan.sink), plan.fingerprint, shape_of(plan), seeds_of(plan, job.options.seeds))
     place = join(_directory(attempt.history, results), attempt.id)
-    rows(job.settings_of(session, plan, unit, attempt.generation)).write.parquet(place)
+    rows(settings_in(job, session, plan, unit, attempt.generation)).write.parquet(place)
     found = session.read.parquet(place).where(F.col(MANIFEST_COLUMN).isNotNull()).select(MANIFEST_COLUMN)
     return attempt.keep(Manifest.from_json(text) for (text,) in found.collect())
 

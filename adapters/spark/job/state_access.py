@@ -9,6 +9,7 @@ from pyspark.sql import DataFrame
 
 from millpond.adapters.spark.copies.warming import Warmth, warm_beside
 from millpond.adapters.spark.job.job import Job
+from millpond.adapters.spark.job.worker_settings import warm_query
 from millpond.adapters.spark.reading.inspection import CommittedStore, plain_rows, seed_rows
 from millpond.adapters.spark.session.session import active_session, check_workers
 from millpond.errors import ConfigurationError
@@ -89,7 +90,7 @@ class StateAccess:
         """
         session = active_session("warming local copies")
         plan = self._job.plan(session, self._topology, sink)
-        return warm_beside(session, checkpoint, [self._job.warmed(session, plan)])
+        return warm_beside(session, checkpoint, [warm_query(self._job, session, plan)])
 
     def dead_letters(self, name: str | None = None) -> DataFrame:
         """The records that ``on_error="dead-letter"`` has left out, with what is known of each.

@@ -34,7 +34,7 @@ def planned(job: Job, checkpoint: str, asked: Mapping[str, AskedVerb]) -> Evolut
         FormatError: something is of a later release, or in a form that cannot be read without Spark.
         DurabilityError: the checkpoint or the state directory cannot be read.
     """
-    evolution = job.evolution
+    evolution = job.options.evolution
     said = SaidOfVerbs() if evolution is None else evolution.of_verbs
     into = None if evolution is None or not isinstance(evolution.into, str) else evolution.into
     return Planning(

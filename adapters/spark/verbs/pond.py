@@ -12,7 +12,9 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import types as T
 
 from millpond.adapters.spark.evolution.evolution import Evolution
-from millpond.adapters.spark.job.job import DEFAULT_MAX_AHEAD, Job
+from millpond.adapters.spark.evolution.upgrade import Upgrade
+from millpond.adapters.spark.job.job import Job
+from millpond.adapters.spark.job.options import DEFAULT_MAX_AHEAD, JobOptions, distance_of, moment_of, size_of
 from millpond.adapters.spark.verbs.account import HISTORY, LATENESS, Allowance
 from millpond.adapters.spark.verbs.arguments import (
     INPUT,
@@ -129,25 +131,21 @@ class Millpond(JoinVerbs):
         memory_budget: str | int | None = None,
         share_operators: bool = True,
     ) -> None:
-        job = Job.of(
-            application_id,
-            state_dir,
-            local_dir,
-            partitions,
-            backend,
-            on_error,
-            max_ahead,
-            policy,
-            reset_stream_time,
-            evolution,
-            checksums,
-            upgrade_from,
-            upgrade_mode,
-            {},
-            memory_budget,
-            share_operators,
+        options = JobOptions(
+            local_dir=local_dir,
+            partitions=partitions,
+            backend=backend,
+            on_error=OnError.of(on_error),
+            max_ahead=distance_of(max_ahead),
+            policy=policy,
+            reset_stream_time=moment_of(reset_stream_time),
+            evolution=evolution,
+            checksums=checksums,
+            upgrade=Upgrade.of(upgrade_from, upgrade_mode),
+            memory_budget=size_of(memory_budget, "memory_budget"),
+            shares_operators=share_operators,
         )
-        super().__init__(VerbRunner(job, complete))
+        super().__init__(VerbRunner(Job.of(application_id, state_dir, options), complete))
 
     def latest(
         self,

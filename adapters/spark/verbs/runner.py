@@ -19,6 +19,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from millpond.adapters.spark.copies.warm_query import WarmQuery
 from millpond.adapters.spark.job.backfill import backfilled
 from millpond.adapters.spark.job.job import Job
+from millpond.adapters.spark.job.worker_settings import warm_query, worker_settings
 from millpond.adapters.spark.operator.dataflow import Dataflow
 from millpond.adapters.spark.reading.inspection import CommittedStore
 from millpond.adapters.spark.rows.dead_letters import ErrorHandling
@@ -451,7 +452,8 @@ class VerbRun:
         )
         if self.backfill is not None:
             return marked(self._backfilled(self.backfill, flow, columns), marks)
-        settings = self.job.settings(
+        settings = worker_settings(
+            self.job,
             self.session,
             plan,
             TimeUnit.MICROSECOND,
@@ -477,7 +479,7 @@ class VerbRun:
         """
         if not self.streaming:
             return Shared()
-        newest, evolution = self.began.newest, self.job.evolution
+        newest, evolution = self.began.newest, self.job.options.evolution
         began = None
         if newest is not None and not self._begins_elsewhere():
             began = newest.shape.behind
@@ -489,7 +491,7 @@ class VerbRun:
     def _warn_of_another_name(self, plan: Plan) -> None:
         """Say so where it is new and may be a verb that has state: without an evolution nobody knows the checkpoint."""
         job, verb = self.job, self.job.verb
-        known = job.evolution is not None or not job.reached or self.began.newest is not None
+        known = job.options.evolution is not None or not job.reached or self.began.newest is not None
         if verb is None or known:
             return
         owner = verb.owner
@@ -509,7 +511,7 @@ class VerbRun:
 
     def _begins_elsewhere(self) -> bool:
         """Whether its query is to go on at another checkpoint, where operators may be others."""
-        evolution = self.job.evolution
+        evolution = self.job.options.evolution
         place = None if evolution is None else evolution.standpoint(self.session, self.name)
         return place is not None and place.into is not None
 
@@ -554,13 +556,13 @@ class VerbRun:
             ConfigurationError: the job has no ``local_dir``, or a backend is unknown.
         """
         plan = replace(self.job, reached=True).plan(self.session, verb.topology, verb.name)
-        return self.job.warmed(self.session, plan)
+        return warm_query(self.job, self.session, plan)
 
     def _source(self, rows: RowInput, verb: Verb, value_serde: Serde[Any] | None) -> RowSource:
         key, time, op = ", ".join(rows.keys), _shown(rows.time), _shown(rows.op)
         storage = self.job.storage if self.kept else None
-        event_times = EventTimes(TimeUnit.MICROSECOND, self.job.max_ahead, storage)
-        return RowSource(verb.inputs[rows.role], key, time, op, event_times, value_serde, self.job.on_error)
+        event_times = EventTimes(TimeUnit.MICROSECOND, self.job.options.max_ahead, storage)
+        return RowSource(verb.inputs[rows.role], key, time, op, event_times, value_serde, self.job.options.on_error)
 
     def _columns(self, schema: pa.Schema) -> T.StructType:
         """The columns of the result as Spark has them: of the type that they have in an input, or arrays of that.
