@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame
 
 from millpond.adapters.spark.verbs.expressions import Expression
 from millpond.adapters.spark.verbs.inputs import RowInput
-from millpond.adapters.spark.verbs.runner import VerbRun
+from millpond.adapters.spark.verbs.verb_run import VerbRun
 from millpond.errors import StateConflictError
 from millpond.processors.verbs.aggregate import STORE
 from millpond.processors.verbs.aggregates import AggregateCall
@@ -74,7 +74,7 @@ def call_slots(run: VerbRun, rows: RowInput, calls: Calls, changes: CallChanges,
     def evolved(before: Schemas) -> Schemas:
         return evolved_calls(before, calls, changes, run.name, ARGUMENTS)
 
-    history = run.beside(rows, Beside.CALLS, first, evolved)
+    history = run.schemas.beside(rows, Beside.CALLS, first, evolved)
     if history is None:
         return None
     store = _began_with(run)

@@ -23,8 +23,8 @@ from millpond.adapters.spark.verbs.arguments import (
 )
 from millpond.adapters.spark.verbs.bounds import time_of
 from millpond.adapters.spark.verbs.inputs import RowInput, check_names
+from millpond.adapters.spark.verbs.kept_schemas import ColumnChanges
 from millpond.adapters.spark.verbs.made import MadeVerbs
-from millpond.adapters.spark.verbs.runner import ColumnChanges
 from millpond.adapters.spark.verbs.waiting import (
     asof_allowances,
     asof_join_account,
@@ -120,8 +120,8 @@ class JoinVerbs(MadeVerbs):
         changes = ColumnChanges(renamed or {}, (*dropped, *added))
         run = self._runner.verb(name or f"asof_join-{'-'.join(keys)}", inputs, changes)
         packed = (
-            run.input(inputs[0], NullKeys.APART, untimed=join_type.keeps(Side.LEFT)),
-            run.input(inputs[1], NullKeys.DROPPED, versions=True),
+            run.schemas.input(inputs[0], NullKeys.APART, untimed=join_type.keeps(Side.LEFT)),
+            run.schemas.input(inputs[1], NullKeys.DROPPED, versions=True),
         )
         reach = max(kept.total, hold or 0)
         verb = asof_join(run.name, *packed, join_type, history=reach, grace=hold, tolerance=most, columns=rest)
@@ -173,7 +173,7 @@ class JoinVerbs(MadeVerbs):
         windows = join_windows(within, before, after, grace)
         run = self._runner.verb(name or f"stream_join-{'-'.join(keys)}", inputs, ColumnChanges(renamed or {}, dropped))
         one, other = (
-            run.input(rows, NullKeys.APART, untimed=join_type.keeps(side))
+            run.schemas.input(rows, NullKeys.APART, untimed=join_type.keeps(side))
             for rows, side in zip(inputs, (Side.LEFT, Side.RIGHT), strict=True)
         )
         shared = keys if join_type is JoinType.OUTER else {}
@@ -257,7 +257,7 @@ class JoinVerbs(MadeVerbs):
         late = max(time_of(left, left_time).bound, time_of(right, right_time).bound)
         kept = None if history is None else Allowance(HISTORY, in_micros(history, "history"), late)
         reach = None if kept is None else kept.total
-        inputs = run.input(one, null_keys, versions=True), run.input(other, null_keys, versions=True)
+        inputs = run.schemas.input(one, null_keys, versions=True), run.schemas.input(other, null_keys, versions=True)
         verb = table_join(
             run.name, *inputs, join_type, history=reach, left_columns=one.values, right_columns=other.values
         )

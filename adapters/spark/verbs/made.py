@@ -15,7 +15,8 @@ from millpond.adapters.spark.session.session import active_session
 from millpond.adapters.spark.verbs.account import Account, explained
 from millpond.adapters.spark.verbs.backfill import Backfill
 from millpond.adapters.spark.verbs.planning import asked_verb, planned
-from millpond.adapters.spark.verbs.runner import VerbRun, VerbRunner
+from millpond.adapters.spark.verbs.runner import VerbRunner
+from millpond.adapters.spark.verbs.verb_run import VerbRun
 from millpond.errors import ConfigurationError
 from millpond.processors.verbs.verb import Verb
 from millpond.stores.encoding.serdes import Serde

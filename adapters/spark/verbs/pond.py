@@ -34,7 +34,8 @@ from millpond.adapters.spark.verbs.calls import arguments_of, call_slots
 from millpond.adapters.spark.verbs.feeds import feed_in
 from millpond.adapters.spark.verbs.inputs import RowInput, check_names
 from millpond.adapters.spark.verbs.joins import JoinVerbs
-from millpond.adapters.spark.verbs.runner import ColumnChanges, VerbRunner
+from millpond.adapters.spark.verbs.kept_schemas import ColumnChanges
+from millpond.adapters.spark.verbs.runner import VerbRunner
 from millpond.adapters.spark.verbs.sink import announced_columns
 from millpond.adapters.spark.verbs.waiting import (
     aggregate_account,
@@ -201,7 +202,7 @@ class Millpond(JoinVerbs):
         kept, lives = Allowance(HISTORY, in_micros(history, "history"), late), ttl_allowance(ttl, late)
         verb = latest(
             run.name,
-            run.input(source, versions=True),
+            run.schemas.input(source, versions=True),
             history=kept.total,
             columns=source.values,
             ttl=None if lives is None else lives.total,
@@ -281,12 +282,12 @@ class Millpond(JoinVerbs):
         bound = bind(slots=call_slots(run, source, kept, changes, first.state_serde.name))
         packed = AggregatedRows(
             source.role,
-            run.keys(source),
+            run.schemas.keys(source),
             NullKeys.EQUAL,
             source.values,
-            order=run.order(source),
+            order=run.schemas.order(source),
             in_order=source.in_order,
-            times=run.times(source),
+            times=run.schemas.times(source),
         )
         lives = ttl_allowance(ttl, late)
         verb = aggregate(
@@ -352,7 +353,7 @@ class Millpond(JoinVerbs):
         label = name or f"{type(processor).__name__}-{'-'.join(keys)}"
         columns, announced = announced_columns(label, schema, optional)
         run = self._runner.verb(label, (source,), ColumnChanges(renamed or {}, dropped))
-        packed = run.input(source)
+        packed = run.schemas.input(source)
         wait = Allowance(LATENESS, in_micros(lateness, "lateness"), time_of(rows, time).bound)
         ordered = order is not None
         topology = apply_topology(run.name, processor, packed.keys, packed.rows, wait.total, ordered=ordered)

@@ -1,0 +1,273 @@
+"""``VerbRun``: one verb, from its packed inputs to the columns of its result, its stores and its local copies.
+
+Rule of this module: it knows what all verbs share, and no verb by name.
+"""
+
+import logging
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import types as T
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from millpond.adapters.spark.copies.warm_query import WarmQuery
+from millpond.adapters.spark.job.backfill import backfilled
+from millpond.adapters.spark.job.job import Job
+from millpond.adapters.spark.job.worker_settings import warm_query, worker_settings
+from millpond.adapters.spark.operator.dataflow import Dataflow
+from millpond.adapters.spark.reading.inspection import CommittedStore
+from millpond.adapters.spark.rows.dead_letters import ErrorHandling
+from millpond.adapters.spark.rows.event_times import EventTimes
+from millpond.adapters.spark.rows.sink import arrow_schema
+from millpond.adapters.spark.rows.sink_blobs import to_columns
+from millpond.adapters.spark.session.ticks import check_ticks
+from millpond.adapters.spark.verbs.account import Account
+from millpond.adapters.spark.verbs.backfill import Backfill, check_storable, to_results
+from millpond.adapters.spark.verbs.bounds import bound_marks
+from millpond.adapters.spark.verbs.feeds import feed_marks
+from millpond.adapters.spark.verbs.inputs import RowInput
+from millpond.adapters.spark.verbs.intervals import from_months, traveling
+from millpond.adapters.spark.verbs.kept_schemas import KeptSchemas
+from millpond.adapters.spark.verbs.marks import marked, together
+from millpond.adapters.spark.verbs.shared_flow import SharedVerb, shared_rows
+from millpond.adapters.spark.verbs.sharing import Shared, Sharing
+from millpond.adapters.spark.verbs.sink import PartRows, row_sink
+from millpond.adapters.spark.verbs.source import RowSource
+from millpond.adapters.spark.worker.worker import StateSettings
+from millpond.errors import ConfigurationError, DurabilityError, FormatError
+from millpond.processors.distribution.plan import Plan
+from millpond.processors.distribution.shape_of import shape_of
+from millpond.processors.verbs.projections import ChangeColumns
+from millpond.processors.verbs.verb import Verb, schema_of
+from millpond.stores.durability.manifests.schema_log import keep_schemas, unkept_schemas
+from millpond.stores.encoding.serdes import Serde
+from millpond.stores.encoding.times import TimeUnit
+from millpond.stores.evolution.history import History
+from millpond.stores.evolution.verbs import alike, declaration, verbs_with_state
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True)
+class VerbRun:
+    """One verb on its way to a DataFrame.
+
+    Attributes:
+        job: the part of the job that is the verb's.
+        name: the verb's.
+        session: runs it.
+        inputs: of the verb.
+        schemas: of what it keeps.
+        handling: what happens to rows that cannot be processed.
+        complete: a DataFrame any row of which says that all inputs are complete.
+        streaming: whether it goes on with the state that there is.
+        sharing: the verbs whose operators it may share.
+        asked: the plans of the verbs that were asked for before, by name.
+        backfill: for which it runs; None for none.
+    """
+
+    job: Job
+    name: str
+    session: SparkSession
+    inputs: Sequence[RowInput]
+    schemas: KeptSchemas
+    handling: ErrorHandling
+    complete: DataFrame | None
+    streaming: bool
+    sharing: Sharing
+    asked: dict[str, Plan]
+    backfill: Backfill | None
+
+    @property
+    def named(self) -> bool:
+        """Whether its name is that of state that stays."""
+        return self.streaming or self.backfill is not None
+
+    @cached_property
+    def began(self) -> History:
+        """The generations of the state that it goes on with, which it may have under a former name.
+
+        Raises:
+            FormatError: a record is damaged, or of a later release.
+            DurabilityError: the storage failed.
+        """
+        return self.job.history_so_far(self.name)
+
+    def result(
+        self,
+        verb: Verb,
+        account: Account,
+        *,
+        value_serde: Serde[Any] | None = None,
+        columns: T.StructType | None = None,
+        ticks: DataFrame | None = None,
+    ) -> DataFrame:
+        """The rows that come out.
+
+        Args:
+            verb: the verb.
+            account: what there is to say of its times.
+            value_serde: reads packed values; None if processors take them as bytes.
+            columns: of the result, if the user has named them.
+            ticks: a DataFrame any row of which wakes all tasks; None if only rows do.
+
+        Raises:
+            ConfigurationError: the session cannot run the operator, or ticks cannot wake anybody.
+            StateConflictError: the state directory holds the state of another verb or number of partitions, and what is
+                declared does not lead to this one, or another job backfills the verb at the same time.
+            DurabilityError: the state could not be read or written.
+        """
+        plan = self.job.plan(self.session, verb.topology, verb.name)
+        check_ticks(ticks, plan, streaming=self.streaming)
+        shared = self._shared(plan, verb, ticks)
+        if shared:
+            plan = replace(plan, partitions=shared.partitions, behind=shared.names)
+        announced, columns = columns is not None, columns or self._columns(verb.schema)
+        sources = {rows.role: (rows.selected(), self._source(rows, verb, value_serde)) for rows in self.inputs}
+        sink = row_sink(verb.name, traveling(columns), verb.parts)
+        metrics = f"millpond.{self.name}"
+        feeds = any(isinstance(part, ChangeColumns) for part in verb.parts)
+        marks = together(bound_marks(account.marks), feed_marks(self.name, self.inputs[0].keys) if feeds else {})
+        flow = Dataflow(
+            plan, sources, [sink], self.handling, self.complete, metrics, ticks, verb.follows_time, verb.inputs
+        )
+        if self.backfill is not None:
+            return marked(self._backfilled(self.backfill, flow, columns), marks)
+        settings = worker_settings(
+            self.job,
+            self.session,
+            plan,
+            TimeUnit.MICROSECOND,
+            streaming=self.streaming,
+            schemas=self.schemas.by_place,
+            asked=self.asked,
+        )
+        if self.streaming:
+            self._warn_of_another_name(plan)
+            self.asked[self.name] = plan
+        one = SharedVerb(self.name, flow, sink, settings, shared.inputs)
+        blobs = shared_rows([*shared.verbs, one]) if shared else flow.with_operators(settings)
+        rows = marked(from_months(to_columns(blobs, traveling(columns)), columns), marks)
+        if self.streaming and plan.alone and not announced and ticks is None:
+            self.sharing.add(rows, one, self.inputs, account)
+        return rows
+
+    def store(self, verb: Verb, name: str, checkpoint: str, batch_id: int | None) -> DataFrame:
+        """The rows of one of the verb's stores, as committed.
+
+        Raises:
+            ConfigurationError: the verb has no such store to show, the checkpoint no such commit, or this run none.
+            StateConflictError: the state has rows of other columns since the verb was made.
+        """
+        if self.backfill is not None:
+            raise ConfigurationError(
+                f"the verb {self.name!r} was made for its backfill, which commits nothing to a checkpoint; read the "
+                "store with the Millpond itself, where the verb has streaming DataFrames"
+            )
+        if name not in verb.stores:
+            raise ConfigurationError(f"the verb {self.name!r} shows the stores {sorted(verb.stores)}, not {name!r}")
+        unkept_schemas(self.job.storage, self.job.application_id, self.schemas.by_place)
+        plan = replace(self.job, reached=True).plan(self.session, verb.topology, verb.name)
+        parts = verb.stores[name]
+        columns = self._columns(schema_of(parts))
+        found = CommittedStore(plan, self.job.application_id, self.job.storage, name, checkpoint, batch_id)
+        packed = traveling(columns)
+        return from_months(found.frame(self.session, PartRows(parts, arrow_schema(packed)), packed), columns)
+
+    def warmed(self, verb: Verb) -> WarmQuery:
+        """The query of this verb, whose local copies are to be warmed.
+
+        Raises:
+            ConfigurationError: the job has no ``local_dir``, or a backend is unknown.
+        """
+        plan = replace(self.job, reached=True).plan(self.session, verb.topology, verb.name)
+        return warm_query(self.job, self.session, plan)
+
+    def _shared(self, plan: Plan, verb: Verb, ticks: DataFrame | None) -> Shared:
+        """The operator that the verb shares with those before it.
+
+        Raises:
+            StateConflictError: it has begun in one that it cannot share any more.
+        """
+        if not self.streaming:
+            return Shared()
+        newest, evolution = self.began.newest, self.job.options.evolution
+        began = None
+        if newest is not None and not self._begins_elsewhere():
+            began = newest.shape.behind
+            if evolution is not None:
+                began = tuple(evolution.of_verbs.now(name) for name in began)
+        apart = "it has ticks" if ticks is not None else self.job.apart
+        return self.sharing.shared(plan, self.inputs, verb, began, apart)
+
+    def _warn_of_another_name(self, plan: Plan) -> None:
+        """Say so where it is new and may be a verb that has state: without an evolution nobody knows the checkpoint."""
+        job, verb = self.job, self.job.verb
+        known = job.options.evolution is not None or not job.reached or self.began.newest is not None
+        if verb is None or known:
+            return
+        owner = verb.owner
+        likeliest: list[str] = []
+        with suppress(DurabilityError, FormatError):  # of verbs that may have no part in the query
+            others = [one for one in verbs_with_state(job.storage, owner) if one not in (*self.asked, self.name)]
+            likeliest = alike(job.storage, owner, self.name, shape_of(plan), others)
+        if likeliest:
+            _log.warning(
+                "the verb %r of application %r has no state, and begins empty; if it is %r under another name, write "
+                "%s; print(pond.plan(checkpoint)) tells what becomes of all verbs",
+                self.name,
+                owner,
+                likeliest[0],
+                declaration(None, {likeliest[0]: self.name}),
+            )
+
+    def _begins_elsewhere(self) -> bool:
+        """Whether its query is to go on at another checkpoint, where operators may be others."""
+        evolution = self.job.options.evolution
+        place = None if evolution is None else evolution.standpoint(self.session, self.name)
+        return place is not None and place.into is not None
+
+    def _backfilled(self, backfill: Backfill, flow: Dataflow, columns: T.StructType) -> DataFrame:
+        """The rows that come out of the verb's backfill, or have come out of it before."""
+
+        def rows(settings: StateSettings) -> DataFrame:
+            return to_results(flow.with_operators(settings, backfill=True), columns)
+
+        if self.schemas.kept:
+            check_storable(self.name, columns)
+            keep_schemas(self.job.storage, self.job.application_id, self.schemas.by_place)
+        results = backfill.results_of(self.name)
+        return backfilled(self.session, self.job, flow.plan, rows, TimeUnit.MICROSECOND, results)
+
+    def _source(self, rows: RowInput, verb: Verb, value_serde: Serde[Any] | None) -> RowSource:
+        key, time, op = ", ".join(rows.keys), _shown(rows.time), _shown(rows.op)
+        storage = self.job.storage if self.schemas.kept else None
+        event_times = EventTimes(TimeUnit.MICROSECOND, self.job.options.max_ahead, storage)
+        return RowSource(verb.inputs[rows.role], key, time, op, event_times, value_serde, self.job.options.on_error)
+
+    def _columns(self, schema: pa.Schema) -> T.StructType:
+        """The columns of the result as Spark has them: of the type that they have in an input, or arrays of that.
+
+        Arrow knows less of types than Spark: collations, or which fields an interval has.
+        """
+        columns = []
+        for made, plain in zip(schema, from_arrow_schema(schema, prefer_timestamp_ntz=True), strict=True):
+            owner = next((rows for rows in self.inputs if made.name in rows.carried), None)
+            type_ = plain.dataType
+            if owner is not None:
+                packed, own = owner.schema([made.name]).field(0).type, owner.field(made.name).dataType
+                if packed == made.type:
+                    type_ = own
+                elif pa.types.is_list(made.type) and made.type.value_type == packed:
+                    type_ = T.ArrayType(own)
+            columns.append(T.StructField(made.name, type_))
+        return T.StructType(columns)
+
+
+def _shown(column: str | Column | None) -> str:
+    return column if isinstance(column, str) else str(column)
