@@ -25,8 +25,8 @@ from millpond.processors.streams.unpaired_rows import (
     records_of,
     values_of,
 )
+from millpond.stores.encoding.column_keys import TO_THE_END, pack_times, time_at
 from millpond.stores.encoding.keys import TIME_SIZE
-from millpond.stores.typed.windows.segment_columns import TO_THE_END, packed, time_at
 
 pc: Any = _compute
 Integers = npt.NDArray[np.int64]
@@ -173,5 +173,7 @@ def _read(found: Sequence[tuple[bytes, bytes]]) -> Unpaired:
 def _rows(closes: Integers, times: Integers, sides: Integers, keys: Any) -> list[bytes]:
     places: Any = pa.array(sides)
     numbers = pa.array([b"\x00", b"\x01"], pa.binary()).take(places)
-    rows: list[bytes] = pc.binary_join_element_wise(packed(closes), packed(times), numbers, keys, b"").to_pylist()
+    rows: list[bytes] = pc.binary_join_element_wise(
+        pack_times(closes), pack_times(times), numbers, keys, b""
+    ).to_pylist()
     return rows

@@ -22,13 +22,13 @@ from millpond.processors.verbs.projections import CHANGE_TIME, ChangeColumns, Ke
 from millpond.processors.verbs.row_aggregate import RowAggregate
 from millpond.processors.verbs.row_fold import rows_type
 from millpond.processors.verbs.verb import MICROS, Input, Projection, Verb, flattened
+from millpond.stores.encoding.column_keys import pack_times
 from millpond.stores.encoding.rows.nested import with_leaves
 from millpond.stores.encoding.rows.physical import check_text, from_physical, normalized, plain_leaves
 from millpond.stores.encoding.rows.row_columns import PackedRowType
 from millpond.stores.encoding.rows.tuple_keys import KeyCodec
 from millpond.stores.encoding.serdes import BYTES
 from millpond.stores.typed.expiry import Expired
-from millpond.stores.typed.windows.segment_columns import packed as pack_times
 from millpond.stores.typed.windows.windowed import Windowed
 
 pc: Any = _compute

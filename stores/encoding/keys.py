@@ -45,7 +45,8 @@ TERMINATOR: Final = b"\x00\x00"
 LATEST_END: Final = b"\x00\x01"
 """Ends the key in the row of its latest version: above its terminator, whatever follows that."""
 
-_ESCAPED: Final = b"\x00\xff"
+ESCAPED: Final = b"\x00\xff"
+"""What 0x00 is within a key where more follows it."""
 
 _TIME = struct.Struct(">Q")
 
@@ -56,7 +57,7 @@ def terminated(key: bytes) -> bytes:
     >>> terminated(b"a\x00b")
     b'a\x00\xffb\x00\x00'
     """
-    return key.replace(b"\x00", _ESCAPED) + TERMINATOR
+    return key.replace(b"\x00", ESCAPED) + TERMINATOR
 
 
 def latest_row(key: bytes) -> bytes:
@@ -65,7 +66,7 @@ def latest_row(key: bytes) -> bytes:
     >>> latest_row(b"a\x00b")
     b'\x01a\x00\xffb\x00\x01'
     """
-    return DATA + key.replace(b"\x00", _ESCAPED) + LATEST_END
+    return DATA + key.replace(b"\x00", ESCAPED) + LATEST_END
 
 
 def unterminated(encoded: bytes) -> bytes:
@@ -79,9 +80,9 @@ def unterminated(encoded: bytes) -> bytes:
         raise CorruptStoreError(f"the row key part {encoded!r} does not end in its terminator; restore the store")
     if b"\x00" not in key:
         return key
-    if key.count(b"\x00") != key.count(_ESCAPED):
+    if key.count(b"\x00") != key.count(ESCAPED):
         raise CorruptStoreError(f"the row key part {encoded!r} has its terminator within; restore the store")
-    return key.replace(_ESCAPED, b"\x00")
+    return key.replace(ESCAPED, b"\x00")
 
 
 def pack_time(time: int) -> bytes:

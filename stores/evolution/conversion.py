@@ -17,9 +17,9 @@ import pyarrow as pa
 import pyarrow.compute as _compute
 
 from millpond.errors import UnreadableRowError
+from millpond.stores.encoding.column_keys import TO_THE_END, pack_times, time_at, unescaped_column
 from millpond.stores.encoding.column_serdes import from_big_endian, to_big_endian
 from millpond.stores.encoding.keys import DATA, TERMINATOR, TIME_SIZE, pack_time
-from millpond.stores.encoding.times import MIN_TIME
 from millpond.stores.evolution.old_rows import Columns, OldRows, as_rows
 from millpond.stores.specs.formats import FormatVersion
 from millpond.stores.specs.store_spec import StoreKind
@@ -27,7 +27,7 @@ from millpond.stores.typed.expiry import CLOCK_NAME, TIMED_NAME
 from millpond.stores.typed.observed_stream_time import METADATA_NAME as OBSERVED
 from millpond.stores.typed.terms import TERMS
 from millpond.stores.typed.timestamped_keyvalue import TIMESTAMP_SIZE, UNKNOWN_TIMESTAMP
-from millpond.stores.typed.versions.version_row_columns import TO_THE_END, Integers, pack_times, stems_of
+from millpond.stores.typed.versions.version_row_columns import Integers, stems_of
 from millpond.stores.typed.versions.version_rows import LIVE, TOMBSTONE
 
 pc: Any = _compute
@@ -103,12 +103,11 @@ class Versions(NamedTuple):
     @property
     def times(self) -> Integers:
         """From when they are valid."""
-        times: Integers = from_big_endian(self.starts, pa.int64()).to_numpy() ^ MIN_TIME
-        return times
+        return time_at(self.starts, 0)
 
     def entries(self, *, stamped: bool) -> Columns:
         """The rows of a key-value store with these values, timestamped or plain."""
-        keys = pc.replace_substring(pc.binary_slice(self.stems, len(DATA), -_END), b"\x00\xff", b"\x00")
+        keys = unescaped_column(pc.binary_slice(self.stems, len(DATA), -_END))
         values = pc.binary_slice(self.versions, len(LIVE), TO_THE_END)
         if stamped:
             values = pc.binary_join_element_wise(to_big_endian(pa.array(self.times)), values, _NOTHING)

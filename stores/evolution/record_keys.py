@@ -6,12 +6,13 @@ What a store's serde has written is written anew where the records' keys have an
 """
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as _compute
 
 from millpond.errors import ConfigurationError, CorruptStoreError, SerdeError, UnreadableRowError
+from millpond.stores.encoding.column_keys import TO_THE_END, unescaped_column
 from millpond.stores.encoding.keys import DATA, INDEX, TERMINATOR, TIME_SIZE, TIMERS
 from millpond.stores.encoding.partitions import NO_KEY
 from millpond.stores.encoding.serdes import Serde, serde
@@ -25,7 +26,6 @@ Array = Any
 """An Arrow array."""
 
 _END = len(TERMINATOR)
-_TO_THE_END: Final = 2**31 - 1
 
 
 class RecordKeys:
@@ -82,7 +82,7 @@ class RecordKeys:
         if self._kind.in_segments:
             return _ended(rows, len(DATA) + TIME_SIZE, self.rest)
         if not self._kind.versioned:
-            return pc.binary_slice(rows, len(DATA), _TO_THE_END)
+            return pc.binary_slice(rows, len(DATA), TO_THE_END)
         number = pc.sum(pc.starts_with(rows, DATA)).as_py() or 0
         data, index = rows.slice(0, number), rows.slice(number)
         return pa.concat_arrays([_ended(data, len(DATA), TIME_SIZE), _ended(index, len(INDEX) + TIME_SIZE, 0)])
@@ -97,12 +97,12 @@ def _bytes_behind_key(kind: StoreKind, duplicates: bool) -> int:
 
 def _ended(rows: Array, start: int, rest: int) -> Array:
     """The keys that begin at ``start`` and end before ``rest`` bytes."""
-    ends = pc.binary_slice(rows, -rest - _END, -rest or _TO_THE_END)
+    ends = pc.binary_slice(rows, -rest - _END, -rest or TO_THE_END)
     damaged = pc.not_equal(ends, TERMINATOR)
     if pc.any(damaged).as_py():
         raise CorruptStoreError(f"the key in {rows.filter(damaged)[0].as_py()!r} does not end")
     keys = pc.binary_slice(rows, start, -rest - _END)
-    return pc.replace_substring(keys, b"\x00\xff", b"\x00")
+    return unescaped_column(keys)
 
 
 def _rewriting(shape: StoreShape, written: str | None) -> Callable[[bytes], bytes] | None:

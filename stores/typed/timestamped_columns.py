@@ -3,7 +3,7 @@
 Rule of this module: no Python object is made of a key, a value or a timestamp; an engine gets bytes.
 """
 
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -11,43 +11,18 @@ import pyarrow as pa
 import pyarrow.compute as _compute
 
 from millpond.stores.backend.column_changes import get_column, put_column
+from millpond.stores.encoding.column_keys import TO_THE_END, escaped_column
 from millpond.stores.encoding.column_serdes import ColumnSerde, from_big_endian, to_big_endian
-from millpond.stores.encoding.keys import DATA, TERMINATOR, TIMERS
+from millpond.stores.encoding.keys import DATA
 from millpond.stores.encoding.times import MIN_TIME
 from millpond.stores.typed.expiry import Expiry
+from millpond.stores.typed.expiry_columns import timer_rows, without_gone
 from millpond.stores.typed.timestamped_keyvalue import TIMESTAMP_SIZE, TimestampedKeyValueStore
 
 pc: Any = _compute
 Integers = npt.NDArray[np.int64]
 
-_TO_THE_END: Final = 2**31 - 1
 _NOTHING: Any = pa.scalar(b"", pa.binary())
-
-
-def limits(expiry: Expiry, reached: Integers | None, *, as_of: bool = False) -> Any:
-    """Up to which time entries are gone, as an Arrow array for each of those who read them, or a scalar for all."""
-    least = MIN_TIME if as_of else max(expiry.gone_at(MIN_TIME), MIN_TIME)
-    if reached is None or expiry.ttl is None:
-        return pa.scalar(least, pa.int64())
-    return pa.array(np.maximum(np.maximum(reached, MIN_TIME + expiry.ttl) - expiry.ttl, least))
-
-
-def without_gone(
-    expiry: Expiry, values: Any, times: Any, reached: Integers | None, *, as_of: bool = False
-) -> tuple[Any, Any]:
-    """Values and timestamps as Arrow arrays, null where they have expired for those who read them.
-
-    With ``as_of`` a value has been there until it expired, whatever is gone now.
-    """
-    until = limits(expiry, reached, as_of=as_of)
-    gone = pc.less_equal(times, until).fill_null(False)
-    return pc.if_else(gone, None, values), pc.if_else(gone, None, times)
-
-
-def buckets(times: Integers, width: int) -> Integers:
-    """Where new timers lie for entries of these times, as ``Expiry.bucket_of`` says."""
-    late: Integers = np.maximum(times, MIN_TIME + width)
-    return late - late % width
 
 
 class TimestampedColumns:
@@ -88,7 +63,7 @@ class TimestampedColumns:
             timestamps = from_big_endian(pc.binary_slice(data, 0, TIMESTAMP_SIZE), pa.int64())
             if self.expiry is not None:
                 data, timestamps = without_gone(self.expiry, data, timestamps, reached)
-            return self._values.read(pc.binary_slice(data, TIMESTAMP_SIZE, _TO_THE_END)), timestamps
+            return self._values.read(pc.binary_slice(data, TIMESTAMP_SIZE, TO_THE_END)), timestamps
         except pa.ArrowInvalid:
             # If one of the rows is damaged, reading them one by one says which and why.
             self._store.get_many(keys.to_pylist())
@@ -122,17 +97,8 @@ class TimestampedColumns:
         limit = max(expiry.gone_at(MIN_TIME), MIN_TIME)
         known = old.fill_null(MIN_TIME).to_numpy()
         needed = (known > times) | (known <= limit) | old.is_null().to_numpy(zero_copy_only=False)
-        if expiry.ttl is None or not needed.any():
-            expiry.wrote(len(times), -MIN_TIME)
-            return rows.slice(0, 0)
-        at = buckets(times[needed], expiry.width)
-        expiry.wrote(len(times), int(at.min()))
-        encoded = pc.replace_substring(
-            pc.binary_slice(rows.filter(pa.array(needed)), 1, _TO_THE_END), b"\x00", b"\x00\xff"
-        )
-        return pc.binary_join_element_wise(
-            TIMERS, to_big_endian(pa.array(at ^ MIN_TIME)), encoded, TERMINATOR, _NOTHING
-        )
+        keys = pc.binary_slice(rows.filter(pa.array(needed)), len(DATA), TO_THE_END)
+        return timer_rows(expiry, escaped_column(keys), times[needed], len(times))
 
     def _rows(self, keys: Any) -> Any:
         """Where the keys lie in the store."""

@@ -15,6 +15,7 @@ import pyarrow.compute as _compute
 from millpond.processors.runtime.batches.columns import Array, valid
 from millpond.processors.tables.foreign_key.messages import NO_HASH, RESPONSE_VERSION, Content, Instruction
 from millpond.processors.tables.foreign_key.murmur3 import HASH_SIZE, murmur3_128_of
+from millpond.stores.encoding.column_keys import TO_THE_END
 from millpond.stores.encoding.column_serdes import ColumnSerde, column_serde
 from millpond.stores.encoding.serdes import Serde
 
@@ -25,7 +26,6 @@ Booleans = npt.NDArray[np.bool_]
 
 _HEAD: Final = 2
 _FLAG: Final = 1
-_TO_THE_END: Final = 2**31 - 1
 
 
 class Messages(NamedTuple):
@@ -137,7 +137,7 @@ def read_left_row_column(rows: Array) -> LeftRows:
     if (flags > 1).any():
         raise pa.ArrowInvalid("a left row begins with something else than its flag")
     value_at = _FLAG + HASH_SIZE
-    hashes, values = pc.binary_slice(rows, _FLAG, value_at), pc.binary_slice(rows, value_at, _TO_THE_END)
+    hashes, values = pc.binary_slice(rows, _FLAG, value_at), pc.binary_slice(rows, value_at, TO_THE_END)
     return LeftRows(flags == 1, hashes, values)
 
 
@@ -174,11 +174,11 @@ def _read_messages(version: int, kinds: int, messages: Array) -> Messages:
     if not whole.all() or ((first & ~np.uint8(NO_HASH)) != version).any() or (numbers >= kinds).any():
         raise pa.ArrowInvalid("a message is of another version or kind")
     rest_at = _HEAD + HASH_SIZE
-    hashes, rests = pc.binary_slice(messages, _HEAD, rest_at), pc.binary_slice(messages, rest_at, _TO_THE_END)
+    hashes, rests = pc.binary_slice(messages, _HEAD, rest_at), pc.binary_slice(messages, rest_at, TO_THE_END)
     if not hashed.all():
         there: Any = pa.array(hashed)
         hashes = pc.if_else(there, hashes, pa.scalar(None, pa.binary()))
-        rests = pc.if_else(there, rests, pc.binary_slice(messages, _HEAD, _TO_THE_END))
+        rests = pc.if_else(there, rests, pc.binary_slice(messages, _HEAD, TO_THE_END))
     return Messages(hashes, numbers, rests)
 
 

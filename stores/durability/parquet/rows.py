@@ -17,6 +17,7 @@ from pyarrow import compute
 from millpond.errors import CorruptStoreError
 from millpond.stores.backend.column_changes import ColumnChanges, as_columns
 from millpond.stores.backend.contract import Backend
+from millpond.stores.encoding.column_keys import TO_THE_END
 from millpond.stores.encoding.column_serdes import from_big_endian, to_big_endian
 from millpond.stores.encoding.keys import BEYOND, COMMIT_ROW, DATA, TIME_SIZE
 from millpond.stores.specs.formats import FormatVersion
@@ -40,7 +41,6 @@ SCHEMA: Final = pa.schema(_COLUMNS)
 
 ROWS_PER_TABLE: Final = 65_536
 _BYTES_PER_TABLE = 1 << 26
-_TO_THE_END = 2**31 - 1
 _NOTHING: Any = pa.scalar(b"", pa.binary())
 
 
@@ -126,7 +126,7 @@ def _split(store: str, keys: Any, values: Any) -> tuple[Any, Any]:
         raise CorruptStoreError(
             f"store {store!r} has a value without the timestamp that its format needs; restore the store"
         ) from error
-    rest = pc.binary_slice(values, TIME_SIZE, _TO_THE_END)
+    rest = pc.binary_slice(values, TIME_SIZE, TO_THE_END)
     return pc.if_else(data, timestamps, pa.scalar(None, pa.int64())), pc.if_else(data, rest, values)
 
 

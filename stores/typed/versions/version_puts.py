@@ -12,19 +12,18 @@ import pyarrow as pa
 import pyarrow.compute as _compute
 
 from millpond.stores.backend.column_changes import get_column, put_column
-from millpond.stores.encoding.keys import TERMINATOR, TIMERS
+from millpond.stores.encoding.column_keys import pack_times
 from millpond.stores.encoding.times import MAX_TIME, MIN_TIME
 from millpond.stores.typed.expiry import Expiry
-from millpond.stores.typed.timestamped_columns import buckets
+from millpond.stores.typed.expiry_columns import timer_rows
 from millpond.stores.typed.versions.late_puts import LatePuts
 from millpond.stores.typed.versions.version_row_columns import (
-    TO_THE_END,
     Array,
     Booleans,
     Integers,
     bucket_ends,
+    keys_of,
     latest_rows,
-    pack_times,
     since_of,
 )
 from millpond.stores.typed.versions.version_rows import HEAD_SIZE, damaged_latest
@@ -159,12 +158,7 @@ class VersionPuts:
 def timers_of(expiry: Expiry, run: VersionRun) -> Array:
     """The rows of the timers that the keys of a run need."""
     stems, times = run.begun(max(expiry.gone_at(MIN_TIME), MIN_TIME))
-    if expiry.ttl is None or not len(times):
-        expiry.wrote(len(times), -MIN_TIME)
-        return stems.slice(0, 0)
-    at = buckets(times, expiry.width)
-    expiry.wrote(len(times), int(at.min()))
-    return pc.binary_join_element_wise(TIMERS, pack_times(at), pc.binary_slice(stems, 1, TO_THE_END), TERMINATOR, b"")
+    return timer_rows(expiry, keys_of(stems), times, len(times))
 
 
 def _first(where: Booleans) -> int:

@@ -11,7 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as _compute
 
 from millpond.stores.backend.column_changes import ColumnChanges
-from millpond.stores.encoding.column_serdes import from_big_endian, to_big_endian
+from millpond.stores.encoding.column_keys import TO_THE_END, escaped_column
+from millpond.stores.encoding.column_serdes import from_big_endian
 from millpond.stores.encoding.keys import DATA, LATEST_END, TERMINATOR, TIME_SIZE
 from millpond.stores.encoding.times import MAX_TIME, MIN_TIME
 from millpond.stores.typed.versions.version_rows import HEAD_SIZE, damaged_latest
@@ -22,24 +23,23 @@ Array = Any
 Integers = npt.NDArray[np.int64]
 Booleans = npt.NDArray[np.bool_]
 
-TO_THE_END: Final = 2**31 - 1
 _END: Final = len(LATEST_END)
 _NOTHING: Final = b""
 
 
 def stems_of(keys: Array) -> Array:
     """What the rows of keys begin with, given their bytes: all but what ends the key, and the time."""
-    return pc.binary_join_element_wise(DATA, pc.replace_substring(keys, b"\x00", b"\x00\xff"), _NOTHING)
+    return pc.binary_join_element_wise(DATA, escaped_column(keys), _NOTHING)
+
+
+def keys_of(stems: Array) -> Array:
+    """The keys of the rows that begin with ``stems``, escaped."""
+    return pc.binary_slice(stems, len(DATA), TO_THE_END)
 
 
 def latest_rows(stems: Array) -> Array:
     """Where the latest versions lie of the keys whose rows begin with ``stems``."""
     return pc.binary_join_element_wise(stems, LATEST_END, _NOTHING)
-
-
-def pack_times(times: Integers) -> Array:
-    """``pack_time`` of each."""
-    return to_big_endian(pa.array(times ^ MIN_TIME))
 
 
 def since_of(latest: Array) -> Integers:

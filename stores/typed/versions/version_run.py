@@ -10,16 +10,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as _compute
 
-from millpond.stores.encoding.keys import DATA, INDEX, TERMINATOR, TIME_SIZE
+from millpond.stores.encoding.column_keys import TO_THE_END, pack_times, timed_rows
+from millpond.stores.encoding.keys import INDEX, TERMINATOR, TIME_SIZE
 from millpond.stores.typed.versions.recent_versions import RecentVersions
 from millpond.stores.typed.versions.version_row_columns import (
-    TO_THE_END,
     Array,
     Booleans,
     Integers,
     bucket_ends,
+    keys_of,
     latest_rows,
-    pack_times,
     since_of,
 )
 from millpond.stores.typed.versions.version_rows import ALONE, HEAD_SIZE, LIVE, OLDER, TOMBSTONE, VALUE_START
@@ -105,8 +105,7 @@ class VersionRun:
         noted = np.where(self._known, not_noted, tombstone | ~self._single)
         since = self._times[(self._begins + (~self._known & ~tombstone))[noted]]
         ends = bucket_ends(since, bucket)
-        keys = pc.binary_slice(self._stems.filter(pa.array(noted)), len(DATA), TO_THE_END)
-        rows = pc.binary_join_element_wise(INDEX, pack_times(ends), keys, TERMINATOR, _NOTHING)
+        rows = timed_rows(INDEX, ends, keys_of(self._stems.filter(pa.array(noted))))
         return rows.take(pc.sort_indices(rows)), ends
 
     def begun(self, limit: int) -> tuple[Array, Integers]:

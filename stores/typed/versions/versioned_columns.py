@@ -14,12 +14,13 @@ import pyarrow as pa
 import pyarrow.compute as _compute
 
 from millpond.stores.backend.column_changes import get_column
+from millpond.stores.encoding.column_keys import TO_THE_END
 from millpond.stores.encoding.column_serdes import ColumnSerde
 from millpond.stores.encoding.keys import TIME_SIZE
 from millpond.stores.encoding.times import MIN_TIME
-from millpond.stores.typed.timestamped_columns import without_gone
+from millpond.stores.typed.expiry_columns import without_gone
 from millpond.stores.typed.versions.version_puts import VersionPuts
-from millpond.stores.typed.versions.version_row_columns import TO_THE_END, latest_rows, since_of, stems_of
+from millpond.stores.typed.versions.version_row_columns import latest_rows, since_of, stems_of
 from millpond.stores.typed.versions.version_rows import ALONE, HEAD_SIZE, LIVE, TOMBSTONE, Entry
 from millpond.stores.typed.versions.version_walk import VersionWalk
 from millpond.stores.typed.versions.versioned import VersionedKeyValueStore

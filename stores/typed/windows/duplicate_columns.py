@@ -10,11 +10,12 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as _compute
 
+from millpond.stores.encoding.column_keys import pack_times, terminated_column, time_at
 from millpond.stores.encoding.column_serdes import ColumnSerde
 from millpond.stores.encoding.keys import DATA, TIME_SIZE, pack_time
 from millpond.stores.encoding.times import MIN_TIME
 from millpond.stores.typed.ranges import Range, entries_of_ranges
-from millpond.stores.typed.windows.segment_columns import SegmentColumns, Times, packed, terminated_column, time_at
+from millpond.stores.typed.windows.segment_columns import SegmentColumns, Times
 from millpond.stores.typed.windows.segments import ABOVE_TIME
 from millpond.stores.typed.windows.window import WindowStore
 
@@ -107,6 +108,6 @@ class DuplicateColumns(SegmentColumns):
 def _ranges(start: int, encoded: Any, earliest: Times, latest: Times) -> list[Range]:
     """Where the rows of terminated keys lie in the segment that begins at ``start``, between bounds both included."""
     segment: Any = pa.scalar(DATA + pack_time(start), pa.binary())
-    lows = pc.binary_join_element_wise(segment, encoded, packed(earliest), b"")
-    highs = pc.binary_join_element_wise(segment, encoded, packed(latest), ABOVE_TIME, b"")
+    lows = pc.binary_join_element_wise(segment, encoded, pack_times(earliest), b"")
+    highs = pc.binary_join_element_wise(segment, encoded, pack_times(latest), ABOVE_TIME, b"")
     return list(zip(lows.to_pylist(), highs.to_pylist(), strict=True))

@@ -14,20 +14,15 @@ import pyarrow as pa
 import pyarrow.compute as _compute
 
 from millpond.stores.backend.column_changes import put_column
-from millpond.stores.encoding.column_serdes import ColumnSerde, from_big_endian, to_big_endian
-from millpond.stores.encoding.keys import DATA, TERMINATOR, TIME_SIZE
-from millpond.stores.encoding.times import MIN_TIME
+from millpond.stores.encoding.column_keys import pack_times, terminated_column, time_at, unterminated_column
+from millpond.stores.encoding.column_serdes import ColumnSerde
+from millpond.stores.encoding.keys import DATA, TIME_SIZE
 from millpond.stores.typed.windows.segments import SegmentedStore, Span
 
 pc: Any = _compute
 Times = npt.NDArray[np.int64]
 
-TO_THE_END: Final = 2**31 - 1
-"""Where to stop a slice of bytes that has none."""
-
 _KEY_FROM: Final = len(DATA) + TIME_SIZE
-_ZERO: Final = b"\x00"
-_ESCAPED: Final = b"\x00\xff"
 
 
 class SegmentColumns:
@@ -46,8 +41,8 @@ class SegmentColumns:
         """The rows of entries with one or several times, as an Arrow array."""
         interval = self._segments.interval
         distinct, places = np.unique(times - times % interval, return_inverse=True)
-        prefixes = pc.binary_join_element_wise(DATA, packed(distinct), b"").take(pa.array(places))
-        return pc.binary_join_element_wise(prefixes, terminated_column(keys), *map(packed, (times, *rest)), b"")
+        prefixes = pc.binary_join_element_wise(DATA, pack_times(distinct), b"").take(pa.array(places))
+        return pc.binary_join_element_wise(prefixes, terminated_column(keys), *map(pack_times, (times, *rest)), b"")
 
     def _put(self, rows: Any, data: Any, times: Times) -> None:
         """Put rows without those that have expired by the last of them, and delete what that expires.
@@ -105,44 +100,4 @@ def _parts(rows: Any, data: Any, times: int) -> tuple[Any, Sequence[Times], Any]
     """The keys in rows that end in so many times, these times, and the rows' data."""
     ends_at = times * TIME_SIZE
     at_end = [time_at(rows, -at) for at in range(ends_at, 0, -TIME_SIZE)]
-    return _keys(pc.binary_slice(rows, _KEY_FROM, -ends_at)), at_end, data
-
-
-def terminated_column(keys: Any) -> Any:
-    """``terminated`` for a column."""
-    escaped = pc.replace_substring(keys, pattern=_ZERO, replacement=_ESCAPED)
-    return pc.binary_join_element_wise(escaped, TERMINATOR, b"")
-
-
-def packed(times: Times) -> Any:
-    """``pack_time`` for a column."""
-    return to_big_endian(pa.array(times ^ MIN_TIME))
-
-
-def time_at(data: Any, at: int) -> Times:
-    """``unpack_time`` for a column; ``at`` counts from the end if it is negative.
-
-    Raises:
-        pyarrow.ArrowInvalid: one is too short.
-    """
-    past = at + TIME_SIZE
-    parts = pc.binary_slice(data, at, past if at >= 0 or past < 0 else TO_THE_END)
-    times: Times = from_big_endian(parts, pa.int64()).to_numpy() ^ MIN_TIME
-    return times
-
-
-def _keys(encoded: Any) -> Any:
-    """The keys that were terminated.
-
-    Raises:
-        pyarrow.ArrowInvalid: one was not.
-    """
-    escaped = pc.binary_slice(encoded, 0, -len(TERMINATOR))
-    keys = pc.replace_substring(escaped, pattern=_ESCAPED, replacement=_ZERO)
-    sound = pc.and_(
-        pc.ends_with(encoded, pattern=TERMINATOR),
-        pc.equal(pc.count_substring(escaped, pattern=_ZERO), pc.count_substring(escaped, pattern=_ESCAPED)),
-    )
-    if not pc.all(sound, min_count=0).as_py():
-        raise pa.ArrowInvalid("a key does not end in its terminator")
-    return keys
+    return unterminated_column(pc.binary_slice(rows, _KEY_FROM, -ends_at)), at_end, data

@@ -11,9 +11,10 @@ import pyarrow as pa
 import pyarrow.compute as _compute
 
 from millpond.stores.backend.column_changes import get_column
+from millpond.stores.encoding.column_keys import TO_THE_END
 from millpond.stores.encoding.column_serdes import from_big_endian, to_big_endian
 from millpond.stores.typed.timestamped_keyvalue import TIMESTAMP_SIZE
-from millpond.stores.typed.windows.segment_columns import TO_THE_END, SegmentColumns, Times
+from millpond.stores.typed.windows.segment_columns import SegmentColumns, Times
 
 pc: Any = _compute
 
