@@ -21,7 +21,7 @@ from millpond.bench.durability.upgrade import WARM
 from millpond.bench.measure import bytes_below, seconds
 from millpond.bench.spark.counting import TIMESTAMPED, Feed, Query, Ran
 from millpond.bench.spark.growth import growth
-from millpond.bench.spark.looking import MISSING, look_up
+from millpond.bench.spark.inspecting import MISSING, look_up
 from millpond.bench.spark.queries import session
 from millpond.bench.spark.workers import workers_of_its_own
 from millpond.stores.backend.registry import supplier

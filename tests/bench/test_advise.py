@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from millpond.bench.advice.running_job import known_of
 from millpond.cli import app
 from millpond.errors import ConfigurationError
-from tests.looking.test_looking import filled
+from tests.inspect.test_state_inspector import filled
 
 TINY = ("--keys", "500", "--value-size", "20", "--batch", "100", "--seconds", "1", "--repeat", "1")
 

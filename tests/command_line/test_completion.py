@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.command_line.processes import millpond
-from tests.looking.test_looking import filled
+from tests.inspect.test_state_inspector import filled
 
 
 def completed(shell: str, words: str, place: int) -> set[str]:

@@ -14,9 +14,9 @@ from tests.command_line.commands import ANSWERING, COMMANDS
 from tests.command_line.documented import KEYS
 from tests.command_line.processes import started
 from tests.demo.test_command_line import run
+from tests.inspect.checkpoints import Query
+from tests.inspect.test_state_inspector import filled
 from tests.kafka_streams.directories import recorded, unpacked
-from tests.looking.checkpoints import Query
-from tests.looking.test_looking import filled
 
 
 @pytest.fixture

@@ -13,8 +13,8 @@ from millpond.errors import ConfigurationError, MillpondError, StateConflictErro
 from millpond.stores import STRING, StoreKind, StoreSpec
 from millpond.stores.evolution.history import History
 from millpond.stores.typed.windows.windowed import Windowed
-from tests.looking.checkpoints import PARTITIONS, SPECS, Query
-from tests.looking.test_looking import KEYS, fill, filled, shown
+from tests.inspect.checkpoints import PARTITIONS, SPECS, Query
+from tests.inspect.test_state_inspector import KEYS, fill, filled, shown
 
 KEY = KEYS[3]
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

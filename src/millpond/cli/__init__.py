@@ -28,13 +28,13 @@ from millpond.cli import (
     editing,
     failures,
     imports,
-    looking,
+    inspecting,
+    monitoring,
     own_process,
     reshaping,
     state,
     upkeep,
     warming,
-    watching,
 )
 from millpond.cli.answers import AsJson, say_object
 from millpond.cli.teaching import lesson, let_paragraphs_flow
@@ -55,14 +55,14 @@ app = typer.Typer(
     ),
 )
 app.add_typer(backends.app, name="backends", rich_help_panel=BEGIN)
-state.app.add_typer(looking.app)
+state.app.add_typer(inspecting.app)
 state.app.add_typer(upkeep.app)
 state.app.add_typer(cleaning.app)
 state.app.add_typer(reshaping.app)
 state.app.add_typer(editing.app)
 state.app.add_typer(warming.app)
 app.add_typer(state.app, name="state", rich_help_panel=state.STATE)
-app.add_typer(watching.app)
+app.add_typer(monitoring.app)
 app.add_typer(imports.app, name="import", rich_help_panel=OTHERS)
 app.add_typer(advise.app)
 app.add_typer(bench.app, name="bench", rich_help_panel=advise.MEASURE)

@@ -283,8 +283,8 @@ def bench_looking(
 ) -> None:
     """Looking at the state of a query: whole millpond state commands, and the same by DataFrames of Spark."""
     with benchmark_extra():
-        from millpond.bench.spark import looking
-    figures = looking.run(
+        from millpond.bench.spark import inspecting
+    figures = inspecting.run(
         backend,
         keys,
         partitions=partitions,
@@ -294,7 +294,7 @@ def bench_looking(
         seed=seed,
         directory=directory,
     )
-    report("looking", figures, looking.print_results, json=json, width=100)
+    report("looking", figures, inspecting.print_results, json=json, width=100)
 
 
 @app.command(

@@ -16,8 +16,8 @@ import pytest
 from millpond.adapters.monitor.query_monitor import QueryMonitor
 from millpond.adapters.monitor.server import server
 from millpond.errors import ConfigurationError
-from tests.looking.checkpoints import Query
-from tests.looking.test_looking import filled
+from tests.inspect.checkpoints import Query
+from tests.inspect.test_state_inspector import filled
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from millpond.stores import STRING, StoreKind, StoreSpec
 from millpond.stores.durability import read_rows
 from millpond.stores.encoding.serdes import StringSerde
 from millpond.stores.typed.windows.windowed import Windowed
-from tests.looking.checkpoints import SPECS, Query, changelog, lz4, state_key, state_value
+from tests.inspect.checkpoints import SPECS, Query, changelog, lz4, state_key, state_value
 
 KEYS = [f"key {number}" for number in range(6)]
 SNAPSHOTS: list[tuple[int, ...]] = [(), (0, 1, 2), (1,)]

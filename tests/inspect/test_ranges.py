@@ -15,7 +15,7 @@ from millpond.stores.durability import DurabilityPolicy, Manifest, Storage, Task
 from millpond.stores.durability.checking.inspection import DurableRows
 from millpond.stores.durability.parquet import known_keys, reading, rows
 from millpond.stores.encoding.partitions import partition_of
-from tests.looking.checkpoints import PARTITIONS, Query
+from tests.inspect.checkpoints import PARTITIONS, Query
 
 PLAIN = StoreSpec("plain", StoreKind.KEY_VALUE, BYTES, INT64)
 VERSIONS = StoreSpec("versions", StoreKind.VERSIONED, BYTES, INT64, history_retention=10**6)

@@ -15,8 +15,8 @@ from typer.testing import CliRunner
 from millpond.cli import app
 from millpond.errors import ConfigurationError
 from tests.command_line.documented import KEYS as DOCUMENTED
-from tests.looking.checkpoints import SPECS, Query
-from tests.looking.test_looking import KEYS, filled
+from tests.inspect.checkpoints import SPECS, Query
+from tests.inspect.test_state_inspector import KEYS, filled
 
 # Spark's classes, and what else takes long to import and is of no use here.
 HEAVY = ("pyspark", "millpond.adapters.spark", "millpond.processors", "pandas.core")

@@ -28,7 +28,7 @@ from millpond.stores.encoding.serdes import INT64, STRING
 from millpond.stores.evolution.history import History
 from millpond.stores.evolution.shape import Shape
 from millpond.stores.specs.store_spec import StoreKind, StoreSpec
-from tests.looking.checkpoints import Query
+from tests.inspect.checkpoints import Query
 
 DAY = 86_400
 SPEC = StoreSpec("counts", StoreKind.KEY_VALUE, STRING, INT64)

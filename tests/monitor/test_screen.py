@@ -10,10 +10,10 @@ from shutil import move
 import pytest
 
 from millpond.adapters.monitor.kept_progress import ProgressWriter
-from tests.looking.checkpoints import Query
-from tests.looking.test_looking import filled
-from tests.watching.terminal import terminal
-from tests.watching.test_watched import kept
+from tests.inspect.checkpoints import Query
+from tests.inspect.test_state_inspector import filled
+from tests.monitor.terminal import terminal
+from tests.monitor.test_query_monitor import kept
 
 
 @pytest.fixture

@@ -9,18 +9,18 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from millpond.bench.spark import looking
+from millpond.bench.spark import inspecting
 from millpond.errors import MillpondError
 
 
 def test_a_command_that_ends_otherwise_than_it_should_ends_the_benchmark() -> None:
     with pytest.raises(MillpondError, match=r"millpond state ended with 2: .*nowhere"):
-        looking._command(0, "get", "nowhere", "counts", "a", "--state-dir", "nowhere")
+        inspecting._command(0, "get", "nowhere", "counts", "a", "--state-dir", "nowhere")
 
 
 def test_the_first_look_does_not_count() -> None:
     taken: list[int] = []
-    assert len(looking._times(taken.append, 3)) == 3
+    assert len(inspecting._times(taken.append, 3)) == 3
     assert taken == [0, 1, 2, 3]
 
 

@@ -19,7 +19,7 @@ from millpond.processors.verbs.row_aggregate import RowAggregate
 from millpond.stores.encoding.rows.schemas import Schemas
 from millpond.stores.encoding.rows.tuple_keys import KeyCodec
 from millpond.stores.encoding.serdes import serde
-from tests.looking.checkpoints import lz4
+from tests.inspect.checkpoints import lz4
 
 TEXT = b"so much state, " * 999
 SHORT = b"a" * 20

@@ -23,7 +23,7 @@ from millpond.stores.encoding.serdes import BYTES, INT64, MSGPACK, STRING
 from millpond.stores.specs.store_spec import StoreKind, StoreSpec
 from millpond.stores.typed.layouts import Layout
 from millpond.stores.typed.windows.windowed import Windowed
-from tests.looking.task_views import Row, storage_in, task, view
+from tests.inspect.task_views import Row, storage_in, task, view
 
 _WINDOW: dict[str, Any] = {"retention": 3000, "window_size": 10}
 

@@ -14,8 +14,8 @@ from millpond.adapters.monitor.query_monitor import QueryMonitor
 from millpond.cli import app
 from millpond.errors import ConfigurationError, FormatError
 from millpond.processors import Consumed, Materialized, StreamsBuilder
-from tests.looking.checkpoints import SPECS, Query
-from tests.looking.test_looking import filled
+from tests.inspect.checkpoints import SPECS, Query
+from tests.inspect.test_state_inspector import filled
 
 QUERY = "3f"
 
