@@ -81,11 +81,11 @@ class StateSize:
         return {**vars(self), "tasks": tasks, "size": self.size, "stores": self.stores}
 
 
-def state_size(looking: StateInspector, batch: int | None = None) -> StateSize:
+def state_size(inspector: StateInspector, batch: int | None = None) -> StateSize:
     """How much durable state a query has.
 
     Args:
-        looking: the state.
+        inspector: the state.
         batch: after which micro-batch; None for the last one.
 
     Raises:
@@ -93,25 +93,25 @@ def state_size(looking: StateInspector, batch: int | None = None) -> StateSize:
         MissingFileError, CorruptFileError: a file is gone or damaged.
         FormatError: something is of a later release, or in a form that cannot be read without Spark.
     """
-    number = looking.checkpoint.chosen(batch)
-    batches = looking.batches
-    by_batch = {one: looking.checkpoint.manifests(one) for one in batches}
-    with ThreadPoolExecutor(looking.checkpoint.workers, "millpond-looking") as pool:
-        tasks = pool.map(lambda manifest: task_size(looking.storage, manifest, {}), by_batch[number])
+    number = inspector.checkpoint.chosen(batch)
+    batches = inspector.batches
+    by_batch = {one: inspector.checkpoint.manifests(one) for one in batches}
+    with ThreadPoolExecutor(inspector.checkpoint.workers, "millpond-inspect") as pool:
+        tasks = pool.map(lambda manifest: task_size(inspector.storage, manifest, {}), by_batch[number])
         found = sorted(tasks, key=lambda task: (task.application_id, task.task_id))
     sizes, uses = _files(by_batch.values())
     shared = sum(size for path, size in sizes.items() if uses[path] > 1)
     return StateSize(number, tuple(found), len(batches), len(sizes), sum(sizes.values()), shared)
 
 
-def bytes_by_store(looking: StateInspector, views: Sequence[StoreView]) -> list[int]:
+def bytes_by_store(inspector: StateInspector, views: Sequence[StoreView]) -> list[int]:
     """How many bytes of durable files the rows of each store take, over its tasks.
 
     Raises what ``state_size`` raises.
     """
     manifests = {_version(part): part.manifest for view in views for part in view.parts}
-    with ThreadPoolExecutor(looking.checkpoint.workers, "millpond-looking") as pool:
-        sizes = pool.map(lambda manifest: task_size(looking.storage, manifest, {}).stores, manifests.values())
+    with ThreadPoolExecutor(inspector.checkpoint.workers, "millpond-inspect") as pool:
+        sizes = pool.map(lambda manifest: task_size(inspector.storage, manifest, {}).stores, manifests.values())
         found = dict(zip(manifests, sizes, strict=True))
     return [sum(found[_version(part)].get(view.name, 0) for part in view.parts) for view in views]
 

@@ -131,7 +131,7 @@ class SparkCheckpoint:
             for operator in operators
             for partition, id_ in enumerate(_ids_of(ids, operator))
         ]
-        with ThreadPoolExecutor(self.workers, "millpond-looking") as pool:
+        with ThreadPoolExecutor(self.workers, "millpond-inspect") as pool:
             found = pool.map(lambda part: part[1].manifests(StateVersion(batch + 1, part[2])), parts)
             for (number, *_), manifests in zip(parts, found, strict=True):
                 held[number] += manifests

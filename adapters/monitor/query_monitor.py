@@ -139,12 +139,12 @@ class QueryMonitor:
             return _State((), (), ("the query has no state of Millpond",))
         if self.state_dir is None:
             return _State((), tuple(_tasks([_task(one, {}) for one in manifests])), (_NO_STATE,))
-        looking = StateInspector(found, Storage.from_uri(self.state_dir))
-        views = looking.stores(batch)
+        inspector = StateInspector(found, Storage.from_uri(self.state_dir))
+        views = inspector.stores(batch)
         current = {part.manifest.directory: part.manifest for view in views for part in view.parts}
         known = {one.path(file) for one in current.values() for file in one.files}
         self._sizes = {path: sizes for path, sizes in self._sizes.items() if path in known}
-        sizes = {place: task_size(looking.storage, one, self._sizes).stores for place, one in current.items()}
+        sizes = {place: task_size(inspector.storage, one, self._sizes).stores for place, one in current.items()}
         tasks = [_task(one, sizes[place]) for place, one in current.items()]
         return _State(tuple(_store(view, sizes) for view in views), tuple(_tasks(tasks)), ())
 

@@ -35,8 +35,8 @@ def editor(query: Query, **options: Any) -> StateEditor:
 
 
 def content(query: Query) -> dict[str, list[dict[str, Any]]]:
-    looking = query.looking(specs=SPECS)
-    return {name: sorted(shown(looking.store(name)), key=repr) for name in SPECS}
+    inspector = query.inspector(specs=SPECS)
+    return {name: sorted(shown(inspector.store(name)), key=repr) for name in SPECS}
 
 
 def entries_of(query: Query, key: str) -> Iterator[tuple[str, Any]]:
@@ -84,7 +84,7 @@ def test_what_is_put_is_read_by_the_stores_of_the_next_micro_batch(query: Query)
 def test_what_was_read_can_be_put_into_an_empty_state(query: Query, store: str, tmp_path: Path) -> None:
     other = Query(tmp_path / "other")
     other.run(lambda stores, mine: stores["plain"].put("none", 0))
-    rows = [batch for view in [query.looking(specs=SPECS).store(store)] for batch in view.rows()]
+    rows = [batch for view in [query.inspector(specs=SPECS).store(store)] for batch in view.rows()]
     with editor(other) as edits:
         edits.put(store, pa.Table.from_batches(rows))
         edits.commit()
@@ -100,7 +100,7 @@ def test_a_deleted_key_is_gone_with_its_history_and_other_keys_stay(query: Query
         edits.commit()
     left = {store: [row for row in rows if row["key"] != KEY] for store, rows in before.items()}
     assert content(query) == left
-    assert query.looking().store("versions").history(KEY).num_rows == 0
+    assert query.inspector().store("versions").history(KEY).num_rows == 0
     assert all(not found for _, found in entries_of(query, KEY))
     assert content(query) == left
 
@@ -121,9 +121,9 @@ def test_edits_of_one_key_follow_each_other_and_only_tasks_that_are_edited_chang
         assert edits.delete("plain", KEY) == 1
         assert edits.delete("plain", KEY) == 0
         edits.commit()
-    looking = query.looking()
-    assert [row["value"] for row in shown(looking.store("times")) if row["key"] == KEY] == [9]
-    assert looking.store("versions").history(KEY)["value"].to_pylist()[-2:] == [2, 1]
+    inspector = query.inspector()
+    assert [row["value"] for row in shown(inspector.store("times")) if row["key"] == KEY] == [9]
+    assert inspector.store("versions").history(KEY)["value"].to_pylist()[-2:] == [2, 1]
     record = History.of(query.storage, "app", "out").newest
     assert record is not None
     changed = {task for task, base in record.bases.items() if base.commit not in record.origins}
@@ -165,11 +165,11 @@ def test_what_was_not_edited_is_not_undone_and_nothing_is_written_where_nothing_
 
 
 def test_an_earlier_micro_batch_shows_what_was_before_the_edit(query: Query) -> None:
-    before = {batch: shown(query.looking().store("plain", batch=batch)) for batch in (0, 1)}
+    before = {batch: shown(query.inspector().store("plain", batch=batch)) for batch in (0, 1)}
     with editor(query) as edits:
         edits.delete("plain", KEY)
         edits.commit()
-    assert before == {batch: shown(query.looking().store("plain", batch=batch)) for batch in (0, 1)}
+    assert before == {batch: shown(query.inspector().store("plain", batch=batch)) for batch in (0, 1)}
 
 
 def test_a_query_that_has_gone_on_meanwhile_is_not_edited(query: Query) -> None:
@@ -221,4 +221,4 @@ def test_a_first_window_needs_the_spec_that_tells_how_long_it_stays(tmp_path: Pa
     with editor(query) as edits:
         edits.put("windows", [row])
         edits.commit()
-    assert [one["value"] for one in shown(query.looking().store("windows"))] == [1]
+    assert [one["value"] for one in shown(query.inspector().store("windows"))] == [1]

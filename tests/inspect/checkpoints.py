@@ -165,7 +165,7 @@ class Query:
         """Those after the last micro-batch."""
         return list(self._manifests.values())
 
-    def looking(self, **options: Any) -> StateInspector:
+    def inspector(self, **options: Any) -> StateInspector:
         return StateInspector.at(str(self.checkpoint), str(self.state), **options)
 
 

@@ -264,7 +264,7 @@ def test_what_is_written_after_it_was_found_stays(place: Place) -> None:
     other = place.task("0_7")
     place.old()
     cleaning = Cleaning(
-        place.storage, [place.query.looking().checkpoint], [place.local], ["app"], older_than="1 day"
+        place.storage, [place.query.inspector().checkpoint], [place.local], ["app"], older_than="1 day"
     ).found()
     found = {str(one.what): one for one in cleaning.leftovers if one.may_go}
     assert set(found) == {"lineage", "local copy"}

@@ -110,7 +110,7 @@ def test_gets_and_scans_of_a_view_are_those_of_a_dict(
         query.run(change)
         model |= {key: value for key, value, _ in changes if key}
     present = {key: value for key, value in model.items() if value is not None}
-    view = query.looking().store("plain")
+    view = query.inspector().store("plain")
     found = [row for batch in view.rows(Selection(start, stop)) for row in batch.to_pylist()]
     wanted = {key: value for key, value in present.items() if (start or b"") <= key and (stop is None or key < stop)}
     assert sorted((row["key"], row["value"]) for row in found) == sorted(wanted.items())
@@ -135,7 +135,7 @@ def test_a_look_for_a_key_finds_what_a_scan_has_of_it(
                     stores[spec.name].put(*((key, value) if spec is PLAIN else (key, value, time)))
 
         query.run(change)
-    view = query.looking().store(spec.name)
+    view = query.inspector().store(spec.name)
     scanned = [row for batch in view.rows() for row in batch.to_pylist()]
     for key in {missing, *(key for changes in batches for key, _, _ in changes)} - {b""}:
         mine = [row for row in scanned if row["key"] == key]
@@ -158,7 +158,7 @@ def test_a_look_for_a_key_reads_each_file_of_its_task_once_and_rows_of_those_tha
                     stores["plain"].put(key, batch)
 
         query.run(change)
-    view = query.looking().store("plain")
+    view = query.inspector().store("plain")
     read: list[str] = []
     decoded: list[int] = []
     whole, table = Storage.read, reading._OpenFile._table

@@ -80,10 +80,10 @@ def test_every_store_is_shown_as_it_was_after_each_micro_batch(tmp_path: Path, s
                 for name, spec in SPECS.items()
             }
         )
-    looking = query.looking(specs=SPECS)
-    assert looking.batches == [0, 1, 2]
+    inspector = query.inspector(specs=SPECS)
+    assert inspector.batches == [0, 1, 2]
     for batch in range(3):
-        for view in looking.stores(batch):
+        for view in inspector.stores(batch):
             found = []
             for row in shown(view):
                 key: Any = row["key"]
@@ -95,7 +95,7 @@ def test_every_store_is_shown_as_it_was_after_each_micro_batch(tmp_path: Path, s
 
 
 def test_without_specs_all_is_shown_but_how_long_a_window_is(query: Query) -> None:
-    alone, with_specs = query.looking(), query.looking(specs=SPECS)
+    alone, with_specs = query.inspector(), query.inspector(specs=SPECS)
     for name in SPECS:
         found = shown(alone.store(name))
         if "windows" in name:
@@ -107,16 +107,16 @@ def test_without_specs_all_is_shown_but_how_long_a_window_is(query: Query) -> No
 
 
 def test_a_key_is_found_in_its_task_with_all_that_it_has(query: Query) -> None:
-    looking = query.looking()
+    inspector = query.inspector()
     for name in SPECS:
-        view = looking.store(name)
+        view = inspector.store(name)
         for key in KEYS:
             found = view.get(key)
             mine = [row for row in shown(view) if row["key"] == key and row.get("valid_to") is None]
             assert ([] if found is None else found.to_pylist()) == mine
             assert name == "versions" or mine
         assert view.get("nobody") is None
-    windows = looking.store("windows").get("key 1")
+    windows = inspector.store("windows").get("key 1")
     assert windows is not None
     assert windows["value"].to_pylist() == [0, 1]
 
@@ -124,13 +124,13 @@ def test_a_key_is_found_in_its_task_with_all_that_it_has(query: Query) -> None:
 def test_a_key_that_a_processor_keeps_in_another_task_is_found_too(tmp_path: Path) -> None:
     query = Query(tmp_path, [SPECS["plain"]])
     query.run(lambda stores, mine: None if mine("here") else stores["plain"].put("here", 7))
-    found = query.looking().store("plain").get("here")
+    found = query.inspector().store("plain").get("here")
     assert found is not None
     assert found["value"].to_pylist() == [7]
 
 
 def test_versions_are_shown_as_of_a_time_and_as_a_history(query: Query) -> None:
-    view = query.looking().store("versions")
+    view = query.inspector().store("versions")
     history = [
         (row["value"], millis(row["valid_from"]), millis(row["valid_to"])) for row in view.history("key 3").to_pylist()
     ]
@@ -145,8 +145,8 @@ def test_versions_are_shown_as_of_a_time_and_as_a_history(query: Query) -> None:
     assert view.get("key 3", history[0][1] - 1) is None
     assert view.history("nobody").num_rows == 0
     for ask in (
-        lambda: query.looking().store("plain").history("key 3"),
-        lambda: shown(query.looking().store("times"), as_of=1),
+        lambda: query.inspector().store("plain").history("key 3"),
+        lambda: shown(query.inspector().store("times"), as_of=1),
     ):
         with pytest.raises(ConfigurationError, match="keeps no versions"):
             ask()
@@ -154,21 +154,21 @@ def test_versions_are_shown_as_of_a_time_and_as_a_history(query: Query) -> None:
 
 def test_ranges_of_keys_are_half_open(query: Query) -> None:
     for name in SPECS:
-        keys = {row["key"] for row in shown(query.looking().store(name), key_from="key 1", key_to="key 4")}
+        keys = {row["key"] for row in shown(query.inspector().store(name), key_from="key 1", key_to="key 4")}
         assert keys == {"key 1", "key 2", "key 3"}
 
 
 def test_what_was_not_committed_is_not_shown(query: Query) -> None:
     query.run(fill(0))
     (query.checkpoint / "commits" / "3").unlink()
-    assert query.looking().batches == [0, 1, 2]
-    assert {row["value"] for row in shown(query.looking().store("plain"))} == {0, 1, 2}
+    assert query.inspector().batches == [0, 1, 2]
+    assert {row["value"] for row in shown(query.inspector().store("plain"))} == {0, 1, 2}
     with pytest.raises(ConfigurationError, match="has no micro-batch 3, only 0 to 2; Spark retains"):
-        query.looking().stores(3)
+        query.inspector().stores(3)
 
 
 def test_views_travel_to_other_processes(query: Query) -> None:
-    view = query.looking().store("versions")
+    view = query.inspector().store("versions")
     assert shown(pickle.loads(pickle.dumps(view))) == shown(view)
     part = pickle.loads(pickle.dumps(view.parts[0]))
     assert [row for batch in part.rows() for row in objects(batch)] == [
@@ -178,17 +178,17 @@ def test_views_travel_to_other_processes(query: Query) -> None:
 
 def test_a_store_that_is_not_there_is_named_with_those_that_are(query: Query) -> None:
     with pytest.raises(ConfigurationError, match=r"no store 'time', only plain, sessions, .*; did you mean 'times'"):
-        query.looking().store("time")
+        query.inspector().store("time")
     with pytest.raises(ConfigurationError, match=r"no store 'plain' of that sink and application, only"):
-        query.looking().store("plain", sink="elsewhere")
+        query.inspector().store("plain", sink="elsewhere")
 
 
 def test_a_serde_that_only_its_user_knows_is_shown_as_bytes(tmp_path: Path) -> None:
     spec = StoreSpec("names", StoreKind.KEY_VALUE, STRING, Upper())
     query = Query(tmp_path, [spec])
     query.run(lambda stores, mine: stores["names"].put("a", "tea") if mine("a") else None)
-    assert shown(query.looking().store("names")) == [{"key": "a", "value": b"tea"}]
-    assert shown(query.looking(specs={"names": spec}).store("names")) == [{"key": "a", "value": '"TEA"'}]
+    assert shown(query.inspector().store("names")) == [{"key": "a", "value": b"tea"}]
+    assert shown(query.inspector(specs={"names": spec}).store("names")) == [{"key": "a", "value": '"TEA"'}]
 
 
 def test_a_place_without_a_checkpoint_or_a_commit_is_named(query: Query, tmp_path: Path) -> None:
@@ -198,7 +198,7 @@ def test_a_place_without_a_checkpoint_or_a_commit_is_named(query: Query, tmp_pat
         StateInspector.at(str(query.checkpoint), str(tmp_path / "elsewhere")).stores()
     move(query.checkpoint / "commits", tmp_path / "away")
     with pytest.raises(ConfigurationError, match="has not committed a micro-batch yet"):
-        query.looking().stores()
+        query.inspector().stores()
 
 
 def _cut(path: Path) -> None:
@@ -256,7 +256,7 @@ def test_damaged_and_missing_files_of_spark_are_named(
     else:
         damage(path)
     with pytest.raises(error, match=message):
-        query.looking().stores()
+        query.inspector().stores()
 
 
 @pytest.mark.parametrize(
@@ -269,20 +269,20 @@ def test_damaged_and_missing_files_of_spark_are_named(
 def test_state_that_is_kept_in_another_way_is_refused(query: Query, setting: str, value: str) -> None:
     query.commit(2, {f"spark.sql.streaming.stateStore.{setting}": value})
     with pytest.raises(FormatError, match=f"{setting}={value}, and only .* can be read without Spark; let Spark read"):
-        query.looking().stores()
+        query.inspector().stores()
 
 
 def test_damaged_durable_files_are_named(query: Query) -> None:
     newest = max(query.state.rglob("*.parquet"))
     _flip(newest)
-    views = query.looking().stores()
+    views = query.inspector().stores()
     with pytest.raises(CorruptFileError, match=newest.name):
         list(map(shown, views))
 
 
 def test_checkpoints_with_unique_ids_lead_by_their_lineage_and_not_by_numbers(query: Query) -> None:
     ids = ["a1-x", "b2-x", "c3-x"]
-    before = [query.looking().checkpoint.manifests(batch) for batch in range(3)]
+    before = [query.inspector().checkpoint.manifests(batch) for batch in range(3)]
     for number, manifest in enumerate(query.manifests):
         directory = query.checkpoint / "state" / "0" / str(number)
         rows = [manifests[number] for manifests in before]
@@ -295,12 +295,12 @@ def test_checkpoints_with_unique_ids_lead_by_their_lineage_and_not_by_numbers(qu
         assert manifest == rows[2]
     for batch, id_ in enumerate(ids):
         query.commit(batch, ids={"0": [[id_], [id_]]})
-    assert [view.name for view in query.looking().stores()] == sorted(SPECS)
-    assert query.looking().checkpoint.manifests(2) == query.manifests
+    assert [view.name for view in query.inspector().stores()] == sorted(SPECS)
+    assert query.inspector().checkpoint.manifests(2) == query.manifests
     for part in ("0", "1"):
         (query.checkpoint / "state" / "0" / part / "1_a1-x.changelog").unlink()
     with pytest.raises(MissingFileError, match=r"1_a1-x.changelog of Spark's state does not exist"):
-        query.looking().stores()
+        query.inspector().stores()
 
 
 def test_operators_of_others_are_passed_over(query: Query) -> None:
@@ -308,13 +308,13 @@ def test_operators_of_others_are_passed_over(query: Query) -> None:
     place = query.checkpoint / "state" / "1" / "_metadata" / "v2"
     place.mkdir(parents=True)
     (place / "0").write_text(f"v2\n{json.dumps(theirs)}")
-    assert len(query.looking().checkpoint.manifests(2)) == 2
+    assert len(query.inspector().checkpoint.manifests(2)) == 2
 
 
 def test_deleted_values_and_other_forms_of_values_are_told_apart(query: Query) -> None:
     path = query.checkpoint / "state" / "0" / "0" / "3.changelog"
     path.write_bytes(lz4(changelog({state_key(0): None})))
-    assert [one.task_id for one in query.looking().checkpoint.manifests(2)] == ["0_1"]
+    assert [one.task_id for one in query.inspector().checkpoint.manifests(2)] == ["0_1"]
     path.write_bytes(lz4(changelog({state_key(0): b"avro or so"})))
     with pytest.raises(FormatError, match="holds no manifest in Spark's form of rows; let Spark read it"):
-        query.looking().stores()
+        query.inspector().stores()

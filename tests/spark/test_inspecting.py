@@ -95,7 +95,7 @@ class Query:
         """What Spark reads out of its state."""
         return sorted(Checkpoint(self._spark, self.checkpoint).manifests(batch), key=_task)
 
-    def looking(self, **options: Any) -> StateInspector:
+    def inspector(self, **options: Any) -> StateInspector:
         return StateInspector.at(self.checkpoint, self.state, **options)
 
 
@@ -125,18 +125,18 @@ def test_every_kind_of_store_is_shown_as_spark_shows_it_whether_snapshots_or_cha
         query.run(settings, rows, DDL, lambda frame: streams.transform({"numbers": frame}))
     part = Path(query.checkpoint, "state", "0", "0")
     assert {"1.changelog", "2.zip", "3.zip", "4.changelog"} <= {path.name for path in part.iterdir()}
-    assert query.looking().batches == list(range(4))
+    assert query.inspector().batches == list(range(4))
     for batch in range(4):
         manifests = query.manifests(batch)
-        looking = query.looking(specs=topology.stores)
-        assert sorted(looking.checkpoint.manifests(batch), key=_task) == manifests
+        inspector = query.inspector(specs=topology.stores)
+        assert sorted(inspector.checkpoint.manifests(batch), key=_task) == manifests
         texts: Any = pa.RecordBatch.from_pydict({"manifest": [one.to_json() for one in manifests]})
-        views = {view.name: view for view in looking.stores(batch)}
+        views = {view.name: view for view in inspector.stores(batch)}
         assert sorted(views) == sorted(topology.stores)
         for name, spec in topology.stores.items():
-            read = ReadStore(looking.storage, spec, plain_rows(spec, None, ()))
+            read = ReadStore(inspector.storage, spec, plain_rows(spec, None, ()))
             assert _as_spark_shows_it(views[name]) == _rows(read(iter([texts]))) != []
-    alone = {view.name: view for view in query.looking().stores()}
+    alone = {view.name: view for view in query.inspector().stores()}
     for name in ("counts", "versions", "plain", "packed", "texts", "structs"):
         assert _rows(alone[name].rows()) == _rows(views[name].rows())
         assert alone[name].schema == views[name].schema
@@ -170,19 +170,19 @@ def test_verbs_are_shown_with_their_columns_and_checkpoints_with_unique_ids_chec
         ]
         query.run({**checked, CHANGELOGS: str(number > 0)}, rows, ddl, made)
     assert list(Path(query.checkpoint, "state", "0", "0").glob("2_*.changelog"))
-    looking = query.looking()
+    inspector = query.inspector()
     assert pond is not None
     with query.set(newest):  # Spark reads such a checkpoint only where the session is set to write it
         for batch in range(2):
-            assert sorted(looking.checkpoint.manifests(batch), key=_task) == query.manifests(batch)
+            assert sorted(inspector.checkpoint.manifests(batch), key=_task) == query.manifests(batch)
         versions = pond.read_store("prices", "latest", query.checkpoint).collect()
         aggregates = pond.read_store("shops", "aggregate", query.checkpoint).collect()
-    prices = looking.store("latest")
+    prices = inspector.store("latest")
     assert (prices.application_id, prices.kind) == ("pond.prices", "versioned")
     shown = sorted(map(tuple, versions))
     found = sorted((*row["key"].values(), *row["value"].values()) for row in _objects(prices))
     assert [row[:3] for row in found] == [row[:3] for row in shown] != []
-    totals = looking.store("aggregate")
+    totals = inspector.store("aggregate")
     assert [field.name for field in totals.schema.field("value").type] == ["n", "total", "newest"]
     results = sorted(map(tuple, aggregates))
     found = sorted((row["key"]["shop"], *row["value"].values()) for row in _objects(totals))

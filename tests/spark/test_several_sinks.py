@@ -69,12 +69,12 @@ def test_sinks_of_two_operators_get_what_each_gets_alone(
 
     rates = streams.read_store("rates", checkpoint, sink="totals~rated", schema="key string, rate double")
     assert rates.count() == sum(topic == "rates" for topic, _ in events)
-    looking = StateInspector.at(checkpoint, str(tmp_path / "state"))
-    assert [(view.sink, view.name) for view in looking.stores()] == [
+    inspector = StateInspector.at(checkpoint, str(tmp_path / "state"))
+    assert [(view.sink, view.name) for view in inspector.stores()] == [
         ("rated~totals", "rates"),
         ("rated~totals", "sums"),
     ]
-    assert sum(rows.num_rows for rows in looking.store("sums", sink="rated~totals").rows()) == 3
+    assert sum(rows.num_rows for rows in inspector.store("sums", sink="rated~totals").rows()) == 3
 
 
 def shouted(runs: Path) -> Topology:

@@ -248,8 +248,8 @@ def test_all_verbs_of_an_operator_can_be_looked_at(spark: SparkSession, tmp_path
     job.rows(pond)
     assert pond.read_store("asof_join-shop", "right", job.checkpoint).count() == 1
     assert pond.read_store("short", "aggregate", job.checkpoint).count() > 0
-    looking = StateInspector.at(job.checkpoint, f"{tmp_path}/state")
-    assert {store.application_id for store in looking.stores()} == {"job.asof_join-shop", "job.short", "job.long"}
+    inspector = StateInspector.at(job.checkpoint, f"{tmp_path}/state")
+    assert {store.application_id for store in inspector.stores()} == {"job.asof_join-shop", "job.short", "job.long"}
 
 
 @pytest.mark.slow

@@ -73,9 +73,9 @@ class ReadRequest:
             FormatError: something is of a later release, or in a form that cannot be read so.
             DurabilityError: the checkpoint or the state directory cannot be read.
         """
-        looking = StateInspector.at(options.checkpoint, options.state_dir)
+        inspector = StateInspector.at(options.checkpoint, options.state_dir)
         place = {"sink": options.sink, "application_id": options.application}
-        view = looking.store(options.store, batch=options.batch, **place)
+        view = inspector.store(options.store, batch=options.batch, **place)
         selection = options.selection(view.form)
         if options.changes_from is None:
             return cls(view.schema, view.parts, selection, view.form.key)
@@ -84,7 +84,7 @@ class ReadRequest:
                 f"changes_from is micro-batch {options.changes_from}, but the changes end with {view.batch}; give an "
                 "earlier one"
             )
-        before = looking.store(options.store, batch=options.changes_from, **place)
+        before = inspector.store(options.store, batch=options.changes_from, **place)
         return cls(change_schema(view.schema), change_parts(before, view), selection, view.form.key)
 
     @property

@@ -81,9 +81,9 @@ def state_list(
     """List the stores of a query, and how many bytes of durable files their rows take."""
     from millpond.adapters.inspect.sizes import bytes_by_store
 
-    looking = _looking(checkpoint, state_dir, topology, workers)
-    views = looking.stores(batch)
-    sizes = bytes_by_store(looking, views)
+    inspector = _inspector(checkpoint, state_dir, topology, workers)
+    views = inspector.stores(batch)
+    sizes = bytes_by_store(inspector, views)
     _say([{**_short(view), "bytes": size} for view, size in zip(views, sizes, strict=True)], json)
 
 
@@ -233,9 +233,9 @@ def state_diff(
     """Print the rows of a store that were inserted, updated and deleted between two micro-batches, task by task."""
     from millpond.adapters.inspect.changes import change_schema, changes
 
-    looking = _looking(checkpoint, state_dir, topology, workers)
+    inspector = _inspector(checkpoint, state_dir, topology, workers)
     before, after = (
-        looking.store(store, batch=batch, sink=sink, application_id=application) for batch in (from_batch, to_batch)
+        inspector.store(store, batch=batch, sink=sink, application_id=application) for batch in (from_batch, to_batch)
     )
     found = changes(before, after, _selection(after, from_, to, None))
     _say_rows(found, change_schema(after.schema), json, limit)
@@ -296,7 +296,7 @@ def state_size(
     """Say how many files and bytes the durable state takes: by task, by store, and for all retained micro-batches."""
     from millpond.adapters.inspect.sizes import state_size as measured
 
-    found = measured(_looking(checkpoint, state_dir, None, workers), batch)
+    found = measured(_inspector(checkpoint, state_dir, None, workers), batch)
     if json:
         _say([found.to_dict()], json)
         return
@@ -309,7 +309,7 @@ def state_size(
     )
 
 
-def _looking(checkpoint: str, state_dir: str, topology: str | None, workers: int) -> "StateInspector":
+def _inspector(checkpoint: str, state_dir: str, topology: str | None, workers: int) -> "StateInspector":
     if topology is None:
         do_without_pandas()
     from millpond.adapters.inspect import StateInspector
@@ -328,8 +328,8 @@ def _view(
     topology: str | None,
     workers: int,
 ) -> "StoreView":
-    looking = _looking(checkpoint, state_dir, topology, workers)
-    return looking.store(store, batch=batch, sink=sink, application_id=application)
+    inspector = _inspector(checkpoint, state_dir, topology, workers)
+    return inspector.store(store, batch=batch, sink=sink, application_id=application)
 
 
 def _selection(view: "StoreView", from_: str | None, to: str | None, as_of: str | None) -> "Selection":
