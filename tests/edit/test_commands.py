@@ -11,8 +11,8 @@ from typer.testing import CliRunner
 from millpond.cli import app
 from millpond.errors import ConfigurationError, MillpondError, StateConflictError
 from tests.command_line.documented import KEYS as DOCUMENTED
-from tests.looking.checkpoints import Query
-from tests.looking.test_looking import KEYS, filled
+from tests.inspect.checkpoints import Query
+from tests.inspect.test_state_inspector import KEYS, filled
 
 KEY = KEYS[3]
 

@@ -15,8 +15,8 @@ from millpond.stores.backend.registry import supplier
 from millpond.stores.durability import TaskState
 from millpond.stores.encoding.serdes import INT64
 from millpond.stores.typed.windows.windowed import Windowed
-from tests.looking.checkpoints import SPECS, Query
-from tests.looking.test_looking import shown
+from tests.inspect.checkpoints import SPECS, Query
+from tests.inspect.test_state_inspector import shown
 
 PERSON, VALUE = "ann of the mill pond", "her secret of 17 words"
 TEXTS = {
@@ -32,7 +32,7 @@ TEXTS = {
 
 
 def content(query: Query) -> dict[str, list[dict[str, Any]]]:
-    return {name: sorted(shown(query.looking(specs=TEXTS).store(name)), key=repr) for name in TEXTS}
+    return {name: sorted(shown(query.inspector(specs=TEXTS).store(name)), key=repr) for name in TEXTS}
 
 
 def fill(number: int, value: str = VALUE) -> Callable[[Any, Any], None]:
@@ -76,7 +76,7 @@ def test_an_erased_key_is_in_no_file_and_other_keys_stay(tmp_path: Path) -> None
     query = filled(tmp_path)
     others = {name: [row for row in rows if row["key"] != PERSON] for name, rows in content(query).items()}
     assert len(everywhere(query)) >= 3
-    report = erase(query.looking(), [PERSON], by="ann", why="she asks for it")
+    report = erase(query.inspector(), [PERSON], by="ann", why="she asks for it")
     assert report.rows == {
         "plain": 1, "times": 1, "versions": 3, "windows": 3, "stamped-windows": 3, "sessions": 3,
     }  # fmt: skip
@@ -87,7 +87,7 @@ def test_an_erased_key_is_in_no_file_and_other_keys_stay(tmp_path: Path) -> None
     query.run(lambda stores, mine: None)
     assert content(query) == others
     query.run(fill(4, "back again"))
-    assert [row["value"] for row in shown(query.looking().store("plain")) if row["key"] == PERSON] == ["back again"]
+    assert [row["value"] for row in shown(query.inspector().store("plain")) if row["key"] == PERSON] == ["back again"]
 
 
 @pytest.mark.parametrize("backend", ["memory", "lmdb", "rocksdb"])
@@ -100,7 +100,7 @@ def test_local_copies_of_its_tasks_are_deleted_on_every_backend(tmp_path: Path, 
             state.open(manifest)
     if backend != "memory":
         assert bytes_found(tmp_path / "copies")
-    report = erase(query.looking(), [PERSON], by="ann", local_dirs=[tmp_path / "copies"])
+    report = erase(query.inspector(), [PERSON], by="ann", local_dirs=[tmp_path / "copies"])
     assert bytes_found(tmp_path / "copies", query.state) == []
     assert report.copies == (0 if backend == "memory" else len(TEXTS))
     assert report.traces == ()
@@ -115,13 +115,13 @@ def test_what_was_deleted_before_is_erased_from_files_and_an_erasure_can_be_repe
     query.run(lambda stores, mine: None)
     assert everywhere(query)
     for _ in range(2):
-        erase(query.looking(), [PERSON], by="ann")
+        erase(query.inspector(), [PERSON], by="ann")
         assert everywhere(query) == []
 
 
 def test_it_is_not_undone(tmp_path: Path) -> None:
     query = filled(tmp_path)
-    erase(query.looking(), [PERSON], by="ann")
+    erase(query.inspector(), [PERSON], by="ann")
     with pytest.raises(StateConflictError, match=r"keys were erased .* is nowhere any more, so it cannot be undone"):
         StateEditor.at(str(query.checkpoint), str(query.state), by="ann").undo()
 
@@ -129,7 +129,7 @@ def test_it_is_not_undone(tmp_path: Path) -> None:
 def test_where_its_bytes_are_in_rows_of_other_keys_is_told(tmp_path: Path) -> None:
     query = filled(tmp_path)
     query.run(lambda stores, mine: stores["plain"].put("a friend", f"knows {PERSON}") if mine("a friend") else None)
-    (trace,) = erase(query.looking(), [PERSON], by="ann").traces
+    (trace,) = erase(query.inspector(), [PERSON], by="ann").traces
     assert trace.rows == 1
     assert Path(trace.where) in everywhere(query)
 
@@ -143,7 +143,7 @@ def test_rows_that_were_left_out_go_too(tmp_path: Path) -> None:
         schema = pa.schema([("key", pa.string()), ("value", column)])
         pq.write_table(pa.Table.from_pylist(rows[:2], schema=schema), place / "some.parquet")
         pq.write_table(pa.Table.from_pylist(rows[2:], schema=schema), place / "all.parquet")
-    report = erase(query.looking(), [PERSON], by="ann")
+    report = erase(query.inspector(), [PERSON], by="ann")
     assert {what: rows for what, rows in report.rows.items() if what.startswith("app/")} == {
         "app/dead-letters/out": 2,
         "app/late-rows/out": 2,
@@ -157,9 +157,9 @@ def test_a_key_that_no_store_can_have_is_refused_and_nothing_happens(tmp_path: P
     query = Query(tmp_path, [StoreSpec("numbers", StoreKind.KEY_VALUE, INT64, INT64)])
     query.run(lambda stores, mine: stores["numbers"].put(7, 7))
     with pytest.raises(ConfigurationError, match="'seven' can be the key of no store"):
-        erase(query.looking(), ["seven"], by="ann")
+        erase(query.inspector(), ["seven"], by="ann")
     with pytest.raises(ConfigurationError, match="nobody is named who erases"):
-        erase(query.looking(), [7], by="")
-    assert [row["value"] for row in shown(query.looking().store("numbers"))] == [7, 7]
-    erase(query.looking(), [7], by="ann")
-    assert len(shown(query.looking().store("numbers"))) < 2
+        erase(query.inspector(), [7], by="")
+    assert [row["value"] for row in shown(query.inspector().store("numbers"))] == [7, 7]
+    erase(query.inspector(), [7], by="ann")
+    assert len(shown(query.inspector().store("numbers"))) < 2

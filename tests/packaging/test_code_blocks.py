@@ -19,7 +19,7 @@ from millpond.stores.backend.registry import supplier
 from millpond.stores.durability import Storage, TaskState
 from millpond.stores.encoding.serdes import INT64, STRING
 from millpond.stores.specs.store_spec import StoreKind, StoreSpec
-from tests.looking.checkpoints import Query
+from tests.inspect.checkpoints import Query
 from tests.packaging.code_blocks import PAGES, ROOT, before_spark, blocks, run_blocks
 
 COMMAND = re.compile(r"`((?:make|millpond) [^`]+)`")

@@ -22,7 +22,6 @@ import typer
 from millpond.cli import (
     advise,
     backends,
-    bench,
     cleaning,
     completing,
     editing,
@@ -37,6 +36,7 @@ from millpond.cli import (
     warming,
 )
 from millpond.cli.answers import AsJson, say_object
+from millpond.cli.bench import commands as bench
 from millpond.cli.teaching import lesson, let_paragraphs_flow
 from millpond.errors import ConfigurationError
 

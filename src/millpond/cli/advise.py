@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 
 from millpond.cli import ending
-from millpond.cli.bench_options import Directory, JsonFile, Repeat, Seed, console
+from millpond.cli.bench.options import Directory, JsonFile, Repeat, Seed, console
 from millpond.cli.teaching import lesson
 from millpond.errors import ConfigurationError
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from millpond.cli.answers import AsJson, say
-from millpond.cli.looking import Application, KeyText, StoreName
+from millpond.cli.inspecting import Application, KeyText, StoreName
 from millpond.cli.state import CHANGE, CheckpointPlace, SinkName, StateDir, TopologyName, Workers, topology_named
 from millpond.cli.teaching import lesson
 

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from millpond.cli.bench_options import Backends, Directory, HtmlFile, JsonFile, Repeat, Seed, Timeout, report
+from millpond.cli.bench.options import Backends, Directory, HtmlFile, JsonFile, Repeat, Seed, Timeout, report
 
 
 def bench_engines(

@@ -5,12 +5,13 @@ from typing import Annotated
 
 import typer
 
-from millpond.cli import bench_results, ending
-from millpond.cli.bench_engines import bench_engines
-from millpond.cli.bench_options import Backends, Directory, JsonFile, Repeat, Seed, benchmark_extra, report
-from millpond.cli.bench_processors import bench_processors
-from millpond.cli.bench_spark import bench_spark
-from millpond.cli.bench_stores import bench_stores
+from millpond.cli import ending
+from millpond.cli.bench import results
+from millpond.cli.bench.engines import bench_engines
+from millpond.cli.bench.options import Backends, Directory, JsonFile, Repeat, Seed, benchmark_extra, report
+from millpond.cli.bench.processors import bench_processors
+from millpond.cli.bench.spark import bench_spark
+from millpond.cli.bench.stores import bench_stores
 from millpond.cli.teaching import lesson
 
 _FAILED = "1 if a contender failed; the others are measured all the same"
@@ -58,7 +59,7 @@ app.command(
         read="bench/README.md",
     ),
 )(bench_spark)
-app.add_typer(bench_results.app)
+app.add_typer(results.app)
 
 
 @app.command(

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from millpond.cli.bench_options import JsonFile, console
+from millpond.cli.bench.options import JsonFile, console
 from millpond.cli.teaching import lesson
 
 app = typer.Typer()

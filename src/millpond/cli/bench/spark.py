@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from millpond.cli.bench_options import Backends, Directory, HtmlFile, JsonFile, Seed, benchmark_extra, report
+from millpond.cli.bench.options import Backends, Directory, HtmlFile, JsonFile, Seed, benchmark_extra, report
 from millpond.errors import ConfigurationError
 
 if TYPE_CHECKING:
