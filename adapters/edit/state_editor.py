@@ -294,10 +294,10 @@ class StateEditor:
         self, view: StoreView, store: Any, key: bytes, data: bytes | None, row: Mapping[str, Any]
     ) -> None:
         form = view.form
-        start = form.time(row[WINDOW_START], WINDOW_START)
         session = form.kind.key_form is KeyForm.SESSION
-        place = Windowed(key, start, form.time(row[WINDOW_END], WINDOW_END)) if session else start
-        before = store.fetch_session(key, place.start, place.end) if session else store.fetch(key, place)
+        start = form.time(row[WINDOW_START], WINDOW_START)
+        entry = Windowed(key, start, form.time(row[WINDOW_END], WINDOW_END) if session else start)
+        before = store.fetch_session(key, start, entry.end) if session else store.fetch(key, start)
         if before is None and data is not None and view.shape.layout is not None:
             raise ConfigurationError(
                 f"store {view.name!r} has no window of {row[KEY]!r} that starts at {row[WINDOW_START]}, and its "
@@ -310,11 +310,11 @@ class StateEditor:
             )
         stamp = (_timestamp(view, row, before),) if form.kind.stamped and data is not None else ()
         if data is None:
-            self._remove(view, store, [Windowed(key, start, place.end if session else start)])
+            self._remove(view, store, [entry])
         elif session:
-            store.put(place, data, *stamp)
+            store.put(entry, data, *stamp)
         else:
-            store.put(key, data, *stamp, place)
+            store.put(key, data, *stamp, start)
 
     def _delete(self, view: StoreView, task_id: str, key: bytes, start: int | None) -> int:
         """Delete the entries of a key from a task; how many there were."""

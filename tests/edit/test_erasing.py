@@ -139,7 +139,11 @@ def test_rows_that_were_left_out_go_too(tmp_path: Path) -> None:
     for kind, column in (("dead-letters", pa.binary()), ("late-rows", pa.string())):
         place = query.state / "app" / kind / "out"
         place.mkdir(parents=True)
-        rows = [{"key": "somebody", "value": "else"}, {"key": PERSON, "value": "x"}, {"key": None, "value": PERSON}]
+        rows: list[dict[str, Any]] = [
+            {"key": "somebody", "value": "else"},
+            {"key": PERSON, "value": "x"},
+            {"key": None, "value": PERSON},
+        ]
         schema = pa.schema([("key", pa.string()), ("value", column)])
         pq.write_table(pa.Table.from_pylist(rows[:2], schema=schema), place / "some.parquet")
         pq.write_table(pa.Table.from_pylist(rows[2:], schema=schema), place / "all.parquet")

@@ -38,7 +38,8 @@ class Job:
         windows = self.pond.aggregate(
             read, {"n": count()}, by="k", time="at", window=TimeWindows("1 minute", grace="1 hour"), name="windows"
         )
-        return sums.select("k", "n").union(windows.select("k", "n"))
+        results: DataFrame = sums.select("k", "n").union(windows.select("k", "n"))
+        return results
 
     def run(self, *rows: tuple[str, int, int]) -> None:
         frame = self.spark.createDataFrame(rows, "k string, second int, v int")
