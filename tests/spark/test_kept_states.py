@@ -18,6 +18,7 @@ from pyspark.sql import SparkSession
 
 from millpond.adapters.rocksdb import RocksDbSupplier
 from millpond.adapters.spark import SparkStreams
+from millpond.adapters.spark.job.worker_settings import worker_settings
 from millpond.adapters.spark.worker.kept_states import IDLE_SECONDS, KeptStates, Owner
 from millpond.adapters.spark.worker.worker import StateSettings, task_state
 from millpond.errors import ConfigurationError
@@ -271,7 +272,7 @@ def test_a_worker_keeps_within_the_budget_that_the_job_or_its_session_says(
         where: dict[str, Any] = {"state_dir": str(tmp_path / "state"), "partitions": 2, "backend": "memory"}
         job = SparkStreams(rated_orders(), application_id=f"job-{number}", **where, **options)._job
         plan = job.plan(spark, rated_orders(), "totals")
-        settings = job.settings(spark, plan, TimeUnit.MILLISECOND, streaming=True)
+        settings = worker_settings(job, spark, plan, TimeUnit.MILLISECOND, streaming=True)
         return restored_in_turns(settings, next(part for part in plan.parts if "sums" in part.stores))
 
     assert restored(0) == [0] * 6
