@@ -7,6 +7,10 @@ more than the lateness past it, because records of that very time still count: "
 last moment. So due records and due timers have one order, time by time and at equal times records first, and the order
 of what a key sees does not depend on when it became due.
 
+A key's state has the event time of the call that set it last: that of the record or timer, or for a wall-clock timer
+how far the others have come. With a time to live each call compares that with its own time, so that nothing depends on
+how far the task has come meanwhile. What is gone for all calls to come, the store removes.
+
 Rule of this module: it puts records and timers in order and hands them to the rule; what the rule sees of them is
 written in ``keyed_processor``. Times are in microseconds.
 """
@@ -36,6 +40,7 @@ from millpond.stores.encoding.rows.tuple_keys import KeyCodec
 from millpond.stores.encoding.serdes import BYTES, MSGPACK
 from millpond.stores.encoding.times import MAX_TIME, MIN_TIME
 from millpond.stores.specs.store_spec import StoreKind, StoreSpec
+from millpond.stores.typed.timestamped_keyvalue import TimestampedKeyValueStore
 
 SOURCE: Final = "input"
 """The topic that ``apply_topology`` reads."""
@@ -54,6 +59,7 @@ class ApplySpec:
         lateness: how long records wait for older ones, in microseconds.
         backend: the name or URL of the stores' backend; None for the job's own.
         ordered: whether rows have an order in front, which decides among those of one key and time.
+        ttl: how long the state of a key lives after it was last set, in microseconds of event time; None for ever.
 
     Raises:
         ConfigurationError: ``processor`` is no rule, or cannot be copied; a row has no form in Python; the lateness is
@@ -67,6 +73,7 @@ class ApplySpec:
     lateness: int
     backend: str | None = None
     ordered: bool = False
+    ttl: int | None = None
 
     def __post_init__(self) -> None:
         where = f"apply {self.name!r}"
@@ -93,7 +100,14 @@ class ApplySpec:
         return [
             replace(self.buffer.store_spec, backend=self.backend),
             keyed_timers_spec(f"{self.name}-timers", self.backend),
-            StoreSpec(f"{self.name}-state", StoreKind.KEY_VALUE, BYTES, MSGPACK, backend=self.backend),
+            StoreSpec(
+                f"{self.name}-state",
+                StoreKind.TIMESTAMPED_KEY_VALUE,
+                BYTES,
+                MSGPACK,
+                backend=self.backend,
+                ttl=self.ttl,
+            ),
         ]
 
     def operator(self) -> "Apply":
@@ -121,6 +135,7 @@ def apply_topology(
     backend: str | None = None,
     *,
     ordered: bool = False,
+    ttl: int | None = None,
 ) -> Topology:
     """The topology that runs a rule on the topic ``input`` and writes its results to the topic ``name``.
 
@@ -134,11 +149,12 @@ def apply_topology(
         lateness: how long records wait for older ones, in microseconds.
         backend: the name or URL of the stores' backend; None for the job's own.
         ordered: whether rows have an order in front.
+        ttl: how long the state of a key lives after it was last set, in microseconds of event time; None for ever.
 
     Raises:
         ConfigurationError: as for ``ApplySpec``.
     """
-    spec = ApplySpec(name, processor, keys, rows, lateness, backend, ordered)
+    spec = ApplySpec(name, processor, keys, rows, lateness, backend, ordered, ttl)
     builder = StreamsBuilder(key_serde=BYTES, value_serde=MSGPACK)
     rows_in = builder.stream(SOURCE, Consumed(BYTES, BYTES))
     results = rows_in.process(spec.operator, stores=spec.stores, name=name, keeps_key=True, value_serde=MSGPACK)
@@ -159,10 +175,12 @@ class Apply(Processor):
         self._buffer = TimeOrderedBuffer(self._spec.buffer, waiting)
         context.level(CounterName.WAITING, lambda: self._buffer.waiting)
         self._event, self._wall = KeyTimers(timers, TimerClock.EVENT_TIME), KeyTimers(timers, TimerClock.WALL_CLOCK)
-        self._scope = TaskScope(state, self._event, self._wall, context.wall_clock * _MILLISECOND)
         self._kept_watermark = KeptTime(timers, WATERMARK)
         kept = self._kept_watermark.get()
         self._watermark = MIN_TIME if kept is None else kept
+        self._state: TimestampedKeyValueStore[bytes, Any] = state
+        now = context.wall_clock * _MILLISECOND
+        self._scope = TaskScope(state, self._event, self._wall, now, self._reached())
         self._rule.open()
         context.at_wall_clock(self._punctuate)
 
@@ -182,7 +200,8 @@ class Apply(Processor):
     def complete(self) -> None:
         """Process all that waits, and fire all event-time timers, also those that are set meanwhile.
 
-        A record that comes nevertheless, and is older than the newest one, is late.
+        A record that comes nevertheless, and is older than the newest one, is late. States whose time to live was over
+        for a timer that has set one are over for it, too.
         """
         if self._buffer.stream_time is not None:
             self._advance(self._buffer.stream_time)
@@ -210,6 +229,11 @@ class Apply(Processor):
         if watermark > self._watermark:
             self._watermark = watermark
             self._kept_watermark.put(watermark)
+
+    def _reached(self) -> int:
+        """How far event time has come for the states of all keys: beyond the watermark at the end of the input only."""
+        observed = None if self._state.expiry is None else self._state.expiry.observed
+        return self._watermark if observed is None else max(self._watermark, observed)
 
     def _run(self, records: Batch, before: int, *, last: bool = False) -> None:
         """Process records that are due, and fire event-time timers for times before ``before``.
@@ -276,4 +300,7 @@ class Apply(Processor):
         """Keep what has changed, and forward the results."""
         self._event.save()
         self._wall.save()
+        if self._state.expiry is not None:
+            self._state.expiry.observe(self._watermark)
+        self._scope.reached = self._reached()
         self.context.forward(run.out.build())

@@ -14,7 +14,7 @@ from millpond.errors import ConfigurationError
 from millpond.processors.verbs.key_timers import KeyTimers, Timer, TimerClock
 from millpond.processors.verbs.python_values import from_datetime, to_datetime
 from millpond.stores.encoding.times import to_micros
-from millpond.stores.typed.keyvalue import KeyValueStore
+from millpond.stores.typed.timestamped_keyvalue import TimestampedKeyValueStore, ValueAndTimestamp
 
 
 @dataclass(slots=True)
@@ -22,27 +22,42 @@ class TaskScope:
     """What the contexts of all keys of a task share.
 
     Attributes:
-        state: the state by key.
+        state: the state by key, each with the event time at which it was set last.
         event_timers, wall_timers: the timers by event time, and by the wall clock.
         wall_clock: in microseconds.
+        reached: the event time that the call of the rule which is running has reached: no earlier than that of any call
+            of its key before.
         input_complete: whether the last record has been processed.
         undo: takes back what the call of the rule that is running has changed, the last change first; None if nobody
             is going to.
     """
 
-    state: KeyValueStore[bytes, Any]
+    state: TimestampedKeyValueStore[bytes, Any]
     event_timers: KeyTimers
     wall_timers: KeyTimers
     wall_clock: int
+    reached: int
     input_complete: bool = False
     undo: list[Callable[[], None]] | None = None
+
+    def get_state(self, key: bytes) -> Any:
+        """The state of a key; None if it has none, or none any more."""
+        expiry = self.state.expiry
+        if expiry is None:
+            return self.state.get_value(key)
+        found = self.state.get(key)
+        return None if found is None or found.timestamp <= expiry.gone_at(self.reached) else found.value
 
     def put_state(self, key: bytes, value: Any) -> None:
         """Set the state of a key."""
         if self.undo is not None:
             before = self.state.get(key)
-            self.undo.append(lambda: self.state.put(key, before))
-        self.state.put(key, value)
+            self.undo.append(lambda: self._restore(key, before))
+        self.state.put(key, value, self.reached)
+
+    def _restore(self, key: bytes, before: ValueAndTimestamp[Any] | None) -> None:
+        value, time = (None, self.reached) if before is None else before
+        self.state.put(key, value, time)
 
     def set_timer(self, timers: KeyTimers, key: bytes, name: bytes, time: int | None) -> None:
         """Set a timer; without a time, cancel it."""
@@ -55,6 +70,9 @@ class TaskScope:
 class KeyState:
     """One value for each key, which lasts: what MessagePack carries, with datetime, Decimal, UUID and so on.
 
+    With a time to live (``ttl``) it lasts until event time is that much later than when it was last set. A row or timer
+    of that time or a later one finds none, as if it had been deleted.
+
     What is got is a copy: a change of it counts as soon as it is ``set``, and not before. Tuples come back as lists.
     """
 
@@ -66,7 +84,7 @@ class KeyState:
 
     def get(self, default: Any = None) -> Any:
         """The value, or ``default`` if there is none."""
-        value = self._scope.state.get(self._key)
+        value = self._scope.get_state(self._key)
         return default if value is None else value
 
     def set(self, value: Any) -> None:

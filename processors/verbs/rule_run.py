@@ -52,6 +52,7 @@ class RuleRun:
         Raises:
             UserFunctionError: the rule failed, and records that fail are not left out.
         """
+        self._scope.reached = max(self._scope.reached, time)
         context = KeyContext(self._scope, key, time, TimerClock.EVENT_TIME)
         self._call("process", key, time, row, lambda: self._rule.process(self._keys[key], row, context))
 
@@ -67,6 +68,8 @@ class RuleRun:
             self._fire(due, timers.clock)
 
     def _fire(self, due: Due, clock: TimerClock) -> None:
+        if clock is TimerClock.EVENT_TIME:
+            self._scope.reached = max(self._scope.reached, due.time)
         context = KeyContext(self._scope, due.key, due.time, clock)
 
         def call() -> Results:

@@ -10,6 +10,7 @@ from pathlib import Path
 from random import Random
 from typing import Any, Final, Literal
 
+import pyarrow as pa
 import pytest
 
 from millpond.errors import StateConflictError
@@ -24,8 +25,11 @@ from millpond.processors import (
     Topology,
     TopologyDriver,
 )
+from millpond.processors.verbs import KeyContext, KeyedProcessor
+from millpond.processors.verbs.apply import apply_topology
 from millpond.stores.typed.versions.late_puts import LatePuts
-from tests.evolution.parameters import grouped, stream_with_table, streams_joined, suppressed
+from tests.evolution.parameters import KEY, VALUE, grouped, stream_with_table, streams_joined, suppressed
+from tests.processors.verbs.running import an_input
 
 HARMLESS: Final = {"Millpond.apply.lateness"}
 """Those that a test here is about, or one of the verb's own."""
@@ -315,6 +319,40 @@ def test_what_has_expired_stays_away_and_the_rest_goes_by_the_new_ttl(
             known[key] = (count + 1 if last_time > gone else 1, max(last_time, time))
             expected.append((key, *known[key]))
         assert [(record.key, record.value, record.timestamp) for record in found] == expected
+
+
+class Counting(KeyedProcessor):
+    """Which row of its key each one is."""
+
+    def process(self, key: Any, row: dict[str, Any], context: KeyContext) -> list[dict[str, Any]]:
+        number = context.state.get(0) + 1
+        context.state.set(number)
+        return [{"k": key, "number": number}]
+
+
+@harmless("Millpond.apply.ttl")
+@pytest.mark.parametrize(("one", "other"), [(10, 50), (50, 10), (None, 10), (10, None)])
+def test_state_that_has_expired_stays_away_and_the_rest_goes_by_the_new_ttl(
+    one: int | None, other: int | None, tmp_path: Path
+) -> None:
+    read = an_input("input", KEY, VALUE)
+    rows = [("a", 0), ("b", 3), ("a", 8), ("b", 20), ("c", 21), ("a", 27), ("c", 45), ("b", 90), ("a", 93)]
+    keys = read.keys.pack(pa.table({"k": [key for key, _ in rows]}))
+    values = read.rows.pack(pa.table({"v": [1] * len(rows)}))
+    inputs = [("input", (*packed, time)) for *packed, (_, time) in zip(keys, values, rows, strict=True)]
+    made = [apply_topology("out", Counting(), read.keys, read.rows, 0, ttl=ttl) for ttl in (one, other)]
+    for cut in range(len(rows) + 1):
+        place = tmp_path / str(cut)
+        found = run(place, made[0], inputs[:cut]) + run(place, made[1], inputs[cut:])
+        known: dict[str, tuple[int, int]] = {}
+        gone, expected = -1, []
+        for number, (key, time) in enumerate(rows):
+            ttl = one if number < cut else other
+            gone = gone if ttl is None else max(gone, time - ttl)
+            count, last = known.get(key, (0, -1))
+            known[key] = (count + 1 if last > gone else 1, time)
+            expected.append({"k": key, "number": known[key][0]})
+        assert [record.value for record in found] == expected
 
 
 def test_a_job_that_asks_for_what_expires_is_told_only_of_that_from_then_on(tmp_path: Path) -> None:

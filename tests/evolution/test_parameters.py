@@ -57,7 +57,7 @@ PARAMETERS: Final[dict[str, dict[str, str]]] = {
     },
     "Millpond.apply": {
         "rows": OWN, "processor": OWN, "key": REFUSAL, "time": REFUSAL, "schema": OWN, "lateness": NO_HARM,
-        "order": REFUSAL, "optional": OWN, "ticks": OWN, **NAMES,
+        "order": REFUSAL, "optional": OWN, "ttl": NO_HARM, "ticks": OWN, **NAMES,
     },
     "Millpond.asof_join": {
         "left": OWN, "right": OWN, "on": REFUSAL, "left_time": REFUSAL, "right_time": REFUSAL, "history": NO_HARM,

@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from hypothesis import given
@@ -9,11 +10,12 @@ from hypothesis import strategies as st
 
 from millpond.processors.verbs import aggregates
 from millpond.stores.typed.expiry import Expired
-from tests.metamorphic.checking import NULLABLE, TWO, answers, histories, own, rows_of, schema, table
-from tests.metamorphic.histories import SECOND, Chain, Event, Way, current
+from tests.metamorphic.checking import LENGTHS, NULLABLE, TWO, answers, bag, histories, own, rows_of, schema, table
+from tests.metamorphic.histories import SECOND, WAYS, Chain, Event, Way, current
 from tests.metamorphic.oracle import Row
+from tests.metamorphic.rules import RESULTS, Fading
 from tests.metamorphic.tables import Rows
-from tests.metamorphic.verbs import make_aggregate, make_latest
+from tests.metamorphic.verbs import make_aggregate, make_apply, make_latest
 
 CALLS = {
     "by columns": {"n": aggregates.count(), "s": aggregates.sum("av")},
@@ -21,6 +23,13 @@ CALLS = {
 }
 TTLS = st.sampled_from([1, 2, 5, 20])
 """Seconds."""
+RESTARTED = st.builds(
+    replace,
+    WAYS,
+    backend=st.sampled_from(["memory", "lmdb", "rocksdb", None]),
+    restarts=st.sampled_from([0.0, 0.4]),
+)
+"""On each backend, and by other processes in between."""
 
 
 def lives(rows: Iterable[Row], ttl: int) -> Mapping[Any, list[list[Row]]]:
@@ -131,3 +140,43 @@ def expected_changes(
             living[key] = row
             found[key].append(("upsert", row["av"], time))
     return found
+
+
+@histories(60)
+@given(rows_of("a", NULLABLE, 14), st.lists(RESTARTED, min_size=2, max_size=2), LENGTHS, TTLS)
+def test_a_rule_finds_no_state_that_nobody_has_set_for_the_ttl(
+    events: list[Event], ways: list[Way], lateness: int, ttl: int
+) -> None:
+    source = schema("a")
+    made = make_apply(
+        "out", Rows.of("a", source), Fading("av"), key="k", time="at", schema=RESULTS, lateness=lateness * SECOND,
+        ttl=ttl * SECOND,
+    )  # fmt: skip
+    by_key = defaultdict[Any, list[Row]](list)
+    for row in own(events, "a"):
+        by_key[row["k"]].append(row)
+    expected = bag({"k": key, **told} for key, rows in by_key.items() for told in fading(rows, ttl * SECOND))
+    for answer in answers(Chain([made], {"a": source}, {"a": "at"}), events, {"a": lateness}, ways):
+        assert bag(answer.rows) == expected
+
+
+def fading(rows: Iterable[Row], ttl: int) -> Iterator[dict[str, Any]]:
+    """What the rule ``Fading`` tells of the rows of one key."""
+    total, at = 0, 0
+    timer: int | None = None
+    moments = [*((row["at"], row["av"] or 0) for row in sorted(rows, key=lambda row: int(row["at"]))), (1 << 60, None)]
+    for time, value in moments:
+        while timer is not None and timer < time:
+            total = total if at + ttl > timer else 0
+            yield {"what": "later", "total": total, "seen": timer}
+            if total % 2:
+                total, at = total + 1, timer
+            timer = None
+        if value is None:
+            return
+        total = total if at + ttl > time else 0
+        yield {"what": "row", "total": total, "seen": time}
+        if value % 3:
+            total, at = total + value, time
+        if value % 2:
+            timer = time + value * SECOND

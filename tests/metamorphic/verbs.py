@@ -137,14 +137,16 @@ def make_apply(
     schema: pa.Schema,
     lateness: int,
     order: str | None = None,
+    ttl: int | None = None,
 ) -> Made:
     read = Selection(rows, [key], rows.schema.names, time, order=order)
     packed = _packed("input", read)
     wait = Allowance(LATENESS, lateness, rows.time(time).bound)
-    topology = apply_topology(name, processor, packed.keys, packed.rows, wait.total, ordered=order is not None)
+    topology = apply_topology(name, processor, packed.keys, packed.rows, wait.total, ordered=order is not None, ttl=ttl)
     verb = Verb(topology, {"input": packed}, (DictColumns(ColumnValues(name, frozenset()), schema),))
     times = [column.name for column in schema if column.type == TIME]
-    return Made(verb, {"input": read}, apply_account(name, type(processor).__name__, wait, times))
+    lives = None if ttl is None else Allowance(TTL, ttl, 0)
+    return Made(verb, {"input": read}, apply_account(name, type(processor).__name__, wait, times, lives))
 
 
 def make_asof_join(

@@ -63,7 +63,7 @@ def emits_final(emit: str, window: Windows | None) -> bool:
     return emit == "final"
 
 
-def check_ttl(ttl: Duration | None, expired: str, window: Windows | None = None) -> None:
+def check_ttl(ttl: Duration | None, expired: str = "silent", window: Windows | None = None) -> None:
     """Refuse a time to live where windows end what is kept, and what says what expires where nothing does.
 
     Raises:

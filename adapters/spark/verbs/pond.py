@@ -313,6 +313,7 @@ class Millpond(JoinVerbs):
         lateness: Duration,
         order: str | Column | None = None,
         optional: Collection[str] = (),
+        ttl: Duration | None = None,
         name: str | None = None,
         renamed: Mapping[str, str] | None = None,
         dropped: Collection[str] = (),
@@ -333,6 +334,9 @@ class Millpond(JoinVerbs):
                 waits; a later one is dropped and counted.
             order: in which order the rows of one key and time come, as in ``latest``.
             optional: the columns that not every result has, as in ``Produced``.
+            ttl: how long ``context.state`` of a key lives after the processor last set it, by the times of rows and
+                timers: one that comes so much later, or more, finds none. Timers stay: one whose state is over still
+                fires, and finds none. None keeps the state until the processor deletes it.
             name: of the verb; by default made of the processor's class and the columns.
             renamed, dropped: columns of the input that had another name, or were there, in an earlier run.
             ticks: for wall-clock timers: a streaming DataFrame any row of which wakes all tasks, so that timers fire
@@ -348,6 +352,7 @@ class Millpond(JoinVerbs):
             StateConflictError: the state is that of another verb, or of other columns.
             DurabilityError: the state could not be read or written.
         """
+        check_ttl(ttl)
         keys = column_names(key)
         source = RowInput(INPUT, rows, keys, rows.columns, time, order=order, feed=feed_in(rows))
         label = name or f"{type(processor).__name__}-{'-'.join(keys)}"
@@ -355,9 +360,17 @@ class Millpond(JoinVerbs):
         run = self._runner.verb(label, (source,), ColumnChanges(renamed or {}, dropped))
         packed = run.schemas.input(source)
         wait = Allowance(LATENESS, in_micros(lateness, "lateness"), time_of(rows, time).bound)
-        ordered = order is not None
-        topology = apply_topology(run.name, processor, packed.keys, packed.rows, wait.total, ordered=ordered)
+        lives = ttl_allowance(ttl, 0)
+        topology = apply_topology(
+            run.name,
+            processor,
+            packed.keys,
+            packed.rows,
+            wait.total,
+            ordered=order is not None,
+            ttl=None if lives is None else lives.total,
+        )
         verb = Verb(topology, {packed.topic: packed}, (announced,))
         times = [one.name for one in columns.fields if isinstance(one.dataType, T.TimestampType | T.TimestampNTZType)]
-        account = apply_account(run.name, type(processor).__name__, wait, times)
+        account = apply_account(run.name, type(processor).__name__, wait, times, lives)
         return self._result(run, verb, account, columns=columns, ticks=ticks)

@@ -164,17 +164,25 @@ def table_join_account(name: str, join_type: JoinType, history: Allowance | None
     )
 
 
-def apply_account(name: str, processor: str, lateness: Allowance, times: Collection[str]) -> Account:
+def apply_account(
+    name: str, processor: str, lateness: Allowance, times: Collection[str], ttl: Allowance | None = None
+) -> Account:
     """Of a processor of the user's own, whose results have these time columns."""
+    state = "what the processor keeps in context.state for ever, until it deletes it"
+    if ttl is not None:
+        state = (
+            "what the processor keeps in context.state until it deletes it, or the clock is the ttl and the lateness "
+            "past its last update: it grows with the number of keys within a ttl"
+        )
     return Account(
         name,
         f"apply, {processor}",
         _OF_INPUT,
-        [lateness],
+        [lateness] if ttl is None else [lateness, ttl],
         "each row for older ones, until its lateness is over; timers likewise, for their time",
         lateness.total + lateness.added,
         {(column,): lateness.total + lateness.added for column in times},
-        "what the processor keeps in context.state for ever, until it deletes it, and timers until they fire",
+        f"{state}, and timers until they fire",
     )
 
 

@@ -22,9 +22,11 @@ from millpond.processors.verbs.key_timers import Timer, TimerClock
 from millpond.processors.verbs.keyed_processor import KeyContext, KeyedProcessor
 from millpond.processors.verbs.ordered_rows import with_order
 from millpond.processors.verbs.rule_run import ENDLESS
+from millpond.stores.encoding.keys import DATA, INDEX, TIMERS
 from millpond.stores.encoding.rows.packing import RowCodec
 from millpond.stores.encoding.rows.schemas import Schemas
 from millpond.stores.encoding.rows.tuple_keys import KeyCodec
+from millpond.stores.typed import expiry
 from tests.drawing import tries
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -84,8 +86,14 @@ def micros(time: datetime) -> int:
     return (time - EPOCH) // timedelta(microseconds=1)
 
 
-def topology(rule: KeyedProcessor, lateness: int = LATENESS, rows: RowCodec = ROWS, keys: KeyCodec = KEYS) -> Topology:
-    return apply_topology("out", rule, keys, rows, lateness)
+def topology(
+    rule: KeyedProcessor,
+    lateness: int = LATENESS,
+    rows: RowCodec = ROWS,
+    keys: KeyCodec = KEYS,
+    ttl: int | None = None,
+) -> Topology:
+    return apply_topology("out", rule, keys, rows, lateness, ttl=ttl)
 
 
 def packed(arrivals: Sequence[Arrival]) -> list[tuple[bytes, bytes, int]]:
@@ -678,3 +686,92 @@ def test_an_order_that_is_not_paid_within_30_minutes_raises_an_alert() -> None:
         driver.complete()
         alerts = [(record.value["unpaid"], record.timestamp) for record in driver.read("out")]
     assert alerts == [("paid after 31 minutes", minute(31)), ("never paid", minute(32))]
+
+
+class Noting(KeyedProcessor):
+    """Tells the state that it finds, and sets it to the time if a row or the name of a timer says so."""
+
+    def process(self, key: Any, row: dict[str, Any], context: KeyContext) -> list[Row]:
+        found = context.state.get()
+        if row["do"] in ("note", "fail"):
+            context.state.set(micros(context.time))
+        if row["do"] == "fail":
+            raise ValueError(row["do"])
+        if row["do"] == "set":
+            context.set_timer(timedelta(microseconds=row["delay"]), row["name"])
+        if row["do"] == "wake":
+            context.set_wall_clock_timer(EPOCH + timedelta(microseconds=row["delay"]), row["name"])
+        return [{"found": found}]
+
+    def on_timer(self, key: Any, timer: Timer, context: KeyContext) -> list[Row]:
+        found = context.state.get()
+        if timer.name == "note":
+            context.state.set(micros(context.time))
+        return [{"found": found}]
+
+
+def notes(driver: TopologyDriver) -> list[tuple[int, int | None]]:
+    return [(record.timestamp, record.value["found"]) for record in driver.read("out")]
+
+
+def noting(arrivals: Sequence[Arrival], ttl: int = 10, **options: Any) -> list[tuple[int, int | None]]:
+    with TopologyDriver(topology(Noting(), lateness=0, ttl=ttl), **options) as driver:
+        driver.pipe_all("input", packed(arrivals))
+        driver.complete()
+        return notes(driver)
+
+
+def test_a_state_is_there_until_time_is_the_ttl_past_its_last_set() -> None:
+    times = [Arrival("a", 5, "note"), Arrival("a", 14), Arrival("a", 15), Arrival("a", 16, "note"), Arrival("a", 25)]
+    assert noting(times) == [(5, None), (14, 5), (15, None), (16, None), (25, 16)]
+    assert noting(times, ttl=11) == [(5, None), (14, 5), (15, 5), (16, None), (25, 16)]
+
+
+def test_a_timer_whose_state_has_expired_fires_and_finds_none() -> None:
+    arrivals = [Arrival("a", 0, "note"), Arrival("a", 1, "set", "look", 8), Arrival("a", 1, "set", "note", 30)]
+    arrivals += [Arrival("a", 40), Arrival("a", 41, "set", "", 5)]
+    assert noting(arrivals) == [(0, None), (1, 0), (1, 0), (9, 0), (31, None), (40, 31), (41, None), (46, None)]
+
+
+def test_what_other_keys_have_come_to_makes_no_difference_to_a_state() -> None:
+    arrivals = [Arrival("a", 0, "note"), Arrival("b", 30, "note"), Arrival("a", 9), Arrival("a", 35, "note")]
+    assert noting(arrivals) == [(0, None), (9, 0), (30, None), (35, None)]
+
+
+def test_a_call_that_fails_leaves_the_state_with_the_time_that_it_had() -> None:
+    arrivals = [Arrival("a", 0, "note"), Arrival("a", 8, "fail"), Arrival("b", 8, "fail"), Arrival("a", 9)]
+    arrivals += [Arrival("a", 10), Arrival("b", 10)]
+    assert noting(arrivals, on_error="skip") == [(0, None), (9, 0), (10, None), (10, None)]
+
+
+def test_a_state_that_a_wall_clock_timer_sets_has_the_event_time_that_has_been_reached() -> None:
+    with TopologyDriver(topology(Noting(), lateness=0, ttl=10)) as driver:
+        driver.pipe_all("input", packed([Arrival("a", 20, "wake", "note", 5_000)]))
+        driver.pipe_all("input", packed([Arrival("b", 25)]))
+        driver.advance_wall_clock(5)
+        driver.pipe_all("input", packed([Arrival("a", 34), Arrival("a", 35)]))
+        assert notes(driver) == [(20, None), (25, None), (5_000, None), (34, 5_000), (35, None)]
+
+
+def test_a_row_of_the_end_of_the_input_counts_as_at_the_time_of_the_last_timer_that_set_a_state() -> None:
+    with TopologyDriver(topology(Noting(), lateness=0, ttl=10)) as driver:
+        driver.pipe_all("input", packed([Arrival("a", 20, "set", "note", 30)]))
+        driver.complete()
+        driver.pipe_all("input", packed([Arrival("b", 25, "note"), Arrival("b", 26), Arrival("b", 59)]))
+        assert notes(driver) == [(20, None), (50, None), (25, None), (26, 25), (59, 25)]
+
+
+@pytest.mark.parametrize("backend", ["memory", "lmdb", "rocksdb"])
+def test_expired_states_are_removed_a_bounded_number_with_each_commit(
+    backend: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(expiry, "LEAST_STEP", 4)
+    with TopologyDriver(topology(Noting(), lateness=0, ttl=10), backend=backend, local_dir=tmp_path) as driver:
+        driver.pipe_all("input", packed([Arrival(f"k{number:02}", 0, "note") for number in range(40)]))
+        rows, left = driver.store("out-state").transaction, [40]
+        for time in [1, 2, *range(100, 130)]:
+            driver.pipe_all("input", packed([Arrival("z", time)]))
+            left.append(sum(1 for _ in rows.scan(DATA, INDEX)))
+        assert [one - other for one, other in pairwise(left)] == [0] * 3 + [4] * 10 + [0] * 19
+        assert left[-1] == 0
+        assert [row for row, _ in rows.scan(TIMERS)] == []
