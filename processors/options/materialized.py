@@ -73,7 +73,7 @@ class Materialized:
     @property
     def has_store(self) -> bool:
         """Whether this asks for a store even where the operator needs none."""
-        return self.name is not None or self.kind is not None
+        return self.name is not None or self.kind is not None or self.ttl is not None
 
     def spec(
         self,

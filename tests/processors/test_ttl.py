@@ -19,6 +19,15 @@ def grouped(**kept: Any) -> Topology:
     return builder.build()
 
 
+@pytest.mark.parametrize("name", ["kept", None])
+def test_a_table_whose_rows_expire_has_a_store_that_forgets_them(name: str | None) -> None:
+    builder = StreamsBuilder(key_serde="string", value_serde="string")
+    builder.table("in", materialized=Materialized(name, ttl=10, expired="delete")).to("out")
+    with TopologyDriver(builder.build()) as driver:
+        driver.pipe_all("in", [("a", "x", 0), ("b", "y", 12)])
+        assert sorted(out(driver), key=lambda told: told[2]) == [("a", "x", 0), ("a", None, 10), ("b", "y", 12)]
+
+
 def test_a_row_that_has_expired_leaves_its_group() -> None:
     with TopologyDriver(grouped()) as driver:
         driver.pipe("in", "a", "red", timestamp=0)
