@@ -4,8 +4,9 @@ import random
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
+import pyarrow as pa
 import pytest
 
 from millpond.processors import (
@@ -25,10 +26,15 @@ from millpond.processors import (
     TimeWindows,
     Topology,
 )
+from millpond.processors.verbs import KeyContext, KeyedProcessor
+from millpond.processors.verbs.apply import apply_topology
 from millpond.processors.verbs.carriages import CARRIAGES
 from millpond.processors.verbs.key_timers import KeyTimers, TimerClock, keyed_timers_spec
 from millpond.stores.durability import Storage
 from millpond.stores.encoding.partitions import partition_of
+from millpond.stores.encoding.rows.packing import RowCodec
+from millpond.stores.encoding.rows.schemas import Schemas
+from millpond.stores.encoding.rows.tuple_keys import KeyCodec
 from tests.stores.evolution import queries
 from tests.stores.evolution.jobs import Input, Job, carried, everywhere
 from tests.stores.evolution.queries import Task, carry, manifests_of
@@ -208,3 +214,86 @@ def test_timers_fire_once_each_in_the_partition_of_their_key(storage: Storage) -
                 entry for key in mine for entry in ((key, b"one", 100 + key[0]), (key, b"", 200))
             }
             assert timers.now(next(iter(mine)), b"one") is None
+
+
+TTL = 15
+EXPIRING: dict[str, Callable[[Literal["silent", "delete"]], Build]] = {
+    "table": lambda expired: lambda builder: builder.table("in", materialized=Materialized(ttl=TTL, expired=expired)),
+    "versions": lambda expired: (
+        lambda builder: builder.table(
+            "in", materialized=Materialized.versioned(history_retention=8, ttl=TTL, expired=expired)
+        )
+    ),
+    "count": lambda expired: (
+        lambda builder: (
+            builder.stream("in").group_by_key(Grouped("string", "string")).count(Materialized(ttl=TTL, expired=expired))
+        )
+    ),
+}
+
+
+def counted(given: Sequence[tuple[str, int]]) -> dict[str, list[list[int]]]:
+    """The times of the records of each key, which begin anew where the one before has expired."""
+    lives: dict[str, list[list[int]]] = {}
+    for key, at in given:
+        own = lives.setdefault(key, [])
+        if own and own[-1][-1] + TTL > at:
+            own[-1].append(at)
+        else:
+            own.append([at])
+    return lives
+
+
+@pytest.mark.parametrize("expired", ["silent", "delete"])
+@pytest.mark.parametrize("name", EXPIRING)
+def test_what_has_a_time_to_live_expires_at_its_time_there_and_back_in_other_partitions(
+    name: str, expired: Literal["silent", "delete"], storage: Storage
+) -> None:
+    made = topology(EXPIRING[name](expired))
+    for seed, (before, after) in enumerate(TIMES):
+        random_ = random.Random(seed)
+        given = [(random_.choice(KEYS), 100 + 2 * step) for step in range(75)]
+        job, found = Job(storage, made, before), Counter[tuple[Any, ...]]()
+        for first, partitions in zip((0, 25, 50), (after, before, after), strict=True):
+            some = given[first : first + 25]
+            ticks = everywhere(["in"], "x", some[-1][1], before, after)
+            found += job.run([*(Input("in", key, "x", at) for key, at in some), *ticks])
+            job = carried(storage, job, partitions, CARRIAGES)
+        found += job.run(everywhere(["in"], "x", 1000, before, after))
+        expected = Counter[tuple[Any, ...]]()
+        for key, lives in counted(given).items():
+            for times in lives:
+                values = range(1, len(times) + 1) if name == "count" else ["x"] * len(times)
+                told = [*zip(values, times, strict=True), *([(None, times[-1] + TTL)] if expired == "delete" else [])]
+                expected.update(tuple(map(repr, Input("out", key, value, at))) for value, at in told)
+        assert Counter({one: n for one, n in found.items() if "tick" not in one[1]}) == expected, (before, after)
+
+
+class Counting(KeyedProcessor):
+    """Which row of its key each one is, as far as its state knows."""
+
+    def process(self, key: Any, row: dict[str, Any], context: KeyContext) -> list[dict[str, Any]]:
+        number = context.state.get(0) + 1
+        context.state.set(number)
+        return [{"number": number}]
+
+
+def test_the_state_of_a_rule_expires_at_its_time_there_and_back_in_other_partitions(storage: Storage) -> None:
+    keys, rows = KeyCodec(pa.schema({"k": pa.string()})), RowCodec(Schemas.first(pa.schema({"v": pa.int64()})))
+    made = apply_topology("out", Counting(), keys, rows, 0, ttl=TTL)
+    (row,) = rows.pack(pa.table({"v": [1]}))
+    packed = dict(zip(KEYS, keys.pack(pa.table({"k": KEYS})), strict=True))
+    for seed, (before, after) in enumerate(TIMES):
+        random_ = random.Random(seed)
+        given = [(random_.choice(KEYS), 100 + 2 * step) for step in range(75)]
+        job, found = Job(storage, made, before), Counter[tuple[Any, ...]]()
+        for first, partitions in zip((0, 25, 50), (after, before, after), strict=True):
+            found += job.run([Input("input", packed[key], row, at) for key, at in given[first : first + 25]])
+            job = carried(storage, job, partitions, CARRIAGES)
+        expected = Counter(
+            tuple(map(repr, Input("out", packed[key], {"number": number}, at)))
+            for key, lives in counted(given).items()
+            for times in lives
+            for number, at in enumerate(times, 1)
+        )
+        assert found == expected, (before, after)
