@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from millpond.adapters.spark import Millpond
 from millpond.errors import ConfigurationError
 from millpond.processors import TimeWindows
-from millpond.processors.verbs import aggregates
+from millpond.processors.verbs import KeyContext, KeyedProcessor, aggregates
 
 pytestmark = pytest.mark.spark
 
@@ -92,6 +92,43 @@ def test_an_aggregate_begins_anew_and_explain_says_what_ends_it(
     ]
 
 
+class Numbers(KeyedProcessor):
+    """Which row of its key each one is, as far as its state knows."""
+
+    def process(self, key: Any, row: dict[str, Any], context: KeyContext) -> list[dict[str, Any]]:
+        number = context.state.get(0) + 1
+        context.state.set(number)
+        return [{"id": key, "number": number, "seen": context.time}]
+
+
+NUMBERS: dict[str, Any] = {
+    "key": "id", "time": "at", "schema": "id string, number int, seen timestamp", "lateness": "1 minute",
+}  # fmt: skip
+
+
+def test_the_state_of_a_rule_is_gone_when_its_time_is_over_and_explain_says_when(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    batches = [[("a", 1, 0), ("b", 1, 4)], [("a", 1, 9)], [("a", 1, 19), ("b", 1, 13.5)], [("z", 1, 60)]]
+    feed = rows(spark, tmp_path, *batches)
+    job = pond(tmp_path)
+    numbers = job.apply(feed, Numbers(), **NUMBERS, ttl="10 minutes")
+    job.explain()
+    shown = capsys.readouterr().out
+    assert "  ttl        10 min of its own + 0 s for its inputs = 10 min\n" in shown
+    assert "until it deletes it, or the clock is the ttl and the lateness past its last update" in shown
+    found: list[Any] = []
+    writer = numbers.writeStream.foreachBatch(lambda batch, _: found.extend(batch.collect()))
+    writer.option("checkpointLocation", f"{tmp_path}/c").trigger(availableNow=True).start().awaitTermination()
+    assert sorted((row.seen, row.id, row.number) for row in found) == [
+        (at(0), "a", 1),
+        (at(4), "b", 1),
+        (at(9), "a", 2),
+        (at(13.5), "b", 2),
+        (at(19), "a", 1),
+    ]
+
+
 def test_a_ttl_is_refused_where_nothing_could_expire(spark: SparkSession, tmp_path: Path) -> None:
     frame = spark.createDataFrame([("a", 1, at(0))], COLUMNS)
     calls, job = {"n": aggregates.count()}, pond(tmp_path)
@@ -100,6 +137,8 @@ def test_a_ttl_is_refused_where_nothing_could_expire(spark: SparkSession, tmp_pa
         job.aggregate(frame, calls, **kept, window=TimeWindows("1 hour"), ttl="1 day")
     with pytest.raises(ConfigurationError, match="ttl is 0; give a length of time such as '30 days', or leave it out"):
         job.latest(frame, **LATEST, ttl=0)
+    with pytest.raises(ConfigurationError, match="ttl is 0; give a length of time such as '30 days', or leave it out"):
+        job.apply(frame, Numbers(), **NUMBERS, ttl=0)
     with pytest.raises(ConfigurationError, match="nothing expires; give ttl='30 days', or leave out expired"):
         job.latest(frame, **LATEST, expired="delete")
     with pytest.raises(ConfigurationError, match="expired is 'loud'; give 'silent' or 'delete'"):
