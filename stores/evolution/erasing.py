@@ -22,6 +22,7 @@ from millpond.stores.evolution.old_rows import OldRows
 from millpond.stores.evolution.record_keys import RecordKeys
 from millpond.stores.evolution.shape import StoreShape
 from millpond.stores.evolution.snapshots import Snapshots
+from millpond.stores.specs.store_spec import StoreKind
 from millpond.stores.typed.windows.window import SEQUENCE_NAME
 
 pc: Any = _compute
@@ -54,7 +55,7 @@ def without_keys(
     empty = Manifest.empty(manifest.application_id, manifest.task_id, manifest.fingerprint)
     with Snapshots(storage, {partition: empty}) as snapshots:
         for store in stores:
-            old = OldRows(storage, manifest, store.name, store.kind)
+            old = OldRows(storage, manifest, store.name, _with_timestamps(store.kind))
             if not old.holds_any:
                 continue
             keys = _record_keys(store, old, layouts)
@@ -82,6 +83,12 @@ def lineages_left(history: History, found: Collection[Manifest], kept: Collectio
     bases = [base for record in history.records for base in record.bases.values()]
     mine = {one.directory for one in (*bases, *found) if one.application_id == history.application_id}
     return sorted(mine - {manifest.directory for manifest in kept})
+
+
+def _with_timestamps(kind: StoreKind) -> StoreKind:
+    """The kind that reads all that rows have: a store may have become timestamped since its shape was recorded."""
+    twins = (one for one in StoreKind if one.family == kind.family and one.stamped)
+    return next(twins, kind)
 
 
 def _record_keys(store: StoreShape, old: OldRows, layouts: Mapping[str, LayoutCarriage]) -> RecordKeys:

@@ -42,7 +42,12 @@ STEPS: Final[Mapping[str, tuple[int, Mapping[str, st.SearchStrategy[Any]]]]] = {
     "restart": (1, {"upgrade_mode": _IN_PLACE, "exclusive": st.booleans()}),
     "switch_backend": (1, {"which": _WHICH}),
     "lose_the_machine": (1, {}),
-    "set_back": (1, {"which": _WHICH, "deaths": _SOMETIMES}),
+    "set_back": (2, {"which": _WHICH, "deaths": _SOMETIMES}),
+    "edit_store": (
+        2,
+        {"which": _WHICH, "undone": st.booleans(), "deaths": _SOMETIMES},
+    ),
+    "erase_key": (1, {"key": st.sampled_from(KEYS), "deaths": _SOMETIMES}),
     "collect_garbage": (1, {}),
     "verify": (1, {}),
 }
@@ -52,6 +57,9 @@ OFTEN: Final = frozenset(
     {
         "killed in a batch",
         "killed while carrying over",
+        "a row was deleted",
+        "a row was brought back",
+        "a key was erased",
         "a backfill",
         "more partitions",
         "fewer partitions",
@@ -72,6 +80,7 @@ OFTEN: Final = frozenset(
 SELDOM: Final = frozenset(
     {
         "killed in a backfill",
+        "killed in an edit",
         "at a new checkpoint",
         "upgrade offline",
         "upgrade in place",

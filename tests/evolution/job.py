@@ -7,7 +7,7 @@ batch or nothing. Whoever dies leaves the local directory and the durable files 
 import json
 import shutil
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -15,6 +15,7 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 
+from millpond.adapters.inspect import StateInspector
 from millpond.errors import MillpondError
 from millpond.processors.distribution.exchange import Blob, BlobWriter
 from millpond.processors.distribution.execution import Decoder, Outputs, run_blobs, run_split
@@ -123,6 +124,21 @@ class Running:
     exclusive: bool = True
 
 
+@dataclass(frozen=True)
+class _HeldCheckpoint:
+    """What a ``SparkCheckpoint`` tells of a job."""
+
+    job: "Job"
+    storage: Storage
+
+    def chosen(self, _: int | None) -> int:
+        assert self.job.batch is not None
+        return self.job.batch
+
+    def manifests(self, _: int) -> list[Manifest]:
+        return list(self.job.checkpoint.values())
+
+
 @dataclass
 class Job:
     """A query, its durable files, its local copies and its checkpoint."""
@@ -224,6 +240,19 @@ class Job:
                 record = evolve(history, committed, target, CARRIAGES, _in_process, anew=anew, seeds=sown)
                 checkpoint = {} if anew else self.checkpoint
         self.record, self.plan, self.running, self.checkpoint = record, plan, running, checkpoint
+
+    def inspector(self, storage: Storage) -> StateInspector:
+        """Shows the state of this job, which is not running."""
+        checkpoint: Any = _HeldCheckpoint(self, Storage.from_uri(self.directory / "checkpoint"))
+        return StateInspector(checkpoint, storage)
+
+    def edit(self, edit: Callable[[StateInspector], None], *, death: int | None = None) -> None:
+        """What somebody does to the state while the query does not run, which is started again then."""
+        self.stop()
+        self.runs += 1
+        with self.dying_at(death):
+            edit(self.inspector(self.faulty_storage))
+        self.record = History.of(self.storage, APPLICATION, SINK).newest
 
     def backfill(self, running: Running, records: Sequence[Record], *, death: int | None = None) -> list[Told]:
         """What a run before the first micro-batch puts out, in a place where it stays; it is done once."""

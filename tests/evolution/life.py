@@ -7,11 +7,14 @@ show none (-1).
 import shutil
 import tempfile
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Self, TypeAlias
 
+from millpond.adapters.edit import StateEditor, erase
+from millpond.adapters.inspect import StateInspector
 from millpond.errors import FormatError
 from millpond.stores.backend.registry import supplier
 from millpond.stores.durability import TaskState, collect_garbage
@@ -20,6 +23,7 @@ from millpond.stores.durability.checking.verification import verify
 from millpond.stores.durability.copies.upgrade_mode import UpgradeMode
 from millpond.stores.encoding.partitions import partition_of
 from millpond.stores.encoding.serdes import STRING
+from millpond.stores.evolution.history import current_manifests
 from millpond.stores.evolution.matching import Declared
 from millpond.stores.evolution.seeding import Entry as Seed
 from millpond.stores.specs.store_spec import StoreKind, StoreSpec
@@ -131,7 +135,8 @@ class Life:
 
     def keep_restarted(self) -> None:
         """The last micro-batch again, from which the topology of today goes on."""
-        self.kept[-1] = self.kept[-1]._replace(variant=self.variant, oracle=self.oracle.copy())
+        if self.kept:
+            self.kept[-1] = self.kept[-1]._replace(variant=self.variant, oracle=self.oracle.copy())
 
     def batch(self, records: list[Record], deaths: Sequence[int] = ()) -> None:
         """A micro-batch, which is repeated by a restarted process as long as that dies."""
@@ -315,12 +320,54 @@ class Life:
         if not self.variant.stamped and not self.opens_plain():
             self.note("a copy of before a downgrade was refused")
 
+    def edit_store(self, which: int, undone: bool, deaths: list[int]) -> None:
+        """Somebody deletes a key from a store while the job is stopped, and may bring it back."""
+        rows = [(what, key) for what in sorted(self.variant.stores) for key in self.oracle.keys(what)]
+        if not self.job.checkpoint or not rows:
+            return
+        what, key = rows[which % len(rows)]
+        before = self.oracle.copy()
+
+        def delete(inspector: StateInspector) -> None:
+            with StateEditor(inspector, "ann", "") as editor:
+                editor.delete(self.variant.stores[what], key)
+                editor.commit()
+
+        self.edit(delete, deaths)
+        self.oracle.forget(key, what)
+        self.note("a row was deleted")
+        self.check_durable()
+        if undone:
+            self.edit(_undo, [])
+            self.oracle = before
+            self.note("a row was brought back")
+        self.keep_restarted()
+
+    def erase_key(self, key: str, deaths: list[int]) -> None:
+        """Somebody erases a key from all stores while the job is stopped; nobody can go back then."""
+        if not self.job.checkpoint:
+            return
+        self.edit(partial(_erase, key), deaths)
+        for what in self.variant.stores:
+            self.oracle.forget(key, what)
+        self.note("a key was erased")
+        self.kept = []
+
+    def edit(self, edit: Callable[[StateInspector], None], deaths: Sequence[int]) -> None:
+        """Edit the state, again and again if whoever does it dies on the way."""
+        for death in [*deaths, None]:
+            try:
+                self.job.edit(edit, death=death)
+                return
+            except DeathError:
+                self.note("killed in an edit")
+
     def lose_the_machine(self) -> None:
         self.job.lose_local_copies()
 
     def set_back(self, which: int, deaths: list[int]) -> None:
         """Go back to an earlier micro-batch, with the topology of today."""
-        if len(self.kept) == 1:
+        if len(self.kept) < 2:
             return
         del self.kept[-1 - which % (len(self.kept) - 1) :]
         at, today = self.kept[-1], self.variant
@@ -333,7 +380,12 @@ class Life:
 
     def verify(self) -> None:
         """All that can be gone back to is whole, and so is every copy; rows are read if they are of today's kinds."""
-        retained = [manifest for kept in self.kept for manifest in kept.checkpoint.values()]
+        storage = self.job.storage
+        retained = [
+            manifest
+            for kept in self.kept
+            for manifest in current_manifests(storage, list(kept.checkpoint.values()), kept.batch)
+        ]
         manifests = [*retained, *self.job.manifests().values()]
         specs = {spec.name: spec for part, _ in self.job.tasks for spec in self.job.specs(part)}
         if {kept.written.table for kept in self.kept if kept.checkpoint} - {self.variant.table}:
@@ -412,6 +464,14 @@ class Life:
     def __exit__(self, *_: object) -> None:
         self.job.stop()
         shutil.rmtree(self.directory, ignore_errors=True)
+
+
+def _undo(inspector: StateInspector) -> None:
+    StateEditor(inspector, "bob", "").undo()
+
+
+def _erase(key: str, inspector: StateInspector) -> None:
+    erase(inspector, [key], by="ann")
 
 
 def _chosen(options: Sequence[str], which: int) -> str:

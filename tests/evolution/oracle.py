@@ -82,6 +82,16 @@ class Oracle:
             entry.times != {UNKNOWN} for what in OWN.keys() & self.stores.keys() for entry in self.stores[what].values()
         )
 
+    def keys(self, what: str) -> list[str]:
+        """The keys of which a store has something."""
+        return sorted({place if isinstance(place, str) else place[0] for place in self.stores[what]})
+
+    def forget(self, key: str, what: str) -> None:
+        """Delete all that a store has for a key."""
+        places = [place for place in self.stores[what] if key == (place if isinstance(place, str) else place[0])]
+        for place in places:
+            del self.stores[what][place]
+
     def process(self, records: Iterable[Record], stamped: bool) -> list[Told]:
         """One micro-batch: what it puts out, the last value of each key and store of a table of results."""
         told = [one for record in records for one in self._results(record, stamped)]

@@ -339,7 +339,9 @@ def test_state_that_has_expired_stays_away_and_the_rest_goes_by_the_new_ttl(
     rows = [("a", 0), ("b", 3), ("a", 8), ("b", 20), ("c", 21), ("a", 27), ("c", 45), ("b", 90), ("a", 93)]
     keys = read.keys.pack(pa.table({"k": [key for key, _ in rows]}))
     values = read.rows.pack(pa.table({"v": [1] * len(rows)}))
-    inputs = [("input", (*packed, time)) for *packed, (_, time) in zip(keys, values, rows, strict=True)]
+    inputs: list[tuple[str, Any]] = [
+        ("input", (key, value, time)) for key, value, (_, time) in zip(keys, values, rows, strict=True)
+    ]
     made = [apply_topology("out", Counting(), read.keys, read.rows, 0, ttl=ttl) for ttl in (one, other)]
     for cut in range(len(rows) + 1):
         place = tmp_path / str(cut)

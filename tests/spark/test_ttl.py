@@ -109,7 +109,9 @@ NUMBERS: dict[str, Any] = {
 def test_the_state_of_a_rule_is_gone_when_its_time_is_over_and_explain_says_when(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    batches = [[("a", 1, 0), ("b", 1, 4)], [("a", 1, 9)], [("a", 1, 19), ("b", 1, 13.5)], [("z", 1, 60)]]
+    batches: list[list[tuple[str, int, float]]] = [
+        [("a", 1, 0), ("b", 1, 4)], [("a", 1, 9)], [("a", 1, 19), ("b", 1, 13.5)], [("z", 1, 60)],
+    ]  # fmt: skip
     feed = rows(spark, tmp_path, *batches)
     job = pond(tmp_path)
     numbers = job.apply(feed, Numbers(), **NUMBERS, ttl="10 minutes")
