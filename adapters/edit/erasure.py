@@ -113,6 +113,7 @@ def erase(
                 bases[task_id], gone = without_keys(inspector.storage, manifest, stores, erased.among, CARRIAGES)
                 counts += gone
                 tasks.add((history.application_id, task_id))
+        counts = +counts
         note = EditNote(by, host_ms(), why, {f"{ERASE} {store}": number for store, number in counts.items()} or _NONE)
         record = keep_edited(history, committed, standing, bases, note)
         edits.append(EditReport.of(history, record))

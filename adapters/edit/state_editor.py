@@ -43,6 +43,7 @@ from millpond.stores.specs.formats import FormatVersion
 from millpond.stores.specs.store_spec import KeyForm, StoreSpec
 from millpond.stores.typed.versions.versioned import NOT_PUT, VALID_TO_UNDEFINED
 from millpond.stores.typed.windows.segments import METADATA_NAME as INTERVAL
+from millpond.stores.typed.windows.window import SEQUENCE_NAME
 from millpond.stores.typed.windows.windowed import Windowed
 
 _NO_SPECS: Final[Mapping[str, StoreSpec]] = MappingProxyType({})
@@ -187,7 +188,9 @@ class StateEditor:
         return max(counts, default=0)
 
     def commit(self) -> list[EditReport]:
-        """Let the edits count; what was done to each query, and nothing for those that were not changed.
+        """Let the edits count; what was done to each verb or sink, and nothing for those that were not changed.
+
+        Those of each verb or sink count together, and one after the other.
 
         Raises:
             StateConflictError: the query has committed a micro-batch meanwhile, or somebody else has changed the state.
@@ -352,7 +355,13 @@ class StateEditor:
             source = self._opened.enter_context(Fetched(self._inspector.storage, manifest))
             backend = DurableRows(source, manifest, view.name, view.form.kind.format_version)
             transaction = Transaction(backend)
-            self._stores[place] = transaction, view.form.open_to_edit(transaction)
+            store = view.form.open_to_edit(transaction)
+            if view.form.kind.in_segments and store.get_metadata(SEQUENCE_NAME) is not None:
+                raise ConfigurationError(
+                    f"store {view.name!r} keeps every value that was put for a key and window, such as rows of a join "
+                    "that wait for others, and none of them has a place of its own; erase the key, or leave them"
+                )
+            self._stores[place] = transaction, store
         return self._stores[place][1]
 
     def _tasks(self, view: StoreView, key: bytes) -> list[str]:

@@ -6,7 +6,7 @@ and text, and of others the bytes as they are.
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as _compute
@@ -16,6 +16,8 @@ from millpond.adapters.edit.erased_keys import ErasedKeys
 from millpond.stores.durability.storage.storage import Storage
 
 pc: Any = _compute
+
+_PART: Final = 1 << 20
 
 
 class Trace(NamedTuple):
@@ -52,14 +54,16 @@ def traces(
     for storage, directories in ((state, known), *((other, [""]) for other in others)):
         for directory in directories:
             for path in _files(storage, directory):
-                found = _rows_with(storage.read(path), path, erased.needles)
+                with storage.reading(path) as file:
+                    found = _rows_with(file, path, erased.needles)
                 if found:
                     yield Trace(storage.describe(path), found)
     for local_dir in local_dirs:
-        for file in sorted(one for one in local_dir.rglob("*") if one.is_file() and not one.is_symlink()):
-            found = _rows_with(file.read_bytes(), file.name, erased.needles)
+        for local in sorted(one for one in local_dir.rglob("*") if one.is_file() and not one.is_symlink()):
+            with local.open("rb") as file:
+                found = _rows_with(file, local.name, erased.needles)
             if found:
-                yield Trace(str(file), found)
+                yield Trace(str(local), found)
 
 
 def _is_of(name: str, application_id: str) -> bool:
@@ -73,15 +77,27 @@ def _files(storage: Storage, directory: str) -> Iterator[str]:
         yield from _files(storage, f"{directory}/{name}" if directory else name)
 
 
-def _rows_with(content: bytes, path: str, needles: Sequence[bytes]) -> int:
-    raw = int(any(needle in content for needle in needles))
+def _rows_with(file: Any, path: str, needles: Sequence[bytes]) -> int:
+    """In how many rows of a file any of the needles is; of one without rows, 1 if it is there."""
     if not path.endswith(".parquet"):
-        return raw
+        return int(_is_in(file, needles))
     try:
-        file = pq.ParquetFile(pa.BufferReader(content))
+        rows = pq.ParquetFile(file)
     except pa.ArrowException:
-        return raw
-    return max(raw, sum(_rows_of(file.read_row_group(number), needles) for number in range(file.num_row_groups)))
+        file.seek(0)
+        return int(_is_in(file, needles))
+    return sum(_rows_of(rows.read_row_group(number), needles) for number in range(rows.num_row_groups))
+
+
+def _is_in(file: Any, needles: Sequence[bytes]) -> bool:
+    """Whether the bytes of a file have any of the needles; a bounded number of them is held."""
+    before = b""
+    while part := file.read(_PART):
+        held = before + part
+        if any(needle in held for needle in needles):
+            return True
+        before = held[-max(map(len, needles), default=0) :]
+    return False
 
 
 def _rows_of(rows: pa.Table, needles: Sequence[bytes]) -> int:

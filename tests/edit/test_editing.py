@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from millpond.adapters.edit import StateEditor
+from millpond.adapters.edit import StateEditor, erase
 from millpond.errors import ConfigurationError, MillpondError, StateConflictError
 from millpond.stores import STRING, StoreKind, StoreSpec
 from millpond.stores.evolution.history import History
@@ -222,3 +222,15 @@ def test_a_first_window_needs_the_spec_that_tells_how_long_it_stays(tmp_path: Pa
         edits.put("windows", [row])
         edits.commit()
     assert [one["value"] for one in shown(query.inspector().store("windows"))] == [1]
+
+
+def test_a_store_that_keeps_every_value_of_a_window_is_not_edited(tmp_path: Path) -> None:
+    spec = StoreSpec(
+        "waiting", StoreKind.WINDOW, STRING, STRING, retention=1000, window_size=10, retain_duplicates=True
+    )
+    query = Query(tmp_path, [spec])
+    query.run(lambda stores, mine: [stores["waiting"].put("a", text, 10) for text in ("one", "two") if mine("a")])
+    with editor(query, specs={}) as edits, pytest.raises(ConfigurationError, match="erase the key, or leave them"):
+        edits.delete("waiting", "a")
+    assert erase(query.inspector(), ["a"], by="ann").rows == {"waiting": 2}
+    assert shown(query.inspector().store("waiting")) == []
