@@ -1,7 +1,7 @@
 """``ErasedKeys``: the keys that are erased, as bytes, as values of columns, and as text."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, Self
 
 import pyarrow as pa
@@ -11,7 +11,6 @@ from millpond.adapters.inspect.columns import ShownColumn
 from millpond.adapters.inspect.packed_columns import PackedKeyColumn
 from millpond.adapters.inspect.store_view import StoreView
 from millpond.errors import ConfigurationError, SerdeError
-from millpond.stores.encoding.partitions import partition_of
 from millpond.stores.evolution.record_keys import RecordKeys
 from millpond.stores.evolution.shape import StoreShape
 
@@ -23,18 +22,18 @@ SHORTEST: Final = 4
 
 @dataclass(frozen=True)
 class ErasedKeys:
-    """Keys that are erased.
+    """Keys that are erased from the stores of one query, or of all that a checkpoint has.
 
     Attributes:
         data: the bytes of whole keys, as stores have them.
         columns: the values of some columns of the keys of verbs, which stand for all keys that have them.
-        packed: reads the keys of verbs, by the store's name.
+        packed: reads the keys of the query's records, if they have columns and all the same.
         texts: what the keys, or the values of their columns, are as text.
     """
 
     data: frozenset[bytes]
     columns: Sequence[Mapping[str, Any]]
-    packed: Mapping[str, ShownColumn]
+    packed: ShownColumn | None
     texts: frozenset[str]
 
     @classmethod
@@ -48,62 +47,83 @@ class ErasedKeys:
         Raises:
             ConfigurationError: one can be the key of no store.
         """
-        packed = {view.name: view.form.key for view in views if isinstance(view.form.key, PackedKeyColumn)}
+        packed = {
+            str(view.form.key.type): view.form.key for view in views if isinstance(view.form.key, PackedKeyColumn)
+        }
         data: set[bytes] = set()
         columns: list[Mapping[str, Any]] = []
         texts: set[str] = set()
         for key in keys:
-            if isinstance(key, Mapping) and any(set(key) < set(_names(column)) for column in packed.values()):
+            errors: list[Exception] = []
+            partly = isinstance(key, Mapping) and any(set(key) < set(_names(column)) for column in packed.values())
+            if partly:
                 columns.append(key)
-                texts.update(map(str, key.values()))
-                continue
-            errors = []
             for view in views:
                 try:
                     mine = view.form.key.to_bytes(key)
                     data |= {mine, RecordKeys(view.shape, None, duplicates=False).of_key(mine)}
                 except (ConfigurationError, SerdeError) as error:
                     errors.append(error)
-            if len(errors) == len(views):
+            if len(errors) == len(views) and not partly:
                 raise ConfigurationError(f"{key!r} can be the key of no store: {errors[0]}")
             values = key.values() if isinstance(key, Mapping) else key if isinstance(key, list | tuple) else [key]
             texts.update(map(str, values))
-        return cls(frozenset(data), columns, packed, frozenset(texts))
+        only = next(iter(packed.values())) if len(packed) == 1 else None
+        return cls(frozenset(data), columns, only, frozenset(texts))
 
-    def among(self, store: StoreShape, keys: Any) -> Any:
+    def of_query(self, views: Sequence[StoreView]) -> Self:
+        """The same for the stores of one query.
+
+        Raises:
+            ConfigurationError: its keys have different columns, of which some are given.
+        """
+        packed = {
+            str(view.form.key.type): view.form.key for view in views if isinstance(view.form.key, PackedKeyColumn)
+        }
+        wanted = [
+            given for given in self.columns if any(set(given) <= set(_names(column)) for column in packed.values())
+        ]
+        if wanted and len(packed) > 1:
+            raise ConfigurationError(
+                f"the keys of {views[0].application_id!r} have different columns, {sorted(packed)}, so nothing tells "
+                f"in which of its rows {wanted[0]!r} is a part of the key; give whole keys"
+            )
+        return replace(self, columns=wanted, packed=next(iter(packed.values())) if wanted else None)
+
+    def among(self, _: StoreShape, keys: Any) -> Any:
         """Which of an array of records' keys are erased, as a Boolean array."""
         found = pc.is_in(keys, value_set=pa.array(sorted(self.data), keys.type))
-        column = self.packed.get(store.name)
-        if column is None or not self.columns or not len(keys):
+        if self.packed is None or not len(keys):
             return found
-        rows = column.read(keys.to_pylist())
+        rows = self.packed.read(keys.to_pylist())
         for wanted in self.columns:
-            if set(wanted) <= set(_names(column)):
-                fits = pa.array([True] * len(keys))
-                for name, value in wanted.items():
-                    mine = pc.struct_field(rows, name)
-                    fits = pc.and_(fits, pc.fill_null(pc.equal(mine, _scalar(value, mine.type)), False))
-                found = pc.or_(found, fits)
+            fits = pa.array([True] * len(keys))
+            for name, value in wanted.items():
+                mine = pc.struct_field(rows, name)
+                fits = pc.and_(fits, pc.fill_null(pc.equal(mine, _scalar(value, mine.type)), False))
+            found = pc.or_(found, fits)
         return found
-
-    def concerns(self, task_id: str, partitions: int, holds_all: bool) -> bool:
-        """Whether a task may have rows of them.
-
-        Args:
-            task_id: the task.
-            partitions: how many there are.
-            holds_all: whether it has a copy of a global table.
-        """
-        if holds_all or self.columns:
-            return True
-        return int(task_id.partition("_")[2]) in {partition_of(key, partitions) for key in self.data}
 
     @property
     def needles(self) -> list[bytes]:
         """The bytes that are looked for, of keys that are long enough."""
+        return sorted(one for one in self._bytes if len(one) >= SHORTEST)
+
+    @property
+    def too_short(self) -> bool:
+        """Whether there is one of which nothing is long enough to be looked for."""
+        return any(len(text.encode()) < SHORTEST for text in self.texts)
+
+    @property
+    def _bytes(self) -> set[bytes]:
         found = {*self.data, *(text.encode() for text in self.texts)}
-        escaped = {key.replace(b"\x00", b"\x00\xff") for key in found}
-        return sorted(one for one in found | escaped if len(one) >= SHORTEST)
+        return found | {key.replace(b"\x00", b"\x00\xff") for key in found}
+
+
+def _packed(views: Sequence[StoreView]) -> dict[str, ShownColumn]:
+    """What reads keys that have columns, by these."""
+    keys = [view.form.key for view in views]
+    return {str(key.type): key for key in keys if isinstance(key, PackedKeyColumn)}
 
 
 def _names(column: ShownColumn) -> list[str]:

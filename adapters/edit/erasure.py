@@ -5,12 +5,10 @@ deleted, all bytes under the state directory, the checkpoint and the local direc
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-
-import pyarrow.compute as _compute
 
 from millpond.adapters.edit.edit_report import EditReport
 from millpond.adapters.edit.erased_keys import ErasedKeys
@@ -21,13 +19,13 @@ from millpond.adapters.inspect.state_inspector import InspectedQuery, StateInspe
 from millpond.errors import ConfigurationError
 from millpond.stores.cleaning.copies import CopiesCleaning
 from millpond.stores.cleaning.leftover import Age, GarbageKind
+from millpond.stores.durability.manifests.manifest import Manifest
 from millpond.stores.durability.storage.clock import host_ms
-from millpond.stores.evolution.editing import ERASE, keep_edited
+from millpond.stores.evolution.editing import keep_edited
 from millpond.stores.evolution.erasing import lineages_left, without_keys
-from millpond.stores.evolution.record import EditNote
+from millpond.stores.evolution.history import History
+from millpond.stores.evolution.record import ERASE, EditNote
 from millpond.stores.evolution.shape import StoreShape
-
-pc: Any = _compute
 
 
 @dataclass(frozen=True)
@@ -39,7 +37,8 @@ class ErasureReport:
         rows: how many rows are gone, by the store, and of what was left out by its directory.
         files: how many durable files were deleted.
         copies: how many local copies were deleted.
-        traces: where the bytes of a key are still found; empty if nowhere.
+        traces: where the bytes of a key are still found, or were not looked for; empty if nowhere.
+        searched: whether all keys are long enough to be looked for.
     """
 
     edits: tuple[EditReport, ...]
@@ -47,6 +46,7 @@ class ErasureReport:
     files: int
     copies: int
     traces: tuple[Trace, ...]
+    searched: bool = True
 
     def lines(self) -> Iterator[str]:
         """The report as text."""
@@ -57,8 +57,10 @@ class ErasureReport:
         yield f"{self.files} durable files and {self.copies} local copies deleted"
         for trace in self.traces:
             yield f"still found: {trace}"
-        if not self.traces:
-            yield "searched: the state directory, the checkpoint and the local directories have no byte of them"
+        if not self.searched:
+            yield "not searched for: what has less than four bytes, which any file has"
+        elif not self.traces:
+            yield "searched: no file of the state directory, the checkpoint and the local directories has their bytes"
 
     def to_dict(self) -> dict[str, Any]:
         """The report as an object of JSON."""
@@ -68,6 +70,7 @@ class ErasureReport:
             "files": self.files,
             "copies": self.copies,
             "traces": [trace._asdict() for trace in self.traces],
+            "searched": self.searched,
         }
 
 
@@ -103,30 +106,36 @@ def erase(
     batch = inspector.checkpoint.chosen(None)
     queries, views = inspector.queries(batch), inspector.stores(batch)
     erased = ErasedKeys.of(views, keys)
-    edits, rows, lineages, tasks = [], Counter[str](), [], set()
-    for query in queries:
-        history, (committed, standing) = query.history, standing_of(inspector, query, batch)
-        bases, counts = dict(query.manifests), Counter[str]()
+    if any(needle in text.encode() for text in (by, why) for needle in erased.needles):
+        raise ConfigurationError("the record of an erasure stays, and by or why has a key that is erased; leave it out")
+    edits, rows, kept = [], Counter[str](), list[Manifest]()
+    places = [standing_of(inspector, query, batch) for query in queries]
+    for query, (committed, standing) in zip(queries, places, strict=True):
+        history, bases, counts = query.history, dict[str, Manifest](), Counter[str]()
+        mine = [one for one in views if (one.application_id, one.sink) == (history.application_id, history.sink)]
+        among = erased.of_query(mine).among
         for task_id, manifest in query.manifests.items():
             stores = _stores_of(query, task_id)
-            if erased.concerns(task_id, query.record.shape.partitions, any(one.is_global for one in stores)):
-                bases[task_id], gone = without_keys(inspector.storage, manifest, stores, erased.among, CARRIAGES)
-                counts += gone
-                tasks.add((history.application_id, task_id))
+            bases[task_id], gone = without_keys(inspector.storage, manifest, stores, among, CARRIAGES)
+            counts += gone
         counts = +counts
         note = EditNote(by, host_ms(), why, {f"{ERASE} {store}": number for store, number in counts.items()} or _NONE)
         record = keep_edited(history, committed, standing, bases, note)
         edits.append(EditReport.of(history, record))
         rows += counts
-        lineages += lineages_left(history, committed.manifests, list(record.bases.values()))
+        kept += record.bases.values()
+    for committed, _ in places:
+        committed.check_stands()
+    histories = [History.of(inspector.storage, one.history.application_id, one.history.sink) for one in queries]
+    lineages = lineages_left(inspector.storage, histories, kept)
     files = sum(len(inspector.storage.list(lineage)) for lineage in lineages)
     for lineage in lineages:
         inspector.storage.delete_directory(lineage)
     rows += erase_left_out(inspector.storage, _owners(queries), erased)
-    copies = _delete_copies(inspector, local_dirs, tasks)
-    places = [inspector.storage, inspector.checkpoint.storage]
-    found = traces(places, local_dirs, [one.history.application_id for one in queries], erased)
-    return ErasureReport(tuple(edits), dict(rows), files, copies, tuple(found))
+    applications = {lineage.partition("/")[0] for lineage in lineages} | {one.application_id for one in histories}
+    copies, staying = _delete_copies(inspector, local_dirs, applications)
+    found = traces([inspector.storage, inspector.checkpoint.storage], local_dirs, erased)
+    return ErasureReport(tuple(edits), dict(rows), files, copies, (*staying, *found), searched=not erased.too_short)
 
 
 _NONE: Mapping[str, int] = {f"{ERASE} nothing": 0}
@@ -144,13 +153,19 @@ def _owners(queries: Sequence[InspectedQuery]) -> list[str]:
     return sorted({one for id_, sink in mine for one in (id_, id_.removesuffix(f".{sink}"))})
 
 
-def _delete_copies(inspector: StateInspector, local_dirs: Sequence[Path], tasks: set[tuple[str, str]]) -> int:
-    """Delete the local copies of tasks; how many there were."""
-    number = 0
+def _delete_copies(
+    inspector: StateInspector, local_dirs: Sequence[Path], applications: Collection[str]
+) -> tuple[int, list[Trace]]:
+    """Delete the local copies of applications; how many there were, and those that stay."""
+    number, staying = 0, []
     for local_dir in local_dirs:
         for found in CopiesCleaning(local_dir, inspector.storage.place, {}, Age(host_ms(), 0)).leftovers():
             parts = Path(found.where).relative_to(local_dir).parts
-            if parts[1:3] in tasks and found.delete is not None:
+            if parts[1:2] and parts[1] not in applications:
+                continue
+            if found.delete is not None:
                 found.delete()
                 number += found.what is GarbageKind.COPY
-    return number
+            elif found.what is GarbageKind.COPY:
+                staying.append(Trace(found.where, 0, f"a local copy that was not deleted: {found.why}"))
+    return number, staying

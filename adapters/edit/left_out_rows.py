@@ -1,9 +1,10 @@
 """Rows of erased keys among dead letters and late rows.
 
-Rule of this module: it knows no kind of them. A row goes if one of its columns is a key that is erased, or has the
-bytes of one.
+Rule of this module: a row goes if its key is one that is erased, as bytes, as text, or as the JSON of a verb's columns,
+or if a header or a value is just that. What only tells of a key stays, and is found by the search.
 """
 
+import json
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any, Final
@@ -15,7 +16,7 @@ from millpond.adapters.edit.erased_keys import ErasedKeys
 from millpond.stores.cleaning.durable import LEFT_OUT
 from millpond.stores.durability.storage.storage import Storage
 
-_KEYS: Final = ("key", "key_bytes")
+_WHOLE: Final = ("key", "key_bytes", "value", "value_bytes")
 
 
 def erase_left_out(storage: Storage, applications: Sequence[str], erased: ErasedKeys) -> Counter[str]:
@@ -51,8 +52,29 @@ def _rewrite(storage: Storage, path: str, erased: ErasedKeys) -> int:
 
 
 def _is_of(row: dict[str, Any], erased: ErasedKeys) -> bool:
-    keys = [row.get(name) for name in _KEYS]
-    if any(key in erased.data or key in erased.texts for key in keys if key is not None):
+    headers = [one.get("value") for one in row.get("headers") or ()]
+    found = [row.get(name) for name in _WHOLE] + headers
+    if any(_bytes(one) in erased.data or _bytes(one) in texts for texts in [_texts(erased)] for one in found):
         return True
-    content = [value.encode() if isinstance(value, str) else value for value in row.values()]
-    return any(needle in data for data in content if isinstance(data, bytes) for needle in erased.needles)
+    return _has_columns(row.get("key"), erased)
+
+
+def _has_columns(text: str | None, erased: ErasedKeys) -> bool:
+    """Whether a key is the JSON of columns whose values are all of an erased key, or has those that are given."""
+    try:
+        key = json.loads(text or "")
+    except (ValueError, RecursionError):
+        return False
+    if not isinstance(key, dict) or not key:
+        return False
+    if any(all(str(key.get(name)) == str(value) for name, value in given.items()) for given in erased.columns):
+        return True
+    return not erased.columns and {str(value) for value in key.values()} <= erased.texts
+
+
+def _texts(erased: ErasedKeys) -> set[bytes]:
+    return set() if erased.columns else {text.encode() for text in erased.texts}
+
+
+def _bytes(value: Any) -> bytes | None:
+    return value.encode() if isinstance(value, str) else value

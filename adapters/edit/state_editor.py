@@ -148,7 +148,7 @@ class StateEditor:
             SerdeError: a key or a value cannot be stored.
         """
         view = self.view(store, sink=sink, application_id=application_id)
-        self._check_rows_are_all(view, put=True)
+        self._check_rows_are_all(view)
         found = rows.to_pylist() if isinstance(rows, pa.Table) else list(rows)
         for row in found:
             self._put(view, row)
@@ -176,7 +176,7 @@ class StateEditor:
             SerdeError: the key cannot be one of the store's.
         """
         view = self.view(store, sink=sink, application_id=application_id)
-        self._check_rows_are_all(view, put=False)
+        self._check_rows_are_all(view)
         windowed = view.form.kind.key_form is not KeyForm.PLAIN
         if window_start is not None and not windowed:
             raise ConfigurationError(
@@ -220,7 +220,7 @@ class StateEditor:
             StateConflictError: there is none.
             DurabilityError: the storage failed.
         """
-        edited = [query for query in self._queries if query.record.edit is not None]
+        edited = [one for one in self._queries if one.record.edit is not None]
         since = [query for query in edited if query.record.batch == self._batch]
         reports = []
         for query in since or edited or self._queries:
@@ -238,7 +238,7 @@ class StateEditor:
         """
         return self._inspector.store(store, batch=self._batch, sink=sink, application_id=application_id)
 
-    def _check_rows_are_all(self, view: StoreView, *, put: bool) -> None:
+    def _check_rows_are_all(self, view: StoreView) -> None:
         """Refuse stores that hold more than rows of their kind."""
         layout = view.shape.layout
         if layout is not None and not holds_entries(layout):
@@ -247,10 +247,10 @@ class StateEditor:
                 "its operator; edit the stores of the results instead"
             )
         stores = self._queries[self._number(view)].record.shape.stores
-        if put and any(parted(other.name) == (view.name, Beside.ORDER) for other in stores):
+        if any(parted(other.name)[1] is Beside.ORDER for other in stores):
             raise ConfigurationError(
                 f"the rows of store {view.name!r} have an order, which is kept beside them and which no column shows; "
-                "delete the key, and let its row arrive again"
+                "let a row with a later order arrive, or erase the key"
             )
 
     def _put(self, view: StoreView, row: Mapping[str, Any]) -> None:
@@ -282,6 +282,8 @@ class StateEditor:
             )
         if row.get(VALID_TO) is not None and data is not None:
             until = view.form.time(row[VALID_TO], VALID_TO)
+            if until <= view.form.time(row[VALID_FROM], VALID_FROM):
+                raise ConfigurationError(f"the row {dict(row)!r} ends before it begins; give a later valid_to")
             if end == VALID_TO_UNDEFINED or until < end:
                 store.put(key, None, until)
 
@@ -318,6 +320,11 @@ class StateEditor:
             store.put(entry, data, *stamp)
         else:
             store.put(key, data, *stamp, start)
+        there = store.fetch_session(key, start, entry.end) if session else store.fetch(key, start)
+        if data is not None and there is None:
+            raise ConfigurationError(
+                f"the window of the row {dict(row)!r} has expired in store {view.name!r}, which keeps it no more"
+            )
 
     def _delete(self, view: StoreView, task_id: str, key: bytes, start: int | None) -> int:
         """Delete the entries of a key from a task; how many there were."""

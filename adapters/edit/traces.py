@@ -25,50 +25,44 @@ class Trace(NamedTuple):
 
     Attributes:
         where: the file.
-        rows: in how many rows; 1 where it has none.
+        rows: in how many rows; 1 where it has none, 0 where nobody has looked.
+        why: what may be the reason.
     """
 
     where: str
     rows: int
+    why: str = "such as rows of other keys that tell of it, or state of another query"
 
     def __str__(self) -> str:
-        return f"{self.where} ({self.rows} rows, such as those of other keys that tell of them)"
+        return f"{self.where} ({self.rows} rows; {self.why})"
 
 
-def traces(
-    places: Sequence[Storage], local_dirs: Sequence[Path], applications: Sequence[str], erased: ErasedKeys
-) -> Iterator[Trace]:
+def traces(places: Sequence[Storage], local_dirs: Sequence[Path], erased: ErasedKeys) -> Iterator[Trace]:
     """Search all files for what was erased.
 
     Args:
-        places: the state directory, of which only the applications are searched, and the checkpoint.
+        places: the state directory and the checkpoint.
         local_dirs: directories of local copies.
-        applications: the query's.
         erased: what was erased.
 
     Raises:
         DurabilityError: the storage failed.
     """
-    state, *others = places
-    known = [name for name in state.directories("") if any(_is_of(name, one) for one in applications)]
-    for storage, directories in ((state, known), *((other, [""]) for other in others)):
-        for directory in directories:
-            for path in _files(storage, directory):
-                with storage.reading(path) as file:
-                    found = _rows_with(file, path, erased.needles)
-                if found:
-                    yield Trace(storage.describe(path), found)
+    needles = erased.needles
+    if not needles:
+        return
+    for storage in places:
+        for path in _files(storage, ""):
+            with storage.reading(path) as file:
+                found = _rows_with(file, path, needles)
+            if found:
+                yield Trace(storage.describe(path), found)
     for local_dir in local_dirs:
         for local in sorted(one for one in local_dir.rglob("*") if one.is_file() and not one.is_symlink()):
             with local.open("rb") as file:
-                found = _rows_with(file, local.name, erased.needles)
+                found = _rows_with(file, local.name, needles)
             if found:
                 yield Trace(str(local), found)
-
-
-def _is_of(name: str, application_id: str) -> bool:
-    """Whether a directory is that of an application, or of the whole job of a verb."""
-    return application_id == name or application_id.startswith(f"{name}.")
 
 
 def _files(storage: Storage, directory: str) -> Iterator[str]:
@@ -96,16 +90,18 @@ def _is_in(file: Any, needles: Sequence[bytes]) -> bool:
         held = before + part
         if any(needle in held for needle in needles):
             return True
-        before = held[-max(map(len, needles), default=0) :]
+        before = held[-max(map(len, needles)) :]
     return False
 
 
 def _rows_of(rows: pa.Table, needles: Sequence[bytes]) -> int:
     """How many rows of a table have one of them."""
-    found = pa.chunked_array([pa.array([False] * rows.num_rows)])
+    found = pc.less(pa.array(range(rows.num_rows)), 0)
     for column in rows.columns:
-        if pa.types.is_string(column.type) or pa.types.is_binary(column.type):
-            data = column.cast(pa.binary())
+        data = column.combine_chunks()
+        if pa.types.is_nested(column.type):
+            data = pa.array([repr(value).encode() for value in data.to_pylist()], pa.binary())
+        if pa.types.is_string(data.type) or pa.types.is_binary(data.type):
             for needle in needles:
-                found = pc.or_(found, pc.fill_null(pc.match_substring(data, needle), False))
+                found = pc.or_(found, pc.fill_null(pc.match_substring(data.cast(pa.binary()), needle), False))
     return int(pc.sum(found).as_py() or 0)

@@ -7,7 +7,7 @@ the generation after it begins as the one before it did.
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Final, TypeAlias
+from typing import TypeAlias
 
 from millpond.errors import StateConflictError
 from millpond.stores.backend.contract import Changes
@@ -28,9 +28,6 @@ from millpond.stores.evolution.record import (
     generation_fingerprint,
 )
 from millpond.stores.specs.formats import FormatVersion
-
-ERASE: Final = "erase"
-"""What a note calls it if rows are gone for good."""
 
 StoreChanges: TypeAlias = Mapping[str, tuple[FormatVersion, Changes]]
 """By the name of the store the format of its rows, and what becomes of them; None deletes one."""
@@ -88,7 +85,11 @@ def undo_edit(history: History, committed: Committed, standing: Standing, note: 
             f"{newest.batch}, and the query has gone on since, up to micro-batch {committed.batch}: results have come "
             "of the edit, so it cannot be undone; edit the rows once more"
         )
-    if any(what.startswith(f"{ERASE} ") for what in newest.edit.rows):
+    if newest.edit.undoes:
+        raise StateConflictError(
+            f"the last edit of the state of application {history.application_id!r}, {history.sink!r}, is already undone"
+        )
+    if newest.edit.erases:
         raise StateConflictError(
             f"keys were erased from the state of application {history.application_id!r}, {history.sink!r}, and what is "
             "erased is nowhere any more, so it cannot be undone; put rows anew, if that is what you want"

@@ -12,8 +12,8 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as _compute
 
-from millpond.stores.durability.manifests.manifest import Manifest
-from millpond.stores.durability.storage.storage import Storage
+from millpond.stores.durability.manifests.manifest import TASK_ID, Manifest
+from millpond.stores.durability.storage.storage import Storage, StoredFile
 from millpond.stores.encoding.keys import DATA
 from millpond.stores.evolution.carriage import LayoutCarriage
 from millpond.stores.evolution.history import History
@@ -72,17 +72,37 @@ def without_keys(
     return snapshots.manifests().get(partition, empty), counts
 
 
-def lineages_left(history: History, found: Collection[Manifest], kept: Collection[Manifest]) -> list[str]:
-    """The directories of the lineages that a query is known to have had, but for those of the manifests that stay.
+def lineages_left(storage: Storage, histories: Collection[History], kept: Collection[Manifest]) -> list[str]:
+    """The directories of the lineages that queries have had, but for those of the manifests that stay.
+
+    A lineage is theirs if one of their records names it, or one of the commits in it. So that of another query with the
+    same tasks, which nobody here knows, stays.
 
     Args:
-        history: its generations.
-        found: what its checkpoint has.
+        storage: where they are.
+        histories: the generations of all queries of one checkpoint.
         kept: the manifests that stay.
     """
-    bases = [base for record in history.records for base in record.bases.values()]
-    mine = {one.directory for one in (*bases, *found) if one.application_id == history.application_id}
-    return sorted(mine - {manifest.directory for manifest in kept})
+    records = [record for history in histories for record in history.records]
+    named = {base.directory for record in records for base in record.bases.values()}
+    commits = {commit for record in records for commit in record.origins}
+    staying = {manifest.directory for manifest in kept}
+    jobs = {history.application_id.removesuffix(f".{history.sink}") for history in histories}
+    found = [
+        lineage
+        for application in storage.directories("")
+        if application in jobs or any(application.startswith(f"{job}.") for job in jobs)
+        for task in storage.directories(application)
+        if TASK_ID.fullmatch(task)
+        for name in storage.directories(f"{application}/{task}")
+        if (lineage := f"{application}/{task}/{name}") not in staying
+    ]
+    return [one for one in found if one in named or not commits.isdisjoint(map(_commit_of, storage.list(one)))]
+
+
+def _commit_of(file: StoredFile) -> str:
+    """The commit that wrote a durable file, by its name."""
+    return file.path.rpartition("/")[2].partition("-")[2].partition(".")[0]
 
 
 def _with_timestamps(kind: StoreKind) -> StoreKind:

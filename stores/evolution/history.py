@@ -225,7 +225,14 @@ class History:
         for record in reversed(self.records):
             try:
                 return Standing(record, record.tasks(found, following))
-            except StateConflictError:
+            except StateConflictError as error:
+                if record.edit is not None and record.edit.erases:
+                    raise StateConflictError(
+                        f"keys were erased from the state of application {self.application_id!r}, {self.sink!r}, after "
+                        f"micro-batch {record.batch}, and the checkpoint stands before that, or was gone on with from "
+                        "before it; nothing leads on from there without them: start anew, with another checkpoint and "
+                        "application id"
+                    ) from error
                 continue
         raise StateConflictError(
             f"the checkpoint holds state of {sorted({one.fingerprint for one in found})} of application "

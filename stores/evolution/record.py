@@ -42,6 +42,13 @@ BEGINNING: Final = 0
 """The generation of state that was never carried over to another shape."""
 
 
+ERASE: Final = "erase"
+"""What a note calls it if rows are gone for good."""
+
+UNDO: Final = "undo"
+"""What a note calls it if an edit is taken back."""
+
+
 def generation_fingerprint(fingerprint: str, generation: int, sink: str) -> str:
     """What manifests of a generation call their topology, so that they tell the generation and the query.
 
@@ -86,6 +93,16 @@ class EditNote:
     at: int
     why: str
     rows: Mapping[str, int]
+
+    @property
+    def erases(self) -> bool:
+        """Whether keys were erased, so that nothing leads back."""
+        return any(what.startswith(f"{ERASE} ") for what in self.rows)
+
+    @property
+    def undoes(self) -> bool:
+        """Whether it was the undoing of an edit."""
+        return any(what.startswith(f"{UNDO} ") for what in self.rows)
 
     @property
     def content(self) -> dict[str, Any]:

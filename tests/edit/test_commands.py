@@ -76,7 +76,7 @@ def test_keys_are_erased_and_what_is_still_found_ends_with_1(query: Query) -> No
     }  # fmt: skip
     assert found["traces"] == []
     assert values(query, "plain") == []
-    assert "searched: the state directory" in run(query, "erase", KEYS[2], KEYS[4])
+    assert "searched: no file of the state directory" in run(query, "erase", KEYS[2], KEYS[4])
     (query.state / "app" / "notes").write_text(f"of {KEY}")
     assert f"still found: {query.state / 'app' / 'notes'}" in run(query, "erase", KEY, code=1)
 

@@ -140,6 +140,8 @@ def test_an_edit_is_undone_until_a_micro_batch_has_followed_it(query: Query) -> 
     (undone,) = editor(query, by="bob").undo()
     assert undone.note.rows == {"undo delete plain": 1, "undo put times": 1}
     assert content(query) == before
+    with pytest.raises(StateConflictError, match="is already undone"):
+        editor(query).undo()
     query.run(fill(1))
     assert {row["value"] for row in content(query)["plain"]} == {0, 1}
 
@@ -192,6 +194,7 @@ def test_a_query_that_has_gone_on_meanwhile_is_not_edited(query: Query) -> None:
         ("versions", {"key": KEY, "value": 1}, r"give the columns key string, value int64, valid_from timestamp"),
         ("sessions", {"key": KEY, "value": 1, "window_start": 3}, "window_end"),
         ("windows", {"key": KEY, "value": 1, "window_start": "now"}, "window_start"),
+        ("versions", {"key": KEY, "value": 1, "valid_from": 5, "valid_to": 5}, "ends before it begins"),
         ("nosuch", {"key": KEY, "value": 1}, "there is no store 'nosuch'"),
     ],
 )

@@ -1,6 +1,7 @@
 """An erased key is nowhere: not in state, files, copies and what was left out; other keys stay as they are."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from millpond.stores import STRING, StoreKind, StoreSpec
 from millpond.stores.backend.registry import supplier
 from millpond.stores.durability import TaskState
 from millpond.stores.encoding.serdes import INT64
+from millpond.stores.evolution.history import History
 from millpond.stores.typed.windows.windowed import Windowed
 from tests.inspect.checkpoints import SPECS, Query
 from tests.inspect.test_state_inspector import shown
@@ -102,7 +104,7 @@ def test_local_copies_of_its_tasks_are_deleted_on_every_backend(tmp_path: Path, 
         assert bytes_found(tmp_path / "copies")
     report = erase(query.inspector(), [PERSON], by="ann", local_dirs=[tmp_path / "copies"])
     assert bytes_found(tmp_path / "copies", query.state) == []
-    assert report.copies == (0 if backend == "memory" else len(TEXTS))
+    assert report.copies == (0 if backend == "memory" else len(query.manifests) * len(TEXTS))
     assert report.traces == ()
 
 
@@ -167,3 +169,58 @@ def test_a_key_that_no_store_can_have_is_refused_and_nothing_happens(tmp_path: P
     assert [row["value"] for row in shown(query.inspector().store("numbers"))] == [7, 7]
     erase(query.inspector(), [7], by="ann")
     assert len(shown(query.inspector().store("numbers"))) < 2
+
+
+def test_older_lineages_of_the_query_and_of_its_earlier_generations_go_and_those_of_others_stay(tmp_path: Path) -> None:
+    query = filled(tmp_path)
+    erase(query.inspector(), ["somebody else 1"], by="ann")
+    left = query.state / "app" / "0_0" / "0123456789abcdef0123456789abcdef"
+    left.mkdir()
+    other = left / "000000000001-fedcba9876543210fedcba9876543210.snapshot.parquet"
+    pq.write_table(pa.table({"key": ["of another query"]}), other)
+    query.run(lambda stores, mine: None)
+    erase(query.inspector(), [PERSON], by="ann")
+    assert other.exists()
+    assert len(list((query.state / "app" / "0_0").iterdir())) == 2
+    assert everywhere(query) == []
+
+
+def test_a_key_that_is_too_short_is_erased_and_nobody_says_that_it_was_searched_for(tmp_path: Path) -> None:
+    query = Query(tmp_path, [StoreSpec("plain", StoreKind.KEY_VALUE, STRING, STRING)])
+    query.run(lambda stores, mine: stores["plain"].put("ann", "x") if mine("ann") else None)
+    report = erase(query.inspector(), ["ann"], by="ann")
+    assert (report.rows, report.searched) == ({"plain": 1}, False)
+    assert "not searched for: what has less than four bytes, which any file has" in report.lines()
+
+
+def test_letters_that_only_tell_of_a_key_stay_and_are_found(tmp_path: Path) -> None:
+    query = filled(tmp_path)
+    place = query.state / "app" / "dead-letters" / "out"
+    place.mkdir(parents=True)
+    header = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+    schema = pa.schema([("key", pa.string()), ("error", pa.string()), ("headers", header)])
+    letters: list[dict[str, Any]] = [
+        {"key": "windmill", "error": f"no row of {PERSON} here", "headers": None},
+        {"key": "other", "error": None, "headers": [{"key": "who", "value": PERSON.encode()}]},
+        {"key": f'{{"k": "{PERSON}"}}', "error": None, "headers": None},
+    ]
+    pq.write_table(pa.Table.from_pylist(letters, schema=schema), place / "some.parquet")
+    (trace,) = erase(query.inspector(), [PERSON], by="ann").traces
+    assert (Path(trace.where).name, trace.rows) == ("some.parquet", 1)
+    assert [row["key"] for row in pq.read_table(place / "some.parquet").to_pylist()] == ["windmill"]
+
+
+def test_a_query_that_goes_on_from_before_an_erasure_is_told_of_it(tmp_path: Path) -> None:
+    query = filled(tmp_path)
+    held = dict(enumerate(query.manifests))
+    erase(query.inspector(), [PERSON], by="ann")
+    late = [replace(manifest, snapshot=None, deltas=(manifest.files[-1],)) for manifest in held.values()]
+    stray = [replace(one, deltas=(one.deltas[0]._replace(commit="f" * 32),)) for one in late]
+    with pytest.raises(StateConflictError, match=r"keys were erased .* nothing leads on from there without them"):
+        History.of(query.storage, "app", "out").standing(stray, 3)
+
+
+def test_a_reason_that_names_the_key_is_refused(tmp_path: Path) -> None:
+    query = filled(tmp_path)
+    with pytest.raises(ConfigurationError, match="by or why has a key that is erased; leave it out"):
+        erase(query.inspector(), [PERSON], by="ann", why=f"{PERSON} asks for it")

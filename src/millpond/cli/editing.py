@@ -171,7 +171,7 @@ def state_undo(
     "erase",
     rich_help_panel=CHANGE,
     epilog=lesson(
-        "millpond state erase CHECKPOINT mill --state-dir STATE --local-dir DIR --why 'request 17'",
+        "millpond state erase CHECKPOINT person-17 --state-dir STATE --local-dir DIR --why 'request 12'",
         "millpond state erase CHECKPOINT '{\"customer\": 7}' --state-dir STATE  # all keys of a verb that have it",
         codes="1 if bytes of a key are still found, such as in rows of other keys",
         read="docs/editing-state.md",
