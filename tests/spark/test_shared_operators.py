@@ -127,7 +127,7 @@ def drawn(random: Random) -> list[tuple[list[Row], list[Row]]]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("chain", "verbs"), [(windows, 3), (totals, 3)])
+@pytest.mark.parametrize(("chain", "verbs"), [(windows, 3), pytest.param(totals, 3, marks=pytest.mark.long)])
 def test_a_chain_gives_the_same_rows_in_one_operator_as_in_several(
     spark: SparkSession, tmp_path: Path, chain: Chain, verbs: int
 ) -> None:
@@ -226,7 +226,7 @@ def test_null_keys_that_a_join_keeps_are_in_many_tasks(
         assert job.operators == {operators}
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_chain_in_one_operator_goes_on_in_other_partitions(spark: SparkSession, tmp_path: Path) -> None:
     same, other = Job(spark, tmp_path / "same", windows), Job(spark, tmp_path / "other", windows)
     for partitions, (orders, rates) in zip((2, 3, 3, 1), drawn(Random(6)), strict=False):
