@@ -12,7 +12,6 @@ from millpond.adapters.inspect.packed_columns import PackedKeyColumn
 from millpond.adapters.inspect.store_view import StoreView
 from millpond.errors import ConfigurationError, SerdeError
 from millpond.stores.evolution.record_keys import RecordKeys
-from millpond.stores.evolution.shape import StoreShape
 
 pc: Any = _compute
 
@@ -27,14 +26,14 @@ class ErasedKeys:
     Attributes:
         data: the bytes of whole keys, as stores have them.
         columns: the values of some columns of the keys of verbs, which stand for all keys that have them.
-        packed: reads the keys of the query's records, if they have columns and all the same.
         texts: what the keys, or the values of their columns, are as text.
+        packed: of one query, reads the keys of its records, if some of their columns are given.
     """
 
     data: frozenset[bytes]
     columns: Sequence[Mapping[str, Any]]
-    packed: ShownColumn | None
     texts: frozenset[str]
+    packed: ShownColumn | None = None
 
     @classmethod
     def of(cls, views: Sequence[StoreView], keys: Sequence[Any]) -> Self:
@@ -47,9 +46,7 @@ class ErasedKeys:
         Raises:
             ConfigurationError: one can be the key of no store.
         """
-        packed = {
-            str(view.form.key.type): view.form.key for view in views if isinstance(view.form.key, PackedKeyColumn)
-        }
+        packed = _packed(views)
         data: set[bytes] = set()
         columns: list[Mapping[str, Any]] = []
         texts: set[str] = set()
@@ -68,8 +65,7 @@ class ErasedKeys:
                 raise ConfigurationError(f"{key!r} can be the key of no store: {errors[0]}")
             values = key.values() if isinstance(key, Mapping) else key if isinstance(key, list | tuple) else [key]
             texts.update(map(str, values))
-        only = next(iter(packed.values())) if len(packed) == 1 else None
-        return cls(frozenset(data), columns, only, frozenset(texts))
+        return cls(frozenset(data), columns, frozenset(texts))
 
     def of_query(self, views: Sequence[StoreView]) -> Self:
         """The same for the stores of one query.
@@ -77,9 +73,7 @@ class ErasedKeys:
         Raises:
             ConfigurationError: its keys have different columns, of which some are given.
         """
-        packed = {
-            str(view.form.key.type): view.form.key for view in views if isinstance(view.form.key, PackedKeyColumn)
-        }
+        packed = _packed(views)
         wanted = [
             given for given in self.columns if any(set(given) <= set(_names(column)) for column in packed.values())
         ]
@@ -90,7 +84,7 @@ class ErasedKeys:
             )
         return replace(self, columns=wanted, packed=next(iter(packed.values())) if wanted else None)
 
-    def among(self, _: StoreShape, keys: Any) -> Any:
+    def among(self, keys: Any) -> Any:
         """Which of an array of records' keys are erased, as a Boolean array."""
         found = pc.is_in(keys, value_set=pa.array(sorted(self.data), keys.type))
         if self.packed is None or not len(keys):

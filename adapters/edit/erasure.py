@@ -13,7 +13,7 @@ from typing import Any
 from millpond.adapters.edit.edit_report import EditReport
 from millpond.adapters.edit.erased_keys import ErasedKeys
 from millpond.adapters.edit.left_out_rows import erase_left_out
-from millpond.adapters.edit.stopped_query import standing_of
+from millpond.adapters.edit.stopped_query import place_of
 from millpond.adapters.edit.traces import Trace, traces
 from millpond.adapters.inspect.state_inspector import InspectedQuery, StateInspector
 from millpond.errors import ConfigurationError
@@ -104,12 +104,13 @@ def erase(
     from millpond.processors.verbs.carriages import CARRIAGES
 
     batch = inspector.checkpoint.chosen(None)
-    queries, views = inspector.queries(batch), inspector.stores(batch)
+    queries = inspector.queries(batch)
+    views = inspector.stores_of(queries, batch)
     erased = ErasedKeys.of(views, keys)
     if any(needle in text.encode() for text in (by, why) for needle in erased.needles):
         raise ConfigurationError("the record of an erasure stays, and by or why has a key that is erased; leave it out")
     edits, rows, kept = [], Counter[str](), list[Manifest]()
-    places = [standing_of(inspector, query, batch) for query in queries]
+    places = [place_of(inspector, query, batch) for query in queries]
     for query, (committed, standing) in zip(queries, places, strict=True):
         history, bases, counts = query.history, dict[str, Manifest](), Counter[str]()
         mine = [one for one in views if (one.application_id, one.sink) == (history.application_id, history.sink)]

@@ -53,10 +53,10 @@ def _rewrite(storage: Storage, path: str, erased: ErasedKeys) -> int:
 
 def _is_of(row: dict[str, Any], erased: ErasedKeys) -> bool:
     headers = [one.get("value") for one in row.get("headers") or ()]
-    found = [row.get(name) for name in _WHOLE] + headers
-    if any(_bytes(one) in erased.data or _bytes(one) in texts for texts in [_texts(erased)] for one in found):
-        return True
-    return _has_columns(row.get("key"), erased)
+    values = {_bytes(one) for one in (*map(row.get, _WHOLE), *headers)}
+    # Of a key of some columns, no value alone is the key.
+    texts = () if erased.columns else map(_bytes, erased.texts)
+    return not values.isdisjoint((*erased.data, *texts)) or _has_columns(row.get("key"), erased)
 
 
 def _has_columns(text: str | None, erased: ErasedKeys) -> bool:
@@ -70,10 +70,6 @@ def _has_columns(text: str | None, erased: ErasedKeys) -> bool:
     if any(all(str(key.get(name)) == str(value) for name, value in given.items()) for given in erased.columns):
         return True
     return not erased.columns and {str(value) for value in key.values()} <= erased.texts
-
-
-def _texts(erased: ErasedKeys) -> set[bytes]:
-    return set() if erased.columns else {text.encode() for text in erased.texts}
 
 
 def _bytes(value: Any) -> bytes | None:

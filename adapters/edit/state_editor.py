@@ -14,8 +14,8 @@ from typing import Any, Final, NamedTuple, Self
 import pyarrow as pa
 
 from millpond.adapters.edit.edit_report import EditReport
-from millpond.adapters.edit.stopped_query import standing_of
-from millpond.adapters.inspect.state_inspector import InspectedQuery, StateInspector
+from millpond.adapters.edit.stopped_query import place_of
+from millpond.adapters.inspect.state_inspector import StateInspector, named_store
 from millpond.adapters.inspect.store_form import (
     KEY,
     TIMESTAMP,
@@ -37,9 +37,8 @@ from millpond.stores.durability.storage.clock import host_ms
 from millpond.stores.encoding.keys import latest_row
 from millpond.stores.encoding.partitions import partition_of
 from millpond.stores.evolution.editing import undo_edit, write_edit
-from millpond.stores.evolution.record import EditNote
+from millpond.stores.evolution.record import UNDO, EditNote
 from millpond.stores.evolution.record_keys import RecordKeys
-from millpond.stores.specs.formats import FormatVersion
 from millpond.stores.specs.store_spec import KeyForm, StoreSpec
 from millpond.stores.typed.versions.versioned import NOT_PUT, VALID_TO_UNDEFINED
 from millpond.stores.typed.windows.segments import METADATA_NAME as INTERVAL
@@ -78,6 +77,7 @@ class StateEditor:
         self._why = why
         self._batch = inspector.checkpoint.chosen(None)
         self._queries = inspector.queries(self._batch)
+        self._views = inspector.stores_of(self._queries, self._batch)
         self._opened = ExitStack()
         self._stores: dict[_Place, tuple[Transaction, Any]] = {}
         self._done: dict[int, Counter[str]] = {}
@@ -203,12 +203,12 @@ class StateEditor:
             for place, (transaction, store) in self._stores.items():
                 if place.query == number:
                     store.flush()
-                    version = _format(query, place.store)
                     if transaction.changes:
+                        version = query.record.shape.named(place.store)[0].kind.format_version
                         changes.setdefault(place.task_id, {})[place.store] = (version, transaction.changes)
             if changes:
                 note = EditNote(self._by, host_ms(), self._why, dict(done))
-                record = write_edit(query.history, *standing_of(self._inspector, query, self._batch), changes, note)
+                record = write_edit(query.history, *place_of(self._inspector, query, self._batch), changes, note)
                 reports.append(EditReport.of(query.history, record))
         self.close()
         return reports
@@ -225,8 +225,8 @@ class StateEditor:
         reports = []
         for query in since or edited or self._queries:
             told = {} if query.record.edit is None else query.record.edit.rows
-            note = EditNote(self._by, host_ms(), self._why, {f"undo {what}": number for what, number in told.items()})
-            place = standing_of(self._inspector, query, self._batch)
+            note = EditNote(self._by, host_ms(), self._why, {f"{UNDO} {what}": number for what, number in told.items()})
+            place = place_of(self._inspector, query, self._batch)
             reports.append(EditReport.of(query.history, undo_edit(query.history, *place, note)))
         return reports
 
@@ -236,7 +236,7 @@ class StateEditor:
         Raises:
             ConfigurationError: there is no such store, or more than one.
         """
-        return self._inspector.store(store, batch=self._batch, sink=sink, application_id=application_id)
+        return named_store(self._views, store, sink=sink, application_id=application_id)
 
     def _check_rows_are_all(self, view: StoreView) -> None:
         """Refuse stores that hold more than rows of their kind."""
@@ -387,11 +387,6 @@ class StateEditor:
     def _note(self, view: StoreView, what: str, rows: int) -> None:
         if rows:
             self._done.setdefault(self._number(view), Counter())[f"{what} {view.name}"] += rows
-
-
-def _format(query: InspectedQuery, store: str) -> FormatVersion:
-    """The format of the rows of a store."""
-    return query.record.shape.named(store)[0].kind.format_version
 
 
 def _timestamp(view: StoreView, row: Mapping[str, Any], before: Any) -> int:

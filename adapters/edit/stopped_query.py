@@ -20,13 +20,10 @@ class Place(NamedTuple):
     standing: Standing
 
 
-def standing_of(inspector: StateInspector, query: InspectedQuery, batch: int) -> Place:
+def place_of(inspector: StateInspector, query: InspectedQuery, batch: int) -> Place:
     """Where a query stands after its last micro-batch.
 
-    Raises:
-        MillpondError: the checkpoint cannot be read, as ``StateInspector.stores`` says.
+    The checkpoint's other manifests are not told of: they are of others, which go on as they are and where they are.
     """
-    checkpoint = inspector.checkpoint
-    mine = [one for one in checkpoint.manifests(batch) if one.application_id == query.history.application_id]
-    committed = Committed(batch, mine, partial(checkpoint.chosen, None))
+    committed = Committed(batch, query.held, partial(inspector.checkpoint.chosen, None))
     return Place(committed, Standing(query.record, dict(query.manifests)))

@@ -41,11 +41,13 @@ class InspectedQuery(NamedTuple):
         history: the generations of its state.
         record: that of the generation of the state that the checkpoint has.
         manifests: with which each task goes on, by task id.
+        held: those of its application that the checkpoint holds, of whatever generation.
     """
 
     history: History
     record: EvolutionRecord
     manifests: Mapping[str, Manifest]
+    held: Collection[Manifest]
 
     @property
     def subtopologies(self) -> set[int]:
@@ -112,7 +114,17 @@ class StateInspector:
             DurabilityError: the checkpoint or the state directory cannot be read.
         """
         number = self.checkpoint.chosen(batch)
-        views = [view for query in self.queries(number) for view in self._views(number, query)]
+        return self.stores_of(self.queries(number), number)
+
+    def stores_of(self, queries: Collection[InspectedQuery], batch: int) -> list[StoreView]:
+        """The stores of queries that were found after a micro-batch, by application, sink and name.
+
+        Raises:
+            ConfigurationError: what is given of a store does not fit it.
+            FormatError, CorruptFileError: a schema is of a later release, or damaged.
+            DurabilityError: the state directory cannot be read.
+        """
+        views = [view for query in queries for view in self._views(batch, query)]
         return sorted(views, key=lambda view: (view.application_id, view.sink, view.name))
 
     def queries(self, batch: int) -> list[InspectedQuery]:
@@ -159,24 +171,7 @@ class StateInspector:
         Raises:
             ConfigurationError: there is no such store, or more than one. For the others, see ``stores``.
         """
-        known = self.stores(batch)
-        found = [
-            view
-            for view in known
-            if view.name == name and sink in (None, view.sink) and application_id in (None, view.application_id)
-        ]
-        if len(found) > 1:
-            places = [f"{view.application_id!r}, sink {view.sink!r}" for view in found]
-            raise ConfigurationError(
-                f"there are {len(found)} stores {name!r}, of application {'; of '.join(places)}; say which one"
-            )
-        if not found:
-            names = sorted({view.name for view in known})
-            close = get_close_matches(name, names, 1)
-            hint = f"; did you mean {close[0]!r}?" if close and close[0] != name else ""
-            where = "" if sink is None and application_id is None else " of that sink and application"
-            raise ConfigurationError(f"there is no store {name!r}{where}, only {', '.join(names)}{hint}")
-        return found[0]
+        return named_store(self.stores(batch), name, sink=sink, application_id=application_id)
 
     def _queries(self, application_id: str, batch: int, found: Collection[Manifest]) -> Iterator[InspectedQuery]:
         """The queries of an application that the checkpoint is that of."""
@@ -184,7 +179,7 @@ class StateInspector:
         for history in histories:
             if history.evolved and history.knows(found):
                 record, manifests = history.standing(found, batch)
-                yield InspectedQuery(history, record, manifests)
+                yield InspectedQuery(history, record, manifests, found)
                 return
         queries = [_begun(history, found) for history in histories if history.records]
         taken: set[int] = set()
@@ -227,6 +222,38 @@ class StateInspector:
         )
 
 
+def named_store(
+    known: Collection[StoreView], name: str, *, sink: str | None = None, application_id: str | None = None
+) -> StoreView:
+    """The store of that name among some.
+
+    Args:
+        known: these.
+        name: its name.
+        sink, application_id: where they are needed to tell it from others of its name.
+
+    Raises:
+        ConfigurationError: there is no such store, or more than one.
+    """
+    found = [
+        view
+        for view in known
+        if view.name == name and sink in (None, view.sink) and application_id in (None, view.application_id)
+    ]
+    if len(found) > 1:
+        places = [f"{view.application_id!r}, sink {view.sink!r}" for view in found]
+        raise ConfigurationError(
+            f"there are {len(found)} stores {name!r}, of application {'; of '.join(places)}; say which one"
+        )
+    if not found:
+        names = sorted({view.name for view in known})
+        close = get_close_matches(name, names, 1)
+        hint = f"; did you mean {close[0]!r}?" if close and close[0] != name else ""
+        where = "" if sink is None and application_id is None else " of that sink and application"
+        raise ConfigurationError(f"there is no store {name!r}{where}, only {', '.join(names)}{hint}")
+    return found[0]
+
+
 def _of(manifest: Manifest, application_id: str) -> bool:
     return manifest.application_id == application_id
 
@@ -245,7 +272,7 @@ def _begun(history: History, found: Collection[Manifest]) -> InspectedQuery:
             f"the checkpoint has the state of several sinks of application {history.application_id!r} that share "
             "tasks, and nothing tells which is whose; give each sink a checkpoint of its own"
         )
-    return InspectedQuery(history, record, by_task)
+    return InspectedQuery(history, record, by_task, found)
 
 
 def _partition(task_id: str) -> int:

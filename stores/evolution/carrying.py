@@ -29,7 +29,6 @@ from millpond.stores.evolution.relaid import relaid
 from millpond.stores.evolution.shape import Shape, StoreShape
 from millpond.stores.evolution.snapshots import Snapshots
 from millpond.stores.typed.windows.segments import METADATA_NAME as INTERVAL
-from millpond.stores.typed.windows.window import SEQUENCE_NAME
 
 SomeRows: TypeAlias = OldRows | ConvertedRows
 """The rows of an old store, as those of the kind that it is now."""
@@ -221,9 +220,7 @@ class _Spread:
         self._to = new_partitions
         self._layouts = layouts
         self._layout = None if store.layout is None else store.layout.name
-        carriage = None if self._layout is None else layouts[self._layout]
-        duplicates = any(SEQUENCE_NAME in old.metadata for old in olds.values()) and store.kind.in_segments
-        self._keys = RecordKeys(store, carriage, duplicates=duplicates)
+        self._keys = RecordKeys.of_store(store, olds.values(), layouts)
 
     def into(self, snapshots: Snapshots, partitions: Sequence[int]) -> None:
         for partition in partitions:

@@ -7,6 +7,7 @@ the generation after it begins as the one before it did.
 
 from collections.abc import Mapping
 from dataclasses import replace
+from itertools import chain
 from typing import TypeAlias
 
 from millpond.errors import StateConflictError
@@ -14,19 +15,13 @@ from millpond.stores.backend.contract import Changes
 from millpond.stores.durability.manifests.claim import GENERATION_MARK
 from millpond.stores.durability.manifests.manifest import Manifest
 from millpond.stores.durability.parquet.file_faults import broken_file
-from millpond.stores.durability.parquet.files import writing_file
 from millpond.stores.durability.parquet.rows import tables_of_changes
-from millpond.stores.durability.storage.durable_file import FileKind, new_commit_id
 from millpond.stores.durability.storage.storage import Storage
-from millpond.stores.evolution.evolving import Committed
+from millpond.stores.evolution.evolving import Committed, Target, next_record
 from millpond.stores.evolution.history import History, Standing
-from millpond.stores.evolution.record import (
-    EditNote,
-    EvolutionRecord,
-    Previous,
-    commits_of,
-    generation_fingerprint,
-)
+from millpond.stores.evolution.matching import Declared
+from millpond.stores.evolution.record import EditNote, EvolutionRecord
+from millpond.stores.evolution.snapshots import write_commit
 from millpond.stores.specs.formats import FormatVersion
 
 StoreChanges: TypeAlias = Mapping[str, tuple[FormatVersion, Changes]]
@@ -115,21 +110,14 @@ def keep_edited(
         DurabilityError: the storage failed.
     """
     before = standing.record
-    generation = max(history.next_generation, before.generation + 1)
-    plan = before.fingerprint.partition(GENERATION_MARK)[0]
-    fingerprint = generation_fingerprint(plan, generation, history.sink)
-    record = EvolutionRecord(
-        generation,
-        fingerprint,
-        before.shape,
-        committed.batch,
-        Previous(before.generation, before.fingerprint, before.shape),
-        # None of others, which go on as they are and where they are.
-        commits_of(committed.manifests),
-        {task_id: replace(base, fingerprint=fingerprint) for task_id, base in sorted(bases.items())},
-        before.seeded,
-        before.backfill,
-        note,
+    target = Target(before.fingerprint.partition(GENERATION_MARK)[0], before.shape, Declared())
+    following = next_record(history, committed, target, before)
+    record = replace(
+        following,
+        bases={task_id: replace(base, fingerprint=following.fingerprint) for task_id, base in sorted(bases.items())},
+        seeded=before.seeded,
+        backfill=before.backfill,
+        edit=note,
     )
     committed.check_stands()
     history.keep(record).keep_out_older_releases()
@@ -138,12 +126,8 @@ def keep_edited(
 
 def _with_changes(storage: Storage, base: Manifest, changes: StoreChanges) -> Manifest:
     """A manifest with one more commit, of these changes."""
-    kind = FileKind.DELTA if base.files else FileKind.SNAPSHOT
-    with writing_file(storage, base.directory, kind, base.sequence + 1, new_commit_id()) as new:
-        for store, (version, rows) in sorted(changes.items()):
-            for table in tables_of_changes(store, version, rows):
-                new.add(table)
-    edited = base.with_delta(new.written()) if base.files else base.with_snapshot(new.written(), ())
+    tables = (tables_of_changes(store, version, rows) for store, (version, rows) in sorted(changes.items()))
+    edited = write_commit(storage, base, chain.from_iterable(tables))
     fault = broken_file(storage, edited)
     if fault is not None:
         raise fault

@@ -23,12 +23,11 @@ from millpond.stores.evolution.record_keys import RecordKeys
 from millpond.stores.evolution.shape import StoreShape
 from millpond.stores.evolution.snapshots import Snapshots
 from millpond.stores.specs.store_spec import StoreKind
-from millpond.stores.typed.windows.window import SEQUENCE_NAME
 
 pc: Any = _compute
 
-Erased: TypeAlias = Callable[[StoreShape, Any], Any]
-"""``erased(store, keys)`` says of each of an array of records' keys whether its rows go, as a Boolean array."""
+Erased: TypeAlias = Callable[[Any], Any]
+"""Says of each of an array of records' keys whether its rows go, as a Boolean array."""
 
 
 def without_keys(
@@ -58,13 +57,13 @@ def without_keys(
             old = OldRows(storage, manifest, store.name, _with_timestamps(store.kind))
             if not old.holds_any:
                 continue
-            keys = _record_keys(store, old, layouts)
+            keys = RecordKeys.of_store(store, [old], layouts)
             snapshots.begin_store(store.name, old.format_version)
             layout = None if store.layout is None else store.layout.name
-            metadata = carried_metadata([old], partial(_stays, erased, store, keys), layouts, layout)
+            metadata = carried_metadata([old], partial(_stays, erased, keys), layouts, layout)
             snapshots.add([partition], *metadata_rows(metadata))
             for found, values in old.columns():
-                gone = erased(store, keys.of_rows(found))
+                gone = erased(keys.of_rows(found))
                 counts[store.name] += pc.sum(pc.and_(gone, pc.starts_with(found, DATA))).as_py() or 0
                 kept = pc.invert(gone)
                 snapshots.add([partition], found.filter(kept), values.filter(kept))
@@ -111,11 +110,5 @@ def _with_timestamps(kind: StoreKind) -> StoreKind:
     return next(twins, kind)
 
 
-def _record_keys(store: StoreShape, old: OldRows, layouts: Mapping[str, LayoutCarriage]) -> RecordKeys:
-    carriage = None if store.layout is None else layouts.get(store.layout.name)
-    duplicates = SEQUENCE_NAME in old.metadata and store.kind.in_segments
-    return RecordKeys(store, carriage, duplicates=duplicates)
-
-
-def _stays(erased: Erased, store: StoreShape, keys: RecordKeys, key: bytes) -> bool:
-    return not erased(store, pa.array([keys.of_key(key)], pa.binary()))[0].as_py()
+def _stays(erased: Erased, keys: RecordKeys, key: bytes) -> bool:
+    return not erased(pa.array([keys.of_key(key)], pa.binary()))[0].as_py()

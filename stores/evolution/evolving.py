@@ -206,7 +206,7 @@ def _carried(
     origins, losses = _counted(history.storage, standing, target, run)
     _check_losses(losses, target.declared, origins)
     new = frozenset[str]() if seeds is None else seeds.to_sow(standing.record, origins)
-    record, places = _next(history, committed, target, standing.record), _places(standing)
+    record, places = next_record(history, committed, target, standing.record), _places(standing)
     elsewhere = any(manifest.application_id != history.application_id for manifest in places.values())
     kept = frozenset[int]() if elsewhere else kept_subtopologies(before, after, origins)
     bases = {
@@ -304,8 +304,15 @@ def _places(standing: Standing) -> dict[TaskPlace, Manifest]:
     return {_place(task): manifest for task, manifest in standing.manifests.items()}
 
 
-def _next(history: History, committed: Committed, target: Target, before: EvolutionRecord) -> EvolutionRecord:
-    """The record of the next generation, without what its tasks begin with."""
+def next_record(history: History, committed: Committed, target: Target, before: EvolutionRecord) -> EvolutionRecord:
+    """The record of the next generation, without what its tasks begin with.
+
+    Args:
+        history: the generations so far.
+        committed: what the checkpoint has.
+        target: what the state is to become.
+        before: the generation that it is made from.
+    """
     generation = max(history.next_generation, before.generation + 1)
     return EvolutionRecord(
         generation,

@@ -5,8 +5,8 @@ stores the key is all of the row; in versioned, window and session stores it is 
 What a store's serde has written is written anew where the records' keys have another.
 """
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Self
 
 import pyarrow as pa
 import pyarrow.compute as _compute
@@ -16,9 +16,10 @@ from millpond.stores.encoding.column_keys import TO_THE_END, unescaped_column
 from millpond.stores.encoding.keys import DATA, INDEX, TERMINATOR, TIME_SIZE, TIMERS
 from millpond.stores.encoding.partitions import NO_KEY
 from millpond.stores.encoding.serdes import Serde, serde
-from millpond.stores.evolution.carriage import LayoutCarriage
+from millpond.stores.evolution.carriage import LayoutCarriage, OldStore
 from millpond.stores.evolution.shape import StoreShape
 from millpond.stores.specs.store_spec import KeyForm, StoreKind
+from millpond.stores.typed.windows.window import SEQUENCE_NAME
 from millpond.stores.typed.windows.windowed import SUFFIX_SIZES
 
 pc: Any = _compute
@@ -50,6 +51,22 @@ class RecordKeys:
         self.rest = _bytes_behind_key(shape.kind, duplicates)
         written = shape.layout.key_serde if shape.layout is not None and self._of_layout is not None else None
         self._rewrite = _rewriting(shape, shape.key_serde if self._of_layout is None else written)
+
+    @classmethod
+    def of_store(cls, shape: StoreShape, olds: Iterable[OldStore], layouts: Mapping[str, LayoutCarriage]) -> Self:
+        """Those of a store as some partitions have it.
+
+        Args:
+            shape: the store.
+            olds: the partitions.
+            layouts: how rows of each layout are carried, by its name.
+
+        Raises:
+            ConfigurationError: as the constructor says.
+        """
+        carriage = None if shape.layout is None else layouts[shape.layout.name]
+        retained = any(old.get_metadata(SEQUENCE_NAME) is not None for old in olds)
+        return cls(shape, carriage, duplicates=retained and shape.kind.in_segments)
 
     def of_rows(self, rows: Array) -> Array:
         """The key of the record of each row, where rows are data and index rows in key order.

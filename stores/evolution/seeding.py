@@ -18,9 +18,7 @@ from millpond.errors import ConfigurationError, RecordError, SerdeError, StateCo
 from millpond.stores.backend.memory import MemoryBackend
 from millpond.stores.backend.transaction import Transaction
 from millpond.stores.durability.manifests.manifest import Manifest
-from millpond.stores.durability.parquet.files import writing_file
 from millpond.stores.durability.parquet.rows import SCHEMA, tables_of_changes
-from millpond.stores.durability.storage.durable_file import FileKind, new_commit_id
 from millpond.stores.durability.storage.storage import Storage
 from millpond.stores.encoding.keys import DATA
 from millpond.stores.encoding.partitions import partition_of
@@ -30,6 +28,7 @@ from millpond.stores.evolution.carrying import Origin
 from millpond.stores.evolution.record import EvolutionRecord
 from millpond.stores.evolution.record_keys import RecordKeys
 from millpond.stores.evolution.shape import Shape, StoreShape
+from millpond.stores.evolution.snapshots import write_commit
 from millpond.stores.specs.store_spec import KeyForm, StoreKind, StoreSpec
 from millpond.stores.typed.windows.windowed import Windowed
 
@@ -264,14 +263,9 @@ def write_seeds(sowing: Sowing, batches: Iterable[pa.RecordBatch]) -> Iterator[t
     """
     runs = (run for batch in batches for run in _runs(batch))
     for task_id, of_task in groupby(runs, key=attrgetter("task")):
-        base = sowing.base_of(task_id)
-        kind = FileKind.DELTA if base.files else FileKind.SNAPSHOT
-        with writing_file(sowing.storage, base.directory, kind, base.sequence + 1, new_commit_id()) as new:
-            for store, of_store in groupby(of_task, key=attrgetter("store")):
-                for table in _distinct(store, (run.rows for run in of_store)):
-                    new.add(table)
-        file = new.written()
-        yield task_id, base.with_delta(file) if base.files else base.with_snapshot(file, ())
+        by_store = groupby(of_task, key=attrgetter("store"))
+        tables = (table for store, of_store in by_store for table in _distinct(store, (run.rows for run in of_store)))
+        yield task_id, write_commit(sowing.storage, sowing.base_of(task_id), tables)
 
 
 class _Run(NamedTuple):

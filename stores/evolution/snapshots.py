@@ -1,10 +1,10 @@
-"""The first snapshots of several new tasks, written side by side.
+"""What tasks begin with: a commit over what there is, or the first snapshots of several new ones, side by side.
 
 Rule of this module: it writes rows where it is told, store by store, each store's in key order. Of all tasks together
 it holds a bounded number of bytes. A file is begun when its task gets its first row.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from types import TracebackType
 from typing import Any, Final, Self
@@ -23,6 +23,24 @@ FIRST: Final = 1
 """The sequence of a task's first commit."""
 
 _BYTES_HELD: Final = 1 << 26
+
+
+def write_commit(storage: Storage, base: Manifest, tables: Iterable[pa.Table]) -> Manifest:
+    """A manifest with one more commit: a delta of these rows, or a snapshot if there is nothing before it.
+
+    Args:
+        storage: where the file goes.
+        base: the manifest.
+        tables: the rows, store by store, each store's in key order.
+
+    Raises:
+        DurabilityError: the storage failed.
+    """
+    kind = FileKind.DELTA if base.files else FileKind.SNAPSHOT
+    with writing_file(storage, base.directory, kind, base.sequence + 1, new_commit_id()) as new:
+        for table in tables:
+            new.add(table)
+    return base.with_delta(new.written()) if base.files else base.with_snapshot(new.written(), ())
 
 
 class _Snapshot:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from millpond.cli.answers import AsJson, say
-from millpond.cli.inspecting import Application, KeyText, StoreName
-from millpond.cli.state import CHANGE, CheckpointPlace, SinkName, StateDir, TopologyName, Workers, topology_named
+from millpond.cli.inspecting import Application, KeyText, StoreName, state_inspector
+from millpond.cli.state import CHANGE, CheckpointPlace, SinkName, StateDir, TopologyName, Workers
 from millpond.cli.teaching import lesson
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def state_put(
         name: time_in(text, f"--{name.replace('_', '-')}") for name, text in times.items() if text is not None
     }
     with _editor(checkpoint, state_dir, by, why, topology, workers) as editor:
-        form = _view(editor, store, sink, application).form
+        form = editor.view(store, sink=sink, application_id=application).form
         row |= {store_form.KEY: form.key.parse(key), store_form.VALUE: form.value.parse(value)}
         editor.put(store, [row], sink=sink, application_id=application)
         _commit(editor, json)
@@ -202,11 +202,8 @@ def state_erase(
     It cannot be undone, and the query cannot go back to an earlier micro-batch. All files are searched afterwards.
     """
     from millpond.adapters.edit import erase
-    from millpond.adapters.inspect import StateInspector
 
-    found = topology_named(topology)
-    specs = {} if found is None else found.stores
-    inspector = StateInspector.at(checkpoint, state_dir, workers=workers, specs=specs)
+    inspector = state_inspector(checkpoint, state_dir, topology, workers)
     report = erase(
         inspector, _parsed(inspector.stores(), keys), by=by or getuser(), why=why, local_dirs=local_dir or []
     )
@@ -220,13 +217,7 @@ def _editor(
 ) -> "StateEditor":
     from millpond.adapters.edit import StateEditor
 
-    found = topology_named(topology)
-    specs = {} if found is None else found.stores
-    return StateEditor.at(checkpoint, state_dir, by=by or getuser(), why=why, workers=workers, specs=specs)
-
-
-def _view(editor: "StateEditor", store: str, sink: str | None, application: str | None) -> "StoreView":
-    return editor.view(store, sink=sink, application_id=application)
+    return StateEditor(state_inspector(checkpoint, state_dir, topology, workers), by or getuser(), why)
 
 
 def _delete(
@@ -238,7 +229,7 @@ def _delete(
     application: str | None,
     json: bool,
 ) -> None:
-    parsed = _view(editor, store, sink, application).form.key.parse(key)
+    parsed = editor.view(store, sink=sink, application_id=application).form.key.parse(key)
     if not editor.delete(store, parsed, window_start=window_start, sink=sink, application_id=application):
         what = "nothing for the key" if window_start is None else "no such window of the key"
         typer.echo(f"store {store!r} has {what} {key!r}", err=True)

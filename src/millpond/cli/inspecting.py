@@ -81,7 +81,7 @@ def state_list(
     """List the stores of a query, and how many bytes of durable files their rows take."""
     from millpond.adapters.inspect.sizes import bytes_by_store
 
-    inspector = _inspector(checkpoint, state_dir, topology, workers)
+    inspector = state_inspector(checkpoint, state_dir, topology, workers)
     views = inspector.stores(batch)
     sizes = bytes_by_store(inspector, views)
     _say([{**_short(view), "bytes": size} for view, size in zip(views, sizes, strict=True)], json)
@@ -233,7 +233,7 @@ def state_diff(
     """Print the rows of a store that were inserted, updated and deleted between two micro-batches, task by task."""
     from millpond.adapters.inspect.changes import change_schema, changes
 
-    inspector = _inspector(checkpoint, state_dir, topology, workers)
+    inspector = state_inspector(checkpoint, state_dir, topology, workers)
     before, after = (
         inspector.store(store, batch=batch, sink=sink, application_id=application) for batch in (from_batch, to_batch)
     )
@@ -296,7 +296,7 @@ def state_size(
     """Say how many files and bytes the durable state takes: by task, by store, and for all retained micro-batches."""
     from millpond.adapters.inspect.sizes import state_size as measured
 
-    found = measured(_inspector(checkpoint, state_dir, None, workers), batch)
+    found = measured(state_inspector(checkpoint, state_dir, None, workers), batch)
     if json:
         _say([found.to_dict()], json)
         return
@@ -309,7 +309,8 @@ def state_size(
     )
 
 
-def _inspector(checkpoint: str, state_dir: str, topology: str | None, workers: int) -> "StateInspector":
+def state_inspector(checkpoint: str, state_dir: str, topology: str | None, workers: int) -> "StateInspector":
+    """What shows the state of a query, with the serdes and limits of a topology if one is named."""
     if topology is None:
         do_without_pandas()
     from millpond.adapters.inspect import StateInspector
@@ -328,7 +329,7 @@ def _view(
     topology: str | None,
     workers: int,
 ) -> "StoreView":
-    inspector = _inspector(checkpoint, state_dir, topology, workers)
+    inspector = state_inspector(checkpoint, state_dir, topology, workers)
     return inspector.store(store, batch=batch, sink=sink, application_id=application)
 
 
