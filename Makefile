@@ -61,7 +61,7 @@ demo: java .venv/demo.stamp
 	$(BIN)/millpond demo --backend '$(BACKEND)' --out '$(OUT)' $(ARGS)
 
 test: java .venv/dev.stamp .venv/spark-classes.jsa
-	$(PYTEST) -n 2 --dist loadgroup -m 'not long' $(ARGS)
+	$(PYTEST) -n 2 --dist worksteal -m 'not long' $(ARGS)
 
 test-long: java .venv/dev.stamp .venv/spark-classes.jsa
 	$(PYTEST) -n 2 --dist worksteal -m 'long and not exhaustive' $(ARGS)
@@ -72,7 +72,7 @@ test-exhaustive: java .venv/dev.stamp .venv/spark-classes.jsa
 	$(if $(ARGS),,MILLPOND_ALL_CASES=1 $(PYTEST) -n 2 -m 'not spark and not long')
 
 test-oldest: java .venv-oldest/stamp .venv-oldest/spark-classes.jsa
-	$(OLDEST) -m pytest $(LIMITED) -n 2 --dist loadgroup -m 'not slow and not long' $(OLDEST_TESTS) $(ARGS)
+	$(OLDEST) -m pytest $(LIMITED) -n 2 --dist worksteal -m 'not slow and not long' $(OLDEST_TESTS) $(ARGS)
 
 test-plugins: java redis-server .venv/dev.stamp .venv/spark-classes.jsa
 	$(BIN)/python -m tests.plugins.environment .venv-plugins

@@ -23,9 +23,6 @@ from millpond.stores.testing.processes import ProcessSuite
 from millpond.stores.testing.reads import ReadSuite
 from tests.contract.broken import IncludesStop
 
-pytestmark = pytest.mark.xdist_group("mistakes")
-"""One process runs the kit on them, for a minute."""
-
 MISTAKES = {
     "ForgetsEmptyValues": "Values may be empty.",
     "IncludesStop": "The entries with ``start <= key < stop``, in key order.",
@@ -108,9 +105,7 @@ class Run(NamedTuple):
     failures: dict[str, list[str]]
 
 
-@pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    results = tmp_path_factory.mktemp("kit") / "results.xml"
+def run_on_all(results: Path) -> Run:
     here = Path(__file__).parent
     broken = [str(here / "broken.py"), str(here / "broken_logs.py")]
     command = [sys.executable, "-m", "pytest", "-q", "--tb=line", "-p", "no:cacheprovider", f"--junitxml={results}"]
@@ -131,22 +126,18 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     return Run(done.stdout, failures)
 
 
-@pytest.mark.parametrize("mistake", MISTAKES)
-def test_a_mistake_is_reported_as_the_sentence_that_it_breaks(run: Run, mistake: str) -> None:
-    assert any(MISTAKES[mistake] in message for message in run.failures[mistake])
-
-
-@pytest.mark.parametrize("right", RIGHT)
-def test_the_same_tests_pass_on_the_backend_that_the_broken_ones_are_made_of(run: Run, right: str) -> None:
-    assert run.failures[right] == []
-
-
-def test_every_failure_begins_with_a_sentence(run: Run) -> None:
+def test_each_mistake_is_reported_as_the_sentence_that_it_breaks_and_nothing_else_is(tmp_path: Path) -> None:
+    """One test, so that one process runs the kit, for a minute."""
+    run = run_on_all(tmp_path / "results.xml")
+    silent = [
+        mistake
+        for mistake, sentence in MISTAKES.items()
+        if not any(sentence in message for message in run.failures[mistake])
+    ]
+    assert silent == []
+    assert {name: run.failures[name] for name in RIGHT} == {name: [] for name in RIGHT}
     begun = re.compile(r"(failed on (setup|teardown) with .)?(millpond\S*: )?[A-Z]\w+(\.\w+)? says: \S")
     assert [message for messages in run.failures.values() for message in messages if not begun.match(message)] == []
-
-
-def test_the_kit_prints_which_methods_it_sees(run: Run) -> None:
     assert "NothingWrong has get_many, last, load, entry_count, size_on_disk, memory_use" in run.printed
     assert "CountsButHasNoSize has get_many, last, load, entry_count, memory_use\n" in run.printed
 
