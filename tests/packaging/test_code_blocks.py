@@ -7,6 +7,7 @@ import doctest
 import re
 import shlex
 from collections.abc import Callable, Iterator
+from functools import cache
 from itertools import takewhile
 from pathlib import Path
 from typing import Any
@@ -93,15 +94,20 @@ def test_every_make_target_that_a_page_names_exists() -> None:
     assert [(page, target) for page, target in named if target not in targets] == []
 
 
+@cache
+def _help(words: tuple[str, ...]) -> str:
+    result = CliRunner().invoke(app, [*words, "--help"], env={"COLUMNS": "200", "NO_COLOR": "1"})
+    assert result.exit_code == 0, f"millpond {' '.join(words)}: {result.output}"
+    return result.output
+
+
 def test_the_command_line_knows_every_command_and_option_that_a_page_shows() -> None:
     shown = [words[1:] for _, words in commands() if words[0].rpartition("/")[2] == "millpond"]
     assert any("--max-batches" in words for words in shown)
     for words in shown:
-        subcommands = list(takewhile(lambda word: not word.startswith("-"), words))
-        result = CliRunner().invoke(app, [*subcommands, "--help"], env={"COLUMNS": "200", "NO_COLOR": "1"})
-        assert result.exit_code == 0, f"millpond {' '.join(words)}: {result.output}"
         options = [word.partition("=")[0] for word in words if word.startswith("-")]
-        assert [option for option in options if not re.search(rf"{option}\b", result.output)] == []
+        told = _help(tuple(takewhile(lambda word: not word.startswith("-"), words)))
+        assert [option for option in options if not re.search(rf"{option}\b", told)] == []
 
 
 def test_every_test_that_a_page_tells_to_run_exists() -> None:

@@ -6,7 +6,8 @@ The rooms stand in the order of ``ROOMS``, and each imports those before it alon
 import ast
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import NamedTuple
@@ -137,8 +138,13 @@ class Import(NamedTuple):
     put_off: bool
 
 
-def imports_of(path: Path) -> Iterator[Import]:
+@cache
+def imports_of(path: Path) -> Sequence[Import]:
     """Each import in a file, those inside functions and conditions too."""
+    return tuple(_imports(path))
+
+
+def _imports(path: Path) -> Iterator[Import]:
     tree = ast.parse(path.read_text())
     at_once = {id(node) for node in tree.body}
     for node in ast.walk(tree):
