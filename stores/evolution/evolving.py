@@ -192,6 +192,35 @@ def evolve(
     return history.records[-1]
 
 
+def begin_with(
+    history: History,
+    committed: Committed,
+    target: Target,
+    make: Callable[[str], Mapping[str, Manifest]],
+) -> EvolutionRecord:
+    """Begin with state that is made of that of others: the next generation, all of whose stores count as seeded.
+
+    Args:
+        history: the generations so far, with their beginning.
+        committed: what the checkpoint has.
+        target: what the state is.
+        make: given what new manifests call their topology, writes what tasks begin with, and gives it by task id.
+
+    Returns:
+        The record, which is kept.
+
+    Raises:
+        StateConflictError: another job has committed in the checkpoint meanwhile, or somebody else has begun.
+        DurabilityError: the storage failed.
+    """
+    record = next_record(history, committed, target, history.records[-1])
+    seeded = frozenset(store.name for store in target.shape.stores)
+    record = replace(record, bases=make(record.fingerprint), seeded=seeded)
+    committed.check_stands()
+    history.keep(record).keep_out_older_releases()
+    return record
+
+
 def _carried(
     history: History,
     committed: Committed,

@@ -20,6 +20,7 @@ from millpond.stores.evolution.history import History
 from millpond.stores.evolution.matching import are_alike
 from millpond.stores.evolution.record import BEGINNING, EvolutionRecord, commits_of
 from millpond.stores.evolution.shape import Shape
+from millpond.stores.evolution.verb_sides import SIDES
 from millpond.stores.specs.directory import plain_name
 
 
@@ -50,6 +51,8 @@ class SaidOfVerbs:
     Attributes:
         renamed: the new name of each verb that had another.
         dropped: the names of verbs that are gone.
+        rekeyed: for each verb that begins with rows of another one the name of that; or of each side of a join, such as
+            ``"priced.right"``, on either side of the mapping.
 
     Raises:
         ConfigurationError: it contradicts itself.
@@ -57,6 +60,7 @@ class SaidOfVerbs:
 
     renamed: Mapping[str, str] = field(default_factory=dict)
     dropped: Collection[str] = ()
+    rekeyed: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         new = list(self.renamed.values())
@@ -65,11 +69,31 @@ class SaidOfVerbs:
                 raise ConfigurationError(f"renamed gives two verbs the new name {name!r}: {dict(self.renamed)}")
         for name in sorted(set(self.dropped) & {*self.renamed, *new}):
             raise ConfigurationError(f"the verb {name!r} is both renamed and dropped; decide for one")
+        for place, source in self.rekeyed.items():
+            verb, old = verb_and_side(place)[0], verb_and_side(source)[0]
+            if verb == old:
+                raise ConfigurationError(
+                    f"rekeyed says that {place!r} begins with the rows of the verb {old!r}, which is itself; give the "
+                    "verb that has another key another name"
+                )
+            if place != verb and verb in self.rekeyed:
+                raise ConfigurationError(f"rekeyed names the verb {verb!r} and its side {place!r}; decide for one")
+            if verb in (*new, *self.dropped) or old in self.renamed:
+                other = verb if verb in (*new, *self.dropped) else old
+                raise ConfigurationError(
+                    f"rekeyed names the verb {other!r}, which is renamed or dropped as well; decide for one"
+                )
 
     @property
     def gone(self) -> frozenset[str]:
         """The names that verbs had, and have no more."""
-        return frozenset((*(old for old, new in self.renamed.items() if old != new), *self.dropped))
+        sources = (verb_and_side(source)[0] for source in self.rekeyed.values())
+        return frozenset((*(old for old, new in self.renamed.items() if old != new), *self.dropped, *sources))
+
+    def begins_with(self, name: str) -> dict[str | None, tuple[str, str | None]]:
+        """The verb whose rows each side of a verb begins with, and which side of that; None for all sides."""
+        places = ((verb_and_side(place), source) for place, source in self.rekeyed.items())
+        return {side: verb_and_side(source) for (verb, side), source in places if verb == name}
 
     def former(self, name: str) -> list[str]:
         """The former names of a verb, the latest first; none if nothing is said of it."""
@@ -87,6 +111,8 @@ class SaidOfVerbs:
         """
         if name in self.gone:
             what = f"renamed says that it is {self.renamed[name]!r} now" if name in self.renamed else "dropped names it"
+            if name not in (*self.renamed, *self.dropped):
+                what = f"rekeyed says that others begin with its rows ({dict(self.rekeyed)})"
             raise ConfigurationError(
                 f"the verb {name!r} is asked for, but {what}; take that out, or give a new verb another name, because "
                 "its old state is still there"
@@ -140,6 +166,16 @@ class HeldState:
 def application_of(owner: str, verb: str) -> str:
     """The id of the application that the state of a verb is."""
     return f"{owner}.{verb}"
+
+
+def verb_and_side(place: str) -> tuple[str, str | None]:
+    """The verb, and which side of it, if one is named.
+
+    >>> verb_and_side("priced.right"), verb_and_side("prices")
+    (('priced', 'right'), ('prices', None))
+    """
+    verb, _, side = place.rpartition(".")
+    return (verb, side) if verb and side in SIDES else (place, None)
 
 
 def verb_in(owner: str, application_id: str) -> str | None:
@@ -203,6 +239,7 @@ def declaration(
     renamed: Mapping[str, str] | None = None,
     dropped: Collection[str] = (),
     into: str | None = None,
+    rekeyed: Mapping[str, str] | None = None,
 ) -> str:
     """What to write to say so.
 
@@ -212,6 +249,7 @@ def declaration(
     said = ["checkpoint" if checkpoint is None else repr(checkpoint)]
     said += [f"renamed={dict(renamed)}"] if renamed else []
     said += [f"dropped={sorted(dropped)}"] if dropped else []
+    said += [f"rekeyed={dict(rekeyed)}"] if rekeyed else []
     said += [f"into={into!r}"] if into else []
     return f"evolution=Evolution({', '.join(said)})"
 

@@ -73,7 +73,7 @@ def make_latest(
     name: str,
     rows: Rows,
     *,
-    key: str,
+    key: str | Sequence[str],
     time: str,
     history: int,
     op: str | None = None,
@@ -81,12 +81,14 @@ def make_latest(
     ttl: int | None = None,
     expired: Expired = Expired.SILENT,
 ) -> Made:
-    read = Selection(rows, [key], _rest(rows, key, op), time, op, order=order)
+    keys = [key] if isinstance(key, str) else list(key)
+    rest = [name for name in rows.schema.names if name not in (*keys, op)]
+    read = Selection(rows, keys, rest, time, op, order=order)
     late = rows.time(time).bound
     kept, lives = Allowance(HISTORY, history, late), None if ttl is None else Allowance(TTL, ttl, late)
     verb = latest(
         name,
-        _packed("input", read, versions=True),
+        packed_rows("input", read, versions=True),
         history=kept.total,
         columns=read.values,
         ttl=None if lives is None else lives.total,
@@ -140,7 +142,7 @@ def make_apply(
     ttl: int | None = None,
 ) -> Made:
     read = Selection(rows, [key], rows.schema.names, time, order=order)
-    packed = _packed("input", read)
+    packed = packed_rows("input", read)
     wait = Allowance(LATENESS, lateness, rows.time(time).bound)
     topology = apply_topology(name, processor, packed.keys, packed.rows, wait.total, ordered=order is not None, ttl=ttl)
     verb = Verb(topology, {"input": packed}, (DictColumns(ColumnValues(name, frozenset()), schema),))
@@ -170,8 +172,8 @@ def make_asof_join(
     hold = held_back(late)
     keeps_left = how.keeps(Side.LEFT)
     packed = (
-        _packed("left", one, NullKeys.APART, untimed=keeps_left),
-        _packed("right", other, NullKeys.DROPPED, versions=True),
+        packed_rows("left", one, NullKeys.APART, untimed=keeps_left),
+        packed_rows("right", other, NullKeys.DROPPED, versions=True),
     )
     reach = max(kept.total, hold or 0)
     verb = asof_join(name, *packed, how, history=reach, grace=hold, tolerance=tolerance, columns=rest)
@@ -196,8 +198,8 @@ def make_stream_join(
     account = stream_join_account(name, how, windows, *sides)
     waiting = replace(windows, grace=account.allowances[0].total)
     packed = (
-        _packed("left", one, NullKeys.APART, untimed=how.keeps(Side.LEFT)),
-        _packed("right", other, NullKeys.APART, untimed=how.keeps(Side.RIGHT)),
+        packed_rows("left", one, NullKeys.APART, untimed=how.keeps(Side.LEFT)),
+        packed_rows("right", other, NullKeys.APART, untimed=how.keeps(Side.RIGHT)),
     )
     shared = {on: on} if how is JoinType.OUTER else {}
     verb = stream_join(name, *packed, how, waiting, columns=rest, shared=shared)
@@ -226,7 +228,7 @@ def make_table_join(
     null_keys = NullKeys.EQUAL if foreign else NullKeys.OWN_SIDE
     late = max(left.time(times[0]).bound, right.time(times[1]).bound)
     kept = None if history is None else Allowance(HISTORY, history, late)
-    packed = _packed("left", one, null_keys, versions=True), _packed("right", other, null_keys, versions=True)
+    packed = packed_rows("left", one, null_keys, versions=True), packed_rows("right", other, null_keys, versions=True)
     verb = table_join(
         name,
         *packed,
@@ -256,7 +258,7 @@ def _keys(rows: Rows, names: Sequence[str]) -> KeyCodec:
     return KeyCodec(chosen(rows.schema, names))
 
 
-def _packed(
+def packed_rows(
     role: str,
     read: Selection,
     null_keys: NullKeys = NullKeys.EQUAL,

@@ -13,6 +13,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from millpond.adapters.spark.continuation.continuing import continue_checkpoint, is_continued
+from millpond.adapters.spark.evolution.rekeyed import NewVerb
 from millpond.adapters.spark.evolution.seeds import seeds_of
 from millpond.adapters.spark.evolution.texts import TEXTS_DDL, collected, to_rows
 from millpond.adapters.spark.evolution.verb_evolution import VerbEvolution
@@ -64,8 +65,11 @@ class Evolution:
             another kind, by its new name.
         valid_from: for stores that become versioned, by their new names, from when values are valid whose timestamps
             are unknown: a datetime, or milliseconds.
-        accept_loss: whether versions and timestamps may be lost that the new kinds do not keep. Without, it is refused
-            with their numbers.
+        accept_loss: whether versions and timestamps may be lost that the new kinds do not keep, and rows that a verb
+            would know that begins with those of another one. Without, it is refused with what that is.
+        rekeyed: for each verb of a ``Millpond`` that begins with the rows of another one the name of that, which is
+            gone: it has another key, or is a verb of another kind. A side of a join is written behind its name, as
+            ``{"priced.right": "prices"}``. Which of them can, docs/upgrading.md says.
     """
 
     checkpoint: str | Mapping[str, str]
@@ -75,6 +79,7 @@ class Evolution:
     converted: Mapping[str, str] = field(default_factory=dict)
     valid_from: Mapping[str, Instant] = field(default_factory=dict)
     accept_loss: bool = False
+    rekeyed: Mapping[str, str] = field(default_factory=dict)
     _carried: dict[str, dict[str, int | None]] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def location(
@@ -145,7 +150,7 @@ class Evolution:
         Raises:
             ConfigurationError: it contradicts itself.
         """
-        return SaidOfVerbs(self.renamed, self.dropped)
+        return SaidOfVerbs(self.renamed, self.dropped, self.rekeyed)
 
     @property
     def declared_of_verb(self) -> Declared:
@@ -173,6 +178,7 @@ def generation_of(
     frames: Mapping[str, DataFrame],
     verb: VerbOf | None = None,
     asked: Collection[str] = (),
+    inputs: NewVerb | None = None,
 ) -> EvolutionRecord:
     """The generation of its state with which a query goes on. If there is something to carry over, it is done now.
 
@@ -186,10 +192,12 @@ def generation_of(
         frames: the entries with which new stores begin.
         verb: which one it is; None if it is a topology.
         asked: the names of the verbs that were asked for so far.
+        inputs: what there is to say of a verb's inputs, if it is to begin with rows of others.
 
     Raises:
         StateConflictError: the state has another shape, and what is declared does not lead to the new one, a store that
-            is to be seeded has begun, or a backfill has not come to its end.
+            is to be seeded has begun, a backfill has not come to its end, or a verb cannot begin with another one's
+            rows, or would lack some.
         ConfigurationError: the checkpoint is that of another query.
         DurabilityError: the state could not be read or written.
     """
@@ -201,9 +209,14 @@ def generation_of(
     declared = Declared()
     if evolution is not None:
         declared = evolution.declared if verb is None else evolution.declared_of_verb
+        if verb is None and evolution.rekeyed:
+            raise ConfigurationError(
+                f"rekeyed={dict(evolution.rekeyed)} is of verbs of a Millpond, and this is a topology; leave it out, "
+                "and give new stores seeds, or the job a backfill"
+            )
     target = Target(plan.fingerprint, shape, declared)
     if verb is not None and evolution is not None and place is not None:
-        generation = _generation_of_verb(session, verb, history, plan, target, evolution, place, asked)
+        generation = _generation_of_verb(session, verb, history, plan, target, evolution, place, asked, inputs)
         if generation is not None:
             return generation
     if newest is not None and newest.awaits_seeds:
@@ -234,10 +247,11 @@ def _generation_of_verb(
     evolution: Evolution,
     place: Standpoint,
     asked: Collection[str],
+    inputs: NewVerb | None,
 ) -> EvolutionRecord | None:
     """The generation with which a verb goes on; None if nothing about the names of verbs has to be done for it."""
     said, into = evolution.of_verbs, place.into
-    evolving = VerbEvolution(verb, history, plan, target, said, asked, into is not None)
+    evolving = VerbEvolution(verb, history, plan, target, said, asked, into is not None, inputs)
     generation = evolving.generation(Checkpoint(session, place.checkpoint), on_spark(session))
     if generation is None and verb.before != verb.name:
         raise History.of(history.storage, verb.application_id, verb.before).not_in(place.checkpoint)

@@ -8,16 +8,19 @@ Rule of this module: it decides for one verb, before the query starts, and refus
 declared leave open.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 
+from millpond.adapters.spark.evolution.rekeyed import NewVerb, Rekeyed
 from millpond.adapters.spark.session.checkpoint import Checkpoint
+from millpond.errors import StateConflictError
 from millpond.processors.distribution.plan import Plan
 from millpond.processors.verbs.carriages import CARRIAGES
 from millpond.stores.durability.manifests.manifest import Manifest
 from millpond.stores.durability.manifests.schema_log import copy_schemas
 from millpond.stores.durability.storage.storage import Storage
-from millpond.stores.evolution.evolving import Committed, RunUnits, Target, evolve
+from millpond.stores.evolution.evolving import Committed, RunUnits, Target, begin_with, evolve
 from millpond.stores.evolution.history import History, without_left_behind
 from millpond.stores.evolution.matching import called_after
 from millpond.stores.evolution.record import BEGINNING, EvolutionRecord, commits_of
@@ -48,6 +51,7 @@ class VerbEvolution:
         target: what the state is to become, with nothing said of its stores' names.
         said: what the user says of verbs.
         asked: the names of the verbs that were asked for so far.
+        inputs: what there is to say of its inputs, if it is to begin with rows of others; None if nobody knows.
         into: whether the query goes on at another checkpoint.
     """
 
@@ -58,6 +62,7 @@ class VerbEvolution:
     said: SaidOfVerbs
     asked: Collection[str]
     into: bool
+    inputs: NewVerb | None = None
 
     def generation(self, checkpoint: Checkpoint, run: RunUnits) -> EvolutionRecord | None:
         """The generation with which the verb goes on; None if what other verbs are called has no part in it.
@@ -79,6 +84,9 @@ class VerbEvolution:
         held, own = HeldState(checkpoint.location, batch, operators), self.history.application_id
         current, former = without_left_behind(self._storage, held.manifests), self.said.former(self.verb.name)
         mine = [one for one in current if one.application_id == own]
+        wanted = self.said.begins_with(self.verb.name)
+        if wanted and not self._has_begun(mine, held):
+            return self._rekeyed(wanted, mine, held, checkpoint, run)
         before = next((name for name in former if held.of_verbs(self.verb.owner, [name])), self.verb.name)
         theirs = held.of_verbs(self.verb.owner, [before])
         if before != self.verb.name and not held.is_known_to(newest, theirs):
@@ -115,6 +123,42 @@ class VerbEvolution:
         committed = Committed(held.batch, manifests, checkpoint.last, commits_of(held.manifests))
         copy_schemas(self._storage, application_id, self.history.application_id)
         return evolve(self.history, committed, target, CARRIAGES, run, anew=True, source=source)
+
+    def _has_begun(self, mine: Collection[Manifest], held: HeldState) -> bool:
+        """Whether it has begun with the rows of others, and goes on from there."""
+        newest = self.history.newest
+        theirs = held.of_verbs(self.verb.owner, self.said.gone)
+        return newest is not None and bool(newest.seeded) and (bool(mine) or held.is_known_to(newest, theirs))
+
+    def _rekeyed(
+        self,
+        wanted: Mapping[str | None, tuple[str, str | None]],
+        mine: Collection[Manifest],
+        held: HeldState,
+        checkpoint: Checkpoint,
+        run: RunUnits,
+    ) -> EvolutionRecord:
+        """The generation that is made of the rows that others have kept."""
+        if mine:
+            raise StateConflictError(
+                f"rekeyed says that the verb {self.verb.name!r} of application {self.verb.owner!r} begins with the "
+                f"rows of {', '.join(repr(verb) for verb, _ in wanted.values())}, but it has begun without them in the "
+                f"checkpoint {held.location}; give it another name, under which it begins anew, and drop this one"
+            )
+        for verb, _ in wanted.values():
+            theirs = held.of_verbs(self.verb.owner, [verb])
+            if not theirs:
+                there = verbs_in(self.verb.owner, held.manifests)
+                raise StateConflictError(
+                    f"rekeyed names the verb {verb!r}, of which the checkpoint {held.location} holds no state, only "
+                    f"that of {', '.join(map(repr, there)) or 'no verb'}; name the verb as it was, or take it out"
+                )
+            self._check_state(verb, theirs, held)
+        assert self.inputs is not None
+        made = Rekeyed(self._storage, self.verb, self.plan, self.target, self.inputs, wanted, held)
+        history = self.history.begun(self.target.fingerprint, self.target.shape)
+        committed = Committed(held.batch, mine, checkpoint.last, commits_of(held.manifests))
+        return begin_with(history, committed, self.target, partial(made.bases, run))
 
     def _check_state(self, verb: str, manifests: Collection[Manifest], held: HeldState) -> None:
         """Refuse a checkpoint whose state is not in this state directory."""

@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 
 from millpond.adapters.spark.copies.warm_query import WarmQuery
 from millpond.adapters.spark.evolution.evolution import generation_of
+from millpond.adapters.spark.evolution.rekeyed import NewVerb
 from millpond.adapters.spark.job.job import Job
 from millpond.adapters.spark.session.session import check_operator, start_coordinator
 from millpond.adapters.spark.worker.worker import StateSettings
@@ -44,6 +45,7 @@ def worker_settings(
     streaming: bool,
     schemas: Mapping[str, Schemas] = NO_SCHEMAS,
     asked: Collection[str] = (),
+    inputs: NewVerb | None = None,
 ) -> StateSettings:
     """Where the state of the plan's tasks lives, once it is carried over if need be; nothing else is written.
 
@@ -56,6 +58,7 @@ def worker_settings(
             empty, whatever there is, and ends with its tasks: nothing is written, and nothing is read.
         schemas: of the rows that it keeps, by place.
         asked: the names of the verbs that were asked for so far.
+        inputs: what there is to say of a verb's inputs, if it is to begin with rows of others.
 
     Raises:
         ConfigurationError: a backend is unknown or cannot do with the budget, the session cannot run the operator, the
@@ -76,7 +79,7 @@ def worker_settings(
         return settings_in(replace(part, options=replace(part.options, local_dir=None)), session, plan, unit, None)
     history = job.history(plan.sink)
     check_runnable(job, session, plan, evolved=history.evolved or evolution is not None or bool(seeds))
-    generation = generation_of(session, history, plan, evolution, seeds, job.verb, asked)
+    generation = generation_of(session, history, plan, evolution, seeds, job.verb, asked, inputs)
     check_terms(generation.shape, shape_of(plan))
     beginning = Beginning(job.storage, job.application_id, plain_name(plan.sink), generation, dict(schemas))
     return replace(settings_in(job, session, plan, unit, generation), beginning=beginning)

@@ -16,6 +16,7 @@ from pyspark.sql import types as T
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from millpond.adapters.spark.copies.warm_query import WarmQuery
+from millpond.adapters.spark.evolution.rekeyed import NewVerb
 from millpond.adapters.spark.job.backfill import backfilled
 from millpond.adapters.spark.job.job import Job
 from millpond.adapters.spark.job.worker_settings import warm_query, worker_settings
@@ -43,7 +44,8 @@ from millpond.errors import ConfigurationError, DurabilityError, FormatError
 from millpond.processors.distribution.plan import Plan
 from millpond.processors.distribution.shape_of import shape_of
 from millpond.processors.verbs.projections import ChangeColumns
-from millpond.processors.verbs.verb import Verb, schema_of
+from millpond.processors.verbs.rekeying import NewInput
+from millpond.processors.verbs.verb import PackedRows, Verb, schema_of
 from millpond.stores.durability.manifests.schema_log import keep_schemas, unkept_schemas
 from millpond.stores.encoding.serdes import Serde
 from millpond.stores.encoding.times import TimeUnit
@@ -146,6 +148,7 @@ class VerbRun:
             streaming=self.streaming,
             schemas=self.schemas.by_place,
             asked=self.asked,
+            inputs=self._as_new(verb),
         )
         if self.streaming:
             self._warn_of_another_name(plan)
@@ -187,6 +190,16 @@ class VerbRun:
         """
         plan = replace(self.job, reached=True).plan(self.session, verb.topology, verb.name)
         return warm_query(self.job, self.session, plan)
+
+    def _as_new(self, verb: Verb) -> NewVerb:
+        """What there is to say of its inputs, if it is to begin with rows of others."""
+        inputs = {}
+        for rows in self.inputs:
+            packed, side = verb.inputs[rows.role], "" if rows.role == "input" else f"{rows.role}_"
+            if isinstance(packed, PackedRows):
+                given = {name.removeprefix(side): one.kept for name, one in rows.expressions.items()}
+                inputs[rows.role] = NewInput(packed, rows.without_nulls, given)
+        return NewVerb(inputs, verb.follows_time, self.schemas.by_place)
 
     def _shared(self, plan: Plan, verb: Verb, ticks: DataFrame | None) -> Shared:
         """The operator that the verb shares with those before it.

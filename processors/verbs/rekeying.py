@@ -1,0 +1,299 @@
+"""A verb begins with the rows that another one has kept: by another key, or as another kind of verb.
+
+The rows go through the new verb's own topology, one micro-batch in the order of time whose results nobody takes. So the
+state is that of a verb that has had these rows from the beginning, and it is exact as far as the rows are there. What
+may be missing follows from what the old verb keeps; it is told before anything counts.
+
+Rule of this module: it decides what may begin with what, and writes what tasks begin with; a record makes that count.
+"""
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as _compute
+
+from millpond.errors import StateConflictError
+from millpond.processors.distribution.exchange import Blob, BlobWriter, time_blobs
+from millpond.processors.distribution.execution import Decoder, run_blobs
+from millpond.processors.distribution.plan import Plan
+from millpond.processors.runtime.stream_time_reset import RESET
+from millpond.processors.runtime.task import Task
+from millpond.processors.verbs.change_feed import Change
+from millpond.processors.verbs.kept_rows import DELETED, TIME, KeptRows
+from millpond.processors.verbs.verb import PackedRows
+from millpond.stores.backend.memory import MemoryBackend
+from millpond.stores.backend.transaction import Transaction
+from millpond.stores.durability.manifests.manifest import Manifest
+from millpond.stores.durability.parquet.rows import tables_of_changes
+from millpond.stores.durability.storage.storage import Storage
+from millpond.stores.encoding.partitions import partitions_of
+from millpond.stores.encoding.rows.tuple_keys import null_rows
+from millpond.stores.evolution.snapshots import write_commit
+from millpond.stores.evolution.verb_sides import INPUT, Kept, KeptSide
+
+pc: Any = _compute
+
+TIES: Final = "ties of "
+"""What the names of texts begin with that tell how many rows have the key and time of another one."""
+
+BACKFILL: Final = "leave rekeyed out and backfill the new verb from the rows themselves, with pond.backfill()"
+"""The way that is always exact."""
+
+_TASK: Final = 0
+"""The number of the only task that runs."""
+
+
+@dataclass(frozen=True)
+class NewInput:
+    """One input of the verb that begins. Travels to the workers.
+
+    Attributes:
+        input: how its rows become records.
+        keyed: whether rows with a null in their key are left out before they come.
+        expressions: what its times, operations and orders are taken from, by parameter, as it is kept with the state.
+    """
+
+    input: PackedRows
+    keyed: bool
+    expressions: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Beginning:
+    """What one input begins with. Travels to the workers.
+
+    Attributes:
+        new: the input.
+        side: where the new verb keeps them.
+        old: the rows.
+    """
+
+    new: NewInput
+    side: KeptSide
+    old: KeptRows
+
+    @property
+    def _keys(self) -> tuple[list[str], list[str]]:
+        """The columns of the old key, and those of the new one."""
+        return self.old.keys.schema.names, self.new.input.keys.schema.names
+
+    @property
+    def parted(self) -> bool:
+        """Whether rows of several old keys may have one new key, all of whose columns the old one has."""
+        old, new = map(set, self._keys)
+        return new < old
+
+    @property
+    def known(self) -> bool:
+        """Whether the old key has all columns of the new one, so that deletes, too, have a new key."""
+        old, new = map(set, self._keys)
+        return new <= old
+
+    def check(self, name: str) -> None:
+        """Refuse rows of which the new verb's cannot be made, whatever is accepted.
+
+        Args:
+            name: the new verb's.
+
+        Raises:
+            StateConflictError: the old verb keeps other rows than the new one, these have not its columns, or their
+                times, operations or orders are not those of the new one.
+        """
+        new, old = self.side, self.old.side
+        where = f"rekeyed says that {new.role!r} of the verb {name!r} begins with the rows of {self.old.verb!r}"
+        if new.kept is not old.kept and not (new.kept.is_table and old.kept.is_table):
+            raise StateConflictError(
+                f"{where}, which keeps of {old.role!r} {_TOLD[old.kept]}, and not {_TOLD[new.kept]}; {BACKFILL}"
+            )
+        if new.kept is Kept.IN_WINDOWS:
+            self._check_windows(where)
+        if new.ordered or old.ordered or self.new.input.order is not None:
+            raise StateConflictError(f"{where}, and an order decides among them that is not kept with them; {BACKFILL}")
+        self._check_columns(where)
+        if self.old.times not in (None, self.new.input.times):
+            raise StateConflictError(
+                f"{where}, whose times are of the type {self.old.times}, and not {self.new.input.times}; cast the new "
+                "verb's to it"
+            )
+        for name_ in ("time", "op") if self.old.expressions is not None else ():
+            before, now = (one.get(name_) for one in (self.old.expressions or {}, self.new.expressions))
+            if not _agree(before, now):
+                raise StateConflictError(
+                    f"{where}, which were put with {name_}={before}, and not {name_}={now}; give the new verb the same"
+                )
+
+    def lacking(self) -> Iterator[str]:
+        """What may be missing among the rows, so that the new verb would know it if it had had all from the beginning.
+
+        Raises:
+            DurabilityError: the state could not be read.
+        """
+        (keys, wanted), kept = self._keys, (self.old.side.kept, self.side.kept)
+        by, nullable = ", ".join(keys), [field.name for field in self.old.keys.schema if field.nullable]
+        nulls = [name for name in nullable if not (self.new.keyed and name in wanted)]
+        if nulls and self.old.side.role != INPUT:
+            yield f"rows with a null in {', '.join(nulls)}, which the join may have left out"
+        if not self.side.kept.is_table:
+            return
+        same = set(keys) == set(wanted)
+        if not self.known:
+            yield f"rows that a later one of the same {by} has replaced, and deletes"
+        elif not same and "op" in (self.old.expressions or {}):
+            yield "deletes that are older than the history"
+        if Kept.LAST in kept and not (same and kept[0] is kept[1]):
+            yield f"in which order the rows of a key came, or earlier versions of them: of each {by} there is one row"
+        if self.old.expires:
+            yield "rows whose ttl is over"
+
+    def records(self) -> Iterator[pa.Table]:
+        """The rows as records of the new input, some after the other."""
+        for rows in self.old.parts():
+            if not self.known:
+                rows = rows.filter(pc.invert(rows[DELETED]))
+            key = rows.select(self.new.input.keys.schema.names)
+            if self.new.keyed:
+                kept: Any = pa.array(~null_rows(key))
+                rows, key = rows.filter(kept), key.filter(kept)
+            if rows.num_rows:
+                yield self._records(rows, key)
+
+    def _records(self, rows: pa.Table, key: pa.Table) -> pa.Table:
+        value = rows.select(self.new.input.rows.schemas.current.names)
+        given = pa.table({"key": _struct(key), "value": _struct(value), "timestamp": rows[TIME]})
+        changes = [Change.DELETE if deleted else Change.UPSERT for deleted in rows[DELETED].to_pylist()]
+        columns: list[Any] = [self.new.input.keys_of(given), self.new.input.values_of(given, changes), rows[TIME]]
+        return pa.table(columns, names=["key", "value", "timestamp"])
+
+    def _check_windows(self, where: str) -> None:
+        """Refuse rows that were kept for as long as other windows need them."""
+        before, now = (dict(one.terms.fixed) if one.terms else {} for one in (self.old.side.store, self.side.store))
+        for name in ("before", "after"):
+            if before.get(name, now.get(name)) != now.get(name):
+                raise StateConflictError(
+                    f"{where}, which were kept for {name}={before[name]} microseconds, and not {now[name]}; write the "
+                    f"old windows again, or {BACKFILL}"
+                )
+
+    def _check_columns(self, where: str) -> None:
+        """Refuse rows that lack a column of the new input, or have it of another type."""
+        there = self.old.columns
+        wanted = {field.name: field for field in (*self.new.input.keys.schema, *self.new.input.rows.schemas.current)}
+        missing = [name for name in wanted if name not in there.names]
+        if missing:
+            raise StateConflictError(
+                f"{where}, which have no column {', '.join(map(repr, missing))}, only {', '.join(there.names)}; leave "
+                f"these out of the new verb's input, or {BACKFILL}"
+            )
+        for name, column in wanted.items():
+            if there.field(name).type != column.type:
+                raise StateConflictError(
+                    f"{where}, where {name!r} is {there.field(name).type}, and not {column.type}; cast it to that in "
+                    f"the new verb's input, or {BACKFILL}"
+                )
+
+
+@dataclass(frozen=True)
+class Rekeying:
+    """What the tasks of a verb begin with, in units that do not depend on each other. Travels to the workers.
+
+    Each unit reads all of the old rows, and keeps in memory those of its own task.
+
+    Attributes:
+        storage: where the durable files are.
+        plan: the new verb's, with a single sub-topology.
+        beginnings: by topic, what inputs begin with.
+        follows_time: whether what the verb does depends on how far its inputs have come in time.
+        application_id, fingerprint: what the new manifests carry.
+    """
+
+    storage: Storage
+    plan: Plan
+    beginnings: Mapping[str, Beginning]
+    follows_time: bool
+    application_id: str
+    fingerprint: str
+
+    @property
+    def units(self) -> int:
+        """How many there are: a task each."""
+        return self.plan.partitions
+
+    def run(self, unit: int) -> dict[str, str]:
+        """Write the files of one task, and give its manifest as text by task id, and the number of ties.
+
+        Raises:
+            MissingFileError, CorruptFileError: a file of the old state is gone or damaged.
+            RecordError: a row is none of the new input, such as a null where its column is NOT NULL.
+            DurabilityError: the storage failed.
+        """
+        told, blobs = {}, list[Blob]()
+        for split, (topic, beginning) in enumerate(self.beginnings.items()):
+            mine, input_, writer = [], self.plan.input_of(topic), BlobWriter(split)
+            for records in beginning.records():
+                belongs: Any = pa.array(partitions_of(records["key"].combine_chunks(), self.units) == unit)
+                mine.append(records.filter(belongs))
+            records = pa.concat_tables(mine) if mine else None
+            if records is not None and records.num_rows:
+                blobs += writer.cut(records.combine_chunks(), _TASK, input_)
+                if beginning.parted and beginning.side.kept.is_table:
+                    told[f"{TIES}{topic}"] = str(_ties(records))
+            clock = beginning.old.clock if self.follows_time else None
+            blobs += [] if clock is None else time_blobs(clock, input_, split, [_TASK])
+        manifest = self._written(unit, blobs)
+        return told if manifest is None else {**told, manifest.task_id: manifest.to_json()}
+
+    def _written(self, unit: int, blobs: Collection[Blob]) -> Manifest | None:
+        """What the task keeps once it has taken the blobs; None for nothing."""
+        (part,) = self.plan.parts
+        transactions = {name: Transaction(MemoryBackend()) for name in sorted(part.stores)}
+        stores: dict[str, Any] = {name: part.stores[name].open(one) for name, one in transactions.items()}
+        task = Task(part, stores, unit)
+        decoders = {topic: Decoder(topic, None, None) for topic in part.sources}
+        for _ in run_blobs(task, blobs, decoders, 0, settle_ties=True):
+            pass  # They have come out of the old verb, or never will.
+        resets = [reset for one in self.beginnings.values() if (reset := one.old.reset) is not None]
+        for store in stores.values():
+            if resets:
+                store.put_metadata(RESET, max(resets))
+            store.flush()
+        if not any(one.changes for one in transactions.values()):
+            return None
+        tables = (
+            table
+            for name, one in transactions.items()
+            for table in tables_of_changes(name, part.stores[name].kind.format_version, one.changes)
+        )
+        base = Manifest.empty(self.application_id, f"{part.index}_{unit}", self.fingerprint)
+        return write_commit(self.storage, base, tables)
+
+
+_TOLD: Final = {
+    Kept.VERSIONS: "the versions of a table",
+    Kept.LAST: "the last row of each key",
+    Kept.IN_WINDOWS: "the rows that may still meet others",
+    Kept.WAITING: "the rows that wait",
+}
+
+
+def _ties(records: pa.Table) -> int:
+    """How many records have the key and time of another one."""
+    places = records.select(["key", "timestamp"]).group_by(["key", "timestamp"]).aggregate([])
+    return records.num_rows - places.num_rows
+
+
+def _struct(columns: pa.Table) -> Any:
+    """The columns of a table as one."""
+    if not columns.num_columns:
+        present: Any = pa.array(np.ones(columns.num_rows, np.bool_))
+        return pa.StructArray.from_arrays([present], ["present"])
+    whole = [column.combine_chunks() for column in columns.columns]
+    return pa.StructArray.from_arrays(whole, columns.column_names)
+
+
+def _agree(before: str | None, now: str | None) -> bool:
+    """Whether two expressions may be the same. Another release of Spark may name one otherwise, and is named behind."""
+    releases = [one.rpartition(" /* Spark ")[2] if one and " /* Spark " in one else "" for one in (before, now)]
+    return before == now or (all(releases) and releases[0] != releases[1])

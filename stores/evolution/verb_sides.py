@@ -1,0 +1,91 @@
+"""Which stores of a verb keep the rows of its inputs as they came, so that another verb can begin with them.
+
+Rule of this module: it goes by the names, kinds and layouts of stores, and reads nothing.
+"""
+
+import re
+from collections.abc import Mapping
+from enum import Enum
+from typing import Final, NamedTuple
+
+from millpond.stores.evolution.shape import Shape, StoreShape
+from millpond.stores.specs.store_spec import StoreKind
+
+INPUT: Final = "input"
+LEFT: Final = "left"
+RIGHT: Final = "right"
+
+SIDES: Final = (LEFT, RIGHT)
+"""The inputs of a join, as a user writes them behind its name."""
+
+_TABLES: Final[Mapping[str, str]] = {"latest": INPUT, LEFT: LEFT, RIGHT: RIGHT}
+"""The input of each store that is a table of rows, by the store's name."""
+
+_IN_WINDOWS: Final = re.compile(r"KSTREAM-[A-Z]*(THIS|OTHER)-\d{10}-store")
+"""The store of a side of a join of streams."""
+
+_WAITING: Final = "time-ordered-buffer"
+"""The layout of the store in which rows wait for their grace."""
+
+
+class Kept(Enum):
+    """What of an input's rows is there."""
+
+    VERSIONS = "versions"
+    """Of each key those of the history and the latest, deletes among them."""
+
+    LAST = "last"
+    """Of each key the row that came last."""
+
+    IN_WINDOWS = "in windows"
+    """Those that may still meet others."""
+
+    WAITING = "waiting"
+    """Those that wait for their grace."""
+
+    @property
+    def is_table(self) -> bool:
+        """Whether a row replaces others of its key."""
+        return self in (Kept.VERSIONS, Kept.LAST)
+
+
+class KeptSide(NamedTuple):
+    """The rows of one input in a verb's state.
+
+    Attributes:
+        role: the input's.
+        store: where they are.
+        kept: which of them.
+        ordered: whether an order decides among rows of one key and time.
+    """
+
+    role: str
+    store: StoreShape
+    kept: Kept
+    ordered: bool
+
+
+def sides_of(shape: Shape) -> dict[str, KeptSide]:
+    """The inputs whose rows a verb keeps as they came, by role; none of an aggregate, or a join by foreign key."""
+    if len({store.subtopology for store in shape.stores}) != 1:
+        return {}
+    names = {store.name for store in shape.stores}
+    found = {}
+    for store in shape.stores:
+        side = _side(store)
+        if side is not None:
+            role, kept = side
+            found[role] = KeptSide(role, store, kept, f"{role}-order" in names)
+    return found
+
+
+def _side(store: StoreShape) -> tuple[str, Kept] | None:
+    window = _IN_WINDOWS.fullmatch(store.name)
+    if window is not None and store.kind is StoreKind.WINDOW:
+        return (LEFT if window[1] == "THIS" else RIGHT), Kept.IN_WINDOWS
+    if store.layout is not None:
+        return (LEFT, Kept.WAITING) if store.layout.name == _WAITING else None
+    role = _TABLES.get(store.name)
+    if role is None or not (store.kind.versioned or store.kind is StoreKind.TIMESTAMPED_KEY_VALUE):
+        return None
+    return role, Kept.VERSIONS if store.kind.versioned else Kept.LAST
