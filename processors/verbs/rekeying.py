@@ -36,11 +36,10 @@ from millpond.stores.evolution.verb_sides import INPUT, Kept, KeptSide
 
 pc: Any = _compute
 
-TIES: Final = "ties of "
-"""What the names of texts begin with that tell how many rows have the key and time of another one."""
-
 BACKFILL: Final = "leave rekeyed out and backfill the new verb from the rows themselves, with pond.backfill()"
 """The way that is always exact."""
+
+_RECORDS: Final = pa.schema([("key", pa.binary()), ("value", pa.binary()), ("timestamp", pa.int64())])
 
 _TASK: Final = 0
 """The number of the only task that runs."""
@@ -81,10 +80,10 @@ class Beginning:
         return self.old.keys.schema.names, self.new.input.keys.schema.names
 
     @property
-    def parted(self) -> bool:
-        """Whether rows of several old keys may have one new key, all of whose columns the old one has."""
+    def may_tie(self) -> bool:
+        """Whether rows of several old keys may have one key and time, of which one only counts."""
         old, new = map(set, self._keys)
-        return new < old
+        return self.side.kept.is_table and new != old
 
     @property
     def known(self) -> bool:
@@ -162,10 +161,11 @@ class Beginning:
 
     def _records(self, rows: pa.Table, key: pa.Table) -> pa.Table:
         value = rows.select(self.new.input.rows.schemas.current.names)
-        given = pa.table({"key": _struct(key), "value": _struct(value), "timestamp": rows[TIME]})
+        whole: list[Any] = [_struct(key), _struct(value), rows[TIME]]
+        given = pa.table(whole, names=["key", "value", "timestamp"])
         changes = [Change.DELETE if deleted else Change.UPSERT for deleted in rows[DELETED].to_pylist()]
         columns: list[Any] = [self.new.input.keys_of(given), self.new.input.values_of(given, changes), rows[TIME]]
-        return pa.table(columns, names=["key", "value", "timestamp"])
+        return pa.Table.from_arrays(columns, schema=_RECORDS)
 
     def _check_windows(self, where: str) -> None:
         """Refuse rows that were kept for as long as other windows need them."""
@@ -199,7 +199,8 @@ class Beginning:
 class Rekeying:
     """What the tasks of a verb begin with, in units that do not depend on each other. Travels to the workers.
 
-    Each unit reads all of the old rows, and keeps in memory those of its own task.
+    Each unit reads all of the old rows, and keeps in memory those of its own task. Ties are counted before anything is
+    written, so that what is refused leaves nothing.
 
     Attributes:
         storage: where the durable files are.
@@ -207,6 +208,7 @@ class Rekeying:
         beginnings: by topic, what inputs begin with.
         follows_time: whether what the verb does depends on how far its inputs have come in time.
         application_id, fingerprint: what the new manifests carry.
+        counting: whether ties are counted, by topic, in place of all else.
     """
 
     storage: Storage
@@ -215,6 +217,7 @@ class Rekeying:
     follows_time: bool
     application_id: str
     fingerprint: str
+    counting: bool = False
 
     @property
     def units(self) -> int:
@@ -222,28 +225,32 @@ class Rekeying:
         return self.plan.partitions
 
     def run(self, unit: int) -> dict[str, str]:
-        """Write the files of one task, and give its manifest as text by task id, and the number of ties.
+        """Write the file of one task, and give its manifest as text by task id.
 
         Raises:
             MissingFileError, CorruptFileError: a file of the old state is gone or damaged.
             RecordError: a row is none of the new input, such as a null where its column is NOT NULL.
             DurabilityError: the storage failed.
         """
-        told, blobs = {}, list[Blob]()
-        for split, (topic, beginning) in enumerate(self.beginnings.items()):
-            mine, input_, writer = [], self.plan.input_of(topic), BlobWriter(split)
-            for records in beginning.records():
-                belongs: Any = pa.array(partitions_of(records["key"].combine_chunks(), self.units) == unit)
-                mine.append(records.filter(belongs))
-            records = pa.concat_tables(mine) if mine else None
-            if records is not None and records.num_rows:
-                blobs += writer.cut(records.combine_chunks(), _TASK, input_)
-                if beginning.parted and beginning.side.kept.is_table:
-                    told[f"{TIES}{topic}"] = str(_ties(records))
-            clock = beginning.old.clock if self.follows_time else None
+        if self.counting:
+            return {
+                topic: str(_ties(self._records(one, unit))) for topic, one in self.beginnings.items() if one.may_tie
+            }
+        blobs = list[Blob]()
+        for split, (topic, one) in enumerate(self.beginnings.items()):
+            input_, clock = self.plan.input_of(topic), one.old.clock if self.follows_time else None
+            blobs += BlobWriter(split).cut(self._records(one, unit), _TASK, input_)
             blobs += [] if clock is None else time_blobs(clock, input_, split, [_TASK])
         manifest = self._written(unit, blobs)
-        return told if manifest is None else {**told, manifest.task_id: manifest.to_json()}
+        return {} if manifest is None else {manifest.task_id: manifest.to_json()}
+
+    def _records(self, beginning: Beginning, unit: int) -> pa.Table:
+        """The records of one input that belong to a task."""
+        mine = [_RECORDS.empty_table()]
+        for records in beginning.records():
+            belongs: Any = pa.array(partitions_of(records["key"].combine_chunks(), self.units) == unit)
+            mine.append(records.filter(belongs))
+        return pa.concat_tables(mine).combine_chunks()
 
     def _written(self, unit: int, blobs: Collection[Blob]) -> Manifest | None:
         """What the task keeps once it has taken the blobs; None for nothing."""

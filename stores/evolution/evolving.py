@@ -201,7 +201,7 @@ def begin_with(
     """Begin with state that is made of that of others: the next generation, all of whose stores count as seeded.
 
     Args:
-        history: the generations so far, with their beginning.
+        history: the generations so far. Their beginning, too, is kept only once all else is written.
         committed: what the checkpoint has.
         target: what the state is.
         make: given what new manifests call their topology, writes what tasks begin with, and gives it by task id.
@@ -213,11 +213,12 @@ def begin_with(
         StateConflictError: another job has committed in the checkpoint meanwhile, or somebody else has begun.
         DurabilityError: the storage failed.
     """
-    record = next_record(history, committed, target, history.records[-1])
+    begun = history.begun(target.fingerprint, target.shape, keep=False)
+    record = next_record(begun, committed, target, begun.records[-1])
     seeded = frozenset(store.name for store in target.shape.stores)
     record = replace(record, bases=make(record.fingerprint), seeded=seeded)
     committed.check_stands()
-    history.keep(record).keep_out_older_releases()
+    history.begun(target.fingerprint, target.shape).keep(record).keep_out_older_releases()
     return record
 
 

@@ -15,6 +15,7 @@ from millpond.stores.durability.storage.uris import shown
 from millpond.stores.evolution.history import History, without_left_behind
 from millpond.stores.evolution.matching import told_difference
 from millpond.stores.evolution.shape import Shape
+from millpond.stores.evolution.verb_sides import sides_of
 from millpond.stores.evolution.verbs import (
     HeldState,
     SaidOfVerbs,
@@ -42,7 +43,9 @@ class VerbChange(StrEnum):
     GOES_ON = "goes on"
     CARRIED = "goes on, carried over as declared"
     RESHAPED = "has another shape"
+    REKEYED = "begins with the rows of others, as declared"
     RENAMED = "has another name, it seems"
+    OTHER_KEY = "has another key, it seems"
     NEW = "is new, and begins empty"
     ELSEWHERE = "has its state with another checkpoint"
     GONE = "is gone"
@@ -151,22 +154,29 @@ class Planning:
         current = self._current()
         there = {name: self._shape(name) for name in verbs_in(self.owner, _all(current))}
         guesses = self._guesses(there)
-        gone = [name for name in there if self.said.now(name) not in self.asked and name not in guesses.values()]
+        begun = {one for name in self.asked for one in self._begins_with(name)}
+        left = [name for name in there if self.said.now(name) not in self.asked and name not in guesses.values()]
         rows = [self._row(name, there, guesses) for name in self.asked]
+        gone = [name for name in left if name not in begun]
         for name in gone:
             change = VerbChange.DROPPED if name in self.said.dropped else VerbChange.GONE
             line = "" if change is VerbChange.DROPPED else f"dropped={[name]}"
             rows.append(VerbRow(name, self._there(name, there), "", change, line))
-        into = self.into or (NEW_PLACE if self._moves(current, rows, gone) else None)
-        renamed = {**self.said.renamed, **{old: new for new, old in guesses.items()}}
+        into = self.into or (NEW_PLACE if self._moves(current, rows, left) else None)
+        others = {row.verb: guesses[row.verb] for row in rows if row.change is VerbChange.OTHER_KEY}
+        renamed = {**self.said.renamed, **{old: new for new, old in guesses.items() if new not in others}}
+        rekeyed = {**self.said.rekeyed, **others}
         dropped = {*self.said.dropped, *gone}
         says_more = any(row.line for row in rows if row.change is not VerbChange.MISSING) or into != self.into
-        line = declaration(self.checkpoint, renamed, dropped, into) if says_more else ""
+        line = declaration(self.checkpoint, renamed, dropped, into, rekeyed) if says_more else ""
         batch = None if self.held is None else self.held.batch
         return EvolutionPlan(self.checkpoint, shown(self.storage.uri), batch, tuple(rows), line)
 
     def _row(self, name: str, there: Mapping[str, Shape | None], guesses: Mapping[str, str]) -> VerbRow:
-        asked = self.asked[name]
+        asked, begins = self.asked[name], self._begins_with(name)
+        if name not in there and begins:
+            found = "; ".join(self._there(one, {one: self._shape(one)}) for one in begins)
+            return VerbRow(name, found, str(asked), VerbChange.REKEYED, "")
         before = next((one for one in (name, *self.said.former(name)) if one in there), guesses.get(name))
         if before is None:
             elsewhere = holds_state(self.storage, application_of(self.owner, name))
@@ -176,12 +186,22 @@ class Planning:
             return VerbRow(name, found, str(asked), VerbChange.MISSING, f"state_dir={WRITTEN_WITH!r}")
         if name in guesses:
             renamed = {before: name}
+            keys = list(keys_in(self.storage, application_of(self.owner, before)))
+            if keys and keys != list(asked.keys) and sides_of(asked.shape):
+                rekeyed = {name: before}
+                return VerbRow(name, found, str(asked), VerbChange.OTHER_KEY, f"rekeyed={rekeyed}")
             return VerbRow(name, found, str(asked), VerbChange.RENAMED, f"renamed={renamed}")
         differs = shape is not None and before == name and told_difference(shape, asked.shape)
         if before != name or (differs and self.declared):
             return VerbRow(name, found, str(asked), VerbChange.CARRIED, "")
         line = declaration(self.checkpoint) if differs else ""
         return VerbRow(name, found, str(asked), VerbChange.RESHAPED if differs else VerbChange.GOES_ON, line)
+
+    def _begins_with(self, name: str) -> list[str]:
+        """The verbs that the checkpoint holds with whose rows a verb is said to begin, whether it has or not."""
+        known = () if self.held is None else verbs_in(self.owner, self.held.manifests)
+        said = dict.fromkeys(verb for verb, _ in self.said.begins_with(name).values())
+        return [verb for verb in said if verb in known]
 
     def _current(self) -> dict[int, list[Manifest]]:
         """What the checkpoint holds of verbs that were not left behind, by operator."""
@@ -224,7 +244,8 @@ class Planning:
         """Whether there are more or fewer operators than before, as far as the checkpoint tells."""
         if not current:
             return False
-        new = sum(self.asked[row.verb].operators for row in rows if row.change is VerbChange.NEW)
+        begin = VerbChange.NEW, VerbChange.REKEYED
+        new = sum(self.asked[row.verb].operators for row in rows if row.change in begin)
         vacant = sum(not manifests for manifests in current.values())
         left = sum(
             bool(manifests) and all(name in gone for name in verbs_in(self.owner, manifests))

@@ -230,6 +230,9 @@ R = RIGHT.select("rb", "rn", "rt", "rv", k="ra")
 """The same rows with a key of one name, which may be null and never is."""
 
 
+NULLS = LEFT.select("lb", "la", "lt", "lv", k="ln"), RIGHT.select("rb", "ra", "rt", "rv", k="rn")
+
+
 def asof(name: str, how: JoinType = JoinType.INNER, *, grace: int | None = None) -> Made:
     return make_asof_join(f"{OWNER}.{name}", L, R, on="k", times=("lt", "rt"), history=HISTORY, how=how, grace=grace)
 
@@ -260,6 +263,13 @@ EXACT: dict[str, tuple[Callable[[], Made], Callable[[], Made], Mapping[str, str]
     ),
     "latest that becomes a side of an as-of join": (
         lambda: latest_of("old", ["k", "rb"], R), lambda: asof("new", JoinType.LEFT), {"new.right": "old"},
+    ),
+    "latest by fewer columns that may be null": (
+        lambda: latest_of("old", ["rn", "ra"]), lambda: latest_of("new", "rn"), {"new": "old"},
+    ),
+    "latest whose null keys are left out as a side of an as-of join": (
+        lambda: latest_of("old", ["k", "rb"], NULLS[1]),
+        lambda: make_asof_join("shop.new", *NULLS, on="k", times=("lt", "rt"), history=HISTORY), {"new.right": "old"},
     ),
     "side of an as-of join that becomes latest": (
         lambda: asof("old"), lambda: latest_of("new", "k", R), {"new": "old.right"},
@@ -332,7 +342,7 @@ def test_who_dies_before_the_record_begins_anew(job: Job) -> None:
 
     with pytest.raises(KeyboardInterrupt):
         job.generation(new, {"new": "old"}, run=dying)
-    assert job.generation(new, {}) is None
+    assert History.of(job.storage, "shop.new", "new").newest is None
     record = job.generation(new, {"new": "old"})
     assert record is not None
     assert (record.generation, record.seeded) == (1, {"latest"})
@@ -367,7 +377,7 @@ def test_rows_that_may_not_be_there_are_told_and_nothing_is_done_unless_that_is_
     told = refused(job, new(), {"new": "old"})
     assert what in told
     assert "pond.backfill()" in told
-    assert not History.of(job.storage, "shop.new", "new").evolved
+    assert not list(job.storage.list("shop.new"))
     record = job.generation(new(), {"new": "old"}, accept_loss=True)
     assert record is not None
     assert record.bases
@@ -380,7 +390,7 @@ def test_rows_of_one_key_and_time_are_counted_before_one_of_them_counts(tmp_path
         job.ran(latest_of("old", ["ra", "rb"]))
         new = latest_of("new", "ra")
         assert re.search(r"which of [1-9]\d* rows comes last", refused(job, new, {"new": "old"}))
-        assert not History.of(job.storage, "shop.new", "new").evolved
+        assert not list(job.storage.list("shop.new"))
         assert job.generation(new, {"new": "old"}, accept_loss=True) is not None
 
 

@@ -158,3 +158,43 @@ def test_verbs_that_share_an_operator_are_renamed_and_dropped_and_nothing_runs_b
     }
     job.bring(2)
     assert sums(job.run(chained(job, job.pond(), "newest", "sums"))) == {63, 48, 54, 60, 66, 72, 78}
+
+
+def test_a_verb_by_another_key_begins_with_the_rows_of_the_old_one_and_the_plan_tells_the_line(job: Job) -> None:
+    def latest(pond: Millpond, *keys: str) -> DataFrame:
+        rows = job.sides[0].selectExpr("k", "a % 2 as p", "at", "a")
+        return texts(("latest", pond.latest(rows, key=keys, time="at", history="1 hour")))
+
+    def bring(*rows: str) -> None:
+        values = ", ".join(f"({row})" for row in rows)
+        made = job.spark.sql(f"select * from values {values} as t(k, at, a)")
+        made.selectExpr("k", "timestamp(at) as at", "a").write.mode("append").parquet(f"{job.place}/in")
+
+    def out(rows: DataFrame) -> set[tuple[str, int]]:
+        found = [json.loads(text.removeprefix("latest ")) for text in job.run(rows)]
+        return {(row["k"], row["a"]) for row in found}
+
+    assert len(out(latest(job.pond(), "k", "p"))) == 20
+    pond = job.pond()
+    latest(pond, "k")
+    rekeyed = {"latest-k": "latest-k-p"}
+    assert pond.plan(job.checkpoint).line == f"evolution=Evolution({job.checkpoint!r}, rekeyed={rekeyed})"
+    bring("'k0', '2024-01-01 10:00:05', 100L", "'k1', '2024-01-01 10:00:30', 101L")
+    pond = job.pond(evolution=Evolution(job.checkpoint, rekeyed=rekeyed))
+    rows = latest(pond, "k")
+    assert [row.change.value for row in pond.plan(job.checkpoint).rows] == [
+        "begins with the rows of others, as declared"
+    ]
+    assert out(rows) == {("k1", 101)}
+    bring("'k1', '2024-01-01 10:00:29', 102L", "'k2', '2024-01-01 10:00:31', 103L")
+    assert out(latest(job.pond(), "k")) == {("k2", 103)}
+
+    def total(pond: Millpond, rows: DataFrame) -> DataFrame:
+        return pond.aggregate(rows, {"a": aggregates.sum("a")}, by="k", time="at", name="total")
+
+    with pytest.raises(StateConflictError, match=r"rekeyed names the verb 'total', .* pond\.backfill\(\)"):
+        total(job.pond(evolution=Evolution(job.checkpoint, rekeyed={"total": "latest-k"})), job.sides[0])
+    pond = job.pond(evolution=Evolution(job.checkpoint, dropped=["latest-k"]))
+    total(pond.backfill(), job.spark.read.parquet(f"{job.place}/in"))
+    bring("'k2', '2024-01-01 10:00:40', 1000L")
+    assert out(texts(("latest", total(pond, job.sides[0])))) == {("k2", 2 + 9 + 16 + 103 + 1000)}

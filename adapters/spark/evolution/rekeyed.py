@@ -6,13 +6,13 @@ work; what the rows become is up to ``millpond.processors.verbs.rekeying``.
 
 import logging
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from millpond.errors import ConfigurationError, StateConflictError
 from millpond.processors.distribution.plan import Plan
 from millpond.processors.verbs.kept_rows import KeptRows
-from millpond.processors.verbs.rekeying import BACKFILL, TIES, Beginning, NewInput, Rekeying
+from millpond.processors.verbs.rekeying import BACKFILL, Beginning, NewInput, Rekeying
 from millpond.stores.durability.manifests.manifest import Manifest
 from millpond.stores.durability.manifests.schema_log import keep_schemas
 from millpond.stores.durability.storage.storage import Storage
@@ -86,13 +86,15 @@ class Rekeyed:
         work = Rekeying(
             self.storage, self.plan, beginnings, self.inputs.follows_time, self.verb.application_id, fingerprint
         )
+        if any(one.may_tie for one in beginnings.values()):
+            counted = [pair for some in run(replace(work, counting=True)) for pair in some.items()]
+            for role, found in lacking.items():
+                ties = sum(int(number) for topic, number in counted if topic == role)
+                found += [f"which of {ties} rows comes last that have the key and time of another one"] if ties else []
+            self._check_lacking(lacking)
         texts = [pair for some in run(work) for pair in some.items()]
-        for role, found in lacking.items():
-            ties = sum(int(text) for what, text in texts if what == f"{TIES}{role}")
-            found += [f"which of {ties} rows comes last that have the key and time of another one"] if ties else []
-        self._check_lacking(lacking)
         keep_schemas(self.storage, self.verb.application_id, self.inputs.schemas)
-        return {task: Manifest.from_json(text) for task, text in texts if not task.startswith(TIES)}
+        return {task: Manifest.from_json(text) for task, text in texts}
 
     def _beginnings(self) -> dict[str, Beginning]:
         """By role, what inputs begin with."""

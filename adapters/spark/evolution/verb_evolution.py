@@ -156,9 +156,8 @@ class VerbEvolution:
             self._check_state(verb, theirs, held)
         assert self.inputs is not None
         made = Rekeyed(self._storage, self.verb, self.plan, self.target, self.inputs, wanted, held)
-        history = self.history.begun(self.target.fingerprint, self.target.shape)
         committed = Committed(held.batch, mine, checkpoint.last, commits_of(held.manifests))
-        return begin_with(history, committed, self.target, partial(made.bases, run))
+        return begin_with(self.history, committed, self.target, partial(made.bases, run))
 
     def _check_state(self, verb: str, manifests: Collection[Manifest], held: HeldState) -> None:
         """Refuse a checkpoint whose state is not in this state directory."""

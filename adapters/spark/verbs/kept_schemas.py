@@ -205,7 +205,7 @@ class KeptSchemas:
             raise StateConflictError(
                 f"the {shown} of {rows.role!r} is ({listed_key(columns)}), but the state of "
                 f"{self.job.application_id!r} has {shown}s of ({listed_key(before.current)}); cast the columns, or "
-                f"{self._begin_anew}"
+                f"{self._begin_anew}{self._rows_along(what)}"
             )
         elif before.current.names != columns.names:
             self._rename(rows.role, what, before.current, columns)
@@ -226,7 +226,7 @@ class KeptSchemas:
             raise StateConflictError(
                 f"the {shown} of {role!r} is ({listed_key(columns)}), but the rows in the state of "
                 f"{self.job.application_id!r} were put by ({listed_key(before)}); write these columns again (if they "
-                f"have been renamed: {back}), or {self._begin_anew}"
+                f"have been renamed: {back}), or {self._begin_anew}{self._rows_along(what)}"
             )
         fields = zip(before, columns.names, strict=True)
         renamed = pa.schema([column.with_name(name) for column, name in fields])
@@ -263,6 +263,13 @@ class KeptSchemas:
     def _begin_anew(self) -> str:
         """What to write for a verb that is to go on without its state."""
         return f"give the verb another name, and drop the old one: {declaration(None, dropped=[self.name])}"
+
+    def _rows_along(self, what: Beside) -> str:
+        """What to write for a verb that has another key, and is to begin with the rows of its state."""
+        if what is not Beside.KEY:
+            return ""
+        rekeyed = declaration(None, rekeyed={"<the other name>": self.name})
+        return f"; to begin with its rows, as far as they are there: {rekeyed}"
 
 
 def _top(path: str) -> str:

@@ -102,8 +102,8 @@ class Millpond(JoinVerbs):
         complete: a streaming DataFrame any row of which says that all inputs are complete: then whatever waits for a
             grace or a window comes out.
         evolution: what has changed since the state was written: another number of partitions, or verbs that have other
-            names (``renamed``) or are gone (``dropped``). The state of a verb is carried over when it is called. What
-            is to be declared, ``plan`` tells.
+            names (``renamed``), are gone (``dropped``), or begin with the rows of others (``rekeyed``). The state of a
+            verb is carried over when it is called. What is to be declared, ``plan`` tells.
         memory_budget: bytes (or text such as ``"512MiB"``) for all stores that a Python worker serves, of all its tasks
             and queries; by default the session's ``spark.millpond.memory_budget``, or else none.
         share_operators: whether verbs of a chain may share an operator, where a verb is by the key of the one before.

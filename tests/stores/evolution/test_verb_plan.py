@@ -33,11 +33,11 @@ KINDS = {
 CHECKPOINT = "/c"
 
 
-def shape(kind: str, name: str, partitions: int = 2) -> Shape:
+def shape(kind: str, name: str, partitions: int = 2, of: StoreKind = StoreKind.KEY_VALUE) -> Shape:
     stores = (store.format(name) for store in KINDS[kind])
     return Shape(
         partitions,
-        tuple(StoreShape(0, one, StoreKind.KEY_VALUE, "string", "int64", None, "string") for one in stores),
+        tuple(StoreShape(0, one, of, "string", "int64", None, "string") for one in stores),
     )
 
 
@@ -53,8 +53,8 @@ class Shop:
         self.storage = Storage.from_uri(place / "state")
         self.operators: dict[int, list[Manifest]] = {}
 
-    def ran(self, kind: str, name: str, operator: int | None = None) -> None:
-        application, own = f"shop.{name}", shape(kind, name)
+    def ran(self, kind: str, name: str, operator: int | None = None, of: StoreKind = StoreKind.KEY_VALUE) -> None:
+        application, own = f"shop.{name}", shape(kind, name, of=of)
         History.of(self.storage, application, name).begun("x/2", own)
         keep_schemas(self.storage, application, {"input-key": Schemas.first(pa.schema([("k", pa.string())]))})
         state = TaskState(
@@ -126,6 +126,41 @@ def test_a_verb_under_another_name_is_told_from_a_new_one_and_the_line_brings_it
     after = shop.followed(verbs)
     assert changes(after) == {"new": VerbChange.CARRIED, "stays": VerbChange.GOES_ON}
     assert after.line == ""
+
+
+@pytest.mark.parametrize(
+    ("kind", "of"),
+    [
+        ("latest", StoreKind.VERSIONED),
+        ("table_join", StoreKind.TIMESTAMPED_KEY_VALUE),
+        ("stream_join", StoreKind.WINDOW),
+    ],
+)
+def test_a_verb_by_another_key_is_told_and_the_line_lets_it_begin_with_the_rows(
+    shop: Shop, kind: str, of: StoreKind
+) -> None:
+    shop.ran(kind, "old", of=of)
+    verbs = {"new": AskedVerb(shape(kind, "new", of=of), ["k", "other"], 1)}
+    plan = shop.plan(verbs)
+    assert changes(plan) == {"new": VerbChange.OTHER_KEY}
+    assert plan.rows[0].line == "rekeyed={'new': 'old'}"
+    assert plan.line == "evolution=Evolution('/c', rekeyed={'new': 'old'})"
+    after = shop.followed(verbs)
+    assert changes(after) == {"new": VerbChange.REKEYED}
+    assert after.rows[0].there.startswith("old: ")
+    assert after.line == ""
+    assert "begins with the rows of others, as declared" in str(after)
+
+
+def test_a_verb_of_another_kind_that_begins_with_the_rows_of_two_has_one_operator_less(shop: Shop) -> None:
+    for name in ("lefts", "rights"):
+        shop.ran("latest", name)
+    said: dict[str, Any] = {"rekeyed": {"new.left": "lefts", "new.right": "rights"}}
+    plan = shop.plan({"new": asked("table_join", "new")}, said)
+    assert changes(plan) == {"new": VerbChange.REKEYED}
+    assert plan.line == (
+        "evolution=Evolution('/c', rekeyed={'new.left': 'lefts', 'new.right': 'rights'}, into='<a new checkpoint>')"
+    )
 
 
 def test_a_verb_in_place_of_another_kind_begins_empty_and_the_old_one_is_dropped(shop: Shop) -> None:
