@@ -36,10 +36,17 @@ from millpond.stores.evolution.verb_sides import INPUT, Kept, KeptSide
 
 pc: Any = _compute
 
-BACKFILL: Final = "leave rekeyed out and backfill the new verb from the rows themselves, with pond.backfill()"
+BACKFILL: Final = (
+    "leave rekeyed out, drop the old verb, and backfill the new one from the rows themselves, with pond.backfill()"
+)
 """The way that is always exact."""
 
-_RECORDS: Final = pa.schema([("key", pa.binary()), ("value", pa.binary()), ("timestamp", pa.int64())])
+_COLUMNS: Final[list[tuple[str, pa.DataType]]] = [
+    ("key", pa.binary()),
+    ("value", pa.binary()),
+    ("timestamp", pa.int64()),
+]
+_RECORDS: Final = pa.schema(_COLUMNS)
 
 _TASK: Final = 0
 """The number of the only task that runs."""

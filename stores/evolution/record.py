@@ -132,7 +132,8 @@ class EvolutionRecord:
         previous: what it was made from; None for the beginning.
         origins: the commits of all manifests that the checkpoint had then.
         bases: the manifest with which each task begins, by task id; a task that is missing begins empty.
-        seeded: the names of the stores that began with seeds; of the beginning, those that are to.
+        seeded: the names of the stores that began with seeds, or, of a verb, with the rows of others; of the beginning,
+            those that are to begin with seeds.
         backfill: the id of the backfill whose state the tasks begin with; of the beginning, of the first attempt at the
             one that is to come. None for no backfill.
         edit: who made the generation by editing the state, and what; None if nobody did.

@@ -56,9 +56,9 @@ Tables = Mapping[str, Sequence[pa.Table]]
 
 def schema(source: str, *, op: bool = False) -> pa.Schema:
     """Rows of a source; the columns that are keys are never null but ``n``."""
-    keys = [pa.field(f"{source}{name}", pa.string(), nullable=False) for name in "ab"]
-    rest = [pa.field(f"{source}n", pa.string()), pa.field(f"{source}t", TIME), pa.field(f"{source}v", pa.int64())]
-    return pa.schema([*keys, *rest, *([pa.field(f"{source}o", pa.string())] if op else [])])
+    fields: list[Any] = [pa.field(f"{source}{name}", pa.string(), nullable=name == "n") for name in "abn"]
+    fields += [pa.field(f"{source}t", TIME), pa.field(f"{source}v", pa.int64())]
+    return pa.schema([*fields, pa.field(f"{source}o", pa.string())] if op else fields)
 
 
 LEFT, RIGHT, FEED = Rows.of("l", schema("l")), Rows.of("r", schema("r")), Rows.of("f", schema("f", op=True))
@@ -345,7 +345,7 @@ def test_who_dies_before_the_record_begins_anew(job: Job) -> None:
     assert History.of(job.storage, "shop.new", "new").newest is None
     record = job.generation(new, {"new": "old"})
     assert record is not None
-    assert (record.generation, record.seeded) == (1, {"latest"})
+    assert (record.generation, set(record.seeded)) == (1, {"latest"})
     assert job.answers(new, record) == job.expected(new)
 
 

@@ -160,6 +160,7 @@ def test_verbs_that_share_an_operator_are_renamed_and_dropped_and_nothing_runs_b
     assert sums(job.run(chained(job, job.pond(), "newest", "sums"))) == {63, 48, 54, 60, 66, 72, 78}
 
 
+@pytest.mark.long
 def test_a_verb_by_another_key_begins_with_the_rows_of_the_old_one_and_the_plan_tells_the_line(job: Job) -> None:
     def latest(pond: Millpond, *keys: str) -> DataFrame:
         rows = job.sides[0].selectExpr("k", "a % 2 as p", "at", "a")

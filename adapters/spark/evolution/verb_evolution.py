@@ -139,11 +139,12 @@ class VerbEvolution:
         run: RunUnits,
     ) -> EvolutionRecord:
         """The generation that is made of the rows that others have kept."""
-        if mine:
+        newest = self.history.newest
+        if mine or (newest is not None and newest.generation > BEGINNING and not newest.seeded):
             raise StateConflictError(
                 f"rekeyed says that the verb {self.verb.name!r} of application {self.verb.owner!r} begins with the "
-                f"rows of {', '.join(repr(verb) for verb, _ in wanted.values())}, but it has begun without them in the "
-                f"checkpoint {held.location}; give it another name, under which it begins anew, and drop this one"
+                f"rows of {', '.join(repr(verb) for verb, _ in wanted.values())}, but it has begun without them; give "
+                "it another name, under which it begins anew, and drop this one"
             )
         for verb, _ in wanted.values():
             theirs = held.of_verbs(self.verb.owner, [verb])
