@@ -17,6 +17,7 @@ import pytest
 
 pytest.importorskip("pyspark")
 
+from millpond.adapters.spark.evolution.evolution import Evolution, generation_of
 from millpond.adapters.spark.evolution.rekeyed import NewVerb
 from millpond.adapters.spark.evolution.verb_evolution import VerbEvolution
 from millpond.adapters.spark.session.checkpoint import Checkpoint
@@ -368,6 +369,10 @@ def refused(job: Job, new: Made, rekeyed: Mapping[str, str], error: type[Excepti
             lambda: joined("shop.new", ("la", "ra"), JoinType.INNER), "rows with a null in ln",
         ),
         (lambda: tables("old", JoinType.INNER, None), lambda: tables("new", JoinType.INNER, HISTORY), "one row"),
+        (
+            lambda: make_latest("shop.old", RIGHT, key="ra", time="rt", history=HISTORY, ttl=20 * SECOND),
+            lambda: latest_of("new", "ra"), "rows whose ttl is over",
+        ),
     ],
 )  # fmt: skip
 def test_rows_that_may_not_be_there_are_told_and_nothing_is_done_unless_that_is_accepted(
@@ -439,3 +444,11 @@ def test_declarations_that_name_no_rows_are_refused_with_what_there_is(job: Job)
         SaidOfVerbs({"old": "other"}, rekeyed={"new": "old"})
     with pytest.raises(ConfigurationError, match="rekeyed says that others begin with its rows"):
         SaidOfVerbs(rekeyed={"new": "old"}).former_of_asked("old")
+
+
+def test_a_topology_has_no_rows_of_another_verb(job: Job) -> None:
+    plan = plan_of(latest_of("new", "ra"))
+    with pytest.raises(ConfigurationError, match="is of verbs of a Millpond, and this is a topology"):
+        generation_of(
+            cast(Any, None), History.of(job.storage, "app", "out"), plan, Evolution("/c", rekeyed={"new": "old"}), {}
+        )
