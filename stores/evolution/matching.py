@@ -160,31 +160,41 @@ def _check_declared(after: Shape, declared: Declared) -> None:
     for old, new in declared.renamed.items():
         if new not in names:
             raise StateConflictError(
-                f"renamed says that {old!r} is {new!r} now, but the topology has the stores {names}"
+                f"renamed says that {old!r} is {new!r} now, but the topology has the stores {names}; write one of "
+                f"them, or, to go on without what it holds, dropped=[{old!r}] in place of that"
             )
     targets = [*declared.renamed.values()]
     if len(set(targets)) < len(targets):
-        raise StateConflictError(f"renamed gives two old stores the same new name: {dict(declared.renamed)}")
+        raise StateConflictError(
+            f"renamed gives two old stores the same new name: {dict(declared.renamed)}; leave one of them, and name "
+            "the other one in dropped=[...]"
+        )
     for name in declared.dropped:
         if name in declared.renamed:
-            raise StateConflictError(f"the store {name!r} is both renamed and dropped; decide for one")
+            raise StateConflictError(f"the store {name!r} is both renamed and dropped; take it out of one of them")
         if name in names and name not in targets:
             raise StateConflictError(
-                f"dropped names the store {name!r}, which the topology has; to begin it empty, give it another name"
+                f"dropped names the store {name!r}, which the topology has; take it out, or, to begin empty, give the "
+                "store of the topology another name"
             )
 
     for what, said in (("converted", declared.converted), ("valid_from", declared.valid_from)):
         unknown = sorted(set(said) - set(names))
         if unknown:
-            raise StateConflictError(f"{what} names the stores {unknown}, but the topology has the stores {names}")
+            raise StateConflictError(
+                f"{what} names the stores {unknown}, but the topology has the stores {names}; write a store by the "
+                "name that it has there, or leave it out"
+            )
     for name, text in declared.converted.items():
         _check_kind(name, _kind_named(name, text), after.named(name)[0].kind)
     for name, time in declared.valid_from.items():
         to_instant(time, f"valid_from of store {name!r}")
-        if name not in declared.converted or not after.named(name)[0].kind.versioned:
+        versioned = after.named(name)[0].kind.versioned
+        if name not in declared.converted or not versioned:
+            add = f"add converted={{{name!r}: {StoreKind.VERSIONED.value!r}}}, or " if versioned else ""
             raise StateConflictError(
-                f"valid_from gives a time for the store {name!r}, which is not declared to become versioned; add "
-                f"converted={{{name!r}: {StoreKind.VERSIONED.value!r}}}, or leave it out"
+                f"valid_from gives a time for the store {name!r}, which is not declared to become versioned; {add}"
+                "leave it out"
             )
 
 
@@ -199,7 +209,7 @@ def _check_kind(name: str, declared: StoreKind, kind: StoreKind) -> None:
     if declared is not kind:
         raise StateConflictError(
             f"converted says that the store {name!r} becomes {declared.value!r}, but in the topology it is "
-            f"{kind.value!r}; change one of the two"
+            f"{kind.value!r}; write converted={{{name!r}: {kind.value!r}}}, or change the topology"
         )
 
 
@@ -253,14 +263,23 @@ def _check_readable(old: StoreShape, new: StoreShape, declared: Declared) -> Non
             raise StateConflictError(
                 f"the store {new.name!r} is {new.kind.value!r}, but the rows of {old.name!r} are those of a store that "
                 f"is {old.kind.value!r}; declare that it becomes another kind: Evolution(..., "
-                f"converted={{{new.name!r}: {new.kind.value!r}}}), or give it another name and drop the old one: "
-                f"dropped=[{old.name!r}]"
+                f"converted={{{new.name!r}: {new.kind.value!r}}}), or {_without(old, new)}"
             )
         if not (_may_become(old, new) and declares):
             changed.insert(0, f"kind: {old.kind.value} -> {new.kind.value}")
     if changed:
         raise StateConflictError(
-            f"the store {new.name!r} cannot go on with the rows of {old.name!r} ({'; '.join(changed)}); give the new "
-            f"one another name, and drop the old one: Evolution(..., dropped=[{old.name!r}])"
+            f"the store {new.name!r} cannot go on with the rows of {old.name!r} ({'; '.join(changed)}); "
+            f"{_without(old, new, declares)}"
         )
     _check_terms(old, new)
+
+
+def _without(old: StoreShape, new: StoreShape, declares: bool = False) -> str:
+    """What to write so that a store begins empty in place of going on with the rows of an old one."""
+    drops = f"drop the old one: Evolution(..., dropped=[{old.name!r}])"
+    if old.name != new.name:
+        begins = f"take {old.name!r} out of renamed, and {drops}"
+    else:
+        begins = f"give the new one another name, and {drops}"
+    return f"{begins}, without {new.name!r} in converted" if declares else begins

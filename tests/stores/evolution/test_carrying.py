@@ -190,6 +190,7 @@ def test_rows_that_do_not_lie_by_the_records_keys_are_refused(storage: Storage) 
     for partitions in (1, 4):
         with pytest.raises(StateConflictError, match=r"'plain'.*total.*in partition [01].*drop the store"):
             carry(storage, shape_of([spec], 2), shape_of([spec], partitions), manifests_of(tasks))
+    assert len(carry(storage, shape_of([spec], 2), shape_of([spec], 2), manifests_of(tasks))) == 2
 
 
 def test_a_users_metadata_is_copied_and_must_agree_where_partitions_become_one(storage: Storage) -> None:
@@ -207,6 +208,7 @@ def test_a_users_metadata_is_copied_and_must_agree_where_partitions_become_one(s
     tasks[0].commit()
     with pytest.raises(StateConflictError, match=r"'mine'.*'plain'.*b'other', b'same'"):
         carry(storage, before, shape_of([spec], 1), manifests_of(tasks))
+    assert len(carry(storage, before, before, manifests_of(tasks))) == 2
     assert len(carry(storage, before, shape_of([spec], 4), manifests_of(tasks))) == 4
 
 

@@ -1,6 +1,6 @@
 """Seeds: stores of all kinds begin with what they would hold had the entries been put, in the order of time."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -256,7 +256,9 @@ class Query:
     def __init__(self, directory: Path) -> None:
         self.storage = Storage.from_uri(directory)
 
-    def start(self, names: str, seeded: Mapping[str, str] | None = None, *, dies: bool = False) -> EvolutionRecord:
+    def start(
+        self, names: str, seeded: Mapping[str, str] | None = None, *, dies: bool = False, dropped: Collection[str] = ()
+    ) -> EvolutionRecord:
         """Start a job whose stores are called by letters, some of which have keys to begin with."""
         specs = [replace(SEEDED[0], name=name) for name in names]
         seeds = None if seeded is None else Seeds(frozenset(seeded), self._sowing(seeded, dies=dies))
@@ -264,7 +266,7 @@ class Query:
         history = History.of(self.storage, "app", "out").begun(
             fingerprint, shape(specs), frozenset() if seeds is None else seeds.stores
         )
-        target = Target(fingerprint, shape(specs), Declared())
+        target = Target(fingerprint, shape(specs), Declared(dropped=dropped))
         return evolve(history, Committed(None, []), target, {}, in_process, seeds=seeds)
 
     def _sowing(self, seeded: Mapping[str, str], *, dies: bool) -> Any:
@@ -313,8 +315,15 @@ def test_seeds_that_come_too_late_are_refused(query: Query) -> None:
     for names in ("x", "xy"):
         with pytest.raises(StateConflictError, match=r"the stores \['x'\] have begun without seeds"):
             query.start(names, {"x": "abc"})
-    with pytest.raises(StateConflictError, match="began without seeds"):
+    assert query.keys(query.start("x"), "x") == ""
+    assert query.keys(query.start("y", {"y": "abc"}, dropped=["x"]), "y") == "abc"
+
+
+def test_seeds_that_come_too_late_for_state_of_a_release_without_records_are_taken_out(query: Query) -> None:
+    query.start("x")
+    with pytest.raises(StateConflictError, match=r"began without seeds, .* for \['x'\] .*; take them out"):
         _older_state(query).start("x", {"x": "abc"})
+    assert query.start("x").seeded == frozenset()
 
 
 def _older_state(query: Query) -> Query:

@@ -1,0 +1,197 @@
+"""What a refusal of changed stores advises is done as it is written, and the job goes on."""
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from millpond.errors import StateConflictError
+from millpond.stores.evolution.carrying import Origin
+from millpond.stores.evolution.history import History
+from millpond.stores.evolution.matching import Declared, origins_of
+from millpond.stores.evolution.shape import StoreShape
+from millpond.stores.specs.store_spec import StoreKind
+from millpond.stores.typed.layouts import Layout
+from tests.stores.evolution.test_converting import KEYS, STAMPED, TO_VERSIONED, VERSIONED, Query
+from tests.stores.evolution.test_converting import shape as shape_of
+from tests.stores.evolution.test_matching import shape, store
+
+A, B, C = map(store, "abc")
+FIRST, SECOND = store("AGGREGATE-0000000003"), store("AGGREGATE-0000000007")
+HISTORY = store("a", kind=StoreKind.VERSIONED)
+KEPT = {"a": Origin(0, "a")}
+
+
+@pytest.mark.parametrize(
+    ("old", "wrong", "advice", "right", "found"),
+    [
+        (
+            [A, B],
+            ([A], Declared()),
+            r"renamed=\{'old name': 'new name'\}\), or dropped=\[\.\.\.\]",
+            [([A], Declared(dropped=["b"])), ([A, C], Declared({"b": "c"}))],
+            KEPT,
+        ),
+        (
+            [A],
+            ([A], Declared({"a": "c"})),
+            r"the stores \['a'\]; write one of them, or, .* dropped=\['a'\] in place of that$",
+            [([A], Declared({"a": "a"})), ([B], Declared(dropped=["a"]))],
+            None,
+        ),
+        (
+            [A, B],
+            ([C], Declared({"a": "c", "b": "c"})),
+            r"leave one of them, and name the other one in dropped=\[\.\.\.\]$",
+            [([C], Declared({"a": "c"}, ["b"])), ([C], Declared({"b": "c"}, ["a"]))],
+            None,
+        ),
+        (
+            [A],
+            ([B], Declared({"a": "b"}, ["a"])),
+            "'a' is both renamed and dropped; take it out of one of them$",
+            [([B], Declared({"a": "b"})), ([B], Declared(dropped=["a"]))],
+            None,
+        ),
+        (
+            [A],
+            ([A], Declared(dropped=["a"])),
+            "take it out, or, to begin empty, give the store of the topology another name$",
+            [([A], Declared()), ([B], Declared(dropped=["a"]))],
+            None,
+        ),
+        (
+            [A],
+            ([B], Declared({"a": "b"}, converted={"a": "versioned"})),
+            r"the stores \['b'\]; write a store by the name that it has there, or leave it out$",
+            [
+                ([store("b", kind=StoreKind.VERSIONED)], Declared({"a": "b"}, converted={"b": "versioned"})),
+                ([B], Declared({"a": "b"})),
+            ],
+            None,
+        ),
+        (
+            [A],
+            ([HISTORY], Declared(converted={"a": "key-value"})),
+            r"write converted=\{'a': 'versioned'\}, or change the topology$",
+            [([HISTORY], Declared(converted={"a": "versioned"})), ([A], Declared(converted={"a": "key-value"}))],
+            None,
+        ),
+        (
+            [A],
+            ([HISTORY], Declared(valid_from={"a": 5})),
+            r"versioned; add converted=\{'a': 'versioned'\}, or leave it out$",
+            [([HISTORY], Declared(converted={"a": "versioned"}, valid_from={"a": 5}))],
+            None,
+        ),
+        (
+            [A],
+            ([A], Declared(valid_from={"a": 5})),
+            "'a', which is not declared to become versioned; leave it out$",
+            [([A], Declared())],
+            KEPT,
+        ),
+        (
+            [FIRST, SECOND],
+            ([FIRST], Declared()),
+            "with the same name twice where it stayed, or dropped=",
+            [([FIRST], Declared({FIRST.name: FIRST.name}, [SECOND.name]))],
+            {FIRST.name: Origin(0, FIRST.name)},
+        ),
+        (
+            [A],
+            ([HISTORY], Declared()),
+            r"converted=\{'a': 'versioned'\}\), or give the new one another name, and .*\(\.\.\., dropped=\['a'\]\)$",
+            [([HISTORY], Declared(converted={"a": "versioned"})), ([B], Declared(dropped=["a"]))],
+            None,
+        ),
+        (
+            [B],
+            ([HISTORY], Declared({"b": "a"})),
+            r"converted=\{'a': 'versioned'\}\), or take 'b' out of renamed, and .*\(\.\.\., dropped=\['b'\]\)$",
+            [([HISTORY], Declared({"b": "a"}, converted={"a": "versioned"})), ([HISTORY], Declared(dropped=["b"]))],
+            None,
+        ),
+        (
+            [store("a", value="json")],
+            ([A], Declared()),
+            r"give the new one another name, and drop the old one: Evolution\(\.\.\., dropped=\['a'\]\)$",
+            [([B], Declared(dropped=["a"]))],
+            {},
+        ),
+        (
+            [store("b", value="json")],
+            ([A], Declared({"b": "a"})),
+            r"take 'b' out of renamed, and drop the old one: Evolution\(\.\.\., dropped=\['b'\]\)$",
+            [([A], Declared(dropped=["b"]))],
+            {},
+        ),
+        (
+            [store("a", layout=Layout("x", 1), kind=StoreKind.TIMESTAMPED_KEY_VALUE)],
+            ([store("a", layout=Layout("x", 1))], Declared(converted={"a": "key-value"})),
+            r"another name, and drop the old one: .* dropped=\['a'\]\), without 'a' in converted$",
+            [([store("b", layout=Layout("x", 1))], Declared(dropped=["a"]))],
+            {},
+        ),
+    ],
+    ids=[
+        "lost",
+        "unknown-target",
+        "one-target",
+        "renamed-and-dropped",
+        "dropped-but-there",
+        "kind-of-no-store",
+        "other-kind",
+        "time-of-nothing",
+        "time-of-a-table",
+        "numbered",
+        "kind",
+        "kind-of-renamed",
+        "value-serde",
+        "value-serde-of-renamed",
+        "kind-of-an-operators-rows",
+    ],
+)
+def test_what_is_advised_for_stores_that_do_not_match_is_taken(
+    old: list[StoreShape],
+    wrong: tuple[list[StoreShape], Declared],
+    advice: str,
+    right: list[tuple[list[StoreShape], Declared]],
+    found: dict[str, Origin] | None,
+) -> None:
+    stores, declared = wrong
+    with pytest.raises(StateConflictError, match=advice):
+        origins_of(shape(*old), shape(*stores), declared)
+    for stores, declared in right:
+        origins = origins_of(shape(*old), shape(*stores), declared)
+        gone = {one.name for one in old} & set(declared.dropped)
+        assert not gone & {origin.name for origin in origins.values()}
+        assert len(origins) == len(old) - len(gone)
+    if found is not None:
+        assert origins_of(shape(*old), shape(*right[0][0]), right[0][1]) == found
+
+
+def test_state_without_noted_kinds_is_converted_once_the_job_has_started_as_it_was(tmp_path: Path) -> None:
+    query = Query(tmp_path, "memory", STAMPED)
+    query.put(dict.fromkeys(KEYS, "x"), 1)
+    for file in query.storage.list("app/evolution/out"):
+        query.storage.delete(file.path)
+    with pytest.raises(StateConflictError, match="start the job once as it was, with this release, which notes it"):
+        query.start(shape_of(VERSIONED), TO_VERSIONED)
+    query.start(shape_of(STAMPED))
+    query.start(shape_of(VERSIONED), TO_VERSIONED)
+    assert query.content() == dict.fromkeys(KEYS, ("x", 1, None))
+
+
+def test_of_two_jobs_that_were_started_at_once_the_other_goes_on_when_it_is_started_after_the_first(
+    tmp_path: Path,
+) -> None:
+    query = Query(tmp_path, "memory", STAMPED)
+    query.put(dict.fromkeys(KEYS, "x"), 1)
+    raced = History.of(query.storage, "app", "out")
+    query.start(shape_of(STAMPED, 3))
+    with pytest.raises(StateConflictError, match=re.escape("start one job after the other")):
+        raced.keep(replace(query.record, batch=99))
+    query.start(shape_of(STAMPED, 5))
+    assert query.content() == dict.fromkeys(KEYS, ("x", 1))
