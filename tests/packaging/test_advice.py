@@ -1,0 +1,126 @@
+"""Whoever refuses state says what to do instead, and a test does it: which one is noted here for every refusal.
+
+A refusal is known by words that no other one has. What is new has to be noted; ``UNFOLLOWED`` has those that advise
+something which no test does so far, and only gets shorter.
+"""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+ROOMS = ("adapters", "processors", "stores", "src/millpond")
+
+_MATCHING = "stores/evolution/test_advice.py::test_what_is_advised_for_stores_that_do_not_match_is_taken"
+FOLLOWED = {
+    "which the topology has not; declare": _MATCHING,
+    "write one of them, or, to go on": _MATCHING,
+    "gives two old stores the same new name": _MATCHING,
+    "is both renamed and dropped": _MATCHING,
+    "dropped names the store": _MATCHING,
+    "write a store by the name that it has there": _MATCHING,
+    "valid_from gives a time": _MATCHING,
+    "or change the topology": _MATCHING,
+    "have no names of their own but running numbers": _MATCHING,
+    "declare that it becomes another kind": _MATCHING,
+    "cannot go on with the rows of": _MATCHING,
+    "nothing tells of which kinds": "stores/evolution/test_advice.py::"
+    "test_state_without_noted_kinds_is_converted_once_the_job_has_started_as_it_was",
+    "was written by another job at the same time": "stores/evolution/test_advice.py::"
+    "test_of_two_jobs_that_were_started_at_once_the_other_goes_on_when_it_is_started_after_the_first",
+    "have begun without seeds": "stores/evolution/test_seeding.py::test_seeds_that_come_too_late_are_refused",
+    "that began without seeds": "stores/evolution/test_seeding.py::"
+    "test_seeds_that_come_too_late_for_state_of_a_release_without_records_are_taken_out",
+    "would lose what that does not keep": "stores/evolution/test_converting.py::"
+    "test_a_table_becomes_versioned_and_back_on_every_engine_with_other_partitions_and_names",
+    "have no known timestamp": "stores/evolution/test_converting.py::"
+    "test_values_without_a_time_become_versions_from_a_time_that_is_given",
+    "while the state was carried over after": "stores/evolution/test_evolving.py::"
+    "test_a_job_that_commits_while_its_state_is_carried_over_goes_on_and_the_other_is_refused",
+    "or stands at another micro-batch": "stores/evolution/test_evolving.py::"
+    "test_a_query_that_is_set_back_gets_a_new_generation_from_where_it_stands",
+    "rows do not lie by the records' keys": "stores/evolution/test_carrying.py::"
+    "test_rows_that_do_not_lie_by_the_records_keys_are_refused",
+    "nobody but the processor that put it": "stores/evolution/test_carrying.py::"
+    "test_a_users_metadata_is_copied_and_must_agree_where_partitions_become_one",
+    "that began without a backfill": "evolution/test_backfills.py::"
+    "test_a_backfill_comes_too_late_for_a_job_that_has_begun",
+    "has begun and has not come to its end": "spark/test_verb_backfill.py::"
+    "test_what_waits_in_verbs_comes_out_of_the_stream_and_a_backfill_that_died_between_verbs_goes_on",
+    "and do not become others": "evolution/test_parameters.py::test_the_advice_of_a_refusal_works",
+    "has other calls than its state": "processors/verbs/test_kept_calls.py::test_the_advice_of_each_refusal_works",
+    "a job goes on there. Stop it": "spark/test_continuation.py::"
+    "test_a_checkpoint_that_has_gone_on_since_state_was_carried_over_is_not_continued",
+    "is another verb by now": "spark/test_verb_evolution.py::"
+    "test_a_verb_does_not_take_the_state_of_another_in_addition_to_its_own",
+    "and none of the verb": "spark/test_verb_evolution.py::"
+    "test_a_verb_that_is_nowhere_is_refused_unless_it_may_have_a_place",
+    "the checkpoint holds the state of the verb": "spark/test_renamed_verbs.py::"
+    "test_verbs_that_share_an_operator_are_renamed_and_dropped_and_nothing_runs_before_that_is_said",
+    "); write these columns again": "spark/test_verbs.py::"
+    "test_a_restart_by_other_columns_of_the_key_is_refused_and_renamed_ones_are_declared",
+    " were put with ": "spark/test_verbs.py::"
+    "test_a_restart_with_another_expression_is_refused_and_another_way_to_write_it_is_not",
+}
+"""The test that takes the advice, by words of the refusal."""
+UNFOLLOWED = {
+    "which cannot go on at another checkpoint; keep",
+    "was not carried over to go on elsewhere",
+    "with renamed={...} and dropped=[...] for stores",
+    "have other keys than the verb before it",
+    "would replace, as their numbers begin anew",
+    "give the checkpoint of this query",
+    "by a build that kept no names of calls",
+    "); cast the columns, or",
+    "and what lies between the two, as before",
+    "or of a release with other layouts; run",
+    "restart under the old application id",
+    "the schemas of ",
+    "whose rows are to be carried over; give",
+    "in another shape than this query was built for",
+    "so it cannot be undone; edit the rows once more",
+    "is nowhere any more, so it cannot be undone",
+    "give the checkpointLocation of this query",
+    "nothing leads on from there without them",
+    "holds the state of that verb, whose files",
+    "is to run; write its application_id again",
+    "and the one that has that name; drop",
+    "so nothing tells how old they are; set it",
+}
+"""What advises something that no test does so far."""
+PLAIN = {
+    "was not edited last, so there is no edit",
+    "the last edit of the state of application",
+    "has been used meanwhile, so it stays",
+    "was written meanwhile, so ",
+    "the checkpoint stands before \n",
+}
+"""What has nothing to advise: there is nothing to be done, or another one is raised in its place."""
+
+
+def refusals() -> Iterator[tuple[str, str]]:
+    """Where each refusal of state is made, and its words; none if all of them are made elsewhere."""
+    for room in ROOMS:
+        for path in sorted((ROOT / room).rglob("*.py")):
+            for node in ast.walk(ast.parse(path.read_text())):
+                if isinstance(node, ast.Call) and ast.unparse(node.func) == "StateConflictError":
+                    words = (one.value for one in ast.walk(node) if isinstance(one, ast.Constant))
+                    yield (
+                        f"{path.relative_to(ROOT)}:{node.lineno}",
+                        "".join(f"{one}\n" for one in words if isinstance(one, str)),
+                    )
+
+
+def test_every_refusal_of_state_is_noted_with_the_test_that_takes_its_advice() -> None:
+    noted = [*FOLLOWED, *UNFOLLOWED, *PLAIN]
+    found = dict(refusals())
+    known = {where: [words for words in noted if words in text] for where, text in found.items() if text}
+    assert {where: words for where, words in known.items() if len(words) != 1} == {}
+    assert sorted(noted) == sorted({words for one in known.values() for words in one})
+
+
+def test_the_tests_that_take_advice_are_there() -> None:
+    for followed in set(FOLLOWED.values()):
+        module, _, name = followed.partition("::")
+        tree = ast.parse((ROOT / "tests" / module).read_text())
+        assert name in {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}, followed
