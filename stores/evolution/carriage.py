@@ -54,6 +54,8 @@ class LayoutCarriage:
             takes away what the rules say. ``olds`` are the old partitions with rows for it, and ``belongs(key)`` says
             whether the record's key, as in the rows, goes to it. It is called only where partitions become one, or one
             becomes several.
+        other_key: likewise the key of the record of another input for which an entry is kept as well, and by which it
+            finds no partition; None if there is none.
         seeded: ``seeded(time, users)`` returns the metadata of a store that is seeded, by name: ``time`` is the latest
             timestamp of its values, and ``users`` the number of processors that may keep something in it. None: the
             store holds more than its entries, and cannot be seeded.
@@ -62,6 +64,7 @@ class LayoutCarriage:
     record_key: Callable[[bytes], bytes | None] | None = None
     rules: Mapping[str, Rule] = field(default_factory=dict)
     revise: Revision | None = None
+    other_key: Callable[[bytes], bytes] | None = None
     seeded: Callable[[int, int], Mapping[str, bytes]] | None = None
 
 

@@ -63,7 +63,9 @@ def without_keys(
             metadata = carried_metadata([old], partial(_stays, erased, keys), layouts, layout)
             snapshots.add([partition], *metadata_rows(metadata))
             for found, values in old.columns():
-                gone = erased(keys.of_rows(found))
+                gone, others = erased(keys.of_rows(found)), keys.others_of_rows(found)
+                if others is not None:
+                    gone = pc.or_(gone, erased(others))
                 counts[store.name] += pc.sum(pc.and_(gone, pc.starts_with(found, DATA))).as_py() or 0
                 kept = pc.invert(gone)
                 snapshots.add([partition], found.filter(kept), values.filter(kept))

@@ -48,6 +48,7 @@ class RecordKeys:
         self._name = shape.name
         self._kind = shape.kind
         self._of_layout = None if carriage is None else carriage.record_key
+        self._other_key = None if carriage is None else carriage.other_key
         self.rest = _bytes_behind_key(shape.kind, duplicates)
         written = shape.layout.key_serde if shape.layout is not None and self._of_layout is not None else None
         self._rewrite = _rewriting(shape, shape.key_serde if self._of_layout is None else written)
@@ -82,6 +83,19 @@ class RecordKeys:
                 found = pa.array(keys, pa.binary())
             return pc.fill_null(found, NO_KEY) if found.null_count else found
         except (SerdeError, CorruptStoreError) as error:
+            raise self._damage(error) from error
+
+    def others_of_rows(self, rows: Array) -> Array | None:
+        """The key of the record of another input that each row is kept for as well; None if there are no such.
+
+        Raises:
+            CorruptStoreError: a row has none.
+        """
+        if self._other_key is None:
+            return None
+        try:
+            return pa.array([self._other_key(row[len(DATA) :]) for row in rows.to_pylist()], pa.binary())
+        except SerdeError as error:
             raise self._damage(error) from error
 
     def of_key(self, key: bytes) -> bytes:

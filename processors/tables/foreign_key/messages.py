@@ -268,7 +268,7 @@ def _end_of_foreign_key(combined: bytes) -> int:
     return end
 
 
-FOREIGN_KEY_SUBSCRIPTIONS_CARRIAGE: Final = LayoutCarriage(_foreign_key_of)
+FOREIGN_KEY_SUBSCRIPTIONS_CARRIAGE: Final = LayoutCarriage(_foreign_key_of, other_key=primary_key_of)
 FOREIGN_KEY_LEFT_ROWS_CARRIAGE: Final = LayoutCarriage()
 
 
