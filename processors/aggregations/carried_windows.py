@@ -8,7 +8,7 @@ where the partition that was ahead has closed them, except those that it lists (
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 from millpond.processors.aggregations.completion import (
     COMPLETION,
@@ -19,13 +19,16 @@ from millpond.processors.aggregations.completion import (
     kept_changes,
 )
 from millpond.processors.runtime.kept_time import STREAM_TIME, KeptTime, stream_time_of, versioned
-from millpond.processors.runtime.waiting_counts import WAITING, counted_at, waiting_of
+from millpond.processors.runtime.waiting_counts import WAITING, bytes_of_counts, counted_at, waiting_of
 from millpond.stores.encoding.keys import TIME_SIZE, last_time, pack_time, unpack_time, unterminated
 from millpond.stores.encoding.times import MIN_TIME
 from millpond.stores.evolution.carriage import LayoutCarriage, OldStore, forgotten, greatest, least
 from millpond.stores.specs.store_spec import KeyForm
 from millpond.stores.typed.observed_stream_time import METADATA_NAME as OBSERVED
 from millpond.stores.typed.windows.segments import key_part
+
+_Place: TypeAlias = tuple[bytes, int, int | None]
+"""The bytes of a key, and the start and end of a window; None for an end that follows from the start."""
 
 
 class _Part(NamedTuple):
@@ -52,14 +55,17 @@ class _Part(NamedTuple):
             time = change[2] if by_end else change[1]
             if time is not None and time > self.closed:
                 yield change
-        if self.seen >= until:
-            return
+        if self.seen < until:
+            yield from ((*place, None) for place in self.places() if self.seen < _time_of(place) <= until)
+
+    def places(self) -> Iterator[_Place]:
+        """All windows that there are."""
+        by_end = self.old.kind.key_form is KeyForm.SESSION
         rest = 2 * TIME_SIZE if by_end else TIME_SIZE
         for row, _ in self.old.entries():
             reached = unpack_time(row, len(row) - rest)
-            if self.seen < reached <= until:
-                span = (last_time(row), reached) if by_end else (reached, None)
-                yield (unterminated(key_part(row, rest)), *span, None)
+            span = (last_time(row), reached) if by_end else (reached, None)
+            yield (unterminated(key_part(row, rest)), *span)
 
 
 def _parts(olds: Sequence[OldStore], number: int) -> list[_Part]:
@@ -78,8 +84,10 @@ def _parts(olds: Sequence[OldStore], number: int) -> list[_Part]:
 
 def _revise(olds: Sequence[OldStore], belongs: Callable[[bytes], bool]) -> Mapping[str, bytes | None]:
     """The times of processors whose results are final."""
-    prefix = waiting_of("")
-    numbers = {int(name.removeprefix(prefix)) for old in olds for name in old.metadata_names(prefix)}
+    prefixes = waiting_of(""), completion_of("")
+    numbers = {
+        int(name.removeprefix(prefix)) for prefix in prefixes for old in olds for name in old.metadata_names(prefix)
+    }
     revised: dict[str, bytes | None] = {}
     for number in sorted(numbers):
         revised |= _of_processor(number, _parts(olds, number), belongs)
@@ -92,17 +100,30 @@ def _revise(olds: Sequence[OldStore], belongs: Callable[[bytes], bool]) -> Mappi
 def _of_processor(number: int, parts: Sequence[_Part], belongs: Callable[[bytes], bool]) -> dict[str, bytes | None]:
     if not parts:
         return {}
-    seen = max(part.seen for part in parts)
+    seen, closed = max(part.seen for part in parts), min(part.closed for part in parts)
     revised: dict[str, bytes | None] = {
         stream_time_of(number): versioned(pack_time(min(part.time for part in parts))),
         completion_of(number): None,
         changed_of(number): None,
     }
-    if seen > min(part.closed for part in parts):
+    changed = set[_Place]()
+    if seen > closed:
         entries = [entry for part in parts for entry in part.to_come(seen) if belongs(entry[0])]
         revised[completion_of(number)] = versioned(pack_time(seen))
         revised[changed_of(number)] = bytes_of_changes(entries)
+        by_end = parts[0].old.kind.key_form is KeyForm.SESSION
+        changed = {(key, start, end if by_end else None) for key, start, end, _ in entries}
+    if closed > MIN_TIME:
+        there = (place for part in parts for place in part.places() if belongs(place[0]))
+        count = sum(_time_of(place) > closed and (_time_of(place) > seen or place in changed) for place in there)
+        revised[waiting_of(number)] = bytes_of_counts(closed, [count])
     return revised
+
+
+def _time_of(place: _Place) -> int:
+    """The time by which a window closes: its end if it has one of its own, else its start."""
+    _, start, end = place
+    return start if end is None else end
 
 
 def _seeded(time: int, users: int) -> dict[str, bytes]:

@@ -32,7 +32,7 @@ _ENDS: Final = (int, NoneType)
 _NO_CHANGES: Final = MSGPACK.serialize([])
 
 
-def completion_of(number: int) -> str:
+def completion_of(number: int | str) -> str:
     """The name under which processor ``number`` on a store keeps the time up to which its windows have come out."""
     return f"{COMPLETION}-{number}"
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from struct import Struct
 from typing import Any, Final
 
-from millpond.processors.runtime.kept_time import put_versioned, read_versioned
+from millpond.processors.runtime.kept_time import read_versioned, versioned
 from millpond.stores.encoding.keys import TIME_SIZE, pack_time, unpack_time
 
 WAITING: Final = "waiting"
@@ -34,6 +34,11 @@ def counted_at(store: Any, name: str, size: int) -> int | None:
     """
     data = read_versioned(store, name, TIME_SIZE * (1 + size), "counts")
     return None if data is None else unpack_time(data)
+
+
+def bytes_of_counts(time: int, counts: Sequence[int]) -> bytes:
+    """What is kept of counts as of a time."""
+    return versioned(pack_time(time) + Struct(f">{len(counts)}q").pack(*counts))
 
 
 class WaitingCounts:
@@ -70,4 +75,4 @@ class WaitingCounts:
 
     def put(self, time: int, counts: Sequence[int]) -> None:
         """Keep the counts as of ``time``."""
-        put_versioned(self._store, self._name, pack_time(time) + self._counts.pack(*counts))
+        self._store.put_metadata(self._name, bytes_of_counts(time, counts))
