@@ -15,6 +15,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from millpond.adapters.inspect.columns import ShownColumn
+from millpond.adapters.inspect.packed_columns import columns_in, packed_of
 from millpond.errors import ConfigurationError
 from millpond.processors.verbs.aggregates import AggregateCall
 from millpond.processors.verbs.kept_calls import ORDERED, calls_in, slots_of
@@ -76,12 +77,10 @@ class AggregatedColumn(ShownColumn):
         raise ConfigurationError("the state of an aggregate is a value; look it up by its key")
 
     def pack(self, value: Any) -> bytes:
-        raise ConfigurationError(
-            "the state of an aggregate is more than the results that are shown; delete the key, which then begins anew"
-        )
+        return packed_of(pa.schema(list(self.type)), value, "result", self._aggregate.state_of)
 
     def parse(self, text: str) -> Any:
-        raise ConfigurationError("the state of an aggregate is a value; look it up by its key")
+        return columns_in(text, "result")
 
 
 def _of_calls(name: str, history: Schemas) -> RowAggregate:

@@ -38,7 +38,7 @@ class PackedKeyColumn(ShownColumn):
         return _structs(self._codec.unpack(data), self.type)
 
     def to_bytes(self, key: Any) -> bytes:
-        return _packed(self._codec.schema, key, "key", self._codec.pack)
+        return packed_of(self._codec.schema, key, "key", lambda row: self._codec.pack(row)[0])
 
     def pack(self, value: Any) -> bytes:
         return self.to_bytes(value)
@@ -72,13 +72,10 @@ class PackedRowColumn(ShownColumn):
         raise ConfigurationError("a packed row is a value; look it up by its key")
 
     def pack(self, value: Any) -> bytes:
-        return _packed(self._codec.schemas.current, value, "row", self._codec.pack)
+        return packed_of(self._codec.schemas.current, value, "row", lambda row: self._codec.pack(row)[0])
 
     def parse(self, text: str) -> Any:
-        try:
-            return json.loads(text)
-        except (ValueError, RecursionError) as error:
-            raise ConfigurationError(f"{text!r} is no row: {error}; give its columns as a JSON object") from error
+        return columns_in(text, "row")
 
 
 @dataclass(frozen=True)
@@ -149,7 +146,19 @@ def _structs(rows: pa.Table, type_: Any) -> Any:
     return pa.StructArray.from_arrays(columns, fields=list(type_))
 
 
-def _packed(schema: pa.Schema, given: Any, what: str, pack: Callable[[pa.Table], list[bytes]]) -> bytes:
+def columns_in(text: str, what: str) -> Any:
+    """A row that is given as JSON.
+
+    Raises:
+        ConfigurationError: it is none.
+    """
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ConfigurationError(f"{text!r} is no {what}: {error}; give its columns as a JSON object") from error
+
+
+def packed_of(schema: pa.Schema, given: Any, what: str, pack: Callable[[pa.Table], bytes]) -> bytes:
     """A key or row, given as its columns' values in order or by name, as ``pack`` has it.
 
     Raises:
@@ -164,7 +173,10 @@ def _packed(schema: pa.Schema, given: Any, what: str, pack: Callable[[pa.Table],
     if sorted(row) != sorted(schema.names):
         raise ConfigurationError(f"{given!r} is no {what} of {told}; give a value for each column, in order or by name")
     try:
-        return pack(pa.Table.from_arrays([_column(row[field.name], field) for field in schema], schema=schema))[0]
+        columns = pa.Table.from_arrays([_column(row[field.name], field) for field in schema], schema=schema)
+        return pack(columns)
+    except ConfigurationError:
+        raise
     except (pa.ArrowException, RecordError, TypeError, ValueError, OverflowError) as error:
         raise ConfigurationError(f"{given!r} is no {what} of {told}: {error}; give such values") from error
 

@@ -25,7 +25,7 @@ from millpond.processors.verbs.state_serde import Slots, StateSerde
 from millpond.stores.encoding.column_serdes import ColumnarSerde, ColumnSerde
 from millpond.stores.encoding.nulls import spread
 from millpond.stores.encoding.rows.nested import with_leaves
-from millpond.stores.encoding.rows.physical import normalized, null_mask
+from millpond.stores.encoding.rows.physical import normalized, null_mask, to_physical
 from millpond.stores.encoding.rows.row_columns import RowColumnSerde
 
 STATE_VERSION: Final = 1
@@ -223,6 +223,23 @@ class RowAggregate:
         except _UNUSABLE as error:
             raise self._damage(number, "for one of the keys", error) from error
         return made
+
+    def state_of(self, results: pa.Table) -> bytes:
+        """The state with the results of a table of one row, as it is stored.
+
+        Raises:
+            ConfigurationError: the state of a call is more than its result, or it cannot have such a one.
+        """
+        states = []
+        for column, function, label in zip(results.columns, self._functions, self._labels, strict=True):
+            try:
+                states.append(function.state_of(to_physical(column.combine_chunks())[0]))
+            except (ConfigurationError, OverflowError) as error:
+                raise ConfigurationError(
+                    f"{label}: {error}, so it cannot be put; delete the key, which then begins anew, or put the "
+                    "aggregate of a query that has no such call"
+                ) from error
+        return self.state_serde.serialize(states)
 
     def _damage(self, number: int, where: str, error: Exception) -> SerdeError:
         return SerdeError(

@@ -59,6 +59,11 @@ class Count(AggregateFunction):
     def merge_columns(self, states: Array, groups: Integers, size: int) -> Array:
         return totals(states, groups, size)
 
+    def state_of(self, result: Any) -> Any:
+        if result is None or result < 0:
+            raise ConfigurationError(f"a count is never {'null' if result is None else 'negative'}")
+        return result
+
     def results(self, states: Array) -> Array:
         return states
 

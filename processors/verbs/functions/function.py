@@ -83,6 +83,14 @@ class AggregateFunction(ABC):
             pyarrow.ArrowInvalid: a state could not be held, or not exactly; then ``merge`` tells.
         """
 
+    def state_of(self, result: Any) -> Any:
+        """The state with this result, in its physical form, where the result tells all of it.
+
+        Raises:
+            ConfigurationError: it does not.
+        """
+        raise ConfigurationError("its state is more than its result")
+
     @abstractmethod
     def results(self, states: Array) -> Array:
         """The results for a column of states, as the type says but for notes in it (``without_notes``).

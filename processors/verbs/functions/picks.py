@@ -69,6 +69,9 @@ class Extreme(AggregateFunction):
     def merge(self, left: Any, right: Any) -> Any:
         return self.add(left, right, 0)
 
+    def state_of(self, result: Any) -> Any:
+        return result
+
     def results(self, states: Array) -> Array:
         return states
 

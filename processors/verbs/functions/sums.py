@@ -104,6 +104,9 @@ class NarrowSum(Sum):
     def merge_columns(self, states: Array, groups: Integers, size: int) -> Array:
         return added(pa.nulls(size, pa.int64()), states, groups, self._lowest, self._highest)
 
+    def state_of(self, result: Any) -> Any:
+        return self.add(None, result, 0)
+
     def results(self, states: Array) -> Array:
         return from_integers(states, self.type)
 
@@ -143,6 +146,9 @@ class WideSum(Sum):
 
     def merge_columns(self, states: Array, groups: Integers, size: int) -> Array:
         return added_wide(nulls(size, WHOLE), states, groups, self._highest)
+
+    def state_of(self, result: Any) -> Any:
+        return self.add(None, result, 0)
 
     def results(self, states: Array) -> Array:
         return of_halves(unscaled(states), ~present(states), self.type)
@@ -193,6 +199,9 @@ class FloatSum(Sum):
 
     def total(self, state: Any) -> Any:
         return _rounded(state)
+
+    def state_of(self, result: Any) -> Any:
+        return self.add(None, result, 0)
 
     def results(self, states: Array) -> Array:
         sums = [None if state is None else _rounded(state) for state in states.to_pylist()]
