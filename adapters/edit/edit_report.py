@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Self
 
-from millpond.stores.evolution.history import History
-from millpond.stores.evolution.record import EditNote, EvolutionRecord
+from millpond.stores.evolution.editing import Edit
+from millpond.stores.evolution.record import EditNote
 
 
 @dataclass(frozen=True)
@@ -27,8 +27,9 @@ class EditReport:
     note: EditNote
 
     @classmethod
-    def of(cls, history: History, record: EvolutionRecord) -> Self:
-        """That of the edit which made a generation of a query's state."""
+    def of(cls, edit: Edit) -> Self:
+        """That of an edit whose record is kept."""
+        history, record = edit.history, edit.record
         assert record.edit is not None, "it was not made by an edit"
         return cls(history.application_id, history.sink, record.generation, record.batch, record.edit)
 

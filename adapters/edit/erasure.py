@@ -16,12 +16,12 @@ from millpond.adapters.edit.left_out_rows import erase_left_out
 from millpond.adapters.edit.stopped_query import place_of
 from millpond.adapters.edit.traces import Trace, traces
 from millpond.adapters.inspect.state_inspector import InspectedQuery, StateInspector
-from millpond.errors import ConfigurationError
+from millpond.errors import ConfigurationError, StateConflictError
 from millpond.stores.cleaning.copies import CopiesCleaning
 from millpond.stores.cleaning.leftover import Age, GarbageKind
 from millpond.stores.durability.manifests.manifest import Manifest
 from millpond.stores.durability.storage.clock import host_ms
-from millpond.stores.evolution.editing import keep_edited
+from millpond.stores.evolution.editing import Edit, edit_with, keep_edits
 from millpond.stores.evolution.erasing import lineages_left, without_keys
 from millpond.stores.evolution.history import History
 from millpond.stores.evolution.record import ERASE, EditNote
@@ -109,7 +109,7 @@ def erase(
     erased = ErasedKeys.of(views, keys)
     if any(needle in text.encode() for text in (by, why) for needle in erased.needles):
         raise ConfigurationError("the record of an erasure stays, and by or why has a key that is erased; leave it out")
-    edits, rows, kept = [], Counter[str](), list[Manifest]()
+    edits, rows = list[Edit](), Counter[str]()
     places = [place_of(inspector, query, batch) for query in queries]
     for query, (committed, standing) in zip(queries, places, strict=True):
         history, bases, counts = query.history, dict[str, Manifest](), Counter[str]()
@@ -121,12 +121,18 @@ def erase(
             counts += gone
         counts = +counts
         note = EditNote(by, host_ms(), why, {f"{ERASE} {store}": number for store, number in counts.items()} or _NONE)
-        record = keep_edited(history, committed, standing, bases, note)
-        edits.append(EditReport.of(history, record))
+        edits.append(edit_with(history, committed, standing, bases, note))
         rows += counts
-        kept += record.bases.values()
-    for committed, _ in places:
-        committed.check_stands()
+    keep_edits(edits)
+    kept = [base for edit in edits for base in edit.record.bases.values()]
+    try:
+        for committed, _ in places:
+            committed.check_stands()
+    except StateConflictError as error:
+        raise StateConflictError(
+            "the query has gone on while its keys were erased, so older files that have them were not deleted; stop "
+            f"it, start it once, which tells what it goes on with, and erase again ({error})"
+        ) from error
     histories = [History.of(inspector.storage, one.history.application_id, one.history.sink) for one in queries]
     lineages = lineages_left(inspector.storage, histories, kept)
     files = sum(len(inspector.storage.list(lineage)) for lineage in lineages)
@@ -136,7 +142,9 @@ def erase(
     applications = {lineage.partition("/")[0] for lineage in lineages} | {one.application_id for one in histories}
     copies, staying = _delete_copies(inspector, local_dirs, applications)
     found = traces([inspector.storage, inspector.checkpoint.storage], local_dirs, erased)
-    return ErasureReport(tuple(edits), dict(rows), files, copies, (*staying, *found), searched=not erased.too_short)
+    return ErasureReport(
+        tuple(map(EditReport.of, edits)), dict(rows), files, copies, (*staying, *found), searched=not erased.too_short
+    )
 
 
 _NONE: Mapping[str, int] = {f"{ERASE} nothing": 0}

@@ -8,13 +8,18 @@ undone, is up to ``millpond.stores.evolution.editing``.
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
+from datetime import datetime
 from types import MappingProxyType, TracebackType
 from typing import Any, Final, NamedTuple, Self
 
 import pyarrow as pa
 
+from millpond.adapters.edit.aggregated_windows import AggregatedWindows
 from millpond.adapters.edit.edit_report import EditReport
+from millpond.adapters.edit.key_timer import KeyTimer, holds_timers
 from millpond.adapters.edit.stopped_query import place_of
+from millpond.adapters.inspect.columns import ShownColumn
+from millpond.adapters.inspect.packed_columns import PackedPlaces
 from millpond.adapters.inspect.state_inspector import StateInspector, named_store
 from millpond.adapters.inspect.store_form import (
     KEY,
@@ -36,7 +41,8 @@ from millpond.stores.durability.parquet.sources import Fetched
 from millpond.stores.durability.storage.clock import host_ms
 from millpond.stores.encoding.keys import latest_row
 from millpond.stores.encoding.partitions import partition_of
-from millpond.stores.evolution.editing import undo_edit, write_edit
+from millpond.stores.encoding.times import Instant, TimeUnit
+from millpond.stores.evolution.editing import Edit, edit_of, keep_edits, undoing_of
 from millpond.stores.evolution.record import UNDO, EditNote
 from millpond.stores.evolution.record_keys import RecordKeys
 from millpond.stores.specs.store_spec import KeyForm, StoreSpec
@@ -57,11 +63,20 @@ class _Place(NamedTuple):
     store: str
 
 
+class _Opened(NamedTuple):
+    """A store that may be changed."""
+
+    transaction: Transaction
+    store: Any
+    view: StoreView
+
+
 class StateEditor:
     """Edits the state of a query that does not run, as it is after the last micro-batch. Use it as a context.
 
     Nothing counts until ``commit``. The rows change, and nothing else: no result comes out because of it. The next
-    start of the query goes on with the edited state, and until it has, ``undo`` takes the edit back.
+    start of the query goes on with the edited state, and until it has, ``undo`` takes the edit back. An editor is for
+    one ``commit`` or ``undo``.
 
     Args:
         inspector: finds the state.
@@ -79,8 +94,10 @@ class StateEditor:
         self._queries = inspector.queries(self._batch)
         self._views = inspector.stores_of(self._queries, self._batch)
         self._opened = ExitStack()
-        self._stores: dict[_Place, tuple[Transaction, Any]] = {}
+        self._stores: dict[_Place, _Opened] = {}
         self._done: dict[int, Counter[str]] = {}
+        self._changed: set[_Place] = set()
+        self._ended = ""
 
     @classmethod
     def at(
@@ -119,15 +136,14 @@ class StateEditor:
 
     def close(self) -> None:
         """Forget what was not committed."""
-        self._stores.clear()
-        self._done.clear()
-        self._opened.close()
+        self._end("closed")
 
     def put(
         self,
         store: str,
         rows: pa.Table | Iterable[Mapping[str, Any]],
         *,
+        ahead: bool = False,
         sink: str | None = None,
         application_id: str | None = None,
     ) -> int:
@@ -141,17 +157,22 @@ class StateEditor:
         Args:
             store: the store's name.
             rows: the rows.
+            ahead: whether rows may be later than the time that the store has reached in their task, or that of a store
+                which has reached none yet. The store's time is theirs then: windows, history and times to live end by
+                it, and rows before it may come too late.
             sink, application_id: where they are needed to tell the store from others of its name.
 
         Raises:
-            ConfigurationError: there is no such store, a row does not fit it, or it holds more than such rows.
+            ConfigurationError: there is no such store, a row does not fit it or is ahead of its time, it holds more
+                than such rows, or the edits have ended.
             SerdeError: a key or a value cannot be stored.
         """
+        self._check_open()
         view = self.view(store, sink=sink, application_id=application_id)
         self._check_rows_are_all(view)
         found = rows.to_pylist() if isinstance(rows, pa.Table) else list(rows)
         for row in found:
-            self._put(view, row)
+            self._put(view, row, ahead=ahead)
         return len(found)
 
     def delete(
@@ -172,9 +193,11 @@ class StateEditor:
             sink, application_id: where they are needed to tell the store from others of its name.
 
         Raises:
-            ConfigurationError: there is no such store, it has no windows, or it holds more than such rows.
+            ConfigurationError: there is no such store, it has no windows, it holds more than such rows, or the edits
+                have ended.
             SerdeError: the key cannot be one of the store's.
         """
+        self._check_open()
         view = self.view(store, sink=sink, application_id=application_id)
         self._check_rows_are_all(view)
         windowed = view.form.kind.key_form is not KeyForm.PLAIN
@@ -185,50 +208,101 @@ class StateEditor:
         data = view.form.key.to_bytes(key)
         start = None if window_start is None else view.form.time(window_start, WINDOW_START)
         counts = [self._delete(view, task, data, start) for task in self._tasks(view, data)]
-        return max(counts, default=0)
+        return max(counts) if view.shape.is_global else sum(counts)
+
+    def set_timer(
+        self,
+        store: str,
+        key: Any,
+        time: Instant | None,
+        *,
+        name: str = "",
+        wall_clock: bool = False,
+        sink: str | None = None,
+        application_id: str | None = None,
+    ) -> datetime | None:
+        """Set, move or delete a timer of a key of ``apply``; for when it was set until now, None if it was not.
+
+        It fires in the first micro-batch that reaches its time, and in the next one of its task if that has passed.
+
+        Args:
+            store: the name of the store of timers, which ends with ``-timers``.
+            key: the values of the key's columns, in order or by name.
+            time: when it is to fire, as a datetime or in microseconds since 1970; None deletes it.
+            name: as the rule sets it.
+            wall_clock: whether it is a timer by the clock of the machine, which has names of its own, and not one by
+                event time.
+            sink, application_id: where they are needed to tell the store from others of its name.
+
+        Raises:
+            ConfigurationError: there is no such store, it holds no timers, the key or the time is none, or the edits
+                have ended.
+        """
+        self._check_open()
+        view = self.view(store, sink=sink, application_id=application_id)
+        if not holds_timers(view.shape.layout):
+            raise ConfigurationError(
+                f"store {store!r} holds no timers; give the store of timers of an apply, which is named after it: "
+                f"one of {sorted(one.name for one in self._views if holds_timers(one.shape.layout))}"
+            )
+        timer = KeyTimer(self.key_column(view).to_bytes(key), name, wall_clock=wall_clock)
+        task_id = f"{view.shape.subtopology}_{partition_of(timer.key, view.partitions)}"
+        micros = None if time is None else view.form.time(time, "time")
+        before = timer.move(self._to_change(view, task_id), micros)
+        self._note(view, "set-timer", 1)
+        return before
+
+    def key_column(self, view: StoreView) -> ShownColumn:
+        """How keys of a store are given; of timers, those of the rows that ``apply`` reads."""
+        if not holds_timers(view.shape.layout):
+            return view.form.key
+        column = PackedPlaces.of(self._inspector.storage, view.application_id).key_column(view.name)
+        return column or view.form.key
 
     def commit(self) -> list[EditReport]:
         """Let the edits count; what was done to each verb or sink, and nothing for those that were not changed.
 
-        Those of each verb or sink count together, and one after the other.
+        All are written and checked before the first of them counts. Those of several verbs or sinks count one after the
+        other, each as a whole; where the storage fails in between, the error tells which do.
 
         Raises:
+            ConfigurationError: the edits have ended.
             StateConflictError: the query has committed a micro-batch meanwhile, or somebody else has changed the state.
             DurabilityError: the storage failed.
         """
-        reports = []
-        for number, done in sorted(self._done.items()):
-            query = self._queries[number]
-            changes: dict[str, dict[str, Any]] = {}
-            for place, (transaction, store) in self._stores.items():
-                if place.query == number:
-                    store.flush()
-                    if transaction.changes:
-                        version = query.record.shape.named(place.store)[0].kind.format_version
-                        changes.setdefault(place.task_id, {})[place.store] = (version, transaction.changes)
-            if changes:
-                note = EditNote(self._by, host_ms(), self._why, dict(done))
-                record = write_edit(query.history, *place_of(self._inspector, query, self._batch), changes, note)
-                reports.append(EditReport.of(query.history, record))
-        self.close()
-        return reports
+        self._check_open()
+        try:
+            edits = [self._edit_of(number, done) for number, done in sorted(self._done.items())]
+            return _kept([edit for edit in edits if edit is not None])
+        finally:
+            self._end("committed")
 
     def undo(self) -> list[EditReport]:
         """Take back the last edit of each verb or sink that no micro-batch has followed; what was done.
 
         Raises:
+            ConfigurationError: there are edits that are not committed, or they have ended.
             StateConflictError: there is none.
             DurabilityError: the storage failed.
         """
+        self._check_open()
+        if self._done:
+            raise ConfigurationError(
+                "there are edits that are not committed, and undo takes back one that is; commit them first, or close "
+                "this editor and undo with a new one"
+            )
         edited = [one for one in self._queries if one.record.edit is not None]
         since = [query for query in edited if query.record.batch == self._batch]
-        reports = []
+        edits = []
         for query in since or edited or self._queries:
             told = {} if query.record.edit is None else query.record.edit.rows
             note = EditNote(self._by, host_ms(), self._why, {f"{UNDO} {what}": number for what, number in told.items()})
             place = place_of(self._inspector, query, self._batch)
-            reports.append(EditReport.of(query.history, undo_edit(query.history, *place, note)))
-        return reports
+            edits.append(undoing_of(query.history, *place, note))
+        try:
+            return _kept(edits)
+        finally:
+            self._end("undone")
 
     def view(self, store: str, *, sink: str | None = None, application_id: str | None = None) -> StoreView:
         """A store as it is after the last micro-batch, without what is edited now.
@@ -238,9 +312,47 @@ class StateEditor:
         """
         return named_store(self._views, store, sink=sink, application_id=application_id)
 
+    def _end(self, how: str) -> None:
+        """Take no more edits, and forget those that there were."""
+        self._ended = self._ended or how
+        self._stores.clear()
+        self._changed.clear()
+        self._done.clear()
+        self._opened.close()
+
+    def _check_open(self) -> None:
+        if self._ended:
+            raise ConfigurationError(
+                f"the edits of this editor were {self._ended}, and it knows the state from before; make a new one: "
+                "StateEditor.at(...)"
+            )
+
+    def _edit_of(self, number: int, done: Mapping[str, int]) -> Edit | None:
+        """What has become of the state of one query, written; None if nothing has."""
+        query = self._queries[number]
+        changes: dict[str, dict[str, Any]] = {}
+        for place in sorted(self._changed):
+            if place.query == number:
+                transaction, store, view = self._stores[place]
+                store.flush()
+                if transaction.changes and view.form.kind.in_segments and view.shape.layout is not None:
+                    AggregatedWindows(view, store, transaction).settle()
+                if transaction.changes:
+                    version = query.record.shape.named(place.store)[0].kind.format_version
+                    changes.setdefault(place.task_id, {})[place.store] = (version, transaction.changes)
+        if not changes:
+            return None
+        note = EditNote(self._by, host_ms(), self._why, dict(done))
+        return edit_of(query.history, *place_of(self._inspector, query, self._batch), changes, note)
+
     def _check_rows_are_all(self, view: StoreView) -> None:
         """Refuse stores that hold more than rows of their kind."""
         layout = view.shape.layout
+        if holds_timers(layout):
+            raise ConfigurationError(
+                f"the rows of store {view.name!r} are timers of keys; set, move or delete one with set_timer, or "
+                "millpond state set-timer"
+            )
         if layout is not None and not holds_entries(layout):
             raise ConfigurationError(
                 f"the rows of store {view.name!r} are not single entries, but {layout.name}: what waits for others in "
@@ -253,7 +365,7 @@ class StateEditor:
                 "let a row with a later order arrive, or erase the key"
             )
 
-    def _put(self, view: StoreView, row: Mapping[str, Any]) -> None:
+    def _put(self, view: StoreView, row: Mapping[str, Any], *, ahead: bool) -> None:
         form = view.form
         missing = [name for name in _needed(view) if row.get(name) is None]
         unknown = sorted(set(row) - set(form.schema.names))
@@ -262,60 +374,69 @@ class StateEditor:
         key, value = form.key.to_bytes(row[KEY]), row[VALUE]
         data = None if value is None else form.value.pack(value)
         for task_id in self._tasks(view, key):
-            store = self._store(view, task_id)
+            store = self._to_change(view, task_id)
             kind = form.kind
+            times = _Times(view, store, row, ahead=ahead)
             if kind.versioned:
-                self._put_version(view, store, key, data, row)
+                self._put_version(view, store, key, data, row, times)
             elif kind.key_form is KeyForm.PLAIN:
-                self._put_plain(view, store, key, data, row)
+                self._put_plain(view, store, key, data, row, times)
             else:
-                self._put_windowed(view, store, key, data, row)
+                self._put_windowed(view, store, key, data, row, times)
         self._note(view, "put", 1)
 
-    def _put_version(self, view: StoreView, store: Any, key: bytes, data: bytes | None, row: Mapping[str, Any]) -> None:
+    def _put_version(
+        self, view: StoreView, store: Any, key: bytes, data: bytes | None, row: Mapping[str, Any], times: "_Times"
+    ) -> None:
         """Put a version, and an end to it if the row has one and no other version begins before."""
-        end = store.put(key, data, view.form.time(row[VALID_FROM], VALID_FROM))
+        start = view.form.time(row[VALID_FROM], VALID_FROM)
+        until = None
+        if row.get(VALID_TO) is not None and data is not None:
+            until = view.form.time(row[VALID_TO], VALID_TO)
+            if until <= start:
+                raise ConfigurationError(f"the row {dict(row)!r} ends before it begins; give a later valid_to")
+        times.check(start if until is None else until)
+        end = store.put(key, data, start)
         if end == NOT_PUT:
             raise ConfigurationError(
                 f"the row {dict(row)!r} is valid from before the history that store {view.name!r} keeps; give a later "
                 "valid_from"
             )
-        if row.get(VALID_TO) is not None and data is not None:
-            until = view.form.time(row[VALID_TO], VALID_TO)
-            if until <= view.form.time(row[VALID_FROM], VALID_FROM):
-                raise ConfigurationError(f"the row {dict(row)!r} ends before it begins; give a later valid_to")
-            if end == VALID_TO_UNDEFINED or until < end:
-                store.put(key, None, until)
+        if until is not None and (end == VALID_TO_UNDEFINED or until < end):
+            store.put(key, None, until)
 
-    def _put_plain(self, view: StoreView, store: Any, key: bytes, data: bytes | None, row: Mapping[str, Any]) -> None:
+    def _put_plain(
+        self, view: StoreView, store: Any, key: bytes, data: bytes | None, row: Mapping[str, Any], times: "_Times"
+    ) -> None:
         if data is None:
             store.delete(key)
         elif view.form.kind.stamped:
-            store.put(key, data, _timestamp(view, row, store.get(key)))
+            timestamp = _timestamp(view, row, store.get(key))
+            times.check(timestamp)
+            store.put(key, data, timestamp)
         else:
             store.put(key, data)
 
     def _put_windowed(
-        self, view: StoreView, store: Any, key: bytes, data: bytes | None, row: Mapping[str, Any]
+        self, view: StoreView, store: Any, key: bytes, data: bytes | None, row: Mapping[str, Any], times: "_Times"
     ) -> None:
         form = view.form
         session = form.kind.key_form is KeyForm.SESSION
         start = form.time(row[WINDOW_START], WINDOW_START)
         entry = Windowed(key, start, form.time(row[WINDOW_END], WINDOW_END) if session else start)
         before = store.fetch_session(key, start, entry.end) if session else store.fetch(key, start)
-        if before is None and data is not None and view.shape.layout is not None:
-            raise ConfigurationError(
-                f"store {view.name!r} has no window of {row[KEY]!r} that starts at {row[WINDOW_START]}, and its "
-                "operator would not know of a new one; put a value of one that is there"
-            )
+        if data is not None and view.shape.layout is not None:
+            AggregatedWindows(view, store, store.segments.transaction).check_put(row, entry.end, new=before is None)
         if before is None and data is not None and store.get_metadata(INTERVAL) is None and form.given is None:
             raise ConfigurationError(
                 f"store {view.name!r} is empty in the task of {row[KEY]!r}, and its state does not tell how long its "
                 "windows stay; give the topology: specs=topology.stores"
             )
         stamp = (_timestamp(view, row, before),) if form.kind.stamped and data is not None else ()
+        if data is not None:
+            times.check(entry.end)
         if data is None:
-            self._remove(view, store, [entry])
+            self._remove(view, store, [] if before is None else [entry])
         elif session:
             store.put(entry, data, *stamp)
         else:
@@ -328,7 +449,7 @@ class StateEditor:
 
     def _delete(self, view: StoreView, task_id: str, key: bytes, start: int | None) -> int:
         """Delete the entries of a key from a task; how many there were."""
-        store = self._store(view, task_id)
+        store = self._to_change(view, task_id)
         if view.form.kind.versioned:
             row = latest_row(key)
             latest = store.transaction.get(row)
@@ -351,8 +472,13 @@ class StateEditor:
             else:
                 store.put(one.key, None, *((0,) if view.form.kind.stamped else ()), one.start)
 
-    def _store(self, view: StoreView, task_id: str) -> Any:
+    def _to_change(self, view: StoreView, task_id: str) -> Any:
         """The store of a task, to be changed; what was put into it before is there."""
+        self._changed.add(_Place(self._number(view), task_id, view.name))
+        return self._store(view, task_id)
+
+    def _store(self, view: StoreView, task_id: str) -> Any:
+        """The store of a task, with what was put into it before."""
         place = _Place(self._number(view), task_id, view.name)
         if place not in self._stores:
             query = self._queries[place.query]
@@ -368,16 +494,23 @@ class StateEditor:
                     f"store {view.name!r} keeps every value that was put for a key and window, such as rows of a join "
                     "that wait for others, and none of them has a place of its own; erase the key, or leave them"
                 )
-            self._stores[place] = transaction, store
-        return self._stores[place][1]
+            self._stores[place] = _Opened(transaction, store, view)
+        return self._stores[place].store
 
     def _tasks(self, view: StoreView, key: bytes) -> list[str]:
-        """The tasks that have the rows of a key: one, or of a global table all."""
+        """The tasks that have the rows of a key: of a global table all, else that which its records go to.
+
+        A processor of a topology may have put the key into another task's store: if that of its records has none of
+        it, or may not be the only one, it is all that have some.
+        """
         if view.shape.is_global:
             copies = [one for one in self._queries[self._number(view)].record.shape.stores if one.name == view.name]
             return [f"{one.subtopology}_{number}" for one in copies for number in range(view.partitions)]
         record_key = RecordKeys(view.shape, None, duplicates=False).of_key(key)
-        return [f"{view.shape.subtopology}_{partition_of(record_key, view.partitions)}"]
+        own = f"{view.shape.subtopology}_{partition_of(record_key, view.partitions)}"
+        if view.form.unit is TimeUnit.MICROSECOND:
+            return [own]  # Nobody but a verb puts anything into its stores.
+        return [part.task_id for part in view.parts if _holds(self._store(view, part.task_id), view, key)] or [own]
 
     def _number(self, view: StoreView) -> int:
         """Which of the queries has a store."""
@@ -387,6 +520,63 @@ class StateEditor:
     def _note(self, view: StoreView, what: str, rows: int) -> None:
         if rows:
             self._done.setdefault(self._number(view), Counter())[f"{what} {view.name}"] += rows
+
+
+class _Times:
+    """The times that a store has reached in a task, as a row that is put must not move them.
+
+    Args:
+        view: the store.
+        store: in that task.
+        row: the row.
+        ahead: whether the row may move them.
+    """
+
+    def __init__(self, view: StoreView, store: Any, row: Mapping[str, Any], *, ahead: bool) -> None:
+        self._view = view
+        self._store = store
+        self._row = row
+        self._ahead = ahead
+
+    def check(self, time: int) -> None:
+        """Refuse a time that is later, if it may not be.
+
+        Raises:
+            ConfigurationError: it is.
+        """
+        reached = list(self._reached())
+        known = [one for one in reached if one is not None]
+        if self._ahead or (len(known) == len(reached) and all(time <= one for one in known)):
+            return
+        view, shown = self._view, self._view.form.unit.shown
+        told = f"is {shown(min(known))}" if len(known) == len(reached) else "has not begun in the task of its key"
+        raise ConfigurationError(
+            f"the row {dict(self._row)!r} is ahead of the time of store {view.name!r}, which {told}: it would become "
+            f"{shown(time)}, by which windows, history and a time to live end, and rows before it may come too late; "
+            "give an earlier time, or put it with ahead=True, which is --ahead, if that is what you want"
+        )
+
+    def _reached(self) -> Iterator[int | None]:
+        kind, store = self._view.form.kind, self._store
+        if kind.in_segments or kind.versioned:
+            yield store.observed_stream_time
+        if (kind.versioned or (kind.stamped and not kind.in_segments)) and store.expiry is not None:
+            yield store.expiry.observed
+
+
+def _kept(edits: list[Edit]) -> list[EditReport]:
+    """Let edits count; what was done."""
+    keep_edits(edits)
+    return [EditReport.of(edit) for edit in edits]
+
+
+def _holds(store: Any, view: StoreView, key: bytes) -> bool:
+    """Whether a store has anything of a key, were it no more than its history."""
+    if view.form.kind.versioned:
+        return store.transaction.get(latest_row(key)) is not None
+    if view.form.kind.key_form is KeyForm.PLAIN:
+        return store.get(key) is not None
+    return next(iter(store.fetch_keys(key, key + b"\x00")), None) is not None
 
 
 def _timestamp(view: StoreView, row: Mapping[str, Any], before: Any) -> int:

@@ -5,12 +5,12 @@ and it counts once its record is kept, as any evolution does. So it can be undon
 the generation after it begins as the one before it did.
 """
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import TypeAlias
 
-from millpond.errors import StateConflictError
+from millpond.errors import DurabilityError, StateConflictError
 from millpond.stores.backend.contract import Changes
 from millpond.stores.durability.manifests.claim import GENERATION_MARK
 from millpond.stores.durability.manifests.manifest import Manifest
@@ -28,10 +28,52 @@ StoreChanges: TypeAlias = Mapping[str, tuple[FormatVersion, Changes]]
 """By the name of the store the format of its rows, and what becomes of them; None deletes one."""
 
 
-def write_edit(
+@dataclass(frozen=True)
+class Edit:
+    """An edit of the state of one query, whose files are written. It counts once its record is kept.
+
+    Attributes:
+        history: the generations so far.
+        committed: what the checkpoint has.
+        record: of the generation that begins with it.
+    """
+
+    history: History
+    committed: Committed
+    record: EvolutionRecord
+
+
+def keep_edits(edits: Sequence[Edit]) -> None:
+    """Let edits count, one after the other, once all of them have been found to fit where their queries stand.
+
+    Raises:
+        StateConflictError: the query has committed a micro-batch meanwhile, or somebody else has changed the state.
+        DurabilityError: the storage failed. As of the other error, the message tells which of several edits count.
+    """
+    for edit in edits:
+        edit.committed.check_stands()
+    for number, edit in enumerate(edits):
+        try:
+            edit.history.keep(edit.record).keep_out_older_releases()
+        except DurabilityError as error:
+            if len(edits) == 1:
+                raise
+            kept, left = (_listed(some) for some in (edits[:number], edits[number + 1 :]))
+            raise type(error)(
+                f"{error}. Of {len(edits)} edits that were to count together, those of {kept} count, that of "
+                f"{_listed([edit])} has failed, and those of {left} do not count; undo takes back those that do, or "
+                "make the others again"
+            ) from error
+
+
+def _listed(edits: Sequence[Edit]) -> str:
+    return ", ".join(f"{one.history.application_id!r} ({one.history.sink!r})" for one in edits) or "none"
+
+
+def edit_of(
     history: History, committed: Committed, standing: Standing, changes: Mapping[str, StoreChanges], note: EditNote
-) -> EvolutionRecord:
-    """Write the changes of an edit, and keep the generation that has them.
+) -> Edit:
+    """Write the changes of an edit.
 
     Args:
         history: the generations so far.
@@ -40,11 +82,7 @@ def write_edit(
         changes: by the id of the task.
         note: who edits, and why.
 
-    Returns:
-        The record of the generation; it is kept.
-
     Raises:
-        StateConflictError: the query has committed a micro-batch meanwhile, or somebody else has changed the state.
         MissingFileError, CorruptFileError: a file of the state is gone or damaged.
         DurabilityError: the storage failed.
     """
@@ -52,11 +90,11 @@ def write_edit(
     for task_id, of_task in changes.items():
         base = bases.get(task_id) or Manifest.empty(history.application_id, task_id, standing.record.fingerprint)
         bases[task_id] = _with_changes(history.storage, base, of_task)
-    return keep_edited(history, committed, standing, bases, note)
+    return edit_with(history, committed, standing, bases, note)
 
 
-def undo_edit(history: History, committed: Committed, standing: Standing, note: EditNote) -> EvolutionRecord:
-    """Keep a generation that begins as the one before the newest did, which is that of an edit.
+def undoing_of(history: History, committed: Committed, standing: Standing, note: EditNote) -> Edit:
+    """A generation that begins as the one before the newest did, which is that of an edit.
 
     Args:
         history: the generations so far.
@@ -66,7 +104,6 @@ def undo_edit(history: History, committed: Committed, standing: Standing, note: 
 
     Raises:
         StateConflictError: the newest generation is not that of an edit, or a micro-batch has followed it.
-        DurabilityError: the storage failed.
     """
     newest = standing.record
     if newest.edit is None or newest is not history.newest:
@@ -90,13 +127,13 @@ def undo_edit(history: History, committed: Committed, standing: Standing, note: 
             "erased is nowhere any more, so it cannot be undone; put rows anew, if that is what you want"
         )
     before = replace(history, records=history.records[:-1]).standing(committed.manifests, committed.batch)
-    return keep_edited(history, committed, standing, before.manifests, note)
+    return edit_with(history, committed, standing, before.manifests, note)
 
 
-def keep_edited(
+def edit_with(
     history: History, committed: Committed, standing: Standing, bases: Mapping[str, Manifest], note: EditNote
-) -> EvolutionRecord:
-    """Keep the next generation, in the shape of the one before.
+) -> Edit:
+    """The next generation, in the shape of the one before.
 
     Args:
         history: the generations so far.
@@ -104,10 +141,6 @@ def keep_edited(
         standing: where it stands.
         bases: the manifest with which each task begins, by its id.
         note: who edits, and why.
-
-    Raises:
-        StateConflictError: the query has committed a micro-batch meanwhile, or somebody else has changed the state.
-        DurabilityError: the storage failed.
     """
     before = standing.record
     target = Target(before.fingerprint.partition(GENERATION_MARK)[0], before.shape, Declared())
@@ -119,9 +152,7 @@ def keep_edited(
         backfill=before.backfill,
         edit=note,
     )
-    committed.check_stands()
-    history.keep(record).keep_out_older_releases()
-    return record
+    return Edit(history, committed, record)
 
 
 def _with_changes(storage: Storage, base: Manifest, changes: StoreChanges) -> Manifest:

@@ -50,7 +50,10 @@ def test_rows_are_put_deleted_and_brought_back(query: Query) -> None:
     assert values(query, "plain") == [70]
     assert told(query, "put", "times", KEY, 71, "--by", "bob")["by"] == "bob"
     assert values(query, "times") == [71]
-    told(query, "put", "versions", KEY, 72, "--valid-from", "1970-01-01T00:00:00.900Z")
+    late = ("put", "versions", KEY, 72, "--valid-from", "1970-01-01T00:00:00.900Z")
+    with pytest.raises(ConfigurationError, match="put it with ahead=True, which is --ahead"):
+        told(query, *late)
+    told(query, *late, "--ahead")
     assert values(query, "versions") == [72]
     told(query, "put", "windows", KEY, 73, "--window-start", 20)
     told(query, "reset-window", "windows", KEY, 10)

@@ -1,6 +1,7 @@
 """Edited state is what the next micro-batch begins with, on every kind of store, and what was before comes back."""
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -9,8 +10,10 @@ import pyarrow as pa
 import pytest
 
 from millpond.adapters.edit import StateEditor, erase
+from millpond.adapters.inspect import StateInspector
 from millpond.errors import ConfigurationError, MillpondError, StateConflictError
 from millpond.stores import STRING, StoreKind, StoreSpec
+from millpond.stores.durability import Manifest
 from millpond.stores.evolution.history import History
 from millpond.stores.typed.windows.windowed import Windowed
 from tests.inspect.checkpoints import PARTITIONS, SPECS, Query
@@ -67,7 +70,7 @@ NEW: dict[str, dict[str, Any]] = {
 def test_what_is_put_is_read_by_the_stores_of_the_next_micro_batch(query: Query) -> None:
     with editor(query) as edits:
         for store, row in NEW.items():
-            assert edits.put(store, [{"key": KEY, **row}]) == 1
+            assert edits.put(store, [{"key": KEY, **row}], ahead=True) == 1
         (report,) = edits.commit()
     assert report.note.rows == {f"put {store}": 1 for store in NEW}
     assert (report.generation, report.batch, report.note.by) == (1, 2, "ann")
@@ -86,7 +89,7 @@ def test_what_was_read_can_be_put_into_an_empty_state(query: Query, store: str, 
     other.run(lambda stores, mine: stores["plain"].put("none", 0))
     rows = [batch for view in [query.inspector(specs=SPECS).store(store)] for batch in view.rows()]
     with editor(other) as edits:
-        edits.put(store, pa.Table.from_batches(rows))
+        edits.put(store, pa.Table.from_batches(rows), ahead=True)
         edits.commit()
     assert [row for row in content(other)[store] if row["key"] != "none"] == content(query)[store]
 
@@ -117,7 +120,8 @@ def test_one_window_is_deleted(query: Query) -> None:
 def test_edits_of_one_key_follow_each_other_and_only_tasks_that_are_edited_change(query: Query) -> None:
     with editor(query) as edits:
         edits.put("times", [{"key": KEY, "value": 8}, {"key": KEY, "value": 9}])
-        edits.put("versions", [{"key": KEY, "value": value, "valid_from": at(600 - value)} for value in (1, 2)])
+        versions = [{"key": KEY, "value": value, "valid_from": at(600 - value)} for value in (1, 2)]
+        edits.put("versions", versions, ahead=True)
         assert edits.delete("plain", KEY) == 1
         assert edits.delete("plain", KEY) == 0
         edits.commit()
@@ -162,6 +166,7 @@ def test_what_was_not_edited_is_not_undone_and_nothing_is_written_where_nothing_
     with editor(query) as edits:
         assert edits.delete("plain", "nobody") == 0
         assert edits.commit() == []
+    with editor(query) as edits:
         edits.put("plain", [{"key": KEY, "value": 3}])
     assert History.of(query.storage, "app", "out").next_generation == 1
 
@@ -222,7 +227,7 @@ def test_a_first_window_needs_the_spec_that_tells_how_long_it_stays(tmp_path: Pa
     ):
         edits.put("windows", [row])
     with editor(query) as edits:
-        edits.put("windows", [row])
+        edits.put("windows", [row], ahead=True)
         edits.commit()
     assert [one["value"] for one in shown(query.inspector().store("windows"))] == [1]
 
@@ -237,3 +242,156 @@ def test_a_store_that_keeps_every_value_of_a_window_is_not_edited(tmp_path: Path
         edits.delete("waiting", "a")
     assert erase(query.inspector(), ["a"], by="ann").rows == {"waiting": 2}
     assert shown(query.inspector().store("waiting")) == []
+
+
+AHEAD: dict[str, dict[str, Any]] = {
+    "versions": {"value": 7, "valid_from": at(22)},
+    "windows": {"value": 7, "window_start": at(30)},
+    "stamped-windows": {"value": 7, "window_start": at(30), "timestamp": at(1)},
+    "sessions": {"value": 7, "window_start": at(1), "window_end": at(500)},
+}
+
+
+@pytest.mark.parametrize("store", AHEAD)
+def test_a_row_that_would_move_the_time_of_a_store_is_refused_unless_it_may(query: Query, store: str) -> None:
+    rows = [{"key": KEY, **AHEAD[store]}]
+    with editor(query) as edits:
+        with pytest.raises(
+            ConfigurationError, match=rf"ahead of the time of store '{store}', which is 1970-.*ahead=True"
+        ):
+            edits.put(store, rows)
+        assert edits.put(store, rows, ahead=True) == 1
+        edits.commit()
+    assert 7 in [row["value"] for row in content(query)[store] if row["key"] == KEY]
+
+
+def test_the_first_row_of_a_task_gives_its_store_a_time_and_is_refused_unless_it_may(tmp_path: Path) -> None:
+    query = Query(tmp_path, [SPECS["versions"], SPECS["plain"]])
+    query.run(lambda stores, mine: stores["plain"].put("a", 1))
+    rows = [{"key": KEY, "value": 7, "valid_from": at(5)}]
+    with editor(query) as edits:
+        with pytest.raises(ConfigurationError, match="which has not begun in the task of its key"):
+            edits.put("versions", rows)
+        edits.put("versions", rows, ahead=True)
+        edits.put("versions", [{"key": KEY, "value": 6, "valid_from": at(4)}])
+        edits.commit()
+    assert query.inspector().store("versions").history(KEY)["value"].to_pylist() == [6, 7]
+
+
+def test_an_end_that_is_ahead_is_refused_like_a_beginning(query: Query) -> None:
+    row = {"key": KEY, "value": 7, "valid_from": at(5), "valid_to": at(600)}
+    with editor(query) as edits, pytest.raises(ConfigurationError, match="it would become 1970-01-01T00:00:00.600000"):
+        edits.put("versions", [row])
+
+
+def test_an_editor_is_for_one_commit_or_undo(query: Query) -> None:
+    ended = editor(query)
+    ended.put("plain", [{"key": KEY, "value": 3}])
+    with pytest.raises(ConfigurationError, match="edits that are not committed, and undo takes back one that is"):
+        ended.undo()
+    assert len(ended.commit()) == 1
+    undone = editor(query)
+    assert len(undone.undo()) == 1
+    closed = editor(query)
+    closed.close()
+    for edits, how in ((ended, "committed"), (undone, "undone"), (closed, "closed")):
+        for call in (
+            edits.commit,
+            edits.undo,
+            lambda one=edits: one.put("plain", [{"key": KEY, "value": 4}]),
+            lambda one=edits: one.delete("plain", KEY),
+            lambda one=edits: one.set_timer("timers", KEY, None),
+        ):
+            with pytest.raises(ConfigurationError, match=rf"were {how}, .* make a new one: StateEditor\.at"):
+                call()
+    with editor(query) as edits:
+        edits.delete("plain", KEY)
+        edits.commit()
+    assert KEY not in {row["key"] for row in content(query)["plain"]}
+
+
+def test_where_not_all_edits_of_a_commit_come_to_count_the_error_tells_which_do(tmp_path: Path) -> None:
+    one = Query(tmp_path, [SPECS["plain"]])
+    other = Query(tmp_path, [SPECS["plain"]], application_id="other")
+    for query in (one, other):
+        query.run(fill_plain)
+    checkpoint: Any = BothCheckpoint(one.storage, [*one.manifests, *other.manifests])
+    inspector = StateInspector(checkpoint, one.storage)
+
+    def deleting(edits: StateEditor) -> None:
+        for application in ("app", "other"):
+            assert edits.delete("plain", KEY, application_id=application) == 1
+
+    with StateEditor(inspector, "ann", "") as edits:
+        deleting(edits)
+        (one.state / "other" / "evolution" / "out" / "000001.json").write_text("of another job")
+        with pytest.raises(StateConflictError, match=r"those of 'app' \('out'\) count, that of 'other' .* has failed"):
+            edits.commit()
+    (one.state / "other" / "evolution" / "out" / "000001.json").unlink()
+    assert inspector.store("plain", application_id="app").get(KEY) is None
+    assert inspector.store("plain", application_id="other").get(KEY) is not None
+    StateEditor(inspector, "ann", "").undo()
+    assert inspector.store("plain", application_id="app").get(KEY) is not None
+    with StateEditor(inspector, "ann", "") as edits:
+        deleting(edits)
+        assert [report.application_id for report in edits.commit()] == ["app", "other"]
+
+
+def test_a_micro_batch_meanwhile_is_noticed_before_any_edit_of_a_commit_counts(tmp_path: Path) -> None:
+    one = Query(tmp_path, [SPECS["plain"]])
+    other = Query(tmp_path, [SPECS["plain"]], application_id="other")
+    for query in (one, other):
+        query.run(fill_plain)
+    checkpoint: Any = BothCheckpoint(one.storage, [*one.manifests, *other.manifests])
+    with StateEditor(StateInspector(checkpoint, one.storage), "ann", "") as edits:
+        for application in ("app", "other"):
+            edits.delete("plain", KEY, application_id=application)
+        checkpoint.batch += 1
+        with pytest.raises(StateConflictError, match="nothing has been changed"):
+            edits.commit()
+    assert {History.of(one.storage, name, "out").next_generation for name in ("app", "other")} == {1}
+
+
+def fill_plain(stores: Any, mine: Callable[[str], bool]) -> None:
+    for key in filter(mine, KEYS):
+        stores["plain"].put(key, 1)
+
+
+@dataclass
+class BothCheckpoint:
+    """What a ``SparkCheckpoint`` tells of a query with two applications."""
+
+    storage: Any
+    held: list[Manifest]
+    batch: int = 0
+
+    def chosen(self, _: int | None) -> int:
+        return self.batch
+
+    def manifests(self, _: int) -> list[Manifest]:
+        return self.held
+
+
+def test_rows_that_a_processor_has_put_into_another_task_are_found(query: Query) -> None:
+    query.run(lambda stores, mine: None if mine(KEY) else put_everywhere(stores))
+    before = content(query)
+    with editor(query) as edits:
+        assert {store: edits.delete(store, KEY) for store in ("plain", "versions", "windows")} == {
+            "plain": 2,
+            "versions": 2,
+            "windows": 4,
+        }
+        edits.commit()
+    for store in ("plain", "versions", "windows"):
+        assert content(query)[store] == [row for row in before[store] if row["key"] != KEY]
+    query.run(lambda stores, mine: None if mine("alone") else stores["plain"].put("alone", 1))
+    with editor(query) as edits:
+        edits.put("plain", [{"key": "alone", "value": 2}])
+        edits.commit()
+    assert [row["value"] for row in content(query)["plain"] if row["key"] == "alone"] == [2]
+
+
+def put_everywhere(stores: Any) -> None:
+    stores["plain"].put(KEY, 9)
+    stores["versions"].put(KEY, 9, 20)
+    stores["windows"].put(KEY, 9, 20)

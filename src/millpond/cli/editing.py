@@ -1,4 +1,4 @@
-"""``millpond state put``, ``delete``, ``reset-window``, ``undo`` and ``erase``: edit state, without Spark.
+"""``millpond state put``, ``delete``, ``reset-window``, ``set-timer``, ``undo`` and ``erase``: edit without Spark.
 
 Rule of this module: options and messages live here; what is edited, and how, is for ``millpond.adapters.edit`` to say.
 """
@@ -56,6 +56,9 @@ def state_put(
     valid_from: Annotated[str | None, typer.Option(metavar="TIME", help=f"of a version: {_TIME}")] = None,
     window_start: Annotated[str | None, typer.Option(metavar="TIME", help=_TIME)] = None,
     window_end: Annotated[str | None, typer.Option(metavar="TIME", help=f"of a session: {_TIME}")] = None,
+    ahead: Annotated[
+        bool, typer.Option("--ahead", help="even if it moves the time by which windows, history and ttl end")
+    ] = False,
     by: By = None,
     why: Why = "",
     sink: SinkName = None,
@@ -80,7 +83,7 @@ def state_put(
     with _editor(checkpoint, state_dir, by, why, topology, workers) as editor:
         form = editor.view(store, sink=sink, application_id=application).form
         row |= {store_form.KEY: form.key.parse(key), store_form.VALUE: form.value.parse(value)}
-        editor.put(store, [row], sink=sink, application_id=application)
+        editor.put(store, [row], ahead=ahead, sink=sink, application_id=application)
         _commit(editor, json)
 
 
@@ -142,6 +145,58 @@ def state_reset_window(
 
     with _editor(checkpoint, state_dir, by, why, topology, workers) as editor:
         _delete(editor, store, key, time_in(window_start, "WINDOW_START"), sink, application, json)
+
+
+@app.command(
+    "set-timer",
+    rich_help_panel=CHANGE,
+    epilog=lesson(
+        "millpond state set-timer CHECKPOINT watch-timers mill 2026-01-31T00:00:00Z --name idle --state-dir STATE",
+        "millpond state set-timer CHECKPOINT watch-timers mill null --name idle --state-dir STATE  # delete it",
+        read="docs/editing-state.md",
+    ),
+)
+def state_set_timer(
+    checkpoint: CheckpointPlace,
+    store: StoreName,
+    key: KeyText,
+    time: Annotated[
+        str,
+        typer.Argument(
+            metavar="TIME",
+            help="ISO 8601 with zone, or microseconds since 1970; null deletes the timer",
+            show_default=False,
+        ),
+    ],
+    state_dir: StateDir,
+    name: Annotated[str, typer.Option(metavar="NAME", help="as the rule sets it", show_default=False)] = "",
+    wall_clock: Annotated[
+        bool, typer.Option("--wall-clock", help="a timer by the clock of the machine, and not by event time")
+    ] = False,
+    by: By = None,
+    why: Why = "",
+    sink: SinkName = None,
+    application: Application = None,
+    topology: TopologyName = None,
+    workers: Workers = 4,
+    json: AsJson = False,
+) -> None:
+    """Set, move or delete a timer of a key of apply; it fires in the first micro-batch that reaches its time."""
+    from millpond.stores.encoding.times import time_in
+
+    when = None if time == "null" else time_in(time, "TIME")
+    with _editor(checkpoint, state_dir, by, why, topology, workers) as editor:
+        column = editor.key_column(editor.view(store, sink=sink, application_id=application))
+        editor.set_timer(
+            store,
+            column.parse(key),
+            when,
+            name=name,
+            wall_clock=wall_clock,
+            sink=sink,
+            application_id=application,
+        )
+        _commit(editor, json)
 
 
 @app.command(

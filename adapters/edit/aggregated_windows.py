@@ -1,0 +1,120 @@
+"""``AggregatedWindows``: what an edit owes to the operator of a windowed aggregation, beside the windows themselves.
+
+Rule of this module: an operator keeps which windows have come out, and how many will. What has come out is not put any
+more, as nobody would hear of it, and what will is counted anew.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from millpond.adapters.inspect.store_view import StoreView
+from millpond.errors import ConfigurationError
+from millpond.stores.backend.transaction import Transaction
+from millpond.stores.encoding.keys import BEYOND, DATA, METADATA
+from millpond.stores.specs.store_spec import StoreKind
+
+
+@dataclass(frozen=True)
+class AggregatedWindows:
+    """The windows of an aggregation in a task.
+
+    Attributes:
+        view: their store.
+        store: the same in that task, to be changed.
+        transaction: where it reads and writes.
+    """
+
+    view: StoreView
+    store: Any
+    transaction: Transaction
+
+    def check_put(self, row: Mapping[str, Any], time: int, *, new: bool) -> None:
+        """Refuse to put a window that the operator would not know of, or that has come out.
+
+        Args:
+            row: the row.
+            time: the start of a window, the end of a session.
+            new: whether there is no such window yet.
+
+        Raises:
+            ConfigurationError: it is one.
+        """
+        terms = self.view.shape.terms
+        fixed = {} if terms is None else dict(terms.fixed)
+        if new:
+            step = fixed.get("advance", fixed.get("size"))
+            if fixed.get("windows") != "TimeWindows" or not isinstance(step, int):
+                raise ConfigurationError(
+                    f"store {self.view.name!r} has no window that fits the row {dict(row)!r}, and which there can be "
+                    "depends on its rows; put a value of one that is there"
+                )
+            if time % step:
+                raise ConfigurationError(
+                    f"the row {dict(row)!r} is of no window of store {self.view.name!r}, which start every "
+                    f"{self.view.form.unit.length(step)}: give the window_start "
+                    f"{self.view.form.unit.shown(time - time % step)}"
+                )
+        if fixed.get("emit") == _FINAL:
+            self._check_to_come(row, time)
+
+    def settle(self) -> None:
+        """Have the operator know how many windows will come out."""
+        # Only now, because it brings all processors with it.
+        from millpond.processors.aggregations.carried_windows import WINDOWED_AGGREGATION_CARRIAGE
+
+        assert WINDOWED_AGGREGATION_CARRIAGE.revise is not None, "windows know what has come out"
+        self.store.flush()
+        revised = WINDOWED_AGGREGATION_CARRIAGE.revise([_Old(self.view, self.store, self.transaction)], lambda _: True)
+        rows = {METADATA + name.encode(): data for name, data in revised.items()}
+        self.transaction.put_many(rows, list(rows.values()))
+
+    def _check_to_come(self, row: Mapping[str, Any], time: int) -> None:
+        from millpond.processors.aggregations.completion import COMPLETION
+        from millpond.processors.runtime.kept_time import KeptTime
+        from millpond.processors.runtime.waiting_counts import counted_at, waiting_of
+
+        closed = [counted_at(self.store, name, 1) for name in self.store.metadata_names(waiting_of(""))]
+        complete = [KeptTime(self.store, name).get() for name in self.store.metadata_names(f"{COMPLETION}-")]
+        reached = [one for one in (*closed, *complete) if one is not None]
+        if not reached:
+            raise ConfigurationError(
+                f"the task of the row {dict(row)!r} has had no row yet, so its operator would not let the window out; "
+                "put it once one has come"
+            )
+        if time <= max(reached):
+            raise ConfigurationError(
+                f"the window of the row {dict(row)!r} has come out of {self.view.name!r}, as all of times up to "
+                f"{self.view.form.unit.shown(max(reached))} have, so nobody would hear of it; put a later one"
+            )
+
+
+_FINAL = "on-window-close"
+
+
+@dataclass(frozen=True)
+class _Old:
+    """The store of a task, as what it is carried from."""
+
+    view: StoreView
+    store: Any
+    transaction: Transaction
+
+    @property
+    def name(self) -> str:
+        return self.view.name
+
+    @property
+    def kind(self) -> StoreKind:
+        return self.view.form.kind
+
+    def get_metadata(self, name: str) -> bytes | None:
+        found: bytes | None = self.store.get_metadata(name)
+        return found
+
+    def metadata_names(self, prefix: str) -> list[str]:
+        found: list[str] = self.store.metadata_names(prefix)
+        return found
+
+    def entries(self) -> Iterator[tuple[bytes, bytes]]:
+        return self.transaction.scan(DATA, BEYOND)

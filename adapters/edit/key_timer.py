@@ -1,0 +1,51 @@
+"""``KeyTimer``: a timer of a key of ``apply``, as somebody sets it who is no rule."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from millpond.errors import ConfigurationError
+from millpond.stores.typed.layouts import Layout
+
+_TIMERS = "keyed-timers"
+
+
+def holds_timers(layout: Layout | None) -> bool:
+    """Whether the rows of a layout are the timers of keys."""
+    return layout is not None and layout.name == _TIMERS
+
+
+@dataclass(frozen=True)
+class KeyTimer:
+    """A timer.
+
+    Attributes:
+        key: the bytes of its key.
+        name: as the rule sets it.
+        wall_clock: whether it goes by the clock of the machine, and not by event time.
+    """
+
+    key: bytes
+    name: str
+    wall_clock: bool
+
+    def move(self, store: Any, time: int | None) -> datetime | None:
+        """Set it for a time in microseconds, or without one delete it; for when it was set until now.
+
+        Raises:
+            ConfigurationError: no calendar has the time.
+        """
+        # Only now, because it brings all processors with it.
+        from millpond.processors.verbs.key_timers import KeyTimers, TimerClock
+        from millpond.processors.verbs.python_values import to_datetime
+
+        try:
+            _ = None if time is None else to_datetime(time)
+        except OverflowError as error:
+            raise ConfigurationError(f"the time {time} us is in no calendar ({error}); give a datetime") from error
+        timers = KeyTimers(store, TimerClock.WALL_CLOCK if self.wall_clock else TimerClock.EVENT_TIME)
+        name = self.name.encode()
+        before = timers.now(self.key, name)
+        timers.reset(self.key, name, time)
+        timers.save()
+        return None if before is None else to_datetime(before)
