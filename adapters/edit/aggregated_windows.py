@@ -44,7 +44,7 @@ class AggregatedWindows:
         fixed = {} if terms is None else dict(terms.fixed)
         if new:
             step = fixed.get("advance", fixed.get("size"))
-            if fixed.get("windows") != "TimeWindows" or not isinstance(step, int):
+            if str(fixed.get("windows")).lstrip("_") != _FIXED or not isinstance(step, int):
                 raise ConfigurationError(
                     f"store {self.view.name!r} has no window that fits the row {dict(row)!r}, and which there can be "
                     "depends on its rows; put a value of one that is there"
@@ -67,7 +67,7 @@ class AggregatedWindows:
         self.store.flush()
         revised = WINDOWED_AGGREGATION_CARRIAGE.revise([_Old(self.view, self.store, self.transaction)], lambda _: True)
         rows = {METADATA + name.encode(): data for name, data in revised.items()}
-        self.transaction.put_many(rows, list(rows.values()))
+        self.transaction.put_many(rows)
 
     def _check_to_come(self, row: Mapping[str, Any], time: int) -> None:
         from millpond.processors.aggregations.completion import COMPLETION
@@ -89,7 +89,11 @@ class AggregatedWindows:
             )
 
 
+_FIXED = "TimeWindows"
+"""What the terms of windows of a fixed size name them, behind an underscore where times are microseconds."""
+
 _FINAL = "on-window-close"
+"""What they have where windows come out once."""
 
 
 @dataclass(frozen=True)

@@ -40,9 +40,9 @@ class KeyTimer:
         from millpond.processors.verbs.python_values import to_datetime
 
         try:
-            _ = None if time is None else to_datetime(time)
+            to_datetime(time or 0)
         except OverflowError as error:
-            raise ConfigurationError(f"the time {time} us is in no calendar ({error}); give a datetime") from error
+            raise ConfigurationError(f"no rule could get the time {time} us: {error}; give a datetime") from error
         timers = KeyTimers(store, TimerClock.WALL_CLOCK if self.wall_clock else TimerClock.EVENT_TIME)
         name = self.name.encode()
         before = timers.now(self.key, name)

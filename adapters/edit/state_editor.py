@@ -228,7 +228,7 @@ class StateEditor:
         Args:
             store: the name of the store of timers, which ends with ``-timers``.
             key: the values of the key's columns, in order or by name.
-            time: when it is to fire, as a datetime or in microseconds since 1970; None deletes it.
+            time: when it is to fire, as a datetime or in milliseconds since 1970; None deletes it.
             name: as the rule sets it.
             wall_clock: whether it is a timer by the clock of the machine, which has names of its own, and not one by
                 event time.

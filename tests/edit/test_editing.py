@@ -280,7 +280,7 @@ def test_the_first_row_of_a_task_gives_its_store_a_time_and_is_refused_unless_it
 
 def test_an_end_that_is_ahead_is_refused_like_a_beginning(query: Query) -> None:
     row = {"key": KEY, "value": 7, "valid_from": at(5), "valid_to": at(600)}
-    with editor(query) as edits, pytest.raises(ConfigurationError, match="it would become 1970-01-01T00:00:00.600000"):
+    with editor(query) as edits, pytest.raises(ConfigurationError, match=r"it would become 1970-01-01T00:00:00\.6"):
         edits.put("versions", [row])
 
 

@@ -120,12 +120,12 @@ class DurableKeeper(Keeper):
 
     def __init__(self, directory: Path, backends: tuple[str, ...], *, loses: bool) -> None:
         self._local = directory / "local"
-        self._storage = Storage.from_uri(f"file://{directory}/state?sync=false")
+        self.storage = Storage.from_uri(f"file://{directory}/state?sync=false")
         self._backends = cycle(backends)
         self._loses = loses
         self._runs = 0
         self._states: dict[str, TaskState] = {}
-        self._committed: dict[str, Manifest] = {}
+        self.committed: dict[str, Manifest] = {}
         self._written: dict[str, Manifest] = {}
         self.restart()
 
@@ -136,6 +136,14 @@ class DurableKeeper(Keeper):
         self._states = {}
         self._backend = next(self._backends)
         self._runs += 1
+
+    def fingerprint_of(self, application: str, plan: Plan) -> str:
+        """What the manifests of an application call their topology."""
+        return plan.fingerprint
+
+    def start_of(self, place: str) -> Manifest | None:
+        """With what a task starts a micro-batch."""
+        return self.committed.get(place)
 
     @contextmanager
     def task(self, place: str, part: Subtopology, plan: Plan) -> Iterator[Mapping[str, Any]]:
@@ -150,15 +158,15 @@ class DurableKeeper(Keeper):
                 application_id=application,
                 task_id=task,
                 local_dir=self._local,
-                storage=self._storage,
-                fingerprint=plan.fingerprint,
+                storage=self.storage,
+                fingerprint=self.fingerprint_of(application, plan),
                 policy=POLICY,
                 run=f"{self._runs:032x}",
                 exclusive=True,
             )
         state = self._states[place]
         try:
-            yield state.open(self._committed.get(place))
+            yield state.open(self.start_of(place))
             self._written[place] = Manifest.from_json(state.commit().to_json())
         except BaseException as error:
             state.rollback(error)
@@ -178,7 +186,7 @@ class DurableKeeper(Keeper):
         self._committed |= {f"{application}/{task}": manifest for task, manifest in bases.items()}
 
     def commit(self) -> None:
-        self._committed |= self._written
+        self.committed |= self._written
         self._written = {}
 
     def die(self) -> None:

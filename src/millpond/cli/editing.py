@@ -164,7 +164,7 @@ def state_set_timer(
         str,
         typer.Argument(
             metavar="TIME",
-            help="ISO 8601 with zone, or microseconds since 1970; null deletes the timer",
+            help=f"{_TIME}; null deletes the timer",
             show_default=False,
         ),
     ],
@@ -186,10 +186,10 @@ def state_set_timer(
 
     when = None if time == "null" else time_in(time, "TIME")
     with _editor(checkpoint, state_dir, by, why, topology, workers) as editor:
-        column = editor.key_column(editor.view(store, sink=sink, application_id=application))
+        view = editor.view(store, sink=sink, application_id=application)
         editor.set_timer(
             store,
-            column.parse(key),
+            editor.key_column(view).parse(key),
             when,
             name=name,
             wall_clock=wall_clock,

@@ -1,0 +1,301 @@
+"""Keys that are edited or erased between micro-batches: what follows is what it would be had their rows been others."""
+
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from millpond.adapters.edit import StateEditor, erase
+from millpond.adapters.inspect import StateInspector
+from millpond.errors import ConfigurationError
+from millpond.processors import SessionWindows, TimeWindows
+from millpond.processors.options.joins import JoinType
+from millpond.processors.verbs import aggregates
+from tests.metamorphic.checking import bag, event, histories, rows_of, schema
+from tests.metamorphic.histories import SECOND, Chain, Event, ticking
+from tests.metamorphic.rules import RESULTS, Totals
+from tests.metamorphic.stopped import Edit, told
+from tests.metamorphic.tables import Rows
+from tests.metamorphic.verbs import (
+    Made,
+    make_aggregate,
+    make_apply,
+    make_asof_join,
+    make_latest,
+    make_stream_join,
+    make_table_join,
+)
+
+PERSON, OTHER = "ann of the mill pond", "bob of the weir"
+CALLS = {"n": aggregates.count(), "s": aggregates.sum("av"), "most": aggregates.max("av"), "few": aggregates.min("av")}
+A, B = Rows.of("a", schema("a", op=True)), Rows.of("b", schema("b", op=True))
+TIMES = {"a": "at", "b": "bt"}
+KEYS = [PERSON, PERSON, OTHER, "c"]
+CUT = 20
+"""The second after which a query is stopped."""
+
+
+def aggregated(window: Any = None, *, final: bool = False) -> Made:
+    return make_aggregate("out", A, CALLS, by="k", time="at", window=window, final=final)
+
+
+TUMBLING = TimeWindows("8 seconds", grace="4 seconds")
+ONE_SIDED: dict[str, Callable[[], Made]] = {
+    "latest": lambda: make_latest("out", A, key="k", time="at", op="ao", history=60 * SECOND),
+    "aggregate": aggregated,
+    "windows": lambda: aggregated(TUMBLING),
+    "final": lambda: aggregated(TUMBLING, final=True),
+    "sessions": lambda: aggregated(SessionWindows("3 seconds", grace="4 seconds")),
+    "final-sessions": lambda: aggregated(SessionWindows("3 seconds", grace="4 seconds"), final=True),
+}
+VERBS: dict[str, Callable[[], Made]] = {
+    **ONE_SIDED,
+    "apply": lambda: make_apply("out", A, Totals("av"), key="k", time="at", schema=RESULTS, lateness=2 * SECOND),
+    "asof": lambda: make_asof_join(
+        "out", A, B, on="k", times=("at", "bt"), history=10 * SECOND, grace=3 * SECOND, how=JoinType.LEFT, right_op="bo"
+    ),
+    "streams": lambda: make_stream_join(
+        "out", A, B, on="k", times=("at", "bt"), before=5 * SECOND, after=2 * SECOND, grace=SECOND, how=JoinType.OUTER
+    ),
+    "tables": lambda: make_table_join("out", A, B, on="k", times=("at", "bt"), ops=("ao", "bo"), how=JoinType.LEFT),
+}  # fmt: skip
+ROWS = st.tuples(rows_of("a", KEYS, 14, op=True), rows_of("b", KEYS, 8, op=True)).map(lambda two: two[0] + two[1])
+SEEDS = st.integers(0, 1 << 20)
+HOW = st.fixed_dictionaries({"seed": SEEDS, "partitions": st.sampled_from([1, 3]), "complete": st.booleans()})
+
+
+def chain_of(made: Made) -> Chain:
+    sources = set(made.sources.values())
+    schemas = {source: schema(source, op=True) for source in sorted(sources)}
+    return Chain([made], schemas, {source: TIMES[source] for source in schemas})
+
+
+def parts(events: Sequence[Event], chain: Chain) -> tuple[list[list[Event]], list[list[Event]]]:
+    """The rows before and after a query is stopped, in the order of time, each in two micro-batches."""
+    mine = [event for event in ticking(events) if event.source in (*chain.schemas, "*")]
+    mine.sort(key=lambda event: event.at)
+    ends = [(1_000 + second) * SECOND for second in (CUT // 2, CUT, 3 * CUT // 2)]
+    first, second, third = ([event for event in mine if event.at < end] for end in ends)
+    return (
+        [first, second[len(first) :]],
+        [third[len(second) :], mine[len(third) :]],
+    )
+
+
+def without(batches: Sequence[Sequence[Event]], left_out: Callable[[Event], bool]) -> list[list[Event]]:
+    return [[event for event in events if not left_out(event)] for events in batches]
+
+
+def is_person(event: Event) -> bool:
+    return event.row.get("k") == PERSON
+
+
+def erasing(key: str | int) -> Edit:
+    def edit(inspector: StateInspector) -> None:
+        assert erase(inspector, [[key]], by="x").traces == ()
+
+    return edit
+
+
+def editing(edit: Callable[[StateEditor], object]) -> Edit:
+    def edit_all(inspector: StateInspector) -> None:
+        with StateEditor(inspector, "x", "") as editor:
+            edit(editor)
+            editor.commit()
+
+    return edit_all
+
+
+def undone(inspector: StateInspector) -> None:
+    if any(query.record.edit is not None for query in inspector.queries(inspector.checkpoint.chosen(None))):
+        StateEditor(inspector, "x", "").undo()
+
+
+@pytest.mark.parametrize("verb", VERBS)
+@histories(4)
+@given(ROWS, HOW)
+def test_an_erased_key_is_as_if_it_had_never_come(verb: str, events: list[Event], how: dict[str, Any]) -> None:
+    chain = chain_of(VERBS[verb]())
+    before, after = parts(events, chain)
+    found = told(chain, before, [erasing(PERSON)], after, **how)
+    assert bag(found) == bag(told(chain, without(before, is_person), [], after, **how))
+
+
+@pytest.mark.parametrize("verb", ["windows", "final", "final-sessions"])
+@histories(4)
+@given(ROWS, HOW)
+def test_keys_are_erased_one_after_the_other_before_the_next_micro_batch(
+    verb: str, events: list[Event], how: dict[str, Any]
+) -> None:
+    chain = chain_of(VERBS[verb]())
+    before, after = parts(events, chain)
+    again = [event for event in parts(events, chain)[1][0] if event.at == (1_000 + CUT) * SECOND]
+    found = told(chain, [*before, again], [erasing(PERSON), erasing(OTHER)], after, **how)
+    gone = without([*before, again], lambda event: event.row.get("k") in (PERSON, OTHER))
+    assert bag(found) == bag(told(chain, gone, [], after, **how))
+
+
+@pytest.mark.parametrize("verb", ONE_SIDED)
+@histories(4)
+@given(ROWS, HOW)
+def test_a_deleted_key_is_as_if_it_had_never_come_and_an_undone_one_as_before(
+    verb: str, events: list[Event], how: dict[str, Any]
+) -> None:
+    chain = chain_of(ONE_SIDED[verb]())
+    before, after = parts(events, chain)
+    store = "latest" if verb == "latest" else "aggregate"
+    delete = editing(lambda editor: editor.delete(store, [PERSON]))
+    found = told(chain, before, [delete], after, **how)
+    if not (how["complete"] and "final" in verb):  # Had it never come out, it would have no value before.
+        assert bag(found) == bag(told(chain, without(before, is_person), [], after, **how))
+    back = told(chain, before, [delete, undone], after, **how)
+    assert bag(back) == bag(told(chain, before, [], after, **how))
+
+
+@pytest.mark.parametrize("verb", ["windows", "final"])
+@histories(4)
+@given(ROWS, HOW)
+def test_a_window_that_is_reset_is_as_if_none_of_its_rows_had_come(
+    verb: str, events: list[Event], how: dict[str, Any]
+) -> None:
+    chain = chain_of(ONE_SIDED[verb]())
+    before, after = parts(events, chain)
+    start = (1_000 + 16) * SECOND
+    how = {**how, "complete": False}
+    reset = editing(lambda editor: editor.delete("aggregate", [PERSON], window_start=start // 1_000))
+    found = told(chain, before, [reset], after, **how)
+    rest = without(before, lambda event: is_person(event) and start <= event.at < start + 8 * SECOND)
+    assert bag(found) == bag(told(chain, rest, [], after, **how))
+
+
+@pytest.mark.parametrize("verb", ["latest", "aggregate", "windows", "final"])
+@histories(4)
+@given(ROWS, HOW)
+def test_a_row_that_is_put_is_as_if_the_rows_had_come_that_made_it(
+    verb: str, events: list[Event], how: dict[str, Any]
+) -> None:
+    chain = chain_of(ONE_SIDED[verb]())
+    before, after = parts(events, chain)
+    store = "latest" if verb == "latest" else "aggregate"
+    how = {**how, "complete": False}
+    rows: list[dict[str, Any]] = []
+    reached = max((event.at for batch in before for event in batch), default=0) - 4 * SECOND
+
+    def read(inspector: StateInspector) -> None:
+        view = inspector.store(store)
+        found = view.history([PERSON]) if verb == "latest" else view.get([PERSON])
+        rows.extend([] if found is None else found.to_pylist())
+
+    def put(editor: StateEditor) -> None:
+        for row in rows:
+            come_out = verb == "final" and row["window_start"].timestamp() * SECOND + 8 * SECOND <= reached
+            with pytest.raises(ConfigurationError, match="nobody would hear of it") if come_out else nullcontext():
+                editor.put(store, [row], ahead=True)
+
+    expected = told(chain, before, [read], after, **how)
+    specs = chain.verbs[0].verb.topology.stores
+
+    def put_all(inspector: StateInspector) -> None:
+        editing(put)(replace(inspector, specs=specs))
+
+    found = told(chain, without(before, is_person), [put_all], after, **how)
+    assert bag(found) == bag(expected)
+
+
+@histories(4)
+@given(rows_of("a", ["x", "y"], 14, op=True), rows_of("b", ["x", "y"], 8, op=True), HOW)
+def test_the_foreign_side_keeps_nothing_of_an_erased_left_key(
+    left: list[Event], right: list[Event], how: dict[str, Any]
+) -> None:
+    schemas = {"a": schema("a", op=True, id_=True), "b": schema("b", op=True)}
+    join = make_table_join(
+        "out", Rows.of("a", schemas["a"]), Rows.of("b", schemas["b"]),
+        on="k", times=("at", "bt"), ops=("ao", "bo"), left_key="id",
+    )  # fmt: skip
+    chain = Chain([join], schemas, TIMES)
+    rows = [replace(one, row={**one.row, "id": 7_000_000 + number % 3}) for number, one in enumerate(left)]
+    before, after = parts([*rows, *right], chain)
+    found = told(chain, before, [erasing(7_000_001)], after, **how)
+    gone = without(before, lambda event: event.row.get("id") == 7_000_001)
+    assert bag(found) == bag(told(chain, gone, [], after, **how))
+
+
+def seconds(second: int) -> datetime:
+    return datetime.fromtimestamp(1_000 + second, UTC)
+
+
+def fired(edits: Sequence[Edit], key: str = PERSON) -> list[tuple[str, int]]:
+    """Which timers of a key fire after edits and a row of another key, and for when."""
+    chain = chain_of(VERBS["apply"]())
+    rows = [event("a", key, second, value, "upsert", with_op=True) for key, second, value in
+            ((PERSON, 0, 3), (OTHER, 3, 3), (OTHER, 30, 3))]  # fmt: skip
+    found = told(chain, [rows[:2]], edits, [rows[2:]], seed=1, partitions=1)
+    return sorted((row["what"], row["seen"] // SECOND - 1_000) for row in found if row["k"] == key)
+
+
+def test_a_timer_is_set_moved_and_deleted_and_one_that_is_due_fires_next() -> None:
+    before = []
+
+    def move(editor: StateEditor) -> None:
+        before.append(editor.set_timer("out-timers", [PERSON], seconds(12), name="idle"))
+        before.append(editor.set_timer("out-timers", {"k": PERSON}, None, name="soon"))
+        before.append(editor.set_timer("out-timers", [PERSON], seconds(-500), name="due"))
+        before.append(editor.set_timer("out-timers", [PERSON], 1_000, name="clock", wall_clock=True))
+        before.append(editor.set_timer("out-timers", [PERSON], 0, name="clock", wall_clock=True))
+
+    assert fired([]) == [("idle", 5), ("soon", 2)]
+    assert fired([], OTHER) == fired([editing(move)], OTHER)
+    moved = fired([editing(move)])
+    assert [one for one in moved if one[0] != "clock"] == [("due", -500), ("idle", 12)]
+    assert [what for what, _ in moved].count("clock") == 1
+    assert before[:5] == [seconds(5), seconds(2), None, None, datetime.fromtimestamp(1, UTC)]
+    assert fired([editing(move), undone]) == fired([])
+
+
+def test_what_is_no_timer_is_refused_with_what_to_write() -> None:
+    def refused(editor: StateEditor) -> None:
+        with pytest.raises(ConfigurationError, match=r"holds no timers; .* one of \['out-timers'\]"):
+            editor.set_timer("out-state", [PERSON], None)
+        with pytest.raises(ConfigurationError, match="set, move or delete one with set_timer"):
+            editor.delete("out-timers", b"x")
+        with pytest.raises(ConfigurationError, match="no rule could get the time"):
+            editor.set_timer("out-timers", [PERSON], 2**50)
+
+    fired([editing(refused)])
+
+
+def test_aggregates_whose_results_do_not_tell_their_states_are_refused_by_the_name_of_the_call() -> None:
+    calls = {**CALLS, "mean": aggregates.avg("av")}
+    chain = chain_of(make_aggregate("out", A, calls, by="k", time="at"))
+    rows = [event("a", PERSON, 0, 3, "upsert", with_op=True)]
+
+    def put(editor: StateEditor) -> None:
+        (row,) = editor.view("aggregate").get([PERSON]).to_pylist()  # type: ignore[union-attr]
+        with pytest.raises(
+            ConfigurationError, match=r"avg.*: its state is more than its result.*delete the key, which"
+        ):
+            editor.put("aggregate", [row])
+        assert editor.delete("aggregate", [PERSON]) == 1
+
+    told(chain, [rows], [editing(put)], [[]], seed=1, partitions=1)
+
+
+def test_a_window_that_no_row_could_be_in_is_refused_with_one_that_fits() -> None:
+    chain = chain_of(VERBS["windows"]())
+    rows = [event("a", PERSON, 0, 3, "upsert", with_op=True)]
+
+    def put(editor: StateEditor) -> None:
+        (row,) = editor.view("aggregate").get([PERSON]).to_pylist()  # type: ignore[union-attr]
+        with pytest.raises(ConfigurationError, match=r"is of no window .* give the window_start 1970-01-01T00:16:32"):
+            editor.put("aggregate", [{**row, "window_start": seconds(-5)}])
+        editor.put("aggregate", [{**row, "window_start": seconds(-8)}])
+        value = {**row["value"], next(iter(row["value"])): None}
+        with pytest.raises(ConfigurationError, match="a count is never null"):
+            editor.put("aggregate", [{**row, "value": value}])
+
+    told(chain, [rows], [editing(put)], [[]], seed=1, partitions=1)
