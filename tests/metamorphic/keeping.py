@@ -172,18 +172,13 @@ class DurableKeeper(Keeper):
             state.rollback(error)
             raise
 
-    @property
-    def storage(self) -> Storage:
-        """Where the durable files are."""
-        return self._storage
-
-    def committed(self, application: str) -> list[Manifest]:
+    def committed_by(self, application: str) -> list[Manifest]:
         """The manifests of an application's tasks."""
-        return [one for one in self._committed.values() if one.application_id == application]
+        return [one for one in self.committed.values() if one.application_id == application]
 
     def begin(self, application: str, bases: Mapping[str, Manifest]) -> None:
         """Let the tasks of an application begin with these manifests."""
-        self._committed |= {f"{application}/{task}": manifest for task, manifest in bases.items()}
+        self.committed |= {f"{application}/{task}": manifest for task, manifest in bases.items()}
 
     def commit(self) -> None:
         self.committed |= self._written

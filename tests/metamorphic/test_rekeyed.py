@@ -157,7 +157,7 @@ class Job:
         query = Query([made], [PARTITIONS], self.keeper, Random(self.seed))
         for tables in self.history[:BEFORE]:
             query.run(tables)
-        self.manifests += self.keeper.committed(application)
+        self.manifests += self.keeper.committed_by(application)
 
     def held(self) -> tuple[int, Mapping[int, Collection[Manifest]]]:
         return BEFORE - 1, {0: self.manifests}
