@@ -27,6 +27,7 @@ from millpond.processors.aggregations.column_fold import (
 )
 from millpond.processors.aggregations.counted import CountCombiner
 from millpond.processors.aggregations.fold import Fold, Update, copier, slotter
+from millpond.processors.options.windows import ALL_TIMES, Span
 from millpond.processors.runtime.batches.batch import Batch, BatchBuilder
 from millpond.processors.runtime.batches.columns import Columns, Records
 from millpond.processors.runtime.batches.partials import Combiner
@@ -84,6 +85,7 @@ class AggregateSetup:
         aggregation: what is computed.
         caching: whether only the last update of each key in a micro-batch is forwarded.
         number: which of the processors that share the store this is, from 0 on.
+        span: the windows that are its own.
     """
 
     config: TableConfig
@@ -91,6 +93,7 @@ class AggregateSetup:
     aggregation: Aggregation
     caching: bool = False
     number: int = 0
+    span: Span = ALL_TIMES
 
 
 def counting() -> Aggregation:

@@ -81,6 +81,7 @@ class SessionAggregate(WindowedProcessor):
         self._windows = windows
         self._gap = windows.gap
         self._delay = windows.gap + windows.grace
+        self._span = setup.span
         self._forwards = not self._final and not self._caching
         # Where nobody is told the value before, it matters only whether there was one.
         self._before = self._copy if self._final or self._config.send_olds else _itself
@@ -114,8 +115,8 @@ class SessionAggregate(WindowedProcessor):
     def _read(self, batch: Batch, ids: list[Any]) -> dict[Any, KeySessions]:
         """By id, the sessions that the records of a batch can be merged with."""
         keys, first, last = self.key_times(batch, ids)
-        earliest_ends = [max(time - self._gap, NEVER) for time in first]
-        latest_starts = [time + self._gap for time in last]
+        earliest_ends = [max(time - self._gap, self._span.first) for time in first]
+        latest_starts = [min(time + self._gap, self._span.last) for time in last]
         found = self._store.find_sessions_of_each(list(keys.values()), earliest_ends, latest_starts)
         return {id_: KeySessions(key, id_, some) for (id_, key), some in zip(keys.items(), found, strict=True)}
 
@@ -209,10 +210,15 @@ class SessionAggregate(WindowedProcessor):
     def column_fold(self, fold: ColumnFold, keys: ColumnSerde, values: ColumnSerde) -> WindowFold | None:
         if not isinstance(fold, MergingFold):
             return None
-        return SessionFold(self._windows, fold, self._store, keys, values, final=self._final)
+        return SessionFold(self._windows, fold, self._store, keys, values, final=self._final, span=self._span)
 
     def closes(self) -> Closes:
-        return Closes(self._store.find_sessions_ended, self._delay + 1)
+        return Closes(self._own, self._delay + 1)
+
+    def _own(self, earliest: int, latest: int) -> Iterator[Any]:
+        """The sessions of the store that ended from ``earliest`` to ``latest``, without those of other gaps."""
+        first, last = max(earliest, self._span.first), min(latest, self._span.last)
+        return iter(self._store.find_sessions_ended(first, last) if first <= last else ())
 
     def result(self, window: Window, state: Any) -> tuple[Any, int] | None:
         return state, window.end

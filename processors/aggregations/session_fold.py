@@ -26,7 +26,7 @@ from millpond.processors.aggregations.window_fold import (
     places_in,
     reached_since,
 )
-from millpond.processors.options.windows import SessionWindows
+from millpond.processors.options.windows import ALL_TIMES, SessionWindows, Span
 from millpond.processors.runtime.batches.column_tuples import chosen, laid_end_to_end, taken
 from millpond.processors.runtime.batches.columns import Columns, nulls
 from millpond.processors.runtime.order.time_order import reached_by_key
@@ -81,6 +81,7 @@ class SessionFold(WindowFold):
         store: where the aggregates are.
         keys, values: what its serdes do, for whole columns.
         final: whether final results come out, or else updates.
+        span: when the sessions begin, and end.
     """
 
     def __init__(
@@ -92,8 +93,10 @@ class SessionFold(WindowFold):
         values: ColumnSerde,
         *,
         final: bool,
+        span: Span,
     ) -> None:
         super().__init__(keys, values, windows.delay + 1, final=final)
+        self._span = span
         self._gap = windows.gap
         self._grace = windows.grace
         self._fold = fold
@@ -166,15 +169,21 @@ class SessionFold(WindowFold):
         first = time - self._reach + 1
         near = np.maximum(run.groups.earliest(run.times) - min(self._gap, 2 * FARTHEST), max(first, MIN_TIME))
         seeks = not self._final or standing.waiting > _PATIENCE * len(keys)
-        ended = self._store.ended_between(first, last if seeks else FARTHEST) if self._final else nothing
+        ended = self._ended(time, first, last if seeks else FARTHEST) if self._final else nothing
         places = places_in(ended.keys, keys)
         own = (places >= 0) & (ended.ends >= near[places])
-        met = self._store.of_keys_ended_from(keys, near) if seeks else chosen(ended, own)
+        met = self._own(self._store.of_keys_ended_from(keys, near)) if seeks else chosen(ended, own)
         return met, chosen(ended, ~own)
 
     def _ended(self, stream_time: int, earliest: int, latest: int) -> Sessions:
         """The sessions of the store that end from ``earliest`` to ``latest``, both included."""
-        return self._nothing if stream_time == MIN_TIME else self._store.ended_between(earliest, latest)
+        return self._nothing if stream_time == MIN_TIME else self._own(self._store.ended_between(earliest, latest))
+
+    def _own(self, sessions: Sessions) -> Sessions:
+        """Those that are not of another gap."""
+        if self._span == ALL_TIMES:
+            return sessions
+        return chosen(sessions, (sessions.starts >= self._span.first) & (sessions.ends <= self._span.last))
 
     @property
     def _nothing(self) -> Sessions:

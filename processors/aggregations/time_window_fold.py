@@ -19,7 +19,7 @@ from millpond.processors.aggregations.window_fold import (
     places_in,
     reached_since,
 )
-from millpond.processors.options.windows import TimeWindows
+from millpond.processors.options.windows import Span, TimeWindows
 from millpond.processors.runtime.batches.column_tuples import chosen, taken
 from millpond.processors.runtime.batches.columns import Columns
 from millpond.stores.encoding.column_serdes import ColumnSerde
@@ -74,6 +74,7 @@ class TimeWindowFold(StartedWindowFold):
         store: where the aggregates are.
         keys, values: what its serdes do, for whole columns.
         final: whether final results come out, or else updates.
+        span: when the windows begin.
     """
 
     def __init__(
@@ -85,14 +86,16 @@ class TimeWindowFold(StartedWindowFold):
         values: ColumnSerde,
         *,
         final: bool,
+        span: Span,
     ) -> None:
         super().__init__(fold, store, keys, values, windows.size + windows.grace, windows.size, final=final)
         self._windows = windows
+        self._span = span
 
     def fold(self, columns: Columns, standing: Standing) -> Folded | None:
         reached = reached_since(standing.stream_time, columns.timestamps)
         now = int(reached[-1])
-        records, starts = _placed(self._windows, columns.timestamps)
+        records, starts = _placed(self._windows, columns.timestamps, self._span)
         is_open = starts > reached[records] - self._reach
         late = len(is_open) - int(np.count_nonzero(is_open))
         if late:
@@ -126,28 +129,30 @@ class TimeWindowFold(StartedWindowFold):
 
     def _untouched(self, stream_time: int, last: int, slots: _Slots) -> Windows:
         """The windows of the store that close up to the start ``last``, but those that records have come to."""
-        first = stream_time - self._reach + 1
+        first, last = max(stream_time - self._reach + 1, self._span.first), min(last, self._span.last)
         if stream_time == MIN_TIME or first > last - last % self._windows.advance:
             return self._nothing
         stored = self._store.between(first, last)
         return chosen(stored, ~slots.holds(stored)) if slots.begins[0] <= last else stored
 
 
-def _placed(windows: TimeWindows, times: Integers) -> tuple[Integers, Integers]:
+def _placed(windows: TimeWindows, times: Integers, span: Span) -> tuple[Integers, Integers]:
     """Each record once for every window that holds it: the record's place, and the window's start."""
     advance = windows.advance
-    lasts, firsts = times - times % advance, first_starts(windows, times)
+    lasts, firsts = np.minimum(times, span.last), first_starts(windows, times, span)
+    lasts -= lasts % advance
     counts = (lasts - firsts) // advance + 1
     records = np.arange(len(times)).repeat(counts)
     within = np.arange(len(records)) - (np.cumsum(counts) - counts)[records]
     return records, firsts[records] + within * advance
 
 
-def first_starts(windows: TimeWindows, times: Integers) -> Integers:
-    """The start of the first window that holds each of these times."""
+def first_starts(windows: TimeWindows, times: Integers, span: Span) -> Integers:
+    """The start of the first window within the span that holds each of these times."""
     beyond = times % windows.advance
     firsts: Integers = times - beyond - (windows.size - 1 - beyond) // windows.advance * windows.advance
-    return np.where(times >= 0, np.maximum(firsts, 0), firsts) if windows.from_epoch else firsts
+    firsts = np.where(times >= 0, np.maximum(firsts, 0), firsts) if windows.from_epoch else firsts
+    return np.maximum(firsts, span.first)
 
 
 def _slots(keys: Any, starts: Integers) -> _Slots:

@@ -17,10 +17,11 @@ from millpond.processors.aggregations.time_window_fold import TimeWindowFold, fi
 from millpond.processors.aggregations.window_fold import Integers, WindowFold
 from millpond.processors.aggregations.windowed_processor import Closes, WindowedProcessor
 from millpond.processors.options.windowed_serdes import TimeWindowedSerde
-from millpond.processors.options.windows import EmitStrategy, TimeWindows
+from millpond.processors.options.windows import ALL_TIMES, EmitStrategy, TimeWindows
 from millpond.processors.runtime.batches.batch import Batch, BatchBuilder
 from millpond.processors.runtime.batches.headers import Headers
 from millpond.stores.encoding.column_serdes import ColumnSerde
+from millpond.stores.encoding.times import MAX_TIME
 from millpond.stores.typed.windows.windowed import Windowed
 
 Slot = tuple[Any, ...]
@@ -55,6 +56,7 @@ class WindowedAggregate(WindowedProcessor):
     def __init__(self, setup: AggregateSetup, windows: TimeWindows, emit: EmitStrategy) -> None:
         super().__init__(setup, emit, TimeWindowedSerde(setup.spec.key_serde, windows.size))
         self._windows = windows
+        self._span = setup.span
         self._folding = Fold(self._initializer, self._update, self._copy, setup.aggregation.tally)
 
     def fold(self, batch: Batch) -> Batch:
@@ -96,7 +98,8 @@ class WindowedAggregate(WindowedProcessor):
             starts = [timestamp - timestamp % size for timestamp in batch.timestamps]
             columns = [self._slots(batch.keys), batch.keys, batch.values, batch.timestamps, times, batch.headers or []]
         else:
-            each = list(map(self._windows.starts, batch.timestamps))
+            (first, last), starts_of = self._span, self._windows.starts
+            each = [[start for start in starts_of(time) if first <= start <= last] for time in batch.timestamps]
             starts = [start for group in each for start in group]
             given = self._slots(batch.keys), batch.keys, batch.values, batch.timestamps, times, batch.headers or []
             columns = [[item for item, group in zip(column, each, strict=False) for _ in group] for column in given]
@@ -164,14 +167,23 @@ class WindowedAggregate(WindowedProcessor):
         return self._windows.grace
 
     def short_by(self, times: Integers, reached: Integers) -> Integers:
-        return reached - self._closes.reach - first_starts(self._windows, times) + 1
+        return reached - self._closes.reach - first_starts(self._windows, times, self._span) + 1
 
     def column_fold(self, fold: ColumnFold, keys: ColumnSerde, values: ColumnSerde) -> WindowFold:
-        return TimeWindowFold(self._windows, fold, self._store, keys, values, final=self._final)
+        return TimeWindowFold(self._windows, fold, self._store, keys, values, final=self._final, span=self._span)
 
     def closes(self) -> Closes:
         windows = self._windows
-        return Closes(self._store.fetch_all, windows.size + windows.grace, windows.size, windows.advance)
+        return Closes(self._own, windows.size + windows.grace, windows.size, windows.advance)
+
+    def _own(self, earliest: int, latest: int) -> Iterator[Any]:
+        """The windows of the store that start from ``earliest`` to ``latest``, without those of other sizes."""
+        if self._span == ALL_TIMES:
+            return iter(self._store.fetch_all(earliest, latest))
+        first, last = max(earliest, self._span.first), min(latest, self._span.last)
+        found = self._store.fetch_all(first, last) if first <= last else ()
+        size = self._windows.size
+        return ((Windowed(key, start, min(start + size, MAX_TIME)), state) for (key, start, _), state in found)
 
     def result(self, window: Window, state: Any) -> tuple[Any, int] | None:
         return None if state[0] is None else (state[0], state[1])

@@ -19,20 +19,21 @@ processors on the store::
 """
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
+from millpond.errors import StateConflictError
 from millpond.processors.aggregations.aggregate import AggregateSetup, columns_without_nulls, without_nulls
 from millpond.processors.aggregations.closing import Closing, Window
 from millpond.processors.aggregations.column_fold import ColumnFold
 from millpond.processors.aggregations.completion import COMPLETION, Completion
 from millpond.processors.aggregations.fold import copier, slotter
 from millpond.processors.aggregations.window_fold import Integers, Standing, WindowFold, reached_since
-from millpond.processors.options.windows import EmitStrategy, Windows
+from millpond.processors.options.windows import ChangedWindows, EmitStrategy, Windows
 from millpond.processors.runtime.batches.batch import Batch, BatchBuilder
 from millpond.processors.runtime.batches.columns import Columns, Records
 from millpond.processors.runtime.counters import CounterName
@@ -42,11 +43,11 @@ from millpond.processors.runtime.waiting_counts import WaitingCounts, waiting_of
 from millpond.processors.tables.update_cache import UpdateForwarder
 from millpond.stores.encoding.column_serdes import ColumnSerde, column_serde
 from millpond.stores.encoding.serdes import PLAIN_KEYS, Serde
-from millpond.stores.encoding.times import MAX_TIME, MIN_TIME
+from millpond.stores.encoding.times import MAX_TIME, MIN_TIME, TimeUnit
 from millpond.stores.specs.store_spec import StoreSpec
 from millpond.stores.typed.layouts import Layout
 from millpond.stores.typed.set_back import SetBack
-from millpond.stores.typed.terms import Terms
+from millpond.stores.typed.terms import SINCE, Terms
 from millpond.stores.typed.windows.windowed import Windowed
 
 
@@ -66,6 +67,14 @@ NEVER: Final = MIN_TIME
 _GRACE: Final = "grace"
 """What the terms of the store note."""
 
+_MAY_CHANGE: Final = ("size", "advance", "gap")
+"""What windows may have otherwise from some time on."""
+
+
+def _since(what: str, time: int) -> str:
+    """How terms call something of windows that begin from some time on."""
+    return what if time == MIN_TIME else f"{what}{SINCE}{TimeUnit.MICROSECOND.shown(time)}"
+
 
 def windowed_aggregation_spec(spec: StoreSpec, windows: Windows, emit: EmitStrategy) -> StoreSpec:
     """The spec of a window or session store that also keeps the stream time of the processors on it.
@@ -75,11 +84,19 @@ def windowed_aggregation_spec(spec: StoreSpec, windows: Windows, emit: EmitStrat
         windows: into which records are folded.
         emit: when results go out.
     """
-    lengths = {name: value for name, value in vars(windows).items() if name != _GRACE}
-    fixed = {"windows": type(windows).__name__, **lengths, "emit": emit.value}
+    eras = [(MIN_TIME, windows)]
+    if isinstance(windows, ChangedWindows):
+        eras = [(span.first, one) for span, one in zip(windows.spans, windows.eras, strict=True)]
+    first = eras[0][1]
+    lengths = {_since(name, since): value for since, one in eras for name, value in vars(one).items() if name != _GRACE}
+    fixed = {"windows": type(first).__name__, **lengths, "emit": emit.value}
+    noted = {_since(_GRACE, since): one.grace for since, one in eras}
     # With a shorter one, windows whose final results have not come out would be forgotten.
-    lasting = (_GRACE,) if emit is EmitStrategy.ON_WINDOW_CLOSE else ()
-    terms = Terms(tuple(fixed.items()), ((_GRACE, windows.grace),), lasting, maker="a windowed aggregation")
+    lasting = tuple(noted) if emit is EmitStrategy.ON_WINDOW_CLOSE else ()
+    changing = tuple(name for name in _MAY_CHANGE if name in lengths)
+    terms = Terms(
+        tuple(fixed.items()), tuple(noted.items()), lasting, maker="a windowed aggregation", changing=changing
+    )
     return replace(spec, layout=WINDOWED_AGGREGATION, terms=terms)
 
 
@@ -117,6 +134,9 @@ class WindowedProcessor(Processor):
         setup: what is computed, and where it is kept.
         emit: when results go out.
         key_serde: of the windowed keys.
+
+    Attributes:
+        told_by: those that tell of late records, too, each up to some time.
     """
 
     def __init__(self, setup: AggregateSetup, emit: EmitStrategy, key_serde: Serde[Any]) -> None:
@@ -135,6 +155,7 @@ class WindowedProcessor(Processor):
         self._retention = setup.spec.retention
         self._late = 0
         self._late_at: list[int] | None = None
+        self.told_by: Sequence[tuple[WindowedProcessor, int]] = ()
 
     def init(self, context: ProcessorContext) -> None:
         super().init(context)
@@ -146,6 +167,8 @@ class WindowedProcessor(Processor):
         self._stream_time = self._saved_time = NEVER if saved is None else saved
         setup = self._setup
         self._closes = self.closes()
+        if saved is None and setup.span.first != MIN_TIME:
+            self._stream_time = self._begun()
         self._stream_time = self._resumed(self._stream_time)
         self._completion = Completion(
             self._store, setup.number, self._encode, setup.spec.value_serde, length=self._closes.length
@@ -156,15 +179,33 @@ class WindowedProcessor(Processor):
             self._kept_count = WaitingCounts(self._store, waiting_of(setup.number), 1, self._scan_waiting)
             (self._waiting,) = self._kept_count.bring_up(None if saved is None else self._closed)
             self._saved_waiting = self._waiting
-            context.level(CounterName.WAITING, lambda: self._waiting)
+            context.level(CounterName.WAITING, lambda: self.waiting)
         self._columns = self._make_column_fold()
+
+    def _begun(self) -> int:
+        """The stream time of windows that are others than those before them, when they are met first.
+
+        Raises:
+            StateConflictError: they begin at a time that records have reached, which are not in them.
+        """
+        before = KeptTime(self._store, stream_time_of(self._setup.number - 1)).get()
+        since = self._setup.span.first
+        if before is not None and before >= since:
+            grid, shown = self._closes.grid, TimeUnit.MICROSECOND.shown
+            earliest = shown(before + grid - before % grid)
+            raise StateConflictError(
+                f"the windows of the store {self._setup.spec.name!r} are to be others from {shown(since)} on, but rows "
+                f"have come up to {shown(before)}, and some would be missing in them; the earliest time that is free "
+                f"is {earliest!r}: write it in until"
+            )
+        return NEVER if before is None else before
 
     def _resumed(self, stream_time: int) -> int:
         """With which stream time it goes on, so that windows that have closed stay closed, whatever the grace is now.
 
         With a longer one, it is ahead by what is added. With a shorter one, what has closed by now alone is late.
         """
-        before: int | None = self._store.noted(_GRACE)
+        before: int | None = self._store.noted(_since(_GRACE, self._setup.span.first))
         if before is None or stream_time == NEVER:
             return stream_time
         return stream_time + max(self.grace - before, 0)
@@ -248,16 +289,32 @@ class WindowedProcessor(Processor):
             late = short > 0
             if self._late_at is not None:
                 late = np.isin(np.arange(len(times)), self._late_at)
+            for other, last in self.told_by:
+                late &= (times > last) | (other.short_by(times, reached) <= 0)
             self.context.count(CounterName.DROPPED_LATE, self._late)
             self.context.tell_late(CounterName.DROPPED_LATE, records, late, reached, short, self.grace)
 
     def advance(self, time: int) -> None:
+        self.reach(time)
+        super().advance(time)
+
+    def reach(self, time: int) -> None:
+        """Let stream time be ``time``, if that is later; children are not told."""
         if time > self._stream_time:
             if self._final:
                 closing = self.load_closing(time)
                 self._send_closed(closing)
             self._stream_time = time
-        super().advance(time)
+
+    @property
+    def final(self) -> bool:
+        """Whether only final results come out."""
+        return self._final
+
+    @property
+    def waiting(self) -> int:
+        """How many windows wait for their final results."""
+        return self._waiting
 
     def _send_closed(self, closing: Closing) -> None:
         """Forward the results of windows that no record changes any more."""

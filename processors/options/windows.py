@@ -5,12 +5,13 @@ an aggregation has seen; a window closes, and accepts no more records, once stre
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import ClassVar
+from typing import ClassVar, Final, NamedTuple
 
 from millpond.errors import TopologyError
-from millpond.stores.encoding.times import Duration, to_millis
+from millpond.stores.encoding.times import MAX_TIME, MIN_TIME, Duration, to_millis
 
 
 class EmitStrategy(Enum):
@@ -149,3 +150,64 @@ class SessionWindows(Windows):
     @property
     def delay(self) -> int:
         return self.gap + self.grace
+
+
+class Span(NamedTuple):
+    """Windows that begin within some time.
+
+    Attributes:
+        first, last: the first and the last time at which they may begin.
+    """
+
+    first: int = MIN_TIME
+    last: int = MAX_TIME
+
+
+ALL_TIMES: Final = Span()
+
+
+@dataclass(frozen=True, init=False)
+class ChangedWindows(Windows):
+    """Windows that are others from some time on: one that begins before that time ends as it began.
+
+    Args:
+        eras: windows of one kind, of time or sessions, the earliest first.
+        since: of each but the first, when they begin, ascending; those of time have a boundary then.
+    """
+
+    eras: tuple[TimeWindows | SessionWindows, ...]
+    since: tuple[int, ...]
+
+    def __init__(self, eras: Sequence[TimeWindows | SessionWindows], since: Sequence[int]) -> None:
+        object.__setattr__(self, "grace", max(windows.grace for windows in eras))
+        object.__setattr__(self, "eras", tuple(eras))
+        object.__setattr__(self, "since", tuple(since))
+
+    @property
+    def retention(self) -> int:
+        return max(windows.retention for windows in self.eras)
+
+    @property
+    def delay(self) -> int:
+        return max(windows.delay for windows in self.eras)
+
+    @property
+    def spans(self) -> list[Span]:
+        """When windows of each era begin."""
+        lasts = [time - 1 for time in self.since]
+        return [Span(*ends) for ends in zip((MIN_TIME, *self.since), (*lasts, MAX_TIME), strict=True)]
+
+    @property
+    def taken(self) -> list[Span]:
+        """From when to when records are in windows of each era."""
+        return [
+            Span(span.first, min(_last_in(windows, span.last), MAX_TIME))
+            for windows, span in zip(self.eras, self.spans, strict=True)
+        ]
+
+
+def _last_in(windows: TimeWindows | SessionWindows, latest: int) -> int:
+    """The last time that is in a window which begins up to ``latest``; sessions are cut there."""
+    if isinstance(windows, SessionWindows):
+        return latest
+    return latest - latest % windows.advance + windows.size - 1

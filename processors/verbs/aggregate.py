@@ -1,6 +1,6 @@
 """``aggregate``: columns aggregated by key, or by key and window; updates come out, or final results only."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeAlias
 
@@ -10,10 +10,17 @@ import pyarrow.compute as _compute
 
 from millpond.processors.dsl.builder import StreamsBuilder
 from millpond.processors.dsl.streams_and_tables import KGroupedStream, KTable
+from millpond.processors.dsl.wiring.aggregations import AnyWindows
 from millpond.processors.dsl.wiring.grouping import WindowedGrouping
 from millpond.processors.options.materialized import Materialized
 from millpond.processors.options.records import Consumed
-from millpond.processors.options.windows import EmitStrategy, SessionWindows, SlidingWindows, TimeWindows
+from millpond.processors.options.windows import (
+    ChangedWindows,
+    EmitStrategy,
+    SessionWindows,
+    SlidingWindows,
+    TimeWindows,
+)
 from millpond.processors.runtime.batches.batch import Batch
 from millpond.processors.runtime.batches.columns import Columns
 from millpond.processors.runtime.batches.windowed_columns import WindowedArray
@@ -40,6 +47,8 @@ STORE: Final = "aggregate"
 """The store."""
 
 Windows: TypeAlias = TimeWindows | SlidingWindows | SessionWindows
+
+_NO_CHANGES: Final[Mapping[int, Windows]] = {}
 
 
 @dataclass(frozen=True)
@@ -98,12 +107,12 @@ class WindowedKeys(Projection):
 
     Attributes:
         codec: reads the keys.
-        beyond: how much later than in the key a window's end is shown, in microseconds.
+        windows: in microseconds.
         times: the type of start and end.
     """
 
     codec: KeyCodec
-    beyond: int
+    windows: AnyWindows
     times: pa.DataType
 
     @property
@@ -126,9 +135,19 @@ class WindowedKeys(Projection):
         # A key is in many windows, and read once.
         encoded: Any = pa.array(keys, pa.binary()).dictionary_encode()
         distinct = self.codec.unpack(encoded.dictionary)
-        bounds = [in_micros(times, self.times) for times in (starts, pc.add(ends, self.beyond))]
+        bounds = [in_micros(times, self.times) for times in (starts, self._ends(starts, ends))]
         window = pa.StructArray.from_arrays(bounds, fields=self._bounds)
         return [*distinct.take(encoded.indices).columns, window]
+
+    def _ends(self, starts: Any, ends: Any) -> Any:
+        """The ends as they are shown: of a session when its gap is over, as in Spark."""
+        if not isinstance(self.windows, ChangedWindows):
+            return pc.add(ends, self.windows.gap) if isinstance(self.windows, SessionWindows) else ends
+        begun, eras = np.asarray(starts), self.windows.eras
+        lengths = np.array([one.gap if isinstance(one, SessionWindows) else one.size for one in eras], np.int64)
+        from_end = isinstance(eras[0], SessionWindows)
+        own = lengths[np.searchsorted(np.array(self.windows.since, np.int64), begun, side="right")]
+        return (np.asarray(ends) if from_end else begun) + own
 
 
 @dataclass(frozen=True)
@@ -155,6 +174,7 @@ def aggregate(
     windows: Windows | None,
     *,
     final: bool,
+    until: Mapping[int, Windows] = _NO_CHANGES,
     ttl: int | None = None,
     expired: Expired = Expired.SILENT,
 ) -> Verb:
@@ -167,15 +187,17 @@ def aggregate(
         windows: how time is cut, in milliseconds, as the user gave it; None for one result a key.
         final: whether a window's result comes out once, when the window closes, instead of after each micro-batch that
             changes it.
+        until: the windows that begin before some time, by that time, in microseconds; it is a boundary of those after.
         ttl: how long a result lives after its last row, in microseconds, where there are no windows; None for ever.
         expired: what comes out of a result that has expired.
     """
     builder = StreamsBuilder(key_serde=BYTES, value_serde=calls.state_serde)
     grouped = builder.stream(rows.topic, Consumed(BYTES, calls.input_serde)).group_by_key()
     kept = Materialized(STORE, value_serde=calls.state_serde, caching=not final, ttl=ttl, expired=expired)
-    table = _aggregated(grouped, calls, windows, kept, final)
+    cut = None if windows is None else _changed(windows, until)
+    table = _aggregated(grouped, calls, cut, kept, final)
     table.to(name)
-    keys = Keys.of_rows(rows) if windows is None else WindowedKeys(rows.keys, _beyond(windows), rows.times)
+    keys = Keys.of_rows(rows) if cut is None else WindowedKeys(rows.keys, cut, rows.times)
     parts = (keys, Results(calls)) if final else (keys, Results(calls), ChangeColumns(rows.times))
     stores = {STORE: (keys, Results(calls), Times(CHANGE_TIME, rows.times))}
     rows = replace(rows, types=calls.arguments)
@@ -184,17 +206,16 @@ def aggregate(
 
 
 def _aggregated(
-    grouped: KGroupedStream, calls: RowAggregate, windows: Windows | None, kept: Materialized, final: bool
+    grouped: KGroupedStream, calls: RowAggregate, windows: AnyWindows | None, kept: Materialized, final: bool
 ) -> KTable:
     emit = EmitStrategy.ON_WINDOW_CLOSE if final else EmitStrategy.ON_WINDOW_UPDATE
     grouping = grouped.grouping
     if windows is None:
         return KTable(grouping.aggregate(calls.aggregation, kept, calls.state_serde))
-    in_micros = _in_micros(windows)
-    if isinstance(in_micros, SessionWindows):
+    if isinstance(windows.eras[0] if isinstance(windows, ChangedWindows) else windows, SessionWindows):
         # A session is kept as long as it takes rows: one that ends as long ago as the store keeps it is gone there.
-        kept = replace(kept, retention=in_micros.retention + 1)
-    return KTable(WindowedGrouping(grouping, in_micros, emit).aggregate(calls.aggregation, kept, calls.state_serde))
+        kept = replace(kept, retention=windows.retention + 1)
+    return KTable(WindowedGrouping(grouping, windows, emit).aggregate(calls.aggregation, kept, calls.state_serde))
 
 
 class _TimeWindows(TimeWindows):
@@ -215,6 +236,9 @@ def _in_micros(windows: Windows) -> Windows:
     return _TimeWindows(windows.size * MICROS, advance=windows.advance * MICROS, grace=grace)
 
 
-def _beyond(windows: Windows) -> int:
-    """How much later a window's end is shown: a session ends when its gap is over, as in Spark."""
-    return windows.gap * MICROS if isinstance(windows, SessionWindows) else 0
+def _changed(windows: Windows, until: Mapping[int, Windows]) -> AnyWindows:
+    """All windows, in microseconds."""
+    if not until:
+        return _in_micros(windows)
+    eras = [_in_micros(one) for one in (*(until[time] for time in sorted(until)), windows)]
+    return ChangedWindows([one for one in eras if not isinstance(one, SlidingWindows)], sorted(until))

@@ -30,6 +30,9 @@ TERMS: Final = TERMS_ROW[len(METADATA) :].decode()
 
 TERMS_VERSION: Final = 1
 
+SINCE: Final = " since "
+"""In the names of terms of rows that begin at some time: such terms may come, and never go."""
+
 
 @dataclass(frozen=True)
 class Terms:
@@ -42,6 +45,7 @@ class Terms:
         maker: whose they are, as errors say it; empty for the store's own.
         verb: whether that is a verb, whose name is that of its state.
         unit: what lengths of time count.
+        changing: the names of what may be another for rows that begin from some time on, of a verb that is told so.
     """
 
     fixed: tuple[tuple[str, Term], ...] = ()
@@ -50,6 +54,7 @@ class Terms:
     maker: str = ""
     verb: bool = False
     unit: TimeUnit = TimeUnit.MILLISECOND
+    changing: tuple[str, ...] = ()
 
     def of_verb(self, name: str, fixed: Mapping[str, Term], unit: TimeUnit) -> Self:
         """The terms of a store of a verb, which has some of its own."""
@@ -75,7 +80,14 @@ class Terms:
         others = [(name, fixed[name], now) for name, now in self.fixed if fixed.get(name, now) != now]
         others += [(name, noted[name], now) for name, now in self._lasting.items() if noted.get(name, now) > now]
         if others:
-            raise self._conflict(store, others)
+            raise self._conflict(store, others, before)
+        gone = {name: value for name, value in fixed.items() if SINCE in name and name not in dict(self.fixed)}
+        if gone:
+            told = ", ".join(f"{name}={self._shown(value)}" for name, value in gone.items())
+            raise StateConflictError(
+                f"the rows of the store {store!r} were made by {self.maker} with {told}, which is not there any more; "
+                "write its until again, with those times"
+            )
 
     @property
     def in_shape(self) -> "Terms":
@@ -86,22 +98,39 @@ class Terms:
     def _lasting(self) -> dict[str, int]:
         return {name: value for name, value in self.noted if name in self.lasting}
 
-    def _conflict(self, store: str, others: Sequence[tuple[str, Term, Term]]) -> StateConflictError:
+    def _conflict(
+        self, store: str, others: Sequence[tuple[str, Term, Term]], before: "KeptTerms"
+    ) -> StateConflictError:
         """What refuses the rows of a store.
 
         Args:
             store: how errors call the store.
             others: name, value that the rows were made with, and value now, of each parameter that is another one.
+            before: the terms that the rows were made with.
         """
         told = ", ".join(f"{name}={self._shown(old)} and not {self._shown(now)}" for name, old, now in others)
         again = ", ".join(f"{name}={self._shown(old)}" for name, old, _ in others)
         new = "give the verb another name and a new checkpoint"
+        if self.verb and all(name in self.changing for name, _, _ in others):
+            new = f"{new}, or leave windows that have begun as they were: {self._until(before)}"
         if not self.verb:
             new = f"give the new store another name, and drop the old one: Evolution(..., dropped=[{store!r}])"
         by = f" by {self.maker}" if self.maker else ""
         return StateConflictError(
             f"the rows of the store {store!r} were made{by} with {told}, and do not become others; write {again} "
             f"again, or {new}"
+        )
+
+    def _until(self, before: "KeptTerms") -> str:
+        """What one writes for windows that are others from some time on."""
+        known = {**dict(self.fixed), **before.fixed}
+        lengths = {name: known[name] for name in self.changing}
+        graces = {name: value for name, value in before.noted.items() if SINCE not in name and value}
+        told = ", ".join(f"{name}={self._shown(value)}" for name, value in {**lengths, **graces}.items())
+        windows = str(known["windows"]).removeprefix("_")
+        return (
+            f"until={{'2026-06-01T00:00:00+00:00': {windows}({told})}}, with a time that no row has reached and at "
+            "which new windows begin"
         )
 
     def to_bytes(self) -> bytes:

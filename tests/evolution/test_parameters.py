@@ -53,7 +53,7 @@ PARAMETERS: Final[dict[str, dict[str, str]]] = {
     },
     "Millpond.aggregate": {
         "rows": OWN, "calls": REFUSAL, "by": REFUSAL, "time": REFUSAL, "order": REFUSAL, "window": REFUSAL,
-        "emit": REFUSAL, "ttl": NO_HARM, "expired": NO_HARM, "added": OWN, **NAMES,
+        "until": REFUSAL, "emit": REFUSAL, "ttl": NO_HARM, "expired": NO_HARM, "added": OWN, **NAMES,
     },
     "Millpond.apply": {
         "rows": OWN, "processor": OWN, "key": REFUSAL, "time": REFUSAL, "schema": OWN, "lateness": NO_HARM,
@@ -108,6 +108,7 @@ BY_OTHERS: Final = {
     *(f"Millpond.{verb}.on" for verb in ("asof_join", "stream_join", "table_join")),
     "Millpond.aggregate.by",
     "Millpond.aggregate.calls",
+    "Millpond.aggregate.until",
     *(f"Millpond.{verb}.time" for verb in ("latest", "aggregate", "apply")),
     *(
         f"Millpond.{verb}.{side}_time"
@@ -119,8 +120,8 @@ BY_OTHERS: Final = {
     "Millpond.table_join.left_op",
     "Millpond.table_join.right_op",
 }
-"""What is refused for its shape alone, and columns, expressions and calls: tests of shapes, of verbs on Spark and of
-kept calls have them."""
+"""What is refused for its shape alone, and columns, expressions, calls and earlier windows: tests of shapes, of verbs
+on Spark, of kept calls and of changed windows have them."""
 
 
 def shape(topology: Topology) -> Shape:

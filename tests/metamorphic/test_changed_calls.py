@@ -189,7 +189,7 @@ def live(kind: str, seed: int, backend: str | None, first: dict[str, str], runs:
     life, partitions = Life(dict(first), dict.fromkeys(first, 0)), random.choice([1, 2])
     come: list[tuple[Row, int]] = []
     cuts = sorted(random.randint(0, len(events)) for _ in range(runs - 1))
-    with TemporaryDirectory() as place, closing(_keeper(Path(place), backend, seed)) as keeper:
+    with TemporaryDirectory() as place, closing(keeper_of(Path(place), backend, seed)) as keeper:
         batch = 0
         for run, (start, stop) in enumerate(zip([0, *cuts], [*cuts, len(events)], strict=True)):
             changes = CallChanges() if run == 0 else life.change(run, random)
@@ -219,7 +219,7 @@ def live(kind: str, seed: int, backend: str | None, first: dict[str, str], runs:
                 assert frozen(row) == frozen(whole[key])
 
 
-def _keeper(place: Path, backend: str | None, seed: int) -> Keeper:
+def keeper_of(place: Path, backend: str | None, seed: int) -> Keeper:
     if backend is not None:
         return BackendKeeper(place, backend)
     return DurableKeeper(place, BACKENDS, loses=bool(seed % 2))

@@ -107,6 +107,7 @@ def make_aggregate(
     window: Windows | None = None,
     final: bool = False,
     slots: Slots | None = None,
+    until: Mapping[int, Windows] | None = None,
     ttl: int | None = None,
     expired: Expired = Expired.SILENT,
 ) -> Made:
@@ -124,8 +125,12 @@ def make_aggregate(
     )
     kept = None if ttl is None else Allowance(TTL, ttl, late)
     lives = None if kept is None else kept.total
-    verb = aggregate(name, packed, bound, extended(window, late), final=final, ttl=lives, expired=expired)
-    account = aggregate_account(name, window, late, final=final, ttl=kept)
+    others = until or {}
+    verb = aggregate(
+        name, packed, bound, extended(window, late), final=final,
+        until={time: extended(one, late) for time, one in others.items()}, ttl=lives, expired=expired,
+    )  # fmt: skip
+    account = aggregate_account(name, window, late, final=final, until=others.values(), ttl=kept)
     return Made(verb, {"input": read}, account, bound.input_serde)
 
 

@@ -137,18 +137,17 @@ def size_of(size: str | int | None, option: str) -> int | None:
     return found
 
 
-def moment_of(reset_stream_time: Instant | str | None) -> int | None:
-    """The moment to which stream time is set back, in microseconds since 1970.
+def moment_of(moment: Instant | str | None, what: str = "reset_stream_time") -> int | None:
+    """A moment in microseconds since 1970; ``what`` names it in errors.
 
     Raises:
         ConfigurationError: it is no moment.
     """
-    moment = reset_stream_time
     if isinstance(moment, str):
         try:
             moment = datetime.fromisoformat(moment)
         except ValueError:
             raise ConfigurationError(
-                f"reset_stream_time is {moment!r}; give a datetime, or text such as '2026-06-01T12:00:00Z'"
+                f"{what} is {moment!r}; give a datetime, or text such as '2026-06-01T12:00:00Z'"
             ) from None
-    return None if moment is None else to_instant_micros(moment, "reset_stream_time")
+    return None if moment is None else to_instant_micros(moment, what)

@@ -5,10 +5,12 @@ Rule of this module: it turns arguments into what verbs take and runs nothing.
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any, Final, TypeAlias
 
 from pyspark.sql import Column, DataFrame
 
+from millpond.adapters.spark.job.options import moment_of
 from millpond.adapters.spark.rows.column_types import check_leaf_types, compared_otherwise
 from millpond.adapters.spark.rows.names import named
 from millpond.adapters.spark.verbs.account import TTL, Allowance
@@ -19,10 +21,12 @@ from millpond.adapters.spark.verbs.intervals import is_in_months
 from millpond.errors import ConfigurationError
 from millpond.processors.options.join_windows import JoinWindows
 from millpond.processors.options.joins import JoinType
+from millpond.processors.options.windows import SessionWindows, TimeWindows
 from millpond.processors.verbs.aggregate import Windows
 from millpond.processors.verbs.aggregates import AggregateCall
 from millpond.processors.verbs.projections import SEQUENCE
-from millpond.stores.encoding.times import Duration, to_micros
+from millpond.processors.verbs.verb import MICROS
+from millpond.stores.encoding.times import Duration, Instant, TimeUnit, to_micros
 from millpond.stores.typed.expiry import Expired
 
 On: TypeAlias = str | Sequence[str] | Mapping[str, str]
@@ -48,6 +52,34 @@ def check_calls(calls: Mapping[str, AggregateCall], window: Windows | None) -> N
         raise ConfigurationError(
             f"window is {window!r}; give TimeWindows, SlidingWindows or SessionWindows of millpond.processors"
         )
+
+
+def until_in_micros(window: Windows | None, until: Mapping[Instant | str, Windows] | None) -> dict[int, Windows]:
+    """The windows that begin before some time, by that time in microseconds.
+
+    Raises:
+        ConfigurationError: there is no window after them, they are of another kind, or none begins at that time.
+    """
+    found: dict[int, Windows] = {}
+    for time, before in (until or {}).items():
+        moment = moment_of(time, "a time of until")
+        if moment is None or not isinstance(before, TimeWindows | SessionWindows) or type(before) is not type(window):
+            raise ConfigurationError(
+                f"until is {until!r}, and window is {window!r}; both are TimeWindows, or both SessionWindows, as in "
+                "window=TimeWindows('2 hours'), until={'2026-06-01T00:00:00Z': TimeWindows('1 hour')}; other windows "
+                "take another name of the verb"
+            )
+        found[moment] = before
+    eras = [*sorted(found), None]
+    for moment, following in pairwise(eras):
+        after = window if following is None else found[following]
+        if moment is not None and isinstance(after, TimeWindows) and moment % (after.advance * MICROS):
+            shown, grid = TimeUnit.MICROSECOND.shown, after.advance * MICROS
+            raise ConfigurationError(
+                f"until has the time {shown(moment)!r}, at which none of the windows after it begins, which are "
+                f"{after}; the next that does is {shown(moment + grid - moment % grid)!r}"
+            )
+    return found
 
 
 def emits_final(emit: str, window: Windows | None) -> bool:

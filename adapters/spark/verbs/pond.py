@@ -28,6 +28,7 @@ from millpond.adapters.spark.verbs.arguments import (
     operation_of,
     table_input,
     ttl_allowance,
+    until_in_micros,
 )
 from millpond.adapters.spark.verbs.bounds import time_of
 from millpond.adapters.spark.verbs.calls import arguments_of, call_slots
@@ -219,6 +220,7 @@ class Millpond(JoinVerbs):
         time: str | Column,
         order: str | Column | None = None,
         window: Windows | None = None,
+        until: Mapping[Instant | str, Windows] | None = None,
         emit: Literal["updates", "final"] = "updates",
         ttl: Duration | None = None,
         expired: Literal["silent", "delete"] = "silent",
@@ -239,6 +241,10 @@ class Millpond(JoinVerbs):
                 ``latest``; other functions have no use for it.
             window: ``TimeWindows``, ``SlidingWindows`` or ``SessionWindows``, each with its grace, to which the bound
                 is added that ``time`` has from another verb; later rows are dropped and counted.
+            until: where windows have had another size, advance or gap, those that begin before some time, by that time
+                (a datetime, or text such as ``"2026-06-01T12:00:00Z"``): they end as they began, and from then on they
+                are those of ``window``, or of the next time. Later rows than that must not have come yet, and windows
+                of time have a boundary then; sessions are cut. It stays as long as the verb does.
             emit: ``"updates"`` for each key's last result of every micro-batch that changes it, or ``"final"`` for a
                 window's result once, when it has closed.
             ttl: without a window, how long a result lives after the time of its last row, beyond the bound that
@@ -264,6 +270,7 @@ class Millpond(JoinVerbs):
         """
         check_calls(calls, window)
         check_ttl(ttl, expired, window)
+        others = until_in_micros(window, until)
         calls = named_calls(rows, calls)
         final = emits_final(emit, window)
         keys = column_names(by)
@@ -296,10 +303,11 @@ class Millpond(JoinVerbs):
             bound,
             extended(window, late),
             final=final,
+            until={time: extended(one, late) for time, one in others.items()},
             ttl=None if lives is None else lives.total,
             expired=Expired(expired),
         )
-        account = aggregate_account(run.name, window, late, final=final, ttl=lives)
+        account = aggregate_account(run.name, window, late, final=final, until=others.values(), ttl=lives)
         return self._result(run, verb, account, value_serde=bound.input_serde)
 
     def apply(

@@ -8,7 +8,7 @@ of time are in microseconds, but windows of aggregates have milliseconds, as the
 
 from collections.abc import Collection
 from dataclasses import replace
-from typing import Final
+from typing import Final, TypeVar
 
 from millpond.adapters.spark.verbs.account import (
     GRACE,
@@ -26,6 +26,8 @@ from millpond.processors.verbs.aggregate import WINDOW, Windows
 from millpond.processors.verbs.projections import CHANGE_TIME
 from millpond.processors.verbs.verb import MICROS
 
+AnyWindows = TypeVar("AnyWindows", bound=Windows | None)
+
 _OF_INPUT: Final = "the newest time that earlier micro-batches have shown"
 _OF_BOTH: Final = "the newest time of left and right that earlier micro-batches have shown"
 _IN_TURN: Final = "none: changes apply by time within a micro-batch, and those of a later one after them"
@@ -33,21 +35,31 @@ _NOTHING: Final = "for nothing"
 _EXPIRED: Final = "the clock is the ttl past its last row"
 
 
-def extended(windows: Windows | None, late: int) -> Windows | None:
+def extended(windows: AnyWindows, late: int) -> AnyWindows:
     """The windows with a grace for rows that come so much later."""
     return windows if windows is None or not late else replace(windows, grace=windows.grace + _in_millis(late))
 
 
 def aggregate_account(
-    name: str, windows: Windows | None, late: int, *, final: bool, ttl: Allowance | None = None
+    name: str,
+    windows: Windows | None,
+    late: int,
+    *,
+    final: bool,
+    until: Collection[Windows] = (),
+    ttl: Allowance | None = None,
 ) -> Account:
-    """Of an aggregate with windows as the user wrote them, or without, whose rows come so much later."""
+    """Of an aggregate with windows as the user wrote them, or without, whose rows come so much later.
+
+    Where there have been others, ``until`` some time, it is that of those which wait longest.
+    """
     if windows is None:
         keeps = "a result for each key, for ever: it grows with the number of keys"
         if ttl is not None:
             keeps = f"a result for each key, until {_EXPIRED}: it grows with the number of keys within a ttl"
         kept = [] if ttl is None else [ttl]
         return Account(name, "aggregate, updates", _OF_INPUT, kept, _NOTHING, 0, {(CHANGE_TIME,): late}, keeps)
+    windows = max((windows, *until), key=lambda one: _length(one) + one.grace)
     grace = Allowance(GRACE, windows.grace * MICROS, _in_millis(late) * MICROS)
     sessions = isinstance(windows, SessionWindows)
     length = _length(windows) * MICROS

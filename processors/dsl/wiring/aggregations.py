@@ -7,16 +7,24 @@ from typing import Any
 
 from millpond.errors import TopologyError
 from millpond.processors.aggregations.aggregate import Aggregate, AggregateSetup, Aggregation, MergedUpdates
+from millpond.processors.aggregations.changed_aggregate import ChangedAggregate
 from millpond.processors.aggregations.session_aggregate import SessionAggregate
 from millpond.processors.aggregations.sliding_window_aggregate import SlidingWindowAggregate
 from millpond.processors.aggregations.windowed_aggregate import WindowedAggregate
-from millpond.processors.aggregations.windowed_processor import windowed_aggregation_spec
+from millpond.processors.aggregations.windowed_processor import WindowedProcessor, windowed_aggregation_spec
 from millpond.processors.dsl.wiring.graph import TopologyGraph
 from millpond.processors.dsl.wiring.table import TABLE_KINDS, StoredTable, WindowedTable
 from millpond.processors.options.materialized import Materialized
 from millpond.processors.options.serdes import SerdeLike
 from millpond.processors.options.windowed_serdes import SessionWindowedSerde, TimeWindowedSerde
-from millpond.processors.options.windows import EmitStrategy, SessionWindows, SlidingWindows, TimeWindows, Windows
+from millpond.processors.options.windows import (
+    ChangedWindows,
+    EmitStrategy,
+    SessionWindows,
+    SlidingWindows,
+    TimeWindows,
+    Windows,
+)
 from millpond.processors.runtime.processor import Processor
 from millpond.processors.tables.config import TableConfig
 from millpond.stores.encoding.serdes import Serde
@@ -28,7 +36,7 @@ Input = tuple[str, Aggregation]
 Serdes = tuple[SerdeLike | None, SerdeLike | None]
 """Of keys and results unless ``Materialized`` names them; None for results means the builder's."""
 
-AnyWindows = TimeWindows | SlidingWindows | SessionWindows
+AnyWindows = TimeWindows | SlidingWindows | SessionWindows | ChangedWindows
 
 
 def add_key_aggregation(
@@ -55,7 +63,7 @@ def add_windowed_aggregation(
     emit: EmitStrategy,
 ) -> StoredTable:
     """Add an aggregation by key and window, or by key and session."""
-    if isinstance(windows, SessionWindows):
+    if isinstance(_first(windows), SessionWindows):
         return _add_session_aggregation(graph, inputs, materialized, serdes, windows, emit)
     return _add_window_aggregation(graph, inputs, materialized, serdes, windows, emit)
 
@@ -65,24 +73,21 @@ def _add_window_aggregation(
     inputs: Sequence[Input],
     materialized: Materialized,
     serdes: Serdes,
-    windows: TimeWindows | SlidingWindows,
+    windows: AnyWindows,
     emit: EmitStrategy,
 ) -> StoredTable:
     """Add an aggregation by key and window of time."""
     store = graph.new_name("KSTREAM-AGGREGATE-STATE-STORE-")
-    size = windows.size if isinstance(windows, TimeWindows) else windows.difference
+    first = _first(windows)
+    assert not isinstance(first, SessionWindows)
+    size = first.size if isinstance(first, TimeWindows) else first.difference
     kind = StoreKind.TIMESTAMPED_WINDOW
     spec = materialized.spec(store, kind, *_known(graph, serdes), retention=windows.retention, window_size=size)
     _require_kind(spec, kind)
     spec = windowed_aggregation_spec(_retained(spec, windows, emit), windows, emit)
 
-    def make(setup: AggregateSetup) -> Processor:
-        if isinstance(windows, TimeWindows):
-            return WindowedAggregate(setup, windows, emit)
-        return SlidingWindowAggregate(setup, windows, emit)
-
     key_serde = TimeWindowedSerde(spec.key_serde, size)
-    node = _add(graph, inputs, spec, materialized.caching, make, key_serde)
+    node = _add(graph, inputs, spec, materialized.caching, partial(_windowed, windows, emit), key_serde)
     graph.windows[node] = windows
     return WindowedTable(graph, node, key_serde, spec.value_serde)
 
@@ -92,7 +97,7 @@ def _add_session_aggregation(
     inputs: Sequence[Input],
     materialized: Materialized,
     serdes: Serdes,
-    windows: SessionWindows,
+    windows: AnyWindows,
     emit: EmitStrategy,
 ) -> StoredTable:
     """Add an aggregation by key and session."""
@@ -101,13 +106,39 @@ def _add_session_aggregation(
     _require_kind(spec, StoreKind.SESSION)
     spec = windowed_aggregation_spec(_retained(spec, windows, emit), windows, emit)
     key_serde = SessionWindowedSerde(spec.key_serde)
-
-    def make(setup: AggregateSetup) -> Processor:
-        return SessionAggregate(setup, windows, emit)
-
-    node = _add(graph, inputs, spec, materialized.caching, make, key_serde)
+    node = _add(graph, inputs, spec, materialized.caching, partial(_windowed, windows, emit), key_serde)
     graph.windows[node] = windows
     return WindowedTable(graph, node, key_serde, spec.value_serde)
+
+
+def _first(windows: AnyWindows) -> TimeWindows | SlidingWindows | SessionWindows:
+    """The windows, or of those that change, the first."""
+    return windows.eras[0] if isinstance(windows, ChangedWindows) else windows
+
+
+def _windowed(windows: AnyWindows, emit: EmitStrategy, setup: AggregateSetup) -> WindowedProcessor | ChangedAggregate:
+    """The processor that folds records into windows."""
+    if isinstance(windows, ChangedWindows):
+        eras = zip(windows.eras, windows.spans, strict=True)
+        setups = (replace(setup, number=number, span=span) for number, (_, span) in enumerate(eras))
+        return ChangedAggregate(
+            [_of_one_era(one, emit, own, windows) for one, own in zip(windows.eras, setups, strict=True)], windows.taken
+        )
+    if isinstance(windows, TimeWindows):
+        return WindowedAggregate(setup, windows, emit)
+    if isinstance(windows, SlidingWindows):
+        return SlidingWindowAggregate(setup, windows, emit)
+    return SessionAggregate(setup, windows, emit)
+
+
+def _of_one_era(
+    era: TimeWindows | SessionWindows, emit: EmitStrategy, setup: AggregateSetup, windows: ChangedWindows
+) -> WindowedProcessor:
+    """The processor of windows that are others before or after, and kept no longer for that."""
+    assert setup.spec.retention is not None
+    retention = setup.spec.retention - windows.retention + era.retention
+    own = replace(setup, spec=replace(setup.spec, retention=retention))
+    return SessionAggregate(own, era, emit) if isinstance(era, SessionWindows) else WindowedAggregate(own, era, emit)
 
 
 def _add(
@@ -178,5 +209,6 @@ def _retained(spec: StoreSpec, windows: Windows, emit: EmitStrategy) -> StoreSpe
         )
     if emit is EmitStrategy.ON_WINDOW_UPDATE:
         return spec
-    longer = windows.retention + 4 * windows.gap if isinstance(windows, SessionWindows) else 0
+    eras = windows.eras if isinstance(windows, ChangedWindows) else (windows,)
+    longer = max(one.retention + 4 * one.gap if isinstance(one, SessionWindows) else 0 for one in eras)
     return replace(spec, retention=spec.retention + longer + 1)

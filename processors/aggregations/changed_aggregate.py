@@ -1,0 +1,86 @@
+"""Aggregation by key and window, where windows are others from some time on.
+
+One store has the windows of all eras: each begins within one of them, and none in two. So each era has a processor of
+its own on it, which gets the records that may be in its windows, and knows no others. All have one stream time, also
+where the records that move it are of other eras.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from millpond.processors.aggregations.aggregate import columns_without_nulls, without_nulls
+from millpond.processors.aggregations.window_fold import Integers
+from millpond.processors.aggregations.windowed_processor import WindowedProcessor
+from millpond.processors.options.windows import Span
+from millpond.processors.runtime.batches.batch import Batch
+from millpond.processors.runtime.batches.columns import Columns, Records
+from millpond.processors.runtime.counters import CounterName
+from millpond.processors.runtime.processor import Processor, ProcessorContext
+
+
+class ChangedAggregate(Processor):
+    """Lets the processor of each era fold in the records that may be in its windows.
+
+    Args:
+        eras: the processors.
+        taken: of each, from when to when records may be in its windows.
+    """
+
+    def __init__(self, eras: Sequence[WindowedProcessor], taken: Sequence[Span]) -> None:
+        self._eras = list(zip(eras, taken, strict=True))
+        self.commutes = all(era.commutes for era in eras)
+        for number, era in enumerate(eras):
+            # A record that is late for windows of two eras is told of once.
+            era.told_by = [(other, span.last) for other, span in self._eras[:number]]
+
+    def init(self, context: ProcessorContext) -> None:
+        super().init(context)
+        for era, _ in self._eras:
+            era.init(context)
+        if self._eras[0][0].final:
+            context.level(CounterName.WAITING, lambda: sum(era.waiting for era, _ in self._eras))
+
+    def process(self, batch: Batch) -> None:
+        kept = without_nulls(self.context, batch)
+        times = np.asarray(kept.timestamps, np.int64)
+        for era, span in self._eras:
+            within = _within(times, span)
+            if within.any():
+                era.process(kept if within.all() else kept.select(within.tolist()))
+            _reach(era, kept)
+
+    def process_columns(self, columns: Columns) -> None:
+        kept = columns_without_nulls(self.context, columns)
+        for era, span in self._eras:
+            within = _within(kept.timestamps, span)
+            if within.any():
+                era.process_columns(kept if within.all() else kept.select(within))
+            _reach(era, kept)
+
+    def advance(self, time: int) -> None:
+        for era, _ in self._eras:
+            era.reach(time)
+        super().advance(time)
+
+    def flush(self) -> None:
+        for era, _ in self._eras:
+            era.flush()
+
+    def complete(self) -> None:
+        for era, _ in self._eras:
+            era.complete()
+
+
+def _reach(era: WindowedProcessor, records: Records) -> None:
+    """Let an era know how far the records have come, whosever they are, before the store forgets by those of the next.
+
+    What closes by them has to be read while it is there.
+    """
+    if len(records):
+        era.reach(int(max(records.timestamps)))
+
+
+def _within(times: Integers, span: Span) -> npt.NDArray[np.bool_]:
+    return (times >= span.first) & (times <= span.last)

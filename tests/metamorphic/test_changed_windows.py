@@ -1,0 +1,235 @@
+"""Windows of a running aggregate are others from some time on: old ones end as they began, new ones begin then.
+
+The oracle is plain Python: a window begins under the length of its time, and a row counts in each that has not closed
+by what earlier micro-batches have shown.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from millpond.adapters.spark.verbs.arguments import until_in_micros
+from millpond.errors import ConfigurationError, StateConflictError
+from millpond.processors import SessionWindows, SlidingWindows, TimeWindows
+from millpond.processors.aggregations.windowed_processor import WindowedProcessor
+from millpond.processors.distribution.plan import make_plan
+from millpond.processors.distribution.shape_of import shape_of
+from millpond.processors.verbs.aggregate import Windows
+from millpond.processors.verbs.kept_calls import CallChanges
+from millpond.stores.evolution.matching import check_terms
+from tests.metamorphic.checking import event, histories, own, schema
+from tests.metamorphic.engine import Query
+from tests.metamorphic.histories import SECOND, Event, Way, current, cut, rows_of, tables
+from tests.metamorphic.histories import Chain as Verbs
+from tests.metamorphic.keeping import BackendKeeper
+from tests.metamorphic.oracle import Row
+from tests.metamorphic.tables import Rows
+from tests.metamorphic.test_changed_calls import Life, keeper_of, stored
+from tests.metamorphic.verbs import Made, make_aggregate
+
+SOURCE = schema("a")
+MILLI = 1_000
+LONG = 10**9
+
+Come = list[tuple[Row, int, int]]
+"""Each row, the run in which it came, and the newest time that micro-batches before its own have shown."""
+
+
+@dataclass(frozen=True)
+class Eras:
+    """Windows, each until some time; the last one for ever."""
+
+    windows: Sequence[Any]
+    until: Sequence[int] = ()
+
+    @property
+    def changes(self) -> dict[int, Windows]:
+        return dict(zip(self.until, self.windows, strict=False))
+
+    def made(self, life: Life, changes: CallChanges, final: bool) -> Made:
+        return make_aggregate(
+            "out", Rows.of("a", SOURCE), life.calls, by="k", time="at", window=self.windows[-1], until=self.changes,
+            final=final, slots=life.restart(changes),
+        )  # fmt: skip
+
+    def _each(self) -> list[tuple[Any, int, int]]:
+        bounds = [-(1 << 60), *self.until, 1 << 60]
+        return list(zip(self.windows, bounds, bounds[1:], strict=False))
+
+    def groups(self, come: Come) -> tuple[dict[tuple[Any, tuple[int, int]], Come], int]:
+        """The rows of each key and window as it is shown, and how many rows were late for one."""
+        found: dict[tuple[Any, tuple[int, int]], Come] = {}
+        late = 0
+        for windows, first, end in self._each():
+            if isinstance(windows, SessionWindows):
+                _sessions([one for one in come if first <= one[0]["at"] < end], windows.gap * MILLI, found)
+        for one in come:
+            row, _, clock = one
+            missed = False
+            for windows, first, end in self._each():
+                if isinstance(windows, TimeWindows):
+                    for start in range(first_start(windows, row["at"]), row["at"] + 1, windows.advance * MILLI):
+                        stop = start + windows.size * MILLI
+                        if first <= start < end and stop + windows.grace * MILLI > clock:
+                            found.setdefault((row["k"], (start, stop)), []).append(one)
+                        missed |= first <= start < end and stop + windows.grace * MILLI <= clock
+            late += missed
+        return found, late
+
+
+def first_start(windows: TimeWindows, at: int) -> int:
+    advance = windows.advance * MILLI
+    return next(start for start in range((at - windows.size * MILLI) // advance * advance, at + 1, advance)
+                if start + windows.size * MILLI > at)  # fmt: skip
+
+
+def _sessions(come: Come, gap: int, found: dict[tuple[Any, tuple[int, int]], Come]) -> None:
+    for key in {row["k"] for row, _, _ in come}:
+        some: Come = []
+        for one in sorted((one for one in come if one[0]["k"] == key), key=lambda one: int(one[0]["at"])):
+            if some and one[0]["at"] - some[-1][0]["at"] > gap:
+                found[key, (some[0][0]["at"], some[-1][0]["at"] + gap)] = some
+                some = []
+            some.append(one)
+        found[key, (some[0][0]["at"], some[-1][0]["at"] + gap)] = some
+
+
+def drawn(kind: str, random: Random, grace: int) -> Any:
+    if kind == "session":
+        return SessionWindows(random.choice([0, 1_000, 4_000, 9_000]), grace=LONG)
+    size = random.choice([1_000, 3_000, 7_000, 20_000])
+    return TimeWindows(size, advance=size if kind == "tumbling" else random.choice([1_000, size]), grace=grace)
+
+
+def later(eras: Eras, windows: Any, clock: int, random: Random) -> Eras:
+    """The windows are these from a time on that no row has reached, and at which one of them begins."""
+    grid = windows.advance * MILLI if isinstance(windows, TimeWindows) else 1
+    free = max([clock, *eras.until]) + 1 + random.choice([0, 0, 2 * SECOND, 9 * SECOND])
+    return Eras([*eras.windows, windows], [*eras.until, -(-free // grid) * grid])
+
+
+def live(kind: str, seed: int, backend: str | None, runs: int) -> None:
+    random = Random(seed)
+    final, grace = random.random() < 0.5, random.choice([0, 2_000, LONG])
+    places = random.sample([(key, second) for key in [None, "", *"abc"] for second in range(61)], random.randint(4, 50))
+    events = [event("a", key, second, random.choice([None, 1, 2, 7]), "", with_op=False) for key, second in places]
+    events.sort(key=lambda one: one.at + random.choice([0, 0, 4, 15]) * SECOND)
+    life, partitions = Life({"n": "rows"}, {"n": 0}), random.choice([1, 2])
+    eras, come, clock, batch = Eras([drawn(kind, random, grace)]), Come(), -(1 << 60), 0
+    out, late = list[Row](), 0
+    cuts = sorted(random.randint(0, len(events)) for _ in range(runs - 1))
+    with TemporaryDirectory() as place, closing(keeper_of(Path(place), backend, seed)) as keeper:
+        for run, (start, stop) in enumerate(zip([0, *cuts], [*cuts, len(events)], strict=True)):
+            changes = CallChanges()
+            if run and random.random() < 0.7:
+                eras = later(eras, drawn(kind, random, grace), clock, random)
+            if run == 1:
+                life.functions["s"], life.since["s"] = "sum", run
+                changes = CallChanges(added=["s"])
+            made = eras.made(life, changes, final)
+            keeper.restart()
+            query = Query([made], [partitions], keeper, random)
+            query._batch = batch
+            some = cut(events[start:stop], Way(seed, random.randint(1, 3), 2, (partitions,)), random)
+            for number, part in enumerate(some):
+                deaths = [random.randint(0, 2)] if random.random() < 0.3 else []
+                verbs = Verbs([made], {"a": SOURCE}, {"a": "at"})
+                complete = run == runs - 1 and number == len(some) - 1
+                for table in query.run(tables(verbs, part, 2, random), deaths=deaths, complete=complete):
+                    out += rows_of(table)
+                come += [(row, run, clock) for row in own(part, "a")]
+                clock = max([clock, *(row["at"] for row in own(part, "a"))])
+                batch += 1
+            late += sum(len(one.records) for told in query.late["out"] for one in told)
+            groups, missed = eras.groups(come)
+            assert late == (missed if kind != "session" else 0)
+            if not final:
+                assert {*current(out, ["k", "window"])} == {*groups}
+            assert {(row["k"], row["window"]) for row in stored(made, partitions, keeper)} <= {*groups}
+    ended = out if final else list(current(out, ["k", "window"]).values())
+    assert Counter((row["k"], row["window"]) for row in ended) == Counter([*groups])
+    for row in ended:
+        rows = sorted(groups[row["k"], row["window"]], key=lambda one: int(one[0]["at"]))
+        answer = life.results([one[:2] for one in rows])
+        assert {name: row[name] for name in answer if name in row} == {n: answer[n] for n in answer if n in row}
+
+
+@pytest.mark.parametrize("columns", [True, False])
+@pytest.mark.parametrize("kind", ["tumbling", "hopping", "session"])
+@histories(12)
+@given(st.integers(0, 1 << 32), st.sampled_from(["memory", "memory", "lmdb", "rocksdb", None]), st.integers(2, 4))
+def test_old_windows_end_as_they_began_and_new_ones_begin_at_their_time(
+    kind: str, columns: bool, seed: int, backend: str | None, runs: int
+) -> None:
+    """Rows are folded as columns or one by one."""
+    with pytest.MonkeyPatch.context() as patch:
+        if not columns:
+            patch.setattr(WindowedProcessor, "_make_column_fold", lambda self: None)
+        live(kind, seed, backend, runs)
+
+
+HOUR = 3_600_000
+TWO_HOURS = TimeWindows(2 * HOUR)
+ONE_HOUR = TimeWindows(HOUR, grace=60_000)
+
+
+def counted(eras: Eras, place: Path, *hours: float) -> list[Row]:
+    """One micro-batch of a query over what is kept there."""
+    made = eras.made(Life({"n": "rows"}, {"n": 0}), CallChanges(), final=False)
+    rows = [Event("a", int(hour * HOUR * MILLI), {"k": "k", "at": int(hour * HOUR * MILLI), "av": 1}) for hour in hours]
+    with closing(BackendKeeper(place, "lmdb")) as keeper:
+        query, verbs = Query([made], [1], keeper, Random(0)), Verbs([made], {"a": SOURCE}, {"a": "at"})
+        return [row for table in query.run(tables(verbs, rows, 1, Random(0))) for row in rows_of(table)]
+
+
+def test_another_size_is_refused_with_what_to_write_and_another_time_with_the_earliest(tmp_path: Path) -> None:
+    counted(Eras([ONE_HOUR]), tmp_path, 0.5, 2.5)
+    told = (
+        r"size='1 hour' and not '2 hours'.* or leave windows that have begun as they were: until=\{'[^']*': "
+        r"TimeWindows\(size='1 hour', advance='1 hour', grace='1 minute'\)\}"
+    )
+    with pytest.raises(StateConflictError, match=told):
+        counted(Eras([TWO_HOURS]), tmp_path, 2.6)
+    advised = TimeWindows(size="1 hour", advance="1 hour", grace="1 minute")
+    with pytest.raises(StateConflictError, match=r"is free is '1970-01-01T04:00:00\+00:00': write it in until"):
+        counted(Eras([advised, TWO_HOURS], [2 * HOUR * MILLI]), tmp_path, 2.6)
+    changed = Eras([advised, TWO_HOURS], [4 * HOUR * MILLI])
+    assert [(row["window"], row["n"]) for row in counted(changed, tmp_path, 2.6, 4.5)] == [
+        ((2 * HOUR * MILLI, 3 * HOUR * MILLI), 2),
+        ((4 * HOUR * MILLI, 6 * HOUR * MILLI), 1),
+    ]
+    for other in (Eras([ONE_HOUR]), Eras([advised, TWO_HOURS], [6 * HOUR * MILLI])):
+        with pytest.raises(StateConflictError, match=r"since 1970-01-01T04:00:00.*='2 hours', .*which is not there"):
+            counted(other, tmp_path, 5.0)
+    assert [row["n"] for row in counted(changed, tmp_path, 5.0)] == [2]
+
+
+def test_a_recorded_shape_goes_on_with_windows_that_change() -> None:
+    def shape(eras: Eras) -> Any:
+        made = eras.made(Life({"n": "rows"}, {"n": 0}), CallChanges(), final=True)
+        return shape_of(make_plan(made.verb.topology, "out", 1))
+
+    before, after = shape(Eras([ONE_HOUR])), shape(Eras([ONE_HOUR, TWO_HOURS], [4 * HOUR * MILLI]))
+    check_terms(before, after)
+    assert before == after
+    with pytest.raises(StateConflictError, match="write its until again"):
+        check_terms(after, before)
+
+
+def test_until_takes_windows_of_one_sort_and_times_at_which_the_next_begin() -> None:
+    assert until_in_micros(TWO_HOURS, {"1970-01-01T04:00:00Z": ONE_HOUR}) == {4 * HOUR * MILLI: ONE_HOUR}
+    with pytest.raises(ConfigurationError, match=r"the next that does is '1970-01-01T04:00:00\+00:00'"):
+        until_in_micros(TWO_HOURS, {"1970-01-01T03:00:00Z": ONE_HOUR})
+    assert until_in_micros(TWO_HOURS, {"1970-01-01T04:00:00+00:00": ONE_HOUR}) == {4 * HOUR * MILLI: ONE_HOUR}
+    for window in (None, SessionWindows(HOUR), SlidingWindows(HOUR)):
+        with pytest.raises(ConfigurationError, match="other windows take another name of the verb"):
+            until_in_micros(window, {"1970-01-01T04:00:00Z": ONE_HOUR})
