@@ -145,6 +145,7 @@ class Aggregate(Processor):
 
     def init(self, context: ProcessorContext) -> None:
         super().init(context)
+        self.fills = self._spec.name
         store = context.store(self._spec.name)
         self._table = TableStore(store)
         self._many = store if isinstance(store, TimestampedKeyValueStore) else None
@@ -212,9 +213,12 @@ class Aggregate(Processor):
         return TimestampedColumns(store, keys, values)
 
     def advance(self, time: int) -> None:
+        self.expire(time)
+        super().advance(time)
+
+    def expire(self, time: int) -> None:
         self._ttl.observe(time)
         self._tell_expired()
-        super().advance(time)
 
     def flush(self) -> None:
         self._tell_expired()

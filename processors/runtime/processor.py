@@ -356,6 +356,9 @@ class Processor(ABC):
     (``millpond.processors.runtime.order.lookup_order``).
     """
 
+    fills: str | None = None
+    """The store, if there is one, whose entries ``expire``; set by the end of ``init``."""
+
     keeps_positions: ClassVar[bool] = False
     """Whether it forwards at once, and at most one record for each, with the positions of those that came."""
 
@@ -409,6 +412,9 @@ class Processor(ABC):
         for the others, and calls this one last.
         """
         self.context.advance(time)
+
+    def expire(self, time: int) -> None:
+        """Let the entries of the store that it ``fills`` expire as of ``time``, and forward that if somebody asks."""
 
     def settle(self) -> None:
         """Process what was kept, if ``context.gathers``: nothing that comes before it is still on its way."""

@@ -16,6 +16,7 @@ from millpond.processors.runtime.global_stores import as_reader
 from millpond.processors.runtime.late import KeepLate
 from millpond.processors.runtime.metrics import TaskMetric
 from millpond.processors.runtime.nodes import Node, ProcessorNode, SinkNode, SourceNode
+from millpond.processors.runtime.order.expiring import ExpiringStores
 from millpond.processors.runtime.order.gathering import gathering_nodes
 from millpond.processors.runtime.order.keyed_region import Edge
 from millpond.processors.runtime.order.lookup_order import LookupOrder
@@ -110,8 +111,9 @@ class Task:
             self._processors[name].init(self._context(node))
         self._scheduler.start()
         self._follow()
+        self._expiring = ExpiringStores.of(subtopology, self._processors, stores)
         self._order = None
-        if len(subtopology.sources) > 1:
+        if len(subtopology.sources) > 1 and self._expiring is None:
             self._order = LookupOrder.of(subtopology, self._processors, stores, self._gathering)
         self._gates = [] if self._order is None else [self._gate(edges) for edges in self._order.gates]
 
@@ -222,6 +224,14 @@ class Task:
         except KeyError:
             raise TopologyError(f"task {self.task_id} reads {sorted(self._sources)}, not {topic!r}") from None
         self.metrics.add(TaskMetric.RECORDS_IN, len(records))
+        if self._expiring is None or self.subtopology.sources[topic].broadcast:
+            self._process(topic, source, records)
+            return
+        for run in self._expiring.runs(records):
+            self._process(topic, source, run)
+            self.settle()
+
+    def _process(self, topic: str, source: Processor, records: Records) -> None:
         if self._gathering:
             records = self._positioned(records)
         if self._takes_each_alone:
@@ -294,6 +304,8 @@ class Task:
         """
         self.reached(time)
         self.settle()
+        if self._expiring is not None:
+            self._expiring.reach(time)
         self._sources[topic].advance(time)
 
     def punctuate(self, wall_clock: int) -> None:

@@ -124,6 +124,10 @@ class TableWriter:
         if self._versioned is not None:
             self._versioned.catch_up(time)
             self._versioned.observe(time)
+        self.expire(time)
+
+    def expire(self, time: int) -> None:
+        """Let what has a time to live expire as of ``time``, and forward that if somebody asks."""
         self._ttl.observe(time)
         self._tell_expired()
 
@@ -283,6 +287,9 @@ class _Forwarder:
     def advance(self, time: int) -> None:
         """Nothing is kept that could be forgotten."""
 
+    def expire(self, time: int) -> None:
+        """Nothing is kept that could expire."""
+
     def flush(self) -> None:
         """Nothing is held back."""
 
@@ -299,12 +306,16 @@ class TableProcessor(Processor):
 
     def init(self, context: ProcessorContext) -> None:
         super().init(context)
+        self.fills = self._config.store
         stored = self._config.store is not None
         self._output = TableWriter(context, self._config) if stored else _Forwarder(context)
 
     def advance(self, time: int) -> None:
         self._output.advance(time)
         super().advance(time)
+
+    def expire(self, time: int) -> None:
+        self._output.expire(time)
 
     def flush(self) -> None:
         self._output.flush()

@@ -11,6 +11,7 @@ from millpond.processors.verbs.projections import CHANGE_TIME, ChangeColumns, Jo
 from millpond.processors.verbs.sequenced import sequenced_table
 from millpond.processors.verbs.verb import PackedRows, Verb
 from millpond.stores.encoding.serdes import BYTES, MSGPACK
+from millpond.stores.typed.expiry import Expired
 
 
 def table_join(
@@ -22,6 +23,8 @@ def table_join(
     history: int | None,
     left_columns: Sequence[str],
     right_columns: Sequence[str],
+    ttl: int | None = None,
+    expired: Expired = Expired.SILENT,
 ) -> Verb:
     """The verb; a join by foreign key if the left rows have one in front.
 
@@ -32,9 +35,11 @@ def table_join(
         history: for versioned tables, how long versions and deletes are remembered, in microseconds; None to take
             changes in the order in which they arrive.
         left_columns, right_columns: the columns of either side in the result, besides those of the key.
+        ttl: by key, how long a row of either side lives after its time, in microseconds; None for ever.
+        expired: what comes out of a row that has expired.
     """
     builder = StreamsBuilder(key_serde=BYTES, value_serde=BYTES)
-    one, other = _table(builder, left, history), _table(builder, right, history)
+    one, other = (_table(builder, rows, history, ttl, expired) for rows in (left, right))
     if left.foreign is not None:
         joined = _joined_by_foreign_key(one, other, join_type)
     elif join_type is JoinType.OUTER:
@@ -54,7 +59,8 @@ def table_join(
     keys = Keys.of_rows(left, right) if join_type is JoinType.OUTER else Keys.of_rows(left)
     parts = keys, rows, ChangeColumns(left.times)
     terms = {"how": join_type.value}
-    return Verb(builder.build(), inputs, parts, stores, follows_time=history is not None, terms=terms)
+    follows_time = history is not None or ttl is not None
+    return Verb(builder.build(), inputs, parts, stores, follows_time=follows_time, terms=terms)
 
 
 def _joined_by_foreign_key(one: KTable, other: KTable, join_type: JoinType) -> KTable:
@@ -72,7 +78,8 @@ def _is_complete(key: bytes, joined: tuple[bytes, bytes | None]) -> bool:
     return joined[1] is not None
 
 
-def _table(builder: StreamsBuilder, rows: PackedRows, history: int | None) -> KTable:
+def _table(builder: StreamsBuilder, rows: PackedRows, history: int | None, ttl: int | None, expired: Expired) -> KTable:
     if history is None:
-        return builder.table(rows.topic, materialized=Materialized(rows.topic))
-    return sequenced_table(builder, rows.topic, rows.topic, history, ordered=rows.order is not None)
+        return builder.table(rows.topic, materialized=Materialized(rows.topic, ttl=ttl, expired=expired))
+    ordered = rows.order is not None
+    return sequenced_table(builder, rows.topic, rows.topic, history, ordered=ordered, ttl=ttl, expired=expired)

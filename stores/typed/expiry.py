@@ -32,7 +32,7 @@ from typing import Any, Final, NamedTuple, Self
 from millpond.errors import ConfigurationError
 from millpond.stores.backend.transaction import Transaction
 from millpond.stores.encoding.keys import BEYOND, DATA, INDEX, TIME_SIZE, TIMERS, pack_time, unpack_time
-from millpond.stores.encoding.times import MIN_TIME, Duration, to_millis
+from millpond.stores.encoding.times import MAX_TIME, MIN_TIME, Duration, to_millis
 from millpond.stores.typed.observed_stream_time import ObservedStreamTime
 from millpond.stores.typed.set_back import SetBack
 from millpond.stores.typed.store import Store, WritableStore
@@ -222,6 +222,18 @@ class Expiry:
     def observed(self) -> int | None:
         """The greatest time that it was told of, or that was put; None before the first."""
         return self._observed.time
+
+    @property
+    def due(self) -> int:
+        """Before this time has been reached, no entry expires that has not done so, as far as timers tell."""
+        if self.ttl is None:
+            return MAX_TIME
+        observed, horizon = self._observed.time, self._horizon.time
+        if observed is None or horizon is None:
+            return MIN_TIME
+        if self._timed_until < INDEX or self._first <= horizon:
+            return min(observed + 1, MAX_TIME)
+        return min(self._first + self.ttl, MAX_TIME)
 
     def gone_at(self, reached: int) -> int:
         """Up to which time entries are gone for who has reached a time, which may be beyond the observed stream time.

@@ -321,6 +321,38 @@ def test_what_has_expired_stays_away_and_the_rest_goes_by_the_new_ttl(
         assert [(record.key, record.value, record.timestamp) for record in found] == expected
 
 
+def paired(ttl: int | None, expired: Literal["silent", "delete"] = "silent") -> Topology:
+    builder = StreamsBuilder(key_serde="string", value_serde="int64")
+    left, right = (
+        builder.table(side, materialized=Materialized(side, ttl=ttl, expired=expired)) for side in ("left", "right")
+    )
+    left.join(right, lambda one, other: 100 * one + other).to("out")
+    return builder.build()
+
+
+@harmless("Millpond.table_join.ttl", "Millpond.table_join.expired")
+@pytest.mark.parametrize(("one", "other"), [(10, 50), (50, 10), (None, 10), (10, None)])
+def test_a_join_of_tables_finds_no_row_that_has_expired_and_else_goes_by_the_new_ttl(
+    one: int | None, other: int | None, tmp_path: Path
+) -> None:
+    rows = [("left", "a", 0), ("right", "a", 4), ("left", "b", 9), ("right", "a", 15), ("left", "a", 21)]
+    rows += [("right", "b", 24), ("left", "c", 30), ("right", "c", 70), ("left", "b", 75), ("right", "b", 90)]
+    inputs = [(side, (key, time, time)) for side, key, time in rows]
+    for cut in range(len(rows) + 1):
+        place = tmp_path / str(cut)
+        found = run(place, paired(one), inputs[:cut]) + run(place, paired(other), inputs[cut:])
+        times: dict[tuple[str, str], int] = {}
+        gone, expected = -1, []
+        for number, (side, key, time) in enumerate(rows):
+            ttl = one if number < cut else other
+            gone = gone if ttl is None else max(gone, time - ttl)
+            times[side, key] = time
+            left, right = (times.get((which, key), -1) for which in ("left", "right"))
+            if min(left, right) > gone:
+                expected.append((key, 100 * left + right, time))
+        assert [(record.key, record.value, record.timestamp) for record in found] == expected
+
+
 class Counting(KeyedProcessor):
     """Which row of its key each one is."""
 

@@ -70,6 +70,7 @@ PARAMETERS: Final[dict[str, dict[str, str]]] = {
     "Millpond.table_join": {
         "left": OWN, "right": OWN, "on": REFUSAL, "left_time": REFUSAL, "right_time": REFUSAL, "left_key": REFUSAL,
         "left_order": REFUSAL, "right_order": REFUSAL, "left_op": REFUSAL, "right_op": REFUSAL, "how": REFUSAL,
+        "ttl": NO_HARM, "expired": NO_HARM,
         "history": NO_HARM, **NAMES,
     },
     "TimeWindows": {"size": REFUSAL, "advance": REFUSAL, "grace": NO_HARM},

@@ -8,14 +8,27 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from millpond.processors.options.joins import JoinType, Side
 from millpond.processors.verbs import aggregates
 from millpond.stores.typed.expiry import Expired
-from tests.metamorphic.checking import LENGTHS, NULLABLE, TWO, answers, bag, histories, own, rows_of, schema, table
+from tests.metamorphic.checking import (
+    KEYS,
+    LENGTHS,
+    NULLABLE,
+    TWO,
+    answers,
+    bag,
+    histories,
+    own,
+    rows_of,
+    schema,
+    table,
+)
 from tests.metamorphic.histories import SECOND, WAYS, Chain, Event, Way, current
 from tests.metamorphic.oracle import Row
 from tests.metamorphic.rules import RESULTS, Fading
 from tests.metamorphic.tables import Rows
-from tests.metamorphic.verbs import make_aggregate, make_apply, make_latest
+from tests.metamorphic.verbs import make_aggregate, make_apply, make_latest, make_table_join
 
 CALLS = {
     "by columns": {"n": aggregates.count(), "s": aggregates.sum("av")},
@@ -180,3 +193,138 @@ def fading(rows: Iterable[Row], ttl: int) -> Iterator[dict[str, Any]]:
             total, at = total + value, time
         if value % 2:
             timer = time + value * SECOND
+
+
+def apart(events: Sequence[Event]) -> list[Event]:
+    """Rows of two sides of which no two have the same time."""
+    found = []
+    for one in events:
+        time = 2 * one.at + (SECOND if one.source == "b" else 0)
+        found.append(Event(one.source, time, {**one.row, f"{one.source}t": time}))
+    return found
+
+
+BOTH = st.tuples(rows_of("a", KEYS, 14, op=True, until=20), rows_of("b", KEYS, 14, op=True, until=20)).map(
+    lambda both: apart([*both[0], *both[1]])
+)
+
+
+@histories(20)
+@given(
+    BOTH,
+    st.lists(RESTARTED, min_size=2, max_size=2),
+    st.sampled_from(JoinType),
+    st.sampled_from([2, 5, 20]),
+    st.none() | st.sampled_from([0, 3, 60]),
+    st.sampled_from(Expired),
+    st.sampled_from([0, 4]),
+)
+def test_a_join_of_tables_is_as_if_what_expired_had_been_deleted(
+    events: list[Event],
+    ways: list[Way],
+    how: JoinType,
+    ttl: int,
+    history: int | None,
+    expired: Expired,
+    late: int,
+) -> None:
+    schemas = {"a": schema("a", op=True), "b": schema("b", op=True)}
+    made = make_table_join(
+        "out", Rows.of("a", schemas["a"]), Rows.of("b", schemas["b"]), on="k", times=("at", "bt"), ops=("ao", "bo"),
+        how=how, history=None if history is None else history * SECOND, ttl=ttl * SECOND, expired=expired,
+    )  # fmt: skip
+    delays = dict.fromkeys("ab", late if history is None else min(late, history))
+    chain = Chain([made], schemas, {"b": "bt", "a": "at"})
+    for way, answer in zip(ways, answers(chain, events, delays, ways), strict=True):
+        model = LivingPairs(how, ttl * SECOND, expired, versioned=history is not None)
+        for batch in answer.batches:
+            model.take(batch)
+        if not way.complete:
+            model.reach(1 << 60)
+        assert told(answer.rows) == model.told()
+
+
+Change = tuple[tuple[Any, ...] | None, int]
+"""What a key has from now on, and the time of that."""
+
+
+def told(rows: Iterable[Row]) -> dict[Any, list[Change]]:
+    """The changes of each key, without those that change nothing."""
+    found = defaultdict[Any, list[Change]](list)
+    for row in sorted(rows, key=lambda row: int(row["sequence"])):
+        values = None if row["op"] == "delete" else tuple(row[name] for name in ("av", "at", "bv", "bt"))
+        found[row["k"]].append((values, row["change_time"]))
+    return changing(found)
+
+
+def changing(found: Mapping[Any, list[Change]]) -> dict[Any, list[Change]]:
+    kept = {
+        key: [one for last, one in zip([(None, 0), *some], some, strict=False) if last[0] != one[0]]
+        for key, some in found.items()
+    }
+    return {key: some for key, some in kept.items() if some}
+
+
+class LivingPairs:
+    """A join of tables by key, row by row, in which what expires is deleted at its time.
+
+    Args:
+        how: which sides may be missing.
+        ttl: how long a row lives.
+        expired: what is told of that.
+        versioned: whether a row that is older than the last one of its key is left out.
+    """
+
+    def __init__(self, how: JoinType, ttl: int, expired: Expired, *, versioned: bool) -> None:
+        self._how, self._ttl, self._expired, self._versioned = how, ttl, expired, versioned
+        self._living: dict[str, dict[Any, Row]] = {"a": {}, "b": {}}
+        self._last: dict[tuple[str, Any], int] = {}
+        self._clock = 0
+        self._told = defaultdict[Any, list[Change]](list)
+
+    def take(self, batch: Iterable[Event]) -> None:
+        """Take a micro-batch."""
+        for event in sorted(batch, key=lambda one: one.at):
+            self.reach(event.at)
+            if event.at + self._ttl > self._clock:
+                self._set(event)
+
+    def told(self) -> dict[Any, list[Change]]:
+        return changing(self._told)
+
+    def reach(self, time: int) -> None:
+        """Let expire what does so by a time."""
+        self._clock = max(self._clock, time)
+        ends = sorted(
+            (row[f"{side}t"] + self._ttl, side, key)
+            for side, rows in self._living.items()
+            for key, row in rows.items()
+            if row[f"{side}t"] + self._ttl <= self._clock
+        )
+        for end, side, key in ends:
+            del self._living[side][key]
+            if self._expired is Expired.DELETE:
+                self._tell(side, key, end, was=True)
+
+    def _set(self, event: Event) -> None:
+        side, key, rows = event.source, event.row["k"], self._living[event.source]
+        if self._versioned and self._last.get((side, key), event.at) > event.at:
+            return
+        self._last[side, key] = event.at
+        was = rows.pop(key, None) is not None
+        if event.row[f"{side}o"] != "delete":
+            rows[key] = dict(event.row)
+        self._tell(side, key, event.at, was=was)
+
+    def _tell(self, side: str, key: Any, time: int, *, was: bool) -> None:
+        other = self._living["b" if side == "a" else "a"].get(key)
+        keeps = self._how.keeps(Side.LEFT if side == "a" else Side.RIGHT)
+        if other is None and not (keeps and (was or key in self._living[side])):
+            return
+        left, right = (self._living[one].get(key) for one in "ab")
+        later = time if other is None else max(time, *(row for name, row in other.items() if name in ("at", "bt")))
+        if not self._how.joins(left, right):
+            self._told[key].append((None, later))
+            return
+        a, b = left or {}, right or {}
+        self._told[key].append(((a.get("av"), a.get("at"), b.get("bv"), b.get("bt")), later))

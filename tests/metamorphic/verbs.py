@@ -222,6 +222,8 @@ def make_table_join(
     left_key: str | None = None,
     how: JoinType = JoinType.INNER,
     history: int | None = None,
+    ttl: int | None = None,
+    expired: Expired = Expired.SILENT,
 ) -> Made:
     """The column of the left side's foreign key has the name that the right side's key has."""
     primary = left_key or on
@@ -233,6 +235,7 @@ def make_table_join(
     null_keys = NullKeys.EQUAL if foreign else NullKeys.OWN_SIDE
     late = max(left.time(times[0]).bound, right.time(times[1]).bound)
     kept = None if history is None else Allowance(HISTORY, history, late)
+    lives = None if ttl is None else Allowance(TTL, ttl, late)
     packed = packed_rows("left", one, null_keys, versions=True), packed_rows("right", other, null_keys, versions=True)
     verb = table_join(
         name,
@@ -241,8 +244,10 @@ def make_table_join(
         history=None if kept is None else kept.total,
         left_columns=rests[0],
         right_columns=rests[1],
+        ttl=None if lives is None else lives.total,
+        expired=expired,
     )
-    return Made(verb, {"left": one, "right": other}, table_join_account(name, how, kept, late))
+    return Made(verb, {"left": one, "right": other}, table_join_account(name, how, kept, late, lives))
 
 
 def _sides(

@@ -70,6 +70,32 @@ def test_the_latest_row_is_deleted_when_its_time_is_over(spark: SparkSession, tm
     ]
 
 
+def test_a_pair_is_deleted_when_the_time_of_a_side_is_over(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    batches: list[list[tuple[str, int, float]]] = [
+        [("a", 1, 0), ("a", -1, 4), ("b", 1, 5)], [("b", -1, 8), ("a", -2, 12)], [("b", 2, 30)],
+    ]  # fmt: skip
+    feed = rows(spark, tmp_path, *batches)
+    left, right = feed.where("amount > 0"), feed.where("amount < 0").selectExpr("id", "amount as less", "at as since")
+    job = pond(tmp_path)
+    living: dict[str, Any] = {"left_time": "at", "right_time": "since", "ttl": "10 minutes", "expired": "delete"}
+    joined = job.table_join(left, right, on="id", **living)
+    job.explain()
+    assert "until the newest time of both sides is the ttl past its own" in capsys.readouterr().out
+    assert run(joined, tmp_path) == [
+        ("a", "upsert", at(4)),
+        ("b", "upsert", at(8)),
+        ("a", "delete", at(10)),
+        ("b", "delete", at(15)),
+    ]
+    with pytest.raises(ConfigurationError, match=r"leave it out, and let rows expire before: left=pond.latest\(left, "):
+        job.table_join(left, right, on="id", left_key="amount", name="foreign", **living)
+    early = job.latest(left, key="amount", time="at", history="1 day", ttl="10 minutes", expired="delete", name="early")
+    followed = {"left_time": "change_time", "right_time": "since", "left_key": "amount"}
+    assert "less" in job.table_join(early, right, on="id", name="foreign", **followed).columns  # type: ignore[arg-type]
+
+
 def test_an_aggregate_begins_anew_and_explain_says_what_ends_it(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

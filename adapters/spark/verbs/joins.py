@@ -13,6 +13,7 @@ from pyspark.sql import Column, DataFrame
 from millpond.adapters.spark.verbs.account import HISTORY, Allowance
 from millpond.adapters.spark.verbs.arguments import (
     On,
+    check_ttl,
     chosen_join,
     column_names,
     column_pairs,
@@ -20,6 +21,7 @@ from millpond.adapters.spark.verbs.arguments import (
     join_windows,
     operation_of,
     table_input,
+    ttl_allowance,
 )
 from millpond.adapters.spark.verbs.bounds import time_of
 from millpond.adapters.spark.verbs.inputs import RowInput, check_names
@@ -40,6 +42,7 @@ from millpond.processors.verbs.projections import CHANGE_COLUMNS
 from millpond.processors.verbs.stream_join import stream_join
 from millpond.processors.verbs.table_join import table_join
 from millpond.stores.encoding.times import Duration
+from millpond.stores.typed.expiry import Expired
 
 _LEFT: Final = "left"
 _RIGHT: Final = "right"
@@ -198,6 +201,8 @@ class JoinVerbs(MadeVerbs):
         right_op: str | Column | None = None,
         how: Literal["inner", "left", "outer"] = "inner",
         history: Duration | None = None,
+        ttl: Duration | None = None,
+        expired: Literal["silent", "delete"] = "silent",
         name: str | None = None,
         renamed: Mapping[str, str] | None = None,
         dropped: Collection[str] = (),
@@ -217,6 +222,12 @@ class JoinVerbs(MadeVerbs):
             history: makes the sides versioned: a change that is not its key's latest by time is no result, and deletes
                 are remembered that long, and as long as the bounds of the times from other verbs. Without it changes
                 apply by time within a micro-batch, and those of a later micro-batch after them, even if they are older.
+            ttl: by key, how long a row of either side lives after its time, beyond the bounds of the times from other
+                verbs: once the newest time of both sides is so much later, it is as if the row had been deleted, also
+                for the other side. A row that is older when it comes is dropped and counted. None keeps them for ever.
+            expired: what comes out when the ``ttl`` of a row is over: ``"silent"`` for nothing, so what was joined with
+                it stands until its key changes, or ``"delete"`` for what the deletion of the row makes of the result,
+                at the time at which it was over.
             name: of the verb; by default made of ``table_join`` and the columns.
             renamed, dropped: columns of the inputs that had another name, or were there, in an earlier run.
 
@@ -239,6 +250,14 @@ class JoinVerbs(MadeVerbs):
                 f"{given} is given, but without a history a later micro-batch applies last; give history=..., for how "
                 "long a change may come after another one of its time"
             )
+        check_ttl(ttl, expired)
+        if foreign and ttl is not None:
+            raise ConfigurationError(
+                f"ttl of the table_join on {', '.join(foreign)} is {ttl!r}, but the sides of a join by foreign key "
+                "have no time in common; leave it out, and let rows expire before: left=pond.latest(left, "
+                f"key={primary!r}, time=..., history=..., ttl={ttl!r}, expired='delete', name=...), and the right side "
+                "likewise"
+            )
         left_op, right_op = operation_of(left, left_op), operation_of(right, right_op)
         one = table_input(
             _LEFT, left, primary, left_time, taken=CHANGE_COLUMNS, op=left_op, order=left_order, foreign=foreign
@@ -256,12 +275,19 @@ class JoinVerbs(MadeVerbs):
         )
         late = max(time_of(left, left_time).bound, time_of(right, right_time).bound)
         kept = None if history is None else Allowance(HISTORY, in_micros(history, "history"), late)
-        reach = None if kept is None else kept.total
+        reach, lives = None if kept is None else kept.total, ttl_allowance(ttl, late)
         inputs = run.schemas.input(one, null_keys, versions=True), run.schemas.input(other, null_keys, versions=True)
         verb = table_join(
-            run.name, *inputs, join_type, history=reach, left_columns=one.values, right_columns=other.values
+            run.name,
+            *inputs,
+            join_type,
+            history=reach,
+            left_columns=one.values,
+            right_columns=other.values,
+            ttl=None if lives is None else lives.total,
+            expired=Expired(expired),
         )
-        return self._result(run, verb, table_join_account(run.name, join_type, kept, late))
+        return self._result(run, verb, table_join_account(run.name, join_type, kept, late, lives))
 
 
 def _row_inputs(

@@ -161,18 +161,29 @@ def latest_account(name: str, history: Allowance, ttl: Allowance | None = None) 
     return Account(name, "latest", _OF_INPUT, kept, _NOTHING, 0, {(CHANGE_TIME,): history.added}, keeps)
 
 
-def table_join_account(name: str, join_type: JoinType, history: Allowance | None, late: int) -> Account:
+def table_join_account(
+    name: str, join_type: JoinType, history: Allowance | None, late: int, ttl: Allowance | None = None
+) -> Account:
     """Of a join of tables, whose changes come so much later."""
     older = "" if history is None else "older rows and deletes for the history, and "
+    until = "for ever, until it is deleted"
+    clock = _IN_TURN if history is None else "of each side, " + _OF_INPUT
+    if ttl is not None:
+        clock = f"for the ttl, {_OF_BOTH}; {'for the order, ' if history is None else ''}{clock}"
+        after = "" if history is None else ", and for the history after that"
+        until = (
+            f"until the newest time of both sides is the ttl past its own{after}: it grows with the number of keys "
+            "within a ttl"
+        )
     return Account(
         name,
         f"table_join, {join_type.value}",
-        _IN_TURN if history is None else "of each side, " + _OF_INPUT,
-        [] if history is None else [history],
+        clock,
+        [allowance for allowance in (history, ttl) if allowance is not None],
         _NOTHING,
         0,
         {(CHANGE_TIME,): late},
-        f"{older}the latest row of each key of both sides for ever, until it is deleted",
+        f"{older}the latest row of each key of both sides {until}",
     )
 
 

@@ -1,0 +1,69 @@
+"""Stores that others look up, and whose entries expire: whoever looks has to be told by then what is gone.
+
+The stream time of such a store is that of the task, not only of what is put into it. So records are cut into runs,
+whichever input they are of, within which nothing expires that was there before; what expires before a run is forwarded
+before its records come. Where several stores tell what has expired, they do so in the order of time.
+
+Rule of this module: it decides when, and processors what (``Processor.expire``).
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Self
+
+import numpy as np
+
+from millpond.processors.runtime.batches.columns import Records
+from millpond.processors.runtime.processor import Processor
+from millpond.processors.runtime.subtopology import Subtopology
+from millpond.stores.encoding.times import NO_TIME
+from millpond.stores.typed.expiry import Expiry
+
+
+class ExpiringStores:
+    """The stores of a task that others look up, and whose entries expire.
+
+    Args:
+        filled: those who fill them, with what their time to live does.
+    """
+
+    def __init__(self, filled: Mapping[Processor, Expiry]) -> None:
+        self._filled = filled
+        self._telling = [expiry for expiry in filled.values() if expiry.tells]
+
+    @classmethod
+    def of(cls, part: Subtopology, processors: Mapping[str, Processor], stores: Mapping[str, Any]) -> Self | None:
+        """Those of a task of ``part``, whose processors are initialized; None if there are none."""
+        filled: dict[Processor, Expiry] = {}
+        for name, processor in processors.items():
+            expiry = getattr(stores.get(processor.fills or ""), "expiry", None)
+            others = (node for node in part.nodes.values() if node.name != name)
+            if expiry is not None and any(processor.fills in node.stores for node in others):
+                filled[processor] = expiry
+        return cls(filled) if filled else None
+
+    def runs(self, records: Records) -> Iterator[Records]:
+        """The records in runs; before each, what has expired by its first record is gone, and was forwarded."""
+        reached = np.maximum.accumulate(np.asarray(records.timestamps, np.int64))
+        start = 0
+        while start < len(reached):
+            self.reach(int(reached[start]))
+            due = min(expiry.due for expiry in self._filled.values())
+            stop = max(start + 1, int(np.searchsorted(reached, due, "left")))
+            yield records.slice(start, stop)
+            start = stop
+
+    def reach(self, time: int) -> None:
+        """Let everything expire that does so by ``time``."""
+        if time == NO_TIME:
+            return
+        for processor, expiry in self._filled.items():
+            if expiry.observed is None:
+                processor.expire(time)
+        if len(self._telling) > 1:
+            while (due := min(expiry.due for expiry in self._telling)) < time:
+                self._expire(due)
+        self._expire(time)
+
+    def _expire(self, time: int) -> None:
+        for processor in self._filled:
+            processor.expire(time)
