@@ -18,7 +18,7 @@ from millpond.adapters.inspect.columns import ShownColumn
 from millpond.adapters.inspect.packed_columns import columns_in, packed_of
 from millpond.errors import ConfigurationError
 from millpond.processors.verbs.aggregates import AggregateCall
-from millpond.processors.verbs.kept_calls import ORDERED, calls_in, slots_of
+from millpond.processors.verbs.kept_calls import ORDERED, calls_in, since_in, slots_of
 from millpond.processors.verbs.row_aggregate import STATE_VERSION, RowAggregate
 from millpond.stores.encoding.rows.schemas import Schemas
 
@@ -73,6 +73,10 @@ class AggregatedColumn(ShownColumn):
         columns = [column.combine_chunks() for column in results.columns]
         return pa.StructArray.from_arrays(columns, fields=list(self.type))
 
+    def read_in(self, data: Sequence[bytes], starts: Sequence[int]) -> Any:
+        whole = self._aggregate.whole(self.read(data).flatten(), pa.array(starts, pa.int64()))
+        return pa.StructArray.from_arrays(whole, fields=list(self.type))
+
     def to_bytes(self, key: Any) -> bytes:
         raise ConfigurationError("the state of an aggregate is a value; look it up by its key")
 
@@ -90,7 +94,7 @@ def _of_calls(name: str, history: Schemas) -> RowAggregate:
     calls = {result: call for result, (call, _) in parts.items()}
     types = {result: type_ for result, (_, type_) in parts.items() if type_ is not None}
     ordered = any(call.state.startswith(ORDERED) for call in found.values())
-    return RowAggregate(calls, types, ordered=ordered, slots=slots_of(history, name))
+    return RowAggregate(calls, types, ordered=ordered, slots=slots_of(history, name), since=since_in(history.current))
 
 
 def _of_serde(name: str) -> RowAggregate:

@@ -172,7 +172,8 @@ class StoreForm:
             known = self.kind.key_form is KeyForm.SESSION or self.given is not None
             columns += [self._times([one.start for one in keys])]
             columns += [self._times([one.end if known else None for one in keys])]
-        columns += [self.value.read([one.value for one in found] if stamped else found)]
+        values = [one.value for one in found] if stamped else found
+        columns += [self.value.read_in(values, [one.start for one in keys]) if windowed else self.value.read(values)]
         if stamped:
             columns += [self._times([one.timestamp for one in found])]
         if self.kind.versioned:

@@ -106,7 +106,7 @@ class SparkStreams(StateAccess):
             on_error=OnError.of(on_error),
             max_ahead=distance_of(max_ahead),
             policy=policy,
-            reset_stream_time=moment_of(reset_stream_time),
+            reset_stream_time=moment_of(reset_stream_time, "reset_stream_time"),
             evolution=evolution,
             checksums=checksums,
             upgrade=Upgrade.of(upgrade_from, upgrade_mode),

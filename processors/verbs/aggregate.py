@@ -152,19 +152,29 @@ class WindowedKeys(Projection):
 
 @dataclass(frozen=True)
 class Results(Projection):
-    """The results of the aggregate functions."""
+    """The results of the aggregate functions.
+
+    Attributes:
+        aggregate: makes them of states.
+        windowed: whether keys are of windows; a result that is not of all the rows of its window is null.
+    """
 
     aggregate: RowAggregate
+    windowed: bool
 
     @property
     def schema(self) -> pa.Schema:
         return pa.schema([field.with_nullable(True) for field in self.aggregate.schema])
 
     def columns(self, batch: Batch, first: int) -> list[Any]:
-        return list(self.aggregate.results(batch.values).columns)
+        results = list(self.aggregate.results(batch.values).columns)
+        if not self.windowed:
+            return results
+        return self.aggregate.whole(results, pa.array([windowed.start for windowed in batch.keys], pa.int64()))
 
     def of_columns(self, columns: Columns, first: int) -> list[Any]:
-        return self.aggregate.results_of_columns(columns.values)
+        results = self.aggregate.results_of_columns(columns.values)
+        return self.aggregate.whole(results, columns.keys.entries("start")) if self.windowed else results
 
 
 def aggregate(
@@ -198,8 +208,9 @@ def aggregate(
     table = _aggregated(grouped, calls, cut, kept, final)
     table.to(name)
     keys = Keys.of_rows(rows) if cut is None else WindowedKeys(rows.keys, cut, rows.times)
-    parts = (keys, Results(calls)) if final else (keys, Results(calls), ChangeColumns(rows.times))
-    stores = {STORE: (keys, Results(calls), Times(CHANGE_TIME, rows.times))}
+    results = Results(calls, windows is not None)
+    parts = (keys, results) if final else (keys, results, ChangeColumns(rows.times))
+    stores = {STORE: (keys, results, Times(CHANGE_TIME, rows.times))}
     rows = replace(rows, types=calls.arguments)
     follows_time = windows is not None or ttl is not None
     return Verb(builder.build(), {rows.topic: rows}, parts, stores, follows_time=follows_time)

@@ -46,6 +46,7 @@ class RowCombiner(Combiner):
     Attributes:
         functions: in the order of the states.
         value_serde: of the states.
+        since: the time from which all functions count rows, in microseconds since 1970; None if they count all.
     """
 
     # Merging states takes objects, folding rows does not: with five rows a key combining lost, with fifty it won.
@@ -53,12 +54,15 @@ class RowCombiner(Combiner):
 
     functions: Sequence[Applied]
     value_serde: Serde[Any]
+    since: int | None = None
 
     def keys(self, records: pa.Table) -> pa.Table | None:
         columns = flattened(records["key"]).columns
         return _numbered("k", columns) if all(_is_exact(column.type) for column in columns) else None
 
     def combine(self, records: pa.Table) -> pa.Table | None:
+        if self.since is not None and pc.min(records["timestamp"]).as_py() < self.since:
+            return None
         values = flattened(records["value"]).columns
         used = [(one.name, one.place) for one in self.functions if one.place is not None]
         if not all(_can_be_added(values[place]) for name, place in used if name in ("sum", "avg")):
@@ -88,6 +92,7 @@ def combiner_of_rows(
     functions: Sequence[AggregateFunction],
     types: Mapping[str, pa.DataType],
     state_serde: Serde[Any],
+    since: int | None,
 ) -> RowCombiner | None:
     """What combines rows for these calls; None if one of them has to see each row.
 
@@ -96,6 +101,7 @@ def combiner_of_rows(
         functions: of the calls, bound to the types.
         types: of the columns that they are applied to, by the same names; of calls without one, null.
         state_serde: of the states.
+        since: the time from which all functions count rows, in microseconds since 1970; None if they count all.
     """
     if not all(_combines(call.function, types[name]) for name, call in calls.items()):
         return None
@@ -104,7 +110,7 @@ def combiner_of_rows(
         Applied(call.function, function, None if call.column is None else next(places))
         for call, function in zip(calls.values(), functions, strict=True)
     ]
-    return RowCombiner(applied, state_serde)
+    return RowCombiner(applied, state_serde, since)
 
 
 def _combines(function: str, type_: pa.DataType) -> bool:

@@ -18,9 +18,13 @@ from millpond.errors import ConfigurationError, StateConflictError
 from millpond.processors.verbs.state_serde import Slots
 from millpond.stores.encoding.rows.columns import Column, Columns, all_ids
 from millpond.stores.encoding.rows.schemas import Schemas
+from millpond.stores.encoding.times import TimeUnit
 
 _STATE: Final = b"state"
 _ARGUMENT: Final = b"argument"
+_SINCE: Final = re.compile(r"since (-?\d+) ")
+"""Before the name of a state that has nothing from before a time. A release that knows no such times takes it for
+another state, and refuses to go on with it."""
 _OPTION: Final = re.compile(r", (\w+=[^,()=]+)")
 ORDERED: Final = "ordered "
 """Before the name of a state that goes by times and orders of rows."""
@@ -32,10 +36,12 @@ class KeptCall(NamedTuple):
     Attributes:
         state: the name of its state, which says all that the bytes depend on.
         argument: the column or expression that it is applied to, as text; None if rows are counted.
+        since: the time of the first rows that count, in microseconds since 1970; None if all do.
     """
 
     state: str
     argument: str | None
+    since: int | None = None
 
     def written(self, shown: Callable[[str], str]) -> str:
         """The call as one writes it, with an argument that is shown so."""
@@ -53,14 +59,19 @@ class CallChanges:
     """What a user says of calls that are not what they were, by the names of their results.
 
     Attributes:
-        added: those that begin empty.
+        added: those that begin empty, or for some of them the time since which they are true, in microseconds since
+            1970.
         renamed: for names that results had, those that they have now.
         dropped: those that are gone, with their states.
     """
 
-    added: Collection[str] = ()
+    added: Collection[str] | Mapping[str, int | None] = ()
     renamed: Mapping[str, str] = field(default_factory=dict)
     dropped: Collection[str] = ()
+
+    def since(self, name: str) -> int | None:
+        """The time since which an added call is true; None if it begins empty, or is not added."""
+        return self.added.get(name) if isinstance(self.added, Mapping) else None
 
     def check(self, calls: Collection[str], verb: str) -> None:
         """Refuse what fits no call.
@@ -112,6 +123,11 @@ def calls_in(schema: pa.Schema) -> dict[str, KeptCall]:
     return {column.name: _call(column) for column in schema}
 
 
+def since_in(schema: pa.Schema) -> dict[str, int]:
+    """The times since which calls are true, of those that have one."""
+    return {name: call.since for name, call in calls_in(schema).items() if call.since is not None}
+
+
 def slots_of(history: Schemas, name: str) -> Slots:
     """Where the states of the newest calls are.
 
@@ -130,7 +146,8 @@ def evolved_calls(
 ) -> Schemas:
     """The history in which these calls are the newest: the same one, if they are that already.
 
-    What was declared in earlier runs may stay declared.
+    What was declared in earlier runs may stay declared. A call goes on with the time since which it is true; one with
+    which the state began has all rows, whatever is said.
 
     Args:
         history: the calls so far.
@@ -145,10 +162,12 @@ def evolved_calls(
     """
     change = _Change(history.versions[-1], calls, changes, verb, arguments or Arguments())
     change.check()
+    change.check_since(set(all_ids(history.versions[0])))
     ids = count(1 + max(chain.from_iterable(map(all_ids, history.versions))))
     columns = tuple(
-        Column(change.kept[name].id if name in change.kept else next(ids), _field(name, call))
+        Column(change.kept[name].id if name in change.kept else next(ids), _field(name, call._replace(since=since)))
         for name, call in calls.items()
+        for since in (_call(change.kept[name].field).since if name in change.kept else changes.since(name),)
     )
     same = _compared(columns) == _compared(history.versions[-1])
     return history if same else Schemas((*history.versions, columns))
@@ -194,6 +213,25 @@ class _Change:
             f"{self._others()}{self._advice()}"
         )
 
+    def check_since(self, first: Collection[int]) -> None:
+        """Refuse another time than a call has begun with.
+
+        Args:
+            first: the ids of calls with which the state began.
+        """
+        for name, column in self.kept.items():
+            said, since = self._changes.since(name), _call(column.field).since
+            if said in (None, since) or column.id in first:
+                continue
+            free = self._free(name)
+            items = (f"{(free if one == name else one)!r}: {self._shown(call)}" for one, call in self._calls.items())
+            begun = "began empty" if since is None else f"is true since {_time(since)}"
+            kept = _line({name: since}, {}, ())
+            raise StateConflictError(
+                f"the verb {self._verb!r}: {name!r} {begun}, and cannot be true since {_time(said)}; write {kept}, or "
+                f"begin anew under another name: {{{', '.join(items)}}}, {_line({free: said}, {}, [column.field.name])}"
+            )
+
     def _others(self) -> str:
         """What is said of calls that are not what they were."""
         lines = []
@@ -223,7 +261,7 @@ class _Change:
         if fresh:
             items = (f"{fresh.get(name, name)!r}: {self._shown(call)}" for name, call in self._calls.items())
             calls = f"{{{', '.join(items)}}}, "
-        apart = _line(new, called, gone)
+        apart = self._line(new, called, gone)
         told = f"write {calls}{apart}: "
         told += "what is added begins empty" if new else ""
         told += ", and " if new and gone else ""
@@ -234,7 +272,11 @@ class _Change:
         new = [name for name in new if name not in guessed.values()]
         gone = [name for name in gone if name not in guessed]
         pairs = ", ".join(f"{old!r} is called {now!r} now" for old, now in guessed.items())
-        return f"if {pairs}: write {calls}{_line(new, {**called, **guessed}, gone)}; or else {told}"
+        return f"if {pairs}: write {calls}{self._line(new, {**called, **guessed}, gone)}; or else {told}"
+
+    def _line(self, new: Collection[str], called: Mapping[str, str], gone: Collection[str]) -> str:
+        """What a user writes, with the times that are said already."""
+        return _line({name: self._changes.since(name) for name in new}, called, gone)
 
     def _guessed(self) -> dict[str, str]:
         """New names that results may have which are gone."""
@@ -248,7 +290,7 @@ class _Change:
 
     def _same(self, before: KeptCall, now: KeptCall) -> bool:
         if before.state != now.state or before.argument is None or now.argument is None:
-            return before == now
+            return before[:2] == now[:2]
         return self._arguments.follow(before.argument, now.argument)
 
     def _free(self, name: str) -> str:
@@ -260,14 +302,20 @@ class _Change:
         return call.written(self._arguments.shown)
 
 
-def _line(added: Collection[str], renamed: Mapping[str, str], dropped: Collection[str]) -> str:
+def _line(added: Mapping[str, int | None], renamed: Mapping[str, str], dropped: Collection[str]) -> str:
     """What a user writes of these changes."""
-    parts = [("added", list(added)), ("renamed", dict(renamed)), ("dropped", list(dropped))]
+    timed = {name: None if since is None else _time(since) for name, since in added.items()}
+    parts = [
+        ("added", timed if any(timed.values()) else list(added)),
+        ("renamed", dict(renamed)),
+        ("dropped", list(dropped)),
+    ]
     return ", ".join(f"{name}={value}" for name, value in parts if value)
 
 
 def _field(name: str, call: KeptCall) -> Any:
-    metadata = {_STATE: call.state.encode()}
+    since = "" if call.since is None else f"since {call.since} "
+    metadata = {_STATE: f"{since}{call.state}".encode()}
     if call.argument is not None:
         metadata[_ARGUMENT] = call.argument.encode()
     return pa.field(name, pa.null(), metadata=metadata)
@@ -275,7 +323,17 @@ def _field(name: str, call: KeptCall) -> Any:
 
 def _call(column: Any) -> KeptCall:
     argument = column.metadata.get(_ARGUMENT)
-    return KeptCall(column.metadata[_STATE].decode(), None if argument is None else argument.decode())
+    state = column.metadata[_STATE].decode()
+    since = _SINCE.match(state)
+    return KeptCall(
+        state[since.end() :] if since else state,
+        None if argument is None else argument.decode(),
+        int(since[1]) if since else None,
+    )
+
+
+def _time(since: int) -> str:
+    return TimeUnit.MICROSECOND.shown(since)
 
 
 def _compared(columns: Columns) -> list[tuple[int, str, KeptCall]]:

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import msgpack
 import pyarrow as pa
+import pyarrow.compute as _compute
 
 from millpond.errors import ConfigurationError, RecordError, SerdeError
 from millpond.processors.aggregations.aggregate import Aggregation
@@ -19,6 +20,7 @@ from millpond.processors.verbs.aggregates import AggregateCall
 from millpond.processors.verbs.combining import combiner_of_rows
 from millpond.processors.verbs.functions.binding import bind, state_name
 from millpond.processors.verbs.functions.function import AggregateFunction
+from millpond.processors.verbs.functions.since import Since
 from millpond.processors.verbs.kept_calls import ORDERED, KeptCall
 from millpond.processors.verbs.row_fold import MOMENTS, TIMES, RowFold, rows_type
 from millpond.processors.verbs.state_serde import Slots, StateSerde
@@ -27,6 +29,8 @@ from millpond.stores.encoding.nulls import spread
 from millpond.stores.encoding.rows.nested import with_leaves
 from millpond.stores.encoding.rows.physical import normalized, null_mask, to_physical
 from millpond.stores.encoding.rows.row_columns import RowColumnSerde
+
+pc: Any = _compute
 
 STATE_VERSION: Final = 1
 """The number of the form of all states; part of their serde's name, and so of a topology's fingerprint."""
@@ -89,6 +93,8 @@ class RowAggregate:
         types: by the same names, the types of the columns that the calls are applied to; ``count()`` has none.
         ordered: whether rows have, in place of their time, bytes that compare as their times and orders do.
         slots: where in kept rows the states of the calls are; None if they are all that is kept, in their order.
+        since: by the names of results, the times from which rows count for them, in microseconds since 1970; for the
+            others all do.
 
     Raises:
         ConfigurationError: there are no calls, a type is missing or too many, or a function does not take it.
@@ -108,12 +114,17 @@ class RowAggregate:
         *,
         ordered: bool = False,
         slots: Slots | None = None,
+        since: Mapping[str, int] | None = None,
     ) -> None:
         _check(calls, types)
         self._labels = [f"{name!r}, {call}" for name, call in calls.items()]
         bound = {name: normalized(types[name], name) if name in types else pa.null() for name in calls}
         times = MOMENTS if ordered else TIMES
-        self._functions = [bind(call, name, bound[name], times) for name, call in calls.items()]
+        functions = {name: bind(call, name, bound[name], times) for name, call in calls.items()}
+        self._since = since or {}
+        self._functions = [
+            Since(one, self._since[name], times) if name in self._since else one for name, one in functions.items()
+        ]
         self._initial = [function.initial for function in self._functions]
         self._commutes = not any(call.by_time for call in calls.values())
         places = _places(calls)
@@ -127,7 +138,9 @@ class RowAggregate:
         name = f"aggregate-state-{STATE_VERSION}: {'ordered; ' if ordered else ''}{'; '.join(states.values())}"
         self.state_serde = StateSerde(slots or Slots.first(name, len(calls)), self._fold.states, self._initial)
         self.input_serde = InputSerde(rows_type(self.arguments.types, times))
-        self._combiner = combiner_of_rows(calls, self._functions, bound, self.state_serde)
+        self._combiner = combiner_of_rows(
+            calls, list(functions.values()), bound, self.state_serde, max(self._since.values(), default=None)
+        )
         self.schema = pa.schema(
             [pa.field(name, of.type, of.nullable) for name, of in zip(calls, self._functions, strict=True)]
         )
@@ -240,6 +253,20 @@ class RowAggregate:
                     "aggregate of a query that has no such call"
                 ) from error
         return self.state_serde.serialize(states)
+
+    def whole(self, results: Sequence[Any], starts: Any) -> list[Any]:
+        """Results of windows: null where a window begins before the time from which rows count.
+
+        Args:
+            results: the columns of results.
+            starts: of the windows, in microseconds since 1970.
+        """
+        return [
+            column
+            if (since := self._since.get(field.name)) is None
+            else pc.if_else(pc.greater_equal(starts, since), column, pa.scalar(None, column.type))
+            for field, column in zip(self.schema, results, strict=True)
+        ]
 
     def _damage(self, number: int, where: str, error: Exception) -> SerdeError:
         return SerdeError(

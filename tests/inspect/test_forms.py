@@ -106,6 +106,18 @@ def test_aggregates_are_shown_by_the_names_of_their_results_where_these_are_kept
     ]
 
 
+def test_a_window_that_begins_before_the_time_since_which_a_result_is_true_is_shown_without_it() -> None:
+    calls = {"n": KeptCall("count(null)", None), "much": KeptCall("sum(int)", "v")}
+    history = evolved_calls(Schemas.first(first_calls({"n": calls["n"]})), calls, CallChanges({"much": 10}), "totals")
+    column = AggregatedColumn("aggregate-state-1: count(null)", history)
+    states = list(map(msgpack.packb, ([3], [2, 7], [2, 7])))
+    assert column.read_in(states, [0, 9, 10]).to_pylist() == [
+        {"n": 3, "much": None},
+        {"n": 2, "much": None},
+        {"n": 2, "much": 7},
+    ]
+
+
 @pytest.mark.parametrize(
     "name",
     [

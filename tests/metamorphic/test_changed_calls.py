@@ -1,6 +1,9 @@
-"""The calls of an aggregate change at restarts: what is added begins empty, and all else goes on, whatever the windows.
+"""The calls of an aggregate change at restarts: what is added begins empty, or is true since a time; all else goes on.
 
-The oracle is plain Python: of each call it knows since when it is there, and folds the rows that have come since then.
+That holds whatever the windows.
+
+The oracle is plain Python: of each call it knows since when it is there, and folds the rows that have come since then;
+if it is true since a time, those of that time and later, and it has nothing to say of windows that begin before.
 """
 
 from collections import Counter
@@ -22,7 +25,7 @@ from millpond.processors import SessionWindows, SlidingWindows, TimeWindows
 from millpond.processors.runtime.batches.batch import Batch
 from millpond.processors.verbs import aggregates
 from millpond.processors.verbs.aggregates import AggregateCall
-from millpond.processors.verbs.kept_calls import CallChanges, evolved_calls, first_calls, slots_of
+from millpond.processors.verbs.kept_calls import CallChanges, evolved_calls, first_calls, since_in, slots_of
 from millpond.processors.verbs.row_aggregate import RowAggregate
 from millpond.processors.verbs.state_serde import Slots
 from millpond.stores.encoding.rows import msgpack_columns
@@ -81,12 +84,14 @@ class Life:
     Attributes:
         functions: by result, which of ``FUNCTIONS``.
         since: by result, the first run of it.
+        times: by result, the time since which it is true, if one was said.
         kept: the history of the calls.
         name: of the serde.
     """
 
     functions: dict[str, str]
     since: dict[str, int] = field(default_factory=dict)
+    times: dict[str, int | None] = field(default_factory=dict)
     kept: Schemas | None = None
     name: str = ""
 
@@ -118,22 +123,33 @@ class Life:
             new = f"{old}'"
             if new not in before:
                 renamed[old] = new
+                self.times[new] = self.times.pop(old, None)
                 self.functions[new], self.since[new] = self.functions.pop(old), self.since.pop(old)
         gone = {*dropped, *renamed}
         free = [f"r{number}" for number in range(5) if f"r{number}" not in {*self.functions, *gone}]
         added = random.sample(free, min(len(free), random.choice([0, 1, 2] if self.functions else [1])))
         for name in added:
             self.functions[name], self.since[name] = random.choice(sorted(FUNCTIONS)), run
+            self.times[name] = random.choice([None, (1_000 + random.randint(-1, 42)) * SECOND])
         order = sorted(self.functions, key=lambda name: random.random())
         self.functions = {name: self.functions[name] for name in order}
-        return CallChanges(added, renamed, dropped)
+        return CallChanges({name: self.times[name] for name in added}, renamed, dropped)
 
-    def results(self, rows: Sequence[tuple[Row, int]]) -> dict[str, Any]:
-        """What the calls answer of rows in the order of time, each with the run in which it came."""
-        return {
-            name: FUNCTIONS[one][1]([row for row, run in rows if run >= self.since[name]])
-            for name, one in self.functions.items()
-        }
+    def results(self, rows: Sequence[tuple[Row, int]], start: int | None) -> dict[str, Any]:
+        """What the calls answer of rows in the order of time, each with the run in which it came.
+
+        Args:
+            rows: those of a key, or of a window.
+            start: of the window.
+        """
+        return {name: self._result(name, rows, start) for name in self.functions}
+
+    def _result(self, name: str, rows: Sequence[tuple[Row, int]], start: int | None) -> Any:
+        time = self.times.get(name)
+        if time is not None and start is not None and start < time:
+            return None
+        counted = [row for row, run in rows if run >= self.since[name] and (time is None or int(row["at"]) >= time)]
+        return FUNCTIONS[self.functions[name]][1](counted)
 
 
 def expected(life: Life, come: Sequence[tuple[Row, int]], kind: str) -> dict[Any, dict[str, Any]]:
@@ -155,7 +171,7 @@ def expected(life: Life, come: Sequence[tuple[Row, int]], kind: str) -> dict[Any
     return {
         key: {
             **dict(zip(names, key, strict=False)),
-            **life.results(rows),
+            **life.results(rows, key[1][0] if len(key) > 1 else None),
             "change_time": max(row["at"] for row, _ in rows),
         }
         for key, rows in groups.items()
@@ -193,9 +209,11 @@ def live(kind: str, seed: int, backend: str | None, first: dict[str, str], runs:
         batch = 0
         for run, (start, stop) in enumerate(zip([0, *cuts], [*cuts, len(events)], strict=True)):
             changes = CallChanges() if run == 0 else life.change(run, random)
+            slots = life.restart(changes)
+            assert life.kept is not None
             made = make_aggregate(
                 "out", Rows.of("a", SOURCE), life.calls, by="k", time="at", window=KINDS[kind][0], final=final,
-                slots=life.restart(changes),
+                slots=slots, since=since_in(life.kept.current),
             )  # fmt: skip
             keeper.restart()
             query = Query([made], [partitions], keeper, random)

@@ -108,6 +108,7 @@ def make_aggregate(
     final: bool = False,
     slots: Slots | None = None,
     until: Mapping[int, Windows] | None = None,
+    since: Mapping[str, int] | None = None,
     ttl: int | None = None,
     expired: Expired = Expired.SILENT,
 ) -> Made:
@@ -119,7 +120,7 @@ def make_aggregate(
     read = Selection(chosen_rows, [by], list(arguments), "time")
     late = rows.time(time).bound
     types = {result: chosen_rows.schema.field(result).type for result in arguments}
-    bound = RowAggregate(calls, types, slots=slots)
+    bound = RowAggregate(calls, types, slots=slots, since=since)
     packed = AggregatedRows(
         "input", _keys(read.rows, read.keys), NullKeys.EQUAL, list(arguments), in_order=rows.is_feed(time)
     )

@@ -137,7 +137,7 @@ def size_of(size: str | int | None, option: str) -> int | None:
     return found
 
 
-def moment_of(moment: Instant | str | None, what: str = "reset_stream_time") -> int | None:
+def moment_of(moment: Instant | str | None, what: str) -> int | None:
     """A moment in microseconds since 1970; ``what`` names it in errors.
 
     Raises:

@@ -4,16 +4,17 @@ Rule of this module: it knows how arguments of calls are written on Spark, and w
 become is decided in ``millpond.processors.verbs.kept_calls``.
 """
 
-from collections.abc import Mapping
-from typing import Any, Final
+from collections.abc import Collection, Mapping
+from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
+from millpond.adapters.spark.job.options import moment_of
 from millpond.adapters.spark.verbs.expressions import Expression
 from millpond.adapters.spark.verbs.inputs import RowInput
 from millpond.adapters.spark.verbs.verb_run import VerbRun
-from millpond.errors import StateConflictError
+from millpond.errors import ConfigurationError, StateConflictError
 from millpond.processors.verbs.aggregate import STORE
 from millpond.processors.verbs.aggregates import AggregateCall
 from millpond.processors.verbs.kept_calls import (
@@ -22,11 +23,13 @@ from millpond.processors.verbs.kept_calls import (
     Calls,
     evolved_calls,
     first_calls,
+    since_in,
     slots_of,
 )
 from millpond.processors.verbs.state_serde import Slots
 from millpond.stores.durability.manifests.schema_log import Beside, schema_places
 from millpond.stores.encoding.rows.schemas import Schemas
+from millpond.stores.encoding.times import Instant
 from millpond.stores.evolution.shape import StoreShape
 
 
@@ -47,8 +50,35 @@ def arguments_of(rows: DataFrame, calls: Mapping[str, AggregateCall]) -> dict[st
     return {name: Expression.of(rows, column).kept for name, column in columns.items()}
 
 
-def call_slots(run: VerbRun, rows: RowInput, calls: Calls, changes: CallChanges, name: str) -> Slots | None:
-    """Where in the state of a verb those of its calls are; None if it begins with this run.
+class CallStates(NamedTuple):
+    """What is known of the states of calls.
+
+    Attributes:
+        slots: where in the state of a verb they are; None if it begins with this run.
+        since: by the names of results, the times from which rows count for them, in microseconds since 1970.
+    """
+
+    slots: Slots | None
+    since: Mapping[str, int]
+
+
+def added_calls(
+    added: Collection[str] | Mapping[str, Instant | str | None], verb: str
+) -> Collection[str] | Mapping[str, int | None]:
+    """What a user has added, with times in microseconds.
+
+    Raises:
+        ConfigurationError: something is no moment.
+    """
+    if isinstance(added, str):
+        raise ConfigurationError(f"the verb {verb!r}: added is {added!r}; give a list of names, [{added!r}]")
+    if not isinstance(added, Mapping):
+        return added
+    return {name: moment_of(since, f"the verb {verb!r}: added[{name!r}]") for name, since in added.items()}
+
+
+def call_states(run: VerbRun, rows: RowInput, calls: Calls, changes: CallChanges, name: str) -> CallStates:
+    """Where in the state of a verb those of its calls are, and since when.
 
     Args:
         run: the verb.
@@ -76,9 +106,10 @@ def call_slots(run: VerbRun, rows: RowInput, calls: Calls, changes: CallChanges,
 
     history = run.schemas.beside(rows, Beside.CALLS, first, evolved)
     if history is None:
-        return None
+        return CallStates(None, {})
     store = _began_with(run)
-    return slots_of(history, name if store is None else store.value_serde)
+    slots = slots_of(history, name if store is None else store.value_serde)
+    return CallStates(slots, since_in(history.current))
 
 
 def _began_with(run: VerbRun) -> StoreShape | None:

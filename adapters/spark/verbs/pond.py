@@ -31,7 +31,7 @@ from millpond.adapters.spark.verbs.arguments import (
     until_in_micros,
 )
 from millpond.adapters.spark.verbs.bounds import time_of
-from millpond.adapters.spark.verbs.calls import arguments_of, call_slots
+from millpond.adapters.spark.verbs.calls import added_calls, arguments_of, call_states
 from millpond.adapters.spark.verbs.feeds import feed_in
 from millpond.adapters.spark.verbs.inputs import RowInput, check_names
 from millpond.adapters.spark.verbs.joins import JoinVerbs
@@ -140,7 +140,7 @@ class Millpond(JoinVerbs):
             on_error=OnError.of(on_error),
             max_ahead=distance_of(max_ahead),
             policy=policy,
-            reset_stream_time=moment_of(reset_stream_time),
+            reset_stream_time=moment_of(reset_stream_time, "reset_stream_time"),
             evolution=evolution,
             checksums=checksums,
             upgrade=Upgrade.of(upgrade_from, upgrade_mode),
@@ -225,7 +225,7 @@ class Millpond(JoinVerbs):
         ttl: Duration | None = None,
         expired: Literal["silent", "delete"] = "silent",
         name: str | None = None,
-        added: Collection[str] = (),
+        added: Collection[str] | Mapping[str, Instant | str | None] = (),
         renamed: Mapping[str, str] | None = None,
         dropped: Collection[str] = (),
     ) -> DataFrame:
@@ -254,7 +254,10 @@ class Millpond(JoinVerbs):
             expired: what comes out of a result whose ``ttl`` is over: ``"silent"`` for nothing, or ``"delete"`` for a
                 row with ``op`` ``delete`` and the time at which it was over.
             name: of the verb; by default made of ``aggregate`` and the columns.
-            added: results that were not there in an earlier run: they begin empty, as if no row had come.
+            added: results that were not there in an earlier run: they begin empty, as if no row had come. A mapping has
+                for each the time (a datetime, or text such as ``"2026-12-01T00:00:00Z"``) from which rows count, later
+                than all that have come; the result of a window or session that begins before is null. None there is
+                as without a time.
             renamed, dropped: results that had another name in an earlier run, or were there. A state goes on under its
                 new name; one that is dropped is deleted.
 
@@ -284,9 +287,10 @@ class Millpond(JoinVerbs):
         bind = partial(
             RowAggregate, calls, {name: types.field(name).type for name in source.values}, ordered=order is not None
         )
-        first, changes = bind(), CallChanges(added, renamed or {}, dropped)
+        first, changes = bind(), CallChanges(added_calls(added, run.name), renamed or {}, dropped)
         kept = first.kept(arguments_of(rows, calls))
-        bound = bind(slots=call_slots(run, source, kept, changes, first.state_serde.name))
+        states = call_states(run, source, kept, changes, first.state_serde.name)
+        bound = bind(slots=states.slots, since=states.since)
         packed = AggregatedRows(
             source.role,
             run.schemas.keys(source),

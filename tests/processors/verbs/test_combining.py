@@ -161,3 +161,14 @@ def test_keys_that_arrow_might_take_for_equal_are_not_combined() -> None:
     for key, combined in ((1, True), ("a", True), (1.5, False), ([1], False)):
         table = pa.table({"key": [{"k": key}], "value": [{"present": True}], "timestamp": [1]})
         assert (combiner.keys(table) is not None) is combined
+
+
+def test_rows_from_before_the_time_since_which_a_call_is_true_travel_as_they_are() -> None:
+    calls = RowAggregate({"n": f.count(), "most": f.max("x")}, {"most": pa.int64()}, since={"most": 5})
+    for first, combined in ((4, False), (5, True)):
+        table = pa.table({"key": [{"k": 1}] * 2, "value": [{"x": 3}, {"x": 2}], "timestamp": [first, 6]})
+        partials = _combiner(calls).combine(table)
+        assert (partials is not None) is combined
+        if partials is not None:
+            states = [calls.state_serde.deserialize(one) for one in partials["value"].to_pylist()]
+            assert calls.results(states).to_pylist() == [{"n": 2, "most": 3}]

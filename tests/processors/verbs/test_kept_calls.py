@@ -3,6 +3,7 @@
 import ast
 import re
 from collections.abc import Mapping
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +19,13 @@ from millpond.processors.verbs.kept_calls import (
     calls_in,
     evolved_calls,
     first_calls,
+    since_in,
     slots_of,
 )
 from millpond.stores.durability.manifests.schema_log import keep_schemas, next_schemas
 from millpond.stores.durability.storage.storage import Storage
 from millpond.stores.encoding.rows.schemas import Schemas
+from millpond.stores.encoding.times import to_instant_micros
 
 N = KeptCall("count(null)", None)
 S = KeptCall("sum(int)", "v")
@@ -154,3 +157,64 @@ def test_arguments_that_follow_each_other_are_the_same_and_the_newest_is_kept() 
     after = evolved_calls(history, now, CallChanges(), "totals", Arguments(lambda one, other: one == other.lower()))
     assert calls_in(after.current) == now
     assert slots_of(after, "name") == slots_of(history, "name")
+
+
+NEW_YEAR = 1_767_225_600_000_000
+
+
+def test_the_time_since_which_a_call_is_true_is_kept_until_it_is_dropped() -> None:
+    history = evolved(began(n=N), CallChanges({"m": NEW_YEAR, "s": None}), n=N, m=MEAN, s=S)
+    assert since_in(history.current) == {"m": NEW_YEAR}
+    for said in (CallChanges({"m": NEW_YEAR, "s": None}), CallChanges(["m", "s"]), CallChanges()):
+        assert evolved(history, said, n=N, m=MEAN, s=S) is history
+    renamed = evolved(Schemas.from_json(history.to_json()), CallChanges(renamed={"m": "mean"}), mean=MEAN, s=S, n=N)
+    assert since_in(renamed.current) == {"mean": NEW_YEAR}
+    dropped = evolved(renamed, CallChanges(dropped=["mean"]), s=S, n=N)
+    assert since_in(evolved(dropped, CallChanges(["mean"]), s=S, n=N, mean=MEAN).current) == {}
+
+
+def test_a_call_with_which_the_state_began_has_all_rows_whatever_is_added() -> None:
+    history = began(n=N)
+    assert evolved(history, CallChanges({"n": NEW_YEAR}), n=N) is history
+
+
+def test_a_release_that_knows_no_such_times_takes_the_call_for_another_one() -> None:
+    history = evolved(began(n=N), CallChanges({"m": NEW_YEAR}), n=N, m=MEAN)
+    assert history.current.field("m").metadata[b"state"] == b"since 1767225600000000 avg(int)"
+
+
+@pytest.mark.parametrize(
+    ("begun", "said", "told"),
+    [
+        (NEW_YEAR, NEW_YEAR + 1, "'m' is true since 2026-01-01T00:00:00+00:00, and cannot be true since 2026-01-01T00"),
+        (None, NEW_YEAR, "'m' began empty, and cannot be true since 2026-01-01T00:00:00+00:00; write added=['m'], or"),
+    ],
+)
+def test_another_time_than_the_call_began_with_is_refused_and_both_advices_work(
+    begun: int | None, said: int, told: str
+) -> None:
+    history = evolved(began(n=N), CallChanges({"m": begun}), n=N, m=MEAN)
+    with pytest.raises(StateConflictError, match=re.escape(told)) as refused:
+        evolved(history, CallChanges({"m": said}), n=N, m=MEAN)
+    stay, anew = re.split(r"write |under another name: ", str(refused.value))[1:]
+    calls, changes = written(stay, {"n": N, "m": MEAN})
+    assert evolved(history, timed(changes), **calls) is history
+    calls, changes = written(anew, {"n": N, "m": MEAN})
+    assert since_in(evolved(history, timed(changes), **calls).current) == {"m_2": said}
+
+
+def test_advice_keeps_the_times_that_are_said() -> None:
+    with pytest.raises(StateConflictError, match=r"write added=\{'m': '2026-01-01T00:00:00\+00:00', 's': None\}: "):
+        evolved(began(n=N), CallChanges({"m": NEW_YEAR}), n=N, m=MEAN, s=S)
+
+
+def timed(changes: CallChanges) -> CallChanges:
+    """The changes with times as a verb has them."""
+    if not isinstance(changes.added, Mapping):
+        return changes
+    added: Mapping[str, Any] = changes.added
+    return CallChanges(
+        {name: one and to_instant_micros(datetime.fromisoformat(one)) for name, one in added.items()},
+        changes.renamed,
+        changes.dropped,
+    )
