@@ -1,5 +1,6 @@
 """The calls of ``Millpond.aggregate`` change at restarts: what a refusal says to write is what goes on."""
 
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -98,13 +99,23 @@ def test_calls_are_added_removed_renamed_and_reordered_with_other_partitions(job
         "b": {"newest": 1, "n": 1, "total": 12},
         "c": {"newest": 7, "n": 0, "total": 14},
     }  # fmt: skip
+    zoned = {"late": "2023-11-14T22:13:27Z", "none": None}
+    late = {**calls, "late": count(), "none": count()}
+    with pytest.raises(ConfigurationError, match=r"'totals': added\['late'\] datetime.*has no time zone; give it one"):
+        job.built(late, added={**zoned, "late": datetime(2023, 11, 14)})
+    with pytest.raises(ConfigurationError, match="added is 'late'; give a list of names, \\['late'\\]"):
+        job.built(late, added="late")
+    found = job.run(late, ("b", 6, 1), ("b", 7, 1), partitions=None, added=zoned)
+    assert found == job.looked_at()
+    assert [found["b"][name] for name in ("n", "late", "none")] == [3, 1, 2]
+    assert job.run(late, ("b", 6, 1), partitions=3)["b"]["late"] == 1
     history = History.of(Storage.from_uri(job.state), "app.totals", "totals")
     assert [record.generation for record in history.records] == [0, 1], "only other partitions are carried over"
     job.name = "sums"
-    found = job.run(calls, ("c", 7, 1), partitions=None)
+    found = job.run(calls, ("c", 7, 1), partitions=None, dropped=["late", "none"])
     assert found == job.looked_at() == {
         "a": {"newest": 4, "n": 0, "total": 14},
-        "b": {"newest": 1, "n": 1, "total": 12},
+        "b": {"newest": 1, "n": 4, "total": 18},
         "c": {"newest": 1, "n": 1, "total": 16},
     }  # fmt: skip
 
