@@ -169,8 +169,8 @@ def of_table_join(
 ) -> Topology:
     one, other = sides(foreign=foreign)
     one, other = replace(one, order=orders[0]), replace(other, order=orders[1])
-    columns = {"left_columns": ["v"], "right_columns": ["w"]}
-    return table_join("v", one, other, how, history=history, **columns).topology
+    made = table_join("v", one, other, how, history=history, left_columns=["v"], right_columns=["w"])
+    return made.topology
 
 
 class Change(NamedTuple):

@@ -159,7 +159,7 @@ def live(kind: str, seed: int, backend: str | None, runs: int) -> None:
     assert Counter((row["k"], row["window"]) for row in ended) == Counter([*groups])
     for row in ended:
         rows = sorted(groups[row["k"], row["window"]], key=lambda one: int(one[0]["at"]))
-        answer = life.results([one[:2] for one in rows])
+        answer = life.results([one[:2] for one in rows], row["window"][0])
         assert {name: row[name] for name in answer if name in row} == {n: answer[n] for n in answer if n in row}
 
 

@@ -11,8 +11,8 @@ from typing import Final
 
 from millpond.errors import ConfigurationError, StateConflictError
 from millpond.processors.distribution.plan import Plan
-from millpond.processors.verbs.kept_rows import KeptRows
-from millpond.processors.verbs.rekeying import BACKFILL, Beginning, NewInput, Rekeying
+from millpond.processors.verbs.rekeying.kept_rows import KeptRows
+from millpond.processors.verbs.rekeying.rekeying import BACKFILL, Beginning, NewInput, Rekeying
 from millpond.stores.durability.manifests.manifest import Manifest
 from millpond.stores.durability.manifests.schema_log import keep_schemas
 from millpond.stores.durability.storage.storage import Storage

@@ -44,7 +44,7 @@ from millpond.errors import ConfigurationError, DurabilityError, FormatError
 from millpond.processors.distribution.plan import Plan
 from millpond.processors.distribution.shape_of import shape_of
 from millpond.processors.verbs.projections import ChangeColumns
-from millpond.processors.verbs.rekeying import NewInput
+from millpond.processors.verbs.rekeying.rekeying import NewInput
 from millpond.processors.verbs.verb import PackedRows, Verb, schema_of
 from millpond.stores.durability.manifests.schema_log import keep_schemas, unkept_schemas
 from millpond.stores.encoding.serdes import Serde

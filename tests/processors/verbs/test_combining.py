@@ -170,5 +170,6 @@ def test_rows_from_before_the_time_since_which_a_call_is_true_travel_as_they_are
         partials = _combiner(calls).combine(table)
         assert (partials is not None) is combined
         if partials is not None:
-            states = [calls.state_serde.deserialize(one) for one in partials["value"].to_pylist()]
+            packed: list[Any] = partials["value"].to_pylist()
+            states = [calls.state_serde.deserialize(one) for one in packed]
             assert calls.results(states).to_pylist() == [{"n": 2, "most": 3}]

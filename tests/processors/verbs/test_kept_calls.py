@@ -180,7 +180,9 @@ def test_a_call_with_which_the_state_began_has_all_rows_whatever_is_added() -> N
 
 def test_a_release_that_knows_no_such_times_takes_the_call_for_another_one() -> None:
     history = evolved(began(n=N), CallChanges({"m": NEW_YEAR}), n=N, m=MEAN)
-    assert history.current.field("m").metadata[b"state"] == b"since 1767225600000000 avg(int)"
+    metadata = history.current.field("m").metadata
+    assert metadata is not None
+    assert metadata[b"state"] == b"since 1767225600000000 avg(int)"
 
 
 @pytest.mark.parametrize(

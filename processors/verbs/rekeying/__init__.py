@@ -1,0 +1,1 @@
+"""A verb begins with the rows that another one has kept."""
