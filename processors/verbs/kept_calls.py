@@ -200,7 +200,8 @@ class _Change:
             new = self._renamed[old]
             raise StateConflictError(
                 f"the verb {self._verb!r}: two results of its state would be {new!r}, {old!r} and the one that has "
-                f"that name; drop {new!r} in one run, and rename in the next"
+                f"that name; write {old!r} as it was and dropped=[{new!r}] in one run, and "
+                f"renamed={{{old!r}: {new!r}}} in the next"
             )
         said = set(self.new) <= {*self._changes.added} and set(self.gone) <= {*self._changes.dropped}
         if said and not self.other:

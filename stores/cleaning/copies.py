@@ -183,7 +183,9 @@ class _Task:
         """Refuse to delete what was found to be old by a clock that does not date the files here."""
         apart = clocks_apart(lease.clock_ms(), str(self._path))
         if apart is not None:
-            raise StateConflictError(f"{apart}, so nothing tells how old they are; set it and clean again")
+            raise StateConflictError(
+                f"{apart}, so nothing tells how old they are; set this host's clock and clean again"
+            )
 
     def _let_go(self, lease: Lease) -> None:
         """Release the lease; if no copy is left, with all directories that are empty now."""

@@ -254,7 +254,9 @@ class _Application:
             DurabilityError: the storage failed.
         """
         if self._clocks_apart is not None:
-            raise StateConflictError(f"{self._clocks_apart}, so nothing tells how old they are; set it and clean again")
+            raise StateConflictError(
+                f"{self._clocks_apart}, so nothing tells how old they are; set this host's clock and clean again"
+            )
         if path is not None:
             changed = set(self._tree(path)) - set(files)
             if changed:

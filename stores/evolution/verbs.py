@@ -279,9 +279,13 @@ def taken(owner: str, verbs: Collection[str], stranger: Manifest) -> StateConfli
     """The error for an operator in which other verbs have run than those that are asked for."""
     asked, there = ", ".join(map(repr, sorted(verbs))), verb_in(owner, stranger.application_id)
     if there is None:
+        other = stranger.application_id
+        ends = [f".{verb}" for verb in sorted(verbs) if other.endswith(f".{verb}")]
+        before = repr(other.removesuffix(ends[0])) if ends else None
+        line = f"the application_id with which {other!r} begins" if before is None else f"application_id={before}"
         return StateConflictError(
-            f"the checkpoint holds the state of application {stranger.application_id!r} where the verb {asked} of "
-            f"application {owner!r} is to run; write its application_id again, or give this job a new checkpoint"
+            f"the checkpoint holds the state of {other!r} where the verb {asked} of application "
+            f"{owner!r} is to run; write {line} again, or give this job a new checkpoint"
         )
     only = next(iter(verbs)) if len(verbs) == 1 else None
     renamed = "" if only is None else f"if it is the same verb, write {declaration(None, {there: only})}; "

@@ -104,6 +104,10 @@ def test_of_queries_with_different_schemas_built_before_one_has_run_the_first_to
             keep_schemas(storage, "shop.verb", {"left": following(storage, FIRST, "left"), "right": other})
         assert {path: path.read_bytes() for path in tmp_path.rglob("*.json")} == before
         keep_schemas(storage, "shop.verb", {"right": one})
+    evolve(storage, WIDER)
+    kept = kept_schemas(storage, "shop.verb", "right")
+    assert kept is not None
+    assert kept.current == WIDER
 
 
 def test_a_flip_in_any_bit_of_a_schemas_file_is_found(storage: Storage, tmp_path: Path) -> None:

@@ -218,6 +218,14 @@ def test_a_query_that_goes_on_from_before_an_erasure_is_told_of_it(tmp_path: Pat
     stray = [replace(one, deltas=(one.deltas[0]._replace(commit="f" * 32),)) for one in late]
     with pytest.raises(StateConflictError, match=r"keys were erased .* nothing leads on from there without them"):
         History.of(query.storage, "app", "out").standing(stray, 3)
+    (tmp_path / "anew").mkdir()
+    (tmp_path / "anew" / "state").symlink_to(query.state)
+    anew = Query(tmp_path / "anew", list(TEXTS.values()), application_id="anew")
+    anew.run(fill(4, "back again"))
+    found = [
+        row["value"] for row in shown(anew.inspector().store("plain", application_id="anew")) if row["key"] == PERSON
+    ]
+    assert found == ["back again"]
 
 
 def test_a_reason_that_names_the_key_is_refused(tmp_path: Path) -> None:

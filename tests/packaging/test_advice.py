@@ -61,6 +61,24 @@ FOLLOWED = {
     "test_a_restart_by_other_columns_of_the_key_is_refused_and_renamed_ones_are_declared",
     " were put with ": "spark/test_verbs.py::"
     "test_a_restart_with_another_expression_is_refused_and_another_way_to_write_it_is_not",
+    "the schemas of ": "durability/test_schema_log.py::"
+    "test_of_queries_with_different_schemas_built_before_one_has_run_the_first_to_run_goes_on",
+    "whose rows are to be carried over; give": "spark/test_verb_evolution.py::"
+    "test_a_verb_is_not_renamed_to_one_that_had_other_columns_but_to_another_name",
+    "in another shape than this query was built for": "stores/evolution/test_advice.py::"
+    "test_of_two_jobs_that_were_built_before_either_ran_the_other_goes_on_when_it_is_built_again",
+    "give the checkpointLocation of this query": "stores/evolution/test_advice.py::"
+    "test_a_query_goes_on_once_it_is_given_its_own_checkpoint",
+    "nothing leads on from there without them": "edit/test_erasing.py::"
+    "test_a_query_that_goes_on_from_before_an_erasure_is_told_of_it",
+    "holds the state of that verb, whose files": "spark/test_renamed_verbs.py::"
+    "test_verbs_that_share_an_operator_are_renamed_and_dropped_and_nothing_runs_before_that_is_said",
+    "is to run; write ": "spark/test_verb_evolution.py::"
+    "test_a_job_under_another_application_id_is_told_the_one_of_its_checkpoint",
+    "and the one that has that name; write ": "processors/verbs/test_kept_calls.py::"
+    "test_a_result_gets_the_name_of_another_one_in_two_runs",
+    "so nothing tells how old they are; set": "durability/test_clocks.py::"
+    "test_what_stays_as_the_hosts_clock_is_apart_goes_once_that_is_set",
 }
 """The test that takes the advice, by words of the refusal."""
 UNFOLLOWED = {
@@ -75,17 +93,8 @@ UNFOLLOWED = {
     "and what lies between the two, as before",
     "or of a release with other layouts; run",
     "restart under the old application id",
-    "the schemas of ",
-    "whose rows are to be carried over; give",
-    "in another shape than this query was built for",
     "so it cannot be undone; edit the rows once more",
     "is nowhere any more, so it cannot be undone",
-    "give the checkpointLocation of this query",
-    "nothing leads on from there without them",
-    "holds the state of that verb, whose files",
-    "is to run; write its application_id again",
-    "and the one that has that name; drop",
-    "so nothing tells how old they are; set it",
 }
 """What advises something that no test does so far."""
 PLAIN = {

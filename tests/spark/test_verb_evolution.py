@@ -4,6 +4,7 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any, cast
 
+import pyarrow as pa
 import pytest
 
 pytest.importorskip("pyspark")
@@ -16,6 +17,8 @@ from millpond.errors import ConfigurationError, MissingFileError, StateConflictE
 from millpond.processors.distribution.plan import Plan
 from millpond.stores.backend.memory import MemorySupplier
 from millpond.stores.durability import Manifest, Storage, TaskState, read_rows
+from millpond.stores.durability.manifests.schema_log import keep_schemas, kept_schemas
+from millpond.stores.encoding.rows.schemas import Schemas
 from millpond.stores.encoding.serdes import INT64, STRING
 from millpond.stores.evolution.evolving import Target
 from millpond.stores.evolution.history import History
@@ -48,7 +51,7 @@ class Running:
     """The settings of a verb that runs, as far as what it finds in its place goes."""
 
     def __init__(self, shop: Shop, name: str, generation: EvolutionRecord | None, owner: str | None = "shop") -> None:
-        self.application_id, self.sink, self.owner = f"shop.{name}", name, owner
+        self.application_id, self.sink, self.owner = f"{owner or 'shop'}.{name}", name, owner
         self.generation, self.storage = generation, shop.storage
 
 
@@ -188,6 +191,33 @@ def test_a_verb_does_not_take_the_state_of_another_in_addition_to_its_own(shop: 
     with pytest.raises(StateConflictError, match=r"'one' .* is 'two' now, but the checkpoint /c holds state of both"):
         generation(shop, "aggregate", "two", renamed={"one": "two"})
     assert generation(shop, "aggregate", "two") is None
+
+
+def test_a_job_under_another_application_id_is_told_the_one_of_its_checkpoint(shop: Shop) -> None:
+    shop.ran("aggregate", "total")
+    ((held,),) = shop.operators.values()
+    told = (
+        r"state of 'shop\.total' where the verb 'total' of application 'stall' .* write application_id='shop' again, or"
+    )
+    with pytest.raises(StateConflictError, match=told):
+        by_application([held], [settings(shop, "total", None, "stall")])
+    with pytest.raises(StateConflictError, match=r"write the application_id with which 'shop\.total' begins again, or"):
+        by_application([held], [settings(shop, "sum", None, "stall")])
+    assert by_application([held], [settings(shop, "total", None, "shop")]) == {"shop.total": held}
+
+
+def test_a_verb_is_not_renamed_to_one_that_had_other_columns_but_to_another_name(shop: Shop) -> None:
+    shop.ran("latest", "old")
+    keep_schemas(shop.storage, "shop.new", {"input-key": Schemas.first(pa.schema([("k", pa.int64())]))})
+    told = (
+        r"new/input-key-schema-1\.json has other schemas than .*old.*; give the renamed verb a name that has no state,"
+    )
+    with pytest.raises(StateConflictError, match=told):
+        generation(shop, "latest", "new", renamed={"old": "new"})
+    record = generation(shop, "latest", "newest", renamed={"old": "newest"})
+    assert record is not None
+    assert content(shop, record, None) == [("key", 1)]
+    assert kept_schemas(shop.storage, "shop.newest", "input-key") == kept_schemas(shop.storage, "shop.old", "input-key")
 
 
 def test_a_topology_refuses_what_is_not_its_own(shop: Shop) -> None:

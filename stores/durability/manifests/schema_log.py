@@ -166,7 +166,7 @@ def copy_schemas(storage: Storage, application_id: str, to: str) -> None:
             if storage.read(path) != text:
                 raise StateConflictError(
                     f"{storage.describe(path)} has other schemas than {storage.describe(file.path)}, whose rows are "
-                    f"to be carried over; give what is to go on with them a name that has no state"
+                    "to be carried over; give the renamed verb a name that has no state, in renamed and in name=..."
                 )
 
 

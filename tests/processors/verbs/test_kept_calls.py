@@ -139,8 +139,16 @@ def test_what_fits_no_call_is_refused() -> None:
     ):
         with pytest.raises(ConfigurationError, match=f"^the verb 'totals': .*{told}"):
             evolved(history, changes, **calls)
-    with pytest.raises(StateConflictError, match="two results of its state would be 's', 'n' and the one that has"):
+
+
+def test_a_result_gets_the_name_of_another_one_in_two_runs() -> None:
+    history = began(n=N, s=S)
+    told = r"would be 's', 'n' and the one that has .* write 'n' as it was and dropped=\['s'\] in one run, and renamed="
+    with pytest.raises(StateConflictError, match=told + r"\{'n': 's'\} in the next$"):
         evolved(history, CallChanges(renamed={"n": "s"}), s=N)
+    after = evolved(evolved(history, CallChanges(dropped=["s"]), n=N), CallChanges(renamed={"n": "s"}), s=N)
+    assert calls_in(after.current) == {"s": N}
+    assert slots_of(after, "name").places == slots_of(began(n=N), "name").places
 
 
 def test_of_two_queries_whose_calls_have_other_arguments_the_one_that_runs_first_goes_on(tmp_path: Path) -> None:

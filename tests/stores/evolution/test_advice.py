@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from millpond.errors import StateConflictError
+from millpond.stores.durability import Storage
+from millpond.stores.evolution.beginning import Beginning
 from millpond.stores.evolution.carrying import Origin
 from millpond.stores.evolution.history import History
 from millpond.stores.evolution.matching import Declared, origins_of
@@ -194,4 +196,33 @@ def test_of_two_jobs_that_were_started_at_once_the_other_goes_on_when_it_is_star
     with pytest.raises(StateConflictError, match=re.escape("start one job after the other")):
         raced.keep(replace(query.record, batch=99))
     query.start(shape_of(STAMPED, 5))
+    assert query.content() == dict.fromkeys(KEYS, ("x", 1))
+
+
+def test_of_two_jobs_that_were_built_before_either_ran_the_other_goes_on_when_it_is_built_again(tmp_path: Path) -> None:
+    storage, wider = Storage.from_uri(f"file://{tmp_path}/state?sync=false"), shape_of(STAMPED, 3)
+    record = History.of(storage, "app", "out").begun("t/3", wider, keep=False).newest
+    assert record is not None
+    query = Query(tmp_path, "memory", STAMPED)
+    query.put(dict.fromkeys(KEYS, "x"), 1)
+    with pytest.raises(
+        StateConflictError, match=r"another shape .* build the query again, and start one after the other$"
+    ):
+        Beginning(storage, "app", "out", record).keep()
+    query.start(wider)
+    Beginning(storage, "app", "out", query.record).keep()
+    assert query.content() == dict.fromkeys(KEYS, ("x", 1))
+
+
+def test_a_query_goes_on_once_it_is_given_its_own_checkpoint(tmp_path: Path) -> None:
+    query = Query(tmp_path, "memory", STAMPED)
+    query.put(dict.fromkeys(KEYS, "x"), 1)
+    own = query.checkpoint
+    query.checkpoint = {place: replace(one, fingerprint="another/2") for place, one in own.items()}
+    with pytest.raises(
+        StateConflictError, match=r"state of \['another/2'\] .* give the checkpointLocation of this query$"
+    ):
+        query.start(shape_of(STAMPED, 3))
+    query.checkpoint = own
+    query.start(shape_of(STAMPED, 3))
     assert query.content() == dict.fromkeys(KEYS, ("x", 1))

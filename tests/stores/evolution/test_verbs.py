@@ -109,7 +109,7 @@ def test_schemas_go_along_and_those_of_another_are_not_replaced(query: Query) ->
         copy_schemas(query.storage, "app", "other")
     assert kept_schemas(query.storage, "other", "input") == first
     keep_schemas(query.storage, "third", {"input": second})
-    with pytest.raises(StateConflictError, match="give what is to go on with them a name that has no state"):
+    with pytest.raises(StateConflictError, match="give the renamed verb a name that has no state"):
         copy_schemas(query.storage, "app", "third")
 
 
