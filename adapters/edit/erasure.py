@@ -130,8 +130,8 @@ def erase(
             committed.check_stands()
     except StateConflictError as error:
         raise StateConflictError(
-            "the query has gone on while its keys were erased, so older files that have them were not deleted; stop "
-            f"it, start it once, which tells what it goes on with, and erase again ({error})"
+            "the query has gone on while its keys were erased, with rows that still have them, and no file was "
+            "deleted; stop it, and erase again"
         ) from error
     histories = [History.of(inspector.storage, one.history.application_id, one.history.sink) for one in queries]
     lineages = lineages_left(inspector.storage, histories, kept)

@@ -158,6 +158,11 @@ def test_an_edit_is_undone_until_a_micro_batch_has_followed_it(query: Query) -> 
     assert [record.edit and record.edit.by for record in History.of(query.storage, "app", "out").records] == [
         None, "ann", "bob", "ann",
     ]  # fmt: skip
+    with editor(query) as edits:
+        edits.put("plain", [{"key": KEY, "value": 9}])
+        edits.commit()
+    query.run(lambda stores, mine: None)
+    assert [row["value"] for row in content(query)["plain"] if row["key"] == KEY] == [9]
 
 
 def test_what_was_not_edited_is_not_undone_and_nothing_is_written_where_nothing_changes(query: Query) -> None:

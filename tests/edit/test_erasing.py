@@ -13,7 +13,7 @@ from millpond.adapters.edit import StateEditor, erase
 from millpond.errors import ConfigurationError, StateConflictError
 from millpond.stores import STRING, StoreKind, StoreSpec
 from millpond.stores.backend.registry import supplier
-from millpond.stores.durability import TaskState
+from millpond.stores.durability import Storage, TaskState
 from millpond.stores.encoding.serdes import INT64
 from millpond.stores.evolution.history import History
 from millpond.stores.typed.windows.windowed import Windowed
@@ -126,6 +126,34 @@ def test_it_is_not_undone(tmp_path: Path) -> None:
     erase(query.inspector(), [PERSON], by="ann")
     with pytest.raises(StateConflictError, match=r"keys were erased .* is nowhere any more, so it cannot be undone"):
         StateEditor.at(str(query.checkpoint), str(query.state), by="ann").undo()
+    with StateEditor.at(str(query.checkpoint), str(query.state), by="ann") as edits:
+        edits.put("plain", [{"key": PERSON, "value": "anew"}])
+        edits.commit()
+    query.run(lambda stores, mine: None)
+    assert [row["value"] for row in content(query)["plain"] if row["key"] == PERSON] == ["anew"]
+
+
+def test_keys_are_erased_again_from_a_query_that_has_gone_on_meanwhile_once_it_is_stopped(tmp_path: Path) -> None:
+    query = filled(tmp_path)
+    running = History.of(query.storage, "app", "out").newest
+
+    class Meanwhile(Storage):
+        """What the query that runs goes on with as soon as the erasure counts."""
+
+        def put_once(self, path: str, content: bytes) -> None:
+            super().put_once(path, content)
+            if path.endswith("000001.json"):
+                query.run(fill(3, VALUE), running)
+
+    inspector = replace(query.inspector(), storage=Meanwhile.from_uri(query.state))
+    with pytest.raises(StateConflictError, match=r"no file was deleted; stop it, and erase again$"):
+        erase(inspector, [PERSON], by="ann")
+    assert everywhere(query)
+    others = {name: [row for row in rows if row["key"] != PERSON] for name, rows in content(query).items()}
+    erase(query.inspector(), [PERSON], by="ann")
+    assert everywhere(query) == []
+    query.run(lambda stores, mine: None)
+    assert content(query) == others
 
 
 def test_where_its_bytes_are_in_rows_of_other_keys_is_told(tmp_path: Path) -> None:

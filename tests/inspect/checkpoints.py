@@ -16,6 +16,7 @@ from millpond.stores.durability import Manifest, Storage, TaskState
 from millpond.stores.encoding.partitions import partition_of
 from millpond.stores.encoding.serdes import INT64, STRING
 from millpond.stores.evolution.history import History
+from millpond.stores.evolution.record import EvolutionRecord
 from millpond.stores.evolution.shape import Shape, StoreShape
 from millpond.stores.specs.store_spec import StoreKind, StoreSpec
 
@@ -118,11 +119,14 @@ class Query:
         self._write("metadata", '{"id":"3f"}')
         self._write("state/0/_metadata/v2/0", f"v2\n{json.dumps(OPERATOR)}")
 
-    def run(self, change: Any) -> None:
-        """A micro-batch: ``change(stores, mine)`` changes a task's stores; ``mine(key)`` tells which keys are its."""
+    def run(self, change: Any, record: EvolutionRecord | None = None) -> None:
+        """A micro-batch: ``change(stores, mine)`` changes a task's stores; ``mine(key)`` tells which keys are its.
+
+        ``record`` is that of the generation with which the query runs since its start; None for a query that starts.
+        """
         self.batch += 1
         changed = {}
-        record = History.of(self.storage, self._application_id, "out").newest
+        record = record or History.of(self.storage, self._application_id, "out").newest
         assert record is not None
         for number in range(PARTITIONS):
             options: dict[str, Any] = {"task_id": f"0_{number}", "local_dir": self.directory / "local"}
