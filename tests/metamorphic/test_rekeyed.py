@@ -147,13 +147,14 @@ class Job:
         self.keeper = DurableKeeper(self.place, ("memory",), loses=False)
         self.storage = self.keeper.storage
 
-    def ran(self, made: Made) -> None:
-        """A verb has had the micro-batches before the change."""
+    def ran(self, made: Made, *, noted: bool = True) -> None:
+        """A verb has had the micro-batches before the change; earlier releases noted nothing beside its state."""
         application = made.verb.name
         History.of(self.storage, application, application.partition(".")[2]).begun(
             plan_of(made).fingerprint, shape_of(plan_of(made))
         )
-        keep_schemas(self.storage, application, schemas_of(made))
+        if noted:
+            keep_schemas(self.storage, application, schemas_of(made))
         query = Query([made], [PARTITIONS], self.keeper, Random(self.seed))
         for tables in self.history[:BEFORE]:
             query.run(tables)
@@ -171,6 +172,7 @@ class Job:
         rekeyed: Mapping[str, str],
         *,
         accept_loss: bool = False,
+        dropped: Collection[str] = (),
         run: Callable[[Work], list[Mapping[str, str]]] = in_process,
     ) -> EvolutionRecord | None:
         """What the driver does when a verb is called."""
@@ -185,7 +187,7 @@ class Job:
             History.of(self.storage, made.verb.name, name),
             plan,
             Target(plan.fingerprint, shape_of(plan), Declared(accept_loss=accept_loss)),
-            SaidOfVerbs(rekeyed=rekeyed),
+            SaidOfVerbs(dropped=dropped, rekeyed=rekeyed),
             (),
             False,
             NewVerb(inputs, made.verb.follows_time, schemas_of(made)),
@@ -423,6 +425,71 @@ def test_rows_are_not_those_of_a_verb_that_reads_others(job: Job) -> None:
     )
     assert "put with op=None, and not op=" in refused(job, with_op(), {"new": "old"})
     assert "an order decides" in refused(job, ordered(), {"new": "old"})
+
+
+def of_another_type() -> Made:
+    rows = Rows.of("r", RIGHT.schema.set(RIGHT.schema.get_field_index("rv"), pa.field("rv", pa.string())))
+    return latest_of("new", "ra", rows)
+
+
+def of_another_time() -> Made:
+    made = latest_of("new", "ra")
+    inputs = {role: replace(one, times=pa.timestamp("us")) for role, one in made.verb.inputs.items()}
+    return replace(made, verb=replace(made.verb, inputs=inputs))
+
+
+def near(name: str, on: tuple[str, str], before: int = 10) -> Made:
+    return joined(f"{OWNER}.{name}", on, JoinType.INNER, before)
+
+
+@pytest.mark.parametrize(
+    ("old", "wrong", "said", "right"),
+    [
+        (
+            lambda: latest_of("old", ["ra", "rb"]), lambda: latest_of("new", "ra", Rows.of("x", mixed())),
+            r"'ln', 'lt', 'lv', only .*; leave these out of the new verb's input", lambda: latest_of("new", "ra"),
+        ),
+        (
+            lambda: latest_of("old", ["ra", "rb"]), of_another_type, "where 'rv' is int64, and not string; cast it to",
+            lambda: latest_of("new", "ra"),
+        ),
+        (
+            lambda: latest_of("old", ["ra", "rb"]), of_another_time, "cast the new verb's time to timestamp.*UTC",
+            lambda: latest_of("new", "ra"),
+        ),
+        (
+            lambda: latest_of("old", ["ra", "rb"]), with_op, "put with op=None, and not op=rn; give the new verb the",
+            lambda: latest_of("new", "ra"),
+        ),
+        (
+            lambda: near("old", ("la", "ra")), lambda: near("new", ("lb", "rb"), 20), "write the old windows again",
+            lambda: near("new", ("lb", "rb")),
+        ),
+    ],
+)  # fmt: skip
+def test_what_is_advised_for_rows_that_do_not_fit_is_taken(
+    job: Job, old: Callable[[], Made], wrong: Callable[[], Made], said: str, right: Callable[[], Made]
+) -> None:
+    job.ran(old())
+    assert re.search(said, refused(job, wrong(), {"new": "old"}))
+    record = job.generation(right(), {"new": "old"})
+    assert record is not None
+    assert job.answers(right(), record) == job.expected(right())
+
+
+def test_what_is_advised_for_verbs_that_rekeyed_cannot_mean_is_taken(job: Job) -> None:
+    old, begun, new = latest_of("old", ["ra", "rb"]), latest_of("begun", "ra"), latest_of("new", "ra")
+    job.ran(old, noted=False)
+    job.ran(begun)
+    assert "holds no state, only that of 'begun', 'old'; name the verb as it was" in refused(job, new, {"new": "odl"})
+    assert "start it once as it was, with this release" in refused(job, new, {"new": "old"})
+    keep_schemas(job.storage, "shop.old", schemas_of(old))
+    assert "give it another name, under which it begins anew, and drop this one" in refused(
+        job, begun, {"begun": "old"}
+    )
+    record = job.generation(new, {"new": "old"}, dropped=["begun"])
+    assert record is not None
+    assert job.answers(new, record) == job.expected(new)
 
 
 def test_declarations_that_name_no_rows_are_refused_with_what_there_is(job: Job) -> None:

@@ -122,7 +122,7 @@ class Beginning:
         if self.old.times not in (None, self.new.input.times):
             raise StateConflictError(
                 f"{where}, whose times are of the type {self.old.times}, and not {self.new.input.times}; cast the new "
-                "verb's to it"
+                f"verb's time to {self.old.times}"
             )
         for name_ in ("time", "op") if self.old.expressions is not None else ():
             before, now = (one.get(name_) for one in (self.old.expressions or {}, self.new.expressions))
