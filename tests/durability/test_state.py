@@ -162,12 +162,22 @@ def test_state_is_read_without_a_task(tmp_path: Path) -> None:
 
 def test_another_topology_on_the_same_state_directory_is_refused(tmp_path: Path) -> None:
     with task(tmp_path, "memory") as state:
-        put(state, None, a=1)
+        manifest = put(state, None, a=1)
     with (
         task(tmp_path, "memory", fingerprint="two") as state,
-        pytest.raises(StateConflictError, match=r"another topology .* or of a release with other layouts"),
+        pytest.raises(
+            StateConflictError,
+            match=r"another topology .* or of a release with other layouts; run the old topology and release there, or "
+            r"give the new one another application id \(or state directory\) and a new checkpoint$",
+        ),
     ):
         state.open(None)
+    with task(tmp_path, "memory") as state:
+        assert content(state, manifest) == {"a": 1}
+    (tmp_path / "other").mkdir()
+    for directory, application_id in ((tmp_path, "new"), (tmp_path / "other", "app")):
+        with task(directory, "memory", fingerprint="two", application_id=application_id) as state:
+            assert content(state, put(state, None, b=2)) == {"b": 2}
 
 
 def test_a_manifest_of_another_topology_or_task_is_refused(tmp_path: Path) -> None:
@@ -178,6 +188,13 @@ def test_a_manifest_of_another_topology_or_task_is_refused(tmp_path: Path) -> No
         state.open(manifest)
     with task(tmp_path, "memory", task_id="0_2") as state, pytest.raises(StateConflictError, match="task '0_1'"):
         state.open(manifest)
+    told = "start the query whose checkpoint this is, with application_id='app', or this one with a checkpoint of its"
+    with task(tmp_path, "memory", application_id="new") as state:
+        with pytest.raises(StateConflictError, match=told):
+            state.open(manifest)
+        assert content(state, put(state, None, b=2)) == {"b": 2}
+    with task(tmp_path, "memory", application_id="app") as state:
+        assert content(state, manifest) == {"a": 1}
 
 
 def test_a_task_that_is_open_elsewhere_is_refused_after_the_timeout(tmp_path: Path, backend: str) -> None:

@@ -30,6 +30,14 @@ FOLLOWED = {
     "cannot go on with the rows of": _MATCHING,
     "nothing tells of which kinds": "stores/evolution/test_advice.py::"
     "test_state_without_noted_kinds_is_converted_once_the_job_has_started_as_it_was",
+    "would replace, as their numbers begin anew": "spark/test_owners.py::"
+    "test_what_is_advised_for_a_checkpoint_and_a_path_of_others_is_taken",
+    "give the checkpoint_location of this query": "spark/test_owners.py::"
+    "test_what_is_advised_for_a_checkpoint_and_a_path_of_others_is_taken",
+    "or of a release with other layouts; run": "durability/test_state.py::"
+    "test_another_topology_on_the_same_state_directory_is_refused",
+    "start the query whose checkpoint this is": "durability/test_state.py::"
+    "test_a_manifest_of_another_topology_or_task_is_refused",
     "was written by another job at the same time": "stores/evolution/test_advice.py::"
     "test_of_two_jobs_that_were_started_at_once_the_other_goes_on_when_it_is_started_after_the_first",
     "have begun without seeds": "stores/evolution/test_seeding.py::test_seeds_that_come_too_late_are_refused",
@@ -108,13 +116,9 @@ UNFOLLOWED = {
     "was not carried over to go on elsewhere",
     "with renamed={...} and dropped=[...] for stores",
     "have other keys than the verb before it",
-    "would replace, as their numbers begin anew",
-    "give the checkpoint of this query",
     "by a build that kept no names of calls",
     "); cast the columns, or",
     "and what lies between the two, as before",
-    "or of a release with other layouts; run",
-    "restart under the old application id",
 }
 """What advises something that no test does so far."""
 PLAIN = {

@@ -43,7 +43,7 @@ def claim_checkpoint(files: CheckpointFiles, location: str, sinks: Sequence[str]
             what = "that was not started with sinks=" if begun is None else f"that writes the sinks {begun}"
             raise StateConflictError(
                 f"the checkpoint {location} is that of a query {what}, not of one that writes {list(sinks)}; give the "
-                "checkpoint of this query, or a new one with another application_id"
+                "checkpoint_location of this query, or a new one with another application_id"
             )
         return str(known["query"])
     query = str(known.get("query", uuid4().hex))
@@ -65,7 +65,7 @@ def claim_directory(files: CheckpointFiles, path: str, query: str, sink: str) ->
     if any(name.startswith(BATCH_DIRECTORY) for name in files.directories(path)):
         raise StateConflictError(
             f"{path} has micro-batches of another query or sink, which those of sink {sink!r} would replace, as their "
-            "numbers begin anew with each checkpoint; give the sink another path"
+            f"numbers begin anew with each checkpoint; give sink {sink!r} another path"
         )
     _note(files, place, own)
 

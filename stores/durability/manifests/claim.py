@@ -106,7 +106,8 @@ def check_owner(manifest: Manifest, application_id: str, task_id: str, fingerpri
     if (manifest.application_id, manifest.task_id) != (application_id, task_id):
         raise StateConflictError(
             f"the manifest belongs to task {manifest.task_id!r} of application {manifest.application_id!r}, not to "
-            f"task {task_id!r} of {application_id!r}; restart under the old application id, or with a new checkpoint"
+            f"task {task_id!r} of {application_id!r}; start the query whose checkpoint this is, with "
+            f"application_id={manifest.application_id!r}, or this one with a checkpoint of its own"
         )
     if manifest.fingerprint and fingerprint and manifest.fingerprint != fingerprint:
         raise _conflict(f"the checkpoint of task {task_id!r}", application_id)
