@@ -38,6 +38,16 @@ FOLLOWED = {
     "test_another_topology_on_the_same_state_directory_is_refused",
     "start the query whose checkpoint this is": "durability/test_state.py::"
     "test_a_manifest_of_another_topology_or_task_is_refused",
+    "which cannot go on at another checkpoint; keep": "spark/test_continued_query.py::"
+    "test_a_query_stays_where_it_is_unless_it_is_to_go_on_elsewhere",
+    "was not carried over to go on elsewhere": "spark/test_continued_query.py::"
+    "test_a_query_goes_on_exactly_once_with_other_operators_and_sources",
+    "with renamed={...} and dropped=[...] for stores": "spark/test_evolution.py::"
+    "test_a_store_is_renamed_and_another_counts_from_now_on_even_if_the_first_micro_batch_fails",
+    "by a build that kept no names of calls": "spark/test_changed_calls.py::"
+    "test_another_function_or_column_of_the_same_name_is_refused_and_the_advice_works",
+    ", but the state of \n has \ns of (": "spark/test_verbs.py::"
+    "test_a_restart_by_other_columns_of_the_key_is_refused_and_renamed_ones_are_declared",
     "was written by another job at the same time": "stores/evolution/test_advice.py::"
     "test_of_two_jobs_that_were_started_at_once_the_other_goes_on_when_it_is_started_after_the_first",
     "have begun without seeds": "stores/evolution/test_seeding.py::test_seeds_that_come_too_late_are_refused",
@@ -112,12 +122,7 @@ FOLLOWED = {
 }
 """The test that takes the advice, by words of the refusal."""
 UNFOLLOWED = {
-    "which cannot go on at another checkpoint; keep",
-    "was not carried over to go on elsewhere",
-    "with renamed={...} and dropped=[...] for stores",
     "have other keys than the verb before it",
-    "by a build that kept no names of calls",
-    "); cast the columns, or",
     "and what lies between the two, as before",
 }
 """What advises something that no test does so far."""

@@ -147,8 +147,11 @@ def test_a_query_goes_on_exactly_once_with_other_operators_and_sources(
     evolution = Evolution(old, into=new)
     frame = place.frame(counts_of_counts(), evolution)
     assert source_occurrences(frame) == [0, 1]
-    with pytest.raises(StateConflictError, match=r"the state of \['job'\] in the checkpoint"):
+    with pytest.raises(StateConflictError, match=r"the state of \['job'\] .*dropped=\['job'\]\)$") as refused:
         continue_checkpoint(frame, old, new, carried={})
+    assert f"with evolution=Evolution({old!r}, into={new!r})" in str(refused.value)
+    with pytest.raises(ConfigurationError, match="declare it by number"):  # as below: nothing is missed of what is gone
+        Evolution(old, into=new, dropped=["job"]).location(frame)
     with pytest.raises(ConfigurationError, match=r"(?s)declare it by number.*0: FileStreamSource.*letters"):
         evolution.location(frame)
     for fatal in ("/state/1/0/2.zip", "/commits/1", "/new"):
@@ -196,3 +199,13 @@ def test_a_query_stays_where_it_is_unless_it_is_to_go_on_elsewhere(spark: SparkS
     with pytest.raises(ConfigurationError, match=f"there is no checkpoint at file:{old}"):
         Evolution(old, into=new).location(spark.readStream.format("rate").load())
     assert not any(tmp_path.iterdir())
+    place = Place(spark, tmp_path)
+    place.add("rows", rows_of("r", 0, 4))
+    distinct = spark.readStream.schema(DDL).parquet(f"{tmp_path}/rows").dropDuplicates(["key"]).drop("timestamp")
+    assert len(place.run(distinct, "old")) == 3
+    with pytest.raises(
+        StateConflictError, match=r"\(0 \(dedupe\)\), .* keep the query there, without into=.*, or start"
+    ):
+        Evolution(old, into=new).location(distinct)
+    place.add("rows", rows_of("s", 0, 1))
+    assert len(place.run(distinct, Path(Evolution(old).location(distinct)).name)) == 4

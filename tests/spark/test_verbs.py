@@ -178,7 +178,7 @@ def test_a_restart_by_other_columns_of_the_key_is_refused_and_renamed_ones_are_d
     def total(by: str) -> DataFrame:
         return job.pond().aggregate(left, {"n": aggregates.sum("v")}, by=by, time="at", name="totals")
 
-    def newest(rows: DataFrame, key: str, **given: Any) -> DataFrame:
+    def newest(rows: DataFrame, key: str | list[str], **given: Any) -> DataFrame:
         return job.pond().latest(rows, key=key, time="at", history=0, name="newest", **given)
 
     def joined(**given: Any) -> DataFrame:
@@ -193,6 +193,15 @@ def test_a_restart_by_other_columns_of_the_key_is_refused_and_renamed_ones_are_d
         newest(left, "b")
     with pytest.raises(StateConflictError, match=told.format("foreign key of 'left'", "b", "a")):
         joined(on={"b": "k"}, left_key="id")
+    shorter = left.withColumn("a", F.length("a"))
+    with pytest.raises(
+        StateConflictError, match=r"; cast the columns: \.withColumn\('a', .*\('string'\)\), or give"
+    ) as cast:
+        newest(shorter, "a")
+    assert "rekeyed" not in str(cast.value)
+    newest(shorter.withColumn("a", F.col("a").cast("string")), "a")
+    with pytest.raises(StateConflictError, match=r"; write the columns a again, or give the verb.* rekeyed="):
+        newest(left, ["a", "b"])
     renamed = left.withColumnRenamed("a", "c")
     with pytest.raises(StateConflictError, match=r"renamed: \.withColumnRenamed\('c', 'a'\)\), or give the verb"):
         newest(renamed, "c")

@@ -103,7 +103,7 @@ def continue_checkpoint(
     if not rows.isStreaming:
         raise ConfigurationError("a static DataFrame has no checkpoint; give what the streaming query is to write")
     if files.directories(f"{old}/state"):
-        _check_nothing_is_lost(Checkpoint(session, old), carried)
+        _check_nothing_is_lost(Checkpoint(session, old), new, carried)
     partitions = int(session.conf.get(PARTITIONS_CONF) or 200)
     after = {batch for batch in carried.values() if batch is not None}
     continuation.make(source_occurrences(rows), partitions, EmptyRun(rows), sources, after)
@@ -126,17 +126,19 @@ def source_occurrences(rows: DataFrame) -> list[int]:
     return numbers
 
 
-def _check_nothing_is_lost(old: Checkpoint, carried: Collection[str]) -> None:
+def _check_nothing_is_lost(old: Checkpoint, new: str, carried: Collection[str]) -> None:
     """Refuse to leave behind what is not kept elsewhere."""
     foreign = old.foreign_operators()
     if foreign:
         raise StateConflictError(
             f"the checkpoint {old.location} has state of Spark's own operators ({', '.join(foreign)}), which cannot go "
-            "on at another checkpoint; keep the query as it was, or start anew with a new checkpoint and application id"
+            "on at another checkpoint; keep the query there, without into=..., or start it anew, with a new checkpoint "
+            "and another application_id"
         )
     lost = sorted({one.application_id for one in old.newest()[1]} - set(carried))
     if lost:
         raise StateConflictError(
-            f"the state of {lost} in the checkpoint {old.location} was not carried over to go on elsewhere; build the "
-            "job with evolution=Evolution(old checkpoint, into=new checkpoint), or name what is gone in dropped=[...]"
+            f"the state of {lost} in the checkpoint {old.location} was not carried over to go on elsewhere; build all "
+            f"that the query has with evolution=Evolution({old.location!r}, into={new!r}), or say what is gone: "
+            f"Evolution(..., dropped={lost})"
         )

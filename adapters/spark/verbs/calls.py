@@ -123,6 +123,6 @@ def _check_unknown(verb: str, store: StoreShape, name: str) -> None:
     if store.value_serde != name:
         raise StateConflictError(
             f"the verb {verb!r} has calls with the states {name!r}, but its state has {store.value_serde!r}, and was "
-            "written by a build that kept no names of calls; start it once with the calls that it had, and then change "
-            "them"
+            "written by a build that kept no names of calls; start it with the calls that it had, and change them once "
+            "a micro-batch has come"
         )

@@ -13,6 +13,7 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
+from pyspark.sql.pandas.types import from_arrow_type
 
 from millpond.adapters.spark.rows.column_types import check_leaf_types, check_operations, compared_otherwise
 from millpond.adapters.spark.rows.names import did_you_mean, named, written
@@ -316,6 +317,13 @@ def key_kinds(keys: pa.Schema) -> list[str]:
 def listed_key(keys: pa.Schema) -> str:
     """The columns of a key with their types, for messages."""
     return ", ".join(f"{field.name}: {_kind(field)}" for field in keys)
+
+
+def type_name(field: Any) -> str:
+    """The type of a column as a user writes it."""
+    if dict(field.metadata or {}) == MONTHS:
+        return T.YearMonthIntervalType().simpleString()
+    return from_arrow_type(field.type, prefer_timestamp_ntz=True).simpleString()
 
 
 def _kind(field: Any) -> str:

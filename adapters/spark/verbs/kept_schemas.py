@@ -14,7 +14,7 @@ import pyarrow as pa
 from millpond.adapters.spark.job.job import Job
 from millpond.adapters.spark.rows.names import did_you_mean
 from millpond.adapters.spark.verbs.expressions import Expression, kept_as, kept_in, name_of
-from millpond.adapters.spark.verbs.inputs import RowInput, key_kinds, listed_key
+from millpond.adapters.spark.verbs.inputs import RowInput, key_kinds, listed_key, type_name
 from millpond.errors import ConfigurationError, StateConflictError
 from millpond.processors.verbs.null_keys import NullKeys
 from millpond.processors.verbs.verb import PackedRows
@@ -204,8 +204,8 @@ class KeptSchemas:
         elif key_kinds(before.current) != key_kinds(columns):
             raise StateConflictError(
                 f"the {shown} of {rows.role!r} is ({listed_key(columns)}), but the state of "
-                f"{self.job.application_id!r} has {shown}s of ({listed_key(before.current)}); cast the columns, or "
-                f"{self._begin_anew}{self._rows_along(what)}"
+                f"{self.job.application_id!r} has {shown}s of ({listed_key(before.current)}); "
+                f"{self._as_before(what, before.current, columns)}"
             )
         elif before.current.names != columns.names:
             self._rename(rows.role, what, before.current, columns)
@@ -258,6 +258,17 @@ class KeptSchemas:
             next_schemas(storage, application_id, place, schema, renamed, dropped) if known else Schemas.first(schema)
         )
         return self.by_place[place]
+
+    def _as_before(self, what: Beside, before: pa.Schema, columns: pa.Schema) -> str:
+        """What to write where columns that are fixed have other types, or are more or fewer."""
+        types = dict(zip(before.names, key_kinds(before), strict=True))
+        cast = [name for name, kind in zip(columns.names, key_kinds(columns), strict=True) if types.get(name) != kind]
+        if set(columns.names) != set(before.names):
+            return f"write the columns {', '.join(before.names)} again, or {self._begin_anew}{self._rows_along(what)}"
+        if what in (Beside.TIME, Beside.ORDER):
+            return f"cast it: (...).cast({type_name(before.field(0))!r}), or {self._begin_anew}"
+        lines = (f".withColumn({name!r}, F.col({name!r}).cast({type_name(before.field(name))!r}))" for name in cast)
+        return f"cast the columns: {''.join(lines)}, or {self._begin_anew}"
 
     @property
     def _begin_anew(self) -> str:
