@@ -48,6 +48,8 @@ FOLLOWED = {
     "test_another_function_or_column_of_the_same_name_is_refused_and_the_advice_works",
     ", but the state of \n has \ns of (": "spark/test_verbs.py::"
     "test_a_restart_by_other_columns_of_the_key_is_refused_and_renamed_ones_are_declared",
+    "and what lies between the two, as before": "spark/test_shared_operators.py::"
+    "test_a_verb_stays_in_the_operator_in_which_it_has_begun",
     "was written by another job at the same time": "stores/evolution/test_advice.py::"
     "test_of_two_jobs_that_were_started_at_once_the_other_goes_on_when_it_is_started_after_the_first",
     "have begun without seeds": "stores/evolution/test_seeding.py::test_seeds_that_come_too_late_are_refused",
@@ -123,7 +125,6 @@ FOLLOWED = {
 """The test that takes the advice, by words of the refusal."""
 UNFOLLOWED = {
     "have other keys than the verb before it",
-    "and what lies between the two, as before",
 }
 """What advises something that no test does so far."""
 PLAIN = {

@@ -176,6 +176,11 @@ def test_a_verb_stays_in_the_operator_in_which_it_has_begun(
         shared.rows(shared.pond(share_operators=False))
     shared.chain = lambda pond, orders, rates: windows(pond, orders, rates.withColumn("rate", F.sqrt("rate")))
     shared.rows(shared.pond())  # what lies before the first verb is no part of it
+    evolution = Evolution(shared.checkpoint, into=f"{tmp_path}/new")
+    shared.checkpoint = evolution.location(shared.rows(shared.pond(share_operators=False, evolution=evolution)))
+    shared.bring([("a", at(LAST), 5)], [("a", at(LAST), 1.5)])
+    shared.run(share_operators=False, evolution=evolution)
+    assert shared.operators == {3}
 
 
 @pytest.mark.long
