@@ -16,6 +16,10 @@ _ROWS_THAT_DO_NOT_FIT = "metamorphic/test_rekeyed.py::test_what_is_advised_for_r
 _NO_SUCH_REKEYED = "metamorphic/test_rekeyed.py::test_what_is_advised_for_verbs_that_rekeyed_cannot_mean_is_taken"
 _BACKFILL = "spark/test_renamed_verbs.py::"
 _BACKFILL += "test_a_verb_by_another_key_begins_with_the_rows_of_the_old_one_and_the_plan_tells_the_line"
+_WINDOWS_THAT_CHANGE = (
+    "metamorphic/test_changed_windows.py::"
+    "test_another_size_is_refused_with_what_to_write_and_another_time_with_the_earliest"
+)
 FOLLOWED = {
     "which the topology has not; declare": _MATCHING,
     "write one of them, or, to go on": _MATCHING,
@@ -121,6 +125,10 @@ FOLLOWED = {
     "is nowhere any more, so it cannot be undone": "edit/test_erasing.py::test_it_is_not_undone",
     "the query has gone on while its keys were erased": "edit/test_erasing.py::"
     "test_keys_are_erased_again_from_a_query_that_has_gone_on_meanwhile_once_it_is_stopped",
+    "and some would be missing in them; the earliest": _WINDOWS_THAT_CHANGE,
+    "write its until again, with those times": _WINDOWS_THAT_CHANGE,
+    ", and cannot be true since ": "processors/verbs/test_kept_calls.py::"
+    "test_another_time_than_the_call_began_with_is_refused_and_both_advices_work",
 }
 """The test that takes the advice, by words of the refusal."""
 UNFOLLOWED = {
