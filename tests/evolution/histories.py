@@ -1,13 +1,13 @@
 """Histories of a job's life: it grows, shrinks, moves and upgrades at restarts, and dies at any step of all of it."""
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from hypothesis import strategies as st
 
 from millpond.stores.durability.copies.upgrade_mode import UpgradeMode
-from tests.evolution.life import BACKENDS, MOST
 from tests.evolution.oracle import Record
+from tests.evolution.story import BACKENDS, MOST
 from tests.evolution.topologies import STORES
 
 KEYS = [f"k{number}" for number in range(8)]
@@ -16,20 +16,22 @@ _RECORD = st.builds(Record, st.sampled_from(KEYS), st.none() | st.integers(0, 99
 _RECORDS = st.lists(_RECORD, max_size=7)
 _DEATHS = st.lists(st.integers(1, 30), min_size=1, max_size=2)
 """At which step each attempt dies; the one after these lives."""
-_WHICH = st.integers(0, 99)
-_SOMETIMES: Final[st.SearchStrategy[list[int]]] = st.just(list[int]()) | _DEATHS
+WHICH = st.integers(0, 99)
+SOMETIMES: Final[st.SearchStrategy[list[int]]] = st.just(list[int]()) | _DEATHS
 _SELDOM = st.one_of(*[st.just(list[int]())] * 9, _DEATHS)
 _IN_PLACE = st.sampled_from([None, UpgradeMode.IN_PLACE])
 _BATCHES = st.lists(st.tuples(st.lists(_RECORD, min_size=3, max_size=7), _SELDOM), min_size=2, max_size=4)
 
-STEPS: Final[Mapping[str, tuple[int, Mapping[str, st.SearchStrategy[Any]]]]] = {
-    "batch": (5, {"records": _RECORDS, "deaths": _SOMETIMES}),
-    "repartition": (2, {"more": st.sampled_from(range(MOST - 1, 0, -1)), "deaths": _SOMETIMES}),
-    "add_store": (2, {"which": _WHICH, "records": _RECORDS, "deaths": _SOMETIMES}),
-    "drop_store": (1, {"which": _WHICH, "deaths": _SOMETIMES}),
-    "rename_store": (1, {"which": _WHICH, "deaths": _SOMETIMES}),
-    "convert_store": (2, {"deaths": _SOMETIMES}),
-    "move_stores": (1, {"deaths": _SOMETIMES}),
+Steps: TypeAlias = Mapping[str, tuple[int, Mapping[str, st.SearchStrategy[Any]]]]
+
+STEPS: Final[Steps] = {
+    "batch": (5, {"records": _RECORDS, "deaths": SOMETIMES}),
+    "repartition": (2, {"more": st.sampled_from(range(MOST - 1, 0, -1)), "deaths": SOMETIMES}),
+    "add_store": (2, {"which": WHICH, "records": _RECORDS, "deaths": SOMETIMES}),
+    "drop_store": (1, {"which": WHICH, "deaths": SOMETIMES}),
+    "rename_store": (1, {"which": WHICH, "deaths": SOMETIMES}),
+    "convert_store": (2, {"deaths": SOMETIMES}),
+    "move_stores": (1, {"deaths": SOMETIMES}),
     "change_format": (
         2,
         {"flips": st.sampled_from([True, True, False]), "checksums": st.booleans(), "upgrade_mode": _IN_PLACE},
@@ -40,14 +42,14 @@ STEPS: Final[Mapping[str, tuple[int, Mapping[str, st.SearchStrategy[Any]]]]] = {
         {"stamped": st.booleans(), "batches": st.lists(st.tuples(_RECORDS, _SELDOM), min_size=1, max_size=2)},
     ),
     "restart": (1, {"upgrade_mode": _IN_PLACE, "exclusive": st.booleans()}),
-    "switch_backend": (1, {"which": _WHICH}),
+    "switch_backend": (1, {"which": WHICH}),
     "lose_the_machine": (1, {}),
-    "set_back": (2, {"which": _WHICH, "deaths": _SOMETIMES}),
+    "set_back": (2, {"which": WHICH, "deaths": SOMETIMES}),
     "edit_store": (
         2,
-        {"which": _WHICH, "undone": st.booleans(), "deaths": _SOMETIMES},
+        {"which": WHICH, "undone": st.booleans(), "deaths": SOMETIMES},
     ),
-    "erase_key": (1, {"key": st.sampled_from(KEYS), "deaths": _SOMETIMES}),
+    "erase_key": (1, {"key": st.sampled_from(KEYS), "deaths": SOMETIMES}),
     "collect_garbage": (1, {}),
     "verify": (1, {}),
 }
@@ -108,17 +110,19 @@ BEGINNINGS: Final = st.fixed_dictionaries(
         "backend": st.sampled_from(BACKENDS),
         "exclusive": st.booleans(),
         "history": st.none() | _RECORDS,
-        "deaths": _SOMETIMES,
+        "deaths": SOMETIMES,
     }
 )
-HISTORIES: Final = st.lists(
-    st.one_of(
-        [
-            st.tuples(st.just(name), st.fixed_dictionaries(dict(how)))
-            for name, (weight, how) in STEPS.items()
-            for _ in range(weight)
-        ]
-    ),
-    min_size=10,
-    max_size=20,
-)
+
+
+def histories(steps: Steps, at_least: int, at_most: int) -> st.SearchStrategy[list[tuple[str, Mapping[str, Any]]]]:
+    """So many steps, each as likely as it is said to be."""
+    named = [
+        st.tuples(st.just(name), st.fixed_dictionaries(dict(how)))
+        for name, (weight, how) in steps.items()
+        for _ in range(weight)
+    ]
+    return st.lists(st.one_of(named), min_size=at_least, max_size=at_most)
+
+
+HISTORIES: Final = histories(STEPS, 10, 20)

@@ -5,18 +5,15 @@ batch or nothing. Whoever dies leaves the local directory and the durable files 
 """
 
 import json
-import shutil
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import pyarrow as pa
 
 from millpond.adapters.inspect import StateInspector
-from millpond.errors import MillpondError
 from millpond.processors.distribution.exchange import Blob, BlobWriter
 from millpond.processors.distribution.execution import Decoder, Outputs, run_blobs, run_split
 from millpond.processors.distribution.plan import Plan
@@ -27,84 +24,24 @@ from millpond.processors.runtime.subtopology import Subtopology
 from millpond.processors.runtime.task import Task
 from millpond.processors.verbs.carriages import CARRIAGES
 from millpond.stores.backend.registry import supplier
-from millpond.stores.durability import DurabilityPolicy, Manifest, Storage, TaskState
+from millpond.stores.durability import Manifest, TaskState
 from millpond.stores.durability.copies.upgrade_mode import UpgradeMode
 from millpond.stores.durability.copies.warming import warm
 from millpond.stores.encoding.serdes import INT64, STRING
 from millpond.stores.evolution.backfilling import begin, directory_of
-from millpond.stores.evolution.evolving import Committed, Target, Work, evolve
+from millpond.stores.evolution.evolving import Committed, Target, evolve
 from millpond.stores.evolution.history import History
 from millpond.stores.evolution.matching import Declared, same_state
 from millpond.stores.evolution.record import BEGINNING, EvolutionRecord
 from millpond.stores.evolution.seeding import Entry
 from millpond.stores.specs.store_spec import StoreSpec
-from millpond.stores.testing import Fault, FaultPlan, FaultyStorage, FaultySupplier, Step
-from millpond.stores.testing.faults.plan import POSSIBLE
+from millpond.stores.testing import FaultySupplier
 from tests.evolution.oracle import Record, Told
+from tests.evolution.process import POLICY, Checkpoint, Place, Process, in_process
 from tests.evolution.seeds import seeds_of
 from tests.evolution.topologies import SINK, TOPIC, Variant
 
 APPLICATION = "app"
-RETAINED = 3
-"""So many micro-batches before the last one can be gone back to."""
-POLICY = DurabilityPolicy(
-    max_deltas=2,
-    retained_commits=RETAINED,
-    retained_age=0,
-    retained_forks=0,
-    prepared_rows=4,
-    prepared_share=1e9,
-)
-
-Place: TypeAlias = tuple[int, int]
-Checkpoint: TypeAlias = dict[Place, Manifest]
-"""By the number of the operator, and that of the task."""
-
-
-class DeathError(Exception):
-    """The process is gone."""
-
-
-@dataclass
-class Deaths:
-    """Ends the process at a step: from then on nothing it does has an effect.
-
-    Attributes:
-        local: the directory of the local copies, which is kept as it is at that step.
-        image: where.
-        left: how many steps it still lives; None for ever.
-    """
-
-    local: Path
-    image: Path
-    left: int | None = None
-
-    @property
-    def dead(self) -> bool:
-        return self.left is not None and self.left <= 0
-
-    def __call__(self, step: Step) -> Fault | None:
-        if self.left is None or (step in _HARMLESS and not self.dead):
-            return None
-        self.left -= 1
-        if self.left == 0:
-            _duplicate(self.local, self.image)
-        return Fault.ERROR if self.dead and Fault.ERROR in POSSIBLE[step] else None
-
-
-_HARMLESS = (Step.BACKEND_GET, Step.BACKEND_SCAN, Step.FILE_READ, Step.FILE_LIST)
-"""A death there is one before the next step, or after the last one."""
-
-
-def _duplicate(local: Path, image: Path) -> None:
-    """Duplicate a directory while engines have it open; a file that one deletes meanwhile is damage to be healed."""
-
-    def copied(source: str, target: str) -> None:
-        with suppress(FileNotFoundError):
-            shutil.copy(source, target)
-
-    if local.exists():
-        shutil.copytree(local, image, copy_function=copied)
 
 
 @dataclass(frozen=True)
@@ -124,74 +61,16 @@ class Running:
     exclusive: bool = True
 
 
-@dataclass(frozen=True)
-class _HeldCheckpoint:
-    """What a ``SparkCheckpoint`` tells of a job."""
-
-    job: "Job"
-    storage: Storage
-
-    def chosen(self, _: int | None) -> int:
-        assert self.job.batch is not None
-        return self.job.batch
-
-    def manifests(self, _: int) -> list[Manifest]:
-        return list(self.job.checkpoint.values())
-
-
 @dataclass
-class Job:
+class Job(Process):
     """A query, its durable files, its local copies and its checkpoint."""
 
-    directory: Path
-    batch: int | None = None
-    checkpoint: Checkpoint = field(default_factory=dict)
     running: Running | None = None
 
     def __post_init__(self) -> None:
-        self.local = self.directory / "local"
-        self.deaths = Deaths(self.local, self.directory / "image")
-        self._plan_of_faults = FaultPlan(self.deaths)
-        self.storage = Storage.from_uri(f"file://{self.directory}/state?sync=false")
-        self._states: dict[str, TaskState] = {}
-        self.runs = 0
+        super().__post_init__()
         self.record: EvolutionRecord | None = None
         self.plan: Plan | None = None
-
-    @property
-    def faulty_storage(self) -> Storage:
-        return FaultyStorage.over(self.storage, self._plan_of_faults)
-
-    @contextmanager
-    def dying_at(self, step: int | None) -> Iterator[None]:
-        """Die at that step, if it is reached: everything that was in memory is gone.
-
-        Raises:
-            DeathError: it was reached.
-        """
-        self.deaths.left = step
-        try:
-            yield
-        except MillpondError:
-            if not self.deaths.dead:
-                raise
-        died, self.deaths.left = self.deaths.dead, None
-        if died:
-            self.stop()
-            shutil.rmtree(self.local, ignore_errors=True)
-            if self.deaths.image.exists():
-                self.deaths.image.rename(self.local)
-            raise DeathError
-
-    def stop(self) -> None:
-        with ExitStack() as stack:
-            for state in self._states.values():
-                stack.callback(state.close)
-            self._states = {}
-
-    def lose_local_copies(self) -> None:
-        self.stop()
-        shutil.rmtree(self.local, ignore_errors=True)
 
     def warm(self, local: Path) -> None:
         """What another process does beside the job: warm the local copies with which it is to be restarted."""
@@ -237,21 +116,13 @@ class Job:
                 committed = Committed(self.batch, list(self.checkpoint.values()))
                 target = Target(plan.fingerprint, shape, declared or Declared())
                 sown = seeds_of(plan, seeds or {})
-                record = evolve(history, committed, target, CARRIAGES, _in_process, anew=anew, seeds=sown)
+                record = evolve(history, committed, target, CARRIAGES, in_process, anew=anew, seeds=sown)
                 checkpoint = {} if anew else self.checkpoint
         self.record, self.plan, self.running, self.checkpoint = record, plan, running, checkpoint
 
-    def inspector(self, storage: Storage) -> StateInspector:
-        """Shows the state of this job, which is not running."""
-        checkpoint: Any = _HeldCheckpoint(self, Storage.from_uri(self.directory / "checkpoint"))
-        return StateInspector(checkpoint, storage)
-
     def edit(self, edit: Callable[[StateInspector], None], *, death: int | None = None) -> None:
         """What somebody does to the state while the query does not run, which is started again then."""
-        self.stop()
-        self.runs += 1
-        with self.dying_at(death):
-            edit(self.inspector(self.faulty_storage))
+        super().edit(edit, death=death)
         self.record = History.of(self.storage, APPLICATION, SINK).newest
 
     def backfill(self, running: Running, records: Sequence[Record], *, death: int | None = None) -> list[Told]:
@@ -348,10 +219,10 @@ class Job:
         task_id, running = f"{part.index}_{partition}", self.running
         assert running is not None
         assert self.record is not None
-        if task_id not in self._states:
-            self._states[task_id] = TaskState(
+        if task_id not in self.states:
+            self.states[task_id] = TaskState(
                 self.specs(part),
-                FaultySupplier(supplier(running.backend), self._plan_of_faults),
+                FaultySupplier(supplier(running.backend), self.plan_of_faults),
                 application_id=APPLICATION,
                 task_id=task_id,
                 local_dir=self.local,
@@ -363,11 +234,7 @@ class Job:
                 upgrade_mode=running.upgrade_mode,
                 lease_timeout=0.01,
             )
-        return self._states[task_id]
-
-    @property
-    def run_id(self) -> str:
-        return f"{self.runs:032x}"
+        return self.states[task_id]
 
     def specs(self, part: Subtopology) -> list[StoreSpec]:
         assert self.running is not None
@@ -388,10 +255,6 @@ class Job:
 def _numbers(plan: Plan) -> dict[Place, int]:
     tasks = [(part.index, partition) for stage in plan.stages for part in stage for partition in range(plan.partitions)]
     return {task: number for number, task in enumerate(tasks)}
-
-
-def _in_process(work: Work) -> list[Mapping[str, str]]:
-    return list(map(work.run, range(work.units)))
 
 
 def _told(outputs: Outputs) -> Iterator[Told]:

@@ -4,14 +4,10 @@ That knows nothing but the records of committed micro-batches. Where copies stay
 show none (-1).
 """
 
-import shutil
-import tempfile
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
-from typing import Any, Final, NamedTuple, Self, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from millpond.adapters.edit import StateEditor, erase
 from millpond.adapters.inspect import StateInspector
@@ -28,19 +24,14 @@ from millpond.stores.evolution.matching import Declared
 from millpond.stores.evolution.seeding import Entry as Seed
 from millpond.stores.specs.store_spec import StoreKind, StoreSpec
 from millpond.stores.typed.windows.windowed import Windowed
-from tests.evolution.job import APPLICATION, POLICY, RETAINED, Checkpoint, DeathError, Job, Running
+from tests.evolution.job import APPLICATION, Job, Running
 from tests.evolution.oracle import UNKNOWN, Entry, Oracle, Record, comparable, shown
+from tests.evolution.process import POLICY, RETAINED, Checkpoint, DeathError
 from tests.evolution.seeds import entries_of
+from tests.evolution.story import BACKENDS, MOST, Story, other
 from tests.evolution.topologies import OWN, STORES, Variant
 
-MOST = 5
-"""So many partitions, and so many stores, a job has at most."""
-BACKENDS = ["memory", "lmdb", "lmdb", "lmdb", "rocksdb"]
 _WAYS: Final = {None: "offline", UpgradeMode.IN_PLACE: "in place", UpgradeMode.ROLL_OVER: "by roll over"}
-_MEMORY = "/dev/shm" if Path("/dev/shm").is_dir() else None
-"""Where files are fast, if there is such a place."""
-
-
 Batches: TypeAlias = Sequence[tuple[list[Record], list[int]]]
 """The records of micro-batches, and at which step each attempt at one dies."""
 
@@ -60,30 +51,23 @@ class Kept(NamedTuple):
     oracle: Oracle
 
 
-class Life:
+class Life(Story):
     """The life of one job, step by step.
 
     Attributes:
-        seen: what has happened, and how often.
+        job: the job.
     """
 
+    job: Job
+
     def __init__(self) -> None:
-        self.seen = Counter[str]()
-        self.directory = Path(tempfile.mkdtemp(dir=_MEMORY))
+        super().__init__()
         self.job = Job(self.directory)
         self.oracle = Oracle()
         self.kept: list[Kept] = []
 
-    def step(self, name: str, how: Mapping[str, Any]) -> None:
-        """What happens next, and a look at all that the job holds if it was a restart."""
-        runs = self.job.runs
-        getattr(self, name)(**how)
-        self.note(name)
-        if self.job.runs > runs and name != "batch":
-            (self.check_durable, self.check)[self.job.runs % 2]()
-
-    def note(self, what: str) -> None:
-        self.seen[what] += 1
+    def look(self) -> None:
+        (self.check_durable, self.check)[self.job.runs % 2]()
 
     @property
     def running(self) -> Running:
@@ -314,7 +298,7 @@ class Life:
         self.start(replace(self.running, upgrade_mode=upgrade_mode, exclusive=exclusive))
 
     def switch_backend(self, which: int) -> None:
-        backend = _chosen([one for one in BACKENDS if one != self.running.backend], which)
+        backend = other(BACKENDS, self.running.backend, which)
         self.start(replace(self.running, backend=backend))
         self.note(f"switch to {backend}")
         if not self.variant.stamped and not self.opens_plain():
@@ -361,9 +345,6 @@ class Life:
                 return
             except DeathError:
                 self.note("killed in an edit")
-
-    def lose_the_machine(self) -> None:
-        self.job.lose_local_copies()
 
     def set_back(self, which: int, deaths: list[int]) -> None:
         """Go back to an earlier micro-batch, with the topology of today."""
@@ -457,13 +438,6 @@ class Life:
     def opened(self, state: TaskState, task: str) -> None:
         state.open(self.job.manifests().get(task))
         state.rollback()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.job.stop()
-        shutil.rmtree(self.directory, ignore_errors=True)
 
 
 def _undo(inspector: StateInspector) -> None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol
 
 import pyarrow as pa
 
@@ -69,6 +69,50 @@ class Made:
         return Rows.of(self.verb.name, self.verb.schema, self.account.bounds)
 
 
+class Packing(Protocol):
+    """How the rows of an input are packed, as ``KeptSchemas.input`` tells it."""
+
+    def __call__(
+        self,
+        role: str,
+        read: Selection,
+        null_keys: NullKeys = NullKeys.EQUAL,
+        *,
+        untimed: bool = False,
+        versions: bool = False,
+    ) -> PackedRows: ...
+
+
+def _keys(rows: Rows, names: Sequence[str]) -> KeyCodec:
+    return KeyCodec(chosen(rows.schema, names))
+
+
+def packed_rows(
+    role: str,
+    read: Selection,
+    null_keys: NullKeys = NullKeys.EQUAL,
+    *,
+    untimed: bool = False,
+    versions: bool = False,
+) -> PackedRows:
+    """Rows with which state begins."""
+    codec = RowCodec(Schemas.first(chosen(read.rows.schema, read.values)))
+    foreign = _keys(read.rows, read.foreign) if read.foreign else None
+    order = None if read.order is None else KeyCodec(pa.schema([("order", read.rows.schema.field(read.order).type)]))
+    in_order = order is None and read.rows.is_feed(read.time)
+    return PackedRows(
+        role,
+        _keys(read.rows, read.keys),
+        null_keys,
+        codec,
+        foreign,
+        order=order,
+        in_order=in_order,
+        untimed=untimed,
+        versions=versions,
+    )
+
+
 def make_latest(
     name: str,
     rows: Rows,
@@ -80,6 +124,7 @@ def make_latest(
     order: str | None = None,
     ttl: int | None = None,
     expired: Expired = Expired.SILENT,
+    packing: Packing = packed_rows,
 ) -> Made:
     keys = [key] if isinstance(key, str) else list(key)
     rest = [name for name in rows.schema.names if name not in (*keys, op)]
@@ -88,7 +133,7 @@ def make_latest(
     kept, lives = Allowance(HISTORY, history, late), None if ttl is None else Allowance(TTL, ttl, late)
     verb = latest(
         name,
-        packed_rows("input", read, versions=True),
+        packing("input", read, versions=True),
         history=kept.total,
         columns=read.values,
         ttl=None if lives is None else lives.total,
@@ -146,9 +191,10 @@ def make_apply(
     lateness: int,
     order: str | None = None,
     ttl: int | None = None,
+    packing: Packing = packed_rows,
 ) -> Made:
     read = Selection(rows, [key], rows.schema.names, time, order=order)
-    packed = packed_rows("input", read)
+    packed = packing("input", read)
     wait = Allowance(LATENESS, lateness, rows.time(time).bound)
     topology = apply_topology(name, processor, packed.keys, packed.rows, wait.total, ordered=order is not None, ttl=ttl)
     verb = Verb(topology, {"input": packed}, (DictColumns(ColumnValues(name, frozenset()), schema),))
@@ -170,6 +216,7 @@ def make_asof_join(
     tolerance: int | None = None,
     right_op: str | None = None,
     right_order: str | None = None,
+    packing: Packing = packed_rows,
 ) -> Made:
     one, other, rest = _sides(left, right, on, times, how, right_op)
     other = replace(other, order=right_order)
@@ -178,8 +225,8 @@ def make_asof_join(
     hold = held_back(late)
     keeps_left = how.keeps(Side.LEFT)
     packed = (
-        packed_rows("left", one, NullKeys.APART, untimed=keeps_left),
-        packed_rows("right", other, NullKeys.DROPPED, versions=True),
+        packing("left", one, NullKeys.APART, untimed=keeps_left),
+        packing("right", other, NullKeys.DROPPED, versions=True),
     )
     reach = max(kept.total, hold or 0)
     verb = asof_join(name, *packed, how, history=reach, grace=hold, tolerance=tolerance, columns=rest)
@@ -197,6 +244,7 @@ def make_stream_join(
     after: int,
     grace: int,
     how: JoinType = JoinType.INNER,
+    packing: Packing = packed_rows,
 ) -> Made:
     one, other, rest = _sides(left, right, on, times, how)
     windows = JoinWindows(before, after, grace, drop_late=True)
@@ -204,8 +252,8 @@ def make_stream_join(
     account = stream_join_account(name, how, windows, *sides)
     waiting = replace(windows, grace=account.allowances[0].total)
     packed = (
-        packed_rows("left", one, NullKeys.APART, untimed=how.keeps(Side.LEFT)),
-        packed_rows("right", other, NullKeys.APART, untimed=how.keeps(Side.RIGHT)),
+        packing("left", one, NullKeys.APART, untimed=how.keeps(Side.LEFT)),
+        packing("right", other, NullKeys.APART, untimed=how.keeps(Side.RIGHT)),
     )
     shared = {on: on} if how is JoinType.OUTER else {}
     verb = stream_join(name, *packed, how, waiting, columns=rest, shared=shared)
@@ -225,6 +273,7 @@ def make_table_join(
     history: int | None = None,
     ttl: int | None = None,
     expired: Expired = Expired.SILENT,
+    packing: Packing = packed_rows,
 ) -> Made:
     """The column of the left side's foreign key has the name that the right side's key has."""
     primary = left_key or on
@@ -237,7 +286,7 @@ def make_table_join(
     late = max(left.time(times[0]).bound, right.time(times[1]).bound)
     kept = None if history is None else Allowance(HISTORY, history, late)
     lives = None if ttl is None else Allowance(TTL, ttl, late)
-    packed = packed_rows("left", one, null_keys, versions=True), packed_rows("right", other, null_keys, versions=True)
+    packed = packing("left", one, null_keys, versions=True), packing("right", other, null_keys, versions=True)
     verb = table_join(
         name,
         *packed,
@@ -263,32 +312,3 @@ def _sides(
 
 def _rest(rows: Rows, key: str, op: str | None) -> list[str]:
     return [name for name in rows.schema.names if name not in (key, op)]
-
-
-def _keys(rows: Rows, names: Sequence[str]) -> KeyCodec:
-    return KeyCodec(chosen(rows.schema, names))
-
-
-def packed_rows(
-    role: str,
-    read: Selection,
-    null_keys: NullKeys = NullKeys.EQUAL,
-    *,
-    untimed: bool = False,
-    versions: bool = False,
-) -> PackedRows:
-    codec = RowCodec(Schemas.first(chosen(read.rows.schema, read.values)))
-    foreign = _keys(read.rows, read.foreign) if read.foreign else None
-    order = None if read.order is None else KeyCodec(pa.schema([("order", read.rows.schema.field(read.order).type)]))
-    in_order = order is None and read.rows.is_feed(read.time)
-    return PackedRows(
-        role,
-        _keys(read.rows, read.keys),
-        null_keys,
-        codec,
-        foreign,
-        order=order,
-        in_order=in_order,
-        untimed=untimed,
-        versions=versions,
-    )

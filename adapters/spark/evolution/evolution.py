@@ -16,7 +16,7 @@ from millpond.adapters.spark.continuation.continuing import continue_checkpoint,
 from millpond.adapters.spark.evolution.rekeyed import NewVerb
 from millpond.adapters.spark.evolution.seeds import seeds_of
 from millpond.adapters.spark.evolution.texts import TEXTS_DDL, collected, to_rows
-from millpond.adapters.spark.evolution.verb_evolution import VerbEvolution
+from millpond.adapters.spark.evolution.verb_evolution import Committing, VerbEvolution
 from millpond.adapters.spark.session.checkpoint import Checkpoint
 from millpond.adapters.spark.session.sent import in_workers
 from millpond.errors import ConfigurationError, StateConflictError
@@ -30,6 +30,7 @@ from millpond.stores.evolution.evolving import Committed, RunUnits, Target, Work
 from millpond.stores.evolution.history import History
 from millpond.stores.evolution.matching import Declared, conversions_to_declare, same_state, told_difference
 from millpond.stores.evolution.record import BEGINNING, EvolutionRecord, commits_of
+from millpond.stores.evolution.seeding import Seeds
 from millpond.stores.evolution.shape import Shape
 from millpond.stores.evolution.verbs import SaidOfVerbs, VerbOf, application_of
 
@@ -158,6 +159,20 @@ class Evolution:
         return Declared(converted=self.converted, valid_from=self.valid_from, accept_loss=self.accept_loss)
 
 
+class Whereabouts(NamedTuple):
+    """Where a query stands, and by what means that is read and gone on from.
+
+    Attributes:
+        place: where; None if nothing is said of it.
+        checkpoint: reads what has been committed there; None without a place.
+        run: runs units of work.
+    """
+
+    place: Standpoint | None
+    checkpoint: Committing | None
+    run: RunUnits
+
+
 @dataclass(frozen=True)
 class RunSome:
     """The function of ``mapInArrow`` that takes numbers of units, and gives what came of them."""
@@ -201,10 +216,35 @@ def generation_of(
         ConfigurationError: the checkpoint is that of another query.
         DurabilityError: the state could not be read or written.
     """
-    shape, seeds = shape_of(plan), seeds_of(plan, frames)
+    place = None if evolution is None else evolution.standpoint(session, plan.sink)
+    checkpoint = None if place is None else Checkpoint(session, place.checkpoint)
+    whereabouts = Whereabouts(place, checkpoint, on_spark(session))
+    return generation_at(whereabouts, history, plan, evolution, seeds_of(plan, frames), verb, asked, inputs)
+
+
+def generation_at(
+    whereabouts: Whereabouts,
+    history: History,
+    plan: Plan,
+    evolution: Evolution | None,
+    seeds: Seeds | None = None,
+    verb: VerbOf | None = None,
+    asked: Collection[str] = (),
+    inputs: NewVerb | None = None,
+) -> EvolutionRecord:
+    """The same of a query that stands somewhere, whoever reads its checkpoint.
+
+    Args:
+        whereabouts: where the query stands, and who reads that and runs units of work.
+        history, plan, evolution, verb, asked, inputs: as those of ``generation_of``.
+        seeds: with what new stores begin; None for nothing.
+
+    Raises as ``generation_of``.
+    """
+    shape, (place, checkpoint, run) = shape_of(plan), whereabouts
     beginning = plan.fingerprint, shape, frozenset() if seeds is None else seeds.stores
     begun = history.begun(*beginning, keep=False)
-    newest, place = begun.newest, None if evolution is None else evolution.standpoint(session, plan.sink)
+    newest = begun.newest
     check_ended(begun)
     declared = Declared()
     if evolution is not None:
@@ -216,43 +256,45 @@ def generation_of(
             )
     target = Target(plan.fingerprint, shape, declared)
     if verb is not None and evolution is not None and place is not None:
-        generation = _generation_of_verb(session, verb, history, plan, target, evolution, place, asked, inputs)
+        generation = _generation_of_verb(whereabouts, verb, history, plan, target, evolution, asked, inputs)
         if generation is not None:
             return generation
     if newest is not None and newest.awaits_seeds:
-        return evolve(history.begun(*beginning), Committed(None, []), target, CARRIAGES, on_spark(session), seeds=seeds)
+        return evolve(history.begun(*beginning), Committed(None, []), target, CARRIAGES, run, seeds=seeds)
     converted = () if evolution is None else evolution.converted
     fits = newest is not None and same_state(newest.shape, shape, converted)
     if newest is not None and fits and (place is None or (newest.generation == BEGINNING and place.into is None)):
         if seeds is not None:
             seeds.check_sown(newest)
         return newest
-    if newest is None or evolution is None or place is None:
+    if newest is None or evolution is None or place is None or checkpoint is None:
         raise _conflict(begun, plan, shape)
     history = history.begun(*beginning)
-    committed = committed_of(history, Checkpoint(session, place.checkpoint), moved=place.moved)
+    committed = committed_of(history, checkpoint, moved=place.moved)
     anew = place.into is not None
-    generation = evolve(history, committed, target, CARRIAGES, on_spark(session), anew=anew, seeds=seeds)
+    generation = evolve(history, committed, target, CARRIAGES, run, anew=anew, seeds=seeds)
     if place.into is not None:
         evolution.note_carried(history.application_id, place.into, committed.batch)
     return generation
 
 
 def _generation_of_verb(
-    session: SparkSession,
+    whereabouts: Whereabouts,
     verb: VerbOf,
     history: History,
     plan: Plan,
     target: Target,
     evolution: Evolution,
-    place: Standpoint,
     asked: Collection[str],
     inputs: NewVerb | None,
 ) -> EvolutionRecord | None:
     """The generation with which a verb goes on; None if nothing about the names of verbs has to be done for it."""
+    place, checkpoint, run = whereabouts
+    assert place is not None
+    assert checkpoint is not None
     said, into = evolution.of_verbs, place.into
     evolving = VerbEvolution(verb, history, plan, target, said, asked, into is not None, inputs)
-    generation = evolving.generation(Checkpoint(session, place.checkpoint), on_spark(session))
+    generation = evolving.generation(checkpoint, run)
     if generation is None and verb.before != verb.name:
         raise History.of(history.storage, verb.application_id, verb.before).not_in(place.checkpoint)
     if into is not None:
@@ -263,7 +305,7 @@ def _generation_of_verb(
     return generation
 
 
-def committed_of(history: History, checkpoint: Checkpoint, *, moved: bool = False) -> Committed:
+def committed_of(history: History, checkpoint: Committing, *, moved: bool = False) -> Committed:
     """What a checkpoint has of the application of a history.
 
     Args:
@@ -274,7 +316,8 @@ def committed_of(history: History, checkpoint: Checkpoint, *, moved: bool = Fals
     Raises:
         ConfigurationError: it has nothing, although there is state of the query.
     """
-    batch, found = checkpoint.newest()
+    batch, operators = checkpoint.held()
+    found = [manifest for manifests in operators.values() for manifest in manifests]
     mine = [manifest for manifest in found if manifest.application_id == history.application_id]
     began_with_state = history.evolved and history.records[-1].batch is None and not found
     others = commits_of(found)

@@ -11,9 +11,9 @@ declared leave open.
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Protocol
 
 from millpond.adapters.spark.evolution.rekeyed import NewVerb, Rekeyed
-from millpond.adapters.spark.session.checkpoint import Checkpoint
 from millpond.errors import StateConflictError
 from millpond.processors.distribution.plan import Plan
 from millpond.processors.verbs.carriages import CARRIAGES
@@ -40,6 +40,20 @@ from millpond.stores.evolution.verbs import (
 from millpond.stores.specs.directory import plain_name
 
 
+class Committing(Protocol):
+    """A checkpoint, as far as an evolution looks at it: what has been committed there."""
+
+    @property
+    def location(self) -> str:
+        """The query's ``checkpointLocation``."""
+
+    def last(self) -> int | None:
+        """The last micro-batch; None if there was none yet, or if there is no checkpoint."""
+
+    def held(self) -> tuple[int | None, Mapping[int, Collection[Manifest]]]:
+        """The last micro-batch, and the manifests that there are after it, by the number of the operator."""
+
+
 @dataclass(frozen=True)
 class VerbEvolution:
     """The evolution of one verb.
@@ -64,7 +78,7 @@ class VerbEvolution:
     into: bool
     inputs: NewVerb | None = None
 
-    def generation(self, checkpoint: Checkpoint, run: RunUnits) -> EvolutionRecord | None:
+    def generation(self, checkpoint: Committing, run: RunUnits) -> EvolutionRecord | None:
         """The generation with which the verb goes on; None if what other verbs are called has no part in it.
 
         Args:
@@ -110,7 +124,7 @@ class VerbEvolution:
         return self.history.storage
 
     def _carried(
-        self, before: str, manifests: Collection[Manifest], held: HeldState, checkpoint: Checkpoint, run: RunUnits
+        self, before: str, manifests: Collection[Manifest], held: HeldState, checkpoint: Committing, run: RunUnits
     ) -> EvolutionRecord:
         """The generation that is made of the state of the verb under its former name."""
         application_id = application_of(self.verb.owner, before)
@@ -135,7 +149,7 @@ class VerbEvolution:
         wanted: Mapping[str | None, tuple[str, str | None]],
         mine: Collection[Manifest],
         held: HeldState,
-        checkpoint: Checkpoint,
+        checkpoint: Committing,
         run: RunUnits,
     ) -> EvolutionRecord:
         """The generation that is made of the rows that others have kept."""

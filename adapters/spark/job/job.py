@@ -170,5 +170,5 @@ class Job:
         plan = make_plan(topology, sink, asked or 1)
         if not plan.stages:
             return plan
-        default = default_partitions(session)
-        return replace(plan, partitions=asked or self.history_so_far(plan.sink).partitions or default)
+        known = asked or self.history_so_far(plan.sink).partitions
+        return replace(plan, partitions=known or default_partitions(session))

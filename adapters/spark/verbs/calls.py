@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame
 
 from millpond.adapters.spark.job.options import moment_of
 from millpond.adapters.spark.verbs.expressions import Expression
-from millpond.adapters.spark.verbs.inputs import RowInput
+from millpond.adapters.spark.verbs.kept_schemas import Described
 from millpond.adapters.spark.verbs.verb_run import VerbRun
 from millpond.errors import ConfigurationError, StateConflictError
 from millpond.processors.verbs.aggregate import STORE
@@ -77,7 +77,7 @@ def added_calls(
     return {name: moment_of(since, f"the verb {verb!r}: added[{name!r}]") for name, since in added.items()}
 
 
-def call_states(run: VerbRun, rows: RowInput, calls: Calls, changes: CallChanges, name: str) -> CallStates:
+def call_states(run: VerbRun, rows: Described, calls: Calls, changes: CallChanges, name: str) -> CallStates:
     """Where in the state of a verb those of its calls are, and since when.
 
     Args:

@@ -85,6 +85,11 @@ class RowInput:
         return self.order is None and self.feed is not None and self.feed.orders(self.keys)
 
     @property
+    def ordered(self) -> bool:
+        """Whether something of the user's decides among rows of one key and time."""
+        return self.order is not None
+
+    @property
     def carried(self) -> Sequence[str]:
         """The names of all columns that reach the result."""
         return [*self.keys, *self.values]

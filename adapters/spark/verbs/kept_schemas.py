@@ -7,14 +7,14 @@ expressions alone. What a user may have changed is declared, never guessed.
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Final
+from typing import Final, Protocol
 
 import pyarrow as pa
 
 from millpond.adapters.spark.job.job import Job
 from millpond.adapters.spark.rows.names import did_you_mean
 from millpond.adapters.spark.verbs.expressions import Expression, kept_as, kept_in, name_of
-from millpond.adapters.spark.verbs.inputs import RowInput, key_kinds, listed_key, type_name
+from millpond.adapters.spark.verbs.inputs import key_kinds, listed_key, type_name
 from millpond.errors import ConfigurationError, StateConflictError
 from millpond.processors.verbs.null_keys import NullKeys
 from millpond.processors.verbs.verb import PackedRows
@@ -30,6 +30,34 @@ _SHOWN: Final = {Beside.FOREIGN: "foreign key"}
 """What errors call fixed columns, where that is not their place."""
 
 
+class Described(Protocol):
+    """An input of a verb, as far as it is packed: ``inputs.RowInput`` says what these are."""
+
+    @property
+    def role(self) -> str: ...
+    @property
+    def keys(self) -> Sequence[str]: ...
+    @property
+    def values(self) -> Sequence[str]: ...
+    @property
+    def foreign(self) -> Sequence[str]: ...
+    @property
+    def ordered(self) -> bool: ...
+    @property
+    def in_order(self) -> bool: ...
+    @property
+    def stored(self) -> bool: ...
+    @property
+    def carried(self) -> Sequence[str]: ...
+    @property
+    def times(self) -> pa.DataType: ...
+    @property
+    def expressions(self) -> Mapping[str, Expression]: ...
+    def schema(self, names: Sequence[str]) -> pa.Schema: ...
+    def key_schema(self, names: Sequence[str]) -> pa.Schema: ...
+    def order_schema(self) -> pa.Schema: ...
+
+
 @dataclass(frozen=True)
 class ColumnChanges:
     """What a user declares about columns that were different in an earlier run.
@@ -42,7 +70,7 @@ class ColumnChanges:
     renamed: Mapping[str, str]
     dropped: Collection[str]
 
-    def check(self, inputs: Sequence[RowInput]) -> None:
+    def check(self, inputs: Sequence[Described]) -> None:
         """Refuse a declaration whose new name no input has.
 
         Raises:
@@ -73,7 +101,7 @@ class KeptSchemas:
     kept: bool
     by_place: dict[str, Schemas] = field(default_factory=dict)
 
-    def note_expressions(self, inputs: Sequence[RowInput]) -> None:
+    def note_expressions(self, inputs: Sequence[Described]) -> None:
         """Note what the rows of the state are put with: times, operations, orders and arguments of calls.
 
         Raises:
@@ -89,7 +117,7 @@ class KeptSchemas:
             renamed = {old: new for old, new in pairs.items() if old != new}
             self._note(place, kept_as({**before, **now}), renamed)
 
-    def keys(self, rows: RowInput) -> KeyCodec:
+    def keys(self, rows: Described) -> KeyCodec:
         """How the keys of one of the inputs are packed; their names and types are kept with the state.
 
         Raises:
@@ -97,15 +125,15 @@ class KeptSchemas:
         """
         return self._fixed(rows, Beside.KEY, rows.key_schema(rows.keys))
 
-    def order(self, rows: RowInput) -> KeyCodec | None:
+    def order(self, rows: Described) -> KeyCodec | None:
         """How what decides among rows of one key and time is packed, if there is such a column.
 
         Raises:
             StateConflictError: the state has orders of another type.
         """
-        return None if rows.order is None else self._fixed(rows, Beside.ORDER, rows.order_schema())
+        return self._fixed(rows, Beside.ORDER, rows.order_schema()) if rows.ordered else None
 
-    def times(self, rows: RowInput) -> pa.DataType:
+    def times(self, rows: Described) -> pa.DataType:
         """The type of the times of one of the inputs; it is kept with the state.
 
         Raises:
@@ -116,7 +144,7 @@ class KeptSchemas:
 
     def input(
         self,
-        rows: RowInput,
+        rows: Described,
         null_keys: NullKeys = NullKeys.EQUAL,
         *,
         untimed: bool = False,
@@ -152,7 +180,7 @@ class KeptSchemas:
 
     def beside(
         self,
-        rows: RowInput,
+        rows: Described,
         what: Beside,
         first: Callable[[], pa.Schema],
         evolved: Callable[[Schemas], Schemas],
@@ -174,7 +202,7 @@ class KeptSchemas:
         self.by_place[place] = evolved(before)
         return self.by_place[place]
 
-    def _stores(self, rows: RowInput) -> bool:
+    def _stores(self, rows: Described) -> bool:
         """Whether rows of that input stay in state, so that a later run has to read them."""
         return self.kept and rows.stored
 
@@ -193,7 +221,7 @@ class KeptSchemas:
                     f"{self._begin_anew}"
                 )
 
-    def _fixed(self, rows: RowInput, what: Beside, columns: pa.Schema) -> KeyCodec:
+    def _fixed(self, rows: Described, what: Beside, columns: pa.Schema) -> KeyCodec:
         """The codec of columns that stay what they are as long as the state, but for names that are declared."""
         if not self._stores(rows):
             return KeyCodec(columns)
