@@ -277,7 +277,7 @@ def current_manifests(storage: Storage, found: Collection[Manifest], batch: int 
     return current
 
 
-def without_left_behind(storage: Storage, found: Collection[Manifest]) -> list[Manifest]:
+def without_left_behind(storage: Storage, found: Collection[Manifest], begun_at: int | None = None) -> list[Manifest]:
     """The manifests without those of applications with which nobody goes on: verbs that were renamed or dropped.
 
     Spark's state keeps a manifest until its group of tasks runs again. That of such a verb is known to the records of
@@ -286,6 +286,8 @@ def without_left_behind(storage: Storage, found: Collection[Manifest]) -> list[M
     Args:
         storage: where the durable state is.
         found: all manifests that a checkpoint has.
+        begun_at: the micro-batch after which a query is being started: generations that begin there know all that the
+            checkpoint holds, also of verbs that go on beside theirs. None if no query is being started.
 
     Raises:
         FormatError: a record is damaged, or of a later release.
@@ -298,17 +300,21 @@ def without_left_behind(storage: Storage, found: Collection[Manifest]) -> list[M
         return list(found)
     known = {
         application_id: [
-            record.origins
+            record
             for sink in sinks_of(storage, application_id)
             if (record := History.of(storage, application_id, sink).newest) is not None
         ]
         for application_id in commits
     }
+    gone_on = {
+        application_id: [one.origins for one in records if begun_at is None or one.batch != begun_at]
+        for application_id, records in known.items()
+    }
     left = {
         one
         for one, mine in commits.items()
-        if not any(mine <= origins for origins in known[one])
-        and any(mine <= origins for other in known if other != one for origins in known[other])
+        if not any(mine <= record.origins for record in known[one])
+        and any(mine <= origins for other in gone_on if other != one for origins in gone_on[other])
     }
     return [one for one in found if one.application_id not in left]
 

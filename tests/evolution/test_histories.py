@@ -8,8 +8,10 @@ from typing import Any, Final, NamedTuple
 import pytest
 from hypothesis import HealthCheck, given, settings
 
+from tests.evolution import verb_histories as verbs
 from tests.evolution.histories import BEGINNINGS, HISTORIES, OFTEN, SELDOM, STEPS
 from tests.evolution.life import Life
+from tests.evolution.verb_life import VerbLife
 
 LIVES: Final = 300
 
@@ -28,20 +30,21 @@ class Lives(NamedTuple):
     number: int
 
 
-def lives(histories: int, *, derandomize: bool) -> Lives:
-    """Run histories."""
+def lives(kind: type[Life | VerbLife], number: int, *, derandomize: bool) -> Lives:
+    """Run so many of them."""
+    beginnings, histories = (verbs.BEGINNINGS, verbs.HISTORIES) if kind is VerbLife else (BEGINNINGS, HISTORIES)
     seen: list[Counter[str]] = []
 
     @settings(
-        max_examples=histories,
+        max_examples=number,
         derandomize=derandomize,
         database=None,
         deadline=None,
         suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
     )
-    @given(BEGINNINGS, HISTORIES)
+    @given(beginnings, histories)
     def live(beginning: Mapping[str, Any], history: Sequence[tuple[str, Mapping[str, Any]]]) -> None:
-        with Life() as life:
+        with kind() as life:
             life.begin(**beginning)
             for name, how in history:
                 life.step(name, how)
@@ -57,16 +60,30 @@ def lives(histories: int, *, derandomize: bool) -> Lives:
 
 
 def test_a_job_may_change_and_die_in_every_way_and_goes_on_as_if_it_had_always_been_what_it_is() -> None:
-    seen = lives(40, derandomize=True)
+    seen = lives(Life, 40, derandomize=True)
     assert STEPS.keys() | OFTEN <= seen.times.keys()
 
 
 @pytest.mark.long
 def test_so_may_hundreds_of_jobs_and_nothing_that_can_happen_is_left_out() -> None:
     """The same lives each time; with ``make soak`` others."""
-    seen = lives(LIVES, derandomize="MILLPOND_SOAK_SECONDS" not in os.environ)
+    seen = lives(Life, LIVES, derandomize="MILLPOND_SOAK_SECONDS" not in os.environ)
     assert seen.number >= LIVES
     assert sum(seen.times[name] for name in STEPS) >= 12 * seen.number
     rare = {name: seen.lives[name] for name in OFTEN if seen.lives[name] < seen.number / 20}
     rare |= {name: seen.times[name] for name in STEPS.keys() | SELDOM if seen.times[name] < 4}
     assert not rare, seen
+
+
+def test_a_query_of_verbs_may_change_and_die_in_every_way_and_goes_on_as_if_it_had_always_been_what_it_is() -> None:
+    seen = lives(VerbLife, 12, derandomize=True)
+    assert verbs.STEPS.keys() <= seen.times.keys()
+
+
+@pytest.mark.long
+def test_so_may_hundreds_of_queries_of_verbs_and_nothing_that_can_happen_is_left_out() -> None:
+    """The same lives each time; with ``make soak`` others."""
+    seen = lives(VerbLife, LIVES, derandomize="MILLPOND_SOAK_SECONDS" not in os.environ)
+    assert seen.number >= LIVES
+    assert sum(seen.times[name] for name in verbs.STEPS) >= 20 * seen.number
+    assert not {name: seen.times[name] for name in verbs.STEPS.keys() | verbs.HAPPENS if seen.times[name] < 4}, seen

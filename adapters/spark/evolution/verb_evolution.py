@@ -96,7 +96,8 @@ class VerbEvolution:
         if batch is None:
             return None
         held, own = HeldState(checkpoint.location, batch, operators), self.history.application_id
-        current, former = without_left_behind(self._storage, held.manifests), self.said.former(self.verb.name)
+        current = without_left_behind(self._storage, held.manifests, batch)
+        former = self.said.former(self.verb.name)
         mine = [one for one in current if one.application_id == own]
         wanted = self.said.begins_with(self.verb.name)
         if wanted and not self._has_begun(mine, held):
@@ -182,7 +183,8 @@ class VerbEvolution:
 
     def _check_place(self, held: HeldState) -> None:
         """Refuse a verb that is new where each operator of the checkpoint has run others."""
-        if self.plan.behind or self.into or not all(held.operators.values()):
+        taken = bool(held.operators) and all(held.operators.values())
+        if self.plan.behind or self.into or not taken:
             return
         there = [name for name in verbs_in(self.verb.owner, held.manifests) if name not in self.asked]
         likeliest = alike(self._storage, self.verb.owner, self.verb.name, self.target.shape, there)

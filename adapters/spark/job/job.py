@@ -104,8 +104,14 @@ class Job:
             former = evolution.of_verbs.former_of_asked(name)
         if not (former and goes_on and self.reached) or self.history(name).evolved:
             return replace(self, verb=VerbOf(owner, name, name))
-        names = (one for one in (name, *former) if holds_state(self.storage, application_of(owner, one)))
-        return replace(self, verb=VerbOf(owner, name, next(names, name)))
+        begun = next((one for one in (name, *former) if self._has_begun(owner, one)), name)
+        return replace(self, verb=VerbOf(owner, name, begun))
+
+    def _has_begun(self, owner: str, name: str) -> bool:
+        """Whether a verb has state of its own: not only files of a driver that died while it carried state over."""
+        application_id = application_of(owner, name)
+        told = History.of(self.storage, application_id, plain_name(name)).partitions is not None
+        return told and holds_state(self.storage, application_id)
 
     @property
     def begun_as(self) -> str:

@@ -1,0 +1,87 @@
+"""Histories of queries of verbs: how they begin, and what happens then, release after release."""
+
+from typing import Final
+
+from hypothesis import strategies as st
+
+from tests.evolution.histories import KEYS, SOMETIMES, WHICH, Steps, histories
+from tests.evolution.story import BACKENDS, MOST
+from tests.evolution.verb_drafts import KINDS
+from tests.evolution.verb_life import Arrival
+
+_KIND = st.sampled_from(KINDS)
+_ARRIVAL = st.builds(Arrival, st.sampled_from(KEYS[:5]), st.integers(0, 30), st.none() | st.integers(0, 99))
+_CHANGE = {"which": WHICH, "deaths": SOMETIMES}
+
+STEPS: Final[Steps] = {
+    "batch": (
+        8, {"rows": st.lists(_ARRIVAL, max_size=6), "right": st.booleans(), "deaths": SOMETIMES},
+    ),
+    "change_columns": (
+        3,
+        {
+            **_CHANGE,
+            "how": st.sampled_from(["comes", "goes", "has another name", "becomes wider"]),
+            "column": WHICH,
+        },
+    ),
+    "change_calls": (
+        3,
+        {
+            **_CHANGE,
+            "how": st.sampled_from(["comes", "goes", "has another name", "has another place"]),
+            "call": WHICH,
+        },
+    ),
+    "rename_verb": (2, _CHANGE),
+    "replace_verb": (1, {**_CHANGE, "kind": _KIND}),
+    "add_verb": (2, {"at": WHICH, "kind": _KIND, "deaths": SOMETIMES}),
+    "drop_verb": (1, _CHANGE),
+    "change_reach": (1, _CHANGE),
+    "repartition": (2, {"more": st.integers(1, MOST - 1), "deaths": SOMETIMES}),
+    "restart": (1, {"says": st.booleans()}),
+    "switch_backend": (1, {"which": WHICH}),
+    "lose_the_machine": (1, {}),
+    "set_back": (2, _CHANGE),
+    "edit_verb": (2, {**_CHANGE, "undone": st.booleans()}),
+    "erase_key": (1, {"key": st.sampled_from(KEYS[:5]), "deaths": SOMETIMES}),
+}  # fmt: skip
+"""What can happen: how likely it is, and how."""
+
+HAPPENS: Final = frozenset(
+    {
+        "killed in a batch",
+        "killed while carrying over",
+        "killed in an edit",
+        "a column comes",
+        "a column goes",
+        "a column has another name",
+        "a column becomes wider",
+        "a call comes",
+        "a call goes",
+        "a call has another name",
+        "a call has another place",
+        "a verb has another name",
+        "a verb stands in the place of another",
+        "a verb came",
+        "a verb went",
+        "another history or grace",
+        "went back",
+        "a row was deleted",
+        "a row was brought back",
+        "a key was erased",
+        "switch to memory",
+        "switch to lmdb",
+        "switch to rocksdb",
+    }
+)
+"""What comes of steps."""
+
+BEGINNINGS: Final = st.fixed_dictionaries(
+    {
+        "kinds": st.lists(_KIND, min_size=1, max_size=3),
+        "partitions": st.integers(1, 3),
+        "backend": st.sampled_from(BACKENDS),
+    }
+)
+HISTORIES: Final = histories(STEPS, 20, 30)

@@ -1,0 +1,414 @@
+"""The life of a query of verbs, whatever happens in it: each puts out and holds what the oracle says."""
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from random import Random
+from typing import Any, Final, NamedTuple
+
+import pyarrow as pa
+
+from millpond.adapters.edit import StateEditor, erase
+from millpond.adapters.inspect import StateInspector
+from millpond.adapters.spark.evolution.evolution import Evolution
+from millpond.adapters.spark.verbs.sink import PartRows
+from millpond.processors.runtime.batches.batch import Batch
+from tests.evolution import verb_oracle as oracle
+from tests.evolution.process import RETAINED, Checkpoint, DeathError
+from tests.evolution.story import BACKENDS, MOST, Story, other
+from tests.evolution.verb_drafts import CALLS, SECOND, TIMES, WINDOWS, Call, Column, Draft, DraftChanges
+from tests.evolution.verb_job import OWNER, RunningDraft, Said, VerbJob
+from tests.evolution.verb_oracle import Come, Told
+from tests.metamorphic.checking import bag, frozen
+from tests.metamorphic.histories import rows_of
+from tests.metamorphic.oracle import newest
+
+VERBS: Final = 4
+"""So many a query has at most."""
+STORES: Final = {"latest": "latest", **dict.fromkeys(WINDOWS, "aggregate")}
+"""The store that holds the table of a verb, by kind."""
+
+
+class Arrival(NamedTuple):
+    """A row that comes to all verbs: its key, how much its time differs from those of others, and its value."""
+
+    key: str
+    late: int
+    value: int | None
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A committed micro-batch: the verbs that wrote it, and what they know."""
+
+    batch: int
+    checkpoint: Checkpoint
+    drafts: tuple[Draft, ...]
+    told: Mapping[int, Told]
+
+
+class VerbLife(Story):
+    """The life of one query of verbs, step by step."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.job = VerbJob(self.directory)
+        self.drafts: list[Draft] = []
+        self.told: dict[int, Told] = {}
+        self.known: dict[int, Draft] = {}
+        """The verbs as they were when they last kept what their rows are packed with, by number."""
+        self.kept: list[Kept] = []
+        self.partitions = 1
+        self.backend = "memory"
+        self._evolution = Evolution("checkpoint")
+        self._numbers = 0
+        self._rows = 0
+        self._random = Random(0)
+
+    def begin(self, kinds: Sequence[str], partitions: int, backend: str) -> None:
+        self.partitions, self.backend = partitions, backend
+        self.drafts = [self.new(kind) for kind in kinds]
+        self.start(self.drafts, says=False)
+
+    def number(self) -> int:
+        self._numbers += 1
+        return self._numbers
+
+    def new(self, kind: str) -> Draft:
+        """A verb that never was."""
+        draft = Draft(self.number(), kind, "")
+        draft = replace(draft, name=f"{kind}-{draft.number}")
+        if kind in WINDOWS:
+            return replace(draft, calls=tuple(self.new_call(one) for one in range(2)))
+        return replace(draft, columns=tuple(self.new_column(side) for side in draft.sides))
+
+    def new_call(self, which: int) -> Call:
+        number = self.number()
+        return Call(number, f"c{number}", sorted(CALLS)[which % len(CALLS)])
+
+    def new_column(self, side: str) -> Column:
+        number = self.number()
+        return Column(number, side, f"{side[0]}{number}")
+
+    def start(
+        self, drafts: Sequence[Draft], deaths: Sequence[int] = (), *, says: bool = True, into: bool = False
+    ) -> None:
+        """Restart with these verbs, again and again if the driver dies on the way."""
+        evolution = self._evolution if says or into else None
+        changes = {one.number: DraftChanges.between(self.known.get(one.number, one), one) for one in drafts}
+        said = Said(evolution, into, changes)
+        for death in [*deaths, None]:
+            try:
+                self.job.start(drafts, self.partitions, self.backend, said, death=death)
+                break
+            except DeathError:
+                self.note("killed while carrying over")
+        self.drafts = list(drafts)
+        self.told = {one.number: self.told.get(one.number, Told()).with_calls(one.calls) for one in drafts}
+        if into:
+            self.kept = []
+
+    def evolve(self, drafts: Sequence[Draft], deaths: Sequence[int], *, into: bool = False) -> None:
+        """Restart with other verbs, and say of their names what is to be said, beside what was said before."""
+        names = {one.number: one.name for one in self.drafts}
+        now = {one.number: one.name for one in drafts}
+        renamed = {old: now[one] for one, old in names.items() if now.get(one, old) != old}
+        dropped = [name for one, name in names.items() if one not in now]
+        before = self._evolution
+        self._evolution = Evolution(
+            "checkpoint",
+            {old: new for old, new in {**before.renamed, **renamed}.items() if not _ends(old, new, before, dropped)},
+            [*before.dropped, *(end for one in dropped for end in (one, *_former(one, before)))],
+        )
+        self.start(drafts, deaths, into=into and self.job.batch is not None)
+
+    def batch(self, rows: Sequence[Arrival], right: bool, deaths: Sequence[int] = ()) -> None:
+        """A micro-batch, which has rows of one side, and is repeated by a restarted process as long as that dies."""
+        come = {draft.number: self.come(draft, rows, right) for draft in self.drafts}
+        inputs = {draft.number: self.tables(draft, come[draft.number]) for draft in self.drafts}
+        for death in [*deaths, None]:
+            try:
+                told = self.job.run(inputs, self._random, death=death)
+                break
+            except DeathError:
+                self.note("killed in a batch")
+                self.start(self.drafts)
+        for verb in self.job.verbs:
+            number = verb.draft.number
+            before, after = self.told[number], self.told[number].grown(come[number])
+            self.check_told(verb.draft, before, after, come[number], rows_of(told[number]))
+            self.told[number] = after
+            if come[number]:
+                self.known[number] = verb.draft
+        self.keep()
+
+    def keep(self) -> None:
+        assert self.job.batch is not None
+        now = Kept(self.job.batch, dict(self.job.checkpoint), tuple(self.drafts), dict(self.told))
+        self.kept = [*self.kept[-RETAINED:], now]
+
+    def come(self, draft: Draft, rows: Sequence[Arrival], right: bool) -> list[Come]:
+        side = "right" if right and "right" in draft.sides else "left"
+        found = []
+        for row in rows:
+            self._rows += 1
+            time = (1_000 + 2 * self._rows - row.late) * SECOND + self._rows
+            values = {one.number: None if row.value is None else row.value + one.number for one in draft.of(side)}
+            found.append(Come(side, row.key, time, values, row.value))
+        return found
+
+    def tables(self, draft: Draft, come: Sequence[Come]) -> dict[str, list[pa.Table]]:
+        """The rows of a micro-batch, in two files of each side."""
+        found = {}
+        for side in draft.sides:
+            columns = draft.of(side)
+            rows = [
+                {"k": one.key, TIMES[side]: one.time, "v": one.plain}
+                | {column.name: one.values[column.number] for column in columns}
+                for one in come
+                if one.side == side
+            ]
+            schema = draft.schema(side)
+            found[f"{side}-{draft.number}"] = [pa.Table.from_pylist(rows[at::2], schema) for at in range(2)]
+        return found
+
+    def check_told(
+        self, draft: Draft, before: Told, after: Told, come: Sequence[Come], rows: Sequence[Mapping[str, Any]]
+    ) -> None:
+        """What a verb puts out in a micro-batch."""
+        if draft.kind == "streams":
+            assert bag(rows) == bag(oracle.pairs(draft, after)) - bag(oracle.pairs(draft, before)), draft
+        elif draft.kind == "asof":
+            assert bag(rows) == bag(oracle.matched(draft, before, come)), draft
+        else:
+            self.check_changes(draft, oracle.table(draft, before), oracle.table(draft, after), rows)
+
+    def check_changes(
+        self, draft: Draft, before: Mapping[Any, Any], after: Mapping[Any, Any], rows: Sequence[Mapping[str, Any]]
+    ) -> None:
+        """A change feed tells of each key that is not what it was, and the last that it tells is what it is."""
+        last = {_key(draft, row): row for row in sorted(rows, key=lambda row: int(row["sequence"]))}
+        for key, row in last.items():
+            shown = {name: row[name] for name in row if name not in ("op", "sequence", "change_time")}
+            assert (frozen(shown) if row["op"] == "upsert" else None) == _shown(after.get(key)), (draft, key)
+        changed = {key for key in before.keys() | after.keys() if _shown(before.get(key)) != _shown(after.get(key))}
+        assert changed <= last.keys(), draft
+
+    def check(self) -> None:
+        """What the tasks find in their stores."""
+        for verb in self.job.verbs:
+            if verb.draft.kind in STORES:
+                expected = oracle.table(verb.draft, self.told[verb.draft.number])
+                found = Counter(map(frozen, self.newest(verb)))
+                assert found == Counter(map(frozen, expected.values())), (verb.draft, found, expected)
+
+    def newest(self, verb: RunningDraft) -> Sequence[Mapping[str, Any]]:
+        """The rows of a verb's table, without those that its history keeps beside them."""
+        rows = self.stored(verb)
+        return list(newest(rows, "k", "at").values()) if verb.draft.kind == "latest" else rows
+
+    def stored(self, verb: RunningDraft) -> list[dict[str, Any]]:
+        """The rows of the store that holds a verb's table."""
+        name = STORES[verb.draft.kind]
+        parts = verb.made.verb.stores[name]
+        shown = PartRows(parts, pa.schema([one for some in parts for one in some.schema]))
+        found: list[dict[str, Any]] = []
+        for part, partition in verb.tasks:
+            with self.job.looking(verb, part, partition) as stores:
+                store, kind = stores[name], part.stores[name].kind
+                read = list(store.fetch_keys() if kind.in_segments else store.scan())
+            entries = [(key, one.value, one.timestamp) if kind.stamped else (key, one, None) for key, one in read]
+            if entries:
+                found += rows_of(shown.to_table(Batch(*map(list, zip(*entries, strict=True)))))
+        return [{name: row[name] for name in row if name != "change_time"} for row in found]
+
+    def chosen(self, which: int, kinds: Sequence[str] | None = None) -> Draft | None:
+        found = [one for one in self.drafts if kinds is None or one.kind in kinds]
+        return found[which % len(found)] if found else None
+
+    def change(self, before: Draft, after: Draft, what: str, deaths: Sequence[int]) -> None:
+        """Restart with another release of one verb."""
+        self.evolve([after if one is before else one for one in self.drafts], deaths)
+        self.note(what)
+
+    def change_columns(self, which: int, how: str, column: int, deaths: Sequence[int]) -> None:
+        """A column comes, goes, has another name, or becomes wider; and all stand in another order."""
+        draft = self.chosen(which, [one.kind for one in self.drafts if one.columns])
+        if draft is None:
+            return
+        columns = list(draft.columns)
+        at = column % len(columns)
+        one = columns[at]
+        if how == "comes":
+            columns.insert(at, self.new_column(one.side))
+        elif how == "goes":
+            if len(draft.of(one.side)) == 1:
+                return
+            del columns[at]
+        elif how == "has another name":
+            columns[at] = replace(one, name=f"{one.side[0]}{self.number()}")
+        else:
+            columns[at] = replace(one, wide=True)
+        self.change(draft, replace(draft, columns=tuple(columns)), f"a column {how}", deaths)
+
+    def change_calls(self, which: int, how: str, call: int, deaths: Sequence[int]) -> None:
+        """A call comes, goes or has another name, or all have another order."""
+        draft = self.chosen(which, list(WINDOWS))
+        if draft is None:
+            return
+        calls = list(draft.calls)
+        at = call % len(calls)
+        if how == "comes":
+            calls.insert(at, self.new_call(call))
+        elif how == "goes":
+            if len(calls) == 1:
+                return
+            del calls[at]
+        elif how == "has another name":
+            calls[at] = replace(calls[at], name=f"c{self.number()}")
+        else:
+            calls.reverse()
+        self.change(draft, replace(draft, calls=tuple(calls)), f"a call {how}", deaths)
+
+    def stands(self, checkpoint: Checkpoint, draft: Draft) -> bool:
+        """Whether a checkpoint tells of a verb, if that has begun."""
+        held = {one.application_id for one in checkpoint.values()}
+        return not self.told[draft.number].rows or f"{OWNER}.{draft.name}" in held
+
+    def rename_verb(self, which: int, deaths: Sequence[int]) -> None:
+        draft = self.chosen(which)
+        assert draft is not None
+        if not self.stands(self.job.checkpoint, draft):
+            return
+        self.change(draft, replace(draft, name=f"{draft.kind}-{self.number()}"), "a verb has another name", deaths)
+
+    def replace_verb(self, which: int, kind: str, deaths: Sequence[int]) -> None:
+        """A new verb stands where another one stood."""
+        draft = self.chosen(which)
+        assert draft is not None
+        self.change(draft, self.new(kind), "a verb stands in the place of another", deaths)
+
+    def add_verb(self, at: int, kind: str, deaths: Sequence[int]) -> None:
+        """One more, for which the query goes on at another checkpoint."""
+        if len(self.drafts) < VERBS:
+            drafts = list(self.drafts)
+            drafts.insert(at % (len(drafts) + 1), self.new(kind))
+            self.evolve(drafts, deaths, into=True)
+            self.note("a verb came")
+
+    def drop_verb(self, which: int, deaths: Sequence[int]) -> None:
+        """One less, for which the query goes on at another checkpoint."""
+        if len(self.drafts) > 1:
+            draft = self.chosen(which)
+            self.evolve([one for one in self.drafts if one is not draft], deaths, into=True)
+            self.note("a verb went")
+
+    def change_reach(self, which: int, deaths: Sequence[int]) -> None:
+        """A history or grace becomes longer, or shorter again."""
+        draft = self.chosen(which, ["latest", "windows", "sessions", "asof", "streams"])
+        if draft is not None:
+            self.change(draft, replace(draft, longer=3 - draft.longer), "another history or grace", deaths)
+
+    def repartition(self, more: int, deaths: Sequence[int]) -> None:
+        self.partitions = (self.partitions - 1 + more) % MOST + 1
+        self.evolve(self.drafts, deaths)
+
+    def restart(self, says: bool) -> None:
+        """With the same verbs, with or without what was said of them."""
+        self.start(self.drafts, says=says)
+
+    def switch_backend(self, which: int) -> None:
+        self.backend = other(BACKENDS, self.backend, which)
+        self.start(self.drafts)
+        self.note(f"switch to {self.backend}")
+
+    def set_back(self, which: int, deaths: Sequence[int]) -> None:
+        """Go back to an earlier micro-batch, with the verbs of today."""
+        begun = [one.number for one in self.drafts if self.told[one.number].rows]
+        places = [
+            place
+            for place, one in enumerate(self.kept[:-1])
+            if all(one.told.get(number, Told()).rows for number in begun)
+        ]
+        if not places:
+            return
+        del self.kept[places[which % len(places)] + 1 :]
+        at = self.kept[-1]
+        self.job.batch, self.job.checkpoint = at.batch, dict(at.checkpoint)
+        self.told = {one: told.back_at(at.told.get(one, Told())) for one, told in self.told.items()}
+        self.start(self.drafts, deaths)
+        self.note("went back")
+
+    def edit_verb(self, which: int, undone: bool, deaths: Sequence[int]) -> None:
+        """Somebody deletes a total while the query is stopped, and may bring it back."""
+        rows = [
+            (draft, key)
+            for draft in self.drafts
+            if draft.kind == "totals" and self.stands(self.job.checkpoint, draft)
+            for key in oracle.table(draft, self.told[draft.number])
+        ]
+        if not rows:
+            return
+        draft, key = rows[which % len(rows)]
+        application = f"{OWNER}.{draft.name}"
+
+        def delete(inspector: StateInspector) -> None:
+            with StateEditor(inspector, "ann", "") as editor:
+                editor.delete("aggregate", [key], application_id=application)
+                editor.commit()
+
+        before = self.told[draft.number]
+        self.edit(delete, deaths)
+        self.told[draft.number] = before.without(key)
+        self.note("a row was deleted")
+        if undone:
+            self.edit(_undo, [])
+            self.told[draft.number] = before
+            self.note("a row was brought back")
+        self.start(self.drafts)
+
+    def erase_key(self, key: str, deaths: Sequence[int]) -> None:
+        """Somebody erases a key from all verbs while the query is stopped; nobody can go back then."""
+        if not self.job.checkpoint:
+            return
+        self.edit(partial(_erase, key), deaths)
+        self.told = {number: told.without(key) for number, told in self.told.items()}
+        self.kept = []
+        self.note("a key was erased")
+        self.start(self.drafts)
+
+    def edit(self, edit: Callable[[StateInspector], None], deaths: Sequence[int]) -> None:
+        for death in [*deaths, None]:
+            try:
+                self.job.edit(edit, death=death)
+                return
+            except DeathError:
+                self.note("killed in an edit")
+
+
+def _former(name: str, said: Evolution) -> list[str]:
+    """The names that a verb had before."""
+    return said.of_verbs.former(name)
+
+
+def _ends(old: str, new: str, said: Evolution, dropped: Sequence[str]) -> bool:
+    """Whether a renaming is one of a verb that is gone now."""
+    gone = {one for name in dropped for one in (name, *_former(name, said))}
+    return old in gone or new in gone
+
+
+def _key(draft: Draft, row: Mapping[str, Any]) -> Any:
+    return (row["k"], row["window"]) if "window" in row else row["k"]
+
+
+def _shown(row: Mapping[str, Any] | None) -> Any:
+    return None if row is None else frozen(row)
+
+
+def _undo(inspector: StateInspector) -> None:
+    StateEditor(inspector, "bob", "").undo()
+
+
+def _erase(key: str, inspector: StateInspector) -> None:
+    erase(inspector, [[key]], by="ann")
