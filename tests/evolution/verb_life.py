@@ -49,7 +49,13 @@ class Kept:
 
 
 class VerbLife(Story):
-    """The life of one query of verbs, step by step."""
+    """The life of one query of verbs, step by step.
+
+    Attributes:
+        job: the query.
+    """
+
+    job: VerbJob
 
     def __init__(self) -> None:
         super().__init__()
@@ -255,7 +261,7 @@ class VerbLife(Story):
     def change_calls(self, which: int, how: str, call: int, deaths: Sequence[int]) -> None:
         """A call comes, goes or has another name, or all have another order."""
         draft = self.chosen(which, list(WINDOWS))
-        if draft is None:
+        if draft is None or draft.number not in self.known:
             return
         calls = list(draft.calls)
         at = call % len(calls)
@@ -362,7 +368,7 @@ class VerbLife(Story):
         self.edit(delete, deaths)
         self.told[draft.number] = before.without(key)
         self.note("a row was deleted")
-        if undone:
+        if undone and self.kept:
             self.edit(_undo, [])
             self.told[draft.number] = before
             self.note("a row was brought back")
@@ -370,7 +376,7 @@ class VerbLife(Story):
 
     def erase_key(self, key: str, deaths: Sequence[int]) -> None:
         """Somebody erases a key from all verbs while the query is stopped; nobody can go back then."""
-        if not self.job.checkpoint:
+        if not self.job.checkpoint or not all(self.stands(self.job.checkpoint, one) for one in self.drafts):
             return
         self.edit(partial(_erase, key), deaths)
         self.told = {number: told.without(key) for number, told in self.told.items()}
