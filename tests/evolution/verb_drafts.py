@@ -112,10 +112,11 @@ class Draft:
 
     def schema(self, side: str) -> pa.Schema:
         """The columns of one of its inputs."""
+        columns: list[tuple[str, Any]] = [("k", pa.string()), (TIMES[side], TIME)]
         if self.kind in WINDOWS:
-            return pa.schema([("k", pa.string()), ("at", TIME), ("v", pa.int64())])
-        values = [pa.field(one.name, pa.int64() if one.wide else pa.int32()) for one in self.of(side)]
-        return pa.schema([pa.field("k", pa.string()), pa.field(TIMES[side], TIME), *values])
+            return pa.schema([*columns, ("v", pa.int64())])
+        values: list[Any] = [(one.name, pa.int64() if one.wide else pa.int32()) for one in self.of(side)]
+        return pa.schema([*columns, *values])
 
     def kept(self, side: str) -> list[str]:
         return [one.name for one in self.of(side)]

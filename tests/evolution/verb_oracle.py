@@ -74,7 +74,9 @@ def table(draft: Draft, told: Told) -> dict[Any, Row]:
     if draft.kind == "tables":
         one, other = (newest(side(draft, told, which), "k", TIMES[which]) for which in ("left", "right"))
         return joined_tables(one, other, "inner")
-    rows = [{"k": one.key, "at": one.time, "v": one.plain, "place": place} for place, one in enumerate(told.rows)]
+    rows: list[Row] = [
+        {"k": one.key, "at": one.time, "v": one.plain, "place": place} for place, one in enumerate(told.rows)
+    ]
     rows.sort(key=lambda row: row["at"])
     if draft.kind == "totals":
         keys = {
