@@ -291,7 +291,7 @@ class StateEditor:
                 "there are edits that are not committed, and undo takes back one that is; commit them first, or close "
                 "this editor and undo with a new one"
             )
-        edited = [one for one in self._queries if one.record.edit is not None]
+        edited = [one for one in self._queries if one.record.edit is not None and not one.left]
         since = [query for query in edited if query.record.batch == self._batch]
         edits = []
         for query in since or edited or self._queries:
@@ -474,7 +474,15 @@ class StateEditor:
 
     def _to_change(self, view: StoreView, task_id: str) -> Any:
         """The store of a task, to be changed; what was put into it before is there."""
-        self._changed.add(_Place(self._number(view), task_id, view.name))
+        number = self._number(view)
+        if self._queries[number].left:
+            others = sorted({one.history.application_id for one in self._queries if not (one.left or one.held)})
+            raise ConfigurationError(
+                f"the query has been started anew and will go on without the state of {view.application_id!r}: "
+                f"{', '.join(map(repr, others))} begins after its last micro-batch; edit that, "
+                f"application_id={others[0]!r}, or, if that start has failed, start the query first"
+            )
+        self._changed.add(_Place(number, task_id, view.name))
         return self._store(view, task_id)
 
     def _store(self, view: StoreView, task_id: str) -> Any:

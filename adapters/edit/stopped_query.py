@@ -23,7 +23,8 @@ class Place(NamedTuple):
 def place_of(inspector: StateInspector, query: InspectedQuery, batch: int) -> Place:
     """Where a query stands after its last micro-batch.
 
-    The checkpoint's other manifests are not told of: they are of others, which go on as they are and where they are.
+    The checkpoint's other manifests are not told of, but those that its generation knows: they are of others, which go
+    on as they are and where they are.
     """
-    committed = Committed(batch, query.held, partial(inspector.checkpoint.chosen, None))
+    committed = Committed(batch, query.held, partial(inspector.checkpoint.chosen, None), query.record.origins)
     return Place(committed, Standing(query.record, dict(query.manifests)))

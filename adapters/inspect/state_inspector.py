@@ -24,8 +24,8 @@ from millpond.stores.durability.storage.uris import shown as shown_uri
 from millpond.stores.encoding.rows.schemas import Schemas
 from millpond.stores.encoding.serdes import BYTES
 from millpond.stores.encoding.times import TimeUnit
-from millpond.stores.evolution.history import History, sinks_of, without_left_behind
-from millpond.stores.evolution.record import EvolutionRecord
+from millpond.stores.evolution.history import History, applications_beside, sinks_of, without_left_behind
+from millpond.stores.evolution.record import EvolutionRecord, commits_of
 from millpond.stores.evolution.shape import StoreShape
 from millpond.stores.specs.store_spec import StoreSpec
 
@@ -42,12 +42,15 @@ class InspectedQuery(NamedTuple):
         record: that of the generation of the state that the checkpoint has.
         manifests: with which each task goes on, by task id.
         held: those of its application that the checkpoint holds, of whatever generation.
+        left: whether the query goes on without it: it has begun where the checkpoint stands, with the verb under
+            another name, or with others, unless its start has been cut short.
     """
 
     history: History
     record: EvolutionRecord
     manifests: Mapping[str, Manifest]
     held: Collection[Manifest]
+    left: bool = False
 
     @property
     def subtopologies(self) -> set[int]:
@@ -130,9 +133,12 @@ class StateInspector:
     def queries(self, batch: int) -> list[InspectedQuery]:
         """The queries whose state the checkpoint has after a micro-batch: one, or one for each verb or sink.
 
+        After the last one, also verbs that begin there with the state of others, and those whose state it is.
+
         Raises as ``stores``.
         """
-        found = without_left_behind(self.storage, self.checkpoint.manifests(batch))
+        held = self.checkpoint.manifests(batch)
+        found = without_left_behind(self.storage, held, batch)
         if not found:
             raise ConfigurationError(
                 f"the checkpoint {shown_uri(self.checkpoint.storage.uri)} holds no state of Millpond after micro-batch "
@@ -150,7 +156,8 @@ class StateInspector:
                 "names; give the job's own state_dir; if it is that, start the query once with this release, which "
                 "keeps records"
             )
-        return queries
+        begun = list(self._begun_here(queries, held, batch))
+        return [*(query._replace(left=_goes_on_in(query, begun)) for query in queries), *begun]
 
     def store(
         self,
@@ -187,6 +194,19 @@ class StateInspector:
             if query.found - taken:
                 taken |= query.subtopologies
                 yield query
+
+    def _begun_here(
+        self, queries: Collection[InspectedQuery], held: Collection[Manifest], batch: int
+    ) -> Iterator[InspectedQuery]:
+        """The queries that begin after the last micro-batch with what there is, so that the checkpoint has none yet."""
+        if batch != self.checkpoint.chosen(None):
+            return
+        there = {one.application_id for one in held}
+        for application_id in applications_beside(self.storage, [query.history for query in queries]):
+            for sink in () if application_id in there else sinks_of(self.storage, application_id):
+                history = History.of(self.storage, application_id, sink)
+                if history.newest is not None and history.begins_with(held, batch):
+                    yield InspectedQuery(history, history.newest, history.newest.bases, ())
 
     def _views(self, batch: int, query: InspectedQuery) -> Iterator[StoreView]:
         application_id = query.history.application_id
@@ -252,6 +272,13 @@ def named_store(
         where = "" if sink is None and application_id is None else " of that sink and application"
         raise ConfigurationError(f"there is no store {name!r}{where}, only {', '.join(names)}{hint}")
     return found[0]
+
+
+def _goes_on_in(query: InspectedQuery, begun: Collection[InspectedQuery]) -> bool:
+    """Whether queries that begin where the checkpoint stands know of another one's state, and that does not itself."""
+    mine = commits_of(query.held)
+    *_, own = (record for record in query.history.records if record.edit is None)
+    return not mine <= own.origins and any(mine <= one.record.origins for one in begun)
 
 
 def _of(manifest: Manifest, application_id: str) -> bool:

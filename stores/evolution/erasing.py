@@ -16,7 +16,7 @@ from millpond.stores.durability.manifests.manifest import TASK_ID, Manifest
 from millpond.stores.durability.storage.storage import Storage, StoredFile
 from millpond.stores.encoding.keys import DATA
 from millpond.stores.evolution.carriage import LayoutCarriage
-from millpond.stores.evolution.history import History
+from millpond.stores.evolution.history import History, applications_beside
 from millpond.stores.evolution.metadata import carried_metadata, metadata_rows
 from millpond.stores.evolution.old_rows import OldRows
 from millpond.stores.evolution.record_keys import RecordKeys
@@ -88,11 +88,9 @@ def lineages_left(storage: Storage, histories: Collection[History], kept: Collec
     named = {base.directory for record in records for base in record.bases.values()}
     commits = {commit for record in records for commit in record.origins}
     staying = {manifest.directory for manifest in kept}
-    jobs = {history.application_id.removesuffix(f".{history.sink}") for history in histories}
     found = [
         lineage
-        for application in storage.directories("")
-        if application in jobs or any(application.startswith(f"{job}.") for job in jobs)
+        for application in applications_beside(storage, histories)
         for task in storage.directories(application)
         if TASK_ID.fullmatch(task)
         for name in storage.directories(f"{application}/{task}")

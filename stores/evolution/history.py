@@ -17,7 +17,7 @@ from millpond.errors import ConfigurationError, StateConflictError
 from millpond.stores.durability.manifests.claim import claim, claimed_by, keep_out_older_releases
 from millpond.stores.durability.manifests.manifest import Manifest
 from millpond.stores.durability.storage.storage import Storage
-from millpond.stores.evolution.record import BEGINNING, EvolutionRecord
+from millpond.stores.evolution.record import BEGINNING, EvolutionRecord, commits_of
 from millpond.stores.evolution.shape import Shape
 
 EVOLUTION: Final = "evolution"
@@ -200,6 +200,21 @@ class History:
         )
 
     @property
+    def job(self) -> str:
+        """The application of the whole job: of a verb, that of its owner."""
+        return self.application_id.removesuffix(f".{self.sink}")
+
+    def begins_with(self, found: Collection[Manifest], batch: int | None) -> bool:
+        """Whether the newest generation was made where a checkpoint stands, of what that holds.
+
+        Args:
+            found: all manifests that the checkpoint holds, of whatever applications.
+            batch: its last micro-batch; None if it has none.
+        """
+        newest = self.newest
+        return newest is not None and self.evolved and newest.batch == batch and newest.origins == commits_of(found)
+
+    @property
     def _subtopologies(self) -> set[int]:
         """The numbers of all sub-topologies that are known to have had state."""
         return {store.subtopology for record in self.records for store in record.shape.stores}
@@ -248,6 +263,16 @@ def sinks_of(storage: Storage, application_id: str) -> list[str]:
         DurabilityError: the storage failed.
     """
     return list(storage.directories(f"{application_id}/{EVOLUTION}"))
+
+
+def applications_beside(storage: Storage, histories: Collection[History]) -> list[str]:
+    """All applications of the jobs that queries are of: each job's own, and one of each verb that it has ever had.
+
+    Raises:
+        DurabilityError: the storage failed.
+    """
+    jobs = {history.job for history in histories}
+    return [one for one in storage.directories("") if one in jobs or any(one.startswith(f"{job}.") for job in jobs)]
 
 
 def is_record(name: str) -> bool:
