@@ -10,8 +10,9 @@ from millpond.processors.distribution.shape_of import shape_of
 from millpond.stores.evolution.backfilling import abandoned, begin
 from millpond.stores.evolution.history import History
 from millpond.stores.evolution.matching import Declared
-from tests.evolution.job import APPLICATION, DeathError, Job, Running
+from tests.evolution.job import APPLICATION, Job, Running
 from tests.evolution.oracle import Record, Told
+from tests.evolution.process import DeathError
 from tests.evolution.topologies import SINK, STORES, Variant
 
 ALL = Variant((), 2, moved=True).with_stores({what: what for what in STORES})

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from millpond.adapters.spark.verbs.calls import call_slots
+from millpond.adapters.spark.verbs.calls import call_states
 from millpond.adapters.spark.verbs.expressions import Expression
 from millpond.adapters.spark.verbs.kept_schemas import ColumnChanges
 from millpond.adapters.spark.verbs.verb_run import VerbRun
@@ -238,11 +238,13 @@ def _aggregate(draft: Draft, run: VerbRun, changes: CallChanges, left: Rows) -> 
     first = RowAggregate(calls, dict.fromkeys(arguments, pa.int64()))
     rows = ReadRows("input", Selection(left, ["k"], [], "at"))
     run.schemas.note_expressions([rows])
-    slots = call_slots(run, rows, first.kept(arguments), changes, first.state_serde.name)
+    states = call_states(run, rows, first.kept(arguments), changes, first.state_serde.name)
     run.schemas.keys(rows)
     run.schemas.times(rows)
     window = WINDOWS[draft.kind](draft.longer)
-    return make_aggregate(draft.name, left, calls, by="k", time="at", window=window, slots=slots)
+    return make_aggregate(
+        draft.name, left, calls, by="k", time="at", window=window, slots=states.slots, since=states.since
+    )
 
 
 WINDOWS: Final[Mapping[str, Callable[[int], Windows | None]]] = {
