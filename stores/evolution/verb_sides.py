@@ -9,7 +9,6 @@ from enum import Enum
 from typing import Final, NamedTuple
 
 from millpond.stores.evolution.shape import Shape, StoreShape
-from millpond.stores.specs.store_spec import StoreKind
 
 INPUT: Final = "input"
 LEFT: Final = "left"
@@ -81,11 +80,11 @@ def sides_of(shape: Shape) -> dict[str, KeptSide]:
 
 def _side(store: StoreShape) -> tuple[str, Kept] | None:
     window = _IN_WINDOWS.fullmatch(store.name)
-    if window is not None and store.kind is StoreKind.WINDOW:
+    if window is not None and store.kind.in_segments:
         return (LEFT if window[1] == "THIS" else RIGHT), Kept.IN_WINDOWS
     if store.layout is not None:
         return (LEFT, Kept.WAITING) if store.layout.name == _WAITING else None
     role = _TABLES.get(store.name)
-    if role is None or not (store.kind.versioned or store.kind is StoreKind.TIMESTAMPED_KEY_VALUE):
+    if role is None or not (store.kind.versioned or store.kind.stamped):
         return None
     return role, Kept.VERSIONS if store.kind.versioned else Kept.LAST

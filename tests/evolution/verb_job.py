@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from random import Random
+from types import SimpleNamespace
 from typing import Any
 from uuid import uuid4
 
@@ -17,6 +18,7 @@ from millpond.adapters.spark.evolution.evolution import Evolution, Standpoint, W
 from millpond.adapters.spark.job.job import Job
 from millpond.adapters.spark.job.options import JobOptions
 from millpond.adapters.spark.operator.held_manifests import by_application
+from millpond.adapters.spark.session.session import PARTITIONS_CONF
 from millpond.adapters.spark.verbs.kept_schemas import KeptSchemas
 from millpond.adapters.spark.verbs.verb_run import VerbRun
 from millpond.adapters.spark.worker.worker import StateSettings, begin, specs_of
@@ -126,7 +128,8 @@ class VerbJob(Process):
             streaming=True, sharing=nothing, asked={}, backfill=None,
         )  # fmt: skip
         running = RunningVerb(made_of(draft, run, changes.calls), partitions)
-        plan = job.plan(nothing, running.made.verb.topology, draft.name)
+        session: Any = SimpleNamespace(conf={PARTITIONS_CONF: "1"})
+        plan = job.plan(session, running.made.verb.topology, draft.name)
         assert plan.fingerprint == running.plan.fingerprint
         place = Standpoint(self.held.location, "elsewhere" if said.into else None, self.moved)
         stands = Whereabouts(None if said.evolution is None else place, self.held, in_process)

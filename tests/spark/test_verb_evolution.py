@@ -83,7 +83,7 @@ def settings(shop: Shop, name: str, record: EvolutionRecord | None, owner: str |
 
 def content(shop: Shop, record: EvolutionRecord, found: Manifest | None) -> list[Any]:
     """What a verb's task begins with in the next micro-batch, where it finds a manifest in its place."""
-    start = record.start_of("0_0", found, LAST + 1)
+    start = record.start_of("0_0", found, (record.batch or LAST) + 1)
     if start is None:
         return []
     specs = [StoreSpec(one.name, StoreKind.KEY_VALUE, STRING, INT64) for one in record.shape.stores]
@@ -246,9 +246,9 @@ def test_what_a_renamed_verb_writes_is_its_own(shop: Shop, tmp_path: Path) -> No
     assert (after.application_id, after.fingerprint) == ("shop.new", record.fingerprint)
     ((before,),) = shop.operators.values()
     shop.operators[0] = [after]
-    assert generation(shop, "latest", "new", renamed={"old": "new"}) is None
+    assert generation(shop, "latest", "new", renamed={"old": "new"}, batch=LAST + 1) is None
     shop.operators[0] = [after, before]  # as that of another task, which has had nothing to do since
-    back = generation(shop, "latest", "old", renamed={"new": "old"})
+    back = generation(shop, "latest", "old", renamed={"new": "old"}, batch=LAST + 1)
     assert back is not None
     assert back.generation == record.generation + 1
     assert content(shop, back, after) == [("key", 2)]

@@ -176,5 +176,5 @@ class Job:
         plan = make_plan(topology, sink, asked or 1)
         if not plan.stages:
             return plan
-        known = asked or self.history_so_far(plan.sink).partitions
-        return replace(plan, partitions=known or default_partitions(session))
+        default = default_partitions(session)
+        return replace(plan, partitions=asked or self.history_so_far(plan.sink).partitions or default)
