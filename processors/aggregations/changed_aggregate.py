@@ -5,17 +5,17 @@ its own on it, which gets the records that may be in its windows, and knows no o
 where the records that move it are of other eras.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
 
 from millpond.processors.aggregations.aggregate import columns_without_nulls, without_nulls
 from millpond.processors.aggregations.window_fold import Integers
-from millpond.processors.aggregations.windowed_processor import WindowedProcessor
+from millpond.processors.aggregations.windowed_processor import NEVER, WindowedProcessor
 from millpond.processors.options.windows import Span
 from millpond.processors.runtime.batches.batch import Batch
-from millpond.processors.runtime.batches.columns import Columns, Records
+from millpond.processors.runtime.batches.columns import Columns
 from millpond.processors.runtime.counters import CounterName
 from millpond.processors.runtime.processor import Processor, ProcessorContext
 
@@ -44,20 +44,13 @@ class ChangedAggregate(Processor):
 
     def process(self, batch: Batch) -> None:
         kept = without_nulls(self.context, batch)
-        times = np.asarray(kept.timestamps, np.int64)
-        for era, span in self._eras:
-            within = _within(times, span)
-            if within.any():
-                era.process(kept if within.all() else kept.select(within.tolist()))
-            _reach(era, kept)
+        for era, within in self._parts(np.asarray(kept.timestamps, np.int64)):
+            era.process(kept if within.all() else kept.select(within.tolist()))
 
     def process_columns(self, columns: Columns) -> None:
         kept = columns_without_nulls(self.context, columns)
-        for era, span in self._eras:
-            within = _within(kept.timestamps, span)
-            if within.any():
-                era.process_columns(kept if within.all() else kept.select(within))
-            _reach(era, kept)
+        for era, within in self._parts(kept.timestamps):
+            era.process_columns(kept if within.all() else kept.select(within))
 
     def advance(self, time: int) -> None:
         for era, _ in self._eras:
@@ -72,15 +65,15 @@ class ChangedAggregate(Processor):
         for era, _ in self._eras:
             era.complete()
 
+    def _parts(self, times: Integers) -> Iterator[tuple[WindowedProcessor, npt.NDArray[np.bool_]]]:
+        """Each era that takes some of the records, and which ones.
 
-def _reach(era: WindowedProcessor, records: Records) -> None:
-    """Let an era know how far the records have come, whosever they are, before the store forgets by those of the next.
-
-    What closes by them has to be read while it is there.
-    """
-    if len(records):
-        era.reach(int(max(records.timestamps)))
-
-
-def _within(times: Integers, span: Span) -> npt.NDArray[np.bool_]:
-    return (times >= span.first) & (times <= span.last)
+        Afterwards it knows how far the records have come, whosever they are, before the store forgets by those of the
+        next: what closes by them has to be read while it is there.
+        """
+        reached = int(times.max()) if len(times) else NEVER
+        for era, span in self._eras:
+            within = (times >= span.first) & (times <= span.last)
+            if within.any():
+                yield era, within
+            era.reach(reached)

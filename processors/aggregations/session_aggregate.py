@@ -217,7 +217,7 @@ class SessionAggregate(WindowedProcessor):
 
     def _own(self, earliest: int, latest: int) -> Iterator[Any]:
         """The sessions of the store that ended from ``earliest`` to ``latest``, without those of other gaps."""
-        first, last = max(earliest, self._span.first), min(latest, self._span.last)
+        first, last = self._span.cut(earliest, latest)
         return iter(self._store.find_sessions_ended(first, last) if first <= last else ())
 
     def result(self, window: Window, state: Any) -> tuple[Any, int] | None:

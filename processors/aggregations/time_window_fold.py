@@ -129,7 +129,7 @@ class TimeWindowFold(StartedWindowFold):
 
     def _untouched(self, stream_time: int, last: int, slots: _Slots) -> Windows:
         """The windows of the store that close up to the start ``last``, but those that records have come to."""
-        first, last = max(stream_time - self._reach + 1, self._span.first), min(last, self._span.last)
+        first, last = self._span.cut(stream_time - self._reach + 1, last)
         if stream_time == MIN_TIME or first > last - last % self._windows.advance:
             return self._nothing
         stored = self._store.between(first, last)

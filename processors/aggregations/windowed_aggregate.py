@@ -180,7 +180,7 @@ class WindowedAggregate(WindowedProcessor):
         """The windows of the store that start from ``earliest`` to ``latest``, without those of other sizes."""
         if self._span == ALL_TIMES:
             return iter(self._store.fetch_all(earliest, latest))
-        first, last = max(earliest, self._span.first), min(latest, self._span.last)
+        first, last = self._span.cut(earliest, latest)
         found = self._store.fetch_all(first, last) if first <= last else ()
         size = self._windows.size
         return ((Windowed(key, start, min(start + size, MAX_TIME)), state) for (key, start, _), state in found)

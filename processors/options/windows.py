@@ -162,6 +162,10 @@ class Span(NamedTuple):
     first: int = MIN_TIME
     last: int = MAX_TIME
 
+    def cut(self, first: int, last: int) -> "Span":
+        """The part from ``first`` to ``last``, both included; empty where it ends before it begins."""
+        return Span(max(first, self.first), min(last, self.last))
+
 
 ALL_TIMES: Final = Span()
 

@@ -10,7 +10,7 @@ import pyarrow.compute as _compute
 
 from millpond.processors.dsl.builder import StreamsBuilder
 from millpond.processors.dsl.streams_and_tables import KGroupedStream, KTable
-from millpond.processors.dsl.wiring.aggregations import AnyWindows
+from millpond.processors.dsl.wiring.aggregations import AnyWindows, first_windows
 from millpond.processors.dsl.wiring.grouping import WindowedGrouping
 from millpond.processors.options.materialized import Materialized
 from millpond.processors.options.records import Consumed
@@ -223,7 +223,7 @@ def _aggregated(
     grouping = grouped.grouping
     if windows is None:
         return KTable(grouping.aggregate(calls.aggregation, kept, calls.state_serde))
-    if isinstance(windows.eras[0] if isinstance(windows, ChangedWindows) else windows, SessionWindows):
+    if isinstance(first_windows(windows), SessionWindows):
         # A session is kept as long as it takes rows: one that ends as long ago as the store keeps it is gone there.
         kept = replace(kept, retention=windows.retention + 1)
     return KTable(WindowedGrouping(grouping, windows, emit).aggregate(calls.aggregation, kept, calls.state_serde))

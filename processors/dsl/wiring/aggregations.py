@@ -63,7 +63,7 @@ def add_windowed_aggregation(
     emit: EmitStrategy,
 ) -> StoredTable:
     """Add an aggregation by key and window, or by key and session."""
-    if isinstance(_first(windows), SessionWindows):
+    if isinstance(first_windows(windows), SessionWindows):
         return _add_session_aggregation(graph, inputs, materialized, serdes, windows, emit)
     return _add_window_aggregation(graph, inputs, materialized, serdes, windows, emit)
 
@@ -78,7 +78,7 @@ def _add_window_aggregation(
 ) -> StoredTable:
     """Add an aggregation by key and window of time."""
     store = graph.new_name("KSTREAM-AGGREGATE-STATE-STORE-")
-    first = _first(windows)
+    first = first_windows(windows)
     assert not isinstance(first, SessionWindows)
     size = first.size if isinstance(first, TimeWindows) else first.difference
     kind = StoreKind.TIMESTAMPED_WINDOW
@@ -111,7 +111,7 @@ def _add_session_aggregation(
     return WindowedTable(graph, node, key_serde, spec.value_serde)
 
 
-def _first(windows: AnyWindows) -> TimeWindows | SlidingWindows | SessionWindows:
+def first_windows(windows: AnyWindows) -> TimeWindows | SlidingWindows | SessionWindows:
     """The windows, or of those that change, the first."""
     return windows.eras[0] if isinstance(windows, ChangedWindows) else windows
 
@@ -124,6 +124,12 @@ def _windowed(windows: AnyWindows, emit: EmitStrategy, setup: AggregateSetup) ->
         return ChangedAggregate(
             [_of_one_era(one, emit, own, windows) for one, own in zip(windows.eras, setups, strict=True)], windows.taken
         )
+    return _of_one_kind(windows, emit, setup)
+
+
+def _of_one_kind(
+    windows: TimeWindows | SlidingWindows | SessionWindows, emit: EmitStrategy, setup: AggregateSetup
+) -> WindowedProcessor:
     if isinstance(windows, TimeWindows):
         return WindowedAggregate(setup, windows, emit)
     if isinstance(windows, SlidingWindows):
@@ -137,8 +143,7 @@ def _of_one_era(
     """The processor of windows that are others before or after, and kept no longer for that."""
     assert setup.spec.retention is not None
     retention = setup.spec.retention - windows.retention + era.retention
-    own = replace(setup, spec=replace(setup.spec, retention=retention))
-    return SessionAggregate(own, era, emit) if isinstance(era, SessionWindows) else WindowedAggregate(own, era, emit)
+    return _of_one_kind(era, emit, replace(setup, spec=replace(setup.spec, retention=retention)))
 
 
 def _add(
