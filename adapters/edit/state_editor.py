@@ -1,12 +1,12 @@
 """``StateEditor``: puts and deletes rows of the state of a query that does not run.
 
-Rule of this module: it decides which rows of which tasks become what. Rows are put and deleted by the stores' own
-classes, over what is durable, so that all that a store keeps beside them stays true. That an edit counts, and how it is
-undone, is up to ``millpond.stores.evolution.editing``.
+Rule of this module: it decides which tasks' rows become others. Rows are put and deleted by the stores' own classes,
+over what is durable, so that all that a store keeps beside them stays true (``edited_store``). That an edit counts, and
+how it is undone, is up to ``millpond.stores.evolution.editing``.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from datetime import datetime
 from types import MappingProxyType, TracebackType
@@ -14,20 +14,14 @@ from typing import Any, Final, NamedTuple, Self
 
 import pyarrow as pa
 
-from millpond.adapters.edit.aggregated_windows import AggregatedWindows
 from millpond.adapters.edit.edit_report import EditReport
+from millpond.adapters.edit.edited_store import EditedStore, packed
 from millpond.adapters.edit.key_timer import KeyTimer, holds_timers
 from millpond.adapters.edit.stopped_query import place_of
 from millpond.adapters.inspect.columns import ShownColumn
 from millpond.adapters.inspect.packed_columns import PackedPlaces
 from millpond.adapters.inspect.state_inspector import StateInspector, named_store
 from millpond.adapters.inspect.store_form import (
-    KEY,
-    TIMESTAMP,
-    VALID_FROM,
-    VALID_TO,
-    VALUE,
-    WINDOW_END,
     WINDOW_START,
     holds_entries,
 )
@@ -39,17 +33,12 @@ from millpond.stores.durability.manifests.manifest import Manifest
 from millpond.stores.durability.manifests.schema_log import Beside, parted
 from millpond.stores.durability.parquet.sources import Fetched
 from millpond.stores.durability.storage.clock import host_ms
-from millpond.stores.encoding.keys import latest_row
 from millpond.stores.encoding.partitions import partition_of
 from millpond.stores.encoding.times import Instant, TimeUnit
 from millpond.stores.evolution.editing import Edit, edit_of, keep_edits, undoing_of
 from millpond.stores.evolution.record import UNDO, EditNote
 from millpond.stores.evolution.record_keys import RecordKeys
 from millpond.stores.specs.store_spec import KeyForm, StoreSpec
-from millpond.stores.typed.versions.versioned import NOT_PUT, VALID_TO_UNDEFINED
-from millpond.stores.typed.windows.segments import METADATA_NAME as INTERVAL
-from millpond.stores.typed.windows.window import SEQUENCE_NAME
-from millpond.stores.typed.windows.windowed import Windowed
 
 _NO_SPECS: Final[Mapping[str, StoreSpec]] = MappingProxyType({})
 _WORKERS: Final = 4
@@ -61,14 +50,6 @@ class _Place(NamedTuple):
     query: int
     task_id: str
     store: str
-
-
-class _Opened(NamedTuple):
-    """A store that may be changed."""
-
-    transaction: Transaction
-    store: Any
-    view: StoreView
 
 
 class StateEditor:
@@ -94,7 +75,7 @@ class StateEditor:
         self._queries = inspector.queries(self._batch)
         self._views = inspector.stores_of(self._queries, self._batch)
         self._opened = ExitStack()
-        self._stores: dict[_Place, _Opened] = {}
+        self._stores: dict[_Place, EditedStore] = {}
         self._done: dict[int, Counter[str]] = {}
         self._changed: set[_Place] = set()
         self._ended = ""
@@ -248,7 +229,7 @@ class StateEditor:
         timer = KeyTimer(self.key_column(view).to_bytes(key), name, wall_clock=wall_clock)
         task_id = f"{view.shape.subtopology}_{partition_of(timer.key, view.partitions)}"
         micros = None if time is None else view.form.time(time, "time")
-        before = timer.move(self._to_change(view, task_id), micros)
+        before = timer.move(self._to_change(view, task_id).store, micros)
         self._note(view, "set-timer", 1)
         return before
 
@@ -333,13 +314,10 @@ class StateEditor:
         changes: dict[str, dict[str, Any]] = {}
         for place in sorted(self._changed):
             if place.query == number:
-                transaction, store, view = self._stores[place]
-                store.flush()
-                if transaction.changes and view.form.kind.in_segments and view.shape.layout is not None:
-                    AggregatedWindows(view, store, transaction).settle()
-                if transaction.changes:
+                changed = self._stores[place].changes()
+                if changed:
                     version = query.record.shape.named(place.store)[0].kind.format_version
-                    changes.setdefault(place.task_id, {})[place.store] = (version, transaction.changes)
+                    changes.setdefault(place.task_id, {})[place.store] = (version, changed)
         if not changes:
             return None
         note = EditNote(self._by, host_ms(), self._why, dict(done))
@@ -366,113 +344,18 @@ class StateEditor:
             )
 
     def _put(self, view: StoreView, row: Mapping[str, Any], *, ahead: bool) -> None:
-        form = view.form
-        missing = [name for name in _needed(view) if row.get(name) is None]
-        unknown = sorted(set(row) - set(form.schema.names))
-        if missing or unknown or VALUE not in row:
-            raise ConfigurationError(f"the row {dict(row)!r} does not fit store {view.name!r}; give {_told(view)}")
-        key, value = form.key.to_bytes(row[KEY]), row[VALUE]
-        data = None if value is None else form.value.pack(value)
+        key, data = packed(view, row)
         for task_id in self._tasks(view, key):
-            store = self._to_change(view, task_id)
-            kind = form.kind
-            times = _Times(view, store, row, ahead=ahead)
-            if kind.versioned:
-                self._put_version(view, store, key, data, row, times)
-            elif kind.key_form is KeyForm.PLAIN:
-                self._put_plain(view, store, key, data, row, times)
-            else:
-                self._put_windowed(view, store, key, data, row, times)
+            self._to_change(view, task_id).put(row, key, data, ahead=ahead)
         self._note(view, "put", 1)
-
-    def _put_version(
-        self, view: StoreView, store: Any, key: bytes, data: bytes | None, row: Mapping[str, Any], times: "_Times"
-    ) -> None:
-        """Put a version, and an end to it if the row has one and no other version begins before."""
-        start = view.form.time(row[VALID_FROM], VALID_FROM)
-        until = None
-        if row.get(VALID_TO) is not None and data is not None:
-            until = view.form.time(row[VALID_TO], VALID_TO)
-            if until <= start:
-                raise ConfigurationError(f"the row {dict(row)!r} ends before it begins; give a later valid_to")
-        times.check(start if until is None else until)
-        end = store.put(key, data, start)
-        if end == NOT_PUT:
-            raise ConfigurationError(
-                f"the row {dict(row)!r} is valid from before the history that store {view.name!r} keeps; give a later "
-                "valid_from"
-            )
-        if until is not None and (end == VALID_TO_UNDEFINED or until < end):
-            store.put(key, None, until)
-
-    def _put_plain(
-        self, view: StoreView, store: Any, key: bytes, data: bytes | None, row: Mapping[str, Any], times: "_Times"
-    ) -> None:
-        if data is None:
-            store.delete(key)
-        elif view.form.kind.stamped:
-            timestamp = _timestamp(view, row, store.get(key))
-            times.check(timestamp)
-            store.put(key, data, timestamp)
-        else:
-            store.put(key, data)
-
-    def _put_windowed(
-        self, view: StoreView, store: Any, key: bytes, data: bytes | None, row: Mapping[str, Any], times: "_Times"
-    ) -> None:
-        form = view.form
-        session = form.kind.key_form is KeyForm.SESSION
-        start = form.time(row[WINDOW_START], WINDOW_START)
-        entry = Windowed(key, start, form.time(row[WINDOW_END], WINDOW_END) if session else start)
-        before = store.fetch_session(key, start, entry.end) if session else store.fetch(key, start)
-        if data is not None and view.shape.layout is not None:
-            AggregatedWindows(view, store, store.segments.transaction).check_put(row, entry.end, new=before is None)
-        if before is None and data is not None and store.get_metadata(INTERVAL) is None and form.given is None:
-            raise ConfigurationError(
-                f"store {view.name!r} is empty in the task of {row[KEY]!r}, and its state does not tell how long its "
-                "windows stay; give the topology: specs=topology.stores"
-            )
-        stamp = (_timestamp(view, row, before),) if form.kind.stamped and data is not None else ()
-        if data is not None:
-            times.check(entry.end)
-        if data is None:
-            self._remove(view, store, [] if before is None else [entry])
-        elif session:
-            store.put(entry, data, *stamp)
-        else:
-            store.put(key, data, *stamp, start)
-        there = store.fetch_session(key, start, entry.end) if session else store.fetch(key, start)
-        if data is not None and there is None:
-            raise ConfigurationError(
-                f"the window of the row {dict(row)!r} has expired in store {view.name!r}, which keeps it no more"
-            )
 
     def _delete(self, view: StoreView, task_id: str, key: bytes, start: int | None) -> int:
         """Delete the entries of a key from a task; how many there were."""
-        store = self._to_change(view, task_id)
-        if view.form.kind.versioned:
-            row = latest_row(key)
-            latest = store.transaction.get(row)
-            if latest is not None:
-                store.rows.remove(row, latest)
-            found = int(latest is not None)
-        elif view.form.kind.key_form is KeyForm.PLAIN:
-            found = int(store.delete(key) is not None)
-        else:
-            entries = [one for one, _ in store.fetch_keys(key, key + b"\x00") if start in (None, one.start)]
-            self._remove(view, store, entries)
-            found = len(entries)
+        found = self._to_change(view, task_id).delete(key, start)
         self._note(view, "delete", found)
         return found
 
-    def _remove(self, view: StoreView, store: Any, entries: Iterable[Windowed[bytes]]) -> None:
-        for one in entries:
-            if view.form.kind.key_form is KeyForm.SESSION:
-                store.remove(one)
-            else:
-                store.put(one.key, None, *((0,) if view.form.kind.stamped else ()), one.start)
-
-    def _to_change(self, view: StoreView, task_id: str) -> Any:
+    def _to_change(self, view: StoreView, task_id: str) -> EditedStore:
         """The store of a task, to be changed; what was put into it before is there."""
         number = self._number(view)
         if self._queries[number].left:
@@ -485,7 +368,7 @@ class StateEditor:
         self._changed.add(_Place(number, task_id, view.name))
         return self._store(view, task_id)
 
-    def _store(self, view: StoreView, task_id: str) -> Any:
+    def _store(self, view: StoreView, task_id: str) -> EditedStore:
         """The store of a task, with what was put into it before."""
         place = _Place(self._number(view), task_id, view.name)
         if place not in self._stores:
@@ -495,15 +378,8 @@ class StateEditor:
                 manifest = Manifest.empty(view.application_id, task_id, query.record.fingerprint)
             source = self._opened.enter_context(Fetched(self._inspector.storage, manifest))
             backend = DurableRows(source, manifest, view.name, view.form.kind.format_version)
-            transaction = Transaction(backend)
-            store = view.form.open_to_edit(transaction)
-            if view.form.kind.in_segments and store.get_metadata(SEQUENCE_NAME) is not None:
-                raise ConfigurationError(
-                    f"store {view.name!r} keeps every value that was put for a key and window, such as rows of a join "
-                    "that wait for others, and none of them has a place of its own; erase the key, or leave them"
-                )
-            self._stores[place] = _Opened(transaction, store, view)
-        return self._stores[place].store
+            self._stores[place] = EditedStore.open(view, Transaction(backend))
+        return self._stores[place]
 
     def _tasks(self, view: StoreView, key: bytes) -> list[str]:
         """The tasks that have the rows of a key: of a global table all, else that which its records go to.
@@ -518,7 +394,7 @@ class StateEditor:
         own = f"{view.shape.subtopology}_{partition_of(record_key, view.partitions)}"
         if view.form.unit is TimeUnit.MICROSECOND:
             return [own]  # Nobody but a verb puts anything into its stores.
-        return [part.task_id for part in view.parts if _holds(self._store(view, part.task_id), view, key)] or [own]
+        return [part.task_id for part in view.parts if self._store(view, part.task_id).holds(key)] or [own]
 
     def _number(self, view: StoreView) -> int:
         """Which of the queries has a store."""
@@ -530,88 +406,7 @@ class StateEditor:
             self._done.setdefault(self._number(view), Counter())[f"{what} {view.name}"] += rows
 
 
-class _Times:
-    """The times that a store has reached in a task, as a row that is put must not move them.
-
-    Args:
-        view: the store.
-        store: in that task.
-        row: the row.
-        ahead: whether the row may move them.
-    """
-
-    def __init__(self, view: StoreView, store: Any, row: Mapping[str, Any], *, ahead: bool) -> None:
-        self._view = view
-        self._store = store
-        self._row = row
-        self._ahead = ahead
-
-    def check(self, time: int) -> None:
-        """Refuse a time that is later, if it may not be.
-
-        Raises:
-            ConfigurationError: it is.
-        """
-        reached = list(self._reached())
-        known = [one for one in reached if one is not None]
-        if self._ahead or (len(known) == len(reached) and all(time <= one for one in known)):
-            return
-        view, shown = self._view, self._view.form.unit.shown
-        told = f"is {shown(min(known))}" if len(known) == len(reached) else "has not begun in the task of its key"
-        raise ConfigurationError(
-            f"the row {dict(self._row)!r} is ahead of the time of store {view.name!r}, which {told}: it would become "
-            f"{shown(time)}, by which windows, history and a time to live end, and rows before it may come too late; "
-            "give an earlier time, or put it with ahead=True, which is --ahead, if that is what you want"
-        )
-
-    def _reached(self) -> Iterator[int | None]:
-        kind, store = self._view.form.kind, self._store
-        if kind.in_segments or kind.versioned:
-            yield store.observed_stream_time
-        if (kind.versioned or (kind.stamped and not kind.in_segments)) and store.expiry is not None:
-            yield store.expiry.observed
-
-
 def _kept(edits: list[Edit]) -> list[EditReport]:
     """Let edits count; what was done."""
     keep_edits(edits)
     return [EditReport.of(edit) for edit in edits]
-
-
-def _holds(store: Any, view: StoreView, key: bytes) -> bool:
-    """Whether a store has anything of a key, were it no more than its history."""
-    if view.form.kind.versioned:
-        return store.transaction.get(latest_row(key)) is not None
-    if view.form.kind.key_form is KeyForm.PLAIN:
-        return store.get(key) is not None
-    return next(iter(store.fetch_keys(key, key + b"\x00")), None) is not None
-
-
-def _timestamp(view: StoreView, row: Mapping[str, Any], before: Any) -> int:
-    """The timestamp of a row: its own, or that of the row that it replaces."""
-    if row.get(TIMESTAMP) is not None:
-        return view.form.time(row[TIMESTAMP], TIMESTAMP)
-    if before is None:
-        raise ConfigurationError(
-            f"store {view.name!r} has nothing for {row[KEY]!r} whose timestamp could stay; give {_told(view)}"
-        )
-    return int(before.timestamp)
-
-
-def _needed(view: StoreView) -> Iterator[str]:
-    """The columns that a row must have, beside the value."""
-    yield KEY
-    form = view.form.kind.key_form
-    if form is not KeyForm.PLAIN:
-        yield WINDOW_START
-    if form is KeyForm.SESSION:
-        yield WINDOW_END
-    if view.versioned:
-        yield VALID_FROM
-
-
-def _told(view: StoreView) -> str:
-    columns = [
-        f"{field.name} {field.type}" for field in view.schema if field.name in (*_needed(view), VALUE, TIMESTAMP)
-    ]
-    return f"the columns {', '.join(columns)}"
