@@ -116,13 +116,13 @@ def drawn(random: Random) -> list[tuple[list[Row], list[Row]]]:
     """Orders and rates of some micro-batches, up to five minutes late, and in the end some of one shop, far apart."""
     shops = ["a", "b", "c", "d", None, "e"]
     batches = []
-    for number in range(3):
+    for number in range(2):
         batch = [
             [(random.choice(shops), at(number * 60 + random.uniform(0, 65)), made()) for _ in range(count)]
             for count, made in ((40, lambda: random.randrange(9)), (20, lambda: random.choice([1.5, 2.5, None])))
         ]
         batches.append((batch[0], batch[1]))
-    ends = [at(LAST + 200 * number) for number in range(4)]
+    ends = [at(LAST + 200 * number) for number in range(3)]
     return batches + [([("a", end, 9)], [("a", end, 9.0)]) for end in ends]
 
 
