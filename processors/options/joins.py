@@ -39,6 +39,25 @@ class JoinType(Enum):
         return left is not None and (self is JoinType.LEFT or right is not None)
 
 
+class AsofJoinType(Enum):
+    """Which left rows an as-of join lets out, and whether with their matches."""
+
+    INNER = "inner"
+    LEFT = "left"
+    SEMI = "semi"
+    ANTI = "anti"
+
+    @property
+    def join_type(self) -> JoinType:
+        """The join in which the rows are found."""
+        return JoinType.INNER if self in (AsofJoinType.INNER, AsofJoinType.SEMI) else JoinType.LEFT
+
+    @property
+    def shows_right(self) -> bool:
+        """Whether results have columns of the right side."""
+        return self in (AsofJoinType.INNER, AsofJoinType.LEFT)
+
+
 @dataclass(frozen=True)
 class Joined:
     """How a stream is joined with a table: the serdes of its records, and how long they wait for the table.
@@ -52,6 +71,8 @@ class Joined:
             nothing.
         tolerance: how much older than a record the table's value for it may be; None for any age. It is no match
             otherwise. Kafka Streams has no such thing.
+        exact: whether a record meets a value of a versioned table that is valid from the record's own time on;
+            otherwise it meets what was valid just before. Kafka Streams has no such thing.
 
     Raises:
         ConfigurationError: the grace or the tolerance is not a length of time, or there is no grace, and
@@ -64,6 +85,7 @@ class Joined:
     name: str | None = None
     within_history: bool = False
     tolerance: Duration | None = None
+    exact: bool = True
 
     def __post_init__(self) -> None:
         if self.tolerance is not None:

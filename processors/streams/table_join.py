@@ -39,6 +39,8 @@ class StreamTableJoin(Processor):
         within_history: whether records that wait are joined before the table forgets what was valid at their times.
             Then records enter the buffer at the end of a micro-batch, or as soon as the table is about to forget.
         tolerance: how much older than the record what it meets may be; None for any age.
+        exact: whether it meets what is valid from its own time on; otherwise, what was valid just before. The table is
+            versioned then.
     """
 
     repeatable = True
@@ -54,6 +56,7 @@ class StreamTableJoin(Processor):
         buffer: BufferSpec | None = None,
         within_history: bool = False,
         tolerance: int | None = None,
+        exact: bool = True,
     ) -> None:
         self._factory = table
         self._joiner = joiner
@@ -61,6 +64,7 @@ class StreamTableJoin(Processor):
         self._selector = selector
         self._buffer_spec = buffer
         self._tolerance = tolerance
+        self._before = 0 if exact else 1
         self.at_flush = within_history and buffer is not None
         self._arrived: list[Records] = []
         self._arrived_from: int | None = None
@@ -129,9 +133,9 @@ class StreamTableJoin(Processor):
 
     def catch_up(self, before: int) -> None:
         """Join the records that wait and are older than ``before``: no older table record is admitted any more."""
-        if self._buffer is not None and self.earliest is not None and self.earliest < before:
+        if self._buffer is not None and self.earliest is not None and self.earliest < before + self._before:
             self._take_in()
-            self.context.attempt(self._join, self._buffer.drain(before - 1))
+            self.context.attempt(self._join, self._buffer.drain(before - 1 + self._before))
 
     def complete(self) -> None:
         if self._buffer is not None:
@@ -185,7 +189,15 @@ class StreamTableJoin(Processor):
     def _get(self, keys: list[Any], timestamps: list[int]) -> list[Any]:
         if not self._getter.versioned:
             return self._getter.get_many(keys)
-        return self._getter.get_many_as_of(keys, timestamps)
+        return self._getter.get_many_as_of(keys, self._looked_up(timestamps))
+
+    def _looked_up(self, timestamps: Any) -> Any:
+        """The times at which the table is looked up for records of these times."""
+        if not self._before:
+            return timestamps
+        times = np.asarray(timestamps, np.int64)
+        times = times - (times != NO_TIME)
+        return times if isinstance(timestamps, np.ndarray) else times.tolist()
 
     def _near(self, entries: list[Any], timestamps: Sequence[int]) -> list[Any]:
         """What the table has, without what is too old for its record."""
@@ -200,9 +212,10 @@ class StreamTableJoin(Processor):
     def _missed(self, nothing: Sequence[bool] | Booleans, timestamps: Sequence[int] | Integers) -> Booleans | None:
         """Which records found ``nothing`` and lie beyond the table's history; None if none do."""
         horizon = self._getter.horizon() if self._getter.versioned else None
-        if horizon is None or not len(timestamps) or np.min(timestamps) >= horizon:
+        if horizon is None or not len(timestamps):
             return None
-        return np.asarray(nothing, np.bool_) & (np.asarray(timestamps, np.int64) < horizon)
+        times = np.asarray(self._looked_up(timestamps), np.int64)
+        return None if times.min() >= horizon else np.asarray(nothing, np.bool_) & (times < horizon)
 
     def _note_missed(self, records: Records, missed: Booleans | None) -> None:
         """Count and tell of the records that were looked up beyond the history."""
@@ -210,7 +223,8 @@ class StreamTableJoin(Processor):
         if missed is None or horizon is None or not missed.any():
             return
         self.context.count(CounterName.BEYOND_HISTORY_RETENTION, int(np.count_nonzero(missed)))
-        times, allowed = np.asarray(records.timestamps, np.int64), self._getter.history_retention()
+        times = np.asarray(self._looked_up(records.timestamps), np.int64)
+        allowed = self._getter.history_retention()
         reached = np.full(len(times), horizon + allowed)
         self.context.tell_late(CounterName.BEYOND_HISTORY_RETENTION, records, missed, reached, horizon - times, allowed)
         if not self._warned:

@@ -59,7 +59,7 @@ class VectorizedStreamTableJoin(StreamTableJoin):
     def _look_up_columns(self, kept: Columns) -> tuple[Array, Array]:
         """What the table has for each record, and the timestamp of that."""
         keyed = kept.present()
-        found = self._getter.get_columns(keyed.keys, keyed.timestamps)
+        found = self._getter.get_columns(keyed.keys, self._looked_up(keyed.timestamps))
         if found is None:
             entries = self._look_up(kept.to_batch())[0]
             times = [None if entry is None else entry.timestamp for entry in entries]

@@ -4,10 +4,13 @@ The right side is a versioned table. Right rows go first at equal times, so a ro
 left rows of that time.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
 
 from millpond.processors.dsl.builder import StreamsBuilder
-from millpond.processors.options.joins import Joined, JoinType
+from millpond.processors.options.joins import AsofJoinType, Joined, JoinType
 from millpond.processors.verbs.projections import JoinedRows, Keys, Rows, Times, pairs
 from millpond.processors.verbs.sequenced import sequenced_table
 from millpond.processors.verbs.verb import PackedRows, Verb
@@ -18,30 +21,43 @@ def asof_join(
     name: str,
     left: PackedRows,
     right: PackedRows,
-    join_type: JoinType,
+    join_type: AsofJoinType,
     *,
     history: int,
     grace: int | None,
     tolerance: int | None = None,
+    exact: bool = True,
     columns: Sequence[str],
+    default: Mapping[str, pa.Scalar] | None = None,
 ) -> Verb:
     """The verb.
 
     Args:
         name: its name.
         left, right: its inputs, with topics ``left`` and ``right``.
-        join_type: inner or left.
+        join_type: which left rows have a result, and whether with their matches.
         history: how far back from the newest time of a task the right side can be looked up, in microseconds.
         grace: how long left rows wait for late rows of the right side, in microseconds; None to join them at once.
         tolerance: how much older than a left row its match may be, in microseconds; None for any age.
-        columns: the right side's columns in the result; the left side has all.
+        exact: whether a right row of the very time of a left row is a match.
+        columns: the right side's columns in the result, if it has any; the left side has all.
+        default: what some of these have where there is no match; the others are null there.
     """
     builder = StreamsBuilder(key_serde=BYTES, value_serde=BYTES)
     table = sequenced_table(builder, right.topic, "right", history, ordered=right.order is not None)
     stream = builder.stream(left.topic)
-    join = stream.join if join_type is JoinType.INNER else stream.left_join
-    joined = Joined(grace=grace, within_history=grace is not None, tolerance=tolerance)
-    join(table, pairs, joined, vectorized=True).to(name)
-    rows = JoinedRows(left.rows, right.rows, left.rows.schemas.current.names, columns)
+    join = stream.join if join_type.join_type is JoinType.INNER else stream.left_join
+    joined = Joined(grace=grace, within_history=grace is not None, tolerance=tolerance, exact=exact)
+    results = join(table, pairs, joined, vectorized=True)
+    if join_type is AsofJoinType.ANTI:
+        results = results.filter(_unmatched, vectorized=True)
+    results.to(name)
+    shown = columns if join_type.shows_right else ()
+    rows = JoinedRows(left.rows, right.rows, left.rows.schemas.current.names, shown, default=default or {})
     stores = {"right": (Keys.of_rows(right), Rows(right.rows, columns), Times("valid_from", right.times))}
     return Verb(builder.build(), {right.topic: right, left.topic: left}, (rows,), stores)
+
+
+def _unmatched(keys: Any, values: Any) -> Any:
+    """Which pairs of rows have no right one."""
+    return values.field("right").is_null()

@@ -99,6 +99,7 @@ class JoinedRows(Projection):
         left, right: read the rows.
         left_names, right_names: which of their columns.
         shared: by the left name, the right column that fills a column of the left where there is no left row.
+        default: by the right name, what a column of the right has where there is no right row; null otherwise.
         foreign: whether a foreign key is in front of the left rows.
     """
 
@@ -107,6 +108,7 @@ class JoinedRows(Projection):
     left_names: Sequence[str]
     right_names: Sequence[str]
     shared: Mapping[str, str] = field(default_factory=dict)
+    default: Mapping[str, pa.Scalar] = field(default_factory=dict)
     foreign: bool = False
 
     @property
@@ -119,22 +121,28 @@ class JoinedRows(Projection):
 
     def columns(self, batch: Batch, first: int) -> list[Any]:
         pairs = list(map(_as_pair, batch.values))
-        return self._columns([row for row, _ in pairs], self.right.unpack([row for _, row in pairs]))
+        right = [row for _, row in pairs]
+        matched = pa.array([row is not None for row in right], pa.bool_())
+        return self._columns([row for row, _ in pairs], self.right.unpack(right), matched)
 
     def of_columns(self, columns: Columns, first: int) -> list[Any]:
         left, right = columns.values.flatten()
         # A right row is in many results, and read once.
         encoded = right.dictionary_encode()
         rows = self.right.unpack(pa.concat_arrays([encoded.dictionary, nulls(1, encoded.dictionary.type)]))
-        return self._columns(left, rows.take(encoded.indices.fill_null(len(encoded.dictionary))))
+        found = rows.take(encoded.indices.fill_null(len(encoded.dictionary)))
+        return self._columns(left, found, right.is_valid())
 
-    def _columns(self, packed: Any, right: pa.Table) -> list[Any]:
+    def _columns(self, packed: Any, right: pa.Table, matched: pa.Array) -> list[Any]:
         left = self.left.unpack(_rows(packed, self.foreign))
         columns = [
             pc.coalesce(left[name], right[self.shared[name]]) if name in self.shared else left[name]
             for name in self.left_names
         ]
-        return columns + [right[name] for name in self.right_names]
+        return columns + [
+            pc.if_else(matched, right[name], self.default[name]) if name in self.default else right[name]
+            for name in self.right_names
+        ]
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from millpond.processors import (
     TimeWindows,
     Topology,
 )
-from millpond.processors.options.joins import JoinType
+from millpond.processors.options.joins import AsofJoinType, JoinType
 from millpond.processors.runtime.record_processor import RecordProcessor
 from millpond.processors.verbs.aggregate import aggregate
 from millpond.processors.verbs.aggregates import AggregateCall, count, last, sum
@@ -154,7 +154,7 @@ def sides(**options: Any) -> tuple[PackedRows, PackedRows]:
 def of_asof_join(grace: int | None = 5, order: KeyCodec | None = None) -> Topology:
     one, other = sides()
     other = replace(other, order=order)
-    return asof_join("v", one, other, JoinType.INNER, history=10, grace=grace, columns=["w"]).topology
+    return asof_join("v", one, other, AsofJoinType.INNER, history=10, grace=grace, columns=["w"]).topology
 
 
 def of_stream_join(windows: JoinWindows, how: JoinType = JoinType.LEFT) -> Topology:

@@ -3,7 +3,7 @@
 Rows are dicts, and times microseconds. Rows of the same key and time are taken for equal by what decides by time.
 """
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, Literal, TypeAlias
@@ -52,21 +52,25 @@ def judge_versions(
 
 
 def asof(
-    left: Sequence[Row], right: Sequence[Row], how: How, times: tuple[str, str], op: str | None = None,
-    tolerance: int | None = None,
+    left: Sequence[Row], right: Sequence[Row], how: str, times: tuple[str, str], op: str | None = None,
+    tolerance: int | None = None, exact: bool = True, default: Mapping[str, Any] | None = None,
 ) -> Iterator[dict[str, Any]]:  # fmt: skip
     """Each left row with the right row that was valid at its time, unless that is older than the tolerance."""
+    bisect = bisect_right if exact else bisect_left
     versions = defaultdict[Any, list[Row]](list)
     for row in sorted(right, key=lambda row: int(row[times[1]])):
         versions[row["k"]].append(row)
-    nothing = {name: None for row in right[:1] for name in row if name not in ("k", op)}
+    nothing = {name: None for row in right[:1] for name in row if name not in ("k", op)} | dict(default or {})
     for row in left:
         known = versions[row["k"]] if row["k"] is not None else []
-        place = bisect_right([one[times[1]] for one in known], row[times[0]])
+        place = bisect([one[times[1]] for one in known], row[times[0]])
         match = known[place - 1] if place and (op is None or known[place - 1][op] != "delete") else None
         if match is not None and tolerance is not None and row[times[0]] - match[times[1]] > tolerance:
             match = None
-        if match is not None:
+        if how in ("semi", "anti"):
+            if (match is None) is (how == "anti"):
+                yield dict(row)
+        elif match is not None:
             yield {**match, **row}
         elif how == "left":
             yield {**nothing, **row}

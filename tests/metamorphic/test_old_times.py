@@ -36,10 +36,10 @@ TESTS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "sliding": (verbs.test_aggregates_by_sliding_window, AGGREGATE),
     "sessions": (verbs.test_aggregates_by_session, AGGREGATE),
     "latest": (verbs.test_latest, (rows_of("a", KEYS, 14, op=True), TWO, LENGTHS, st.booleans())),
-    "asof_join": (verbs.test_asof_join, (verbs.PAIRS, TWO, LENGTHS, verbs.TOLERANCES, st.booleans(), st.booleans())),
+    "asof_join": (verbs.test_asof_join, (verbs.PAIRS, TWO, LENGTHS, verbs.MATCHES, st.booleans())),
     "asof_join with grace": (
         verbs.test_asof_join_with_grace,
-        (verbs.PAIRS, TWO, st.sampled_from([1, 3, 8]), LENGTHS, verbs.TOLERANCES, st.booleans(), st.booleans()),
+        (verbs.PAIRS, TWO, st.sampled_from([1, 3, 8]), LENGTHS, verbs.MATCHES, st.booleans()),
     ),
     "stream_join": (
         verbs.test_stream_join,

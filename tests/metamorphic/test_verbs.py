@@ -3,15 +3,16 @@
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from millpond.processors import SessionWindows, SlidingWindows, TimeWindows
 from millpond.processors.distribution import combining
-from millpond.processors.options.joins import JoinType
+from millpond.processors.options.joins import AsofJoinType, JoinType
 from millpond.processors.verbs import aggregates
 from millpond.processors.verbs.combining import RowCombiner
 from tests.metamorphic import oracle
@@ -209,34 +210,48 @@ def test_asof_join_with_an_order(a: list[Event], b: list[Event], ways: list[Way]
         assert bag(answer.rows) == expected
 
 
-TOLERANCES = st.sampled_from([None, None, 0, 2, 10])
+class Matches(NamedTuple):
+    """What matches, and what comes out."""
+
+    tolerance: int | None
+    how: AsofJoinType
+    exact: bool
+    filled: bool
+
+
+MATCHES = st.builds(
+    Matches,
+    st.sampled_from([None, None, 0, 2 * SECOND, 10 * SECOND]),
+    st.sampled_from(AsofJoinType),
+    st.booleans(),
+    st.booleans(),
+)
 PAIRS = st.tuples(rows_of("a", NULLABLE), rows_of("b", NULLABLE, op=True)).map(lambda both: [*both[0], *both[1]])
 
 
 @histories()
-@given(PAIRS, TWO, LENGTHS, TOLERANCES, st.booleans(), st.booleans())
-def test_asof_join(
-    events: list[Event], ways: list[Way], late: int, tolerance: int | None, left: bool, deletes: bool
-) -> None:
+@given(PAIRS, TWO, LENGTHS, MATCHES, st.booleans())
+def test_asof_join(events: list[Event], ways: list[Way], late: int, matches: Matches, deletes: bool) -> None:
     """Left rows are joined at once, and may be as late as the history reaches."""
-    _check_asof(events, ways, (0, late), None, late, tolerance, left, deletes)
+    _check_asof(events, ways, (0, late), None, late, matches, deletes)
 
 
 @histories()
-@given(PAIRS, TWO, st.sampled_from([1, 3, 8]), LENGTHS, TOLERANCES, st.booleans(), st.booleans())
+@given(PAIRS, TWO, st.sampled_from([1, 3, 8]), LENGTHS, MATCHES, st.booleans())
 def test_asof_join_with_grace(
-    events: list[Event], ways: list[Way], grace: int, late: int, tolerance: int | None, left: bool, deletes: bool
+    events: list[Event], ways: list[Way], grace: int, late: int, matches: Matches, deletes: bool
 ) -> None:
     """Right rows may be less late than the grace."""
-    _check_asof(events, ways, (grace - 1, late), grace, max(grace, late), tolerance, left, deletes)
+    _check_asof(events, ways, (grace - 1, late), grace, max(grace, late), matches, deletes)
 
 
 def _check_asof(
     events: list[Event], ways: list[Way], delays: tuple[int, int], grace: int | None, history: int,
-    tolerance: int | None, left: bool, deletes: bool,
+    matches: Matches, deletes: bool,
 ) -> None:  # fmt: skip
     schemas, op = {"b": schema("b", op=True), "a": schema("a")}, "bo" if deletes else None
-    most = None if tolerance is None else tolerance * SECOND
+    how = matches.how.value
+    default = {"bv": -1} if matches.filled and how == "left" else {}
     made = make_asof_join(
         "out",
         Rows.of("a", schemas["a"]),
@@ -244,12 +259,16 @@ def _check_asof(
         on="k",
         times=("at", "bt"),
         history=history * SECOND,
-        how=JoinType.LEFT if left else JoinType.INNER,
+        how=matches.how,
         grace=None if grace is None else grace * SECOND,
-        tolerance=most,
+        tolerance=matches.tolerance,
+        exact=matches.exact,
+        default={name: pa.scalar(value, schemas["b"].field(name).type) for name, value in default.items()},
         right_op=op,
     )
-    found = oracle.asof(own(events, "a"), own(events, "b"), "left" if left else "inner", ("at", "bt"), op, most)
+    found = oracle.asof(
+        own(events, "a"), own(events, "b"), how, ("at", "bt"), op, matches.tolerance, matches.exact, default
+    )
     expected = bag({name: row[name] for name in row if name != op} for row in found)
     chain = Chain([made], schemas, {"b": "bt", "a": "at"})
     for answer in answers(chain, events, dict(zip(("b", "a"), delays, strict=True)), ways):

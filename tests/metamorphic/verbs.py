@@ -13,6 +13,7 @@ from millpond.adapters.spark.verbs.waiting import (
     aggregate_account,
     apply_account,
     asof_allowances,
+    asof_history,
     asof_join_account,
     extended,
     held_back,
@@ -21,7 +22,7 @@ from millpond.adapters.spark.verbs.waiting import (
     table_join_account,
 )
 from millpond.processors.options.join_windows import JoinWindows
-from millpond.processors.options.joins import JoinType, Side
+from millpond.processors.options.joins import AsofJoinType, JoinType, Side
 from millpond.processors.verbs.aggregate import AggregatedRows, Windows, aggregate
 from millpond.processors.verbs.aggregates import AggregateCall
 from millpond.processors.verbs.apply import apply_topology
@@ -211,26 +212,31 @@ def make_asof_join(
     on: str,
     times: tuple[str, str],
     history: int,
-    how: JoinType = JoinType.INNER,
+    how: JoinType | AsofJoinType = AsofJoinType.INNER,
     grace: int | None = None,
     tolerance: int | None = None,
+    exact: bool = True,
+    default: Mapping[str, pa.Scalar] | None = None,
     right_op: str | None = None,
     right_order: str | None = None,
     packing: Packing = packed_rows,
 ) -> Made:
-    one, other, rest = _sides(left, right, on, times, how, right_op)
+    kind = AsofJoinType(how.value)
+    one, other, rest = _sides(left, right, on, times, kind.join_type, right_op)
     other = replace(other, order=right_order)
     left_time, right_time = left.time(times[0], left.schema.names), right.time(times[1])
     late, kept = asof_allowances(grace, history, left_time, right_time)
     hold = held_back(late)
-    keeps_left = how.keeps(Side.LEFT)
+    keeps_left = kind.join_type.keeps(Side.LEFT)
     packed = (
         packing("left", one, NullKeys.APART, untimed=keeps_left),
         packing("right", other, NullKeys.DROPPED, versions=True),
     )
-    reach = max(kept.total, hold or 0)
-    verb = asof_join(name, *packed, how, history=reach, grace=hold, tolerance=tolerance, columns=rest)
-    return Made(verb, {"left": one, "right": other}, asof_join_account(name, how, late, kept, left_time))
+    reach = asof_history(kept, hold, exact)
+    verb = asof_join(
+        name, *packed, kind, history=reach, grace=hold, tolerance=tolerance, exact=exact, columns=rest, default=default
+    )
+    return Made(verb, {"left": one, "right": other}, asof_join_account(name, kind, late, kept, left_time))
 
 
 def make_stream_join(

@@ -4,12 +4,14 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from millpond.errors import TopologyError
 from millpond.processors import (
     Consumed,
     Grouped,
+    Joined,
     KTable,
     Materialized,
     Produced,
@@ -34,6 +36,11 @@ def _builder() -> StreamsBuilder:
 
 def _joiner(left: Any, right: Any) -> str:
     return f"({left}, {right})"
+
+
+def _columns(keys: Any, left: Any, right: Any) -> pa.Array:
+    pairs = zip(left.to_pylist(), right.to_pylist(), strict=True)
+    return pa.array([_joiner(*pair) for pair in pairs], pa.string())
 
 
 def _run(topology: Topology, records: str) -> list[Results]:
@@ -74,6 +81,37 @@ class TestStreamTableJoinsPerformTimestampedLookups:
     def test_an_out_of_order_stream_record_meets_the_value_of_its_time(self) -> None:
         results = _run(self._topology("inner", 1000), "t1@10 t2@20 s1@15 s2@25 s3@20 s4@5")
         assert results[2:] == [[("(s1, t1)", 15)], [("(s2, t2)", 25)], [("(s3, t2)", 20)], []]
+
+    @pytest.mark.parametrize("vectorized", [False, True])
+    @pytest.mark.parametrize("grace", [None, 5])
+    def test_what_is_valid_from_its_own_time_on_is_no_match_if_that_is_not_wanted(
+        self, grace: int | None, vectorized: bool
+    ) -> None:
+        builder = _builder()
+        table = builder.table("t", materialized=_versioned(retention=10))
+        joiner = _columns if vectorized else _joiner
+        joined = Joined(grace=grace, exact=False, within_history=grace is not None)
+        builder.stream("s").left_join(table, joiner, joined, vectorized=vectorized).to("out", TEXT)
+        results = _run(builder.build(), "t1@10 t2@20 s1@20 s2@21 s3@10 s4@11 s5@30")
+        found = sorted((one for some in results for one in some), key=lambda one: one[1])
+        assert found[-3 if grace is None else -2 :][0] == ("(s1, t1)", 20)
+        assert found[:2] == [("(s3, None)", 10), ("(s4, t1)", 11)]
+
+    def test_only_a_versioned_table_knows_what_was_valid_before(self) -> None:
+        for materialized in (None, _versioned()):
+            builder = _builder()
+            table = builder.table("t", materialized=materialized)
+            if materialized is None:
+                with pytest.raises(TopologyError, match=r"exact=False, .*materialize it with Materialized.versioned"):
+                    builder.stream("s").join(table, _joiner, Joined(exact=False))
+            else:
+                builder.stream("s").join(table, _joiner, Joined(exact=False)).to("out", TEXT)
+                builder.build()
+        builder = _builder()
+        with pytest.raises(TopologyError, match=r"cannot have exact=False: .*join with a versioned table instead"):
+            builder.stream("s").join(
+                builder.global_table("t"), _joiner, Joined(exact=False), selector=lambda key, value: key
+            )
 
     def test_an_out_of_order_table_record_changes_the_past_only(self) -> None:
         results = _run(self._topology("inner", 1000), "t2@20 t1@10 s1@15 s2@25 t!@12 s3@15")

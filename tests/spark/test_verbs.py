@@ -1,6 +1,8 @@
 """Verbs on DataFrames: restarts, chains, change feeds, null keys, the end of the input, and what is refused early."""
 
 from collections.abc import Callable
+from datetime import UTC, datetime
+from decimal import Decimal
 from functools import reduce
 from pathlib import Path
 from typing import Any
@@ -299,7 +301,19 @@ def refusals() -> list[Any]:
             "renamed says that 'm' is 'nn' now, but no input has a 'nn'; did you mean 'n'",
         ),
         ("asof_join", {"name": "left"}, "name is 'left', which is what its input is called"),
-        ("asof_join", {"how": "outer"}, "how is 'outer'; give 'inner' or 'left'"),
+        ("asof_join", {"how": "outer"}, "how is 'outer'; give 'inner' or 'left' or 'semi' or 'anti'"),
+        (
+            "asof_join",
+            {"default": {"v": "-"}},
+            "in its result no row lacks a match; give how='left'",
+        ),
+        ("asof_join", {"how": "left", "default": {"vv": "-"}}, "no column of right in the result; did you mean 'v'"),
+        ("asof_join", {"how": "left", "default": {"v": 7}}, r"default\['v'\] is 7, but the column is string; give"),
+        (
+            "asof_join",
+            {"how": "left", "default": {"since": datetime(2024, 1, 1)}},
+            r"default\['since'\] is .*, which has no time zone; give it one: .*\.astimezone\(\)",
+        ),
         ("asof_join", {"on": {"ts": "id"}}, r"joins \(ts: timestamp.* with \(id: int32\), whose types differ"),
         ("asof_join", {"grace": -1}, "grace is -1; it must not be negative"),
         ("asof_join", {"grace": "2 days"}, "grace is '2 days', but only a history of '1 day' is kept"),
@@ -419,6 +433,28 @@ def test_a_match_is_as_old_as_the_tolerance_whatever_the_history(job: Job) -> No
                 found.append(joined.select(F.lit(name), "k", F.datediff("at", "since")))
                 expected += [(name, key, ages.get(key)) for key in (1, 2) if how == "left" or key in ages]
     assert in_order(reduce(DataFrame.unionAll, found)) == sorted(expected, key=repr)
+
+
+def test_an_asof_join_fills_in_what_is_not_there_and_says_who_has_a_match_or_none(job: Job) -> None:
+    left = job.rows("k int, at timestamp", (1, "2024-01-01 10:00"), (2, "2024-01-01 10:00"), (3, "2024-01-01 10:00"))
+    seven = Decimal("7.00")
+    right = job.rows(
+        "k int, since timestamp, rate decimal(9,2), at timestamp",
+        (1, "2024-01-01 10:00", None, None), (2, "2024-01-01 09:00", seven, None), (4, "2024-01-01 09:00", seven, None),
+    )  # fmt: skip
+    given: dict[str, Any] = {"on": "k", "left_time": "at", "right_time": "since", "history": "1 day"}
+    rates, day = right.drop("at"), datetime(2000, 1, 1, tzinfo=UTC)
+    filled = job.pond().asof_join(
+        left, rates, how="left", default={"rate": Decimal("1.00"), "since": day}, name="filled", **given
+    ).select("k", "rate", F.year("since"))  # fmt: skip
+    found = [tuple(row) for row in filled.sort("k").collect()]
+    assert found == [(1, None, 2024), (2, seven, 2024), (3, Decimal("1.00"), 2000)]
+    who = [
+        job.pond().asof_join(left, right, how=how, exact=exact, name=f"{how}-{exact}", **given)
+        for how, exact in (("semi", True), ("anti", True), ("semi", False))
+    ]
+    assert [rows.columns for rows in who] == [["k", "at"]] * 3
+    assert [sorted(row.k for row in rows.collect()) for rows in who] == [[1, 2], [3], [2]]
 
 
 @pytest.mark.slow

@@ -6,7 +6,7 @@ Rule of this module: it turns arguments into what verbs take and runs nothing.
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, TypeVar
 
 from pyspark.sql import Column, DataFrame
 
@@ -20,7 +20,7 @@ from millpond.adapters.spark.verbs.inputs import RowInput, field_of
 from millpond.adapters.spark.verbs.intervals import is_in_months
 from millpond.errors import ConfigurationError
 from millpond.processors.options.join_windows import JoinWindows
-from millpond.processors.options.joins import JoinType
+from millpond.processors.options.joins import AsofJoinType, JoinType
 from millpond.processors.options.windows import SessionWindows, TimeWindows
 from millpond.processors.verbs.aggregate import Windows
 from millpond.processors.verbs.aggregates import AggregateCall
@@ -183,7 +183,10 @@ def _column(rows: DataFrame, column: str | Column) -> Column:
     return named(field_of(INPUT, rows, column).name) if isinstance(column, str) else column
 
 
-def chosen_join(how: str, *known: JoinType) -> JoinType:
+Join = TypeVar("Join", JoinType, AsofJoinType)
+
+
+def chosen_join(how: str, *known: Join) -> Join:
     """The type of join called ``how``, which must be among those that are known.
 
     Raises:

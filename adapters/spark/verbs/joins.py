@@ -6,10 +6,13 @@ Nothing is started.
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import Final, Literal, TypeAlias
+from datetime import datetime
+from typing import Any, Final, Literal, TypeAlias
 
+import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 
+from millpond.adapters.spark.rows.names import did_you_mean
 from millpond.adapters.spark.verbs.account import HISTORY, Allowance
 from millpond.adapters.spark.verbs.arguments import (
     On,
@@ -29,13 +32,14 @@ from millpond.adapters.spark.verbs.kept_schemas import ColumnChanges
 from millpond.adapters.spark.verbs.made import MadeVerbs
 from millpond.adapters.spark.verbs.waiting import (
     asof_allowances,
+    asof_history,
     asof_join_account,
     held_back,
     stream_join_account,
     table_join_account,
 )
 from millpond.errors import ConfigurationError
-from millpond.processors.options.joins import JoinType, Side
+from millpond.processors.options.joins import AsofJoinType, JoinType, Side
 from millpond.processors.verbs.asof_join import asof_join
 from millpond.processors.verbs.null_keys import NullKeys
 from millpond.processors.verbs.projections import CHANGE_COLUMNS
@@ -66,9 +70,11 @@ class JoinVerbs(MadeVerbs):
         left_time: str | Column,
         right_time: str | Column,
         history: Duration,
-        how: Literal["inner", "left"] = "inner",
+        how: Literal["inner", "left", "semi", "anti"] = "inner",
         grace: Duration | None = None,
         tolerance: Duration | None = None,
+        exact: bool = True,
+        default: Mapping[str, Any] | None = None,
         right_order: str | Column | None = None,
         right_op: str | Column | None = None,
         name: str | None = None,
@@ -85,25 +91,30 @@ class JoinVerbs(MadeVerbs):
             history: how far back from the newest right time a left row may be, beyond the bounds that the times have
                 from other verbs; an older one finds at most its key's newest version. A version that was still valid
                 then is found whatever its age, and whenever it comes.
-            how: ``"inner"``, or ``"left"`` to keep left rows without a match, those without a time among them.
+            how: ``"inner"``; ``"left"`` to keep left rows without a match, those without a time among them; ``"semi"``
+                for the left rows that have a match, without its columns; ``"anti"`` for those that have none.
             grace: how long a left row waits for late right rows, in event time, beyond the bound of the right side; by
                 default it is joined at once, if there is no bound.
             tolerance: how much older than the left row a match may be; by default any age.
+            exact: whether a right row of the very time of the left row is a match; otherwise, only an older one.
+            default: for ``"left"``: what columns of the right side have, by their names, where there is no match; the
+                others are null there. A null of a right row that matches stays null.
             right_order: what decides among right rows of one key and time, as ``order`` in ``latest``.
             right_op: the column that says which right rows are deletes, as ``op`` in ``latest``.
             name: of the verb; by default made of ``asof_join`` and the columns.
             renamed, dropped: columns of the inputs that had another name, or were there, in an earlier run.
 
         Returns:
-            All columns of the left side, then those of the right side that are not in ``on``. Of two change feeds, it
-            has ``op``, ``sequence`` and ``change_time`` of the left one.
+            All columns of the left side, then, unless ``how`` is ``"semi"`` or ``"anti"``, those of the right side that
+            are not in ``on``. Of two change feeds, it has ``op``, ``sequence`` and ``change_time`` of the left one.
 
         Raises:
             ConfigurationError: an argument is missing or invalid, or a column is absent or of a type that does not do.
             StateConflictError: the state is that of another verb, or of other columns.
             DurabilityError: the state could not be read or written.
         """
-        join_type = chosen_join(how, JoinType.INNER, JoinType.LEFT)
+        kind = chosen_join(how, *AsofJoinType)
+        join_type = kind.join_type
         keys = column_pairs(on)
         reach = in_micros(history, "history")
         wait = None if grace is None else in_micros(grace, "grace")
@@ -114,6 +125,8 @@ class JoinVerbs(MadeVerbs):
             )
         right_op = operation_of(right, right_op)
         (one, other), rest = _row_inputs((left, left_time), (right, right_time), keys, join_type, right_op, right_order)
+        if kind.shows_right:
+            check_names([*one.values, *rest], changes=False)
         left_times, right_times = time_of(left, left_time, left.columns), time_of(right, right_time)
         late, kept = asof_allowances(wait, reach, left_times, right_times)
         hold = held_back(late)
@@ -126,9 +139,18 @@ class JoinVerbs(MadeVerbs):
             run.schemas.input(inputs[0], NullKeys.APART, untimed=join_type.keeps(Side.LEFT)),
             run.schemas.input(inputs[1], NullKeys.DROPPED, versions=True),
         )
-        reach = max(kept.total, hold or 0)
-        verb = asof_join(run.name, *packed, join_type, history=reach, grace=hold, tolerance=most, columns=rest)
-        return self._result(run, verb, asof_join_account(run.name, join_type, late, kept, left_times))
+        verb = asof_join(
+            run.name,
+            *packed,
+            kind,
+            history=asof_history(kept, hold, exact),
+            grace=hold,
+            tolerance=most,
+            exact=exact,
+            columns=rest,
+            default=_defaults(default or {}, kind, packed[1].rows.schemas.current, rest),
+        )
+        return self._result(run, verb, asof_join_account(run.name, kind, late, kept, left_times))
 
     def stream_join(
         self,
@@ -311,9 +333,40 @@ def _row_inputs(
     one = RowInput(_LEFT, left[0], list(keys), left[0].columns, left[1])
     other = table_input(_RIGHT, frame, theirs, time, taken=one.values, op=right_op, order=right_order)
     rest = other.values
-    check_names([*one.values, *rest], changes=False)
     if join_type is JoinType.OUTER:
         return (one, replace(other, values=frame.columns)), rest
     if join_type is JoinType.INNER:
         one = one.without_null_keys()
     return (one, other.without_null_keys()), rest
+
+
+def _defaults(
+    default: Mapping[str, Any], kind: AsofJoinType, schema: pa.Schema, columns: Sequence[str]
+) -> dict[str, pa.Scalar]:
+    """What columns of the right side have where there is no match, in the types of these.
+
+    Raises:
+        ConfigurationError: no row lacks a match, or a column is not one of the result, or of another type.
+    """
+    if default and kind is not AsofJoinType.LEFT:
+        raise ConfigurationError(
+            f"default is {default!r}, but how is {kind.value!r}, and in its result no row lacks a match; "
+            "give how='left', or leave default out"
+        )
+    found = {}
+    for name, value in default.items():
+        if name not in columns:
+            hint = did_you_mean(name, columns)
+            raise ConfigurationError(f"default names {name!r}, which is no column of right in the result{hint}")
+        type_ = schema.field(name).type
+        if isinstance(value, datetime) and value.tzinfo is None and getattr(type_, "tz", None) is not None:
+            raise ConfigurationError(
+                f"default[{name!r}] is {value!r}, which has no time zone; give it one: {value!r}.astimezone()"
+            )
+        try:
+            found[name] = pa.scalar(value, type_)
+        except (pa.ArrowException, TypeError, ValueError, OverflowError):
+            raise ConfigurationError(
+                f"default[{name!r}] is {value!r}, but the column is {type_}; give a value of that type"
+            ) from None
+    return found

@@ -20,7 +20,7 @@ from millpond.adapters.spark.verbs.account import (
     shown,
 )
 from millpond.processors.options.join_windows import JoinWindows
-from millpond.processors.options.joins import JoinType
+from millpond.processors.options.joins import AsofJoinType, JoinType
 from millpond.processors.options.windows import SessionWindows, SlidingWindows
 from millpond.processors.verbs.aggregate import WINDOW, Windows
 from millpond.processors.verbs.projections import CHANGE_TIME
@@ -129,8 +129,13 @@ def held_back(grace: Allowance | None) -> int | None:
     return None if grace is None else grace.total + 1
 
 
+def asof_history(history: Allowance, hold: int | None, exact: bool) -> int:
+    """How far back an as-of join looks the right side up; a moment farther for what was valid just before a row."""
+    return max(history.total, hold or 0) + (0 if exact else 1)
+
+
 def asof_join_account(
-    name: str, join_type: JoinType, grace: Allowance | None, history: Allowance, left: InputTime
+    name: str, join_type: AsofJoinType, grace: Allowance | None, history: Allowance, left: InputTime
 ) -> Account:
     """Of an as-of join."""
     wait = left.bound + (0 if grace is None else grace.total)

@@ -63,9 +63,19 @@ def join_stream_with_table(
         stores = (*stores, buffer.store)
     processor = _processor(vectorized)
     within, tolerance = joined.within_history, _tolerance(joined)
+    if not joined.exact and not table.versioned:
+        raise _no_versions(node, table.node)
 
     def made() -> StreamTableJoin:
-        return processor(getter, joiner, join_type, buffer=buffer, within_history=within, tolerance=tolerance)
+        return processor(
+            getter,
+            joiner,
+            join_type,
+            buffer=buffer,
+            within_history=within,
+            tolerance=tolerance,
+            exact=joined.exact,
+        )
 
     return stream.then("", made, node, stores).with_new_values()
 
@@ -76,6 +86,13 @@ def _processor(vectorized: bool) -> type[StreamTableJoin]:
 
 def _tolerance(joined: Joined) -> int | None:
     return None if joined.tolerance is None else to_millis(joined.tolerance, "tolerance")
+
+
+def _no_versions(node: str, table: str) -> TopologyError:
+    return TopologyError(
+        f"the join {node!r} has exact=False, but its table {table!r} is not versioned, so nothing tells what was valid "
+        "before a record; materialize it with Materialized.versioned"
+    )
 
 
 def _check_grace(table: TableHandle, getter: ValueGetterFactory, grace: int, node: str) -> None:
@@ -110,6 +127,11 @@ def join_stream_with_global_table(
     if joined.grace is not None:
         raise TopologyError(
             f"the join of {stream.node!r} with the global table {table.node!r} cannot have a grace period: a global "
+            "table has no history; join with a versioned table instead"
+        )
+    if not joined.exact:
+        raise TopologyError(
+            f"the join of {stream.node!r} with the global table {table.node!r} cannot have exact=False: a global "
             "table has no history; join with a versioned table instead"
         )
     getter, processor, tolerance = store_getter(table.store), _processor(vectorized), _tolerance(joined)

@@ -1,7 +1,7 @@
 """Every verb gives what DuckDB gives for the whole input, in whatever order and batches the rows arrive."""
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from itertools import pairwise
 from typing import Any
@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from millpond.processors.options.join_windows import JoinWindows
-from millpond.processors.options.joins import JoinType
+from millpond.processors.options.joins import AsofJoinType, JoinType
 from millpond.processors.options.windows import SessionWindows, TimeWindows
 from millpond.processors.verbs import aggregates
 from millpond.processors.verbs.aggregate import Windows, aggregate
@@ -84,29 +84,43 @@ def right_rows(chance: random.Random, keys: Sequence[str | None] = KEYS) -> Rows
 
 
 def joined_values(rows: Sequence[dict[str, Any]]) -> list[tuple[Any, ...]]:
-    return [(row["id"], row["k"], row["v"]) for row in rows]
+    return [(row["id"], row["k"], row.get("v")) for row in rows]
 
 
-@pytest.mark.parametrize("how", [JoinType.INNER, JoinType.LEFT])
+COMES_OUT: dict[AsofJoinType, Callable[[Any], bool]] = {
+    AsofJoinType.INNER: lambda match: match is not None,
+    AsofJoinType.LEFT: lambda match: True,
+    AsofJoinType.SEMI: lambda match: match is not None,
+    AsofJoinType.ANTI: lambda match: match is None,
+}
+"""Which left rows have a result, by the value of their match."""
+
+
+@pytest.mark.parametrize("how", AsofJoinType)
+@pytest.mark.parametrize("exact", [True, False])
 @pytest.mark.parametrize("backend", ["memory", "lmdb", "rocksdb"])
-def test_an_asof_join_gives_each_row_the_version_that_was_valid_at_its_time(how: JoinType, backend: str) -> None:
+def test_an_asof_join_gives_each_row_the_version_that_was_valid_at_its_time_or_before(
+    how: AsofJoinType, exact: bool, backend: str
+) -> None:
     for seed in HISTORIES if backend == "memory" else range(5):
         chance = random.Random(seed)
         lefts, rights = left_rows(chance), right_rows(chance)
         kept = [row for row in rights if row["k"] is not None]
         left = an_input("left", {"k": STRING}, {"id": LONG_INT, "k": STRING}, NullKeys.APART)
         right = an_input("right", {"k": STRING}, {"v": LONG_INT}, NullKeys.DROPPED)
-        verb = asof_join("priced", left, right, how, history=LONG, grace=LONG, columns=["v"])
-        found = joined_values(driven(verb, {"left": lefts, "right": kept}, seed, backend=backend))
-        if how is JoinType.INNER:
-            found = [row for row in found if row[1] is not None]
-        query = """
+        verb = asof_join("priced", left, right, how, history=LONG, grace=LONG, exact=exact, columns=["v"])
+        rows = driven(verb, {"left": lefts, "right": kept}, seed, backend=backend)
+        if how is AsofJoinType.INNER:
+            rows = [row for row in rows if row["k"] is not None]
+        query = f"""
             SELECT l.id, l.k, CASE WHEN r.op = 'upsert' THEN r.v END FROM l ASOF LEFT JOIN r
-            ON l.k = r.k AND l.t >= r.t
+            ON l.k = r.k AND l.t {">=" if exact else ">"} r.t
         """
-        expected = asked(query, l=lefts, r=rights)
-        if how is JoinType.INNER:
-            expected = [row for row in expected if row[2] is not None]
+        expected = [row for row in asked(query, l=lefts, r=rights) if COMES_OUT[how](row[2])]
+        found = joined_values(rows)
+        if not how.shows_right:
+            assert all("v" not in row for row in rows)
+            expected = [(*row[:2], None) for row in expected]
         assert in_any_order(found) == in_any_order(expected), seed
 
 
