@@ -6,13 +6,12 @@ from millpond.processors.dsl.wiring.global_table import GlobalKTable, add_global
 from millpond.processors.dsl.wiring.graph import TopologyGraph
 from millpond.processors.dsl.wiring.stream import StreamHandle
 from millpond.processors.dsl.wiring.table import reordered, source_table
-from millpond.processors.options.materialized import Materialized
+from millpond.processors.options.materialized import TABLE_KINDS, Materialized
 from millpond.processors.options.order import Order
 from millpond.processors.options.records import Consumed
 from millpond.processors.options.serdes import SerdeLike
 from millpond.processors.runtime.nodes import SourceNode
 from millpond.stores.encoding.times import Duration
-from millpond.stores.specs.store_spec import StoreKind
 
 
 class StreamsBuilder(GraphBuilder):
@@ -101,7 +100,7 @@ class StreamsBuilder(GraphBuilder):
         source = self._graph.new_name("KSTREAM-SOURCE-")
         node = consumed.name or self._graph.new_name("KTABLE-SOURCE-")
         store = self._graph.new_name(f"{topic}-STATE-STORE-")
-        spec = materialized.spec(store, StoreKind.TIMESTAMPED_KEY_VALUE, consumed.key_serde, consumed.value_serde)
+        spec = materialized.spec(store, TABLE_KINDS, consumed.key_serde, consumed.value_serde)
         self._graph.add(SourceNode(source, topic=topic, consumed=consumed))
         first = reordered(self._graph, source, reorder_within, spec)
         return KTable(source_table(self._graph, node, [first], spec, materialized))

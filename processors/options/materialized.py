@@ -1,7 +1,8 @@
 """``Materialized``: the store that holds a table."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, Self
+from typing import Any, Final, Literal, Self
 
 from millpond.errors import TopologyError
 from millpond.processors.options.serdes import SerdeLike, resolved
@@ -9,6 +10,12 @@ from millpond.stores.encoding.times import Duration, to_length
 from millpond.stores.specs.store_spec import StoreKind, StoreSpec
 from millpond.stores.typed.expiry import Expired, to_ttl
 from millpond.stores.typed.versions.late_puts import LatePuts
+
+TABLE_KINDS: Final = (StoreKind.TIMESTAMPED_KEY_VALUE, StoreKind.VERSIONED, StoreKind.KEY_VALUE)
+"""The kinds of stores that hold a table by key; the first one is that of a table for which nobody chooses.
+
+A plain one forgets timestamps, so results take the other side's.
+"""
 
 
 @dataclass(frozen=True)
@@ -78,7 +85,7 @@ class Materialized:
     def spec(
         self,
         default_name: str,
-        default_kind: StoreKind,
+        kinds: Sequence[StoreKind],
         key_serde: SerdeLike | None,
         value_serde: SerdeLike | None,
         *,
@@ -87,10 +94,21 @@ class Materialized:
     ) -> StoreSpec:
         """The spec of the store; ``retention``, in milliseconds, is for window and session stores if this names none.
 
+        Args:
+            default_name: its name, unless this has one.
+            kinds: those that can hold the table; it is of the first of them, unless this chooses another.
+            key_serde, value_serde: of the input, for those that this does not name.
+            retention, window_size: of windows, in milliseconds.
+
         Raises:
-            TopologyError: a serde is not known, here or from the input.
+            TopologyError: a serde is not known, here or from the input, or the kind is none of these.
         """
         name = self.name or default_name
+        if self.kind is not None and self.kind not in kinds:
+            raise TopologyError(
+                f"store {name!r} of kind {self.kind.value} cannot hold this table; leave the kind out, or choose "
+                f"{' or '.join(kind.value for kind in kinds)}"
+            )
         key, value = resolved(self.key_serde or key_serde), resolved(self.value_serde or value_serde)
         if key is None or value is None:
             missing = "key" if key is None else "value"
@@ -100,7 +118,7 @@ class Materialized:
             )
         return StoreSpec(
             name=name,
-            kind=self.kind or default_kind,
+            kind=self.kind or kinds[0],
             key_serde=key,
             value_serde=value,
             backend=self.backend,

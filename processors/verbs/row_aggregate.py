@@ -282,7 +282,7 @@ class RowAggregate:
 
 def _check(calls: Mapping[str, AggregateCall], types: Mapping[str, pa.DataType]) -> None:
     if not calls:
-        raise ConfigurationError("there is nothing to aggregate; give at least one call, such as n=count()")
+        raise ConfigurationError("there is nothing to aggregate; give at least one call, such as {'n': count()}")
     for name, call in calls.items():
         if call.column is not None and name not in types:
             raise ConfigurationError(f"the type of the column of {name!r}, {call}, is missing; give it in types")

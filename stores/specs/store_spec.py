@@ -263,7 +263,8 @@ class StoreSpec:
                 "entries have times"
             )
         if what not in self._options:
-            raise ConfigurationError(f"{where} has no {what}; leave it out, or choose a kind that has")
+            having = " or ".join(kind.value for kind in StoreKind if what in kind.traits.needed + kind.traits.optional)
+            raise ConfigurationError(f"{where} has no {what}; leave it out, or choose the kind {having}")
         if not isinstance(value, int) or isinstance(value, bool) or value < 0:
             raise ConfigurationError(
                 f"{what} of {where} is {value!r}; give milliseconds as an int that is not negative"

@@ -1,15 +1,21 @@
-"""Whoever refuses state says what to do instead, and a test does it: which one is noted here for every refusal.
+"""Whoever refuses something says what to do instead, and a test does it: which one is noted here for every refusal.
 
-A refusal is known by words that no other one has. What is new has to be noted; ``UNFOLLOWED`` has those that advise
-something which no test does so far, and only gets shorter.
+A refusal is known by words that no other one has. What is new has to be noted, or gets a row of ``TABLES``, which is
+its own note; ``UNFOLLOWED`` and ``UNFOLLOWED_CALLS`` have what advises something that no test does so far, and only get
+shorter.
 """
 
 import ast
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 ROOMS = ("adapters", "processors", "stores", "src/millpond")
+OF_STATE = "StateConflictError"
+OF_CALLS = ("ConfigurationError", "TopologyError")
+REFUSALS = (OF_STATE, *OF_CALLS)
 
 _MATCHING = "stores/evolution/test_advice.py::test_what_is_advised_for_stores_that_do_not_match_is_taken"
 _ROWS_THAT_DO_NOT_FIT = "metamorphic/test_rekeyed.py::test_what_is_advised_for_rows_that_do_not_fit_is_taken"
@@ -53,6 +59,8 @@ FOLLOWED = {
     ", but the state of \n has \ns of (": "spark/test_verbs.py::"
     "test_a_restart_by_other_columns_of_the_key_is_refused_and_renamed_ones_are_declared",
     "and what lies between the two, as before": "spark/test_shared_operators.py::"
+    "test_a_verb_stays_in_the_operator_in_which_it_has_begun",
+    "have other keys than the verb before it": "spark/test_shared_operators.py::"
     "test_a_verb_stays_in_the_operator_in_which_it_has_begun",
     "was written by another job at the same time": "stores/evolution/test_advice.py::"
     "test_of_two_jobs_that_were_started_at_once_the_other_goes_on_when_it_is_started_after_the_first",
@@ -131,9 +139,7 @@ FOLLOWED = {
     "test_another_time_than_the_call_began_with_is_refused_and_both_advices_work",
 }
 """The test that takes the advice, by words of the refusal."""
-UNFOLLOWED = {
-    "have other keys than the verb before it",
-}
+UNFOLLOWED: set[str] = set()
 """What advises something that no test does so far."""
 PLAIN = {
     "was not edited last, so there is no edit",
@@ -144,30 +150,109 @@ PLAIN = {
 }
 """What has nothing to advise: there is nothing to be done, or another one is raised in its place."""
 
+TABLES = (
+    "processors/test_refused_calls.py",
+    "spark/test_refused_calls.py",
+    "stores/test_refused_calls.py",
+)
+"""The modules that have rows for refused calls: words of the refusal, and calls that are what it advises."""
+FOLLOWED_CALLS: dict[str, str] = {}
+"""The test that takes the advice, by words of the refusal, for calls that need more than a row of a table."""
+PLAIN_CALLS = {
+    "; it must not be negative",
+}
+"""What says that something is wrong, and so what would be right; a refusal without a semicolon only says that, too."""
+UNFOLLOWED_CALLS = {
+    "adapters": 2,
+    "adapters/edit": 23,
+    "adapters/inspect": 21,
+    "adapters/kafka_streams": 14,
+    "adapters/monitor": 2,
+    "adapters/spark": 5,
+    "adapters/spark/continuation": 10,
+    "adapters/spark/copies": 6,
+    "adapters/spark/evolution": 9,
+    "adapters/spark/job": 10,
+    "adapters/spark/monitoring": 1,
+    "adapters/spark/outputs": 14,
+    "adapters/spark/reading": 6,
+    "adapters/spark/rows": 9,
+    "adapters/spark/session": 8,
+    "adapters/spark/verbs": 2,
+    "processors/distribution": 1,
+    "processors/options": 2,
+    "processors/runtime": 5,
+    "processors/streams": 2,
+    "processors/verbs": 8,
+    "processors/verbs/functions": 2,
+    "src/millpond": 2,
+    "src/millpond/cli": 9,
+    "src/millpond/cli/bench": 2,
+    "src/millpond/demo": 1,
+    "stores/backend": 6,
+    "stores/durability": 1,
+    "stores/durability/copies": 3,
+    "stores/durability/manifests": 4,
+    "stores/durability/storage": 1,
+    "stores/encoding": 2,
+    "stores/encoding/rows": 4,
+    "stores/evolution": 11,
+    "stores/testing": 1,
+    "stores/testing/faults": 2,
+    "stores/typed": 1,
+}
+"""How many refusals of calls, in each folder, advise something that no test does so far."""
 
-def refusals() -> Iterator[tuple[str, str]]:
-    """Where each refusal of state is made, and its words; none if all of them are made elsewhere."""
+
+@cache
+def raised() -> Sequence[tuple[str, str, str]]:
+    """Where each refusal is made, the error, and its words; none if all of them are made elsewhere."""
+    found = []
     for room in ROOMS:
         for path in sorted((ROOT / room).rglob("*.py")):
             for node in ast.walk(ast.parse(path.read_text())):
-                if isinstance(node, ast.Call) and ast.unparse(node.func) == "StateConflictError":
+                if isinstance(node, ast.Call) and (error := ast.unparse(node.func)) in REFUSALS:
                     words = (one.value for one in ast.walk(node) if isinstance(one, ast.Constant))
-                    yield (
-                        f"{path.relative_to(ROOT)}:{node.lineno}",
-                        "".join(f"{one}\n" for one in words if isinstance(one, str)),
-                    )
+                    text = "".join(f"{one}\n" for one in words if isinstance(one, str))
+                    found.append((f"{path.relative_to(ROOT)}:{node.lineno}", error, text))
+    return found
+
+
+def refusals(*errors: str) -> dict[str, str]:
+    """The words of the refusals by one of these errors, by where they are made."""
+    return {where: text for where, error, text in raised() if error in errors}
+
+
+def rows() -> Iterator[str]:
+    """The words of each row of a table of refused calls."""
+    for table in TABLES:
+        for node in ast.walk(ast.parse((ROOT / "tests" / table).read_text())):
+            if isinstance(node, ast.Call) and ast.unparse(node.func) == "Refused":
+                yield ast.literal_eval(node.args[0])
 
 
 def test_every_refusal_of_state_is_noted_with_the_test_that_takes_its_advice() -> None:
     noted = [*FOLLOWED, *UNFOLLOWED, *PLAIN]
-    found = dict(refusals())
+    found = refusals(OF_STATE)
     known = {where: [words for words in noted if words in text] for where, text in found.items() if text}
     assert {where: words for where, words in known.items() if len(words) != 1} == {}
     assert sorted(noted) == sorted({words for one in known.values() for words in one})
 
 
+def test_every_refusal_of_a_call_is_followed_or_only_says_what_is_wrong_and_what_is_left_to_follow_gets_less() -> None:
+    found = refusals(*OF_CALLS)
+    noted = [*rows(), *FOLLOWED_CALLS]
+    places = {words: [where for where, text in found.items() if words in text] for words in noted}
+    assert {words: where for words, where in places.items() if len(where) != 1} == {}
+    plain = {words: [where for where, text in found.items() if words in text] for words in PLAIN_CALLS}
+    assert [words for words, where in plain.items() if not where] == []
+    settled = {where for some in (*places.values(), *plain.values()) for where in some}
+    left = [where for where, text in found.items() if where not in settled and ";" in text]
+    assert Counter(str(Path(where).parent) for where in left) == UNFOLLOWED_CALLS, sorted(left)
+
+
 def test_the_tests_that_take_advice_are_there() -> None:
-    for followed in set(FOLLOWED.values()):
+    for followed in {*FOLLOWED.values(), *FOLLOWED_CALLS.values()}:
         module, _, name = followed.partition("::")
         tree = ast.parse((ROOT / "tests" / module).read_text())
         assert name in {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}, followed

@@ -103,7 +103,7 @@ def test_text_is_as_long_as_it_says() -> None:
     assert JoinWindows(before="-1 minute", after="2 minutes").size == MINUTE
     assert Suppressed.until_time_limit("1 minute").wait == MINUTE
     spec = Materialized.versioned("s", history_retention="1 minute", grace="30 seconds").spec(
-        "", StoreKind.VERSIONED, "string", "string"
+        "", [StoreKind.VERSIONED], "string", "string"
     )
     assert (spec.history_retention, spec.grace) == (MINUTE, MINUTE // 2)
 

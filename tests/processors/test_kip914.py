@@ -363,5 +363,5 @@ class TestErrorsSayWhy:
             joined.group_by(lambda key, value: (key, value), Grouped("string", "string")).count()
 
     def test_a_table_cannot_be_kept_in_a_store_of_another_kind(self) -> None:
-        with pytest.raises(TopologyError, match="cannot hold a table"):
+        with pytest.raises(TopologyError, match="cannot hold this table"):
             _builder().table("t", Consumed("string", "string"), Materialized("t", StoreKind.SESSION, retention=10))

@@ -341,7 +341,7 @@ def test_a_retention_shorter_than_the_windows_is_refused() -> None:
 
 
 def test_a_store_of_another_kind_is_refused() -> None:
-    with pytest.raises(TopologyError, match="cannot hold this aggregation"):
+    with pytest.raises(TopologyError, match="cannot hold this table"):
         counted(TUMBLING, kind=StoreKind.WINDOW)(StreamsBuilder())
 
 

@@ -291,7 +291,7 @@ def refusals() -> list[Any]:
         ("latest", {"op": "nn"}, "'input' has no column 'nn', only .*; did you mean 'n'"),
         ("latest", {"time": "n"}, r"time is of type bigint; give a timestamp or a date, .*F\.timestamp_millis"),
         ("latest", {"op": "n"}, "operations of 'input' are of type bigint; give a string column"),
-        ("latest", {"key": []}, r"a key is \[\]; give the name of a column"),
+        ("latest", {"key": []}, r"key is \[\]; give the name of a column"),
         ("latest", {"history": "-5 minutes"}, "history is '-5 minutes'; it must not be negative"),
         ("latest", {"name": "a/b"}, "name 'a/b' must be a plain file name"),
         ("asof_join", {"on": "idd"}, "'right' has no column 'idd', only .*; did you mean 'id'"),

@@ -198,15 +198,15 @@ def chosen_join(how: str, *known: Join) -> Join:
     raise ConfigurationError(f"how is {how!r}; give {' or '.join(repr(one.value) for one in known)}")
 
 
-def column_names(columns: str | Sequence[str]) -> list[str]:
-    """The names of one column or of several.
+def column_names(columns: str | Sequence[str], what: str) -> list[str]:
+    """The names of one column or of several; ``what`` names them in errors.
 
     Raises:
         ConfigurationError: there are none, or not different ones.
     """
     names = [columns] if isinstance(columns, str) else list(columns) if isinstance(columns, Sequence) else []
     if not names or not all(isinstance(name, str) for name in names) or len(set(names)) < len(names):
-        raise ConfigurationError(f"a key is {columns!r}; give the name of a column, or a list of different names")
+        raise ConfigurationError(f"{what} is {columns!r}; give the name of a column, or a list of different names")
     return names
 
 
@@ -229,9 +229,9 @@ def column_pairs(on: On) -> dict[str, str]:
         ConfigurationError: there are no names, or not different ones.
     """
     if not isinstance(on, Mapping):
-        return {name: name for name in column_names(on)}
-    column_names(list(on.values()))
-    return dict(zip(column_names(list(on)), on.values(), strict=True))
+        return {name: name for name in column_names(on, "on")}
+    left = column_names(list(on), "the left side of on")
+    return dict(zip(left, column_names(list(on.values()), "the right side of on"), strict=True))
 
 
 def operation_of(frame: DataFrame, op: str | Column | None) -> str | Column | None:

@@ -263,7 +263,7 @@ class JoinVerbs(MadeVerbs):
             DurabilityError: the state could not be read or written.
         """
         keys = column_pairs(on)
-        primary = list(keys) if left_key is None else column_names(left_key)
+        primary = list(keys) if left_key is None else column_names(left_key, "left_key")
         foreign = [] if primary == list(keys) else list(keys)
         join_type = chosen_join(how, *((JoinType.INNER, JoinType.LEFT) if foreign else JoinType))
         if history is None and (left_order is not None or right_order is not None):

@@ -194,7 +194,7 @@ class Millpond(JoinVerbs):
             DurabilityError: the state could not be read or written.
         """
         check_ttl(ttl, expired)
-        keys = column_names(key)
+        keys = column_names(key, "key")
         op = operation_of(rows, op)
         source = table_input(INPUT, rows, keys, time, taken=CHANGE_COLUMNS, op=op, order=order)
         check_names(source.carried, changes=True)
@@ -276,7 +276,7 @@ class Millpond(JoinVerbs):
         others = until_in_micros(window, until)
         calls = named_calls(rows, calls)
         final = emits_final(emit, window)
-        keys = column_names(by)
+        keys = column_names(by, "by")
         check_names([*keys, *([WINDOW] if window is not None else []), *calls], changes=not final)
         # Where no call goes by time, nothing depends on the order.
         order = order if any(call.by_time for call in calls.values()) else None
@@ -365,7 +365,7 @@ class Millpond(JoinVerbs):
             DurabilityError: the state could not be read or written.
         """
         check_ttl(ttl)
-        keys = column_names(key)
+        keys = column_names(key, "key")
         source = RowInput(INPUT, rows, keys, rows.columns, time, order=order, feed=feed_in(rows))
         label = name or f"{type(processor).__name__}-{'-'.join(keys)}"
         columns, announced = announced_columns(label, schema, optional)

@@ -13,8 +13,8 @@ from millpond.processors.aggregations.sliding_window_aggregate import SlidingWin
 from millpond.processors.aggregations.windowed_aggregate import WindowedAggregate
 from millpond.processors.aggregations.windowed_processor import WindowedProcessor, windowed_aggregation_spec
 from millpond.processors.dsl.wiring.graph import TopologyGraph
-from millpond.processors.dsl.wiring.table import TABLE_KINDS, StoredTable, WindowedTable
-from millpond.processors.options.materialized import Materialized
+from millpond.processors.dsl.wiring.table import StoredTable, WindowedTable
+from millpond.processors.options.materialized import TABLE_KINDS, Materialized
 from millpond.processors.options.serdes import SerdeLike
 from millpond.processors.options.windowed_serdes import SessionWindowedSerde, TimeWindowedSerde
 from millpond.processors.options.windows import (
@@ -48,8 +48,7 @@ def add_key_aggregation(
     prefix: str = "KSTREAM-AGGREGATE-",
 ) -> StoredTable:
     """Add an aggregation by key alone; ``store`` is the store's name unless ``materialized`` has one."""
-    spec = materialized.spec(store, StoreKind.TIMESTAMPED_KEY_VALUE, *_known(graph, serdes))
-    _require_kind(spec, *TABLE_KINDS)
+    spec = materialized.spec(store, TABLE_KINDS, *_known(graph, serdes))
     node = _add(graph, inputs, spec, materialized.caching, Aggregate, spec.key_serde, prefix)
     return StoredTable(graph, node, spec.key_serde, spec.value_serde)
 
@@ -81,9 +80,8 @@ def _add_window_aggregation(
     first = first_windows(windows)
     assert not isinstance(first, SessionWindows)
     size = first.size if isinstance(first, TimeWindows) else first.difference
-    kind = StoreKind.TIMESTAMPED_WINDOW
-    spec = materialized.spec(store, kind, *_known(graph, serdes), retention=windows.retention, window_size=size)
-    _require_kind(spec, kind)
+    kinds = (StoreKind.TIMESTAMPED_WINDOW,)
+    spec = materialized.spec(store, kinds, *_known(graph, serdes), retention=windows.retention, window_size=size)
     spec = windowed_aggregation_spec(_retained(spec, windows, emit), windows, emit)
 
     key_serde = TimeWindowedSerde(spec.key_serde, size)
@@ -102,8 +100,7 @@ def _add_session_aggregation(
 ) -> StoredTable:
     """Add an aggregation by key and session."""
     store = graph.new_name("KSTREAM-AGGREGATE-STATE-STORE-")
-    spec = materialized.spec(store, StoreKind.SESSION, *_known(graph, serdes), retention=windows.retention)
-    _require_kind(spec, StoreKind.SESSION)
+    spec = materialized.spec(store, (StoreKind.SESSION,), *_known(graph, serdes), retention=windows.retention)
     spec = windowed_aggregation_spec(_retained(spec, windows, emit), windows, emit)
     key_serde = SessionWindowedSerde(spec.key_serde)
     node = _add(graph, inputs, spec, materialized.caching, partial(_windowed, windows, emit), key_serde)
@@ -189,14 +186,6 @@ def _known(graph: TopologyGraph, serdes: Serdes) -> Serdes:
     """The serdes, with the builder's for results if none was named."""
     key, value = serdes
     return key, value or graph.value_serde
-
-
-def _require_kind(spec: StoreSpec, *kinds: StoreKind) -> None:
-    if spec.kind not in kinds:
-        raise TopologyError(
-            f"store {spec.name!r} of kind {spec.kind.value} cannot hold this aggregation; "
-            f"leave the kind out, or choose {' or '.join(kind.value for kind in kinds)}"
-        )
 
 
 def _retained(spec: StoreSpec, windows: Windows, emit: EmitStrategy) -> StoreSpec:

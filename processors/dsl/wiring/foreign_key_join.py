@@ -12,7 +12,7 @@ from millpond.processors.dsl.wiring.graph import TopologyGraph
 from millpond.processors.dsl.wiring.table import SourceTable, TableCopies, TableHandle, source_table, stored_table
 from millpond.processors.dsl.wiring.table_join import join_terms
 from millpond.processors.options.joins import JoinType, Side
-from millpond.processors.options.materialized import Materialized
+from millpond.processors.options.materialized import TABLE_KINDS, Materialized
 from millpond.processors.options.serdes import SerdeLike, same_serde
 from millpond.processors.options.windowed_serdes import SessionWindowedSerde, TimeWindowedSerde
 from millpond.processors.runtime.processor import Processor
@@ -26,7 +26,6 @@ from millpond.processors.tables.foreign_key.vectorized_subscribing import Vector
 from millpond.processors.tables.join import Joiner
 from millpond.stores.encoding.column_serdes import column_serde
 from millpond.stores.encoding.serdes import BYTES, Serde, serde
-from millpond.stores.specs.store_spec import StoreKind
 
 
 class _Serdes:
@@ -189,7 +188,7 @@ def _result_side(
     moved, responses = sources
     of_values = serdes.left, serdes.foreign
     unjoined = join_type.keeps(Side.LEFT)
-    spec = materialized.spec(f"{name}-store", StoreKind.TIMESTAMPED_KEY_VALUE, serdes.key, graph.value_serde)
+    spec = materialized.spec(f"{name}-store", TABLE_KINDS, serdes.key, graph.value_serde)
     spec = replace(spec, terms=join_terms(join_type))
     rows_spec = left_rows_spec(f"{name}-rows-store", serdes.key)
     rows = stored_table(graph, f"{name}-rows", [moved], rows_spec, send_olds=unjoined)

@@ -5,13 +5,12 @@ from functools import partial
 
 from millpond.errors import TopologyError
 from millpond.processors.dsl.wiring.graph import TopologyGraph
-from millpond.processors.dsl.wiring.table import check_table_store
-from millpond.processors.options.materialized import Materialized
+from millpond.processors.dsl.wiring.table import check_caching
+from millpond.processors.options.materialized import TABLE_KINDS, Materialized
 from millpond.processors.options.records import Consumed
 from millpond.processors.options.serdes import SerdeLike
 from millpond.processors.tables.config import TableConfig
 from millpond.processors.tables.source import TableSource
-from millpond.stores.specs.store_spec import StoreKind
 
 
 @dataclass(frozen=True)
@@ -40,13 +39,13 @@ def add_global_table(graph: TopologyGraph, topic: str, consumed: Consumed, mater
     source = graph.new_name("KSTREAM-SOURCE-")
     node = consumed.name or graph.new_name("KTABLE-SOURCE-")
     store = graph.new_name(f"{topic}-STATE-STORE-")
-    spec = materialized.spec(store, StoreKind.TIMESTAMPED_KEY_VALUE, consumed.key_serde, consumed.value_serde)
+    spec = materialized.spec(store, TABLE_KINDS, consumed.key_serde, consumed.value_serde)
     if spec.versioned:
         raise TopologyError(
             f"the global table of topic {topic!r} cannot be versioned (store {spec.name!r}): nothing orders its "
             "records with those of the streams, so an as-of lookup would mean little; leave the kind out, "
             "or join with a versioned table"
         )
-    check_table_store(spec, materialized)
+    check_caching(spec, materialized)
     graph.add_global_store(spec, topic, consumed, source, node, partial(TableSource, TableConfig(spec.name)))
     return GlobalKTable(graph, node, spec.name, spec.key_serde, spec.value_serde)

@@ -196,9 +196,7 @@ class TopologyGraph:
         """
         reader = self.reader(topic)
         if reader is not None:
-            raise TopologyError(
-                f"topic {topic!r} is already read by {reader.name!r}; use that stream or table twice instead"
-            )
+            raise TopologyError(f"topic {topic!r} is already read by {reader.name!r}; use that one twice instead")
 
     def add_store(self, spec: StoreSpec, *nodes: str) -> None:
         """Add a store and connect it to ``nodes``.

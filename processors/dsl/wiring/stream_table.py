@@ -9,13 +9,12 @@ from millpond.processors.dsl.wiring.global_table import GlobalKTable
 from millpond.processors.dsl.wiring.stream import StreamHandle
 from millpond.processors.dsl.wiring.table import SourceTable, TableHandle, reordered, source_table
 from millpond.processors.options.joins import Joined, JoinType, Side
-from millpond.processors.options.materialized import Materialized
+from millpond.processors.options.materialized import TABLE_KINDS, Materialized
 from millpond.processors.streams.table_join import StreamTableJoin
 from millpond.processors.streams.vectorized_table_join import VectorizedStreamTableJoin
 from millpond.processors.tables.time_ordered_buffer import buffer_spec
 from millpond.processors.tables.value_getters import ValueGetterFactory, store_getter
 from millpond.stores.encoding.times import Duration, to_millis
-from millpond.stores.specs.store_spec import StoreKind
 
 _PREFIXES = {JoinType.INNER: "KSTREAM-JOIN-", JoinType.LEFT: "KSTREAM-LEFTJOIN-"}
 
@@ -28,7 +27,7 @@ def stream_to_table(
     stream = stream.together(name, materialized.key_serde, materialized.value_serde)
     node = name or graph.new_name("KSTREAM-TOTABLE-")
     store = f"{node}-STATE-STORE"
-    spec = materialized.spec(store, StoreKind.TIMESTAMPED_KEY_VALUE, stream.key_serde, stream.value_serde)
+    spec = materialized.spec(store, TABLE_KINDS, stream.key_serde, stream.value_serde)
     source = reordered(graph, stream.node, reorder_within, spec)
     return source_table(graph, node, [source], spec, materialized)
 

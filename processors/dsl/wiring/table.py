@@ -14,7 +14,7 @@ from millpond.errors import TopologyError
 from millpond.processors.dsl.wiring.graph import TopologyGraph
 from millpond.processors.dsl.wiring.stream import StreamHandle
 from millpond.processors.options.functions import keyed_mapper
-from millpond.processors.options.materialized import Materialized
+from millpond.processors.options.materialized import TABLE_KINDS, Materialized
 from millpond.processors.options.serdes import SerdeLike, resolved
 from millpond.processors.runtime.processor import ProcessorContext
 from millpond.processors.tables.config import TableConfig
@@ -30,9 +30,6 @@ from millpond.processors.tables.value_operator import OperationGetter, TableOper
 from millpond.stores.encoding.times import Duration, to_length
 from millpond.stores.specs.store_spec import StoreKind, StoreSpec
 from millpond.stores.typed.terms import Terms
-
-TABLE_KINDS = (StoreKind.TIMESTAMPED_KEY_VALUE, StoreKind.VERSIONED, StoreKind.KEY_VALUE)
-"""The kinds of stores that can hold a table; a plain one forgets timestamps, so results take the other side's."""
 
 
 class TableCopies:
@@ -221,9 +218,9 @@ def source_table(
     """A table of what ``parents`` send, with a store if ``materialized`` asks for one, or else on demand.
 
     Raises:
-        TopologyError: the store cannot hold a table.
+        TopologyError: the store cannot be cached.
     """
-    check_table_store(spec, materialized)
+    check_caching(spec, materialized)
     versioned = spec.versioned
     graph.add_table(node, TableConfig(versioned=versioned, caching=materialized.caching, **config))
     graph.add_table_processor(node, parents, TableSource, node)
@@ -329,20 +326,15 @@ def keep(table: TableHandle, materialized: Materialized, terms: Terms | None = N
     if not materialized.has_store:
         return
     name = f"{table.node}-STATE-STORE"
-    spec = materialized.spec(name, StoreKind.TIMESTAMPED_KEY_VALUE, table.key_serde, table.value_serde)
-    check_table_store(spec, materialized)
+    spec = materialized.spec(name, TABLE_KINDS, table.key_serde, table.value_serde)
+    check_caching(spec, materialized)
     table.graph.add_store(replace(spec, terms=terms), table.node)
     versioned = spec.versioned
     table.graph.change_table(table.node, store=spec.name, versioned=versioned, caching=materialized.caching)
 
 
-def check_table_store(spec: StoreSpec, materialized: Materialized) -> None:
-    """Refuse a store that cannot hold a table."""
-    if spec.kind not in TABLE_KINDS:
-        raise TopologyError(
-            f"store {spec.name!r} of kind {spec.kind.value} cannot hold a table; leave the kind out, or choose "
-            f"{' or '.join(kind.value for kind in TABLE_KINDS)}"
-        )
+def check_caching(spec: StoreSpec, materialized: Materialized) -> None:
+    """Refuse a store that cannot be cached."""
     if materialized.caching and spec.versioned:
         raise TopologyError(
             f"store {spec.name!r} is versioned and cannot be cached: a cache drops versions; leave caching out"

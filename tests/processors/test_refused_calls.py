@@ -1,0 +1,567 @@
+"""Topologies that are refused, each followed by what the message advises, which is then built."""
+
+from typing import Any
+
+import pytest
+
+from millpond.errors import TopologyError
+from millpond.processors import (
+    Consumed,
+    Grouped,
+    Joined,
+    JoinWindows,
+    KStream,
+    KTable,
+    Materialized,
+    Produced,
+    RecordProcessor,
+    Repartitioned,
+    StreamJoined,
+    StreamsBuilder,
+    Suppressed,
+    TimeWindows,
+    TopologyBuilder,
+    TopologyDriver,
+)
+from millpond.processors.distribution.plan import make_plan
+from millpond.stores.encoding.serdes import INT64, STRING
+from millpond.stores.specs.store_spec import StoreKind, StoreSpec
+from tests.refusing import Refused
+
+TEXT = Consumed("string", "string")
+NUMBERS = Consumed("string", "int64")
+COUNTS = Produced(schema="key string, value long")
+NAMES = StoreSpec("names", StoreKind.KEY_VALUE, STRING, STRING)
+TOTALS = StoreSpec("totals", StoreKind.KEY_VALUE, STRING, INT64)
+
+
+class PassOn(RecordProcessor):
+    """Each record as it comes; what is asked for is asked of the first of them."""
+
+    def process_record(self, key: Any, value: Any, timestamp: int) -> None:
+        self.forward(key, value, timestamp)
+
+
+class Stored(PassOn):
+    def open(self) -> None:
+        self.context.store("totals")
+
+
+class Late(PassOn):
+    """Schedules by stream time when the first record comes."""
+
+    def process_record(self, key: Any, value: Any, timestamp: int) -> None:
+        self.schedule(10, "stream-time", lambda time: None)  # type: ignore[arg-type]
+
+
+class Calls:
+    """Builders that nobody has used, with values that are text, or of which nobody knows how to write them."""
+
+    def __init__(self) -> None:
+        self.builder = StreamsBuilder(value_serde="string")
+        self.bare = StreamsBuilder(value_serde=None)
+        self.nodes = TopologyBuilder(value_serde="string")
+        self.nodes.add_source("source", "in")
+        self.nodes.add_processor("pass", PassOn, "source")
+        self.nodes.add_sink("sink", "out", "pass")
+
+    def stream(self, topic: str = "in", consumed: Consumed | None = None) -> KStream:
+        return self.builder.stream(topic, consumed)
+
+    def table(self, topic: str = "t", consumed: Consumed | None = None, **given: Any) -> KTable:
+        return self.builder.table(topic, consumed, **given)
+
+    def versioned(self, topic: str = "v", retention: int = 100, **given: Any) -> KTable:
+        return self.table(topic, materialized=Materialized.versioned(history_retention=retention, **given))
+
+    def nameless(self, topic: str = "n") -> KStream:
+        """A stream whose values nobody knows how to write."""
+        names = self.bare.table(f"{topic}-names", TEXT)
+        return self.bare.stream(topic, TEXT).join(names, max)
+
+    def nameless_table(self, materialized: Materialized | None = None) -> KTable:
+        """A table whose values nobody knows how to write."""
+        return self.bare.table("left", TEXT).join(self.bare.table("right", TEXT), max, materialized)
+
+    def split(self) -> Any:
+        return self.stream().split(name="parts-")
+
+    def counted(self, store: Materialized) -> KTable:
+        return self.stream().group_by_key().windowed_by(TimeWindows(10, grace=5)).count(store)
+
+    def plan(self, sink: str | None) -> object:
+        """The plan of a topology with two sinks."""
+        stream = self.stream()
+        for topic in ("all", "some"):
+            stream.to(topic)
+        return make_plan(self.builder.build(), sink, 2)
+
+    def counts(self, *sinks: str) -> object:
+        """The plan of two counts that go to these sinks."""
+        for topic, sink in zip(("left", "right"), sinks, strict=True):
+            self.stream(topic).group_by_key().count().to(sink, COUNTS)
+        return [make_plan(self.builder.build(), sink, 2) for sink in sinks]
+
+
+def by_value(key: Any, value: Any) -> Any:
+    return (value, value)
+
+
+def chosen(key: Any, value: Any, context: Any) -> str:
+    return "a"
+
+
+def built(builder: StreamsBuilder | TopologyBuilder) -> None:
+    """Build a topology, and have one record go through it."""
+    with TopologyDriver(builder.build()) as driver:
+        driver.pipe("in", "a", "x", 1)
+
+
+def processed(calls: Calls, supplier: type[PassOn], *stores: StoreSpec) -> None:
+    calls.stream().process(supplier, stores=stores, name="mine").to("out")
+    built(calls.builder)
+
+
+JOINS = [
+    Refused(
+        "can be joined with a table, not with ",
+        lambda calls: calls.table().join(calls.stream(), max),
+        lambda calls: calls.stream().join(calls.table(), max),
+        lambda calls: calls.table().join(calls.stream().to_table(), max),
+    ),
+    Refused(
+        "; give 'latest' or 'complete'",
+        lambda calls: calls.versioned().join(calls.versioned("w"), max, history="all"),
+        lambda calls: calls.versioned().join(calls.versioned("w"), max, history="latest"),
+        lambda calls: calls.versioned().join(calls.versioned("w"), max, history="complete"),
+    ),
+    Refused(
+        "the foreign-key join of ",
+        lambda calls: calls.versioned().join(calls.versioned("w"), max, foreign_key=str, history="complete"),
+        lambda calls: calls.versioned().join(calls.versioned("w"), max, foreign_key=str),
+    ),
+    Refused(
+        "streams of different builders cannot be cogrouped",
+        lambda calls: (
+            calls.stream().group_by_key().cogroup(max).cogroup(calls.bare.stream("other").group_by_key(), max)
+        ),
+        lambda calls: calls.stream().group_by_key().cogroup(max).cogroup(calls.stream("other").group_by_key(), max),
+    ),
+    Refused(
+        "and so from two topologies; make both with one StreamsBuilder",
+        lambda calls: calls.table().join(calls.bare.table("other", TEXT), max),
+        lambda calls: calls.table().join(calls.table("other", TEXT), max),
+    ),
+    Refused(
+        "so that equal keys would go to different tasks",
+        lambda calls: calls.stream("numbers", Consumed("int64")).join(calls.table(), max),
+        lambda calls: calls.stream("numbers", Consumed("string")).join(calls.table(), max),
+        lambda calls: (
+            calls.stream("numbers", Consumed("int64"))
+            .map(lambda key, value: (str(key), value), key_serde="string")
+            .join(calls.table(), max)
+        ),
+    ),
+    Refused(
+        "cannot take part in a foreign-key join: the ",
+        lambda calls: calls.nameless_table().join(calls.bare.table("other", TEXT), max, foreign_key=str),
+        lambda calls: calls.nameless_table(Materialized(value_serde="string")).join(
+            calls.bare.table("other", TEXT), max, Materialized(value_serde="string"), foreign_key=str
+        ),
+    ),
+    Refused(
+        "looks up the record's key: a selector needs a global table",
+        lambda calls: calls.stream().join(calls.table(), max, selector=by_value),
+        lambda calls: calls.stream().join(calls.builder.global_table("t"), max, selector=by_value),
+    ),
+    Refused(
+        "is with a table: it has no windows, takes Joined",
+        lambda calls: calls.stream().join(calls.table(), max, windows=JoinWindows.of(10)),
+        lambda calls: calls.stream().join(calls.table(), max, Joined()),
+        lambda calls: calls.stream().left_join(calls.table(), max),
+    ),
+    Refused(
+        "is between streams: it needs windows=JoinWindows(...)",
+        lambda calls: calls.stream().join(calls.stream("other"), max),
+        lambda calls: calls.stream().join(
+            calls.stream("other"), max, StreamJoined(value_serde="string"), windows=JoinWindows(5, 5)
+        ),
+    ),
+    Refused(
+        "keeps records, but has no ",
+        lambda calls: calls.bare.stream("a", TEXT).join(calls.bare.stream("b"), max, windows=JoinWindows.of(5)),
+        lambda calls: calls.bare.stream("a", TEXT).join(
+            calls.bare.stream("b"), max, StreamJoined(other_value_serde="string"), windows=JoinWindows.of(5)
+        ),
+    ),
+    Refused(
+        "has a joiner of columns, but ",
+        lambda calls: calls.stream("a", Consumed(value_serde="msgpack")).join(
+            calls.stream("b", NUMBERS), max, windows=JoinWindows.of(5), vectorized=True
+        ),
+        lambda calls: calls.stream("a", NUMBERS).join(
+            calls.stream("b", NUMBERS), max, windows=JoinWindows.of(5), vectorized=True
+        ),
+        lambda calls: calls.stream("a", Consumed(value_serde="msgpack")).join(
+            calls.stream("b", NUMBERS), max, windows=JoinWindows.of(5)
+        ),
+    ),
+    Refused(
+        "has a grace period, but its table ",
+        lambda calls: calls.stream().join(calls.table(), max, Joined(grace=10)),
+        lambda calls: calls.stream().join(calls.versioned(), max, Joined(grace=10)),
+    ),
+    Refused(
+        "make the history retention at least as long as the grace period",
+        lambda calls: calls.stream().join(calls.versioned(retention=9), max, Joined(grace=10)),
+        lambda calls: calls.stream().join(calls.versioned(retention=10), max, Joined(grace=10)),
+    ),
+    Refused(
+        "cannot have a grace period: a global table has no history",
+        lambda calls: calls.stream().join(calls.builder.global_table("g"), max, Joined(grace=10)),
+        lambda calls: calls.stream().join(calls.versioned(), max, Joined(grace=10)),
+    ),
+    Refused(
+        "which is made result by result; leave vectorized out",
+        lambda calls: calls.versioned().join(calls.versioned("w"), max, history="complete", vectorized=True),
+        lambda calls: calls.versioned().join(calls.versioned("w"), max, history="complete"),
+    ),
+    Refused(
+        "because results come out of order; use Materialized.versioned, or no store",
+        lambda calls: calls.versioned().join(
+            calls.versioned("w"), max, Materialized("j", value_serde="string"), history="complete"
+        ),
+        lambda calls: calls.versioned().join(
+            calls.versioned("w"),
+            max,
+            Materialized.versioned("j", history_retention=9, value_serde="string"),
+            history="complete",
+        ),
+        lambda calls: calls.versioned().join(calls.versioned("w"), max, history="complete"),
+    ),
+    Refused(
+        "pass Materialized.versioned to the join",
+        lambda calls: (
+            calls.versioned()
+            .join(calls.versioned("w"), max, history="complete")
+            .group_by(by_value, Grouped("string", "string"))
+            .count()
+        ),
+        lambda calls: (
+            calls.versioned()
+            .join(
+                calls.versioned("w"),
+                max,
+                Materialized.versioned(history_retention=9, value_serde="string"),
+                history="complete",
+            )
+            .group_by(by_value, Grouped("string", "string"))
+            .count()
+        ),
+    ),
+    Refused(
+        "cannot have a complete history, because table ",
+        lambda calls: calls.versioned().join(calls.table(), max, history="complete"),
+        lambda calls: calls.versioned().join(calls.versioned("w"), max, history="complete"),
+    ),
+    Refused(
+        "ends before it begins: before + after must not be negative",
+        lambda calls: JoinWindows(before=5, after=-6),
+        lambda calls: JoinWindows(before=5, after=-5),
+    ),
+]
+"""Joins."""
+
+TABLES = [
+    Refused(
+        " cannot hold this table; leave the kind out, or choose ",
+        lambda calls: calls.table(materialized=Materialized("t", StoreKind.WINDOW)),
+        lambda calls: calls.table(materialized=Materialized("t")),
+        lambda calls: calls.table(materialized=Materialized("t", StoreKind.TIMESTAMPED_KEY_VALUE)),
+        lambda calls: calls.table(materialized=Materialized("t", StoreKind.VERSIONED, history_retention=10)),
+        lambda calls: calls.stream().group_by_key().count(Materialized("n", StoreKind.KEY_VALUE)),
+    ),
+    Refused(
+        " can still change after that; give it a retention of at least ",
+        lambda calls: calls.counted(Materialized("n", retention=14)),
+        lambda calls: calls.counted(Materialized("n", retention=15)),
+    ),
+    Refused(
+        "with those of the streams, so an as-of lookup would mean little",
+        lambda calls: calls.builder.global_table("g", materialized=Materialized.versioned(history_retention=9)),
+        lambda calls: calls.builder.global_table("g", materialized=Materialized()),
+        lambda calls: calls.stream().join(calls.versioned(), max),
+    ),
+    Refused(
+        "a vectorized reducer takes columns, but values",
+        lambda calls: calls.stream("in", Consumed("string", "msgpack")).group_by_key().reduce(max, vectorized=True),
+        lambda calls: calls.stream("in", NUMBERS).group_by_key().reduce(max, vectorized=True),
+        lambda calls: calls.stream("in", Consumed("string", "msgpack")).group_by_key().reduce(max),
+    ),
+    Refused(
+        "; give the ttl to the table that is grouped: Materialized(ttl=..., expired='delete')",
+        lambda calls: calls.table().group_by(by_value).count(Materialized(ttl=10)),
+        lambda calls: calls.table(materialized=Materialized(ttl=10, expired="delete")).group_by(by_value).count(),
+    ),
+    Refused(
+        "must travel to the tasks of their groups, but their value serde is not known",
+        lambda calls: calls.nameless_table().group_by(by_value).count(),
+        lambda calls: calls.nameless_table().group_by(by_value, Grouped(value_serde="string")).count(),
+    ),
+    Refused(
+        "cannot be cached: a cache drops versions; leave caching out",
+        lambda calls: calls.versioned(caching=True),
+        lambda calls: calls.versioned(),
+    ),
+    Refused(
+        "is versioned and cannot be suppressed: its updates are ordered",
+        lambda calls: calls.versioned().suppress(Suppressed.until_time_limit(10)),
+        lambda calls: (
+            calls.versioned()
+            .map_values(str, Materialized("plain", value_serde="string"))
+            .suppress(Suppressed.until_time_limit(10))
+        ),
+    ),
+    Refused(
+        "are held back in a store, but the serde of its ",
+        lambda calls: calls.nameless_table().suppress(Suppressed.until_time_limit(10)),
+        lambda calls: calls.nameless_table(Materialized(value_serde="string")).suppress(
+            Suppressed.until_time_limit(10)
+        ),
+    ),
+    Refused(
+        "until_window_closes needs a windowed table, but ",
+        lambda calls: calls.table().suppress(Suppressed.until_window_closes()),
+        lambda calls: calls.table().suppress(Suppressed.until_time_limit(10)),
+        lambda calls: calls.counted(Materialized()).suppress(Suppressed.until_window_closes()),
+    ),
+    Refused(
+        " serde: name one in Materialized(",
+        lambda calls: calls.bare.table("t", materialized=Materialized("names")),
+        lambda calls: calls.bare.table("t", materialized=Materialized("names", value_serde="string")),
+        lambda calls: calls.bare.table("t", Consumed(value_serde="string"), Materialized("names")),
+        lambda calls: StreamsBuilder(value_serde="string").table("t", materialized=Materialized("names")),
+    ),
+    Refused(
+        "; give a number that is not negative",
+        lambda calls: Suppressed.until_time_limit(1, max_records=-1),
+        lambda calls: Suppressed.until_time_limit(1, max_records=0),
+    ),
+    Refused(
+        " is \n ms; give at least \n ms",
+        lambda calls: TimeWindows(0),
+        lambda calls: TimeWindows(1),
+    ),
+    Refused(
+        " ms leaves gaps between windows of ",
+        lambda calls: TimeWindows(10, advance=11),
+        lambda calls: TimeWindows(10, advance=10),
+    ),
+    Refused(
+        "holds records back for a grace period, but their ",
+        lambda calls: calls.bare.stream("in").join(
+            calls.bare.table("v", TEXT, Materialized.versioned(history_retention=10)), max, Joined(grace=10)
+        ),
+        lambda calls: calls.bare.stream("in", Consumed(value_serde="string")).join(
+            calls.bare.table("v", TEXT, Materialized.versioned(history_retention=10)), max, Joined(grace=10)
+        ),
+        lambda calls: calls.bare.stream("in").join(
+            calls.bare.table("v", TEXT, Materialized.versioned(history_retention=10)),
+            max,
+            Joined(value_serde="string", grace=10),
+        ),
+    ),
+]
+"""Tables, their stores, and windows."""
+
+NODES = [
+    Refused(
+        " reads no topic; name at least one: add_source(",
+        lambda calls: calls.nodes.add_source("more"),
+        lambda calls: calls.nodes.add_source("more", "topic"),
+    ),
+    Refused(
+        " does not know how records become bytes: give ",
+        lambda calls: TopologyBuilder(value_serde=None).add_repartition("moved", "source"),
+        lambda calls: calls.nodes.add_repartition("moved", "source", value_serde="string"),
+        lambda calls: calls.nodes.add_repartition("moved", "source"),
+    ),
+    Refused(
+        "has no parent, so no record reaches it; name at least one",
+        lambda calls: calls.nodes.add_processor("more", PassOn),
+        lambda calls: calls.nodes.add_processor("more", PassOn, "source"),
+    ),
+    Refused(
+        " twice; each record reaches it once, so once",
+        lambda calls: calls.nodes.add_processor("more", PassOn, "source", "source"),
+        lambda calls: calls.nodes.add_processor("more", PassOn, "source"),
+    ),
+    Refused(
+        "; give this one another name",
+        lambda calls: calls.nodes.add_processor("pass", PassOn, "source"),
+        lambda calls: calls.nodes.add_processor("other", PassOn, "source"),
+    ),
+    Refused(
+        ", which is a sink: nothing comes out of it; name what comes before it (",
+        lambda calls: calls.nodes.add_processor("more", PassOn, "sink"),
+        lambda calls: calls.nodes.add_processor("more", PassOn, "pass"),
+    ),
+    Refused(
+        "so nothing else may come out of it; read the store",
+        lambda calls: (
+            calls.nodes.add_global_store(NAMES, "names in", PassOn, name="fill"),
+            calls.nodes.add_processor("more", PassOn, "fill"),
+        ),
+        lambda calls: (
+            calls.nodes.add_global_store(NAMES, "names in", PassOn, name="fill"),
+            calls.nodes.add_processor("more", PassOn, "source", stores=["names"]),
+        ),
+    ),
+    Refused(
+        "; use that one twice instead",
+        lambda calls: (calls.stream().to("out"), calls.stream("in", Consumed(value_serde="json")).to("other")),
+        lambda calls: [stream.to(topic) for stream in [calls.stream()] for topic in ("out", "other")],
+        lambda calls: [calls.nodes.add_processor(name, PassOn, "source") for name in ("one", "other")],
+    ),
+    Refused(
+        "; give the one for ",
+        lambda calls: [calls.stream().group_by_key().count(Materialized("counts")) for _ in range(2)],
+        lambda calls: [calls.stream().group_by_key().count(Materialized(f"counts{one}")) for one in range(2)],
+    ),
+    Refused(
+        "which does not exist (yet)",
+        lambda calls: calls.nodes.add_processor("more", PassOn, "nobody"),
+        lambda calls: (
+            calls.nodes.add_processor("nobody", PassOn, "source"),
+            calls.nodes.add_processor("more", PassOn, "nobody"),
+        ),
+    ),
+    Refused(
+        " cannot be connected to ",
+        lambda calls: (calls.nodes.add_state_store(TOTALS), calls.nodes.connect("nobody", "totals")),
+        lambda calls: (calls.nodes.add_state_store(TOTALS), calls.nodes.connect("pass", "totals")),
+        lambda calls: (
+            calls.nodes.add_state_store(TOTALS),
+            calls.nodes.add_processor("nobody", PassOn, "source"),
+            calls.nodes.connect("nobody", "totals"),
+        ),
+    ),
+    Refused(
+        ", which was never added",
+        lambda calls: calls.nodes.connect("pass", "totals"),
+        lambda calls: (calls.nodes.add_state_store(TOTALS), calls.nodes.connect("pass", "totals")),
+    ),
+    Refused(
+        " in every task, so it can use no other store; read ",
+        lambda calls: (
+            calls.nodes.add_global_store(NAMES, "names in", PassOn, name="fill"),
+            calls.nodes.add_state_store(TOTALS),
+            calls.nodes.connect("fill", "totals"),
+        ),
+        lambda calls: (
+            calls.nodes.add_global_store(NAMES, "names in", PassOn, name="fill"),
+            calls.nodes.add_state_store(TOTALS),
+            calls.nodes.connect("pass", "totals"),
+        ),
+    ),
+    Refused(
+        "; continue from what is written (repartition(), or ",
+        lambda calls: (calls.stream().to("between"), calls.stream("between").to("out"), calls.builder.build()),
+        lambda calls: (
+            calls.stream().repartition(Repartitioned(name="between")).to("out"),
+            calls.builder.build(),
+        ),
+        lambda calls: (
+            calls.nodes.add_repartition("between", "pass"),
+            calls.nodes.add_sink("last", "end", "between"),
+            calls.nodes.build(),
+        ),
+        lambda calls: (
+            calls.stream().to("between"),
+            calls.builder.build(),
+            calls.bare.stream("between", TEXT).to("out", Produced("string", "string")),
+            calls.bare.build(),
+        ),
+    ),
+    Refused(
+        " write it; give the sink, or the repartition, another name",
+        lambda calls: (
+            calls.stream().repartition(Repartitioned(name="moved")).to("moved-repartition"),
+            calls.builder.build(),
+        ),
+        lambda calls: (calls.stream().repartition(Repartitioned(name="moved")).to("out"), calls.builder.build()),
+        lambda calls: (
+            calls.stream().repartition(Repartitioned(name="other")).to("moved-repartition"),
+            calls.builder.build(),
+        ),
+    ),
+    Refused(
+        "which is not connected to it; connected: ",
+        lambda calls: processed(calls, Stored),
+        lambda calls: processed(calls, Stored, TOTALS),
+    ),
+]
+"""Graphs of processors."""
+
+STREAMS = [
+    Refused(
+        "has no branches; each branch() returns a new object",
+        lambda calls: [parts.no_default_branch() for parts in [calls.split()] if parts.branch(by_value)],
+        lambda calls: calls.split().branch(by_value).no_default_branch(),
+        lambda calls: [parts.branch(by_value).no_default_branch() for parts in [calls.split()]],
+    ),
+    Refused(
+        "a sink is a topic or a function that chooses one, not ",
+        lambda calls: calls.stream().to(7),
+        lambda calls: calls.stream().to("7"),
+    ),
+    Refused(
+        "name all of them: to(extractor, topics=['a', 'b'])",
+        lambda calls: calls.stream().to(chosen),
+        lambda calls: calls.stream().to(chosen, topics=["a", "b"]),
+    ),
+    Refused(
+        "are those that a function may choose; leave topics out",
+        lambda calls: calls.stream().to("out", topics=["a"]),
+        lambda calls: calls.stream().to("out"),
+        lambda calls: calls.stream().to(chosen, topics=["a"]),
+    ),
+    Refused(
+        " serde: give Produced(",
+        lambda calls: calls.bare.stream("in").to("out"),
+        lambda calls: calls.bare.stream("in").to("out", Produced(value_serde="string")),
+        lambda calls: calls.bare.stream("in").to("out", Produced(schema="key string, value string")),
+    ),
+    Refused(
+        "must travel to the tasks of their keys, but their ",
+        lambda calls: calls.nameless().select_key(by_value).group_by_key().count(),
+        lambda calls: calls.nameless().select_key(by_value).group_by_key(Grouped(value_serde="string")).count(),
+        lambda calls: calls.nameless().select_key(by_value).repartition(Repartitioned(value_serde="string")),
+    ),
+]
+"""Streams and their sinks."""
+
+PLANS = [
+    Refused(
+        "the topology has no sink, so it has no output",
+        lambda calls: (calls.stream(), make_plan(calls.builder.build(), None, 2)),
+        lambda calls: (calls.stream().to("out"), make_plan(calls.builder.build(), None, 2)),
+    ),
+    Refused("; say which one: sink=", lambda calls: calls.plan(None), lambda calls: calls.plan("all")),
+    Refused(
+        "; name each once",
+        lambda calls: calls.plan("all~all"),
+        lambda calls: calls.plan("all~some"),
+    ),
+    Refused(
+        " sub-topologies; give each its own sink and unite the outputs",
+        lambda calls: calls.counts("counts", "counts"),
+        lambda calls: calls.counts("one", "other"),
+    ),
+]
+"""How a topology is distributed."""
+
+
+@pytest.mark.parametrize("refused", [*JOINS, *TABLES, *NODES, *STREAMS, *PLANS], ids=repr)
+def test_a_refused_topology_is_built_as_its_message_says(refused: Refused) -> None:
+    refused.check(Calls, TopologyError)
