@@ -1,20 +1,25 @@
 """Verbs of a chain that share an operator give the rows that they give in operators of their own."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from random import Random
 from typing import Any
 
+import pyarrow as pa
 import pytest
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import Row as SparkRow
 from pyspark.sql import functions as F
 
 from millpond.adapters.inspect.state_inspector import StateInspector
 from millpond.adapters.spark import Evolution, Millpond
-from millpond.adapters.spark.verbs.arrow_expressions import Rows
+from millpond.adapters.spark.verbs import sharing
+from millpond.adapters.spark.verbs.arrow_expressions import Literal, Rows, Struct
 from millpond.adapters.spark.verbs.catalyst import NotInArrowError, analyzed, selected
+from millpond.adapters.spark.verbs.inputs import RowInput
 from millpond.errors import StateConflictError
 from millpond.processors import TimeWindows
 from millpond.processors.verbs import aggregates
@@ -153,8 +158,16 @@ def end(row: Row) -> datetime:
 
 @pytest.mark.slow
 def test_a_verb_stays_in_the_operator_in_which_it_has_begun(
-    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Where rows have other keys, although nothing in the chain says so, no task takes those of another one."""
+    columns = sharing._Columns.of
+
+    def of_another_shop(rows: RowInput, source: Any) -> Any:
+        made = columns(rows, source)
+        elsewhere = {**made.projection.columns, "key": Struct(["shop"], [Literal("b", pa.string())])}
+        return made._replace(projection=replace(made.projection, columns=elsewhere))
+
     orders = [("a", at(minute), 5) for minute in range(0, 60, 7)]
     apart = Job(spark, tmp_path / "apart", windows)
     apart.bring(orders, [("a", at(0), 1.5)])
@@ -176,9 +189,15 @@ def test_a_verb_stays_in_the_operator_in_which_it_has_begun(
         shared.rows(shared.pond(share_operators=False))
     shared.chain = lambda pond, orders, rates: windows(pond, orders, rates.withColumn("rate", F.sqrt("rate")))
     shared.rows(shared.pond())  # what lies before the first verb is no part of it
+    shared.bring([("a", at(LAST), 5)], [("a", at(LAST), 1.5)])
+    with monkeypatch.context() as patched:
+        patched.setattr(sharing._Columns, "of", of_another_shop)
+        with pytest.raises(
+            StreamingQueryException, match=r"other keys .*: Millpond\(share_operators=False, evo"
+        ):
+            shared.run()
     evolution = Evolution(shared.checkpoint, into=f"{tmp_path}/new")
     shared.checkpoint = evolution.location(shared.rows(shared.pond(share_operators=False, evolution=evolution)))
-    shared.bring([("a", at(LAST), 5)], [("a", at(LAST), 1.5)])
     shared.run(share_operators=False, evolution=evolution)
     assert shared.operators == {3}
 

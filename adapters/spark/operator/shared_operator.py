@@ -41,6 +41,7 @@ from millpond.processors.verbs.verb import flattened
 from millpond.stores.durability.manifests.manifest import Manifest
 from millpond.stores.encoding.partitions import partitions_of
 from millpond.stores.encoding.rows.tuple_keys import null_rows
+from millpond.stores.evolution.verbs import declaration
 
 
 class Between(Protocol):
@@ -251,5 +252,6 @@ class _Fed:
         if away.any():
             raise StateConflictError(
                 f"rows of {self._feed.source.topic!r} of the verb {self._run.stage.plan.sink!r} have other keys than "
-                "the verb before it; give both an operator of their own: Millpond(share_operators=False)"
+                "the verb before it; give both an operator of their own, which they get at another checkpoint: "
+                f"Millpond(share_operators=False, {declaration(None, into='a new checkpoint')})"
             )
