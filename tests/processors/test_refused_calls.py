@@ -1,10 +1,13 @@
 """Topologies that are refused, each followed by what the message advises, which is then built."""
 
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
-from millpond.errors import TopologyError
+from millpond.errors import MillpondError
 from millpond.processors import (
     Consumed,
     Grouped,
@@ -14,6 +17,7 @@ from millpond.processors import (
     KTable,
     Materialized,
     Produced,
+    PunctuationType,
     RecordProcessor,
     Repartitioned,
     StreamJoined,
@@ -24,11 +28,17 @@ from millpond.processors import (
     TopologyDriver,
 )
 from millpond.processors.distribution.plan import make_plan
+from millpond.processors.verbs import KeyContext, KeyedProcessor, Timer
+from millpond.processors.verbs.apply import apply_topology
+from millpond.stores.encoding.rows.packing import RowCodec
+from millpond.stores.encoding.rows.schemas import Schemas
+from millpond.stores.encoding.rows.tuple_keys import KeyCodec
 from millpond.stores.encoding.serdes import INT64, STRING
 from millpond.stores.specs.store_spec import StoreKind, StoreSpec
 from tests.refusing import Refused
 
 TEXT = Consumed("string", "string")
+NUMBER = pa.int64()
 NUMBERS = Consumed("string", "int64")
 COUNTS = Produced(schema="key string, value long")
 NAMES = StoreSpec("names", StoreKind.KEY_VALUE, STRING, STRING)
@@ -51,7 +61,34 @@ class Late(PassOn):
     """Schedules by stream time when the first record comes."""
 
     def process_record(self, key: Any, value: Any, timestamp: int) -> None:
-        self.schedule(10, "stream-time", lambda time: None)  # type: ignore[arg-type]
+        self.schedule(10, PunctuationType.STREAM_TIME, lambda time: None)
+
+
+class Early(PassOn):
+    """Schedules by stream time before."""
+
+    def open(self) -> None:
+        self.schedule(10, PunctuationType.STREAM_TIME, lambda time: None)
+
+
+class Untimed(PassOn):
+    """Asks for the stream time."""
+
+    def process_record(self, key: Any, value: Any, timestamp: int) -> None:
+        assert self.context.stream_time == timestamp
+
+
+class Timed(Untimed):
+    """Asks for the stream time, and takes one record after the other."""
+
+    record_by_record = True
+
+
+class Naming(PassOn):
+    """Puts each record into the store of names."""
+
+    def process_record(self, key: Any, value: Any, timestamp: int) -> None:
+        self.context.store("names").put(key, value)
 
 
 class Calls:
@@ -120,6 +157,33 @@ def built(builder: StreamsBuilder | TopologyBuilder) -> None:
 def processed(calls: Calls, supplier: type[PassOn], *stores: StoreSpec) -> None:
     calls.stream().process(supplier, stores=stores, name="mine").to("out")
     built(calls.builder)
+
+
+class Ruled(KeyedProcessor):
+    """Does something with its context for each row."""
+
+    def __init__(self, act: Callable[[KeyContext], object]) -> None:
+        self.act = act
+
+    def process(self, key: Any, row: Mapping[str, Any], context: KeyContext) -> None:
+        self.act(context)
+
+
+class Ringing(Ruled):
+    """Has timers."""
+
+    def on_timer(self, key: Any, timer: Timer, context: KeyContext) -> None:
+        assert timer
+
+
+def ruled(rule: type[Ruled], act: Callable[[KeyContext], object], type_: pa.DataType = NUMBER) -> None:
+    """Have one row with a null of a type come to a processor, and all of its timers fire."""
+    keys, rows = pa.schema([("k", pa.string())]), pa.schema([("n", type_)])
+    key, row = KeyCodec(keys), RowCodec(Schemas.first(rows))
+    with TopologyDriver(apply_topology("out", rule(act), key, row, lateness=0)) as driver:
+        packed = row.pack(pa.table({"n": pa.nulls(1, type_)}))
+        driver.pipe("input", key.pack(pa.table({"k": ["a"]}))[0], packed[0], 1)
+        driver.complete()
 
 
 JOINS = [
@@ -561,7 +625,97 @@ PLANS = [
 ]
 """How a topology is distributed."""
 
+RUNNING = [
+    Refused(
+        " schedules by stream time after init; do it in init",
+        lambda calls: processed(calls, Late),
+        lambda calls: processed(calls, Early),
+    ),
+    Refused(
+        "but has no store that keeps it from micro-batch to micro-batch; give it one where it is added",
+        lambda calls: processed(calls, Timed),
+        lambda calls: processed(calls, Timed, StoreSpec("task-time-of-mine", StoreKind.KEY_VALUE, STRING, INT64)),
+    ),
+    Refused(
+        ", which is known only if the task takes one record after the other",
+        lambda calls: processed(calls, Untimed, TOTALS),
+        lambda calls: processed(calls, Timed, TOTALS),
+    ),
+    Refused(
+        " is global: every task has a copy, so only the processor that fills it may call ",
+        lambda calls: (
+            calls.builder.add_global_store(NAMES, "names in", PassOn),
+            calls.stream().process(Naming, stores=["names"]),
+            built(calls.builder),
+        ),
+        lambda calls: (
+            calls.builder.add_global_store(NAMES, "names in", PassOn),
+            calls.stream().to("names"),
+            built(calls.builder),
+        ),
+        lambda calls: (
+            calls.builder.add_state_store(NAMES),
+            calls.stream().process(Naming, stores=["names"]),
+            built(calls.builder),
+        ),
+    ),
+    Refused(
+        " as a topic; return the topic's name as text",
+        lambda calls: (calls.stream().to(lambda key, value: 7, topics=["a"]), built(calls.builder)),
+        lambda calls: (calls.stream().to(lambda key, value: "a", topics=["a"]), built(calls.builder)),
+    ),
+    Refused(
+        ", which is not among those that it may choose, ",
+        lambda calls: (calls.stream().to(lambda key, value: "b", topics=["a"]), built(calls.builder)),
+        lambda calls: (calls.stream().to(lambda key, value: "b", topics=["a", "b"]), built(calls.builder)),
+    ),
+    Refused(
+        " is \n; give one of \n",
+        lambda calls: TopologyDriver(calls.nodes.build(), on_error="ignore"),
+        lambda calls: TopologyDriver(calls.nodes.build(), on_error="fail").close(),
+        lambda calls: TopologyDriver(calls.nodes.build(), on_error="skip").close(),
+        lambda calls: TopologyDriver(calls.nodes.build(), on_error="dead-letter").close(),
+    ),
+    Refused(
+        "within_history is about records that wait, and without a grace none do; give both",
+        lambda calls: Joined(within_history=True),
+        lambda calls: Joined(within_history=True, grace=10),
+    ),
+    Refused(
+        "; give a release of Kafka Streams such as '3.4'",
+        lambda calls: StreamsBuilder(upgrade_from="old").table("t").group_by(by_value).count(),
+        lambda calls: StreamsBuilder(upgrade_from="3.4").table("t").group_by(by_value).count(),
+    ),
+]
+"""What shows when records come, or when it is to run."""
 
-@pytest.mark.parametrize("refused", [*JOINS, *TABLES, *NODES, *STREAMS, *PLANS], ids=repr)
+TIMERS = [
+    Refused(
+        "; give a datetime, a timedelta, or text such as '5 minutes'",
+        lambda calls: ruled(Ringing, lambda context: context.set_timer(5)),
+        lambda calls: ruled(Ringing, lambda context: context.set_timer(datetime(2026, 1, 1, tzinfo=UTC))),
+        lambda calls: ruled(Ringing, lambda context: context.set_timer(timedelta(minutes=5))),
+        lambda calls: ruled(Ringing, lambda context: context.set_timer("5 minutes")),
+    ),
+    Refused(
+        " sets timers, but does not override on_timer; define it",
+        lambda calls: ruled(Ruled, lambda context: context.set_timer("5 minutes")),
+        lambda calls: ruled(Ringing, lambda context: context.set_timer("5 minutes")),
+    ),
+    Refused(
+        "the name of a timer is \n; give text",
+        lambda calls: ruled(Ringing, lambda context: context.set_timer("5 minutes", 1)),
+        lambda calls: ruled(Ringing, lambda context: context.set_timer("5 minutes", "1")),
+    ),
+    Refused(
+        " cannot be those of a dict; select the column as an array of entries",
+        lambda calls: ruled(Ruled, id, pa.map_(pa.list_(pa.int64()), pa.int64())),
+        lambda calls: ruled(Ruled, id, pa.list_(pa.struct({"key": pa.list_(pa.int64()), "value": pa.int64()}))),
+    ),
+]
+"""Processors by key."""
+
+
+@pytest.mark.parametrize("refused", [*JOINS, *TABLES, *NODES, *STREAMS, *PLANS, *RUNNING, *TIMERS], ids=repr)
 def test_a_refused_topology_is_built_as_its_message_says(refused: Refused) -> None:
-    refused.check(Calls, TopologyError)
+    refused.check(Calls, MillpondError)

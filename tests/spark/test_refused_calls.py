@@ -1,6 +1,7 @@
-"""Calls of ``Millpond`` that are refused, each followed by what the message advises, which is then built."""
+"""Calls of ``Millpond`` and ``SparkStreams`` that are refused, each followed by what its message advises, built."""
 
 from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -9,13 +10,27 @@ import pytest
 
 pytest.importorskip("pyspark")
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from millpond.adapters.spark import Millpond
-from millpond.errors import ConfigurationError
-from millpond.processors import SessionWindows, SlidingWindows, TimeWindows
+from millpond.adapters.spark import FileOutput, FormatOutput, Millpond, OnError, SparkStreams, TableOutput
+from millpond.adapters.spark.outputs.output import output_of
+from millpond.adapters.spark.outputs.query import chosen
+from millpond.adapters.spark.reading.state_options import StateOptions
+from millpond.adapters.spark.rows.source import select_source
+from millpond.errors import ConfigurationError, MillpondError
+from millpond.processors import (
+    Consumed,
+    Produced,
+    SessionWindows,
+    SlidingWindows,
+    StreamsBuilder,
+    TimeWindows,
+    Topology,
+)
 from millpond.processors.verbs import KeyContext, KeyedProcessor, aggregates
+from millpond.stores.durability import DurabilityPolicy
 from tests.refusing import Refused
 
 pytestmark = pytest.mark.spark
@@ -354,6 +369,268 @@ VERBS = [
 """What a ``Millpond`` has made."""
 
 
+class Streams:
+    """Queries of topologies on words, as they are built."""
+
+    def __init__(self, frames: Frames, place: Path) -> None:
+        self.frames = frames
+        self.place = place
+        self.reading = {"checkpoint": "checkpoint", "state_dir": "state", "store": "counts"}
+        self.stream = frames.left.selectExpr("k as key", "a as value", "at as timestamp")
+        self.static = frames.static.selectExpr("k as key", "a as value", "at as timestamp")
+
+    def streams(self, topology: Topology | None = None, **options: Any) -> SparkStreams:
+        given: dict[str, Any] = {"application_id": "refused", "state_dir": str(self.place), "partitions": 1, **options}
+        return SparkStreams(topology or self.counts(), **given)
+
+    def counts(self, consumed: Consumed | None = None, produced: Produced | None = None) -> Topology:
+        builder = StreamsBuilder()
+        words = builder.stream("words", consumed or Consumed("string", "int64"))
+        words.group_by_key().count().to("counts", produced)
+        return builder.build()
+
+    def stateless(self, produced: Produced | None = None) -> Topology:
+        builder = StreamsBuilder()
+        builder.stream("words", Consumed("string", "int64")).to("words-again", produced)
+        return builder.build()
+
+    def merged(self) -> Topology:
+        builder = StreamsBuilder()
+        read = Consumed("string", "int64")
+        builder.stream("words", read).merge(builder.stream("more", read)).group_by_key().count().to("counts")
+        return builder.build()
+
+    def read(self, rows: DataFrame | None = None, **consumed: Any) -> DataFrame:
+        """A count of rows that are read in some way."""
+        topology = self.counts(Consumed(**{"key_serde": "string", "value_serde": "int64", **consumed}))
+        return self.streams(topology).transform({"words": self.stream if rows is None else rows})
+
+    def counted(self, **options: Any) -> DataFrame:
+        return self.streams(**options).transform({"words": self.stream})
+
+    def nested(self, number: str) -> DataFrame:
+        """Words whose value is a struct with a number."""
+        return self.stream.selectExpr("key", f"named_struct('n', {number}) as value", "timestamp")
+
+    def output(self, given: Any, columns: str = "key") -> None:
+        """Have an output for a sink with a column checked."""
+        output_of("counts", given).check("counts", pa.schema([(columns, pa.string())]), self.frames.spark)
+
+
+HEADERS = "array(struct('a' as key, cast('b' as binary) as value)) as headers"
+
+OPTIONS = [
+    Refused(
+        "; give bytes, or text such as '512MiB', or leave it out",
+        lambda calls: calls.streams(memory_budget=0),
+        lambda calls: calls.streams(memory_budget=1 << 29),
+        lambda calls: calls.streams(memory_budget="512MiB"),
+        lambda calls: calls.streams(),
+    ),
+    Refused(
+        "; give a datetime, or text such as '2026-06-01T12:00:00Z'",
+        lambda calls: calls.streams(reset_stream_time="noon"),
+        lambda calls: calls.streams(reset_stream_time=datetime(2026, 6, 1, tzinfo=UTC)),
+        lambda calls: calls.streams(reset_stream_time="2026-06-01T12:00:00Z"),
+    ),
+    Refused(
+        "it must not be negative. None allows any distance",
+        lambda calls: calls.streams(max_ahead="-1 day"),
+        lambda calls: calls.streams(max_ahead="1 day"),
+        lambda calls: calls.streams(max_ahead=None),
+    ),
+    Refused(
+        " or more, or lower that setting",
+        lambda calls: calls.counted(policy=DurabilityPolicy(retained_commits=150)),
+        lambda calls: calls.counted(policy=DurabilityPolicy(retained_commits=200)),
+    ),
+    Refused(
+        "; with upgrade_from, give 'in_place' or 'roll_over', or leave both out",
+        lambda calls: calls.streams(upgrade_from="0.1.0"),
+        lambda calls: calls.streams(upgrade_from="0.1.0", upgrade_mode="in_place"),
+        lambda calls: calls.streams(upgrade_from="0.1.0", upgrade_mode="roll_over"),
+        lambda calls: calls.streams(),
+    ),
+    Refused(
+        "; give a release of Millpond such as '0.1.0'",
+        lambda calls: calls.streams(upgrade_from="zero", upgrade_mode="in_place"),
+        lambda calls: calls.streams(upgrade_from="0.1.0", upgrade_mode="in_place"),
+    ),
+]
+"""Options of ``SparkStreams``."""
+
+INPUTS = [
+    Refused(
+        "there are no inputs; give a DataFrame for each source topic: transform({'topic': df})",
+        lambda calls: calls.streams().transform({}),
+        lambda calls: calls.streams().transform({"words": calls.stream}),
+    ),
+    Refused(
+        "; transform needs one for each of ",
+        lambda calls: calls.streams(calls.merged()).transform({"words": calls.stream}),
+        lambda calls: calls.streams(calls.merged()).transform({"words": calls.stream, "more": calls.stream}),
+    ),
+    Refused(
+        "some inputs are streaming DataFrames and some are static; make all of them",
+        lambda calls: calls.streams(calls.merged()).transform({"words": calls.stream, "more": calls.static}),
+        lambda calls: calls.streams(calls.merged()).transform({"words": calls.stream, "more": calls.stream}),
+        lambda calls: calls.streams(calls.merged()).transform({"words": calls.static, "more": calls.static}),
+    ),
+    Refused(
+        "and a query runs on streaming ones; for static ones call transform",
+        lambda calls: calls.streams().start(
+            {"words": calls.static}, sinks={"counts": print}, checkpoint_location=str(calls.place / "checkpoint")
+        ),
+        lambda calls: calls.streams().transform({"words": calls.static}, sink="counts"),
+    ),
+    Refused(
+        "so of static DataFrames; give streaming ones to transform",
+        lambda calls: calls.streams().backfill({"words": calls.stream}),
+        lambda calls: calls.streams().transform({"words": calls.stream}),
+    ),
+    Refused(
+        "could begin with; call transform with the static DataFrames",
+        lambda calls: calls.streams(calls.stateless()).backfill({"words": calls.static}),
+        lambda calls: calls.streams(calls.stateless()).transform({"words": calls.static}),
+    ),
+    Refused(
+        "and time only passes for a stream; leave ticks out, or make all of them",
+        lambda calls: calls.streams().transform({"words": calls.stream}, ticks=calls.static),
+        lambda calls: calls.streams().transform({"words": calls.stream}),
+        lambda calls: calls.streams().transform(
+            {"words": calls.stream}, ticks=calls.frames.spark.readStream.format("rate").load()
+        ),
+    ),
+    Refused(
+        "ticks has nobody to wake: ",
+        lambda calls: calls.streams(calls.stateless()).transform({"words": calls.stream}, ticks=calls.stream),
+        lambda calls: calls.streams(calls.stateless()).transform({"words": calls.stream}),
+        lambda calls: calls.streams(calls.counts()).transform({"words": calls.stream}, ticks=calls.stream),
+    ),
+    Refused(
+        "the DataFrame for \n has no column \n for the ",
+        lambda calls: calls.read(key="word"),
+        lambda calls: calls.read(key="key"),
+    ),
+    Refused(
+        "; give a timestamp, or a long of milliseconds since 1970",
+        lambda calls: calls.read(timestamp="key"),
+        lambda calls: calls.read(timestamp="timestamp"),
+        lambda calls: calls.read(timestamp="value"),
+    ),
+    Refused(
+        ", which cannot be a key; turn it into a string or a number first",
+        lambda calls: calls.read(calls.stream.withColumn("key", F.array("key"))),
+        lambda calls: calls.read(calls.stream.withColumn("key", F.array("key").cast("string"))),
+    ),
+    Refused(
+        "but there is no serde for keys; give one: Consumed(key_serde=...)",
+        lambda calls: select_source(calls.stream, "words", Consumed(), OnError.FAIL, keyed=True),
+        lambda calls: select_source(calls.stream, "words", Consumed(key_serde="string"), OnError.FAIL, keyed=True),
+    ),
+    Refused(
+        "; give an array<struct<key:string,value:binary>>",
+        lambda calls: calls.read(headers="key"),
+        lambda calls: calls.read(calls.stream.selectExpr("*", HEADERS), headers="headers"),
+    ),
+    Refused(
+        " serde cannot take; cast the column or name another serde in Consumed",
+        lambda calls: calls.read(key_serde="int64"),
+        lambda calls: calls.read(calls.stream.withColumn("key", F.col("key").cast("long")), key_serde="int64"),
+        lambda calls: calls.read(key_serde="string"),
+    ),
+    Refused(
+        "; cast the column, or name another serde in Consumed",
+        lambda calls: calls.read(calls.nested("value"), value_serde="struct<n:string>"),
+        lambda calls: calls.read(calls.nested("cast(value as string)"), value_serde="struct<n:string>"),
+        lambda calls: calls.read(calls.nested("value"), value_serde="struct<n:bigint>"),
+    ),
+    Refused(
+        "; give a string column with operations such as ",
+        lambda calls: calls.read(calls.stream.withColumn("deleted", F.lit(True)), op="deleted"),
+        lambda calls: calls.read(
+            calls.stream.withColumn("deleted", F.lit(True)).withColumn(
+                "op", F.when(F.col("deleted"), "delete").otherwise("upsert")
+            ),
+            op="op",
+        ),
+    ),
+]
+"""What a topology reads."""
+
+OUTPUTS = [
+    Refused(
+        "; give a FileOutput, FormatOutput, TableOutput or MergeOutput, a function",
+        lambda calls: calls.output("/out"),
+        lambda calls: calls.output(FileOutput("/out")),
+        lambda calls: calls.output(FormatOutput("console")),
+        lambda calls: calls.output(TableOutput("counts")),
+        lambda calls: calls.output(lambda rows, batch: None),
+    ),
+    Refused(
+        "; other formats take FormatOutput",
+        lambda calls: calls.output(FileOutput("/out", "kafka")),
+        lambda calls: calls.output(FileOutput("/out", "json")),
+        lambda calls: calls.output(FormatOutput("kafka")),
+    ),
+    Refused(
+        "which is what the directories of a FileOutput are called; give the column another name",
+        lambda calls: calls.output(FileOutput("/out"), "batch_id"),
+        lambda calls: calls.output(FileOutput("/out"), "batch"),
+    ),
+    Refused(
+        " only as a query's own sink; give a function (DataFrame, batch_id)",
+        lambda calls: calls.output(FormatOutput("memory")),
+        lambda calls: calls.output(lambda rows, batch: rows.collect()),
+    ),
+    Refused(
+        " go; give an output for each, or None if it is not to be written",
+        lambda calls: chosen({"one": print}, ["one", "other"]),
+        lambda calls: chosen({"one": print, "other": print}, ["one", "other"]),
+        lambda calls: chosen({"one": print, "other": None}, ["one", "other"]),
+    ),
+    Refused(
+        " is to be written; give an output for one of them",
+        lambda calls: chosen({"one": None, "other": None}, ["one", "other"]),
+        lambda calls: chosen({"one": print, "other": None}, ["one", "other"]),
+    ),
+    Refused(
+        "which stands between the names of sinks that are written together",
+        lambda calls: chosen({"one~two": print, "other": print}, ["one~two", "other"]),
+        lambda calls: chosen({"one-two": print, "other": print}, ["one-two", "other"]),
+    ),
+    Refused(
+        ": optional columns need a schema; give Produced(schema='key string, ...')",
+        lambda calls: calls.streams(calls.counts(produced=Produced(optional=["value"]))).transform(
+            {"words": calls.stream}
+        ),
+        lambda calls: calls.streams(
+            calls.counts(produced=Produced(schema="key string, value long", optional=["value"]))
+        ).transform({"words": calls.stream}),
+    ),
+]
+"""Where rows of a topology go."""
+
+READING = [
+    Refused(
+        "format \n has no option \n; its options are ",
+        lambda calls: StateOptions.of({**calls.reading, "batches": "1"}),
+        lambda calls: StateOptions.of({**calls.reading, "batch": "1"}),
+    ),
+    Refused(
+        "format \n needs the option ",
+        lambda calls: StateOptions.of({"checkpoint": "c", "store": "counts"}),
+        lambda calls: StateOptions.of({"checkpoint": "c", "store": "counts", "state_dir": "s"}),
+    ),
+    Refused(
+        "; give the number of a micro-batch, such as 0",
+        lambda calls: StateOptions.of({**calls.reading, "batch": "last"}),
+        lambda calls: StateOptions.of({**calls.reading, "batch": "0"}),
+    ),
+]
+"""The options of Spark's format for state."""
+
+
 @pytest.fixture(scope="module")
 def frames(spark: SparkSession) -> Frames:
     return Frames(spark)
@@ -364,3 +641,10 @@ def test_a_refused_call_of_a_verb_is_built_as_its_message_says(
     refused: Refused, frames: Frames, tmp_path: Path
 ) -> None:
     refused.check(lambda: Calls(frames, tmp_path), ConfigurationError)
+
+
+@pytest.mark.parametrize("refused", [*OPTIONS, *INPUTS, *OUTPUTS, *READING], ids=repr)
+def test_a_refused_call_of_spark_streams_is_built_as_its_message_says(
+    refused: Refused, frames: Frames, tmp_path: Path
+) -> None:
+    refused.check(lambda: Streams(frames, tmp_path), MillpondError)

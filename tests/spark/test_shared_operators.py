@@ -192,9 +192,7 @@ def test_a_verb_stays_in_the_operator_in_which_it_has_begun(
     shared.bring([("a", at(LAST), 5)], [("a", at(LAST), 1.5)])
     with monkeypatch.context() as patched:
         patched.setattr(sharing._Columns, "of", of_another_shop)
-        with pytest.raises(
-            StreamingQueryException, match=r"other keys .*: Millpond\(share_operators=False, evo"
-        ):
+        with pytest.raises(StreamingQueryException, match=r"other keys .*: Millpond\(share_operators=False, evo"):
             shared.run()
     evolution = Evolution(shared.checkpoint, into=f"{tmp_path}/new")
     shared.checkpoint = evolution.location(shared.rows(shared.pond(share_operators=False, evolution=evolution)))

@@ -448,8 +448,8 @@ def check_grace(store: str, grace: int, history_retention: int, late_puts: LateP
     """
     if grace > history_retention:
         raise ConfigurationError(
-            f"store {store!r}: a grace of {grace} ms is longer than its history retention of {history_retention} ms, so "
-            "puts would be accepted that nobody can read; make history_retention as long, or grace shorter"
+            f"store {store!r}: a grace of {grace} ms is longer than its history retention of {history_retention} ms, "
+            "so puts would be accepted that nobody can read; make history_retention as long, or grace shorter"
         )
     if grace < history_retention and late_puts is not LatePuts.REFUSED:
         raise ConfigurationError(
