@@ -182,6 +182,7 @@ def test_the_directory_of_the_running_job_is_refused_and_left_alone(tmp_path: Pa
     with pytest.raises(ConfigurationError, match="counts is in another format"):
         warm([job.new], supplier(engine), manifest, local_dir=tmp_path / "local", storage=job.storage)
     assert job.files("local") == before
+    assert job.warm()[0].restored
 
 
 def test_two_processes_do_not_warm_one_task_at_once(tmp_path: Path, engine: str) -> None:

@@ -2,7 +2,10 @@
 
 import json
 import struct
+from collections.abc import Mapping
+from itertools import count
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pyarrow.parquet as pq
@@ -10,11 +13,12 @@ import pytest
 from typer.testing import CliRunner
 
 from millpond.cli import app as command_line
-from millpond.errors import ConfigurationError, UnreadableRowError
+from millpond.errors import ConfigurationError, MillpondError, UnreadableRowError
 from millpond.stores import STRING, StoreKind, StoreSpec, Transaction
 from millpond.stores.backend.registry import supplier
 from millpond.stores.specs.migration import open_directory
 from tests.kafka_streams.directories import TIMED, recorded, unpacked, write_database, write_task
+from tests.refusing import Refused
 
 
 def run(*arguments: object) -> Any:
@@ -123,30 +127,98 @@ def test_what_is_put_twice_needs_to_be_told(tmp_path: Path) -> None:
         assert list(store.fetch_range("k")) == [(1000, "1"), (1000, "2")]  # type: ignore[attr-defined]
 
 
+class Import:
+    """What is asked of a store of one row, or of none."""
+
+    def __init__(self, place: Path, rows: Mapping[bytes, bytes] = MappingProxyType({b"k": b"v"})) -> None:
+        self.made = plain(place, dict(rows))
+        self.place = place
+
+    def empty(self) -> "Import":
+        return Import(self.place / "empty", {})
+
+    def into(self, to: str, *options: str) -> None:
+        result = run(self.made, "--store", "store", "--to", to, *options)
+        if isinstance(result.exception, MillpondError):
+            raise result.exception
+        assert result.exit_code == 0, result.output
+
+    def rows(self, *options: str) -> None:
+        self.into(f"parquet:{self.place / 'rows'}", *options)
+
+    def plain_rows(self, *options: str) -> None:
+        self.rows("--kind", "key-value", *options)
+
+    def store(self, *options: str) -> None:
+        self.into(str(self.place / "out"), *options)
+
+
+REFUSED = [
+    Refused(
+        "its files do not tell; say it with --kind",
+        lambda asked: asked.rows(),
+        lambda asked: asked.plain_rows(),
+        lambda asked: asked.empty().rows("--kind", "versioned"),
+    ),
+    Refused(
+        "--kind is \n; the kinds are ",
+        lambda asked: asked.rows("--kind", "table"),
+        lambda asked: asked.rows("--kind", "key-value"),
+    ),
+    Refused(
+        "; its column families tell",
+        lambda asked: asked.rows("--kind", "window"),
+        lambda asked: asked.rows("--kind", "key-value"),
+    ),
+    Refused(
+        "needs its retention; say it with --retention",
+        lambda asked: asked.store("--kind", "versioned"),
+        lambda asked: asked.empty().store("--kind", "versioned", "--retention", "5 seconds"),
+    ),
+    *(
+        Refused(
+            "store \n of kind \n has no \n; leave it out",
+            lambda asked, option=option: asked.plain_rows(*option),  # type: ignore[misc]
+            lambda asked: asked.plain_rows(),
+        )
+        for option in (["--retention", "5 seconds"], ["--window-size", "5 seconds"], ["--retain-duplicates"])
+    ),
+    Refused(
+        "which writes nothing that Kafka's serializers write; choose one of ",
+        lambda asked: asked.plain_rows("--key-serde", "pickle"),
+        lambda asked: asked.plain_rows("--key-serde", "string"),
+    ),
+    Refused(
+        " keeps no files; choose one that does",
+        lambda asked: asked.store("--kind", "key-value", "--backend", "memory"),
+        lambda asked: asked.store("--kind", "key-value", "--backend", "lmdb"),
+    ),
+    Refused(
+        ", which is only read; choose another place",
+        lambda asked: asked.into(f"parquet:{asked.made / 'in'}", "--kind", "key-value"),
+        lambda asked: asked.plain_rows(),
+    ),
+    Refused(
+        " is there already, and is not touched; delete it, or choose another place",
+        lambda asked: (asked.plain_rows(), asked.plain_rows()),
+        lambda asked: (asked.plain_rows(), asked.into(f"parquet:{asked.place / 'other'}", "--kind", "key-value")),
+        lambda asked: (asked.plain_rows(), (asked.place / "rows").unlink(), asked.plain_rows()),
+    ),
+]
+
+
+@pytest.mark.parametrize("refused", REFUSED, ids=repr)
+def test_what_is_refused_is_brought_along_as_its_message_says(refused: Refused, tmp_path: Path) -> None:
+    places = count()
+    refused.check(lambda: Import(tmp_path / str(next(places))), ConfigurationError)
+
+
 @pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ([], "of kind key-value or versioned, its files do not tell; say it with --kind"),
-        (["--kind", "table"], "--kind is 'table'; the kinds are"),
-        (["--kind", "window"], "of kind key-value or versioned, not window"),
-        (["--kind", "versioned", "--to", "OUT"], "say it with --retention"),
-        (["--kind", "key-value", "--retention", "5 seconds"], "has no --retention; leave it out"),
-        (["--kind", "key-value", "--window-size", "5 seconds"], "has no --window-size; leave it out"),
-        (["--kind", "key-value", "--retain-duplicates"], "has no --retain-duplicates; leave it out"),
-        (["--kind", "key-value", "--key-serde", "pickle"], "choose one of bytes, string, int64, float64, json"),
-        (["--kind", "key-value", "--to", "OUT", "--backend", "memory"], "keeps no files"),
-        (["--kind", "key-value", "--to", "parquet:DIR"], "lies in the state directory"),
-        (["--kind", "versioned", "--retention", "soon"], "--retention"),
-        (["--kind", "versioned", "--retention", "2000"], "say of what: '2000 milliseconds', or '2000 seconds'"),
-    ],
+    ("retention", "message"), [("soon", "--retention"), ("2000", "say of what: '2000 milliseconds', or '2000 seconds'")]
 )
-def test_what_makes_no_sense_is_refused(options: list[str], message: str, tmp_path: Path) -> None:
-    made = plain(tmp_path, {b"k": b"v"})
-    places = {"parquet:DIR": f"parquet:{tmp_path / 'made' / 'in'}", "OUT": str(tmp_path / "out")}
-    given = [places.get(option, option) for option in options]
-    result = run(made, "--store", "store", "--to", f"parquet:{tmp_path / 'rows'}", *given)
-    assert isinstance(result.exception, ConfigurationError), result.output
-    assert message in str(result.exception)
+def test_a_retention_that_is_no_length_of_time_is_refused(retention: str, message: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match=message):
+        Import(tmp_path).rows("--kind", "versioned", "--retention", retention)
     assert not (tmp_path / "rows").exists()
 
 

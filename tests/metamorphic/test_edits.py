@@ -263,8 +263,11 @@ def test_what_is_no_timer_is_refused_with_what_to_write() -> None:
             editor.set_timer("out-state", [PERSON], None)
         with pytest.raises(ConfigurationError, match="set, move or delete one with set_timer"):
             editor.delete("out-timers", b"x")
-        with pytest.raises(ConfigurationError, match="no rule could get the time"):
+        with pytest.raises(ConfigurationError, match=r"no rule could get the time .*; give a datetime"):
             editor.set_timer("out-timers", [PERSON], 2**50)
+        later = datetime(2026, 1, 1, tzinfo=UTC)
+        editor.set_timer("out-timers", [PERSON], later)
+        assert editor.set_timer("out-timers", [PERSON], None) == later
 
     fired([editing(refused)])
 
