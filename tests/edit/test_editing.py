@@ -215,13 +215,6 @@ def test_a_row_that_does_not_fit_is_refused_with_the_columns_that_do(
         edits.put(store, [row])
 
 
-def test_nobody_edits_without_a_name_and_windows_are_those_of_windowed_stores(query: Query) -> None:
-    with pytest.raises(ConfigurationError, match=r"give by=\.\.\., as in by='ann'"):
-        editor(query, by="")
-    with pytest.raises(ConfigurationError, match="'plain' is of kind key-value and has no windows; leave window_start"):
-        editor(query).delete("plain", KEY, window_start=10)
-
-
 def test_a_first_window_needs_the_spec_that_tells_how_long_it_stays(tmp_path: Path) -> None:
     query = Query(tmp_path, [SPECS["windows"], StoreSpec("other", StoreKind.KEY_VALUE, STRING, STRING)])
     query.run(lambda stores, mine: stores["other"].put("a", "b"))

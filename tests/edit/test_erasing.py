@@ -254,9 +254,3 @@ def test_a_query_that_goes_on_from_before_an_erasure_is_told_of_it(tmp_path: Pat
         row["value"] for row in shown(anew.inspector().store("plain", application_id="anew")) if row["key"] == PERSON
     ]
     assert found == ["back again"]
-
-
-def test_a_reason_that_names_the_key_is_refused(tmp_path: Path) -> None:
-    query = filled(tmp_path)
-    with pytest.raises(ConfigurationError, match="by or why has a key that is erased; leave it out"):
-        erase(query.inspector(), [PERSON], by="ann", why=f"{PERSON} asks for it")
