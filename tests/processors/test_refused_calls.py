@@ -24,6 +24,7 @@ from millpond.processors import (
     StreamsBuilder,
     Suppressed,
     TimeWindows,
+    Topology,
     TopologyBuilder,
     TopologyDriver,
 )
@@ -148,10 +149,12 @@ def chosen(key: Any, value: Any, context: Any) -> str:
     return "a"
 
 
-def built(builder: StreamsBuilder | TopologyBuilder) -> None:
+def built(builder: StreamsBuilder | TopologyBuilder) -> Topology:
     """Build a topology, and have one record go through it."""
-    with TopologyDriver(builder.build()) as driver:
+    topology = builder.build()
+    with TopologyDriver(topology) as driver:
         driver.pipe("in", "a", "x", 1)
+    return topology
 
 
 def processed(calls: Calls, supplier: type[PassOn], *stores: StoreSpec) -> None:
@@ -176,7 +179,7 @@ class Ringing(Ruled):
         assert timer
 
 
-def ruled(rule: type[Ruled], act: Callable[[KeyContext], object], type_: pa.DataType = NUMBER) -> None:
+def ruled(rule: type[Ruled], act: Callable[[KeyContext], object], type_: Any = NUMBER) -> None:
     """Have one row with a null of a type come to a processor, and all of its timers fire."""
     keys, rows = pa.schema([("k", pa.string())]), pa.schema([("n", type_)])
     key, row = KeyCodec(keys), RowCodec(Schemas.first(rows))
@@ -692,7 +695,7 @@ RUNNING = [
 TIMERS = [
     Refused(
         "; give a datetime, a timedelta, or text such as '5 minutes'",
-        lambda calls: ruled(Ringing, lambda context: context.set_timer(5)),
+        lambda calls: ruled(Ringing, lambda context: context.set_timer(5)),  # type: ignore[arg-type]
         lambda calls: ruled(Ringing, lambda context: context.set_timer(datetime(2026, 1, 1, tzinfo=UTC))),
         lambda calls: ruled(Ringing, lambda context: context.set_timer(timedelta(minutes=5))),
         lambda calls: ruled(Ringing, lambda context: context.set_timer("5 minutes")),
@@ -704,13 +707,13 @@ TIMERS = [
     ),
     Refused(
         "the name of a timer is \n; give text",
-        lambda calls: ruled(Ringing, lambda context: context.set_timer("5 minutes", 1)),
+        lambda calls: ruled(Ringing, lambda context: context.set_timer("5 minutes", 1)),  # type: ignore[arg-type]
         lambda calls: ruled(Ringing, lambda context: context.set_timer("5 minutes", "1")),
     ),
     Refused(
         " cannot be those of a dict; select the column as an array of entries",
         lambda calls: ruled(Ruled, id, pa.map_(pa.list_(pa.int64()), pa.int64())),
-        lambda calls: ruled(Ruled, id, pa.list_(pa.struct({"key": pa.list_(pa.int64()), "value": pa.int64()}))),
+        lambda calls: ruled(Ruled, id, pa.list_(pa.struct([("key", pa.list_(pa.int64())), ("value", pa.int64())]))),
     ),
 ]
 """Processors by key."""
