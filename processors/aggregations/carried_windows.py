@@ -18,13 +18,15 @@ from millpond.processors.aggregations.completion import (
     completion_of,
     kept_changes,
 )
+from millpond.processors.options.windows import ALL_TIMES, Span
 from millpond.processors.runtime.kept_time import STREAM_TIME, KeptTime, stream_time_of, versioned
 from millpond.processors.runtime.waiting_counts import WAITING, bytes_of_counts, counted_at, waiting_of
 from millpond.stores.encoding.keys import TIME_SIZE, last_time, pack_time, unpack_time, unterminated
-from millpond.stores.encoding.times import MIN_TIME
+from millpond.stores.encoding.times import MAX_TIME, MIN_TIME
 from millpond.stores.evolution.carriage import LayoutCarriage, OldStore, forgotten, greatest, least
 from millpond.stores.specs.store_spec import KeyForm
 from millpond.stores.typed.observed_stream_time import METADATA_NAME as OBSERVED
+from millpond.stores.typed.terms import TERMS, KeptTerms
 from millpond.stores.typed.windows.segments import key_part
 
 _Place: TypeAlias = tuple[bytes, int, int | None]
@@ -40,6 +42,7 @@ class _Part(NamedTuple):
         closed: the time up to which windows have closed.
         seen: the time up to which they have come out, except the changed ones.
         changed: these.
+        span: when its windows begin.
     """
 
     old: OldStore
@@ -47,6 +50,7 @@ class _Part(NamedTuple):
     closed: int
     seen: int
     changed: list[Change]
+    span: Span
 
     def to_come(self, until: int) -> Iterator[Change]:
         """The windows up to ``until`` that have not come out as they are, and are going to."""
@@ -59,18 +63,27 @@ class _Part(NamedTuple):
             yield from ((*place, None) for place in self.places() if self.seen < _time_of(place) <= until)
 
     def places(self) -> Iterator[_Place]:
-        """All windows that there are."""
+        """All of its windows that there are."""
         by_end = self.old.kind.key_form is KeyForm.SESSION
         rest = 2 * TIME_SIZE if by_end else TIME_SIZE
         for row, _ in self.old.entries():
             reached = unpack_time(row, len(row) - rest)
-            span = (last_time(row), reached) if by_end else (reached, None)
-            yield (unterminated(key_part(row, rest)), *span)
+            start, end = (last_time(row), reached) if by_end else (reached, None)
+            if self.span.first <= start <= self.span.last:
+                yield unterminated(key_part(row, rest)), start, end
+
+
+def _span_of(olds: Sequence[OldStore], number: int) -> Span:
+    """When the windows of a processor begin: each has its own where they are others from some time on."""
+    since = sorted({time for old in olds for time in KeptTerms.from_bytes(old.get_metadata(TERMS)).since})
+    ends = [MIN_TIME, *since, MAX_TIME + 1]
+    return Span(ends[number], ends[number + 1] - 1) if since else ALL_TIMES
 
 
 def _parts(olds: Sequence[OldStore], number: int) -> list[_Part]:
     """The partitions in which the processor has had records."""
-    times = [(old, time) for old in olds if (time := KeptTime(old, stream_time_of(number)).get()) is not None]
+    span = _span_of(olds, number)
+    times = [(old, time) for old in olds if (time := _time_in(old, number, span)) is not None]
     counted = [(time, counted_at(old, waiting_of(number), 1)) for old, time in times]
     reach = max((time - closed for time, closed in counted if closed is not None and closed > MIN_TIME), default=None)
     parts = []
@@ -78,8 +91,17 @@ def _parts(olds: Sequence[OldStore], number: int) -> list[_Part]:
         closed = MIN_TIME if reach is None else max(time - reach, MIN_TIME)
         complete = KeptTime(old, completion_of(number)).get()
         seen = closed if complete is None else max(closed, complete)
-        parts.append(_Part(old, time, closed, seen, kept_changes(old, number)))
+        parts.append(_Part(old, time, closed, seen, kept_changes(old, number), span))
     return parts
+
+
+def _time_in(old: OldStore, number: int, span: Span) -> int | None:
+    """The stream time of a processor; of one that has not begun there, that of the windows before its own."""
+    time = KeptTime(old, stream_time_of(number)).get()
+    while time is None and number and span.first > MIN_TIME:
+        number -= 1
+        time = KeptTime(old, stream_time_of(number)).get()
+    return time
 
 
 def _revise(olds: Sequence[OldStore], belongs: Callable[[bytes], bool]) -> Mapping[str, bytes | None]:

@@ -177,7 +177,7 @@ class WindowedProcessor(Processor):
         self._waiting = 0
         if self._final:
             self._kept_count = WaitingCounts(self._store, waiting_of(setup.number), 1, self._scan_waiting)
-            (self._waiting,) = self._kept_count.bring_up(None if saved is None else self._closed)
+            (self._waiting,) = self._kept_count.bring_up(None if self._stream_time == NEVER else self._closed)
             self._saved_waiting = self._waiting
             context.level(CounterName.WAITING, lambda: self.waiting)
         self._columns = self._make_column_fold()

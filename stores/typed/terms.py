@@ -15,12 +15,13 @@ as all of it is in a store of a release that kept none, and agrees with anything
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Any, Final, Self, TypeAlias
 
 from millpond.errors import CorruptStoreError, FormatError, StateConflictError
 from millpond.stores.backend.contract import Backend
 from millpond.stores.encoding.keys import METADATA, TERMS_ROW
-from millpond.stores.encoding.times import TimeUnit
+from millpond.stores.encoding.times import TimeUnit, to_instant_micros
 
 Term: TypeAlias = int | str
 """A length of time, or text."""
@@ -152,6 +153,20 @@ class KeptTerms:
     fixed: Mapping[str, Term]
     noted: Mapping[str, int]
 
+    @property
+    def since(self) -> list[int]:
+        """When rows begin that are others than those before them, ascending, in microseconds since 1970."""
+        found = {name.partition(SINCE)[2] for name in self.fixed if SINCE in name}
+        return sorted(map(_moment, found))
+
+    def at(self, time: int) -> Mapping[str, Term]:
+        """What is fixed for rows that begin at a time, by the names that it has without times."""
+        found = {name: value for name, value in self.fixed.items() if SINCE not in name}
+        for since in (one for one in self.since if one <= time):
+            end = f"{SINCE}{TimeUnit.MICROSECOND.shown(since)}"
+            found |= {name.removesuffix(end): value for name, value in self.fixed.items() if name.endswith(end)}
+        return found
+
     @classmethod
     def from_bytes(cls, data: bytes | None) -> Self:
         """What the row holds; None for no row.
@@ -173,6 +188,13 @@ class KeptTerms:
             return cls(read_terms(content["fixed"]), read_noted(content["noted"]))
         except (AttributeError, KeyError, TypeError) as error:
             raise ValueError(f"terms are damaged: {error!r}") from error
+
+
+def _moment(text: str) -> int:
+    """The time that ``TimeUnit.MICROSECOND`` shows so."""
+    if text.removeprefix("-").isdecimal():
+        return int(text)
+    return to_instant_micros(datetime.fromisoformat(text))
 
 
 def kept_terms(store: str, terms: Terms | None, backend: Backend) -> KeptTerms:

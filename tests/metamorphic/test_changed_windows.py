@@ -21,16 +21,22 @@ from millpond.adapters.spark.verbs.arguments import until_in_micros
 from millpond.errors import ConfigurationError, StateConflictError
 from millpond.processors import SessionWindows, SlidingWindows, TimeWindows
 from millpond.processors.aggregations.windowed_processor import WindowedProcessor
-from millpond.processors.distribution.plan import make_plan
+from millpond.processors.distribution.plan import Plan, make_plan
 from millpond.processors.distribution.shape_of import shape_of
+from millpond.processors.options.windows import ChangedWindows
+from millpond.processors.runtime.waiting_counts import counted_at, waiting_of
 from millpond.processors.verbs.aggregate import Windows
+from millpond.processors.verbs.carriages import CARRIAGES
 from millpond.processors.verbs.kept_calls import CallChanges
-from millpond.stores.evolution.matching import check_terms
+from millpond.stores.durability import Manifest
+from millpond.stores.durability.manifests.claim import GENERATION_MARK
+from millpond.stores.evolution.carrying import carry_unit, units
+from millpond.stores.evolution.matching import Declared, check_terms, origins_of
 from tests.metamorphic.checking import event, histories, own, schema
 from tests.metamorphic.engine import Query
-from tests.metamorphic.histories import SECOND, Event, Way, current, cut, rows_of, tables
+from tests.metamorphic.histories import BACKENDS, SECOND, Event, Way, current, cut, rows_of, tables
 from tests.metamorphic.histories import Chain as Verbs
-from tests.metamorphic.keeping import BackendKeeper
+from tests.metamorphic.keeping import BackendKeeper, DurableKeeper, Keeper
 from tests.metamorphic.oracle import Row
 from tests.metamorphic.tables import Rows
 from tests.metamorphic.test_changed_calls import Life, keeper_of, stored
@@ -117,6 +123,61 @@ def later(eras: Eras, windows: Any, clock: int, random: Random) -> Eras:
     return Eras([*eras.windows, windows], [*eras.until, -(-free // grid) * grid])
 
 
+class CarriedKeeper(DurableKeeper):
+    """Keeps state that goes on in other partitions."""
+
+    generation = 0
+
+    def fingerprint_of(self, application: str, plan: Plan) -> str:
+        return f"{plan.fingerprint}{GENERATION_MARK}{self.generation}" if self.generation else plan.fingerprint
+
+
+def carry(keeper: CarriedKeeper, before: Made, after: Made, partitions: tuple[int, int]) -> None:
+    """The tasks of a query that is stopped have in other partitions what they have, also where windows change."""
+    verbs = [made.verb for made in (before, after)]
+    plans = [make_plan(verb.topology, "out", number) for verb, number in zip(verbs, partitions, strict=True)]
+    olds = {_task(one): one for one in keeper.committed_by("out")}
+    old, new = map(shape_of, plans)
+    origins = origins_of(old, new, Declared())
+    found = {}
+    keeper.generation += 1
+    for unit in range(units(*partitions)):
+        found |= carry_unit(
+            keeper.storage, unit, old, new, origins, olds,
+            application_id="out", fingerprint=keeper.fingerprint_of("out", plans[1]), layouts=CARRIAGES,
+        )  # fmt: skip
+    keeper.committed.clear()
+    keeper.begin("out", {f"{part}_{partition}": one for (part, partition), one in found.items()})
+
+
+def _task(manifest: Manifest) -> tuple[int, int]:
+    part, partition = manifest.task_id.split("_")
+    return int(part), int(partition)
+
+
+def check_counts(made: Made, eras: Eras, partitions: int, keeper: Keeper) -> None:
+    """Tasks know how many windows of each sort will come out."""
+    plan = make_plan(made.verb.topology, "out", partitions)
+    ((part,),) = plan.stages
+    spans = ChangedWindows(eras.windows, eras.until).spans
+    for partition in range(partitions):
+        with keeper.task(f"out/{part.index}_{partition}", part, plan) as stores:
+            store = stores["aggregate"]
+            places = [one for one, _ in store.fetch_keys()]
+            by_end = isinstance(eras.windows[0], SessionWindows)
+            for number, span in enumerate(spans):
+                told = store.get_metadata(waiting_of(number))
+                if told is not None:
+                    own = [one.end if by_end else one.start for one in places if span.first <= one.start <= span.last]
+                    closed = counted_at(store, waiting_of(number), 1)
+                    assert int.from_bytes(told[-8:]) == sum(time > closed for time in own)
+    keeper.commit()
+
+
+def kept_at(place: Path, backend: str | None, seed: int) -> Keeper:
+    return keeper_of(place, backend, seed) if backend else CarriedKeeper(place, BACKENDS, loses=bool(seed % 2))
+
+
 def live(kind: str, seed: int, backend: str | None, runs: int) -> None:
     random = Random(seed)
     final, grace = random.random() < 0.5, random.choice([0, 2_000, LONG])
@@ -125,9 +186,9 @@ def live(kind: str, seed: int, backend: str | None, runs: int) -> None:
     events.sort(key=lambda one: one.at + random.choice([0, 0, 4, 15]) * SECOND)
     life, partitions = Life({"n": "rows"}, {"n": 0}), random.choice([1, 2])
     eras, come, clock, batch = Eras([drawn(kind, random, grace)]), Come(), -(1 << 60), 0
-    out, late = list[Row](), 0
+    out, late, made = list[Row](), 0, None
     cuts = sorted(random.randint(0, len(events)) for _ in range(runs - 1))
-    with TemporaryDirectory() as place, closing(keeper_of(Path(place), backend, seed)) as keeper:
+    with TemporaryDirectory() as place, closing(kept_at(Path(place), backend, seed)) as keeper:
         for run, (start, stop) in enumerate(zip([0, *cuts], [*cuts, len(events)], strict=True)):
             changes = CallChanges()
             if run and random.random() < 0.7:
@@ -135,8 +196,11 @@ def live(kind: str, seed: int, backend: str | None, runs: int) -> None:
             if run == 1:
                 life.functions["s"], life.since["s"] = "sum", run
                 changes = CallChanges(added=["s"])
-            made = eras.made(life, changes, final)
+            before, made = made, eras.made(life, changes, final)
             keeper.restart()
+            if before is not None and isinstance(keeper, CarriedKeeper) and random.random() < 0.7:
+                carry(keeper, before, made, (partitions, other := random.choice([1, 2, 3])))
+                partitions = other
             query = Query([made], [partitions], keeper, random)
             query._batch = batch
             some = cut(events[start:stop], Way(seed, random.randint(1, 3), 2, (partitions,)), random)
@@ -149,6 +213,8 @@ def live(kind: str, seed: int, backend: str | None, runs: int) -> None:
                 come += [(row, run, clock) for row in own(part, "a")]
                 clock = max([clock, *(row["at"] for row in own(part, "a"))])
                 batch += 1
+            if final and run < runs - 1:
+                check_counts(made, eras, partitions, keeper)
             late += sum(len(one.records) for told in query.late["out"] for one in told)
             groups, missed = eras.groups(come)
             assert late == (missed if kind != "session" else 0)
@@ -175,6 +241,13 @@ def test_old_windows_end_as_they_began_and_new_ones_begin_at_their_time(
         if not columns:
             patch.setattr(WindowedProcessor, "_make_column_fold", lambda self: None)
         live(kind, seed, backend, runs)
+
+
+@pytest.mark.parametrize("kind", ["tumbling", "hopping", "session"])
+@histories(12)
+@given(st.integers(0, 1 << 32))
+def test_windows_that_have_changed_go_on_in_other_partitions(kind: str, seed: int) -> None:
+    live(kind, seed, None, 4)
 
 
 HOUR = 3_600_000
