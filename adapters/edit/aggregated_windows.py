@@ -4,6 +4,7 @@ Rule of this module: an operator keeps which windows have come out, and how many
 more, as nobody would hear of it, and what will is counted anew.
 """
 
+from bisect import bisect
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +14,7 @@ from millpond.errors import ConfigurationError
 from millpond.stores.backend.transaction import Transaction
 from millpond.stores.encoding.keys import BEYOND, DATA, METADATA
 from millpond.stores.specs.store_spec import StoreKind
+from millpond.stores.typed.windows.windowed import Windowed
 
 
 @dataclass(frozen=True)
@@ -29,19 +31,18 @@ class AggregatedWindows:
     store: Any
     transaction: Transaction
 
-    def check_put(self, row: Mapping[str, Any], time: int, *, new: bool) -> None:
+    def check_put(self, row: Mapping[str, Any], place: Windowed[bytes], *, new: bool) -> None:
         """Refuse to put a window that the operator would not know of, or that has come out.
 
         Args:
             row: the row.
-            time: the start of a window, the end of a session.
+            place: its key, and the start and end of its window; the end is the start where it follows from that.
             new: whether there is no such window yet.
 
         Raises:
             ConfigurationError: it is one.
         """
-        terms = self.view.shape.terms
-        fixed = {} if terms is None else dict(terms.fixed)
+        fixed = self.view.terms.at(place.start)
         if new:
             step = fixed.get("advance", fixed.get("size"))
             if str(fixed.get("windows")).lstrip("_") != _FIXED or not isinstance(step, int):
@@ -49,14 +50,14 @@ class AggregatedWindows:
                     f"store {self.view.name!r} has no window that fits the row {dict(row)!r}, and which there can be "
                     "depends on its rows; put a value of one that is there"
                 )
-            if time % step:
+            if place.start % step:
                 raise ConfigurationError(
                     f"the row {dict(row)!r} is of no window of store {self.view.name!r}, which start every "
                     f"{self.view.form.unit.length(step)}: give the window_start "
-                    f"{self.view.form.unit.shown(time - time % step)}"
+                    f"{self.view.form.unit.shown(place.start - place.start % step)}"
                 )
         if fixed.get("emit") == _FINAL:
-            self._check_to_come(row, time)
+            self._check_to_come(row, place)
 
     def settle(self) -> None:
         """Have the operator know how many windows will come out."""
@@ -69,23 +70,28 @@ class AggregatedWindows:
         rows = {METADATA + name.encode(): data for name, data in revised.items()}
         self.transaction.put_many(rows)
 
-    def _check_to_come(self, row: Mapping[str, Any], time: int) -> None:
-        from millpond.processors.aggregations.completion import COMPLETION
+    def _check_to_come(self, row: Mapping[str, Any], place: Windowed[bytes]) -> None:
+        from millpond.processors.aggregations.completion import COMPLETION, completion_of
         from millpond.processors.runtime.kept_time import KeptTime
         from millpond.processors.runtime.waiting_counts import counted_at, waiting_of
 
-        closed = [counted_at(self.store, name, 1) for name in self.store.metadata_names(waiting_of(""))]
-        complete = [KeptTime(self.store, name).get() for name in self.store.metadata_names(f"{COMPLETION}-")]
-        reached = [one for one in (*closed, *complete) if one is not None]
+        closed, complete = waiting_of(""), f"{COMPLETION}-"
+        found = {name: counted_at(self.store, name, 1) for name in self.store.metadata_names(closed)}
+        found |= {name: KeptTime(self.store, name).get() for name in self.store.metadata_names(complete)}
+        reached = {name: time for name, time in found.items() if time is not None}
         if not reached:
             raise ConfigurationError(
                 f"the task of the row {dict(row)!r} has had no row yet, so its operator would not let the window out; "
                 "put it once one has come"
             )
-        if time <= max(reached):
+        since = self.view.terms.since
+        if since:  # Each processor has windows of its own.
+            number = bisect(since, place.start)
+            reached = {name: reached[name] for name in (waiting_of(number), completion_of(number)) if name in reached}
+        if reached and place.end <= max(reached.values()):
             raise ConfigurationError(
                 f"the window of the row {dict(row)!r} has come out of {self.view.name!r}, as all of times up to "
-                f"{self.view.form.unit.shown(max(reached))} have, so nobody would hear of it; put a later one"
+                f"{self.view.form.unit.shown(max(reached.values()))} have, so nobody would hear of it; put a later one"
             )
 
 
@@ -113,8 +119,7 @@ class _Old:
         return self.view.form.kind
 
     def get_metadata(self, name: str) -> bytes | None:
-        found: bytes | None = self.store.get_metadata(name)
-        return found
+        return self.transaction.get(METADATA + name.encode())
 
     def metadata_names(self, prefix: str) -> list[str]:
         found: list[str] = self.store.metadata_names(prefix)

@@ -140,7 +140,7 @@ class EditedStore:
         entry = Windowed(key, start, form.time(row[WINDOW_END], WINDOW_END) if session else start)
         before = store.fetch_session(key, start, entry.end) if session else store.fetch(key, start)
         if data is not None and view.shape.layout is not None:
-            AggregatedWindows(view, store, self.transaction).check_put(row, entry.end, new=before is None)
+            AggregatedWindows(view, store, self.transaction).check_put(row, entry, new=before is None)
         if before is None and data is not None and store.get_metadata(INTERVAL) is None and form.given is None:
             raise ConfigurationError(
                 f"store {view.name!r} is empty in the task of {row[KEY]!r}, and its state does not tell how long its "

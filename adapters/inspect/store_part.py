@@ -16,6 +16,7 @@ from millpond.stores.durability.checking.inspection import DurableRows
 from millpond.stores.durability.manifests.manifest import Manifest
 from millpond.stores.durability.parquet.sources import Fetched
 from millpond.stores.durability.storage.storage import Storage
+from millpond.stores.typed.terms import KeptTerms, kept_terms
 
 
 @dataclass(frozen=True)
@@ -65,12 +66,26 @@ class StorePart:
 
         return self._read(versions)
 
+    def kept_terms(self) -> KeptTerms:
+        """The terms with which its rows were made.
+
+        Raises what ``rows`` raises.
+        """
+        with self._durable() as rows:
+            return kept_terms(self.form.name, None, rows)
+
     def _read(self, entries: Callable[[Any], Iterable[Entry]]) -> Iterator[pa.RecordBatch]:
         with self._opened() as store:
             yield from self.form.batches(entries(store))
 
     @contextmanager
     def _opened(self) -> Iterator[Any]:
-        """The store, whose files are each opened once however much of them is read."""
+        """The store."""
+        with self._durable() as rows:
+            yield self.form.open(rows)
+
+    @contextmanager
+    def _durable(self) -> Iterator[DurableRows]:
+        """What is durable of it; each file is opened once however much of it is read."""
         with Fetched(self.storage, self.manifest) as source:
-            yield self.form.open(DurableRows(source, self.manifest, self.form.name, self.form.kind.format_version))
+            yield DurableRows(source, self.manifest, self.form.name, self.form.kind.format_version)

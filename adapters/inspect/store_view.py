@@ -8,7 +8,7 @@ may keep what it likes in the store of any task.
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from itertools import chain
 from typing import Any, Final
 
@@ -22,6 +22,7 @@ from millpond.stores.durability.parquet.prefetch import called_ahead
 from millpond.stores.encoding.partitions import partition_of
 from millpond.stores.encoding.times import Instant
 from millpond.stores.evolution.shape import StoreShape
+from millpond.stores.typed.terms import KeptTerms
 
 _AT_ONCE: Final = 4
 """How many tasks are asked at once for a key that its own task does not have."""
@@ -69,6 +70,18 @@ class StoreView:
     def schema(self) -> pa.Schema:
         """The columns of its rows; see ``millpond.adapters.inspect.store_form``."""
         return self.form.schema
+
+    @cached_property
+    def terms(self) -> KeptTerms:
+        """The terms of its rows, with those that tasks have got since the record was written.
+
+        Raises what ``rows`` raises.
+        """
+        found = [part.kept_terms() for part in self.parts]
+        if self.shape.terms is not None:
+            found.insert(0, self.shape.terms.kept)
+        fixed = {name: value for terms in found for name, value in terms.fixed.items()}
+        return KeptTerms(fixed, {name: value for terms in found for name, value in terms.noted.items()})
 
     def rows(self, selection: Selection = EVERYTHING) -> Iterator[pa.RecordBatch]:
         """The rows that are asked for, task by task, as a stream.

@@ -97,7 +97,7 @@ def told(
         complete: whether inputs are complete with the last micro-batch before the edits, too.
     """
     random = Random(seed)
-    with TemporaryDirectory() as directory, closing(StoppedKeeper(Path(directory), _schemas(chain))) as keeper:
+    with TemporaryDirectory() as directory, closing(StoppedKeeper(Path(directory), schemas_of(chain))) as keeper:
         query = Query(chain.verbs, [partitions] * len(chain.verbs), keeper, random)
         for number, events in enumerate(before):
             query.run(tables(chain, events, 2, random), complete=complete and number == len(before) - 1)
@@ -111,7 +111,7 @@ def told(
         return [{name: value for name, value in row.items() if name != "sequence"} for row in rows]
 
 
-def _schemas(chain: Chain) -> dict[str, dict[str, Schemas]]:
+def schemas_of(chain: Chain) -> dict[str, dict[str, Schemas]]:
     found: dict[str, dict[str, Schemas]] = {}
     for made in chain.verbs:
         mine = found.setdefault(made.verb.name, {})

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
@@ -17,6 +18,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from millpond.adapters.edit import StateEditor
 from millpond.adapters.spark.verbs.arguments import until_in_micros
 from millpond.errors import ConfigurationError, StateConflictError
 from millpond.processors import SessionWindows, SlidingWindows, TimeWindows
@@ -38,6 +40,7 @@ from tests.metamorphic.histories import BACKENDS, SECOND, Event, Way, current, c
 from tests.metamorphic.histories import Chain as Verbs
 from tests.metamorphic.keeping import BackendKeeper, DurableKeeper, Keeper
 from tests.metamorphic.oracle import Row
+from tests.metamorphic.stopped import StoppedKeeper, schemas_of
 from tests.metamorphic.tables import Rows
 from tests.metamorphic.test_changed_calls import Life, keeper_of, stored
 from tests.metamorphic.verbs import Made, make_aggregate
@@ -284,6 +287,43 @@ def test_another_size_is_refused_with_what_to_write_and_another_time_with_the_ea
         with pytest.raises(StateConflictError, match=r"since 1970-01-01T04:00:00.*='2 hours', .*which is not there"):
             counted(other, tmp_path, 5.0)
     assert [row["n"] for row in counted(changed, tmp_path, 5.0)] == [2]
+
+
+def test_a_window_that_is_put_is_checked_against_those_of_its_own_time(tmp_path: Path) -> None:
+    """Also where no record of the state has the new ones, and the old ones have closed up to a later time."""
+    first, changed = Eras([TimeWindows(HOUR)]), Eras([TimeWindows(HOUR), TWO_HOURS], [4 * HOUR * MILLI])
+    made = [eras.made(Life({"n": "rows"}, {"n": 0}), CallChanges(), final=True) for eras in (first, changed, changed)]
+    chain = Verbs(made[:1], {"a": SOURCE}, {"a": "at"})
+    out = []
+    with closing(StoppedKeeper(tmp_path, schemas_of(chain))) as keeper:
+        for number, hour in enumerate([0.5, 7.5, 8.5]):
+            keeper.restart()
+            query = Query([made[number]], [1], keeper, Random(0))
+            query._batch = number
+            at = int(hour * HOUR * MILLI)
+            rows = tables(chain, [Event("a", at, {"k": "k", "at": at, "av": 1})], 1, Random(0))
+            out += [row for table in query.run(rows) for row in rows_of(table)]
+            if number == 1:
+                keeper.restart()
+                with StateEditor(keeper.inspector, "x", "") as editor:
+                    put_windows(editor)
+    assert [(row["k"], row["window"][0] // HOUR // MILLI, row["n"]) for row in out] == [
+        ("k", 0, 1), ("j", 6, 5), ("k", 6, 7),
+    ]  # fmt: skip
+
+
+def put_windows(editor: StateEditor) -> None:
+    found = editor.view("aggregate").get(["k"])
+    assert found is not None
+    row = found.to_pylist()[-1]
+    begun = row["window_start"]
+    assert begun.hour == 6
+    with pytest.raises(ConfigurationError, match=r"start every 2 hours: give the window_start 1970-01-01T04:00:00"):
+        editor.put("aggregate", [{**row, "key": ["j"], "window_start": begun - timedelta(hours=1)}])
+    with pytest.raises(ConfigurationError, match=r"start every 1 hour: give the window_start 1970-01-01T03:00:00"):
+        editor.put("aggregate", [{**row, "key": ["j"], "window_start": begun - timedelta(hours=2.5)}])
+    editor.put("aggregate", [{**row, "value": {"count": 7}}, {**row, "key": ["j"], "value": {"count": 5}}])
+    editor.commit()
 
 
 def test_a_recorded_shape_goes_on_with_windows_that_change() -> None:
