@@ -62,6 +62,17 @@ class EditedStore:
             AggregatedWindows(self.view, self.store, self.transaction).settle()
         return self.transaction.changes
 
+    def staged(self) -> Changes:
+        """What has been changed so far, to be given to ``back_at``."""
+        self.store.flush()
+        return dict(self.transaction.changes.items())
+
+    def back_at(self, staged: Changes) -> Self:
+        """The store in which no more has been changed than that, in place of this one."""
+        self.transaction.rollback()
+        self.transaction.put_many(staged)
+        return self.open(self.view, self.transaction)
+
     def put(self, row: Mapping[str, Any], key: bytes, data: bytes | None, *, ahead: bool) -> None:
         """Put a row, or delete it.
 

@@ -6,8 +6,8 @@ how it is undone, is up to ``millpond.stores.evolution.editing``.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from contextlib import ExitStack
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from datetime import datetime
 from types import MappingProxyType, TracebackType
 from typing import Any, Final, NamedTuple, Self
@@ -27,6 +27,7 @@ from millpond.adapters.inspect.store_form import (
 )
 from millpond.adapters.inspect.store_view import StoreView
 from millpond.errors import ConfigurationError
+from millpond.stores.backend.contract import Changes
 from millpond.stores.backend.transaction import Transaction
 from millpond.stores.durability.checking.inspection import DurableRows
 from millpond.stores.durability.manifests.manifest import Manifest
@@ -76,6 +77,7 @@ class StateEditor:
         self._views = inspector.stores_of(self._queries, self._batch)
         self._opened = ExitStack()
         self._stores: dict[_Place, EditedStore] = {}
+        self._before: dict[_Place, Changes] = {}
         self._done: dict[int, Counter[str]] = {}
         self._changed: set[_Place] = set()
         self._ended = ""
@@ -128,7 +130,7 @@ class StateEditor:
         sink: str | None = None,
         application_id: str | None = None,
     ) -> int:
-        """Put rows that have the columns which reading the store gives; how many.
+        """Put rows that have the columns which reading the store gives, all or none of them; how many.
 
         A row replaces what the store has for its key, of window and session stores for its key and window, of versioned
         stores the version of its ``valid_from``, from which on it is valid until the next one. A ``value`` that is null
@@ -152,8 +154,9 @@ class StateEditor:
         view = self.view(store, sink=sink, application_id=application_id)
         self._check_rows_are_all(view)
         found = rows.to_pylist() if isinstance(rows, pa.Table) else list(rows)
-        for row in found:
-            self._put(view, row, ahead=ahead)
+        with self._all_or_nothing():
+            for row in found:
+                self._put(view, row, ahead=ahead)
         return len(found)
 
     def delete(
@@ -188,7 +191,8 @@ class StateEditor:
             )
         data = view.form.key.to_bytes(key)
         start = None if window_start is None else view.form.time(window_start, WINDOW_START)
-        counts = [self._delete(view, task, data, start) for task in self._tasks(view, data)]
+        with self._all_or_nothing():
+            counts = [self._delete(view, task, data, start) for task in self._tasks(view, data)]
         return max(counts) if view.shape.is_global else sum(counts)
 
     def set_timer(
@@ -343,6 +347,19 @@ class StateEditor:
                 "let a row with a later order arrive, or erase the key"
             )
 
+    @contextmanager
+    def _all_or_nothing(self) -> Iterator[None]:
+        """Take back what is edited within, if it fails."""
+        self._before = {}
+        changed, done = set(self._changed), {number: Counter(one) for number, one in self._done.items()}
+        try:
+            yield
+        except BaseException:
+            for place, staged in self._before.items():
+                self._stores[place] = self._stores[place].back_at(staged)
+            self._changed, self._done = changed, done
+            raise
+
     def _put(self, view: StoreView, row: Mapping[str, Any], *, ahead: bool) -> None:
         key, data = packed(view, row)
         for task_id in self._tasks(view, key):
@@ -365,8 +382,10 @@ class StateEditor:
                 f"{', '.join(map(repr, others))} begins after its last micro-batch; edit that, "
                 f"application_id={others[0]!r}, or, if that start has failed, start the query first"
             )
-        self._changed.add(_Place(number, task_id, view.name))
-        return self._store(view, task_id)
+        place, store = _Place(number, task_id, view.name), self._store(view, task_id)
+        self._before.setdefault(place, store.staged())
+        self._changed.add(place)
+        return store
 
     def _store(self, view: StoreView, task_id: str) -> EditedStore:
         """The store of a task, with what was put into it before."""

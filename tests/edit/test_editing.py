@@ -215,6 +215,26 @@ def test_a_row_that_does_not_fit_is_refused_with_the_columns_that_do(
         edits.put(store, [row])
 
 
+@pytest.mark.parametrize("store", NEW)
+def test_a_put_that_fails_at_a_row_stages_none_of_its_rows_and_keeps_what_was_staged(query: Query, store: str) -> None:
+    """Neither rows, nor the time that they would have moved, nor what the record says of them."""
+    before = content(query)
+    row, earlier = {"key": KEY, **NEW[store]}, {"key": KEYS[0], "value": 1, "timestamp": at(1)}
+    with editor(query) as edits:
+        edits.put("times", [earlier])
+        with pytest.raises(MillpondError, match="does not fit"):
+            edits.put(store, [row, {**row, "key": KEYS[1]}, {"key": KEY}], ahead=True)
+        if store in AHEAD:
+            with pytest.raises(ConfigurationError, match="is ahead of the time"):
+                edits.put(store, [{"key": KEY, **AHEAD[store]}])
+        (report,) = edits.commit()
+    assert report.note.rows == {"put times": 1}
+    expected = [row for row in before["times"] if row["key"] != KEYS[0]] + [earlier]
+    found = content(query)
+    assert sorted(found.pop("times"), key=repr) == sorted(expected, key=repr)
+    assert found == {name: rows for name, rows in before.items() if name != "times"}
+
+
 def test_a_first_window_needs_the_spec_that_tells_how_long_it_stays(tmp_path: Path) -> None:
     query = Query(tmp_path, [SPECS["windows"], StoreSpec("other", StoreKind.KEY_VALUE, STRING, STRING)])
     query.run(lambda stores, mine: stores["other"].put("a", "b"))
