@@ -12,9 +12,9 @@ As in Kafka Streams, the value before a key's first update is the initializer's,
 Where aggregates expire (``ttl``), a record that comes after its key's aggregate has begins a new one.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
@@ -51,6 +51,20 @@ def _nothing() -> None:
     return None
 
 
+class Addition(NamedTuple):
+    """A part of an aggregate that counts records from some time on alone.
+
+    Attributes:
+        name: how errors call it.
+        place: a number that no other part of the aggregate ever has.
+        since: the time.
+    """
+
+    name: str
+    place: int
+    since: int
+
+
 @dataclass(frozen=True)
 class Aggregation:
     """What is computed for each key, or for each key and window.
@@ -64,6 +78,7 @@ class Aggregation:
         columns: does the same for whole columns, if that can be done.
         combiner: makes partial aggregates of records that have not reached their task, if they may be combined there.
         commutes: whether the values of a key may be folded in in any order.
+        additions: what of it counts records from some time on alone.
     """
 
     update: Update
@@ -73,6 +88,7 @@ class Aggregation:
     columns: ColumnFold | None = None
     combiner: Combiner | None = None
     commutes: bool = False
+    additions: Sequence[Addition] = ()
 
 
 @dataclass(frozen=True)

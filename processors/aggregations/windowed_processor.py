@@ -27,7 +27,7 @@ import numpy as np
 import pyarrow as pa
 
 from millpond.errors import StateConflictError
-from millpond.processors.aggregations.aggregate import AggregateSetup, columns_without_nulls, without_nulls
+from millpond.processors.aggregations.aggregate import Addition, AggregateSetup, columns_without_nulls, without_nulls
 from millpond.processors.aggregations.closing import Closing, Window
 from millpond.processors.aggregations.column_fold import ColumnFold
 from millpond.processors.aggregations.completion import COMPLETION, Completion
@@ -67,6 +67,9 @@ NEVER: Final = MIN_TIME
 _GRACE: Final = "grace"
 """What the terms of the store note."""
 
+_RESULT: Final = "result"
+"""What they note of results that count records from some time on alone."""
+
 _MAY_CHANGE: Final = ("size", "advance", "gap")
 """What windows may have otherwise from some time on."""
 
@@ -76,13 +79,21 @@ def _since(what: str, time: int) -> str:
     return what if time == MIN_TIME else f"{what}{SINCE}{TimeUnit.MICROSECOND.shown(time)}"
 
 
-def windowed_aggregation_spec(spec: StoreSpec, windows: Windows, emit: EmitStrategy) -> StoreSpec:
+def _noted(addition: Addition) -> str:
+    """How terms call what counts records from some time on alone."""
+    return _since(f"{_RESULT} {addition.place}", addition.since)
+
+
+def windowed_aggregation_spec(
+    spec: StoreSpec, windows: Windows, emit: EmitStrategy, additions: Sequence[Addition] = ()
+) -> StoreSpec:
     """The spec of a window or session store that also keeps the stream time of the processors on it.
 
     Args:
         spec: of the store.
         windows: into which records are folded.
         emit: when results go out.
+        additions: what of the aggregates counts records from some time on alone.
     """
     eras = [(MIN_TIME, windows)]
     if isinstance(windows, ChangedWindows):
@@ -93,6 +104,7 @@ def windowed_aggregation_spec(spec: StoreSpec, windows: Windows, emit: EmitStrat
     noted = {_since(_GRACE, since): one.grace for since, one in eras}
     # With a shorter one, windows whose final results have not come out would be forgotten.
     lasting = tuple(noted) if emit is EmitStrategy.ON_WINDOW_CLOSE else ()
+    noted |= {_noted(one): one.since for one in additions}
     changing = tuple(name for name in _MAY_CHANGE if name in lengths)
     terms = Terms(
         tuple(fixed.items()), tuple(noted.items()), lasting, maker="a windowed aggregation", changing=changing
@@ -169,6 +181,8 @@ class WindowedProcessor(Processor):
         self._closes = self.closes()
         if saved is None and setup.span.first != MIN_TIME:
             self._stream_time = self._begun()
+        for addition in setup.aggregation.additions:
+            self._check_free(addition)
         self._stream_time = self._resumed(self._stream_time)
         self._completion = Completion(
             self._store, setup.number, self._encode, setup.spec.value_serde, length=self._closes.length
@@ -199,6 +213,24 @@ class WindowedProcessor(Processor):
                 f"is {earliest!r}: write it in until"
             )
         return NEVER if before is None else before
+
+    def _check_free(self, addition: Addition) -> None:
+        """Refuse that something counts records from some time on, when it is met first, if such ones have come.
+
+        Raises:
+            StateConflictError: they have, and would be missing in it.
+        """
+        name, _, since = addition
+        if self._stream_time < since or self._store.noted(_noted(addition)) is not None:
+            return
+        shown, another = TimeUnit.MICROSECOND.shown, f"{name}_2"
+        earliest = shown(self._stream_time + 1)
+        raise StateConflictError(
+            f"the result {name!r} of the store {self._setup.spec.name!r} is to be true since {shown(since)}, but rows "
+            f"have come up to {shown(self._stream_time)}, and some would be missing in it; the earliest time that is "
+            f"free is {earliest!r}: give the result a name that is free, such as {another!r}, with "
+            f"added={{{another!r}: {earliest!r}}}, dropped=[{name!r}]"
+        )
 
     def _resumed(self, stream_time: int) -> int:
         """With which stream time it goes on, so that windows that have closed stay closed, whatever the grace is now.

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as _compute
 
 from millpond.errors import ConfigurationError, RecordError, SerdeError
-from millpond.processors.aggregations.aggregate import Aggregation
+from millpond.processors.aggregations.aggregate import Addition, Aggregation
 from millpond.processors.verbs.aggregates import AggregateCall
 from millpond.processors.verbs.combining import combiner_of_rows
 from millpond.processors.verbs.functions.binding import bind, state_name
@@ -136,7 +136,13 @@ class RowAggregate:
         self.arguments = pa.schema([pa.field(*named) for named in arguments])
         self._fold = RowFold(self._functions, places)
         name = f"aggregate-state-{STATE_VERSION}: {'ordered; ' if ordered else ''}{'; '.join(states.values())}"
-        self.state_serde = StateSerde(slots or Slots.first(name, len(calls)), self._fold.states, self._initial)
+        slots = slots or Slots.first(name, len(calls))
+        self._additions = [
+            Addition(result, place, self._since[result])
+            for result, place in zip(calls, slots.places, strict=True)
+            if result in self._since
+        ]
+        self.state_serde = StateSerde(slots, self._fold.states, self._initial)
         self.input_serde = InputSerde(rows_type(self.arguments.types, times))
         self._combiner = combiner_of_rows(
             calls, list(functions.values()), bound, self.state_serde, max(self._since.values(), default=None)
@@ -159,6 +165,7 @@ class RowAggregate:
             columns=self._fold,
             combiner=self._combiner,
             commutes=self._commutes,
+            additions=self._additions,
         )
 
     def initializer(self) -> list[Any]:

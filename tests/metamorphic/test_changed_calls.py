@@ -21,6 +21,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millpond.adapters.spark.verbs.sink import PartRows
+from millpond.errors import StateConflictError
 from millpond.processors import SessionWindows, SlidingWindows, TimeWindows
 from millpond.processors.runtime.batches.batch import Batch
 from millpond.processors.verbs import aggregates
@@ -112,8 +113,8 @@ class Life:
         self.kept = Schemas.from_json(history.to_json())
         return slots_of(self.kept, self.name)
 
-    def change(self, run: int, random: Random) -> CallChanges:
-        """Some of the calls are other ones from this run on."""
+    def change(self, run: int, random: Random, reached: int) -> CallChanges:
+        """Some of the calls are other ones from this run on, or since a time after the one that has been reached."""
         before = dict(self.functions)
         dropped = [name for name in before if random.random() < 0.4]
         for name in dropped:
@@ -130,7 +131,7 @@ class Life:
         added = random.sample(free, min(len(free), random.choice([0, 1, 2] if self.functions else [1])))
         for name in added:
             self.functions[name], self.since[name] = random.choice(sorted(FUNCTIONS)), run
-            self.times[name] = random.choice([None, (1_000 + random.randint(-1, 42)) * SECOND])
+            self.times[name] = random.choice([None, max((1_000 + random.randint(-1, 42)) * SECOND, reached + 1)])
         order = sorted(self.functions, key=lambda name: random.random())
         self.functions = {name: self.functions[name] for name in order}
         return CallChanges({name: self.times[name] for name in added}, renamed, dropped)
@@ -208,7 +209,8 @@ def live(kind: str, seed: int, backend: str | None, first: dict[str, str], runs:
     with TemporaryDirectory() as place, closing(keeper_of(Path(place), backend, seed)) as keeper:
         batch = 0
         for run, (start, stop) in enumerate(zip([0, *cuts], [*cuts, len(events)], strict=True)):
-            changes = CallChanges() if run == 0 else life.change(run, random)
+            clock = max((int(row["at"]) for row, _ in come if kind != "key"), default=0)
+            changes = CallChanges() if run == 0 else life.change(run, random, clock)
             slots = life.restart(changes)
             assert life.kept is not None
             made = make_aggregate(
@@ -260,6 +262,38 @@ def test_calls_change_between_runs(
         patch.setattr(msgpack_columns, "FEW", few)
         patch.setattr("millpond.stores.encoding.rows.row_columns.FEW", few)
         live(kind, seed, backend, first, runs)
+
+
+@pytest.mark.parametrize("kind", ["tumbling", "session"])
+def test_a_time_that_rows_have_reached_is_refused_with_the_earliest_that_is_free(kind: str, tmp_path: Path) -> None:
+    """Where rows are in windows; what is advised is taken, and later rows change nothing about it."""
+    life = Life({"n": "rows"}, {"n": 0})
+
+    def run(changes: CallChanges, second: int) -> list[Row]:
+        slots = life.restart(changes)
+        assert life.kept is not None
+        made = make_aggregate(
+            "out", Rows.of("a", SOURCE), life.calls, by="k", time="at", window=KINDS[kind][0], slots=slots,
+            since=since_in(life.kept.current),
+        )  # fmt: skip
+        with closing(BackendKeeper(tmp_path, "lmdb")) as keeper:
+            query, verbs = Query([made], [1], keeper, Random(0)), Verbs([made], {"a": SOURCE}, {"a": "at"})
+            row = event("a", "k", second, 3, "", with_op=False)
+            told = [one for table in query.run(tables(verbs, [row], 1, Random(0))) for one in rows_in(table)]
+            return [one for one in told if one["op"] == "upsert"]
+
+    run(CallChanges(), 5)
+    life.functions = {"n": "rows", "s": "sum"}
+    told = (
+        r"'s' .*true since .*16:45.*come up to .*16:45.*free is '1970-01-01T00:16:45.000001\+00:00'.*'s_2', with added"
+    )
+    with pytest.raises(StateConflictError, match=told):
+        run(CallChanges({"s": 1_005 * SECOND}), 30)
+    life.functions = {"n": "rows", "s_2": "sum"}
+    advised = CallChanges({"s_2": 1_005 * SECOND + 1}, dropped=["s"])
+    assert [(row["n"], row["s_2"]) for row in run(advised, 6)] == [(2, None)]
+    assert [(row["n"], row["s_2"]) for row in run(advised, 30)] == [(1, 3)]
+    assert [(row["n"], row["s_2"]) for row in run(advised, 30)] == [(2, 6)]
 
 
 def test_calls_behind_a_shared_operator_change_as_others_do() -> None:

@@ -135,6 +135,8 @@ FOLLOWED = {
     "test_keys_are_erased_again_from_a_query_that_has_gone_on_meanwhile_once_it_is_stopped",
     "and some would be missing in them; the earliest": _WINDOWS_THAT_CHANGE,
     "write its until again, with those times": _WINDOWS_THAT_CHANGE,
+    "and some would be missing in it; the earliest": "metamorphic/test_changed_calls.py::"
+    "test_a_time_that_rows_have_reached_is_refused_with_the_earliest_that_is_free",
     ", and cannot be true since ": "processors/verbs/test_kept_calls.py::"
     "test_another_time_than_the_call_began_with_is_refused_and_both_advices_work",
 }

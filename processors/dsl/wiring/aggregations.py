@@ -82,7 +82,8 @@ def _add_window_aggregation(
     size = first.size if isinstance(first, TimeWindows) else first.difference
     kinds = (StoreKind.TIMESTAMPED_WINDOW,)
     spec = materialized.spec(store, kinds, *_known(graph, serdes), retention=windows.retention, window_size=size)
-    spec = windowed_aggregation_spec(_retained(spec, windows, emit), windows, emit)
+    additions = [one for _, aggregation in inputs for one in aggregation.additions]
+    spec = windowed_aggregation_spec(_retained(spec, windows, emit), windows, emit, additions)
 
     key_serde = TimeWindowedSerde(spec.key_serde, size)
     node = _add(graph, inputs, spec, materialized.caching, partial(_windowed, windows, emit), key_serde)
@@ -101,7 +102,8 @@ def _add_session_aggregation(
     """Add an aggregation by key and session."""
     store = graph.new_name("KSTREAM-AGGREGATE-STATE-STORE-")
     spec = materialized.spec(store, (StoreKind.SESSION,), *_known(graph, serdes), retention=windows.retention)
-    spec = windowed_aggregation_spec(_retained(spec, windows, emit), windows, emit)
+    additions = [one for _, aggregation in inputs for one in aggregation.additions]
+    spec = windowed_aggregation_spec(_retained(spec, windows, emit), windows, emit, additions)
     key_serde = SessionWindowedSerde(spec.key_serde)
     node = _add(graph, inputs, spec, materialized.caching, partial(_windowed, windows, emit), key_serde)
     graph.windows[node] = windows
