@@ -9,7 +9,8 @@ earlier builds, those of the functions.
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
 import pyarrow as pa
@@ -81,7 +82,9 @@ class AggregatedColumn(ShownColumn):
         raise ConfigurationError("the state of an aggregate is a value; look it up by its key")
 
     def pack(self, value: Any) -> bytes:
-        return packed_of(pa.schema(list(self.type)), value, "result", self._aggregate.state_of)
+        alike = {} if self._calls is None else _alike(self._calls)
+        state_of = partial(self._aggregate.state_of, alike=alike)
+        return packed_of(pa.schema(list(self.type)), value, "result", state_of)
 
     def parse(self, text: str) -> Any:
         return columns_in(text, "result")
@@ -95,6 +98,20 @@ def _of_calls(name: str, history: Schemas) -> RowAggregate:
     types = {result: type_ for result, (_, type_) in parts.items() if type_ is not None}
     ordered = any(call.state.startswith(ORDERED) for call in found.values())
     return RowAggregate(calls, types, ordered=ordered, slots=slots_of(history, name), since=since_in(history.current))
+
+
+def _alike(history: Schemas) -> dict[str, Hashable]:
+    """What is equal for results of the same column of the same rows: they have been there for the same time."""
+    firsts: dict[int, int] = {}
+    for number, columns in enumerate(history.versions):
+        for column in columns:
+            firsts.setdefault(column.id, number)
+    ids = {column.field.name: column.id for column in history.versions[-1]}
+    return {
+        name: (call.argument, call.since, firsts[ids[name]])
+        for name, call in calls_in(history.current).items()
+        if call.argument is not None
+    }
 
 
 def _of_serde(name: str) -> RowAggregate:

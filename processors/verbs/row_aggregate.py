@@ -7,7 +7,7 @@ The engine copies an aggregate wherever it needs it twice, and lets an aggregato
 copies, if only the last update of a micro-batch is forwarded.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, Final
 
 import msgpack
@@ -21,6 +21,7 @@ from millpond.processors.verbs.combining import combiner_of_rows
 from millpond.processors.verbs.functions.binding import bind, state_name
 from millpond.processors.verbs.functions.function import AggregateFunction
 from millpond.processors.verbs.functions.since import Since
+from millpond.processors.verbs.functions.sums import Average
 from millpond.processors.verbs.kept_calls import ORDERED, KeptCall
 from millpond.processors.verbs.row_fold import MOMENTS, TIMES, RowFold, rows_type
 from millpond.processors.verbs.state_serde import Slots, StateSerde
@@ -125,6 +126,8 @@ class RowAggregate:
         self._functions = [
             Since(one, self._since[name], times) if name in self._since else one for name, one in functions.items()
         ]
+        self._averages = {name: one for name, one in functions.items() if isinstance(one, Average)}
+        self._called = {name: call.function for name, call in calls.items()}
         self._initial = [function.initial for function in self._functions]
         self._commutes = not any(call.by_time for call in calls.values())
         places = _places(calls)
@@ -244,22 +247,39 @@ class RowAggregate:
             raise self._damage(number, "for one of the keys", error) from error
         return made
 
-    def state_of(self, results: pa.Table) -> bytes:
+    def state_of(self, results: pa.Table, alike: Mapping[str, Hashable] | None = None) -> bytes:
         """The state with the results of a table of one row, as it is stored.
+
+        Args:
+            results: the table.
+            alike: by the names of results, what is equal where they are of the same values of the same rows, as far as
+                that is known: an average is then put beside the count of its values.
 
         Raises:
             ConfigurationError: the state of a call is more than its result, or it cannot have such a one.
         """
+        given = {name: to_physical(results[name].combine_chunks())[0] for name in results.column_names}
         states = []
-        for column, function, label in zip(results.columns, self._functions, self._labels, strict=True):
+        for (name, result), function, label in zip(given.items(), self._functions, self._labels, strict=True):
+            average = self._averages.get(name)
             try:
-                states.append(function.state_of(to_physical(column.combine_chunks())[0]))
+                if average is None:
+                    states.append(function.state_of(result))
+                else:
+                    beside = self._beside(name, given, alike or {})
+                    states.append(average.state_beside(result, beside.get("count"), beside.get("sum")))
             except (ConfigurationError, OverflowError) as error:
+                counted = "" if average is None else ", or which has had a count and a sum of the same column with it"
                 raise ConfigurationError(
                     f"{label}: {error}, so it cannot be put; delete the key, which then begins anew, or put the "
-                    "aggregate of a query that has no such call"
+                    f"aggregate of a query that has no such call{counted}"
                 ) from error
         return self.state_serde.serialize(states)
+
+    def _beside(self, name: str, given: Mapping[str, Any], alike: Mapping[str, Hashable]) -> dict[str, Any]:
+        """By function, the results that are of the same values as another one."""
+        of = alike.get(name)
+        return {self._called[one]: given[one] for one, other in alike.items() if of is not None and other == of}
 
     def whole(self, results: Sequence[Any], starts: Any) -> list[Any]:
         """Results of windows: null where a window begins before the time from which rows count.

@@ -10,12 +10,14 @@ The states, where ``whole`` is an integer, from 64 bits on as 16 bytes in two's 
 """
 
 from abc import abstractmethod
-from math import fsum, isfinite, nan
+from fractions import Fraction
+from math import fsum, inf, isfinite, nan, nextafter
 from typing import Any, Final, cast
 
 import pyarrow as pa
 import pyarrow.compute as _compute
 
+from millpond.errors import ConfigurationError
 from millpond.processors.runtime.batches.columns import nulls
 from millpond.processors.verbs.functions.columns import (
     Array,
@@ -276,6 +278,47 @@ class Average(AggregateFunction):
         averages = [None if state is None else quotient(total(state[1]), state[0]) for state in to_physical(states)]
         return from_physical(averages, self.type)
 
+    def state_beside(self, result: Any, count: int | None, total: Any) -> Any:
+        """The state with this result, as far as a count and a sum beside it tell the rest.
+
+        Args:
+            result: the average, in its physical form.
+            count: how many values there are; None if that is unknown.
+            total: their sum, in its physical form; None if there is none, or it is unknown.
+
+        Raises:
+            ConfigurationError: they tell too little, or contradict each other.
+        """
+        if result is None:
+            if count or total is not None:
+                raise ConfigurationError("there are values, but their average is null")
+            return None
+        if count is None:
+            raise ConfigurationError("its state is more than its result")
+        summed = self._total_of(result, count) if total is None else self._sum.total(self._sum.state_of(total))
+        if not self._fits(result, summed, count):
+            raise ConfigurationError("it is not the average that the count and the sum beside it have")
+        return [count, self._sum.add(None, summed, 0)]
+
+    def _total_of(self, result: Any, count: int) -> Any:
+        """The only sum with which so many values have an average."""
+        if isinstance(self._sum, FloatSum):
+            near = result * count
+            return next((one for one in (near, nextafter(near, -inf), nextafter(near, inf))
+                         if self._fits(result, one, count)), near)  # fmt: skip
+        nearest = round(self._share(result) * count) if isfinite(self._share(result)) else 0
+        if self._fits(result, nearest - 1, count) or self._fits(result, nearest + 1, count):
+            raise ConfigurationError("several sums have this average, and no sum of the same column is beside it")
+        return nearest
+
+    def _fits(self, result: Any, total: Any, count: int) -> bool:
+        """Whether so many values with this sum have that average."""
+        return count > 0 and repr(self.quotient(total, count)) == repr(result)
+
+    def _share(self, result: Any) -> Any:
+        """What each of several values that are alike adds to a sum that is a whole number."""
+        return Fraction(result) if isfinite(result) else result
+
     def quotient(self, total: Any, count: int) -> Any:
         """The physical form of the average."""
         return total / count
@@ -298,6 +341,9 @@ class RoundedAverage(Average):
         self._finer = 10 ** (_MAX_DIGITS - scale)
         self._coarser = 10 ** (_MAX_DIGITS - type_.scale) if is_decimal else self._finer
         self._highest = 10**type_.precision - 1 if is_decimal else _INT64
+
+    def _share(self, result: Any) -> Any:
+        return Fraction(whole(result) * self._coarser, self._finer)
 
     def quotient(self, total: Any, count: int) -> Any:
         average = _half_up(_half_up(total * self._finer, count), self._coarser)
