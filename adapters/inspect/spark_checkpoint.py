@@ -23,6 +23,8 @@ from millpond.stores.durability.storage.storage import Storage
 from millpond.stores.durability.storage.uris import shown
 
 _NUMBER: Final = re.compile(r"\d{1,18}", re.ASCII)
+_LOCAL: Final = re.compile(r"file:(?:///|/(?!/))")
+"""What stands before a path that Spark takes as it is, with all blanks and signs in it."""
 _CONF: Final = "spark.sql.streaming.stateStore."
 _EXPECTED: Final = {
     f"{_CONF}providerClass": "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
@@ -71,6 +73,19 @@ class SparkCheckpoint:
             DurabilityError: the storage failed.
         """
         return cls(_storage(location), 1)._is_there()
+
+    @classmethod
+    def names_in(cls, location: str, part: str) -> list[str]:
+        """The names of the files in a directory of the checkpoint, or that of a file that is there itself.
+
+        Raises:
+            ConfigurationError: no file system is known for the location.
+            DurabilityError: the storage failed.
+        """
+        storage = _storage(location)
+        if part in storage.sizes("", [part]):
+            return [part]
+        return [file.path.rpartition("/")[2] for file in storage.list(part)]
 
     def batches(self) -> list[int]:
         """The micro-batches that were committed and are retained, the first one first."""
@@ -137,6 +152,27 @@ class SparkCheckpoint:
                 held[number] += manifests
         return held
 
+    def foreign_operators(self) -> list[str]:
+        """The operators that have state here and keep no manifests in it, as ``1 (dedupe)``.
+
+        Raises:
+            CorruptFileError: a file is damaged.
+            DurabilityError: the checkpoint cannot be read.
+        """
+        kept = {operator.number for operator in self._operators(self.chosen(None))}
+        numbers = sorted(int(name) for name in self.storage.directories("state") if _NUMBER.fullmatch(name))
+        return [f"{number} ({self._name_of(number)})" for number in numbers if number not in kept]
+
+    def _name_of(self, number: int) -> str:
+        """What Spark calls an operator; some have one file that says it, others one for each of their schemas."""
+        directory = f"state/{number}/_metadata"
+        known = self._numbers(f"{directory}/v2")
+        path = f"{directory}/v2/{known[-1]}" if known else f"{directory}/metadata"
+        try:
+            return str(self._json(path)["operatorInfo"]["operatorName"])
+        except (LookupError, TypeError) as error:
+            raise self._damaged(path, error) from error
+
     def _operators(self, batch: int) -> Iterator[_Operator]:
         """The operators that keep manifests and were there at a micro-batch."""
         for number in sorted(int(name) for name in self.storage.directories("state") if _NUMBER.fullmatch(name)):
@@ -202,8 +238,8 @@ class SparkCheckpoint:
 
 def _storage(location: str) -> Storage:
     """Where Spark takes ``location`` to be."""
-    plain = location.startswith("file:/") and not location.startswith("file://")
-    return Storage.from_uri(location.removeprefix("file:") if plain else location)
+    local = _LOCAL.match(location)
+    return Storage.from_uri(location if local is None else location[local.end() - 1 :])
 
 
 def _ids_of(ids: dict[str, Any], operator: _Operator) -> list[str | None]:

@@ -61,7 +61,9 @@ def test_a_place_is_the_same_whatever_options_and_secrets_its_uri_has_and_no_oth
     s3 = {Storage(uri).place for uri in ("s3://bucket/a", "s3://key:secret@bucket/a/", "s3://bucket/a?region=x")}
     azure = {Storage(f"abfs://{container}@account.net/a").place for container in ("one", "two")}
     others = {Storage(uri).place for uri in (f"{tmp_path}/a", "s3://bucket/b", "s3://other/a", "gs://bucket/a")}
-    assert [len(places) for places in (local, s3, azure, others)] == [1, 1, 2, 4]
+    signs = {Storage(f"{tmp_path}/a{sign}b").place for sign in ("?", "#", "%20", " ")}
+    assert Storage(f"file://{tmp_path}/a%20b").place in signs - others
+    assert [len(places) for places in (local, s3, azure, others, signs)] == [1, 1, 2, 4, 4]
     assert len(local | s3 | azure | others) == 8
 
 

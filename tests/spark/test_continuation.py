@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
 
@@ -18,7 +19,10 @@ from millpond.adapters.spark.continuation.continuation import Continuation
 from millpond.adapters.spark.continuation.files import HadoopFiles
 from millpond.adapters.spark.continuation.logs import CheckpointLogs, OffsetLog
 from millpond.adapters.spark.continuation.sources import origins_of
+from millpond.adapters.spark.session.checkpoint import Checkpoint
 from millpond.errors import ConfigurationError, DurabilityError, StateConflictError
+from tests.inspect.checkpoints import PARTITIONS
+from tests.inspect.test_state_inspector import filled
 
 LAST = 7
 CONF = {"spark.sql.shuffle.partitions": "200", "spark.sql.streaming.multipleWatermarkPolicy": "min"}
@@ -309,9 +313,10 @@ UNKNOWN = logs(["17", "-"], [None, None])
         (IN_FILES, [RETURNS, RATES, ORDERS], [None, 1, 0]),
         (IN_FILES, ["FileStreamSource[file:/in/rat*]", ORDERS], [1, 0]),
         (IN_FILES, ["FileStreamSource[file:/in/rates/b c]", ORDERS], [1, 0]),
+        (logs(["-"], ["file:///in/a%2520%23b/part"]), ["FileStreamSource[file:/in/a%20#b]"], [0]),
         (IN_TOPICS, ["KafkaV2[Subscribe[rates]]", "KafkaV2[Subscribe[orders]]", "KafkaV2[Subscribe[x]]"], [1, 0, None]),
     ],
-    ids=["same", "swapped", "removed", "added", "glob", "partition", "topics"],
+    ids=["same", "swapped", "removed", "added", "glob", "partition", "signs", "topics"],
 )
 def test_sources_are_known_by_what_they_have_read(
     old: CheckpointLogs, sources: Sequence[str], expected: Sequence[int | None]
@@ -348,6 +353,25 @@ def test_where_the_checkpoint_does_not_tell_sources_have_to_be_declared(
 def test_a_declaration_that_does_not_fit_is_refused(declared: Mapping[int, int | None]) -> None:
     with pytest.raises(ConfigurationError, match="has to name"):
         origins_of([ORDERS, RATES], IN_FILES, declared)
+
+
+@pytest.mark.parametrize("form", ["{}", "file:{}", "file://{}"])
+def test_a_checkpoint_is_read_whatever_signs_are_in_its_path(form: str, tmp_path: Path) -> None:
+    """Spark's reader of state finds none whose path a URI writes in another way."""
+    query = filled(tmp_path / "a new #1 50%20")
+    checkpoint = Checkpoint(cast(SparkSession, None), form.format(query.checkpoint))
+    assert (checkpoint.batches(), checkpoint.last()) == ([0, 1, 2], 2)
+    assert len(checkpoint.manifests()) == len(checkpoint.newest()[1]) == PARTITIONS
+    assert checkpoint.manifests(1) != checkpoint.manifests(2) == checkpoint.manifests()
+    assert checkpoint.foreign_operators() == []
+    other = query.checkpoint / "state" / "7" / "_metadata"
+    other.mkdir(parents=True)
+    (other / "metadata").write_text('v1\n{"operatorInfo":{"operatorId":7,"operatorName":"dedupe"}}')
+    assert checkpoint.foreign_operators() == ["7 (dedupe)"]
+    nothing = Checkpoint(cast(SparkSession, None), f"{tmp_path}/not here")
+    assert nothing.newest() == (None, [])
+    with pytest.raises(ConfigurationError, match="there is no checkpoint at"):
+        nothing.manifests()
 
 
 def test_a_session_of_spark_connect_is_refused_because_it_does_not_reach_the_files() -> None:

@@ -23,6 +23,8 @@ pytestmark = pytest.mark.spark
 
 DDL = "key string, value long, timestamp long"
 OUTPUT = "key string, value long"
+OLD, NEW = "old 50%20#1", "a new checkpoint"
+"""Checkpoints whose paths URIs write in another way."""
 Row = tuple[str, int, int]
 
 
@@ -129,7 +131,7 @@ def test_a_query_goes_on_exactly_once_with_other_operators_and_sources(
     spark: SparkSession, tmp_path: Path, shuffle_partitions: Callable[[int], None]
 ) -> None:
     place = Place(spark, tmp_path)
-    old, new = str(tmp_path / "old"), str(tmp_path / "new")
+    old, new = str(tmp_path / "old"), f"{tmp_path}/{NEW}"
     numbers = [("numbers", row) for row in rows_of("n", 0, 8)]
     others = [("others", row) for row in rows_of("o", 0, 5)]
     place.add("numbers", rows_of("n", 0, 4))
@@ -154,7 +156,7 @@ def test_a_query_goes_on_exactly_once_with_other_operators_and_sources(
         Evolution(old, into=new, dropped=["job"]).location(frame)
     with pytest.raises(ConfigurationError, match=r"(?s)declare it by number.*0: FileStreamSource.*letters"):
         evolution.location(frame)
-    for fatal in ("/state/1/0/2.zip", "/commits/1", "/new"):
+    for fatal in ("/state/1/0/2.zip", "/commits/1", f"/{NEW}"):
         failing = FailingFiles(spark, fatal)
         with pytest.raises(KeyboardInterrupt):
             Continuation.between(failing, old, new).make([0, 1], 3, EmptyRun(frame), {0: None, 1: 0})
@@ -167,15 +169,15 @@ def test_a_query_goes_on_exactly_once_with_other_operators_and_sources(
 
     unseen = counted(counts_of_counts(), numbers)  # the new aggregation sees only what comes after
     frame = place.frame(counts_of_counts(), evolution)
-    made = place.content("new")
+    made = place.content(NEW)
     assert evolution.location(frame) == new
-    assert place.content("new") == made
-    assert place.run(frame, "new") == seen | (counted(counts_of_counts(), numbers + later) - unseen)
+    assert place.content(NEW) == made
+    assert place.run(frame, NEW) == seen | (counted(counts_of_counts(), numbers + later) - unseen)
     place.add("letters", rows_of("l", 6, 2))
     place.add("numbers", rows_of("n", 15, 1))
     later += [("letters", row) for row in rows_of("l", 6, 2)] + [("numbers", row) for row in rows_of("n", 15, 1)]
     frame = place.frame(counts_of_counts(), evolution)
-    assert place.run(frame, "new") == seen | (counted(counts_of_counts(), numbers + later) - unseen)
+    assert place.run(frame, NEW) == seen | (counted(counts_of_counts(), numbers + later) - unseen)
     assert Checkpoint(spark, new).batches() == [1, 2, 3]
     assert {int(path.name) for path in (tmp_path / "out" / "_spark_metadata").glob("[0-9]")} == {0, 1, 2, 3}
 
@@ -186,7 +188,7 @@ def test_a_file_that_is_missing_is_an_error_with_its_path(spark: SparkSession, t
 
 
 def test_a_query_stays_where_it_is_unless_it_is_to_go_on_elsewhere(spark: SparkSession, tmp_path: Path) -> None:
-    rows, old, new = spark.range(1), str(tmp_path / "old"), str(tmp_path / "new")
+    rows, old, new = spark.range(1), f"{tmp_path}/{OLD}", f"{tmp_path}/{NEW}"
     assert Evolution(old).location(rows) == old
     assert Evolution({"out": old}).location(rows, name="out") == old
     assert Evolution({"out": old}).standpoint(spark, "more") is None
@@ -202,7 +204,7 @@ def test_a_query_stays_where_it_is_unless_it_is_to_go_on_elsewhere(spark: SparkS
     place = Place(spark, tmp_path)
     place.add("rows", rows_of("r", 0, 4))
     distinct = spark.readStream.schema(DDL).parquet(f"{tmp_path}/rows").dropDuplicates(["key"]).drop("timestamp")
-    assert len(place.run(distinct, "old")) == 3
+    assert len(place.run(distinct, OLD)) == 3
     with pytest.raises(
         StateConflictError, match=r"\(0 \(dedupe\)\), .* keep the query there, without into=.*, or start"
     ):

@@ -14,6 +14,8 @@ from millpond.errors import ConfigurationError
 
 _FILES = re.compile(r"FileStreamSource\[(.*)\]")
 _TOPICS = re.compile(r"Kafka\w*\[Subscribe\[(.*)\]\]")
+_SCHEME = re.compile(r"^[\w+.-]+:(?://([^/]*))?")
+"""What stands before a path that Spark describes as it is: ``file:/x`` as well as ``file:///x``."""
 _GLOB = re.compile(r"[*?\[{]")
 
 
@@ -57,7 +59,7 @@ def _is_continued(source: str, old: CheckpointLogs, number: int) -> bool:
     path, offset = old.first_files[number], old.offsets[old.last].offsets[number]
     files, topics = _FILES.search(source), _TOPICS.search(source)
     if path is not None:
-        return files is not None and _lies_in(_path(path), _path(files[1]))
+        return files is not None and _lies_in(_path(path), _SCHEME.sub(r"\1", files[1]))
     return topics is not None and offset.startswith("{") and set(loads(offset)) == set(topics[1].split(", "))
 
 
@@ -67,7 +69,7 @@ def _lies_in(file: str, place: str) -> bool:
 
 
 def _path(uri: str) -> str:
-    """The path of a file, with its host or bucket: Spark writes ``file:/x`` as well as ``file:///x``."""
+    """The path of a file that Spark has noted as a URI, with its host or bucket."""
     parts = urlsplit(uri)
     return f"{parts.netloc}{unquote(parts.path)}"
 

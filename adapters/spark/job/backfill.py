@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import PurePosixPath
 from posixpath import join
 from typing import TypeAlias
+from urllib.parse import unquote
 
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
@@ -93,5 +94,7 @@ def _directory(history: History, results: str | None) -> str:
 
 def _spark_uri(storage: Storage) -> str:
     """The storage's place for Spark, whose own file system, where a URI names none, need not be the local one."""
+    if "://" not in storage.uri:
+        return f"file://{PurePosixPath(storage.uri)}"
     uri = storage.uri.partition("?")[0]
-    return uri if "://" in uri else f"file://{PurePosixPath(uri)}"
+    return unquote(uri) if uri.startswith("file:") else uri  # Spark takes paths as they are

@@ -1,20 +1,30 @@
 """A query's checkpoint: its micro-batches, and the manifests that it keeps for them.
 
 Rule of this module: it reads what Spark has committed and changes nothing, so the query may keep running.
+
+Spark's own reader of state looks for a checkpoint below the path as URIs write it, such as ``a%20checkpoint``, and does
+not find one whose path URIs write in another way. Such a one is read without it.
 """
 
 import json
+import re
 from dataclasses import dataclass
+from typing import Final
 
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from millpond.adapters.inspect.kept_manifest import STATE_NAME, kept_manifests
 from millpond.adapters.inspect.retained_batches import no_checkpoint, why_not_retained
+from millpond.adapters.inspect.spark_checkpoint import SparkCheckpoint
 from millpond.adapters.spark.session.session import start_coordinator
 from millpond.errors import ConfigurationError
 from millpond.masking import quoted
 from millpond.stores.durability.manifests.manifest import Manifest
+
+_ESCAPED: Final = re.compile(r"[\s%#?\"<>\\^`{|}\[\]\x00-\x1f\x7f]")
+"""What Java writes otherwise in the path of a URI."""
+_WORKERS: Final = 4
 
 
 @dataclass(frozen=True)
@@ -87,6 +97,9 @@ class Checkpoint:
         return [manifest for manifests in self._by_operator(batch_id).values() for manifest in manifests]
 
     def _by_operator(self, batch_id: int | None) -> dict[int, list[Manifest]]:
+        if self._escaped:
+            files = SparkCheckpoint.at(self.location, _WORKERS)
+            return files.held(files.chosen(batch_id))
         start_coordinator(self.session)
         found: dict[int, list[Manifest]] = {}
         try:
@@ -113,6 +126,8 @@ class Checkpoint:
         Raises:
             ConfigurationError: Spark cannot read the checkpoint.
         """
+        if self._escaped:
+            return SparkCheckpoint.at(self.location, _WORKERS).foreign_operators()
         known = self.session.read.format("state-metadata").load(self.location)
         columns = known.select("operatorId", "operatorName", "operatorProperties").distinct()
         try:
@@ -124,6 +139,11 @@ class Checkpoint:
             for row in operators
             if _state_names(row.operatorProperties) != [STATE_NAME]
         ]
+
+    @property
+    def _escaped(self) -> bool:
+        """Whether Spark's reader of state does not find it."""
+        return _ESCAPED.search(self.location) is not None
 
     def _operators(self) -> list[int]:
         """The operators for Python state of the query; several applications may share a query."""
@@ -138,6 +158,8 @@ class Checkpoint:
 
     def _files(self, part: str) -> list[str]:
         """The names of the files there; empty if there is no such place."""
+        if self._escaped:
+            return SparkCheckpoint.names_in(self.location, part)
         try:
             files = self.session.read.text(f"{self.location}/{part}").inputFiles()
         except PySparkException as error:

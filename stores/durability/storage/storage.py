@@ -15,7 +15,7 @@ from hashlib import sha256
 from pathlib import Path
 from posixpath import join
 from typing import Any, NamedTuple, Self
-from urllib.parse import parse_qsl, urlencode, urlsplit
+from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
 from uuid import uuid4
 
 from pyarrow import fs
@@ -122,12 +122,15 @@ class Storage:
     @property
     def place(self) -> str:
         """16 hexadecimal digits that stand for where it is, whatever options and secrets the URI has."""
+        if "://" not in self.uri:
+            return _digest(f"//{self.uri.rstrip('/')}")
         uri = urlsplit(self.uri)
         secrets, _, host = uri.netloc.rpartition("@")
         # The container of an abfs URI stands where others have a user; secrets come in pairs.
         netloc = host if ":" in secrets else uri.netloc
-        scheme = "" if uri.scheme == "file" else uri.scheme
-        return sha256(f"{scheme}//{netloc}{uri.path.rstrip('/')}".encode()).hexdigest()[:16]
+        if uri.scheme == "file":  # the same as by its path
+            return _digest(f"//{netloc}{unquote(uri.path).rstrip('/')}")
+        return _digest(f"{uri.scheme}//{netloc}{uri.path.rstrip('/')}")
 
     def describe(self, path: str) -> str:
         """The full name of a file, for messages: without options and secrets of the URI."""
@@ -410,6 +413,10 @@ class Storage:
         return DurabilityError(
             f"cannot read {self.describe(path)}: {quoted(error)}; check the permissions and the connection"
         )
+
+
+def _digest(place: str) -> str:
+    return sha256(place.encode()).hexdigest()[:16]
 
 
 def _without_sync(uri: str) -> tuple[str, bool]:
