@@ -142,7 +142,7 @@ def carry(keeper: CarriedKeeper, before: Made, after: Made, partitions: tuple[in
     olds = {_task(one): one for one in keeper.committed_by("out")}
     old, new = map(shape_of, plans)
     origins = origins_of(old, new, Declared())
-    found = {}
+    found: dict[tuple[int, int], Manifest] = {}
     keeper.generation += 1
     for unit in range(units(*partitions)):
         found |= carry_unit(
@@ -189,7 +189,8 @@ def live(kind: str, seed: int, backend: str | None, runs: int) -> None:
     events.sort(key=lambda one: one.at + random.choice([0, 0, 4, 15]) * SECOND)
     life, partitions = Life({"n": "rows"}, {"n": 0}), random.choice([1, 2])
     eras, come, clock, batch = Eras([drawn(kind, random, grace)]), Come(), -(1 << 60), 0
-    out, late, made = list[Row](), 0, None
+    out, late = list[Row](), 0
+    made: Made | None = None
     cuts = sorted(random.randint(0, len(events)) for _ in range(runs - 1))
     with TemporaryDirectory() as place, closing(kept_at(Path(place), backend, seed)) as keeper:
         for run, (start, stop) in enumerate(zip([0, *cuts], [*cuts, len(events)], strict=True)):

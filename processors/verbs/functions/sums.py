@@ -304,8 +304,8 @@ class Average(AggregateFunction):
         """The only sum with which so many values have an average."""
         if isinstance(self._sum, FloatSum):
             near = result * count
-            return next((one for one in (near, nextafter(near, -inf), nextafter(near, inf))
-                         if self._fits(result, one, count)), near)  # fmt: skip
+            around = (near, nextafter(near, -inf), nextafter(near, inf))
+            return next((one for one in around if self._fits(result, one, count)), near)
         nearest = round(self._share(result) * count) if isfinite(self._share(result)) else 0
         if self._fits(result, nearest - 1, count) or self._fits(result, nearest + 1, count):
             raise ConfigurationError("several sums have this average, and no sum of the same column is beside it")
