@@ -16,9 +16,10 @@ from millpond.stores.durability.manifests.manifest import TASK_ID, Manifest
 from millpond.stores.durability.storage.storage import Storage, StoredFile
 from millpond.stores.encoding.keys import DATA
 from millpond.stores.evolution.carriage import LayoutCarriage
-from millpond.stores.evolution.history import History, applications_beside
+from millpond.stores.evolution.history import History, applications_beside, sinks_of
 from millpond.stores.evolution.metadata import carried_metadata, metadata_rows
 from millpond.stores.evolution.old_rows import OldRows
+from millpond.stores.evolution.record import EvolutionRecord
 from millpond.stores.evolution.record_keys import RecordKeys
 from millpond.stores.evolution.shape import StoreShape
 from millpond.stores.evolution.snapshots import Snapshots
@@ -76,27 +77,45 @@ def without_keys(
 def lineages_left(storage: Storage, histories: Collection[History], kept: Collection[Manifest]) -> list[str]:
     """The directories of the lineages that queries have had, but for those of the manifests that stay.
 
-    A lineage is theirs if one of their records names it, or one of the commits in it. So that of another query with the
-    same tasks, which nobody here knows, stays.
+    A lineage is theirs if one of their records names it, or one of the commits in it, or a record of what they were
+    before, under other names. So that of another query with the same tasks, which nobody here knows, stays.
 
     Args:
         storage: where they are.
         histories: the generations of all queries of one checkpoint.
         kept: the manifests that stay.
     """
-    records = [record for history in histories for record in history.records]
-    named = {base.directory for record in records for base in record.bases.values()}
-    commits = {commit for record in records for commit in record.origins}
+    applications = applications_beside(storage, histories)
     staying = {manifest.directory for manifest in kept}
-    found = [
-        lineage
-        for application in applications_beside(storage, histories)
+    found = {
+        lineage: frozenset(map(_commit_of, storage.list(lineage)))
+        for application in applications
         for task in storage.directories(application)
         if TASK_ID.fullmatch(task)
         for name in storage.directories(f"{application}/{task}")
         if (lineage := f"{application}/{task}/{name}") not in staying
+    }
+    beside = [History.of(storage, one, sink) for one in applications for sink in sinks_of(storage, one)]
+    records, more = list[EvolutionRecord](), [record for history in histories for record in history.records]
+    left = list[str]()
+    while more:
+        records += more
+        named = {base.directory for record in records for base in record.bases.values()}
+        commits = {commit for record in records for commit in record.origins}
+        left = [lineage for lineage, made in found.items() if lineage in named or not commits.isdisjoint(made)]
+        more = [one for history in beside for one in _led_to(history, records, left) if one not in records]
+    return left
+
+
+def _led_to(history: History, records: Collection[EvolutionRecord], lineages: Collection[str]) -> list[EvolutionRecord]:
+    """The generations of a history up to one that others were made from, or that had one of these lineages."""
+    before = {record.previous.fingerprint for record in records if record.previous is not None}
+    led = [
+        number
+        for number, record in enumerate(history.records, 1)
+        if record.fingerprint in before or any(base.directory in lineages for base in record.bases.values())
     ]
-    return [one for one in found if one in named or not commits.isdisjoint(map(_commit_of, storage.list(one)))]
+    return list(history.records[: max(led, default=0)])
 
 
 def _commit_of(file: StoredFile) -> str:
