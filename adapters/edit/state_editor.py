@@ -265,6 +265,8 @@ class StateEditor:
     def undo(self) -> list[EditReport]:
         """Take back the last edit of each verb or sink that no micro-batch has followed; what was done.
 
+        Those that were erased from last, or whose edit is undone already, stay as they are if there are others.
+
         Raises:
             ConfigurationError: there are edits that are not committed, or they have ended.
             StateConflictError: there is none.
@@ -278,8 +280,9 @@ class StateEditor:
             )
         edited = [one for one in self._queries if one.record.edit is not None and not one.left]
         since = [query for query in edited if query.record.batch == self._batch]
+        open_ones = [one for one in since if (note := one.record.edit) is not None and note.can_be_undone]
         edits = []
-        for query in since or edited or self._queries:
+        for query in open_ones or since or edited or self._queries:
             told = {} if query.record.edit is None else query.record.edit.rows
             note = EditNote(self._by, host_ms(), self._why, {f"{UNDO} {what}": number for what, number in told.items()})
             place = place_of(self._inspector, query, self._batch)

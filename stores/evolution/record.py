@@ -105,6 +105,10 @@ class EditNote:
         return any(what.startswith(f"{UNDO} ") for what in self.rows)
 
     @property
+    def can_be_undone(self) -> bool:
+        return not (self.erases or self.undoes)
+
+    @property
     def content(self) -> dict[str, Any]:
         """What its JSON says."""
         return {"by": self.by, "at": self.at, "why": self.why, "rows": dict(sorted(self.rows.items()))}
