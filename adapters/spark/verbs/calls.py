@@ -31,6 +31,7 @@ from millpond.stores.durability.manifests.schema_log import Beside, schema_place
 from millpond.stores.encoding.rows.schemas import Schemas
 from millpond.stores.encoding.times import Instant
 from millpond.stores.evolution.shape import StoreShape
+from millpond.stores.evolution.verbs import holds_state
 
 
 def _follow(before: str, now: str) -> bool:
@@ -96,8 +97,10 @@ def call_states(run: VerbRun, rows: Described, calls: Calls, changes: CallChange
     def first() -> pa.Schema:
         store, storage, application_id = _began_with(run), run.job.storage, run.job.begun_as
         place = Beside.CALLS.place(rows.role)
-        # Calls that are kept, but are not those of any row, may become any others.
-        if store is not None and place not in schema_places(storage, application_id):
+        # Calls that are kept, but are not those of any row, may become any others; so may those of no state.
+        if store is None or place in schema_places(storage, application_id):
+            return first_calls(calls)
+        if holds_state(storage, application_id):
             _check_unknown(run.name, store, name)
         return first_calls(calls)
 
