@@ -9,7 +9,7 @@ its claim tells of it is its beginning.
 """
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple, Self
 
@@ -203,6 +203,14 @@ class History:
     def job(self) -> str:
         """The application of the whole job: of a verb, that of its owner."""
         return self.application_id.removesuffix(f".{self.sink}")
+
+    def may_be_in(self, operators: Mapping[int, Collection[Manifest]]) -> bool:
+        """Whether a checkpoint may be that of this query, as far as its manifests tell, by operator.
+
+        Before the query's first row it holds none of its own, but those of other verbs of the job, or none at all.
+        """
+        found = [manifest.application_id for manifests in operators.values() for manifest in manifests]
+        return bool(operators) and (not found or any(f"{one}.".startswith(f"{self.job}.") for one in found))
 
     def begins_with(self, found: Collection[Manifest], batch: int | None) -> bool:
         """Whether the newest generation was made where a checkpoint stands, of what that holds.

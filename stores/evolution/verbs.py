@@ -157,10 +157,12 @@ class HeldState:
 
     def is_known_to(self, record: EvolutionRecord | None, manifests: Collection[Manifest]) -> bool:
         """Whether a generation goes on from where the checkpoint stands, with these manifests of others left behind."""
-        if not manifests:
-            return True
-        evolved = record is not None and record.generation > BEGINNING and record.applies_to(self.batch + 1)
-        return record is not None and evolved and commits_of(manifests) <= record.origins
+        return not manifests or (record is not None and self.is_led_on_by(record, manifests))
+
+    def is_led_on_by(self, record: EvolutionRecord, manifests: Collection[Manifest]) -> bool:
+        """Whether the checkpoint stands in a generation that was carried over, with these manifests left behind."""
+        evolved = record.generation > BEGINNING and record.applies_to(self.batch + 1)
+        return evolved and commits_of(manifests) <= record.origins
 
 
 def application_of(owner: str, verb: str) -> str:

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from millpond.adapters.edit import StateEditor
+from millpond.adapters.edit import StateEditor, erase
 from millpond.adapters.inspect import StateInspector
-from millpond.errors import ConfigurationError
+from millpond.errors import ConfigurationError, StateConflictError
 from tests.evolution.verb_job import OWNER
 from tests.evolution.verb_life import Arrival, VerbLife
 
@@ -86,3 +86,82 @@ def test_an_edit_reaches_a_renamed_verb_that_has_not_run_since_and_not_the_state
     life.check()
     life.batch(ROWS, right=False)
     life.check()
+
+
+def test_calls_change_of_a_verb_that_has_begun_where_another_one_went_and_has_no_row_yet(life: VerbLife) -> None:
+    life.begin(["latest"], 1, "memory")
+    life.batch(ROWS, right=False)
+    life.replace_verb(0, "totals", [])
+    life.change_calls(0, "comes", 1, [])
+    life.change_calls(0, "goes", 0, [])
+    life.batch(ROWS, right=False)
+    life.check()
+    life.change_calls(0, "comes", 2, [])
+    life.batch(ROWS, right=False)
+    life.check()
+
+
+@pytest.mark.parametrize("renamed", [False, True])
+def test_a_query_goes_back_to_before_the_first_row_of_a_verb_that_has_other_partitions_or_another_name_since(
+    life: VerbLife, renamed: bool
+) -> None:
+    life.begin(["totals", "latest"], 2, "memory")
+    life.batch([], right=False)
+    life.batch(ROWS, right=False)
+    life.repartition(1, [])
+    life.batch(ROWS, right=False)
+    if renamed:
+        life.rename_verb(0, [])
+        life.batch(ROWS, right=False)
+    life.set_back(0, [])
+    life.check()
+    if renamed:
+        life.rename_verb(1, [])
+        life.rename_verb(0, [])
+    life.batch(ROWS, right=False)
+    life.check()
+    assert life.told[life.drafts[0].number].rows
+
+
+def test_an_edit_is_undone_beside_an_erasure_that_came_before_it(life: VerbLife) -> None:
+    life.begin(["totals", "totals"], 1, "memory")
+    life.batch(ROWS, right=False)
+    life.erase_key("a", [])
+    life.edit_verb(0, True, [])
+    life.check()
+
+    def undo_once_more(inspector: StateInspector) -> None:
+        with StateEditor(inspector, "bob", "") as editor, pytest.raises(StateConflictError, match="undone"):
+            editor.undo()
+
+    life.edit(undo_once_more, [])
+    life.batch(ROWS, right=False)
+    life.check()
+
+
+def test_an_edit_under_a_name_that_a_verb_had_between_two_micro_batches_stays(life: VerbLife) -> None:
+    life.begin(["totals", "latest"], 2, "memory")
+    life.batch(ROWS, right=False)
+    life.rename_verb(0, [])
+    life.edit_verb(0, False, [])
+    life.rename_verb(0, [])
+    life.check()
+    life.restart(says=True)
+    life.check()
+    life.batch(ROWS, right=False)
+    life.check()
+
+
+def test_an_erasure_reaches_what_a_verb_left_under_its_former_name_before_it_had_other_partitions(
+    life: VerbLife,
+) -> None:
+    life.begin(["totals", "latest"], 1, "memory")
+    rows = [Arrival("erased-key", 0, 1), Arrival("other-key", 0, 2)]
+    life.batch(rows, right=False)
+    life.repartition(1, [])
+    life.batch(rows, right=False)
+    life.rename_verb(0, [])
+    life.batch(rows, right=False)
+    reports = []
+    life.edit(lambda inspector: reports.append(erase(inspector, [["erased-key"]], by="ann")), [])
+    assert [report.traces for report in reports] == [()]

@@ -261,7 +261,7 @@ class VerbLife(Story):
     def change_calls(self, which: int, how: str, call: int, deaths: Sequence[int]) -> None:
         """A call comes, goes or has another name, or all have another order."""
         draft = self.chosen(which, list(WINDOWS))
-        if draft is None or draft.number not in self.known:
+        if draft is None:
             return
         calls = list(draft.calls)
         at = call % len(calls)
@@ -277,16 +277,9 @@ class VerbLife(Story):
             calls.reverse()
         self.change(draft, replace(draft, calls=tuple(calls)), f"a call {how}", deaths)
 
-    def stands(self, checkpoint: Checkpoint, draft: Draft) -> bool:
-        """Whether a checkpoint tells of a verb, if that has begun."""
-        held = {one.application_id for one in checkpoint.values()}
-        return not self.told[draft.number].rows or f"{OWNER}.{draft.name}" in held
-
     def rename_verb(self, which: int, deaths: Sequence[int]) -> None:
         draft = self.chosen(which)
         assert draft is not None
-        if not self.stands(self.job.checkpoint, draft):
-            return
         self.change(draft, replace(draft, name=f"{draft.kind}-{self.number()}"), "a verb has another name", deaths)
 
     def replace_verb(self, which: int, kind: str, deaths: Sequence[int]) -> None:
@@ -331,15 +324,9 @@ class VerbLife(Story):
 
     def set_back(self, which: int, deaths: Sequence[int]) -> None:
         """Go back to an earlier micro-batch, with the verbs of today."""
-        begun = [one.number for one in self.drafts if self.told[one.number].rows]
-        places = [
-            place
-            for place, one in enumerate(self.kept[:-1])
-            if all(one.told.get(number, Told()).rows for number in begun)
-        ]
-        if not places:
+        if len(self.kept) < 2:
             return
-        del self.kept[places[which % len(places)] + 1 :]
+        del self.kept[which % (len(self.kept) - 1) + 1 :]
         at = self.kept[-1]
         self.job.batch, self.job.checkpoint = at.batch, dict(at.checkpoint)
         self.told = {one: told.back_at(at.told.get(one, Told())) for one, told in self.told.items()}
@@ -368,7 +355,7 @@ class VerbLife(Story):
         self.edit(delete, deaths)
         self.told[draft.number] = before.without(key)
         self.note("a row was deleted")
-        if undone and self.kept:
+        if undone:
             self.edit(_undo, [])
             self.told[draft.number] = before
             self.note("a row was brought back")

@@ -66,7 +66,7 @@ def generation(shop: Shop, kind: str, name: str, *behind: str, **given: Any) -> 
     batch, storage = given.pop("batch", LAST), given.pop("storage", shop.storage)
     into, asked = given.pop("into", False), given.pop("asked", ())
     evolution = VerbEvolution(
-        VerbOf("shop", name, name),
+        VerbOf("shop", name, given.pop("before", name)),
         History.of(storage, f"shop.{name}", name),
         cast(Plan, Planned(*behind)),
         Target(f"{name}/2", shape(kind, name), Declared()),
@@ -177,12 +177,26 @@ def test_state_that_is_elsewhere_is_told(shop: Shop, tmp_path: Path) -> None:
     assert explained(missing, settings(shop, "total", None, None), held) is missing
 
 
-def test_state_of_another_checkpoint_is_left_alone(shop: Shop) -> None:
+def test_a_verb_begins_empty_where_the_checkpoint_of_its_job_stands_before_its_first_row(shop: Shop) -> None:
     shop.ran("aggregate", "total")
-    shop.operators.clear()
+    shop.operators = {0: []}
     shop.ran("latest", "rates")
-    with pytest.raises(ConfigurationError, match=r"the checkpoint /c holds no state of application 'shop.total'"):
-        generation(shop, "aggregate", "total", dropped=["rates"])
+    for name, said in (("total", {"dropped": ["rates"]}), ("sum", {"renamed": {"total": "sum"}})):
+        record = generation(shop, "aggregate", name, before="total", **said)
+        assert record is not None
+        assert content(shop, record, None) == []
+
+
+@pytest.mark.parametrize("operators", [{}, {0: [Manifest.empty("stall.total", "0_0", "x")]}])
+def test_state_of_another_jobs_checkpoint_is_left_alone(shop: Shop, operators: dict[int, list[Manifest]]) -> None:
+    shop.ran("aggregate", "total")
+    held, shop.operators = shop.operators, operators
+    with pytest.raises(ConfigurationError, match=r"'shop.total', but .*give the checkpointLocation of the query"):
+        generation(shop, "aggregate", "sum", before="total", renamed={"total": "sum"})
+    shop.operators = held
+    record = generation(shop, "aggregate", "sum", before="total", renamed={"total": "sum"})
+    assert record is not None
+    assert content(shop, record, None) == [("key", 1)]
 
 
 def test_a_verb_does_not_take_the_state_of_another_in_addition_to_its_own(shop: Shop) -> None:

@@ -314,7 +314,7 @@ def committed_of(history: History, checkpoint: Committing, *, moved: bool = Fals
         moved: whether the checkpoint goes on for another one, so that it may hold nothing yet.
 
     Raises:
-        ConfigurationError: it has nothing, although there is state of the query.
+        ConfigurationError: it has nothing of the job, although there is state of the query.
     """
     batch, operators = checkpoint.held()
     found = [manifest for manifests in operators.values() for manifest in manifests]
@@ -322,7 +322,7 @@ def committed_of(history: History, checkpoint: Committing, *, moved: bool = Fals
     began_with_state = history.evolved and history.records[-1].batch is None and not found
     others = commits_of(found)
     known = history.newest is not None and not (others - {NO_COMMIT}).isdisjoint(history.newest.origins)
-    if not mine and not (moved or began_with_state or known) and history.may_have_tasks():
+    if not (history.may_be_in(operators) or moved or began_with_state or known) and history.may_have_tasks():
         raise history.not_in(checkpoint.location)
     return Committed(batch, mine, checkpoint.last, others)
 

@@ -8,7 +8,7 @@ Rule of this module: it decides for one verb, before the query starts, and refus
 declared leave open.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Protocol
@@ -87,6 +87,7 @@ class VerbEvolution:
 
         Raises:
             StateConflictError: the state directory lacks the state, or what is declared does not lead to this verb.
+            ConfigurationError: the checkpoint holds nothing of the job, although there is state of the verb.
             DurabilityError: the state could not be read or written.
         """
         newest = self.history.newest
@@ -102,17 +103,15 @@ class VerbEvolution:
         wanted = self.said.begins_with(self.verb.name)
         if wanted and not self._has_begun(mine, held):
             return self._rekeyed(wanted, mine, held, checkpoint, run)
-        before = next((name for name in former if held.of_verbs(self.verb.owner, [name])), self.verb.name)
+        before = self._before(former, held)
         theirs = held.of_verbs(self.verb.owner, [before])
-        if before != self.verb.name and not held.is_known_to(newest, theirs):
+        if before != self.verb.name and (theirs or not mine) and not self._goes_on(self.verb.name, former, held):
             if mine:
                 raise has_two(self.verb.owner, before, self.verb.name, held.location)
             return self._carried(before, theirs, held, checkpoint, run)
         self._check_state(self.verb.name, mine, held)
         begun = newest is not None and newest.generation > BEGINNING
         if not held.is_known_to(newest, held.of_verbs(self.verb.owner, self.said.gone)):
-            if not (mine or begun) and self.history.may_have_tasks():
-                raise self.history.not_in(held.location)
             committed = Committed(batch, mine, checkpoint.last, commits_of(held.manifests))
             history = self.history.begun(self.target.fingerprint, self.target.shape)
             return evolve(history, committed, self.target, CARRIAGES, run, anew=True)
@@ -123,6 +122,24 @@ class VerbEvolution:
     @property
     def _storage(self) -> Storage:
         return self.history.storage
+
+    def _before(self, former: Sequence[str], held: HeldState) -> str:
+        """The name under which its state is found: the latest one under which it has run, or has begun where it stands.
+
+        If there is none, the checkpoint stands before its first row.
+        """
+        for place, name in enumerate(former):
+            if held.of_verbs(self.verb.owner, [name]) or self._goes_on(name, former[place + 1 :], held):
+                return name
+        if self.verb.before != self.verb.name and not self.history.may_be_in(held.operators):
+            raise History.of(self._storage, self.verb.application_id, self.verb.before).not_in(held.location)
+        return self.verb.before
+
+    def _goes_on(self, name: str, former: Collection[str], held: HeldState) -> bool:
+        """Whether a verb has begun where the checkpoint stands, or before, with the state of its former names."""
+        records = History.of(self._storage, application_of(self.verb.owner, name), plain_name(name)).records
+        theirs = held.of_verbs(self.verb.owner, former)
+        return any(record.previous is not None and held.is_led_on_by(record, theirs) for record in records)
 
     def _carried(
         self, before: str, manifests: Collection[Manifest], held: HeldState, checkpoint: Committing, run: RunUnits
