@@ -94,6 +94,7 @@ def test_calls_change_of_a_verb_that_has_begun_where_another_one_went_and_has_no
     life.replace_verb(0, "totals", [])
     life.change_calls(0, "comes", 1, [])
     life.change_calls(0, "goes", 0, [])
+    life.rename_verb(0, [])
     life.batch(ROWS, right=False)
     life.check()
     life.change_calls(0, "comes", 2, [])

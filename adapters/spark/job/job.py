@@ -110,8 +110,8 @@ class Job:
     def _has_begun(self, owner: str, name: str) -> bool:
         """Whether a verb has state of its own: not only files of a driver that died while it carried state over."""
         application_id = application_of(owner, name)
-        told = History.of(self.storage, application_id, plain_name(name)).partitions is not None
-        return told and holds_state(self.storage, application_id)
+        history = History.of(self.storage, application_id, plain_name(name))
+        return history.evolved or (history.partitions is not None and holds_state(self.storage, application_id))
 
     @property
     def begun_as(self) -> str:
