@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from millpond.adapters.edit import StateEditor, erase
+from millpond.adapters.edit import ErasureReport, StateEditor, erase
 from millpond.adapters.inspect import StateInspector
 from millpond.errors import ConfigurationError, StateConflictError
 from tests.evolution.verb_job import OWNER
@@ -163,6 +163,6 @@ def test_an_erasure_reaches_what_a_verb_left_under_its_former_name_before_it_had
     life.batch(rows, right=False)
     life.rename_verb(0, [])
     life.batch(rows, right=False)
-    reports = []
+    reports = list[ErasureReport]()
     life.edit(lambda inspector: reports.append(erase(inspector, [["erased-key"]], by="ann")), [])
     assert [report.traces for report in reports] == [()]
