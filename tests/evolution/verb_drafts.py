@@ -22,6 +22,7 @@ from millpond.processors.verbs.kept_calls import CallChanges
 from millpond.processors.verbs.null_keys import NullKeys
 from millpond.processors.verbs.row_aggregate import RowAggregate
 from millpond.processors.verbs.verb import INSTANT, PackedRows, chosen
+from millpond.stores.typed.expiry import Expired
 from tests.metamorphic.tables import TIME, Rows, Selection
 from tests.metamorphic.verbs import (
     Made,
@@ -94,6 +95,8 @@ class Draft:
         columns: of values, of all sides.
         calls: of an aggregate.
         longer: how often its history or grace is ``LONG``.
+        ttl: how long what it holds lives; None for ever.
+        expired: what comes out when that is over.
     """
 
     number: int
@@ -102,6 +105,8 @@ class Draft:
     columns: tuple[Column, ...] = ()
     calls: tuple[Call, ...] = ()
     longer: int = 1
+    ttl: int | None = None
+    expired: Expired = Expired.SILENT
 
     def of(self, side: str) -> list[Column]:
         return [one for one in self.columns if one.side == side]
@@ -219,7 +224,9 @@ def made_of(draft: Draft, run: VerbRun, calls: CallChanges) -> Made:
     keeps = draft.longer * LONG
     if draft.kind == "latest":
         run.schemas.changes.check([ReadRows("input", Selection(left, ["k"], draft.kept("left"), "at"))])
-        return make_latest(draft.name, left, key="k", time="at", history=keeps, packing=Kept(run))
+        return make_latest(
+            draft.name, left, key="k", time="at", history=keeps, ttl=draft.ttl, expired=draft.expired, packing=Kept(run)
+        )
     right = Rows.of(f"right-{draft.number}", draft.schema("right"))
     times = TIMES["left"], TIMES["right"]
     if draft.kind == "asof":
@@ -243,8 +250,9 @@ def _aggregate(draft: Draft, run: VerbRun, changes: CallChanges, left: Rows) -> 
     run.schemas.times(rows)
     window = WINDOWS[draft.kind](draft.longer)
     return make_aggregate(
-        draft.name, left, calls, by="k", time="at", window=window, slots=states.slots, since=states.since
-    )
+        draft.name, left, calls, by="k", time="at", window=window, slots=states.slots, since=states.since,
+        ttl=draft.ttl, expired=draft.expired,
+    )  # fmt: skip
 
 
 WINDOWS: Final[Mapping[str, Callable[[int], Windows | None]]] = {
@@ -253,5 +261,8 @@ WINDOWS: Final[Mapping[str, Callable[[int], Windows | None]]] = {
     "sessions": lambda longer: SessionWindows(GAP * 1_000, grace=longer * LONG // 1_000),
 }
 """The aggregates, and their windows."""
+MORTAL: Final = ("latest", "totals")
+"""Those that may have a time to live."""
+TTLS: Final = (None, 20 * SECOND, 60 * SECOND, 200 * SECOND)
 JOINS: Final = ("asof", "tables", "streams")
 KINDS: Final = ("latest", *WINDOWS, *JOINS)

@@ -4,9 +4,10 @@ from typing import Final
 
 from hypothesis import strategies as st
 
+from millpond.stores.typed.expiry import Expired
 from tests.evolution.histories import KEYS, SOMETIMES, WHICH, Steps, histories
 from tests.evolution.story import BACKENDS, MOST
-from tests.evolution.verb_drafts import KINDS
+from tests.evolution.verb_drafts import KINDS, TTLS
 from tests.evolution.verb_life import Arrival
 
 _KIND = st.sampled_from(KINDS)
@@ -38,6 +39,15 @@ STEPS: Final[Steps] = {
     "add_verb": (2, {"at": WHICH, "kind": _KIND, "deaths": SOMETIMES}),
     "drop_verb": (1, _CHANGE),
     "change_reach": (1, _CHANGE),
+    "change_ttl": (
+        2,
+        {
+            **_CHANGE,
+            "ttl": st.sampled_from(TTLS),
+            "expired": st.sampled_from(Expired),
+            "rows": st.lists(_ARRIVAL, min_size=1, max_size=4),
+        },
+    ),
     "repartition": (2, {"more": st.integers(1, MOST - 1), "deaths": SOMETIMES}),
     "restart": (1, {"says": st.booleans()}),
     "switch_backend": (1, {"which": WHICH}),
@@ -66,6 +76,9 @@ HAPPENS: Final = frozenset(
         "a verb came",
         "a verb went",
         "another history or grace",
+        "another time to live",
+        "silent: something expired",
+        "delete: something expired",
         "went back",
         "a row was deleted",
         "a row was brought back",

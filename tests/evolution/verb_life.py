@@ -14,15 +14,15 @@ from millpond.adapters.inspect import StateInspector
 from millpond.adapters.spark.evolution.evolution import Evolution
 from millpond.adapters.spark.verbs.sink import PartRows
 from millpond.processors.runtime.batches.batch import Batch
+from millpond.stores.typed.expiry import Expired
 from tests.evolution import verb_oracle as oracle
 from tests.evolution.process import RETAINED, Checkpoint, DeathError
 from tests.evolution.story import BACKENDS, MOST, Story, other
-from tests.evolution.verb_drafts import CALLS, SECOND, TIMES, WINDOWS, Call, Column, Draft, DraftChanges
+from tests.evolution.verb_drafts import CALLS, MORTAL, SECOND, TIMES, WINDOWS, Call, Column, Draft, DraftChanges
 from tests.evolution.verb_job import OWNER, RunningDraft, Said, VerbJob
 from tests.evolution.verb_oracle import Come, Told
 from tests.metamorphic.checking import bag, frozen
 from tests.metamorphic.histories import rows_of
-from tests.metamorphic.oracle import newest
 
 VERBS: Final = 4
 """So many a query has at most."""
@@ -142,7 +142,7 @@ class VerbLife(Story):
                 self.start(self.drafts)
         for verb in self.job.verbs:
             number = verb.draft.number
-            before, after = self.told[number], self.told[number].grown(come[number])
+            before, after = self.told[number], self.told[number].grown(verb.draft, come[number])
             self.check_told(verb.draft, before, after, come[number], rows_of(told[number]))
             self.told[number] = after
             if come[number]:
@@ -188,7 +188,9 @@ class VerbLife(Story):
         elif draft.kind == "asof":
             assert bag(rows) == bag(oracle.matched(draft, before, come)), draft
         else:
-            self.check_changes(draft, oracle.table(draft, before), oracle.table(draft, after), rows)
+            self.check_changes(draft, *oracle.change(draft, before, after), rows)
+            if any(key not in oracle.table(draft, after) for key in oracle.table(draft, before)):
+                self.note(f"{draft.expired.value}: something expired")
 
     def check_changes(
         self, draft: Draft, before: Mapping[Any, Any], after: Mapping[Any, Any], rows: Sequence[Mapping[str, Any]]
@@ -206,16 +208,11 @@ class VerbLife(Story):
         for verb in self.job.verbs:
             if verb.draft.kind in STORES:
                 expected = oracle.table(verb.draft, self.told[verb.draft.number])
-                found = Counter(map(frozen, self.newest(verb)))
+                found = Counter(map(frozen, self.stored(verb)))
                 assert found == Counter(map(frozen, expected.values())), (verb.draft, found, expected)
 
-    def newest(self, verb: RunningDraft) -> Sequence[Mapping[str, Any]]:
-        """The rows of a verb's table, without those that its history keeps beside them."""
-        rows = self.stored(verb)
-        return list(newest(rows, "k", "at").values()) if verb.draft.kind == "latest" else rows
-
     def stored(self, verb: RunningDraft) -> list[dict[str, Any]]:
-        """The rows of the store that holds a verb's table."""
+        """The rows of the store that holds a verb's table, without those that its history keeps beside them."""
         name = STORES[verb.draft.kind]
         parts = verb.made.verb.stores[name]
         shown = PartRows(parts, pa.schema([one for some in parts for one in some.schema]))
@@ -224,6 +221,9 @@ class VerbLife(Story):
             with self.job.looking(verb, part, partition) as stores:
                 store, kind = stores[name], part.stores[name].kind
                 read = list(store.fetch_keys() if kind.in_segments else store.scan())
+                if kind.versioned:
+                    latest = {key: store.get(key) for key, _ in read}
+                    read = [(key, one) for key, one in latest.items() if one is not None]
             entries = [(key, one.value, one.timestamp) if kind.stamped else (key, one, None) for key, one in read]
             if entries:
                 found += rows_of(shown.to_table(Batch(*map(list, zip(*entries, strict=True)))))
@@ -309,6 +309,20 @@ class VerbLife(Story):
         if draft is not None:
             self.change(draft, replace(draft, longer=3 - draft.longer), "another history or grace", deaths)
 
+    def change_ttl(
+        self, which: int, ttl: int | None, expired: Expired, rows: Sequence[Arrival], deaths: Sequence[int]
+    ) -> None:
+        """What a verb holds lives longer, shorter or for ever from now on, and something else is told of its end."""
+        draft = self.chosen(which, MORTAL)
+        if draft is not None:
+            expired = Expired.SILENT if ttl is None else expired
+            self.change(draft, replace(draft, ttl=ttl, expired=expired), "another time to live", deaths)
+            self.in_time(rows)
+
+    def in_time(self, rows: Sequence[Arrival]) -> None:
+        """A micro-batch that is later than all before; without a time to live, totals do not know how late it is."""
+        self.batch([one._replace(late=0) for one in rows], False)
+
     def repartition(self, more: int, deaths: Sequence[int]) -> None:
         self.partitions = (self.partitions - 1 + more) % MOST + 1
         self.evolve(self.drafts, deaths)
@@ -332,6 +346,9 @@ class VerbLife(Story):
         self.told = {one: told.back_at(at.told.get(one, Told())) for one, told in self.told.items()}
         self.start(self.drafts, deaths)
         self.note("went back")
+        lived = {one.number: one.ttl for one in at.drafts}
+        if any(lived.get(one.number) != one.ttl for one in self.drafts):
+            self.in_time([Arrival("k0", 0, None)])
 
     def edit_verb(self, which: int, undone: bool, deaths: Sequence[int]) -> None:
         """Somebody deletes a total while the query is stopped, and may bring it back."""

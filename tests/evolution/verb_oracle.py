@@ -4,10 +4,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple
 
-from tests.evolution.verb_drafts import CALLS, GAP, REACH, SECOND, TIMES, WINDOW, WINDOWS, Call, Column, Draft
+from millpond.stores.typed.expiry import Expired
+from tests.evolution.verb_drafts import CALLS, GAP, MORTAL, REACH, SECOND, TIMES, WINDOW, WINDOWS, Call, Column, Draft
 from tests.metamorphic.oracle import asof, by_window, holds, holds_end, joined_tables, near, newest, sessions, tumbling
 
 Row = dict[str, Any]
+NEVER: Final = -(1 << 62)
 
 
 class Come(NamedTuple):
@@ -27,13 +29,37 @@ class Told:
     Attributes:
         rows: that have come, in the order of micro-batches.
         since: with how many of them each call began, by its number.
+        clock: the greatest time that it has seen.
+        gone: up to which time what it held is gone.
     """
 
     rows: tuple[Come, ...] = ()
     since: Mapping[int, int] = field(default_factory=dict)
+    clock: int = NEVER
+    gone: int = NEVER
 
-    def grown(self, rows: Sequence[Come]) -> "Told":
-        return replace(self, rows=(*self.rows, *rows))
+    def grown(self, draft: Draft, rows: Sequence[Come]) -> "Told":
+        """With the rows of a micro-batch; a key that was gone begins anew, and a row that is as old is left out."""
+        if draft.kind not in MORTAL:
+            return replace(self, rows=(*self.rows, *rows))
+        told = self
+        for row in sorted(rows, key=lambda one: one.time):
+            told = replace(told, clock=max(told.clock, row.time))
+            told = replace(told, gone=told.gone_by(draft))
+            if row.time > told.gone:
+                if row.key not in told.living:
+                    told = told.without(row.key)
+                told = replace(told, rows=(*told.rows, row))
+        return told
+
+    def gone_by(self, draft: Draft) -> int:
+        """Up to which time all is gone with the time to live of today."""
+        return self.gone if draft.ttl is None else max(self.gone, self.clock - draft.ttl)
+
+    @property
+    def living(self) -> set[str]:
+        """The keys with something that is not gone."""
+        return {one.key for one in self.rows if one.time > self.gone}
 
     def with_calls(self, calls: Sequence[Call]) -> "Told":
         """Those that are new begin now."""
@@ -48,7 +74,8 @@ class Told:
         """All that is of a key is gone, from one side or from all."""
         gone = [one.key == key and side in (None, one.side) for one in self.rows]
         since = {number: place - sum(gone[:place]) for number, place in self.since.items()}
-        return Told(tuple(one for one, goes in zip(self.rows, gone, strict=True) if not goes), since)
+        rows = tuple(one for one, goes in zip(self.rows, gone, strict=True) if not goes)
+        return replace(self, rows=rows, since=since)
 
 
 def side(draft: Draft, told: Told, which: str) -> list[Row]:
@@ -69,6 +96,22 @@ _CUTS: Final[Mapping[str, Any]] = {
 
 def table(draft: Draft, told: Told) -> dict[Any, Row]:
     """The table that a verb holds, by key, or by key and window."""
+    whole = last_told(draft, told)
+    if draft.kind not in MORTAL:
+        return whole
+    living = replace(told, gone=told.gone_by(draft)).living
+    return {key: row for key, row in whole.items() if key in living}
+
+
+def change(draft: Draft, before: Told, after: Told) -> tuple[dict[Any, Row], dict[Any, Row]]:
+    """The tables before and after a micro-batch, as far as what comes out of it tells of them."""
+    if draft.kind in MORTAL and draft.expired is Expired.SILENT:
+        return last_told(draft, before), last_told(draft, after)
+    return table(replace(draft, ttl=None), before), table(draft, after)
+
+
+def last_told(draft: Draft, told: Told) -> dict[Any, Row]:
+    """The table with what is gone, until something else comes in its place."""
     if draft.kind == "latest":
         return newest(side(draft, told, "left"), "k", "at")  # type: ignore[return-value]
     if draft.kind == "tables":
