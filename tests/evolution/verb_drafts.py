@@ -77,7 +77,7 @@ CALLS: Final[Mapping[str, tuple[AggregateCall, Callable[[Sequence[int | None]], 
     "distinct": (aggregates.count_distinct("v"), lambda values: len(set(_present(values)))),
     "last": (aggregates.last("v"), lambda values: values[-1] if values else None),
 }
-"""Calls, and what they answer of values in the order of time."""
+"""Calls, and what they answer of values in the order of time; an aggregate begins with some of the first ones."""
 
 
 def _present(values: Sequence[int | None]) -> list[int]:

@@ -53,7 +53,7 @@ STEPS: Final[Steps] = {
     "switch_backend": (1, {"which": WHICH}),
     "lose_the_machine": (1, {}),
     "set_back": (2, _CHANGE),
-    "edit_verb": (2, {**_CHANGE, "undone": st.booleans()}),
+    "edit_verb": (2, {**_CHANGE, "put": st.none() | st.integers(1, 99), "undone": st.booleans()}),
     "erase_key": (1, {"key": st.sampled_from(KEYS[:5]), "deaths": SOMETIMES}),
 }  # fmt: skip
 """What can happen: how likely it is, and how."""
@@ -81,6 +81,7 @@ HAPPENS: Final = frozenset(
         "delete: something expired",
         "went back",
         "a row was deleted",
+        "a row was put",
         "a row was brought back",
         "a key was erased",
         "switch to memory",

@@ -91,7 +91,7 @@ class VerbLife(Story):
 
     def new_call(self, which: int) -> Call:
         number = self.number()
-        return Call(number, f"c{number}", sorted(CALLS)[which % len(CALLS)])
+        return Call(number, f"c{number}", list(CALLS)[which % len(CALLS)])
 
     def new_column(self, side: str) -> Column:
         number = self.number()
@@ -350,37 +350,51 @@ class VerbLife(Story):
         if any(lived.get(one.number) != one.ttl for one in self.drafts):
             self.in_time([Arrival("k0", 0, None)])
 
-    def edit_verb(self, which: int, undone: bool, deaths: Sequence[int]) -> None:
-        """Somebody deletes a total while the query is stopped, and may bring it back."""
+    def edit_verb(self, which: int, put: int | None, undone: bool, deaths: Sequence[int]) -> None:
+        """Somebody deletes a total or puts another while the query is stopped, and may bring the old one back."""
         rows = [
             (draft, key)
             for draft in self.drafts
             if draft.kind == "totals"
             for key in oracle.table(draft, self.told[draft.number])
         ]
-        if not rows:
+        if not rows or not self.job.checkpoint:
             return
         draft, key = rows[which % len(rows)]
         application = f"{OWNER}.{draft.name}"
 
-        def delete(inspector: StateInspector) -> None:
+        before, values = self.told[draft.number], dict[int, int]()
+        calls = {one.name: one for one in (*draft.calls, *self.known[draft.number].calls)}
+        if put is not None and any(one.function not in oracle.TELLING for one in calls.values()):
+            return
+
+        def edit(inspector: StateInspector) -> None:
             with StateEditor(inspector, "ann", "") as editor:
-                editor.delete("aggregate", [key], application_id=application)
+                if put is None:
+                    editor.delete("aggregate", [key], application_id=application)
+                else:
+                    (row,) = editor.view("aggregate", application_id=application).get([key]).to_pylist()
+                    told = {name: put + calls[name].number for name in row["value"]}
+                    values.update({calls[name].number: value for name, value in told.items()})
+                    editor.put("aggregate", [{**row, "value": told}], application_id=application)
                 editor.commit()
 
-        before = self.told[draft.number]
-        self.edit(delete, deaths)
-        self.told[draft.number] = before.without(key)
-        self.note("a row was deleted")
+        self.edit(edit, deaths)
+        self.told[draft.number] = before.without(key) if put is None else before.put(key, values)
+        self.note("a row was deleted" if put is None else "a row was put")
         if undone:
             self.edit(_undo, [])
             self.told[draft.number] = before
             self.note("a row was brought back")
         self.start(self.drafts)
 
+    def keeps(self, draft: Draft) -> bool:
+        """Whether the keys of a verb's rows are known to its state."""
+        return any(draft.kind != "asof" or one.side == "right" for one in self.told[draft.number].rows)
+
     def erase_key(self, key: str, deaths: Sequence[int]) -> None:
         """Somebody erases a key from all verbs while the query is stopped; nobody can go back then."""
-        if not self.job.checkpoint:
+        if not self.job.checkpoint or not any(map(self.keeps, self.drafts)):
             return
         self.edit(partial(_erase, key), deaths)
         self.told = {number: told.without(key) for number, told in self.told.items()}

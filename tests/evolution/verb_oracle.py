@@ -1,7 +1,9 @@
 """What verbs hold and put out, told by rows of committed micro-batches and what each column and call is known by."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
+from operator import add
 from typing import Any, Final, NamedTuple
 
 from millpond.stores.typed.expiry import Expired
@@ -10,6 +12,10 @@ from tests.metamorphic.oracle import asof, by_window, holds, holds_end, joined_t
 
 Row = dict[str, Any]
 NEVER: Final = -(1 << 62)
+
+
+PUT: Final = "put"
+"""The side of a total that somebody has put: by the numbers of calls, what it says."""
 
 
 class Come(NamedTuple):
@@ -27,7 +33,7 @@ class Told:
     """What a verb knows.
 
     Attributes:
-        rows: that have come, in the order of micro-batches.
+        rows: that have come, micro-batch by micro-batch, those of each in the order of time.
         since: with how many of them each call began, by its number.
         clock: the greatest time that it has seen.
         gone: up to which time what it held is gone.
@@ -40,10 +46,11 @@ class Told:
 
     def grown(self, draft: Draft, rows: Sequence[Come]) -> "Told":
         """With the rows of a micro-batch; a key that was gone begins anew, and a row that is as old is left out."""
+        in_order = sorted(rows, key=lambda one: one.time)
         if draft.kind not in MORTAL:
-            return replace(self, rows=(*self.rows, *rows))
+            return replace(self, rows=(*self.rows, *in_order))
         told = self
-        for row in sorted(rows, key=lambda one: one.time):
+        for row in in_order:
             told = replace(told, clock=max(told.clock, row.time))
             told = replace(told, gone=told.gone_by(draft))
             if row.time > told.gone:
@@ -69,6 +76,12 @@ class Told:
         """The rows of an earlier micro-batch, and the calls of today."""
         since = {number: min(place, len(before.rows)) for number, place in self.since.items()}
         return replace(before, since={number: before.since.get(number, place) for number, place in since.items()})
+
+    def put(self, key: str, values: Mapping[int, int | None]) -> "Told":
+        """A total of a key that goes on from here, and has the time that it had."""
+        newest = max(one.time for one in self.rows if one.key == key)
+        told = self.without(key)
+        return replace(told, rows=(*told.rows, Come(PUT, key, newest, values, None)))
 
     def without(self, key: str, side: str | None = None) -> "Told":
         """All that is of a key is gone, from one side or from all."""
@@ -115,10 +128,11 @@ def last_told(draft: Draft, told: Told) -> dict[Any, Row]:
     if draft.kind == "latest":
         return newest(side(draft, told, "left"), "k", "at")  # type: ignore[return-value]
     if draft.kind == "tables":
-        one, other = (newest(side(draft, told, which), "k", TIMES[which]) for which in ("left", "right"))
+        one, other = ({row["k"]: row for row in side(draft, told, which)} for which in ("left", "right"))
         return joined_tables(one, other, "inner")
     rows: list[Row] = [
-        {"k": one.key, "at": one.time, "v": one.plain, "place": place} for place, one in enumerate(told.rows)
+        {"k": one.key, "at": one.time, "v": one.plain, "place": place, "put": one.values if one.side == PUT else None}
+        for place, one in enumerate(told.rows)
     ]
     rows.sort(key=lambda row: row["at"])
     if draft.kind == "totals":
@@ -136,10 +150,25 @@ def last_told(draft: Draft, told: Told) -> dict[Any, Row]:
 
 def _called(draft: Draft, told: Told, rows: Sequence[Mapping[str, Any]]) -> Row:
     """What the calls answer of rows in the order of time."""
-    return {
-        call.name: CALLS[call.function][1]([row["v"] for row in rows if row["place"] >= told.since[call.number]])
-        for call in draft.calls
-    }
+    put = next((row["put"] for row in rows if row["put"] is not None), {})
+    found = {}
+    for call in draft.calls:
+        own = [row["v"] for row in rows if row["place"] >= told.since[call.number] and row["put"] is None]
+        answer = CALLS[call.function][1](own)
+        found[call.name] = TELLING[call.function](put[call.number], answer) if call.number in put else answer
+    return found
+
+
+def _both(function: Callable[[int, int], int], one: int | None, other: int | None) -> int | None:
+    return other if one is None else one if other is None else function(one, other)
+
+
+TELLING: Final[Mapping[str, Callable[[int | None, int | None], int | None]]] = {
+    "rows": partial(_both, add),
+    "sum": partial(_both, add),
+    "max": partial(_both, max),
+}
+"""Calls whose answers tell all that they know: what they answer of what was put and what has come since."""
 
 
 def pairs(draft: Draft, told: Told) -> list[Row]:
