@@ -23,10 +23,12 @@ from millpond.processors.verbs.null_keys import NullKeys
 from millpond.processors.verbs.row_aggregate import RowAggregate
 from millpond.processors.verbs.verb import INSTANT, PackedRows, chosen
 from millpond.stores.typed.expiry import Expired
+from tests.metamorphic.rules import RESULTS, Totals
 from tests.metamorphic.tables import TIME, Rows, Selection
 from tests.metamorphic.verbs import (
     Made,
     make_aggregate,
+    make_apply,
     make_asof_join,
     make_latest,
     make_stream_join,
@@ -37,6 +39,8 @@ SECOND: Final = 1_000_000
 LONG: Final = 1_000_000 * SECOND
 """So long that nothing is late, and nothing is forgotten."""
 REACH: Final = 15 * SECOND
+WAIT: Final = 40 * SECOND
+"""How long rows of a rule wait: longer than any is late."""
 WINDOW: Final = 20
 GAP: Final = 4
 """Seconds."""
@@ -227,6 +231,9 @@ def made_of(draft: Draft, run: VerbRun, calls: CallChanges) -> Made:
         return make_latest(
             draft.name, left, key="k", time="at", history=keeps, ttl=draft.ttl, expired=draft.expired, packing=Kept(run)
         )
+    if draft.kind == "apply":
+        rule = Totals(draft.columns[0].name)
+        return make_apply(draft.name, left, rule, key="k", time="at", schema=RESULTS, lateness=WAIT, packing=Kept(run))
     right = Rows.of(f"right-{draft.number}", draft.schema("right"))
     times = TIMES["left"], TIMES["right"]
     if draft.kind == "asof":
@@ -265,4 +272,4 @@ MORTAL: Final = ("latest", "totals")
 """Those that may have a time to live."""
 TTLS: Final = (None, 20 * SECOND, 60 * SECOND, 200 * SECOND)
 JOINS: Final = ("asof", "tables", "streams")
-KINDS: Final = ("latest", *WINDOWS, *JOINS)
+KINDS: Final = ("latest", "apply", *WINDOWS, *JOINS)

@@ -80,6 +80,7 @@ HAPPENS: Final = frozenset(
         "silent: something expired",
         "delete: something expired",
         "went back",
+        "a timer fired",
         "a row was deleted",
         "a row was put",
         "a row was brought back",

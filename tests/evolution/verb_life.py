@@ -185,6 +185,10 @@ class VerbLife(Story):
         """What a verb puts out in a micro-batch."""
         if draft.kind == "streams":
             assert bag(rows) == bag(oracle.pairs(draft, after)) - bag(oracle.pairs(draft, before)), draft
+        elif draft.kind == "apply":
+            assert bag(rows) == bag(after.results), draft
+            if any(row["what"] != "row" for row in rows):
+                self.note("a timer fired")
         elif draft.kind == "asof":
             assert bag(rows) == bag(oracle.matched(draft, before, come)), draft
         else:

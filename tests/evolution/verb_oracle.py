@@ -7,8 +7,22 @@ from operator import add
 from typing import Any, Final, NamedTuple
 
 from millpond.stores.typed.expiry import Expired
-from tests.evolution.verb_drafts import CALLS, GAP, MORTAL, REACH, SECOND, TIMES, WINDOW, WINDOWS, Call, Column, Draft
+from tests.evolution.verb_drafts import (
+    CALLS,
+    GAP,
+    MORTAL,
+    REACH,
+    SECOND,
+    TIMES,
+    WAIT,
+    WINDOW,
+    WINDOWS,
+    Call,
+    Column,
+    Draft,
+)
 from tests.metamorphic.oracle import asof, by_window, holds, holds_end, joined_tables, near, newest, sessions, tumbling
+from tests.metamorphic.rules import IDLE, SOON
 
 Row = dict[str, Any]
 NEVER: Final = -(1 << 62)
@@ -29,6 +43,30 @@ class Come(NamedTuple):
 
 
 @dataclass(frozen=True)
+class Ruled:
+    """What the rule ``Totals`` knows of a key: the total, and when its timers fire, by name."""
+
+    total: int = 0
+    timers: Mapping[str, int] = field(default_factory=dict)
+
+    def taken(self, key: str, time: int, value: int) -> tuple["Ruled", Row]:
+        """After a row."""
+        timers = {**self.timers, "idle": time + IDLE * SECOND}
+        if value % 3 == 0:
+            timers["soon"] = time + SOON * SECOND
+        elif value % 3 == 1:
+            timers.pop("soon", None)
+        total = self.total + value
+        return Ruled(total, timers), {"k": key, "what": "row", "total": total, "seen": time}
+
+    def fired(self, key: str, name: str) -> tuple["Ruled", Row]:
+        """After a timer."""
+        timers = {one: time for one, time in self.timers.items() if one != name}
+        told = {"k": key, "what": name, "total": self.total, "seen": self.timers[name]}
+        return Ruled(0 if name == "idle" else self.total, timers), told
+
+
+@dataclass(frozen=True)
 class Told:
     """What a verb knows.
 
@@ -37,16 +75,23 @@ class Told:
         since: with how many of them each call began, by its number.
         clock: the greatest time that it has seen.
         gone: up to which time what it held is gone.
+        ruled: what a rule knows, by key; it has not seen the rows yet.
+        results: of a rule, in the last micro-batch.
     """
 
     rows: tuple[Come, ...] = ()
     since: Mapping[int, int] = field(default_factory=dict)
     clock: int = NEVER
     gone: int = NEVER
+    ruled: Mapping[str, Ruled] = field(default_factory=dict)
+    results: Sequence[Row] = ()
 
     def grown(self, draft: Draft, rows: Sequence[Come]) -> "Told":
         """With the rows of a micro-batch; a key that was gone begins anew, and a row that is as old is left out."""
         in_order = sorted(rows, key=lambda one: one.time)
+        if draft.kind == "apply":
+            clock = max([self.clock, *(row.time for row in rows)])
+            return replace(self, rows=(*self.rows, *in_order), clock=clock).after_rule(draft)
         if draft.kind not in MORTAL:
             return replace(self, rows=(*self.rows, *in_order))
         told = self
@@ -58,6 +103,24 @@ class Told:
                     told = told.without(row.key)
                 told = replace(told, rows=(*told.rows, row))
         return told
+
+    def after_rule(self, draft: Draft) -> "Told":
+        """After all rows and timers that need not wait any more, in the order of time."""
+        until, column = self.clock - WAIT, draft.columns[0].number
+        rows, ruled, results = {one.time: one for one in self.rows}, dict(self.ruled), list[Row]()
+        while True:
+            timers = [(time, key, name) for key, one in ruled.items() for name, time in one.timers.items()]
+            time = min([*rows, *(one[0] for one in timers)], default=until)
+            if time > until or (time == until and time not in rows):
+                return replace(self, rows=tuple(rows.values()), ruled=ruled, results=results)
+            if time in rows:
+                row = rows.pop(time)
+                key, value = row.key, row.values.get(column) or 0
+                ruled[key], result = ruled.get(key, Ruled()).taken(key, time, value)
+            else:
+                _, key, name = min(timers)
+                ruled[key], result = ruled[key].fired(key, name)
+            results.append(result)
 
     def gone_by(self, draft: Draft) -> int:
         """Up to which time all is gone with the time to live of today."""
@@ -88,7 +151,7 @@ class Told:
         gone = [one.key == key and side in (None, one.side) for one in self.rows]
         since = {number: place - sum(gone[:place]) for number, place in self.since.items()}
         rows = tuple(one for one, goes in zip(self.rows, gone, strict=True) if not goes)
-        return replace(self, rows=rows, since=since)
+        return replace(self, rows=rows, since=since, ruled={one: it for one, it in self.ruled.items() if one != key})
 
 
 def side(draft: Draft, told: Told, which: str) -> list[Row]:
