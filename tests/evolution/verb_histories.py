@@ -100,3 +100,5 @@ BEGINNINGS: Final = st.fixed_dictionaries(
     }
 )
 HISTORIES: Final = histories(STEPS, 20, 30)
+LONG_HISTORIES: Final = histories(STEPS, 50, 55)
+"""Of more than thirty releases, most of them."""
