@@ -101,6 +101,8 @@ class Draft:
         longer: how often its history or grace is ``LONG``.
         ttl: how long what it holds lives; None for ever.
         expired: what comes out when that is over.
+        eras: how long windows were, in seconds, and until which time.
+        window: how long they are from then on.
     """
 
     number: int
@@ -111,6 +113,8 @@ class Draft:
     longer: int = 1
     ttl: int | None = None
     expired: Expired = Expired.SILENT
+    eras: tuple[tuple[int, int], ...] = ()
+    window: int = WINDOW
 
     def of(self, side: str) -> list[Column]:
         return [one for one in self.columns if one.side == side]
@@ -255,17 +259,21 @@ def _aggregate(draft: Draft, run: VerbRun, changes: CallChanges, left: Rows) -> 
     states = call_states(run, rows, first.kept(arguments), changes, first.state_serde.name)
     run.schemas.keys(rows)
     run.schemas.times(rows)
-    window = WINDOWS[draft.kind](draft.longer)
+    until = {time: tumbling(size, draft.longer) for size, time in draft.eras}
     return make_aggregate(
-        draft.name, left, calls, by="k", time="at", window=window, slots=states.slots, since=states.since,
-        ttl=draft.ttl, expired=draft.expired,
+        draft.name, left, calls, by="k", time="at", window=WINDOWS[draft.kind](draft), until=until,
+        slots=states.slots, since=states.since, ttl=draft.ttl, expired=draft.expired,
     )  # fmt: skip
 
 
-WINDOWS: Final[Mapping[str, Callable[[int], Windows | None]]] = {
-    "totals": lambda longer: None,
-    "windows": lambda longer: TimeWindows(WINDOW * 1_000, grace=longer * LONG // 1_000),
-    "sessions": lambda longer: SessionWindows(GAP * 1_000, grace=longer * LONG // 1_000),
+def tumbling(size: int, longer: int) -> TimeWindows:
+    return TimeWindows(size * 1_000, grace=longer * LONG // 1_000)
+
+
+WINDOWS: Final[Mapping[str, Callable[[Draft], Windows | None]]] = {
+    "totals": lambda draft: None,
+    "windows": lambda draft: tumbling(draft.window, draft.longer),
+    "sessions": lambda draft: SessionWindows(GAP * 1_000, grace=draft.longer * LONG // 1_000),
 }
 """The aggregates, and their windows."""
 MORTAL: Final = ("latest", "totals")

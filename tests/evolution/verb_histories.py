@@ -48,6 +48,9 @@ STEPS: Final[Steps] = {
             "rows": st.lists(_ARRIVAL, min_size=1, max_size=4),
         },
     ),
+    "change_windows": (
+        1, {**_CHANGE, "size": st.sampled_from([7, 10, 20, 40]), "wait": st.sampled_from([0, 20, 60])},
+    ),
     "repartition": (2, {"more": st.integers(1, MOST - 1), "deaths": SOMETIMES}),
     "restart": (1, {"says": st.booleans()}),
     "switch_backend": (1, {"which": WHICH}),
@@ -77,6 +80,7 @@ HAPPENS: Final = frozenset(
         "a verb went",
         "another history or grace",
         "another time to live",
+        "other windows from a time on",
         "silent: something expired",
         "delete: something expired",
         "went back",

@@ -327,6 +327,16 @@ class VerbLife(Story):
         """A micro-batch that is later than all before; without a time to live, totals do not know how late it is."""
         self.batch([one._replace(late=0) for one in rows], False)
 
+    def change_windows(self, which: int, size: int, wait: int, deaths: Sequence[int]) -> None:
+        """Windows are longer or shorter from a time on that no row has reached, and at which one of them begins."""
+        draft = self.chosen(which, ["windows"])
+        if draft is None or size == draft.window:
+            return
+        free = max([0, self.told[draft.number].clock, *(time for _, time in draft.eras)]) + 1 + wait * SECOND
+        until = -(-free // (size * SECOND)) * size * SECOND
+        after = replace(draft, eras=(*draft.eras, (draft.window, until)), window=size)
+        self.change(draft, after, "other windows from a time on", deaths)
+
     def repartition(self, more: int, deaths: Sequence[int]) -> None:
         self.partitions = (self.partitions - 1 + more) % MOST + 1
         self.evolve(self.drafts, deaths)

@@ -1,5 +1,6 @@
 """What verbs hold and put out, told by rows of committed micro-batches and what each column and call is known by."""
 
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -15,13 +16,12 @@ from tests.evolution.verb_drafts import (
     SECOND,
     TIMES,
     WAIT,
-    WINDOW,
     WINDOWS,
     Call,
     Column,
     Draft,
 )
-from tests.metamorphic.oracle import asof, by_window, holds, holds_end, joined_tables, near, newest, sessions, tumbling
+from tests.metamorphic.oracle import asof, by_window, holds_end, joined_tables, near, newest, sessions
 from tests.metamorphic.rules import IDLE, SOON
 
 Row = dict[str, Any]
@@ -89,11 +89,10 @@ class Told:
     def grown(self, draft: Draft, rows: Sequence[Come]) -> "Told":
         """With the rows of a micro-batch; a key that was gone begins anew, and a row that is as old is left out."""
         in_order = sorted(rows, key=lambda one: one.time)
-        if draft.kind == "apply":
-            clock = max([self.clock, *(row.time for row in rows)])
-            return replace(self, rows=(*self.rows, *in_order), clock=clock).after_rule(draft)
         if draft.kind not in MORTAL:
-            return replace(self, rows=(*self.rows, *in_order))
+            clock = max([self.clock, *(row.time for row in rows)])
+            told = replace(self, rows=(*self.rows, *in_order), clock=clock)
+            return told.after_rule(draft) if draft.kind == "apply" else told
         told = self
         for row in in_order:
             told = replace(told, clock=max(told.clock, row.time))
@@ -164,12 +163,6 @@ def _named(columns: Sequence[Column], row: Come) -> Row:
     return {column.name: row.values.get(column.number) for column in columns}
 
 
-_CUTS: Final[Mapping[str, Any]] = {
-    "windows": (tumbling(WINDOW * SECOND), holds, 0),
-    "sessions": (sessions(GAP * SECOND), holds_end, GAP * SECOND),
-}
-
-
 def table(draft: Draft, told: Told) -> dict[Any, Row]:
     """The table that a verb holds, by key, or by key and window."""
     whole = last_told(draft, told)
@@ -203,12 +196,29 @@ def last_told(draft: Draft, told: Told) -> dict[Any, Row]:
             row["k"]: sorted((one for one in rows if one["k"] == row["k"]), key=lambda one: one["at"]) for row in rows
         }
         return {key: {"k": key, **_called(draft, told, some)} for key, some in keys.items()}
-    cut, within, shown = _CUTS[draft.kind]
-    found = {}
-    for (key, (start, end)), some in by_window(rows, "k", "at", cut, within).items():
-        window = (start, end + shown)
-        found[key, window] = {"k": key, "window": window, **_called(draft, told, some)}
-    return found
+    groups = _in_sessions(rows) if draft.kind == "sessions" else _in_windows(draft, rows)
+    return {
+        (key, window): {"k": key, "window": window, **_called(draft, told, some)}
+        for (key, window), some in groups.items()
+    }
+
+
+def _in_sessions(rows: Sequence[Row]) -> dict[Any, Sequence[Row]]:
+    found = by_window(rows, "k", "at", sessions(GAP * SECOND), holds_end)
+    return {(key, (start, end + GAP * SECOND)): some for (key, (start, end)), some in found.items()}
+
+
+def _in_windows(draft: Draft, rows: Sequence[Row]) -> dict[Any, Sequence[Row]]:
+    """A window is as long as those of the time at which it begins."""
+    found = defaultdict[Any, list[Row]](list)
+    begin = NEVER
+    for size, end in [*draft.eras, (draft.window, -NEVER)]:
+        for row in rows:
+            start = row["at"] // (size * SECOND) * size * SECOND
+            if begin <= start < end:
+                found[row["k"], (start, start + size * SECOND)].append(row)
+        begin = end
+    return dict(found)
 
 
 def _called(draft: Draft, told: Told, rows: Sequence[Mapping[str, Any]]) -> Row:
