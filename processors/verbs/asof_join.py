@@ -7,8 +7,6 @@ left rows of that time.
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import pyarrow as pa
-
 from millpond.processors.dsl.builder import StreamsBuilder
 from millpond.processors.options.joins import AsofJoinType, Joined, JoinType
 from millpond.processors.verbs.projections import JoinedRows, Keys, Rows, Times, pairs
@@ -28,7 +26,7 @@ def asof_join(
     tolerance: int | None = None,
     exact: bool = True,
     columns: Sequence[str],
-    default: Mapping[str, pa.Scalar] | None = None,
+    default: Mapping[str, Any] | None = None,
 ) -> Verb:
     """The verb.
 
@@ -41,7 +39,7 @@ def asof_join(
         tolerance: how much older than a left row its match may be, in microseconds; None for any age.
         exact: whether a right row of the very time of a left row is a match.
         columns: the right side's columns in the result, if it has any; the left side has all.
-        default: what some of these have where there is no match; the others are null there.
+        default: what some of these have where there is no match, as scalars of Arrow; the others are null there.
     """
     builder = StreamsBuilder(key_serde=BYTES, value_serde=BYTES)
     table = sequenced_table(builder, right.topic, "right", history, ordered=right.order is not None)

@@ -108,7 +108,7 @@ class JoinedRows(Projection):
     left_names: Sequence[str]
     right_names: Sequence[str]
     shared: Mapping[str, str] = field(default_factory=dict)
-    default: Mapping[str, pa.Scalar] = field(default_factory=dict)
+    default: Mapping[str, Any] = field(default_factory=dict)
     foreign: bool = False
 
     @property
@@ -133,7 +133,7 @@ class JoinedRows(Projection):
         found = rows.take(encoded.indices.fill_null(len(encoded.dictionary)))
         return self._columns(left, found, right.is_valid())
 
-    def _columns(self, packed: Any, right: pa.Table, matched: pa.Array) -> list[Any]:
+    def _columns(self, packed: Any, right: pa.Table, matched: Any) -> list[Any]:
         left = self.left.unpack(_rows(packed, self.foreign))
         columns = [
             pc.coalesce(left[name], right[self.shared[name]]) if name in self.shared else left[name]

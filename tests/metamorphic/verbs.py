@@ -216,7 +216,7 @@ def make_asof_join(
     grace: int | None = None,
     tolerance: int | None = None,
     exact: bool = True,
-    default: Mapping[str, pa.Scalar] | None = None,
+    default: Mapping[str, Any] | None = None,
     right_op: str | None = None,
     right_order: str | None = None,
     packing: Packing = packed_rows,

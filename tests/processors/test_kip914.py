@@ -38,7 +38,7 @@ def _joiner(left: Any, right: Any) -> str:
     return f"({left}, {right})"
 
 
-def _columns(keys: Any, left: Any, right: Any) -> pa.Array:
+def _columns(keys: Any, left: Any, right: Any) -> Any:
     pairs = zip(left.to_pylist(), right.to_pylist(), strict=True)
     return pa.array([_joiner(*pair) for pair in pairs], pa.string())
 

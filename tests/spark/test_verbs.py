@@ -443,16 +443,14 @@ def test_an_asof_join_fills_in_what_is_not_there_and_says_who_has_a_match_or_non
         (1, "2024-01-01 10:00", None, None), (2, "2024-01-01 09:00", seven, None), (4, "2024-01-01 09:00", seven, None),
     )  # fmt: skip
     given: dict[str, Any] = {"on": "k", "left_time": "at", "right_time": "since", "history": "1 day"}
+    kinds: list[dict[str, Any]] = [{"how": "semi"}, {"how": "anti"}, {"how": "semi", "exact": False}]
     rates, day = right.drop("at"), datetime(2000, 1, 1, tzinfo=UTC)
     filled = job.pond().asof_join(
         left, rates, how="left", default={"rate": Decimal("1.00"), "since": day}, name="filled", **given
     ).select("k", "rate", F.year("since"))  # fmt: skip
     found = [tuple(row) for row in filled.sort("k").collect()]
     assert found == [(1, None, 2024), (2, seven, 2024), (3, Decimal("1.00"), 2000)]
-    who = [
-        job.pond().asof_join(left, right, how=how, exact=exact, name=f"{how}-{exact}", **given)
-        for how, exact in (("semi", True), ("anti", True), ("semi", False))
-    ]
+    who = [job.pond().asof_join(left, right, **how, name=f"who-{number}", **given) for number, how in enumerate(kinds)]
     assert [rows.columns for rows in who] == [["k", "at"]] * 3
     assert [sorted(row.k for row in rows.collect()) for rows in who] == [[1, 2], [3], [2]]
 

@@ -27,7 +27,7 @@ from millpond.adapters.spark.verbs.waiting import (
 )
 from millpond.processors import SessionWindows, SlidingWindows, TimeWindows
 from millpond.processors.options.join_windows import JoinWindows
-from millpond.processors.options.joins import JoinType
+from millpond.processors.options.joins import AsofJoinType, JoinType
 from millpond.processors.verbs.aggregate import Windows
 
 MINUTE = 60_000_000
@@ -124,7 +124,7 @@ def test_an_asof_join_waits_for_right_rows_that_are_held_back_and_remembers_as_m
     grace, kept = asof_allowances(own, 60 * MINUTE, left, right)
     assert held_back(grace) == waits
     assert kept.total == history * MINUTE
-    account = asof_join_account("priced", JoinType.LEFT, grace, kept, left)
+    account = asof_join_account("priced", AsofJoinType.LEFT, grace, kept, left)
     assert list(minutes(account).values()) == [bound]
     assert account.marks == ({left.path: bound * MINUTE} if bound else {})
     assert [one.what for one in account.allowances] == ([HISTORY] if waits is None else [GRACE, HISTORY])
@@ -149,7 +149,7 @@ def test_the_results_of_a_processor_are_as_late_as_its_rows_may_be() -> None:
 def test_explain_says_what_is_known_line_by_line() -> None:
     grace, kept = asof_allowances(None, 60 * MINUTE, EARLY, LATE)
     accounts = [
-        asof_join_account("priced", JoinType.LEFT, grace, kept, EARLY),
+        asof_join_account("priced", AsofJoinType.LEFT, grace, kept, EARLY),
         aggregate_account("visits", SessionWindows("30 minutes"), 0, final=True),
     ]
     assert explained(accounts) == (

@@ -342,7 +342,7 @@ def _row_inputs(
 
 def _defaults(
     default: Mapping[str, Any], kind: AsofJoinType, schema: pa.Schema, columns: Sequence[str]
-) -> dict[str, pa.Scalar]:
+) -> dict[str, Any]:
     """What columns of the right side have where there is no match, in the types of these.
 
     Raises:
