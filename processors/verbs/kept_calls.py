@@ -61,6 +61,7 @@ class CallChanges:
     Attributes:
         added: those that begin empty, or for some of them the time since which they are true, in microseconds since
             1970.
+        filled: those of ``added`` that get all rows so far when the state is carried over.
         renamed: for names that results had, those that they have now.
         dropped: those that are gone, with their states.
     """
@@ -68,6 +69,7 @@ class CallChanges:
     added: Collection[str] | Mapping[str, int | None] = ()
     renamed: Mapping[str, str] = field(default_factory=dict)
     dropped: Collection[str] = ()
+    filled: Collection[str] = ()
 
     def since(self, name: str) -> int | None:
         """The time since which an added call is true; None if it begins empty, or is not added."""
@@ -128,21 +130,32 @@ def since_in(schema: pa.Schema) -> dict[str, int]:
     return {name: call.since for name, call in calls_in(schema).items() if call.since is not None}
 
 
-def slots_of(history: Schemas, name: str) -> Slots:
+def places_in(history: Schemas) -> dict[str, int]:
+    """Where in a row the state of each of the newest calls is."""
+    return {column.field.name: column.id - 1 for column in history.versions[-1]}
+
+
+def slots_of(history: Schemas, name: str, filled: Collection[int] = ()) -> Slots:
     """Where the states of the newest calls are.
 
     Args:
         history: the calls so far.
         name: of the states' serde.
+        filled: places that rows may have beside those of all calls so far.
     """
     first, *_ = history.versions
     everything = chain.from_iterable(map(all_ids, history.versions))
-    places = tuple(column.id - 1 for column in history.versions[-1])
-    return Slots(name, places, max(all_ids(first)), max(everything))
+    longest = max([*everything, *(place + 1 for place in filled)])
+    return Slots(name, tuple(places_in(history).values()), max(all_ids(first)), longest)
 
 
 def evolved_calls(
-    history: Schemas, calls: Calls, changes: CallChanges, verb: str, arguments: Arguments | None = None
+    history: Schemas,
+    calls: Calls,
+    changes: CallChanges,
+    verb: str,
+    arguments: Arguments | None = None,
+    filled: Collection[int] = (),
 ) -> Schemas:
     """The history in which these calls are the newest: the same one, if they are that already.
 
@@ -155,6 +168,7 @@ def evolved_calls(
         changes: what the user says of them.
         verb: what errors call the verb.
         arguments: what is known of arguments; None if equal texts are the same, and no others.
+        filled: the places of states that got all rows so far; nobody else gets them, whatever the history says.
 
     Raises:
         StateConflictError: a call is not what it was, or is new or gone and nobody says so; the message has what to
@@ -162,8 +176,10 @@ def evolved_calls(
     """
     change = _Change(history.versions[-1], calls, changes, verb, arguments or Arguments())
     change.check()
-    change.check_since(set(all_ids(history.versions[0])))
-    ids = count(1 + max(chain.from_iterable(map(all_ids, history.versions))))
+    first = set(all_ids(history.versions[0]))
+    change.check_since(first)
+    change.check_filled({*first, *(place + 1 for place in filled)})
+    ids = count(slots_of(history, "", filled).longest + 1)
     columns = tuple(
         Column(change.kept[name].id if name in change.kept else next(ids), _field(name, call._replace(since=since)))
         for name, call in calls.items()
@@ -224,14 +240,30 @@ class _Change:
             said, since = self._changes.since(name), _call(column.field).since
             if said in (None, since) or column.id in first:
                 continue
-            free = self._free(name)
-            items = (f"{(free if one == name else one)!r}: {self._shown(call)}" for one, call in self._calls.items())
-            begun = "began empty" if since is None else f"is true since {_time(since)}"
-            kept = _line({name: since}, {}, ())
-            raise StateConflictError(
-                f"the verb {self._verb!r}: {name!r} {begun}, and cannot be true since {_time(said)}; write {kept}, or "
-                f"begin anew under another name: {{{', '.join(items)}}}, {_line({free: said}, {}, [column.field.name])}"
-            )
+            raise self._begun(name, f"be true since {_time(said)}")
+
+    def check_filled(self, whole: Collection[int]) -> None:
+        """Refuse to fill a call that has begun otherwise.
+
+        Args:
+            whole: the ids of calls with which the state began, or that have been filled.
+        """
+        for name in self._changes.filled:
+            if name in self.kept and self.kept[name].id not in whole:
+                raise self._begun(name, "get the rows from before")
+
+    def _begun(self, name: str, said: str) -> StateConflictError:
+        """The error for a call that has begun in another way than is said now."""
+        column = self.kept[name]
+        since, free = _call(column.field).since, self._free(name)
+        items = (f"{(free if one == name else one)!r}: {self._shown(call)}" for one, call in self._calls.items())
+        begun = "began empty" if since is None else f"is true since {_time(since)}"
+        kept, filled = _line({name: since}, {}, ()), [free] if name in self._changes.filled else []
+        anew = _line({free: self._changes.since(name)}, {}, [column.field.name], filled)
+        return StateConflictError(
+            f"the verb {self._verb!r}: {name!r} {begun}, and cannot {said}; write {kept}, or "
+            f"begin anew under another name: {{{', '.join(items)}}}, {anew}"
+        )
 
     def _others(self) -> str:
         """What is said of calls that are not what they were."""
@@ -277,7 +309,7 @@ class _Change:
 
     def _line(self, new: Collection[str], called: Mapping[str, str], gone: Collection[str]) -> str:
         """What a user writes, with the times that are said already."""
-        return _line({name: self._changes.since(name) for name in new}, called, gone)
+        return _line({name: self._changes.since(name) for name in new}, called, gone, self._changes.filled)
 
     def _guessed(self) -> dict[str, str]:
         """New names that results may have which are gone."""
@@ -303,15 +335,23 @@ class _Change:
         return call.written(self._arguments.shown)
 
 
-def _line(added: Mapping[str, int | None], renamed: Mapping[str, str], dropped: Collection[str]) -> str:
+def _line(
+    added: Mapping[str, int | None],
+    renamed: Mapping[str, str],
+    dropped: Collection[str],
+    filled: Collection[str] = (),
+) -> str:
     """What a user writes of these changes."""
-    timed = {name: None if since is None else _time(since) for name, since in added.items()}
+    begins = {name: repr(None if since is None else _time(since)) for name, since in added.items()}
+    begins |= {name: "history" for name in added if name in filled}
+    timed = f"{{{', '.join(f'{name!r}: {begin}' for name, begin in begins.items())}}}"
+    empty = all(begin == "None" for begin in begins.values())
     parts = [
-        ("added", timed if any(timed.values()) else list(added)),
-        ("renamed", dict(renamed)),
-        ("dropped", list(dropped)),
+        ("added", str(list(added)) if empty else timed, added),
+        ("renamed", str(dict(renamed)), renamed),
+        ("dropped", str(list(dropped)), dropped),
     ]
-    return ", ".join(f"{name}={value}" for name, value in parts if value)
+    return ", ".join(f"{name}={text}" for name, text, value in parts if value)
 
 
 def _field(name: str, call: KeptCall) -> Any:

@@ -5,7 +5,7 @@ there ever were, so rows from before are shorter; it begins there as if no value
 its place behind, in which later rows have nil. So no row is written anew because the calls have changed.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -105,6 +105,25 @@ class StateSerde(ColumnarSerde[list[Any]]):
         for place, state in zip(self._slots.places, states, strict=True):
             row[place] = state
         return row
+
+    def with_added(self, row: bytes, states: Mapping[int, Any]) -> bytes:
+        """A row with the states of calls that came later, by their places; what it has stays as it is, bit for bit.
+
+        Raises:
+            SerdeError: it is no row, or has something in one of these places.
+        """
+        unpacker = msgpack.Unpacker()
+        unpacker.feed(row)
+        try:
+            length = unpacker.read_array_header()
+        except _UNREADABLE as error:
+            raise SerdeError(f"{row!r} is no state of {self.name}: {error}; what wrote it?") from error
+        if length > min(states):
+            raise SerdeError(f"{row!r} has {length} states, and the place {min(states)} is to get one; what wrote it?")
+        others = dict(zip(self._slots.places, self._initial, strict=True))
+        behind = [{**others, **states}.get(place) for place in range(length, self._slots.longest)]
+        header: bytes = msgpack.Packer().pack_array_header(self._slots.longest)
+        return b"".join([header, row[unpacker.tell() :], *map(self._pack, behind)])
 
     def fields(self, rows: Any, types: Sequence[pa.DataType]) -> list[Any]:
         """The states of rows, a column for each call, of these types.

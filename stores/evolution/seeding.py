@@ -37,6 +37,9 @@ pc: Any = _compute
 SEED_SCHEMA: Final = pa.schema([pa.field("task", pa.string()), *SCHEMA])
 """Rows on their way to the files of their tasks: the task, and what durable files have."""
 
+_PLACE: Final = "/"
+"""Between the name of a store, which has none, and the number of a place."""
+
 SORTED_BY: Final = ("task", "store", "key")
 
 
@@ -127,8 +130,66 @@ class Seeds:
 
 
 def still_seeded(before: EvolutionRecord, origins: Mapping[str, Origin]) -> frozenset[str]:
-    """The stores, by their new names, that began with seeds in an earlier generation."""
-    return frozenset(name for name, origin in origins.items() if origin.name in before.seeded)
+    """The stores, by their new names, that began with seeds in an earlier generation, and the places filled in them."""
+    places = (place.partition(_PLACE) for place in before.seeded)
+    return frozenset(
+        f"{name}{mark}{number}"
+        for store, mark, number in places
+        for name, origin in origins.items()
+        if origin.name == store
+    )
+
+
+def place_mark(store: str, place: int) -> str:
+    """What records call a place in the rows of a store that was filled after these had begun.
+
+    >>> place_mark("aggregate", 3)
+    'aggregate/3'
+    """
+    return f"{store}{_PLACE}{place}"
+
+
+def places_filled(store: str, record: EvolutionRecord) -> frozenset[int]:
+    """The places in the rows of a store that were filled after these had begun."""
+    parts = (mark.partition(_PLACE) for mark in record.seeded)
+    return frozenset(int(number) for name, mark, number in parts if mark and name == store)
+
+
+@dataclass(frozen=True)
+class Filling(Seeds):
+    """Places in the rows that a verb's store has, which are filled once they are carried over.
+
+    ``stores`` has what records call the places, those that have been filled before among them.
+
+    Attributes:
+        new: those that are filled now.
+        verb: the verb, for errors.
+        results: by what records call a place, the result whose state it has.
+    """
+
+    new: frozenset[str]
+    verb: str
+    results: Mapping[str, str]
+
+    def check_sown(self, record: EvolutionRecord) -> None:
+        """Refuse to go on from a generation in which places have not been filled yet.
+
+        Raises:
+            StateConflictError: there is one.
+        """
+        for place in sorted(self.stores - self.new - record.seeded):
+            name = self.results[place]
+            raise StateConflictError(
+                f"the verb {self.verb!r}: the checkpoint stands before the micro-batch after which {name!r} got the "
+                f"rows so far, so its state lacks them; give the result another name, such as {name + '_again'!r}, "
+                f"with added={{{name + '_again'!r}: history}}, where history has the rows up to where the checkpoint "
+                f"stands, and dropped=[{name!r}]"
+            )
+
+    def to_sow(self, before: EvolutionRecord, origins: Mapping[str, Origin]) -> frozenset[str]:
+        """As that of ``Seeds``."""
+        self.check_sown(replace(before, seeded=still_seeded(before, origins)))
+        return self.new
 
 
 @dataclass(frozen=True)

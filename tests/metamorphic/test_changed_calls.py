@@ -186,7 +186,7 @@ def stored(made: Made, partitions: int, keeper: Keeper) -> list[Row]:
     parts = made.verb.stores["aggregate"]
     shown, found = PartRows(parts, pa.schema([one for some in parts for one in some.schema])), list[Row]()
     for partition in range(partitions):
-        with keeper.task(f"out/{part.index}_{partition}", part, running.plan) as stores:
+        with keeper.task(f"{made.verb.name}/{part.index}_{partition}", part, running.plan) as stores:
             store, kind = stores["aggregate"], part.stores["aggregate"].kind
             read = list(store.fetch_keys() if kind.in_segments else store.scan())
             entries = [(key, one.value, one.timestamp) if kind.stamped else (key, one, None) for key, one in read]

@@ -137,8 +137,12 @@ FOLLOWED = {
     "write its until again, with those times": _WINDOWS_THAT_CHANGE,
     "and some would be missing in it; the earliest": "metamorphic/test_changed_calls.py::"
     "test_a_time_that_rows_have_reached_is_refused_with_the_earliest_that_is_free",
-    ", and cannot be true since ": "processors/verbs/test_kept_calls.py::"
+    ", or begin anew under another name: ": "processors/verbs/test_kept_calls.py::"
     "test_another_time_than_the_call_began_with_is_refused_and_both_advices_work",
+    "folded into the state from where the checkpoint": "spark/test_changed_calls.py::"
+    "test_a_result_gets_the_rows_so_far_once_the_checkpoint_is_declared",
+    "the checkpoint stands before the micro-batch after": "metamorphic/test_filled.py::"
+    "test_a_query_that_is_set_back_behind_the_rows_so_far_gets_them_under_another_name",
 }
 """The test that takes the advice, by words of the refusal."""
 UNFOLLOWED: set[str] = set()

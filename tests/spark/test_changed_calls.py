@@ -34,14 +34,21 @@ class Job:
         self.name = "totals"
         self.pond: Millpond | None = None
 
-    def built(self, calls: dict[str, Any], partitions: int | None = 2, **said: Any) -> DataFrame:
+    def built(
+        self, calls: dict[str, Any], partitions: int | None = 2, *, declared: bool = True, **said: Any
+    ) -> DataFrame:
         renamed = {"totals": self.name} if self.name != "totals" else {}
-        evolution = Evolution(self.checkpoint, renamed=renamed) if said or renamed else None
+        evolution = Evolution(self.checkpoint, renamed=renamed) if declared and (said or renamed) else None
         self.pond = Millpond(
             application_id="app", state_dir=self.state, partitions=partitions, backend="lmdb", evolution=evolution
         )
         rows = self._spark.readStream.schema(DDL).parquet(str(self._directory / "in"))
         return self.pond.aggregate(rows, calls, by="shop", time="at", name=self.name, **said)
+
+    @property
+    def history(self) -> DataFrame:
+        """All rows so far."""
+        return self._spark.read.schema(DDL).parquet(str(self._directory / "in"))
 
     def arrive(self, *rows: tuple[str, int, int]) -> None:
         frame = self._spark.createDataFrame(rows, "shop string, second int, v int")
@@ -118,6 +125,23 @@ def test_calls_are_added_removed_renamed_and_reordered_with_other_partitions(job
         "b": {"newest": 1, "n": 4, "total": 18},
         "c": {"newest": 1, "n": 1, "total": 16},
     }  # fmt: skip
+
+
+def test_a_result_gets_the_rows_so_far_once_the_checkpoint_is_declared(job: Job) -> None:
+    job.run({"n": count()}, ("a", 1, 1), ("a", 2, 2), ("b", 3, 5))
+    calls: dict[str, Any] = {"n": count(), "mean": avg("v"), "newest": last(F.col("v") * 2)}
+    said: dict[str, Any] = {"added": {"mean": job.history, "newest": None}}
+    told = r"added\['mean'\] is a DataFrame .*; write Millpond\(..., evolution=Evolution\(checkpoint\)\), with the"
+    with pytest.raises(StateConflictError, match=told):
+        job.built(calls, declared=False, **said)
+    with pytest.raises(ConfigurationError, match=r"has the arguments mean: string, .* have mean: int32; cast"):
+        job.built(calls, added={"mean": job.history.withColumn("v", F.col("v").cast("string")), "newest": None})
+    found = job.run(calls, ("a", 4, 6), partitions=3, **said)
+    assert found == job.looked_at() == {
+        "a": {"n": 3, "mean": 3.0, "newest": 12},
+        "b": {"n": 1, "mean": 5.0, "newest": None},
+    }  # fmt: skip
+    assert job.run(calls, ("b", 5, 7), partitions=3, **said)["b"] == {"n": 2, "mean": 6.0, "newest": 14}
 
 
 @pytest.mark.long

@@ -24,6 +24,7 @@ from millpond.processors.distribution.plan import Plan
 from millpond.processors.distribution.shape_of import shape_of
 from millpond.processors.verbs.carriages import CARRIAGES
 from millpond.stores.durability.manifests.manifest import NO_COMMIT
+from millpond.stores.durability.manifests.schema_log import keep_schemas
 from millpond.stores.encoding.times import Instant
 from millpond.stores.evolution.backfilling import check_ended
 from millpond.stores.evolution.evolving import Committed, RunUnits, Target, Work, evolve
@@ -241,6 +242,23 @@ def generation_at(
 
     Raises as ``generation_of``.
     """
+    generation = _generation_at(whereabouts, history, plan, evolution, seeds, verb, asked, inputs)
+    if inputs is not None and inputs.fills:
+        # Whoever dies between the record and this finds in the record which places nobody else may have.
+        keep_schemas(history.storage, history.application_id, inputs.schemas)
+    return generation
+
+
+def _generation_at(
+    whereabouts: Whereabouts,
+    history: History,
+    plan: Plan,
+    evolution: Evolution | None,
+    seeds: Seeds | None,
+    verb: VerbOf | None,
+    asked: Collection[str],
+    inputs: NewVerb | None,
+) -> EvolutionRecord:
     shape, (place, checkpoint, run) = shape_of(plan), whereabouts
     beginning = plan.fingerprint, shape, frozenset() if seeds is None else seeds.stores
     begun = history.begun(*beginning, keep=False)
@@ -262,7 +280,8 @@ def generation_at(
     if newest is not None and newest.awaits_seeds:
         return evolve(history.begun(*beginning), Committed(None, []), target, CARRIAGES, run, seeds=seeds)
     converted = () if evolution is None else evolution.converted
-    fits = newest is not None and same_state(newest.shape, shape, converted)
+    filling, fills = (None, False) if inputs is None else (inputs.filling, inputs.fills)
+    fits = newest is not None and not fills and same_state(newest.shape, shape, converted)
     if newest is not None and fits and (place is None or (newest.generation == BEGINNING and place.into is None)):
         if seeds is not None:
             seeds.check_sown(newest)
@@ -271,8 +290,8 @@ def generation_at(
         raise _conflict(begun, plan, shape)
     history = history.begun(*beginning)
     committed = committed_of(history, checkpoint, moved=place.moved)
-    anew = place.into is not None
-    generation = evolve(history, committed, target, CARRIAGES, run, anew=anew, seeds=seeds)
+    anew = fills or place.into is not None
+    generation = evolve(history, committed, target, CARRIAGES, run, anew=anew, seeds=seeds or filling)
     if place.into is not None:
         evolution.note_carried(history.application_id, place.into, committed.batch)
     return generation

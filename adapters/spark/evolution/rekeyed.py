@@ -19,6 +19,7 @@ from millpond.stores.durability.storage.storage import Storage
 from millpond.stores.encoding.rows.schemas import Schemas
 from millpond.stores.evolution.evolving import RunUnits, Target
 from millpond.stores.evolution.history import History
+from millpond.stores.evolution.seeding import Filling
 from millpond.stores.evolution.verb_sides import INPUT, Kept, KeptSide, sides_of
 from millpond.stores.evolution.verbs import HeldState, VerbOf, application_of
 from millpond.stores.specs.directory import plain_name
@@ -36,11 +37,18 @@ class NewVerb:
         inputs: by role, those of packed rows.
         follows_time: whether what it does depends on how far its inputs have come in time.
         schemas: of what it keeps, by place.
+        filling: what its state gets once it is carried over; None for nothing.
     """
 
     inputs: Mapping[str, NewInput]
     follows_time: bool
     schemas: Mapping[str, Schemas]
+    filling: Filling | None = None
+
+    @property
+    def fills(self) -> bool:
+        """Whether its state gets something now, and so is carried over, whatever its shape."""
+        return self.filling is not None and bool(self.filling.new)
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,7 @@ from millpond.stores.evolution.evolving import Committed, RunUnits, Target, begi
 from millpond.stores.evolution.history import History, without_left_behind
 from millpond.stores.evolution.matching import called_after
 from millpond.stores.evolution.record import BEGINNING, EvolutionRecord, commits_of
+from millpond.stores.evolution.seeding import Filling
 from millpond.stores.evolution.shape import Shape
 from millpond.stores.evolution.verbs import (
     HeldState,
@@ -114,7 +115,7 @@ class VerbEvolution:
         if not held.is_known_to(newest, held.of_verbs(self.verb.owner, self.said.gone)):
             committed = Committed(batch, mine, checkpoint.last, commits_of(held.manifests))
             history = self.history.begun(self.target.fingerprint, self.target.shape)
-            return evolve(history, committed, self.target, CARRIAGES, run, anew=True)
+            return evolve(history, committed, self.target, CARRIAGES, run, anew=True, seeds=self._filling)
         if not (begun or mine or holds_state(self._storage, own)):
             self._check_place(held)
         return None
@@ -122,6 +123,10 @@ class VerbEvolution:
     @property
     def _storage(self) -> Storage:
         return self.history.storage
+
+    @property
+    def _filling(self) -> Filling | None:
+        return None if self.inputs is None else self.inputs.filling
 
     def _before(self, former: Sequence[str], held: HeldState) -> str:
         """The name under which its state is found: the latest one under which it has run, or has begun where it stands.
@@ -154,7 +159,7 @@ class VerbEvolution:
         target = self.target._replace(declared=replace(self.target.declared, renamed=names))
         committed = Committed(held.batch, manifests, checkpoint.last, commits_of(held.manifests))
         copy_schemas(self._storage, application_id, self.history.application_id)
-        return evolve(self.history, committed, target, CARRIAGES, run, anew=True, source=source)
+        return evolve(self.history, committed, target, CARRIAGES, run, anew=True, seeds=self._filling, source=source)
 
     def _has_begun(self, mine: Collection[Manifest], held: HeldState) -> bool:
         """Whether it has begun with the rows of others, and goes on from there."""

@@ -4,8 +4,9 @@ Rule of this module: it knows how arguments of calls are written on Spark, and w
 become is decided in ``millpond.processors.verbs.kept_calls``.
 """
 
-from collections.abc import Collection, Mapping
-from typing import Any, Final, NamedTuple
+from collections.abc import Collection, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
@@ -23,6 +24,7 @@ from millpond.processors.verbs.kept_calls import (
     Calls,
     evolved_calls,
     first_calls,
+    places_in,
     since_in,
     slots_of,
 )
@@ -30,8 +32,12 @@ from millpond.processors.verbs.state_serde import Slots
 from millpond.stores.durability.manifests.schema_log import Beside, schema_places
 from millpond.stores.encoding.rows.schemas import Schemas
 from millpond.stores.encoding.times import Instant
+from millpond.stores.evolution.seeding import places_filled
 from millpond.stores.evolution.shape import StoreShape
 from millpond.stores.evolution.verbs import holds_state
+
+Begin: TypeAlias = Instant | str | DataFrame | None
+"""With what an added result begins: from which time on rows count, the rows so far, or None for nothing."""
 
 
 def _follow(before: str, now: str) -> bool:
@@ -57,15 +63,18 @@ class CallStates(NamedTuple):
     Attributes:
         slots: where in the state of a verb they are; None if it begins with this run.
         since: by the names of results, the times from which rows count for them, in microseconds since 1970.
+        filled: by the names of results, the places of states that got the rows so far when the state was carried over,
+            or are to get them.
+        new: the names of those that are to get them.
     """
 
     slots: Slots | None
     since: Mapping[str, int]
+    filled: Mapping[str, int] = MappingProxyType({})
+    new: Sequence[str] = ()
 
 
-def added_calls(
-    added: Collection[str] | Mapping[str, Instant | str | None], verb: str
-) -> Collection[str] | Mapping[str, int | None]:
+def added_calls(added: Collection[str] | Mapping[str, Begin], verb: str) -> Collection[str] | Mapping[str, int | None]:
     """What a user has added, with times in microseconds.
 
     Raises:
@@ -75,7 +84,14 @@ def added_calls(
         raise ConfigurationError(f"the verb {verb!r}: added is {added!r}; give a list of names, [{added!r}]")
     if not isinstance(added, Mapping):
         return added
-    return {name: moment_of(since, f"the verb {verb!r}: added[{name!r}]") for name, since in added.items()}
+    times = {name: None if isinstance(begin, DataFrame) else begin for name, begin in added.items()}
+    return {name: moment_of(since, f"the verb {verb!r}: added[{name!r}]") for name, since in times.items()}
+
+
+def histories_in(added: Collection[str] | Mapping[str, Begin]) -> dict[str, DataFrame]:
+    """The rows so far of the results for which they are given."""
+    begins = added if isinstance(added, Mapping) else {}
+    return {name: begin for name, begin in begins.items() if isinstance(begin, DataFrame)}
 
 
 def call_states(run: VerbRun, rows: Described, calls: Calls, changes: CallChanges, name: str) -> CallStates:
@@ -104,15 +120,23 @@ def call_states(run: VerbRun, rows: Described, calls: Calls, changes: CallChange
             _check_unknown(run.name, store, name)
         return first_calls(calls)
 
+    newest = run.began.newest if run.streaming else None
+    filled = frozenset[int]() if newest is None else places_filled(STORE, newest)
+    known = set[int]()
+
     def evolved(before: Schemas) -> Schemas:
-        return evolved_calls(before, calls, changes, run.name, ARGUMENTS)
+        known.update(places_in(before).values())
+        return evolved_calls(before, calls, changes, run.name, ARGUMENTS, filled)
 
     history = run.schemas.beside(rows, Beside.CALLS, first, evolved)
     if history is None:
         return CallStates(None, {})
     store = _began_with(run)
-    slots = slots_of(history, name if store is None else store.value_serde)
-    return CallStates(slots, since_in(history.current))
+    slots = slots_of(history, name if store is None else store.value_serde, filled)
+    places = places_in(history)
+    new = [one for one in calls if one in changes.filled and known and places[one] not in known]
+    whole = {one: place for one, place in places.items() if place in filled or one in new}
+    return CallStates(slots, since_in(history.current), whole, new)
 
 
 def _began_with(run: VerbRun) -> StoreShape | None:

@@ -3,6 +3,7 @@
 Rule of this module: it knows no verb by name.
 """
 
+from collections.abc import Callable
 from copy import copy
 from dataclasses import replace
 from typing import Any, Self
@@ -18,8 +19,10 @@ from millpond.adapters.spark.verbs.planning import asked_verb, planned
 from millpond.adapters.spark.verbs.runner import VerbRunner
 from millpond.adapters.spark.verbs.verb_run import VerbRun
 from millpond.errors import ConfigurationError
+from millpond.processors.distribution.plan import Plan
 from millpond.processors.verbs.verb import Verb
 from millpond.stores.encoding.serdes import Serde
+from millpond.stores.evolution.seeding import Filling
 from millpond.stores.evolution.verb_plan import EvolutionPlan
 
 
@@ -169,13 +172,14 @@ class MadeVerbs:
         value_serde: Serde[Any] | None = None,
         columns: T.StructType | None = None,
         ticks: DataFrame | None = None,
+        filling: Callable[[Plan], Filling] | None = None,
     ) -> DataFrame:
         if run.named and run.name in self._verbs:
             raise ConfigurationError(
                 f"this Millpond has a verb called {run.name!r} already, and each has state of its own; give one of "
                 "them another name=..., or make a new Millpond for another run"
             )
-        rows = run.result(verb, account, value_serde=value_serde, columns=columns, ticks=ticks)
+        rows = run.result(verb, account, value_serde=value_serde, columns=columns, ticks=ticks, filling=filling)
         for made in (self._verbs, self._accounts):
             made.pop(run.name, None)  # the last one of a name is the one that is shown, behind those before it
         self._verbs[run.name] = run, verb

@@ -31,8 +31,9 @@ from millpond.adapters.spark.verbs.arguments import (
     until_in_micros,
 )
 from millpond.adapters.spark.verbs.bounds import time_of
-from millpond.adapters.spark.verbs.calls import added_calls, arguments_of, call_states
+from millpond.adapters.spark.verbs.calls import Begin, added_calls, arguments_of, call_states, histories_in
 from millpond.adapters.spark.verbs.feeds import feed_in
+from millpond.adapters.spark.verbs.filling import filling_of
 from millpond.adapters.spark.verbs.inputs import RowInput, check_names
 from millpond.adapters.spark.verbs.joins import JoinVerbs
 from millpond.adapters.spark.verbs.kept_schemas import ColumnChanges
@@ -225,7 +226,7 @@ class Millpond(JoinVerbs):
         ttl: Duration | None = None,
         expired: Literal["silent", "delete"] = "silent",
         name: str | None = None,
-        added: Collection[str] | Mapping[str, Instant | str | None] = (),
+        added: Collection[str] | Mapping[str, Begin] = (),
         renamed: Mapping[str, str] | None = None,
         dropped: Collection[str] = (),
     ) -> DataFrame:
@@ -256,8 +257,10 @@ class Millpond(JoinVerbs):
             name: of the verb; by default made of ``aggregate`` and the columns.
             added: results that were not there in an earlier run: they begin empty, as if no row had come. A mapping has
                 for each the time (a datetime, or text such as ``"2026-12-01T00:00:00Z"``) from which rows count, later
-                than all that have come; the result of a window or session that begins before is null. None there is
-                as without a time.
+                than all that have come; the result of a window or session that begins before is null. Or a static
+                DataFrame with the columns of ``rows`` and all rows that have come so far, with which it is as if it had
+                been there from the beginning; that needs an ``Evolution`` of the Millpond, and no ``ttl``. None there
+                is as without a time.
             renamed, dropped: results that had another name in an earlier run, or were there. A state goes on under its
                 new name; one that is dropped is deleted.
 
@@ -287,7 +290,8 @@ class Millpond(JoinVerbs):
         bind = partial(
             RowAggregate, calls, {name: types.field(name).type for name in source.values}, ordered=order is not None
         )
-        first, changes = bind(), CallChanges(added_calls(added, run.name), renamed or {}, dropped)
+        histories = histories_in(added)
+        first, changes = bind(), CallChanges(added_calls(added, run.name), renamed or {}, dropped, histories)
         kept = first.kept(arguments_of(rows, calls))
         states = call_states(run, source, kept, changes, first.state_serde.name)
         bound = bind(slots=states.slots, since=states.since)
@@ -312,7 +316,19 @@ class Millpond(JoinVerbs):
             expired=Expired(expired),
         )
         account = aggregate_account(run.name, window, late, final=final, until=others.values(), ttl=lives)
-        return self._result(run, verb, account, value_serde=bound.input_serde)
+        filling = filling_of(
+            run,
+            verb,
+            states,
+            bound,
+            source,
+            calls,
+            histories,
+            time=time,
+            order=order,
+            expires=ttl is not None,
+        )
+        return self._result(run, verb, account, value_serde=bound.input_serde, filling=filling)
 
     def apply(
         self,

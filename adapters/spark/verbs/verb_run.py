@@ -4,7 +4,7 @@ Rule of this module: it knows what all verbs share, and no verb by name.
 """
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -50,6 +50,7 @@ from millpond.stores.durability.manifests.schema_log import keep_schemas, unkept
 from millpond.stores.encoding.serdes import Serde
 from millpond.stores.encoding.times import TimeUnit
 from millpond.stores.evolution.history import History
+from millpond.stores.evolution.seeding import Filling
 from millpond.stores.evolution.verbs import alike, declaration, verbs_with_state
 
 _log = logging.getLogger(__name__)
@@ -108,6 +109,7 @@ class VerbRun:
         value_serde: Serde[Any] | None = None,
         columns: T.StructType | None = None,
         ticks: DataFrame | None = None,
+        filling: Callable[[Plan], Filling] | None = None,
     ) -> DataFrame:
         """The rows that come out.
 
@@ -117,6 +119,7 @@ class VerbRun:
             value_serde: reads packed values; None if processors take them as bytes.
             columns: of the result, if the user has named them.
             ticks: a DataFrame any row of which wakes all tasks; None if only rows do.
+            filling: what the state gets once it is carried over, for a plan; None for nothing.
 
         Raises:
             ConfigurationError: the session cannot run the operator, or ticks cannot wake anybody.
@@ -148,7 +151,7 @@ class VerbRun:
             streaming=self.streaming,
             schemas=self.schemas.by_place,
             asked=self.asked,
-            inputs=self._as_new(verb),
+            inputs=self._as_new(verb, None if filling is None else filling(plan)),
         )
         if self.streaming:
             self._warn_of_another_name(plan)
@@ -191,15 +194,15 @@ class VerbRun:
         plan = replace(self.job, reached=True).plan(self.session, verb.topology, verb.name)
         return warm_query(self.job, self.session, plan)
 
-    def _as_new(self, verb: Verb) -> NewVerb:
-        """What there is to say of its inputs, if it is to begin with rows of others."""
+    def _as_new(self, verb: Verb, filling: Filling | None) -> NewVerb:
+        """What there is to say of its inputs, if it is to begin with rows of others, and what its state gets."""
         inputs = {}
         for rows in self.inputs:
             packed, side = verb.inputs[rows.role], "" if rows.role == "input" else f"{rows.role}_"
             if isinstance(packed, PackedRows):
                 given = {name.removeprefix(side): one.kept for name, one in rows.expressions.items()}
                 inputs[rows.role] = NewInput(packed, rows.without_nulls, given)
-        return NewVerb(inputs, verb.follows_time, self.schemas.by_place)
+        return NewVerb(inputs, verb.follows_time, self.schemas.by_place, filling)
 
     def _shared(self, plan: Plan, verb: Verb, ticks: DataFrame | None) -> Shared:
         """The operator that the verb shares with those before it.

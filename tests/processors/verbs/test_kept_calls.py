@@ -213,6 +213,25 @@ def test_another_time_than_the_call_began_with_is_refused_and_both_advices_work(
     assert since_in(evolved(history, timed(changes), **calls).current) == {"m_2": said}
 
 
+def test_rows_from_before_come_too_late_for_a_call_that_has_begun_and_both_advices_work() -> None:
+    history = evolved(began(n=N), CallChanges(["m"]), n=N, m=MEAN)
+    with pytest.raises(StateConflictError) as refused:
+        evolved(history, CallChanges(["m"], filled=["m"]), n=N, m=MEAN)
+    told = str(refused.value)
+    assert "'m' began empty, and cannot get the rows from before; write added=['m'], or begin anew under" in told
+    assert told.endswith("'m_2': avg('v')}, added={'m_2': history}, dropped=['m']")
+    assert evolved(history, CallChanges(["m"]), n=N, m=MEAN) is history
+    after = evolved(history, CallChanges(["m_2"], {}, ["m"], ["m_2"]), n=N, m_2=MEAN)
+    assert slots_of(after, "name").places == (0, 2)
+
+
+def test_a_place_that_a_record_knows_is_nobody_elses_though_no_schema_has_it() -> None:
+    history = began(n=N)
+    assert slots_of(history, "name", {1}).longest == 2
+    after = evolved_calls(history, {"n": N, "s": S}, CallChanges(["s"]), "totals", filled={1})
+    assert slots_of(after, "name").places == (0, 2)
+
+
 def test_advice_keeps_the_times_that_are_said() -> None:
     with pytest.raises(StateConflictError, match=r"write added=\{'m': '2026-01-01T00:00:00\+00:00', 's': None\}: "):
         evolved(began(n=N), CallChanges({"m": NEW_YEAR}), n=N, m=MEAN, s=S)

@@ -1,0 +1,148 @@
+"""Results of an aggregate that come later get the rows from before: each entry of its state, those within its bounds.
+
+Rule of this module: the state says which windows and sessions there are, and rows say what is in them. Rows are folded
+one by one in the order of time, by the functions that fold those that come. What entries have of other results is
+copied; an entry without rows stays as it is, since what it lacks counts as the state before any row.
+"""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import chain, pairwise
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from millpond.processors.distribution.exchange import PLACE
+from millpond.processors.dsl.wiring.aggregations import AnyWindows
+from millpond.processors.options.windows import ChangedWindows, SessionWindows, SlidingWindows
+from millpond.processors.verbs.row_aggregate import RowAggregate
+from millpond.processors.verbs.state_serde import StateSerde
+from millpond.stores.durability.manifests.manifest import Manifest
+from millpond.stores.durability.parquet.rows import tables_of_columns
+from millpond.stores.encoding.keys import DATA, TIME_SIZE, last_time, unpack_time, unterminated
+from millpond.stores.encoding.partitions import partitions_of
+from millpond.stores.encoding.times import MAX_TIME, MIN_TIME
+from millpond.stores.evolution.old_rows import OldRows
+from millpond.stores.evolution.seeding import Sowing
+from millpond.stores.evolution.shape import StoreShape
+from millpond.stores.evolution.snapshots import write_commit
+from millpond.stores.specs.store_spec import KeyForm
+from millpond.stores.typed.timestamped_keyvalue import TIMESTAMP_SIZE
+from millpond.stores.typed.windows.segments import key_part
+
+_COLUMNS: Final[list[tuple[str, pa.DataType]]] = [
+    ("task", pa.string()),
+    ("key", pa.binary()),
+    ("timestamp", pa.int64()),
+    ("place", pa.int64()),
+    ("value", pa.binary()),
+]
+PAST_SCHEMA: Final = pa.schema(_COLUMNS)
+"""Rows on their way to the tasks of their keys; ``place`` decides among those of one key and time."""
+
+IN_ORDER: Final = ("task", "key", "timestamp", "place")
+"""By which the rows of a task are sorted."""
+
+
+@dataclass(frozen=True)
+class PastRows:
+    """Folds rows from before into what a task begins with. Travels to the workers.
+
+    Attributes:
+        store: where the verb keeps its results.
+        partitions: how many tasks there are.
+        windows: those of the verb, in microseconds; None for one result a key.
+        calls: those that came later.
+        states: the rows of the store.
+        places: where in these rows the states of the calls are, in their order.
+    """
+
+    store: StoreShape
+    partitions: int
+    windows: AnyWindows | None
+    calls: RowAggregate
+    states: StateSerde
+    places: tuple[int, ...]
+
+    def sent(self, records: pa.Table) -> pa.Table:
+        """Packed rows as ``PAST_SCHEMA``: keys, values, times and, where something has, what decides among equals."""
+        keys = records["key"].combine_chunks()
+        place: Any = records[PLACE] if PLACE in records.column_names else pa.array(np.arange(records.num_rows))
+        tasks = [f"{self.store.subtopology}_{partition}" for partition in range(self.partitions)]
+        numbers: Any = pa.array(partitions_of(keys, self.partitions))
+        rows = self.calls.input_serde.columns
+        value = rows.write(rows.read(records["value"].combine_chunks()))
+        columns: list[Any] = [pa.array(tasks).take(numbers), keys, records["timestamp"], place, value]
+        return pa.Table.from_arrays(columns, schema=PAST_SCHEMA)
+
+    def written(self, sowing: Sowing, rows: pa.Table) -> dict[str, Manifest]:
+        """Write what tasks begin with, by task id, without those that have no state that changes.
+
+        Args:
+            sowing: what they begin with otherwise.
+            rows: all rows of some tasks, in the order of ``IN_ORDER``.
+
+        Raises:
+            RecordError: a result leaves its type.
+            MissingFileError, CorruptFileError: a file of the state is gone or damaged.
+            SerdeError: an entry of the state is none of this verb.
+            DurabilityError: the storage failed.
+        """
+        found = {}
+        for task_id, (start, stop) in _runs(rows["task"]).items():
+            base = sowing.bases.get(task_id)
+            tables = iter(()) if base is None else self._tables(sowing, base, rows[start:stop])
+            first = next(tables, None)
+            if base is not None and first is not None:
+                found[task_id] = write_commit(sowing.storage, base, chain([first], tables))
+        return found
+
+    def _tables(self, sowing: Sowing, base: Manifest, rows: pa.Table) -> Iterator[pa.Table]:
+        """The rows of the store that have changed, in key order."""
+        kind, runs, times = self.store.kind, _runs(rows["key"]), rows["timestamp"].to_pylist()
+        values = list(map(self.calls.input_serde.deserialize, rows["value"].to_pylist()))
+        stamp = TIMESTAMP_SIZE if kind.stamped else 0
+        for keys, olds in OldRows(sowing.storage, base, self.store.name, kind).columns():
+            changed: dict[bytes, bytes] = {}
+            for row, old in zip(keys.to_pylist(), olds.to_pylist(), strict=True):
+                key, first, last = self._bounds(row)
+                begin, end = runs.get(key, (0, 0))
+                within = slice(bisect_left(times, first, begin, end), bisect_right(times, last, begin, end))
+                if within.start < within.stop:
+                    changed[row] = old[:stamp] + self._filled(key, old[stamp:], values[within])
+            if changed:
+                columns = (pa.array(part, pa.binary()) for part in (list(changed), list(changed.values())))
+                yield from tables_of_columns(self.store.name, kind.format_version, *columns)
+
+    def _filled(self, key: bytes, old: bytes, rows: list[tuple[Any, ...]]) -> bytes:
+        states = self.calls.initializer()
+        for row in rows:
+            states = self.calls.aggregator(key, row, states)
+        return self.states.with_added(old, dict(zip(self.places, states, strict=True)))
+
+    def _bounds(self, row: bytes) -> tuple[bytes, int, int]:
+        """The key of an entry, and the first and the last time that belong to it."""
+        form = self.store.kind.key_form
+        if form is KeyForm.PLAIN:
+            return row[len(DATA) :], MIN_TIME, MAX_TIME
+        rest = TIME_SIZE * (2 if form is KeyForm.SESSION else 1)
+        key, time = unterminated(key_part(row, rest)), unpack_time(row, len(row) - rest)
+        return (key, last_time(row), time) if form is KeyForm.SESSION else (key, time, self._last(time))
+
+    def _last(self, start: int) -> int:
+        """The last time in the window that starts then."""
+        windows = self.windows
+        if isinstance(windows, ChangedWindows):
+            windows = windows.eras[bisect_right(windows.since, start)]
+        assert windows is not None
+        assert not isinstance(windows, SessionWindows)
+        return start + (windows.difference if isinstance(windows, SlidingWindows) else windows.size - 1)
+
+
+def _runs(column: Any) -> dict[Any, tuple[int, int]]:
+    """Where equal values of a sorted column begin and end."""
+    values = column.to_pylist()
+    starts = [place for place, value in enumerate(values) if not place or value != values[place - 1]]
+    return {values[start]: (start, stop) for start, stop in pairwise([*starts, len(values)])}
