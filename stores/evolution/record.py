@@ -137,7 +137,7 @@ class EvolutionRecord:
         origins: the commits of all manifests that the checkpoint had then.
         bases: the manifest with which each task begins, by task id; a task that is missing begins empty.
         seeded: the names of the stores that began with seeds, or, of a verb, with the rows of others; of the beginning,
-            those that are to begin with seeds.
+            those that are to begin with seeds. Places in rows that were filled later are among them (``place_mark``).
         backfill: the id of the backfill whose state the tasks begin with; of the beginning, of the first attempt at the
             one that is to come. None for no backfill.
         edit: who made the generation by editing the state, and what; None if nobody did.

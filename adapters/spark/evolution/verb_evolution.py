@@ -165,7 +165,7 @@ class VerbEvolution:
         """Whether it has begun with the rows of others, and goes on from there."""
         newest = self.history.newest
         theirs = held.of_verbs(self.verb.owner, self.said.gone)
-        return newest is not None and bool(newest.seeded) and (bool(mine) or held.is_known_to(newest, theirs))
+        return newest is not None and _began_with_rows(newest) and (bool(mine) or held.is_known_to(newest, theirs))
 
     def _rekeyed(
         self,
@@ -177,7 +177,7 @@ class VerbEvolution:
     ) -> EvolutionRecord:
         """The generation that is made of the rows that others have kept."""
         newest = self.history.newest
-        if mine or (newest is not None and newest.generation > BEGINNING and not newest.seeded):
+        if mine or (newest is not None and newest.generation > BEGINNING and not _began_with_rows(newest)):
             raise StateConflictError(
                 f"rekeyed says that the verb {self.verb.name!r} of application {self.verb.owner!r} begins with the "
                 f"rows of {', '.join(repr(verb) for verb, _ in wanted.values())}, but it has begun without them; give "
@@ -211,3 +211,8 @@ class VerbEvolution:
         there = [name for name in verbs_in(self.verb.owner, held.manifests) if name not in self.asked]
         likeliest = alike(self._storage, self.verb.owner, self.verb.name, self.target.shape, there)
         raise has_no_place(self.verb.owner, self.verb.name, there, likeliest, held.location)
+
+
+def _began_with_rows(record: EvolutionRecord) -> bool:
+    """Whether stores of a generation began with the rows of others, or go on from there."""
+    return not record.seeded.isdisjoint(store.name for store in record.shape.stores)
