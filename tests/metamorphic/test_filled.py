@@ -24,8 +24,7 @@ from millpond.adapters.spark.evolution.evolution import Evolution, Standpoint, W
 from millpond.adapters.spark.evolution.rekeyed import NewVerb
 from millpond.adapters.spark.job.job import Job
 from millpond.adapters.spark.job.options import JobOptions
-from millpond.adapters.spark.verbs.calls import CallStates, call_states
-from millpond.adapters.spark.verbs.filling import filling, past_rows
+from millpond.adapters.spark.verbs.calls import CallStates, call_states, filling, past_rows
 from millpond.adapters.spark.verbs.kept_schemas import ColumnChanges, KeptSchemas
 from millpond.adapters.spark.verbs.verb_run import VerbRun
 from millpond.errors import StateConflictError

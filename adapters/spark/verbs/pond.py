@@ -31,9 +31,8 @@ from millpond.adapters.spark.verbs.arguments import (
     until_in_micros,
 )
 from millpond.adapters.spark.verbs.bounds import time_of
-from millpond.adapters.spark.verbs.calls import Begin, added_calls, arguments_of, call_states, histories_in
+from millpond.adapters.spark.verbs.calls import Begin, added_calls, arguments_of, call_states, filling_of, histories_in
 from millpond.adapters.spark.verbs.feeds import feed_in
-from millpond.adapters.spark.verbs.filling import filling_of
 from millpond.adapters.spark.verbs.inputs import RowInput, check_names
 from millpond.adapters.spark.verbs.joins import JoinVerbs
 from millpond.adapters.spark.verbs.kept_schemas import ColumnChanges
