@@ -101,8 +101,10 @@ class PastRows:
 
     def _tables(self, sowing: Sowing, base: Manifest, rows: pa.Table) -> Iterator[pa.Table]:
         """The rows of the store that have changed, in key order."""
-        kind, runs, times = self.store.kind, _runs(rows["key"]), rows["timestamp"].to_pylist()
-        values = list(map(self.calls.input_serde.deserialize, rows["value"].to_pylist()))
+        kind, runs = self.store.kind, _runs(rows["key"])
+        times: list[Any] = rows["timestamp"].to_pylist()
+        packed: list[Any] = rows["value"].to_pylist()
+        values = list(map(self.calls.input_serde.deserialize, packed))
         stamp = TIMESTAMP_SIZE if kind.stamped else 0
         for keys, olds in OldRows(sowing.storage, base, self.store.name, kind).columns():
             changed: dict[bytes, bytes] = {}
