@@ -387,7 +387,9 @@ class VerbLife(Story):
                 if put is None:
                     editor.delete("aggregate", [key], application_id=application)
                 else:
-                    (row,) = editor.view("aggregate", application_id=application).get([key]).to_pylist()
+                    table = editor.view("aggregate", application_id=application).get([key])
+                    assert table is not None
+                    (row,) = table.to_pylist()
                     told = {name: put + calls[name].number for name in row["value"]}
                     values.update({calls[name].number: value for name, value in told.items()})
                     editor.put("aggregate", [{**row, "value": told}], application_id=application)

@@ -203,12 +203,12 @@ def last_told(draft: Draft, told: Told) -> dict[Any, Row]:
     }
 
 
-def _in_sessions(rows: Sequence[Row]) -> dict[Any, Sequence[Row]]:
+def _in_sessions(rows: Sequence[Row]) -> dict[Any, Sequence[Mapping[str, Any]]]:
     found = by_window(rows, "k", "at", sessions(GAP * SECOND), holds_end)
     return {(key, (start, end + GAP * SECOND)): some for (key, (start, end)), some in found.items()}
 
 
-def _in_windows(draft: Draft, rows: Sequence[Row]) -> dict[Any, Sequence[Row]]:
+def _in_windows(draft: Draft, rows: Sequence[Row]) -> dict[Any, Sequence[Mapping[str, Any]]]:
     """A window is as long as those of the time at which it begins."""
     found = defaultdict[Any, list[Row]](list)
     begin = NEVER
@@ -223,7 +223,7 @@ def _in_windows(draft: Draft, rows: Sequence[Row]) -> dict[Any, Sequence[Row]]:
 
 def _called(draft: Draft, told: Told, rows: Sequence[Mapping[str, Any]]) -> Row:
     """What the calls answer of rows in the order of time."""
-    put = next((row["put"] for row in rows if row["put"] is not None), {})
+    put: Mapping[int, int] = next((row["put"] for row in rows if row["put"] is not None), {})
     found = {}
     for call in draft.calls:
         own = [row["v"] for row in rows if row["place"] >= told.since[call.number] and row["put"] is None]

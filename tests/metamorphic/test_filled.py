@@ -13,6 +13,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as _compute
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -49,6 +50,8 @@ from tests.metamorphic.oracle import Row
 from tests.metamorphic.tables import Rows, Selection
 from tests.metamorphic.test_changed_calls import FUNCTIONS, KINDS, LONG, stored
 from tests.metamorphic.verbs import Made, make_aggregate
+
+pc: Any = _compute
 
 SOURCE = schema("a")
 NAME = "out"
@@ -161,7 +164,7 @@ class Life:
         self.query._batch = self.batch
 
     def run(self, events: Sequence[Event], random: Random) -> list[Row]:
-        found = [row for table in self.query.run(sent(self.made, events, random)) for row in rows_in(table)]
+        found: list[Row] = [row for table in self.query.run(sent(self.made, events, random)) for row in rows_in(table)]
         self.come += events
         self.batch += 1
         return found
@@ -186,7 +189,7 @@ class Life:
             records, _ = reader.packed(reader.usable(past.selection.of(rows)))
             by_task = fold.sent(records).sort_by([(name, "ascending") for name in IN_ORDER])
             for task in sowing.shape.tasks:
-                mine = by_task.filter(pa.compute.equal(by_task["task"], task))
+                mine = by_task.filter(pc.equal(by_task["task"], task))
                 written |= fold.written(sowing, mine.cast(PAST_SCHEMA))
                 if dies == "folding":
                     self._die()
