@@ -63,6 +63,7 @@ class VerbLife(Story):
         self.drafts: list[Draft] = []
         self.told: dict[int, Told] = {}
         self.known: dict[int, Draft] = {}
+        self.stretched: set[int] = set()
         """The verbs as they were when they last kept what their rows are packed with, by number."""
         self.kept: list[Kept] = []
         self.partitions = 1
@@ -310,7 +311,8 @@ class VerbLife(Story):
     def change_reach(self, which: int, deaths: Sequence[int]) -> None:
         """A history or grace becomes longer, or shorter again."""
         draft = self.chosen(which, ["latest", "windows", "sessions", "asof", "streams"])
-        if draft is not None:
+        if draft is not None and not draft.eras:
+            self.stretched.add(draft.number)
             self.change(draft, replace(draft, longer=3 - draft.longer), "another history or grace", deaths)
 
     def change_ttl(
@@ -328,9 +330,12 @@ class VerbLife(Story):
         self.batch([one._replace(late=0) for one in rows], False)
 
     def change_windows(self, which: int, size: int, wait: int, deaths: Sequence[int]) -> None:
-        """Windows are longer or shorter from a time on that no row has reached, and at which one of them begins."""
+        """Windows are longer or shorter from a time on that no row has reached, and at which one of them begins.
+
+        With a longer grace, rows count as later than they were, by what was added.
+        """
         draft = self.chosen(which, ["windows"])
-        if draft is None or size == draft.window:
+        if draft is None or size == draft.window or draft.number in self.stretched:
             return
         free = max([0, self.told[draft.number].clock, *(time for _, time in draft.eras)]) + 1 + wait * SECOND
         until = -(-free // (size * SECOND)) * size * SECOND

@@ -97,22 +97,6 @@ class TestStreamTableJoinsPerformTimestampedLookups:
         assert found[-3 if grace is None else -2 :][0] == ("(s1, t1)", 20)
         assert found[:2] == [("(s3, None)", 10), ("(s4, t1)", 11)]
 
-    def test_only_a_versioned_table_knows_what_was_valid_before(self) -> None:
-        for materialized in (None, _versioned()):
-            builder = _builder()
-            table = builder.table("t", materialized=materialized)
-            if materialized is None:
-                with pytest.raises(TopologyError, match=r"exact=False, .*materialize it with Materialized.versioned"):
-                    builder.stream("s").join(table, _joiner, Joined(exact=False))
-            else:
-                builder.stream("s").join(table, _joiner, Joined(exact=False)).to("out", TEXT)
-                builder.build()
-        builder = _builder()
-        with pytest.raises(TopologyError, match=r"cannot have exact=False: .*join with a versioned table instead"):
-            builder.stream("s").join(
-                builder.global_table("t"), _joiner, Joined(exact=False), selector=lambda key, value: key
-            )
-
     def test_an_out_of_order_table_record_changes_the_past_only(self) -> None:
         results = _run(self._topology("inner", 1000), "t2@20 t1@10 s1@15 s2@25 t!@12 s3@15")
         assert results[2:] == [[("(s1, t1)", 15)], [("(s2, t2)", 25)], [], []]

@@ -289,6 +289,16 @@ JOINS = [
         lambda calls: calls.stream().join(calls.versioned(), max, Joined(grace=10)),
     ),
     Refused(
+        "has exact=False, but its table ",
+        lambda calls: calls.stream().join(calls.table(), max, Joined(exact=False)),
+        lambda calls: calls.stream().join(calls.versioned(), max, Joined(exact=False)),
+    ),
+    Refused(
+        "cannot have exact=False: a global table has no history",
+        lambda calls: calls.stream().join(calls.builder.global_table("g"), max, Joined(exact=False)),
+        lambda calls: calls.stream().join(calls.versioned(), max, Joined(exact=False)),
+    ),
+    Refused(
         "which is made result by result; leave vectorized out",
         lambda calls: calls.versioned().join(calls.versioned("w"), max, history="complete", vectorized=True),
         lambda calls: calls.versioned().join(calls.versioned("w"), max, history="complete"),

@@ -116,6 +116,29 @@ ARGUMENTS = [
         lambda calls: calls.asof(how="outer"),
         lambda calls: calls.asof(how="inner"),
         lambda calls: calls.asof(how="left"),
+        lambda calls: calls.asof(how="semi"),
+        lambda calls: calls.asof(how="anti"),
+    ),
+    Refused(
+        "no row lacks a match; give how='left', or leave default out",
+        lambda calls: calls.asof(how="semi", default={"number": 0}),
+        lambda calls: calls.asof(how="left", default={"number": 0}),
+        lambda calls: calls.asof(how="semi"),
+    ),
+    Refused(
+        "which is no column of right in the result",
+        lambda calls: calls.asof(how="left", default={"numbr": 0}),
+        lambda calls: calls.asof(how="left", default={"number": 0}),
+    ),
+    Refused(
+        "; give a value of that type",
+        lambda calls: calls.asof(how="left", default={"number": "none"}),
+        lambda calls: calls.asof(how="left", default={"number": 0}),
+    ),
+    Refused(
+        ", which has no time zone; give it one: ",
+        lambda calls: calls.asof(how="left", default={"since": datetime(2026, 1, 1)}),
+        lambda calls: calls.asof(how="left", default={"since": datetime(2026, 1, 1).astimezone()}),
     ),
     Refused(
         "give a function of millpond.processors.verbs.aggregates",

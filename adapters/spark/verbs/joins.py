@@ -350,7 +350,7 @@ def _defaults(
     """
     if default and kind is not AsofJoinType.LEFT:
         raise ConfigurationError(
-            f"default is {default!r}, but how is {kind.value!r}, and in its result no row lacks a match; "
+            f"default is {default!r}, but in the result of a join with how={kind.value!r} no row lacks a match; "
             "give how='left', or leave default out"
         )
     found = {}
