@@ -42,8 +42,11 @@ class Job:
         self.pond = Millpond(
             application_id="app", state_dir=self.state, partitions=partitions, backend="lmdb", evolution=evolution
         )
-        rows = self._spark.readStream.schema(DDL).parquet(str(self._directory / "in"))
-        return self.pond.aggregate(rows, calls, by="shop", time="at", name=self.name, **said)
+        return self.pond.aggregate(self.stream, calls, by="shop", time="at", name=self.name, **said)
+
+    @property
+    def stream(self) -> DataFrame:
+        return self._spark.readStream.schema(DDL).parquet(str(self._directory / "in"))
 
     @property
     def history(self) -> DataFrame:
@@ -129,19 +132,32 @@ def test_calls_are_added_removed_renamed_and_reordered_with_other_partitions(job
 
 def test_a_result_gets_the_rows_so_far_once_the_checkpoint_is_declared(job: Job) -> None:
     job.run({"n": count()}, ("a", 1, 1), ("a", 2, 2), ("b", 3, 5))
-    calls: dict[str, Any] = {"n": count(), "mean": avg("v"), "newest": last(F.col("v") * 2)}
-    said: dict[str, Any] = {"added": {"mean": job.history, "newest": None}}
+    calls: dict[str, Any] = {"n": count(), "mean": avg("v"), "newest": last(F.col("v") * 2), "later": count()}
+    rows, texts = job.history, job.history.withColumn("v", F.col("v").cast("string"))
+    said: dict[str, Any] = {"added": {"mean": rows, "newest": rows, "later": None}}
     told = r"added\['mean'\] is a DataFrame .*; write Millpond\(..., evolution=Evolution\(checkpoint\)\), with the"
     with pytest.raises(StateConflictError, match=told):
         job.built(calls, declared=False, **said)
-    with pytest.raises(ConfigurationError, match=r"has the arguments mean: string, .* have mean: int32; cast"):
-        job.built(calls, added={"mean": job.history.withColumn("v", F.col("v").cast("string")), "newest": None})
+    with pytest.raises(
+        ConfigurationError, match=r"has the arguments mean: string, .* have mean: int32, newest: int32; cast"
+    ):
+        job.built(calls, added={**said["added"], **dict.fromkeys(("mean", "newest"), texts)})
+    with pytest.raises(ConfigurationError, match="is a streaming DataFrame; give a static one, with the rows so far"):
+        job.built(calls, added={"mean": job.stream, "newest": None, "later": None})
+    with pytest.raises(
+        ConfigurationError, match="'mean', 'newest' different DataFrames; give all of them the same one"
+    ):
+        job.built(calls, added={"mean": job.history, "newest": job.history, "later": None})
+    told = r"the verb has a ttl: .*; write added=\['mean', 'newest'\] and let them begin empty"
+    with pytest.raises(ConfigurationError, match=told):
+        job.built(calls, ttl="1 day", **said)
+    job.built(calls, ttl="1 day", declared=False, added=["mean", "newest", "later"])
     found = job.run(calls, ("a", 4, 6), partitions=3, **said)
     assert found == job.looked_at() == {
-        "a": {"n": 3, "mean": 3.0, "newest": 12},
-        "b": {"n": 1, "mean": 5.0, "newest": None},
+        "a": {"n": 3, "mean": 3.0, "newest": 12, "later": 1},
+        "b": {"n": 1, "mean": 5.0, "newest": 10, "later": 0},
     }  # fmt: skip
-    assert job.run(calls, ("b", 5, 7), partitions=3, **said)["b"] == {"n": 2, "mean": 6.0, "newest": 14}
+    assert job.run(calls, ("b", 5, 7), partitions=3, **said)["b"] == {"n": 2, "mean": 6.0, "newest": 14, "later": 1}
 
 
 @pytest.mark.long
