@@ -215,7 +215,7 @@ PLACES = [
         lambda _: S3Place.of("s3://key:se%2Fcret@bucket/prefix"),
     ),
     Refused(
-        " has half a key; say s3://KEY:SECRET@",
+        " has half a key; say s3://",
         lambda _: S3Place.of("s3://key@bucket/prefix"),
         lambda _: S3Place.of("s3://KEY:SECRET@bucket/prefix"),
         lambda _: S3Place.of("s3://bucket/prefix"),
