@@ -213,14 +213,22 @@ class History:
         return bool(operators) and (not found or any(f"{one}.".startswith(f"{self.job}.") for one in found))
 
     def begins_with(self, found: Collection[Manifest], batch: int | None) -> bool:
-        """Whether the newest generation was made where a checkpoint stands, of what that holds.
+        """Whether the newest generation was made of what a checkpoint holds, where that stands, or before.
+
+        Micro-batches may have come since, but none in which this query had anything to do.
 
         Args:
             found: all manifests that the checkpoint holds, of whatever applications.
             batch: its last micro-batch; None if it has none.
         """
         newest = self.newest
-        return newest is not None and self.evolved and newest.batch == batch and newest.origins == commits_of(found)
+        if newest is None or not self.evolved:
+            return False
+        if newest.batch == batch and newest.origins == commits_of(found):
+            return True
+        before = None if newest.previous is None else newest.previous.fingerprint
+        left = commits_of([one for one in found if one.fingerprint == before])
+        return batch is not None and newest.applies_to(batch + 1) and bool(left) and left <= newest.origins
 
     @property
     def _subtopologies(self) -> set[int]:

@@ -65,6 +65,15 @@ def test_an_erasure_reaches_a_renamed_verb_that_has_not_run_since(life: VerbLife
     life.check()
 
 
+def test_an_erasure_reaches_a_renamed_verb_that_had_nothing_to_do_in_the_micro_batch_since(life: VerbLife) -> None:
+    life.begin(["latest", "windows"], 2, "memory")
+    life.batch([Arrival("k1", 0, 1), Arrival("k2", 0, 2)], False)
+    life.rename_verb(0, [])
+    life.batch([], False)
+    life.erase_key("k1", [])
+    life.check()
+
+
 def test_an_edit_reaches_a_renamed_verb_that_has_not_run_since_and_not_the_state_under_its_old_name(
     life: VerbLife,
 ) -> None:
