@@ -386,7 +386,8 @@ class StateEditor:
                 f"application_id={others[0]!r}, or, if that start has failed, start the query first"
             )
         place, store = _Place(number, task_id, view.name), self._store(view, task_id)
-        self._before.setdefault(place, store.staged())
+        if place not in self._before:
+            self._before[place] = store.staged()
         self._changed.add(place)
         return store
 
