@@ -227,8 +227,8 @@ class History:
         if newest.batch == batch and newest.origins == commits_of(found):
             return True
         before = None if newest.previous is None else newest.previous.fingerprint
-        left = commits_of([one for one in found if one.fingerprint == before])
-        return batch is not None and newest.applies_to(batch + 1) and bool(left) and left <= newest.origins
+        left = [one for one in found if one.fingerprint == before]
+        return batch is not None and bool(left) and newest.leads_on(batch, left)
 
     @property
     def _subtopologies(self) -> set[int]:

@@ -215,6 +215,15 @@ class EvolutionRecord:
         """Whether a micro-batch comes after the one after which the state was carried over."""
         return self.batch is None or next_batch is None or next_batch > self.batch
 
+    def leads_on(self, batch: int, left: Collection[Manifest]) -> bool:
+        """Whether it was carried over where a checkpoint stands, or before, and from manifests that are left there.
+
+        Args:
+            batch: the last micro-batch of the checkpoint.
+            left: what that holds of those with which the state went on.
+        """
+        return self.generation > BEGINNING and self.applies_to(batch + 1) and commits_of(left) <= self.origins
+
     def to_json(self) -> str:
         before = self.previous
         content: dict[str, Any] = {

@@ -18,7 +18,7 @@ from millpond.stores.durability.storage.storage import Storage
 from millpond.stores.durability.storage.uris import shown
 from millpond.stores.evolution.history import History
 from millpond.stores.evolution.matching import are_alike
-from millpond.stores.evolution.record import BEGINNING, EvolutionRecord, commits_of
+from millpond.stores.evolution.record import EvolutionRecord
 from millpond.stores.evolution.shape import Shape
 from millpond.stores.evolution.verb_sides import SIDES
 from millpond.stores.specs.directory import plain_name
@@ -161,8 +161,7 @@ class HeldState:
 
     def is_led_on_by(self, record: EvolutionRecord, manifests: Collection[Manifest]) -> bool:
         """Whether the checkpoint stands in a generation that was carried over, with these manifests left behind."""
-        evolved = record.generation > BEGINNING and record.applies_to(self.batch + 1)
-        return evolved and commits_of(manifests) <= record.origins
+        return record.leads_on(self.batch, manifests)
 
 
 def application_of(owner: str, verb: str) -> str:
