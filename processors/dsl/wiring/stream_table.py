@@ -62,8 +62,8 @@ def join_stream_with_table(
         stores = (*stores, buffer.store)
     processor = _processor(vectorized)
     within, tolerance = joined.within_history, _tolerance(joined)
-    if not joined.exact and not table.versioned:
-        raise _no_versions(node, table.node)
+    if not joined.exact:
+        _check_versions(table, node)
 
     def made() -> StreamTableJoin:
         return processor(
@@ -87,11 +87,12 @@ def _tolerance(joined: Joined) -> int | None:
     return None if joined.tolerance is None else to_millis(joined.tolerance, "tolerance")
 
 
-def _no_versions(node: str, table: str) -> TopologyError:
-    return TopologyError(
-        f"the join {node!r} has exact=False, but its table {table!r} is not versioned, so nothing tells what was valid "
-        "before a record; materialize it with Materialized.versioned"
-    )
+def _check_versions(table: TableHandle, node: str) -> None:
+    if not table.versioned:
+        raise TopologyError(
+            f"the join {node!r} has exact=False, but its table {table.node!r} is not versioned, so nothing tells what "
+            "was valid before a record; materialize it with Materialized.versioned"
+        )
 
 
 def _check_grace(table: TableHandle, getter: ValueGetterFactory, grace: int, node: str) -> None:
