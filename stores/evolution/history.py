@@ -226,9 +226,27 @@ class History:
             return False
         if newest.batch == batch and newest.origins == commits_of(found):
             return True
-        before = None if newest.previous is None else newest.previous.fingerprint
-        left = [one for one in found if one.fingerprint == before]
-        return batch is not None and bool(left) and newest.leads_on(batch, left)
+        if batch is None:
+            return False
+        prints, left = self._made_of(newest), dict[str, list[Manifest]]()
+        for one in found:
+            if one.fingerprint in prints:
+                left.setdefault(one.application_id, []).append(one)
+        return any(newest.leads_on(batch, mine) for mine in left.values())
+
+    def _made_of(self, record: EvolutionRecord) -> set[str]:
+        """The fingerprints of the generations that one goes on with, of verbs under whatever names, back to the first.
+
+        Those of verbs end with the verb's name, but for the first ones.
+        """
+        prints, history = set[str](), self
+        while record.previous is not None and record.previous.fingerprint not in prints:
+            prints.add(before := record.previous.fingerprint)
+            sink = before.partition("@")[2]
+            if sink not in ("", history.sink):
+                history = History.of(self.storage, f"{self.job}.{sink}", sink)
+            record = next((one for one in history.records if one.fingerprint == before), record)
+        return prints
 
     @property
     def _subtopologies(self) -> set[int]:

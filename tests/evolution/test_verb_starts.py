@@ -65,10 +65,14 @@ def test_an_erasure_reaches_a_renamed_verb_that_has_not_run_since(life: VerbLife
     life.check()
 
 
-def test_an_erasure_reaches_a_renamed_verb_that_had_nothing_to_do_in_the_micro_batch_since(life: VerbLife) -> None:
+@pytest.mark.parametrize("times", [1, 2, 3])
+def test_an_erasure_reaches_a_renamed_verb_that_had_nothing_to_do_in_the_micro_batch_since(
+    life: VerbLife, times: int
+) -> None:
     life.begin(["latest", "windows"], 2, "memory")
     life.batch([Arrival("k1", 0, 1), Arrival("k2", 0, 2)], False)
-    life.rename_verb(0, [])
+    for _ in range(times):
+        life.rename_verb(0, [])
     life.batch([], False)
     life.erase_key("k1", [])
     life.check()
@@ -107,6 +111,16 @@ def test_calls_change_of_a_verb_that_has_begun_where_another_one_went_and_has_no
     life.batch(ROWS, right=False)
     life.check()
     life.change_calls(0, "comes", 2, [])
+    life.batch(ROWS, right=False)
+    life.check()
+
+
+def test_a_verb_is_renamed_whose_calls_have_changed_before_its_query_has_committed_anything(life: VerbLife) -> None:
+    """A worker has claimed the place of the state, and died."""
+    life.begin(["windows"], 1, "memory")
+    life.check()
+    life.change_calls(0, "comes", 0, [])
+    life.rename_verb(0, [])
     life.batch(ROWS, right=False)
     life.check()
 

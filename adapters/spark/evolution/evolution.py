@@ -33,7 +33,7 @@ from millpond.stores.evolution.matching import Declared, conversions_to_declare,
 from millpond.stores.evolution.record import BEGINNING, EvolutionRecord, commits_of
 from millpond.stores.evolution.seeding import Seeds
 from millpond.stores.evolution.shape import Shape
-from millpond.stores.evolution.verbs import SaidOfVerbs, VerbOf, application_of
+from millpond.stores.evolution.verbs import SaidOfVerbs, VerbOf, application_of, holds_state
 
 
 class Standpoint(NamedTuple):
@@ -315,7 +315,9 @@ def _generation_of_verb(
     evolving = VerbEvolution(verb, history, plan, target, said, asked, into is not None, inputs)
     generation = evolving.generation(checkpoint, run)
     if generation is None and verb.before != verb.name:
-        raise History.of(history.storage, verb.application_id, verb.before).not_in(place.checkpoint)
+        before = History.of(history.storage, verb.application_id, verb.before)
+        if before.newest is None or before.newest.batch is not None or holds_state(before.storage, verb.application_id):
+            raise before.not_in(place.checkpoint)
     if into is not None:
         for name in said.gone:
             evolution.note_carried(application_of(verb.owner, name), into, None)
