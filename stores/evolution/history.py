@@ -228,13 +228,13 @@ class History:
             return True
         if batch is None:
             return False
-        prints, left = self._made_of(newest), dict[str, list[Manifest]]()
+        prints, left = self.made_of(newest), dict[str, list[Manifest]]()
         for one in found:
             if one.fingerprint in prints:
                 left.setdefault(one.application_id, []).append(one)
         return any(newest.leads_on(batch, mine) for mine in left.values())
 
-    def _made_of(self, record: EvolutionRecord) -> set[str]:
+    def made_of(self, record: EvolutionRecord) -> set[str]:
         """The fingerprints of the generations that one goes on with, of verbs under whatever names, back to the first.
 
         Those of verbs end with the verb's name, but for the first ones.

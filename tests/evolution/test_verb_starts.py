@@ -6,6 +6,7 @@ import pytest
 
 from millpond.adapters.edit import ErasureReport, StateEditor, erase
 from millpond.adapters.inspect import StateInspector
+from millpond.adapters.spark.evolution.evolution import Evolution
 from millpond.errors import ConfigurationError, StateConflictError
 from tests.evolution.verb_job import OWNER
 from tests.evolution.verb_life import Arrival, VerbLife
@@ -173,6 +174,25 @@ def test_an_edit_under_a_name_that_a_verb_had_between_two_micro_batches_stays(li
     life.restart(says=True)
     life.check()
     life.batch(ROWS, right=False)
+    life.check()
+
+
+def test_an_edit_under_a_name_that_is_taken_back_before_a_micro_batch_stays(life: VerbLife) -> None:
+    life.begin(["totals", "latest"], 2, "memory")
+    life.batch(ROWS, right=False)
+    first = life.drafts
+    life.rename_verb(0, [])
+    life.edit_verb(0, None, False, [])
+    now = life.drafts[0].name
+    life.evolution = Evolution("checkpoint", renamed={now: first[0].name})
+    for _ in range(2):
+        life.start(first)
+        life.check()
+    life.edit_verb(1, None, False, [])
+    life.check()
+    life.batch(ROWS, right=False)
+    life.check()
+    life.restart(says=True)
     life.check()
 
 

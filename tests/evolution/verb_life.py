@@ -53,6 +53,7 @@ class VerbLife(Story):
 
     Attributes:
         job: the query.
+        evolution: what is said of its verbs.
     """
 
     job: VerbJob
@@ -68,7 +69,7 @@ class VerbLife(Story):
         self.kept: list[Kept] = []
         self.partitions = 1
         self.backend = "memory"
-        self._evolution = Evolution("checkpoint")
+        self.evolution = Evolution("checkpoint")
         self._numbers = 0
         self._rows = 0
         self._random = Random(0)
@@ -102,7 +103,7 @@ class VerbLife(Story):
         self, drafts: Sequence[Draft], deaths: Sequence[int] = (), *, says: bool = True, into: bool = False
     ) -> None:
         """Restart with these verbs, again and again if the driver dies on the way."""
-        evolution = self._evolution if says or into else None
+        evolution = self.evolution if says or into else None
         changes = {one.number: DraftChanges.between(self.known.get(one.number, one), one) for one in drafts}
         said = Said(evolution, into, changes)
         for death in [*deaths, None]:
@@ -122,8 +123,8 @@ class VerbLife(Story):
         now = {one.number: one.name for one in drafts}
         renamed = {old: now[one] for one, old in names.items() if now.get(one, old) != old}
         dropped = [name for one, name in names.items() if one not in now]
-        before = self._evolution
-        self._evolution = Evolution(
+        before = self.evolution
+        self.evolution = Evolution(
             "checkpoint",
             {old: new for old, new in {**before.renamed, **renamed}.items() if not _ends(old, new, before, dropped)},
             [*before.dropped, *(end for one in dropped for end in (one, *_former(one, before)))],

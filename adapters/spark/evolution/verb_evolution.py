@@ -106,6 +106,8 @@ class VerbEvolution:
             return self._rekeyed(wanted, mine, held, checkpoint, run)
         before = self._before(former, held)
         theirs = held.of_verbs(self.verb.owner, [before])
+        if before != self.verb.name and self._took_over(before, mine, held):
+            return self._carried(before, theirs, held, checkpoint, run)
         if before != self.verb.name and (theirs or not mine) and not self._goes_on(self.verb.name, former, held):
             if mine:
                 raise has_two(self.verb.owner, before, self.verb.name, held.location)
@@ -145,6 +147,17 @@ class VerbEvolution:
         records = History.of(self._storage, application_of(self.verb.owner, name), plain_name(name)).records
         theirs = held.of_verbs(self.verb.owner, former)
         return any(record.previous is not None and held.is_led_on_by(record, theirs) for record in records)
+
+    def _took_over(self, before: str, mine: Collection[Manifest], held: HeldState) -> bool:
+        """Whether a verb has begun, where the checkpoint stands, with the state of this one, whose name it has again.
+
+        There may be edits under the name that it had between.
+        """
+        newest = History.of(self._storage, application_of(self.verb.owner, before), plain_name(before)).newest
+        if newest is None or not mine or not held.is_led_on_by(newest, mine):
+            return False
+        own = self.history.newest
+        return own is None or newest.fingerprint not in self.history.made_of(own)
 
     def _carried(
         self, before: str, manifests: Collection[Manifest], held: HeldState, checkpoint: Committing, run: RunUnits
