@@ -97,16 +97,21 @@ def time_in(text: str, option: str) -> Instant:
         option: with which option.
 
     Raises:
-        ConfigurationError: it is neither.
+        ConfigurationError: it is neither, or has no time zone.
 
     >>> time_in("1970-01-01T00:00:01+00:00", "--as-of").timestamp(), time_in("-5", "--as-of")
     (1.0, -5)
     """
     try:
-        return int(text) if text.removeprefix("-").isdecimal() else datetime.fromisoformat(text)
+        if text.removeprefix("-").isdecimal():
+            return int(text)
+        if (time := datetime.fromisoformat(text)).tzinfo is None:
+            raise ValueError(f"{text!r} has no time zone")
+        return time
     except ValueError as error:
         raise ConfigurationError(
-            f"{option} has the time {text!r}; give one such as 2026-01-31T00:00:00+00:00, or milliseconds"
+            f"{option} has the time {text!r}; give one with its time zone, such as 2026-01-31T00:00:00+00:00, or "
+            "milliseconds"
         ) from error
 
 
@@ -124,7 +129,10 @@ def to_instant(time: Instant, what: str = "time") -> int:
         return time
     if isinstance(time, datetime):
         if time.tzinfo is None:
-            raise ConfigurationError(f"{what} {time!r} has no time zone; give it one, e.g. tzinfo=datetime.UTC")
+            raise ConfigurationError(
+                f"{what} {time!r} has no time zone; write {time.replace(tzinfo=UTC)!r} if it is in UTC, or "
+                f"{time!r}.astimezone() if it is in this machine's"
+            )
         return (time - _EPOCH) // _MILLISECOND
     return _integer(time, what, "milliseconds since 1970 as an int, or a datetime")
 
@@ -192,7 +200,7 @@ def to_length(duration: Duration, what: str) -> int:
 
 def _integer(time: object, what: str, wanted: str) -> int:
     if isinstance(time, bool) or not hasattr(time, "__index__"):
-        raise ConfigurationError(f"{what} is {time!r}; give {wanted}")
+        raise ConfigurationError(f"{what} is {time!r}, which tells no time; give {wanted}")
     return _fitting(time.__index__(), what, f"{time!r}; are these milliseconds?")
 
 

@@ -111,7 +111,7 @@ def test_calls_are_added_removed_renamed_and_reordered_with_other_partitions(job
     }  # fmt: skip
     zoned = {"late": "2023-11-14T22:13:27Z", "none": None}
     late = {**calls, "late": count(), "none": count()}
-    with pytest.raises(ConfigurationError, match=r"'totals': added\['late'\] datetime.*has no time zone; give it one"):
+    with pytest.raises(ConfigurationError, match=r"'totals': added\['late'\] datetime.*has no time zone; write"):
         job.built(late, added={**zoned, "late": datetime(2023, 11, 14)})
     with pytest.raises(ConfigurationError, match="added is 'late'; give a list of names, \\['late'\\]"):
         job.built(late, added="late")

@@ -1,5 +1,6 @@
 """Stores that are refused, each followed by what the message advises, which is then made."""
 
+from datetime import UTC, datetime
 from typing import Any
 
 import pyarrow as pa
@@ -25,6 +26,17 @@ from tests.refusing import Refused
 
 def spec(kind: StoreKind = StoreKind.TIMESTAMPED_KEY_VALUE, name: str = "counts", **given: Any) -> StoreSpec:
     return StoreSpec(name, kind, **{"key_serde": STRING, "value_serde": STRING, **given})
+
+
+def same(found: object, wanted: object) -> None:
+    """Refuse what is not the answer."""
+    assert found == wanted
+
+
+def metadata(store: Any, name: str) -> bytes | None:
+    """What is kept under a name, once it is put there."""
+    store.put_metadata(name, b"mine")
+    return store.get_metadata(name)  # type: ignore[no-any-return]
 
 
 def versioned(**given: Any) -> StoreSpec:
@@ -125,6 +137,11 @@ STORES = [
         lambda open_store: open_store(spec(StoreKind.SESSION, retention=10)).put(Windowed("a", 3, 5), "x"),
     ),
     Refused(
+        "the metadata name \n is taken by \n; choose another",
+        lambda open_store: metadata(open_store(spec()), "terms"),
+        lambda open_store: same(metadata(open_store(spec()), "my terms"), b"mine"),
+    ),
+    Refused(
         "has control characters, or begins or ends with a space; choose a name without",
         lambda _: check_plain_name("application id", "job "),
         lambda _: check_plain_name("application id", "job"),
@@ -161,10 +178,22 @@ ENCODING = [
         lambda _: serde("struct<a:string,b:bigint>"),
     ),
     Refused(
-        "; give one such as 2026-01-31T00:00:00+00:00, or milliseconds",
-        lambda _: time_in("yesterday", "--as-of"),
-        lambda _: to_instant(time_in("2026-01-31T00:00:00+00:00", "--as-of")),
-        lambda _: to_instant(time_in("1769817600000", "--as-of")),
+        "; give one with its time zone, such as 2026-01-31T00:00:00+00:00, or ",
+        lambda _: time_in("2026-01-31", "--as-of"),
+        lambda _: same(to_instant(time_in("2026-01-31T00:00:00+00:00", "--as-of")), 1_769_817_600_000),
+        lambda _: same(to_instant(time_in("1769817600000", "--as-of")), 1_769_817_600_000),
+    ),
+    Refused(
+        " has no time zone; write \n if it is in UTC, or ",
+        lambda _: to_instant(datetime(2026, 1, 31)),
+        lambda _: same(to_instant(datetime(2026, 1, 31, tzinfo=UTC)), 1_769_817_600_000),
+        lambda _: same(to_instant(datetime(2026, 1, 31).astimezone()), int(datetime(2026, 1, 31).timestamp()) * 1000),
+    ),
+    Refused(
+        ", which tells no time; give ",
+        lambda _: to_instant("2026-01-31"),  # type: ignore[arg-type]
+        lambda _: same(to_instant(1_769_817_600_000), 1_769_817_600_000),
+        lambda _: same(to_instant(datetime(2026, 1, 31, tzinfo=UTC)), 1_769_817_600_000),
     ),
     Refused(
         " is \n: \n (\n)",

@@ -158,11 +158,20 @@ def _check_renamed(matching: _Matching, old: Columns, new: Sequence[Any]) -> Non
         if now not in after:
             raise ConfigurationError(f"{said} there is no {now!r}{_nearest(now, after)}")
         if was in after:
-            raise ConfigurationError(f"{said} there is a column {was!r}; take out what an earlier run has applied")
+            raise ConfigurationError(
+                f"{said} there is a column {was!r}; take that out, or, if an earlier run has applied what is said, "
+                f"take {was!r} out of renamed"
+            )
         if origin is None and was not in before:
             raise ConfigurationError(f"{said} there was no {was!r}{_nearest(was, before)}")
         if origin is None:
-            raise ConfigurationError(f"{said} a column cannot move to another struct; keep it where it was")
+            struct, place = was.rpartition(".")[0], now.rpartition(".")[0]
+            both = f"renamed={{{struct!r}: {place!r}, {was!r}: {now!r}}}, if the struct is renamed, or "
+            known = struct in before - after and place in after - before
+            raise ConfigurationError(
+                f"{said} a column cannot move to another struct; write {both if known else ''}"
+                f"dropped=[{was!r}] in place of that, which loses its values, or keep the column {was!r}, without that"
+            )
 
 
 def _check_dropped(change: Change, new: Sequence[Any], known: set[str]) -> None:
@@ -171,7 +180,7 @@ def _check_dropped(change: Change, new: Sequence[Any], known: set[str]) -> None:
     for path in change.dropped:
         said = f"{change.where}: dropped says that {path!r} is gone, but"
         if path in after:
-            raise ConfigurationError(f"{said} it is there; take it out of one of the two")
+            raise ConfigurationError(f"{said} it is there; take it out of the columns, or out of dropped")
         if known and path not in known:
             raise ConfigurationError(f"{said} there never was such a column{_nearest(path, known)}")
 

@@ -120,7 +120,10 @@ def _to_dict(column: Column) -> dict[str, Any]:
         try:
             found["metadata"] = {key.decode(): value.decode() for key, value in field.metadata.items()}
         except UnicodeDecodeError as error:
-            raise ConfigurationError(f"the metadata of column {field.name!r} is not text: {error}; drop it") from error
+            raise ConfigurationError(
+                f"the metadata of column {field.name!r} is not text: {error}; leave it out, "
+                "as the field's remove_metadata() does"
+            ) from error
     return found
 
 

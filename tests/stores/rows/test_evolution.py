@@ -1,5 +1,6 @@
 """Old rows are read with the schema of now if every value keeps its meaning; all other changes are refused."""
 
+import re
 from datetime import date, datetime
 from decimal import Decimal
 from typing import Any
@@ -256,7 +257,7 @@ def test_all_problems_are_told_at_once() -> None:
 
 DECLARED: list[tuple[dict[str, Any], str]] = [
     ({"renamed": {"a": "kolor"}}, "'a' is 'kolor' now, but there is no 'kolor'; did you mean 'color'"),
-    ({"renamed": {"b": "color"}}, "but there is a column 'b'; take out what an earlier run has applied"),
+    ({"renamed": {"b": "color"}}, "but there is a column 'b'; take that out"),
     ({"renamed": {"c": "color"}}, "but there was no 'c'; did you mean"),
     ({"renamed": {"s.x": "color"}}, "but a column cannot move to another struct"),
     ({"dropped": ["b"]}, "dropped says that 'b' is gone, but it is there"),
@@ -277,9 +278,42 @@ def test_a_declaration_that_fits_nothing_is_refused_with_the_nearest_name(
 
 def test_a_rename_never_moves_a_column_into_or_out_of_a_struct() -> None:
     old, new = schema(s=struct(x=pa.int8())), schema(s=struct(y=pa.int8()), y=pa.int8())
-    with pytest.raises(ConfigurationError, match="a column cannot move to another struct"):
+    advice = (
+        r"write dropped=\['s\.x'\] in place of that, which loses its values, or keep the column 's\.x', without that$"
+    )
+    with pytest.raises(ConfigurationError, match=rf"a column cannot move to another struct; {advice}"):
         Schemas.first(old).evolved(new, renamed={"s.x": "y"}, where=WHERE)
+    assert reread([{"s": {"x": 1}}], old, new, dropped=["s.x"]) == [{"s": {"y": None}, "y": None}]
+    kept = schema(s=struct(x=pa.int8()), y=pa.int8())
+    assert reread([{"s": {"x": 1}}], old, kept) == [{"s": {"x": 1}, "y": None}]
     assert reread([{"s": {"x": 1}}], old, new, renamed={"s.x": "s.y"}) == [{"s": {"y": 1}, "y": None}]
+
+
+def test_a_column_of_a_renamed_struct_is_renamed_with_it() -> None:
+    old, new = schema(s=struct(x=pa.int8())), schema(t=struct(y=pa.int8()))
+    advice = re.escape("write renamed={'s': 't', 's.x': 't.y'}, if the struct is renamed, or dropped=['s.x'] in place")
+    with pytest.raises(ConfigurationError, match=advice):
+        Schemas.first(old).evolved(new, renamed={"s.x": "t.y"}, where=WHERE)
+    assert reread([{"s": {"x": 1}}], old, new, renamed={"s": "t", "s.x": "t.y"}) == [{"t": {"y": 1}}]
+
+
+def test_what_is_said_of_columns_that_are_there_is_taken_out_or_the_columns_are() -> None:
+    first, there = Schemas.first(schema(a=pa.int8())), schema(a=pa.int8(), b=pa.int8())
+    declared: Any = {"renamed": {"a": "b"}, "where": WHERE}
+    advice = "'a'; take that out, or, if an earlier run has applied what is said, take 'a' out of renamed$"
+    with pytest.raises(ConfigurationError, match=advice):
+        first.evolved(there, **declared)
+    assert reread([{"a": 1}], first.current, schema(b=pa.int8()), renamed={"a": "b"}) == [{"b": 1}]
+    second = first.evolved(schema(b=pa.int8()), **declared)
+    with pytest.raises(ConfigurationError, match=advice):
+        second.evolved(there, **declared)
+    third = second.evolved(there, where=WHERE)
+    packed = RowCodec(second).pack(pa.table({"b": pa.array([1], pa.int8())}))
+    assert RowCodec(third).unpack(packed).to_pylist() == [{"a": None, "b": 1}]
+    with pytest.raises(ConfigurationError, match="'a' is gone, but it is there; take it out of the columns, or out of"):
+        first.evolved(there, dropped=["a"], where=WHERE)
+    assert reread([{"a": 1}], first.current, schema(b=pa.int8()), dropped=["a"]) == [{"b": None}]
+    assert reread([{"a": 1}], first.current, there) == [{"a": 1, "b": None}]
 
 
 def test_names_may_have_dots() -> None:
