@@ -15,7 +15,7 @@ from typing import Final, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from millpond.errors import StateConflictError
+from millpond.errors import ConfigurationError, StateConflictError
 from millpond.stores.durability.manifests.manifest import Manifest
 from millpond.stores.durability.storage.storage import Storage
 from millpond.stores.encoding.keys import unpack_time
@@ -103,6 +103,7 @@ def carry_unit(
         first commit in a lineage of its own. One that has no state is missing.
 
     Raises:
+        ConfigurationError: nothing tells to which partition the rows of a store belong.
         StateConflictError: a store's rows do not lie in the partitions of the records' keys, or partitions that become
             one keep different metadata; the message names the store.
         MissingFileError, CorruptFileError, FormatError: an old file is gone, damaged, or of an unknown format.
@@ -220,7 +221,13 @@ class _Spread:
         self._to = new_partitions
         self._layouts = layouts
         self._layout = None if store.layout is None else store.layout.name
-        self._keys = RecordKeys.of_store(store, olds.values(), layouts)
+        try:
+            self._keys = RecordKeys.of_store(store, olds.values(), layouts)
+        except ConfigurationError as error:
+            raise ConfigurationError(
+                f"{error}; keep the number of partitions, which was {old_partitions}, or give the store another name, "
+                f"under which it begins empty, with dropped=[{store.name!r}]"
+            ) from error
 
     def into(self, snapshots: Snapshots, partitions: Sequence[int]) -> None:
         for partition in partitions:

@@ -206,8 +206,8 @@ class EvolutionRecord:
         if len(by_task) < len(current):
             raise ConfigurationError(
                 f"the checkpoint has the state of several sinks of application {current[0].application_id!r}, and "
-                "nothing tells which is whose; state can change its shape only where each sink has a checkpoint of its "
-                "own"
+                "nothing tells which is whose; go on with stores and partitions as they were, or begin anew, with "
+                "another application id and a checkpointLocation for each sink"
             )
         return {**self.bases, **by_task}
 

@@ -154,6 +154,5 @@ def _known(shape: StoreShape, name: str) -> Serde[Any]:
     except ConfigurationError as error:
         raise ConfigurationError(
             f"the keys of store {shape.name!r} are written by the serde {shape.key_serde!r}, and those of its records "
-            f"by {shape.record_key_serde!r}, of which {name!r} is not known by its name; use one serde for both, or "
-            "keep the number of partitions"
+            f"by {shape.record_key_serde!r}, of which {name!r} is not known by its name"
         ) from error

@@ -217,10 +217,14 @@ class Seed:
         refusal = f"the store {self.spec.name!r} cannot be seeded, because"
         if self.carriage is not None and self.carriage.seeded is None:
             raise ConfigurationError(
-                f"{refusal} its operator keeps more than keys and values in it; let it begin empty"
+                f"{refusal} its operator keeps more than keys and values in it; take {self.spec.name!r} out of seeds, "
+                "so that it begins empty"
             )
         if self.spec.retain_duplicates:
-            raise ConfigurationError(f"{refusal} it keeps several values of a key and window; let it begin empty")
+            raise ConfigurationError(
+                f"{refusal} it keeps several values of a key and window; take {self.spec.name!r} out of seeds, so that "
+                "it begins empty"
+            )
 
     def tables(self, entries: Sequence[Entry]) -> Iterator[pa.Table]:
         """The rows of some entries, as ``SEED_SCHEMA``; of versioned stores, all entries of each key.
@@ -259,7 +263,10 @@ class Seed:
 
     def _by_partition(self, entries: Sequence[Entry]) -> dict[int, list[Entry]]:
         """The entries by the partition of their records' keys."""
-        keys, places = RecordKeys(self.shape, None, duplicates=False), set()
+        try:
+            keys, places = RecordKeys(self.shape, None, duplicates=False), set()
+        except ConfigurationError as error:
+            raise ConfigurationError(f"{error}; give the input and the store one serde for their keys") from error
         found: dict[int, list[Entry]] = {}
         for entry in entries:
             try:

@@ -110,12 +110,14 @@ class SaidOfVerbs:
             ConfigurationError: it is said to be gone.
         """
         if name in self.gone:
-            what = f"renamed says that it is {self.renamed[name]!r} now" if name in self.renamed else "dropped names it"
-            if name not in (*self.renamed, *self.dropped):
-                what = f"rekeyed says that others begin with its rows ({dict(self.rekeyed)})"
+            where, what = "rekeyed", f"says that others begin with its rows ({dict(self.rekeyed)})"
+            if name in self.renamed:
+                where, what = "renamed", f"says that it is {self.renamed[name]!r} now"
+            elif name in self.dropped:
+                where, what = "dropped", "names it"
             raise ConfigurationError(
-                f"the verb {name!r} is asked for, but {what}; take that out, or give a new verb another name, because "
-                "its old state is still there"
+                f"the verb {name!r} is asked for, but {where} {what}; take {name!r} out of {where}, or give a new verb "
+                "another name, because the old state of this one is still there"
             )
         return self.former(name)
 

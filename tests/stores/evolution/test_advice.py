@@ -3,19 +3,21 @@
 import re
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from millpond.errors import StateConflictError
-from millpond.stores.durability import Storage
+from millpond.errors import ConfigurationError, StateConflictError
+from millpond.stores.durability import Manifest, Storage
 from millpond.stores.evolution.beginning import Beginning
 from millpond.stores.evolution.carrying import Origin
+from millpond.stores.evolution.evolving import Committed
 from millpond.stores.evolution.history import History
 from millpond.stores.evolution.matching import Declared, origins_of
 from millpond.stores.evolution.shape import StoreShape
 from millpond.stores.specs.store_spec import StoreKind
 from millpond.stores.typed.layouts import Layout
-from tests.stores.evolution.test_converting import KEYS, STAMPED, TO_VERSIONED, VERSIONED, Query
+from tests.stores.evolution.test_converting import KEYS, PLAIN, STAMPED, TO_VERSIONED, VERSIONED, Query
 from tests.stores.evolution.test_converting import shape as shape_of
 from tests.stores.evolution.test_matching import shape, store
 
@@ -184,6 +186,50 @@ def test_state_without_noted_kinds_is_converted_once_the_job_has_started_as_it_w
     query.start(shape_of(STAMPED))
     query.start(shape_of(VERSIONED), TO_VERSIONED)
     assert query.content() == dict.fromkeys(KEYS, ("x", 1, None))
+
+
+def test_a_store_becomes_one_of_the_kinds_that_are_told(tmp_path: Path) -> None:
+    query = Query(tmp_path, "memory", STAMPED)
+    query.put(dict.fromkeys(KEYS, "x"), 1)
+    advice = re.escape("give one of ['key-value', 'timestamped-key-value', 'versioned']")
+    with pytest.raises(ConfigurationError, match=f"the store 'prices' becomes 'table'; {advice}$"):
+        query.start(shape_of(VERSIONED), Declared(converted={"prices": "table"}))
+    query.start(shape_of(VERSIONED), TO_VERSIONED)
+    assert query.content() == dict.fromkeys(KEYS, ("x", 1, None))
+    query.start(shape_of(STAMPED), Declared(converted={"prices": "timestamped-key-value"}))
+    assert query.content() == dict.fromkeys(KEYS, ("x", 1))
+    query.start(shape_of(PLAIN), Declared(converted={"prices": "key-value"}, accept_loss=True))
+    assert query.content() == dict.fromkeys(KEYS, "x")
+
+
+def test_a_query_is_given_its_checkpoint_or_an_application_of_its_own_or_the_others_start_first(tmp_path: Path) -> None:
+    on_spark = pytest.importorskip("millpond.adapters.spark.evolution.evolution")
+
+    def committed(history: History, found: list[Manifest], batch: int | None) -> Committed:
+        checkpoint = SimpleNamespace(location="/other", last=lambda: batch, held=lambda: (batch, {0: found}))
+        return on_spark.committed_of(history, checkpoint)  # type: ignore[no-any-return]
+
+    query = Query(tmp_path, "memory", STAMPED)
+    query.put(dict.fromkeys(KEYS, "x"), 1)
+    stranger = replace(next(iter(query.checkpoint.values())), application_id="stranger")
+    mine = query.history(shape_of(STAMPED))
+    advice = (
+        "/other holds no state of application 'app', .*; give the checkpointLocation of the query for 'out', or start"
+    )
+    with pytest.raises(ConfigurationError, match=advice):
+        committed(mine, [stranger], 3)
+    found = committed(mine, list(query.checkpoint.values()), query.batch)
+    assert mine.standing(found.manifests, found.batch).manifests == {one.task_id: one for one in found.manifests}
+    another = History.of(query.storage, "another", "out").begun("t/2", shape_of(STAMPED))
+    assert committed(another, [stranger], 3).manifests == []
+    for file in query.storage.list("app/evolution/out"):
+        query.storage.delete(file.path)
+    added = History.of(query.storage, "app", "added").begun("added/3", shape_of(PLAIN, 3, "others"))
+    with pytest.raises(ConfigurationError, match="'added' is new and the state is that of other queries, start these"):
+        committed(added, [stranger], 3)
+    query.start(shape_of(STAMPED))
+    assert committed(added, [stranger], 3).manifests == []
+    assert query.content() == dict.fromkeys(KEYS, ("x", 1))
 
 
 def test_of_two_jobs_that_were_started_at_once_the_other_goes_on_when_it_is_started_after_the_first(

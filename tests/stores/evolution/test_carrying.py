@@ -177,8 +177,16 @@ def test_keys_that_the_records_have_in_another_form_go_where_the_records_go(stor
         holder = opened(storage, moved[0, partition_of(JSON.serialize(number), 6)], spec)
         assert holder.fetch(number, number) == b"x"
     unknown = replace(after, stores=(replace(after.stores[0], record_key_serde="mine"),))
-    with pytest.raises(ConfigurationError, match=r"counts.*'int64'.*'mine'"):
+    with pytest.raises(
+        ConfigurationError, match=r"counts.*'int64'.*'mine'.*; keep the number of partitions, which was 2"
+    ):
         carry(storage, before, unknown, manifests_of(tasks))
+    renamed = replace(unknown, partitions=2, stores=(replace(unknown.stores[0], name="totals"),))
+    kept = carry(storage, before, renamed, manifests_of(tasks), origins={"totals": Origin(0, "counts")})
+    for number in range(60):
+        holder = opened(storage, kept[0, partition_of(JSON.serialize(number), 2)], replace(spec, name="totals"))
+        assert holder.fetch(number, number) == b"x"
+    assert carry(storage, before, replace(renamed, partitions=6), manifests_of(tasks), origins={}) == {}
 
 
 def test_rows_that_do_not_lie_by_the_records_keys_are_refused(storage: Storage) -> None:

@@ -130,11 +130,20 @@ def test_a_checkpoint_stands_in_the_newest_generation_that_its_manifests_allow(
     assert standing.manifests == (BASES | own if generation else own)
 
 
-def test_a_checkpoint_of_another_query_and_one_of_two_sinks_are_refused(evolved: History) -> None:
+def test_a_checkpoint_of_another_query_and_one_of_two_sinks_are_refused(storage: Storage, evolved: History) -> None:
     with pytest.raises(StateConflictError, match="give the checkpointLocation of this query"):
         evolved.standing([manifest("0_0", "u/2")], 3)
-    with pytest.raises(ConfigurationError, match="several sinks"):
-        evolved.standing([*OLD, manifest("0_1", "t/2")], 3)
+    other = manifest("0_1", "t/2")
+    with pytest.raises(
+        ConfigurationError, match=r"several sinks of .*; go on with .* as they were, or begin anew, with"
+    ):
+        evolved.standing([*OLD, other], 3)
+    assert [FIRST.start_of(one.task_id, one, 4) for one in (*OLD, other)] == [*OLD, other]
+    for sink in ("out", "beside"):
+        anew = History.of(storage, f"another.{sink}", sink).begun("t/5", WIDER)
+        assert anew.standing([], None).manifests == {}
+        mine = replace(manifest("0_4", "t/5"), application_id=f"another.{sink}")
+        assert anew.standing([mine], 0).manifests == {"0_4": mine}
 
 
 def test_state_that_was_carried_over_is_claimed_by_its_record_and_keeps_older_releases_out(

@@ -219,9 +219,30 @@ def test_windows_of_another_job_go_on_and_those_that_have_come_out_stay_out(tmp_
         (SPECS[5], "'joined' cannot be seeded, because it keeps several values"),
     ],
 )
-def test_stores_that_hold_more_than_their_entries_are_refused(spec: StoreSpec, message: str) -> None:
-    with pytest.raises(ConfigurationError, match=message):
+def test_stores_that_hold_more_than_their_entries_are_refused_and_begin_empty_beside_others(
+    tmp_path: Path, spec: StoreSpec, message: str
+) -> None:
+    with pytest.raises(
+        ConfigurationError, match=f"{message}.*; take '{spec.name}' out of seeds, so that it begins empty"
+    ):
         seed_of(spec)
+    seeded, storage = replace(SEEDED[0], name="seeded"), Storage.from_uri(tmp_path / "state")
+    (manifest,) = sown(storage, seeded, [[Entry("a", 7, 0)]]).values()
+    state = TaskState(
+        [seeded, spec],
+        supplier("memory"),
+        application_id="app",
+        task_id=manifest.task_id,
+        local_dir=tmp_path / "local",
+        storage=storage,
+        fingerprint=manifest.fingerprint,
+    )
+    with state:
+        stores: Any = state.open(manifest)
+        stores["seeded"].put("b", 8)
+        after = state.commit()
+    assert {key: value for key, value, _ in read_rows(storage, after, seeded)} == {"a": 7, "b": 8}
+    assert list(read_rows(storage, after, spec)) == []
 
 
 @pytest.mark.parametrize(
@@ -350,3 +371,9 @@ def test_stores_keyed_by_another_serde_than_records_go_where_records_go() -> Non
     tables = list(seed.tables([Entry(b'"JFK"', 1, 0)]))
     assert tables[0]["task"].to_pylist() == [f"0_{partition_of(b'JFK', PARTITIONS)}"]
     assert seed.spec.kind is StoreKind.KEY_VALUE
+    unknown = replace(seed, shape=replace(seed.shape, record_key_serde="mine"))
+    with pytest.raises(ConfigurationError, match=r"'json'.*'mine'.*; give the input and the store one serde for their"):
+        list(unknown.tables([Entry(b'"JFK"', 1, 0)]))
+    one = replace(unknown, shape=replace(unknown.shape, key_serde="mine"))
+    (table,) = one.tables([Entry(b"JFK", 1, 0)])
+    assert table["task"].to_pylist() == tables[0]["task"].to_pylist()

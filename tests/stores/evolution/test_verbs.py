@@ -1,5 +1,6 @@
 """Verbs under other names, without Spark: state goes on, and what is left open is refused with a line to write."""
 
+import re
 from pathlib import Path
 
 import pyarrow as pa
@@ -131,10 +132,31 @@ def test_names_are_followed_back_over_releases_that_were_left_out() -> None:
     assert said.former_of_asked("c") == ["b", "a"]
 
 
-@pytest.mark.parametrize(("name", "told"), [("a", "renamed says that it is 'b' now"), ("d", "dropped names it")])
-def test_a_verb_that_is_said_to_be_gone_is_not_asked_for(name: str, told: str) -> None:
-    with pytest.raises(ConfigurationError, match=f"the verb '{name}' is asked for, but {told}; take that out"):
-        SaidOfVerbs({"a": "b"}, ["d"]).former_of_asked(name)
+@pytest.mark.parametrize(
+    ("said", "told", "rest"),
+    [
+        (
+            SaidOfVerbs({"app": "b", "c": "d"}, ["e"]),
+            "renamed says that it is 'b' now; take 'app' out of renamed",
+            {"c": "d"},
+        ),
+        (SaidOfVerbs({"c": "d"}, ["e", "app"]), "dropped names it; take 'app' out of dropped", {"c": "d"}),
+        (SaidOfVerbs(rekeyed={"b": "app"}), "begin with its rows ({'b': 'app'}); take 'app' out of rekeyed", {}),
+    ],
+    ids=["renamed", "dropped", "rekeyed"],
+)
+def test_a_verb_that_is_said_to_be_gone_goes_on_once_that_is_taken_out_and_a_new_one_begins_under_another_name(
+    query: Query, said: SaidOfVerbs, told: str, rest: dict[str, str]
+) -> None:
+    with pytest.raises(ConfigurationError, match=re.escape(told) + ", or give a new verb another name, because"):
+        said.former_of_asked("app")
+    taken_out = SaidOfVerbs(rest, ["e"])
+    assert taken_out.former_of_asked("app") == []
+    query.start(shape(3, "old-state"))
+    assert query.content("old-state") == dict.fromkeys(KEYS, 7)
+    assert said.former_of_asked("another") == []
+    assert holds_state(query.storage, "app")
+    assert not holds_state(query.storage, "another")
 
 
 @pytest.mark.parametrize(
