@@ -50,7 +50,8 @@ def supplier_class(point: EntryPoint) -> type[BackendSupplier]:
         raise ConfigurationError(f"{where} that is no subclass of millpond.stores.backend.contract.BackendSupplier")
     name = getattr(found, "name", None)
     if name != point.name:
-        raise ConfigurationError(f"{where} its own name is {name!r}; they must be the same")
+        other = f"register it as {name!r}, or " if isinstance(name, str) else ""
+        raise ConfigurationError(f"{where} its own name is {name!r}; {other}write name = {point.name!r} in the class")
     _check_contract(found)
     if isabstract(found):
         raise ConfigurationError(f"{where} that has no {' and no '.join(sorted(found.__abstractmethods__))}")

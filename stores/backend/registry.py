@@ -78,8 +78,8 @@ def try_out(backend: str | BackendSupplier) -> None:
             ) from error
     if not works:
         raise ConfigurationError(
-            f"the backend {chosen.name!r} of {plugins.owner(type(chosen))} does not show what was just written; run "
-            "the conformance kit of millpond.stores.testing on it"
+            f"the backend {chosen.name!r} of {plugins.owner(type(chosen))} does not show what was just written; see "
+            f"what else it breaks: millpond backends check {chosen.name}"
         )
 
 

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from millpond.errors import ConfigurationError
+from millpond.stores.backend.registry import try_out
 from millpond.stores.testing import run as kit
 from tests.contract.distributions import install
 from tests.demo.test_command_line import run
@@ -20,7 +22,9 @@ from millpond.stores.backend.memory import MemoryBackend, MemorySupplier
 from millpond.stores.backend.options import parse_options, parse_size
 
 class Odd(MemoryBackend):
-    """Deletes the stop of a range, too."""
+    """Deletes the stop of a range, too, and does not find one of its keys."""
+    def get(self, key):
+        return None if key == b"key" else super().get(key)
     def delete_range(self, start, stop):
         self.write({key: None for key, _ in self.scan(start, stop + b"\\0")})
 
@@ -106,6 +110,10 @@ def test_the_list_is_one_for_people_and_shows_no_password(
 def test_a_check_says_what_is_there_and_which_sentence_is_broken(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
+    with pytest.raises(ConfigurationError, match=r"see what else it breaks: millpond backends check wrong$"):
+        try_out("wrong")
+    assert run(monkeypatch, "backends", "check", "wrong", "--opt-out", "speed=it has none") == 2
+    assert "the features are files, one file, defaults, each with a reason" in capfd.readouterr().err
     arguments = ("--opt-out", "files=it has none", "--examples", "1")
     assert run(monkeypatch, "backends", "check", "wrong", *arguments) == 1
     said = capfd.readouterr().out

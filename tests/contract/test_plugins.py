@@ -1,5 +1,8 @@
 """Whatever is wrong with a plugin, the error names its distribution, and comes before anything depends on it."""
 
+import importlib
+import shutil
+import sys
 from collections.abc import Callable
 from itertools import count
 from pathlib import Path
@@ -77,6 +80,21 @@ REFUSED = {
     "wants a module": (WANTS_A_MODULE_OF_ANOTHER_MILLPOND, "written for another release of Millpond than this one"),
 }
 
+ANOTHER_NAME = """
+class Supplier(MemorySupplier):
+    name = "strange"
+"""
+WORKS = """
+class Supplier(MemorySupplier):
+    name = "odd"
+"""
+ADVISED = {
+    "of another name": (ANOTHER_NAME, "its own name is 'strange'; register it as 'strange', or write name = 'odd"),
+    "of another contract": (OF_ANOTHER_CONTRACT, "; install releases of the two that go together"),
+    "raises on import": (RAISES_ON_IMPORT, "; report it to those who made that distribution"),
+    "wants another Millpond": (WANTS_ANOTHER_MILLPOND, "; install releases of the two that go together"),
+}
+
 OPENS = """
 @dataclass(frozen=True)
 class Supplier(MemorySupplier):
@@ -125,6 +143,33 @@ def test_a_broken_plugin_is_refused_with_its_distribution_and_the_reason(plugin:
     assert reason in str(refused.value)
     assert "the distribution millpond-odd" in str(refused.value)
     assert "hunter2" not in str(refused.value)
+
+
+@pytest.mark.parametrize("what", ADVISED)
+def test_a_broken_plugin_works_once_another_release_of_it_is_installed(
+    plugin: Plugin, site: Path, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    code, advice = ADVISED[what]
+    name = plugin(code)
+    with pytest.raises(ConfigurationError, match=advice):
+        try_out(name)
+    if code == ANOTHER_NAME:
+        install(site, "millpond-strange", strange=f"pond_{name}:Supplier")
+        try_out("strange")
+    monkeypatch.delitem(sys.modules, f"pond_{name}", raising=False)  # as a new process has it
+    (site / f"pond_{name}.py").write_text(BEGINNING + WORKS.replace('"odd"', repr(name)))
+    importlib.invalidate_caches()
+    try_out(name)
+
+
+def test_of_two_distributions_with_one_name_the_other_works_once_one_is_uninstalled(plugin: Plugin, site: Path) -> None:
+    name = plugin(WORKS)
+    install(site, "millpond-twin", **{name: "millpond.stores.backend.memory:MemorySupplier"})
+    owners = r"the distribution millpond-odd \(.*\) and the distribution millpond-twin \(.*\)"
+    with pytest.raises(ConfigurationError, match=f"registered by {owners}; uninstall all but one of them$"):
+        try_out(name)
+    shutil.rmtree(site / "millpond_twin-1.0.dist-info")
+    try_out(name)
 
 
 @pytest.mark.parametrize("what", NOT_OPENED)

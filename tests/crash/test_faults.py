@@ -1,5 +1,7 @@
 """Plans of faults: the same steps meet the same faults, and a failure says how to repeat it."""
 
+import re
+from functools import partial
 from itertools import count
 from pathlib import Path
 
@@ -22,7 +24,7 @@ from millpond.stores.testing.faults.plan import POSSIBLE, fault_seed
 from tests.crash.durable_task import commit, content, expected, task
 
 
-def met(seed: int) -> list[tuple[Step, Fault]]:
+def met(seed: int | None) -> list[tuple[Step, Fault]]:
     plan = FaultPlan.seeded(seed, rate=0.3, faults=[Fault.ERROR, Fault.LIE, Fault.JUMP])
     for _ in range(20):
         for step in Step:
@@ -42,18 +44,29 @@ def test_a_failure_says_how_to_repeat_it(monkeypatch: pytest.MonkeyPatch) -> Non
 
     with pytest.raises(InjectedFault) as caught:
         fail()
-    assert "MILLPOND_FAULT_SEED=42" in caught.value.__notes__[0]
-    monkeypatch.setenv("MILLPOND_FAULT_SEED", "42")
-    assert fault_seed() == 42
+    (printed,) = re.findall(r"MILLPOND_FAULT_SEED=(\d+)", caught.value.__notes__[0])
     monkeypatch.setenv("MILLPOND_FAULT_SEED", "no number")
-    with pytest.raises(ConfigurationError, match="no number"):
-        fault_seed()
+    with pytest.raises(ConfigurationError, match=r"no number.*; give the number that .* has printed, or unset it$"):
+        met(None)
+    monkeypatch.setenv("MILLPOND_FAULT_SEED", printed)
+    assert met(None) == met(42) != []
+    monkeypatch.delenv("MILLPOND_FAULT_SEED")
+    assert fault_seed() in range(1 << 32)
+
+
+def _always(fault: Fault | None, _: Step) -> Fault | None:
+    return fault
 
 
 def test_a_fault_where_it_is_not_possible_is_refused() -> None:
-    plan = FaultPlan(lambda _: Fault.JUMP)
-    with pytest.raises(ConfigurationError, match="'jump' is not possible"):
-        plan.meet(Step.FILE_READ)
+    possible = ["death", "delay", "error", "lie"]
+    told = f"'jump' is not possible where the step is 'read a file'; choose one of {possible}, or None"
+    with pytest.raises(ConfigurationError, match=re.escape(told)):
+        FaultPlan(lambda _: Fault.JUMP).meet(Step.FILE_READ)
+    for fault in (None, *map(Fault, possible[1:])):
+        plan = FaultPlan(partial(_always, fault))
+        assert plan.meet(Step.FILE_READ) is (None if fault is Fault.DELAY else fault)
+        assert plan.met == ([] if fault is None else [(Step.FILE_READ, fault)])
 
 
 def test_a_clock_jumps_forward_and_back() -> None:

@@ -56,9 +56,9 @@ def commit(state: TaskState, manifest: Manifest | None, puts: Mapping[str, int])
     return Manifest.from_json(state.commit().to_json())
 
 
-def content(directory: Path, manifest: Manifest) -> dict[str, int]:
+def content(directory: Path, manifest: Manifest, spec: StoreSpec = TIMES) -> dict[str, int]:
     """What the durable files say."""
-    return {key: value for key, value, _ in read_rows(Storage.from_uri(directory / "state"), manifest, TIMES)}
+    return {key: value for key, value, _ in read_rows(Storage.from_uri(directory / "state"), manifest, spec)}
 
 
 def formats(directory: Path, manifest: Manifest) -> list[dict[bytes, bytes]]:
@@ -135,22 +135,42 @@ def test_a_manifest_never_names_a_file_that_its_oldest_reader_does_not_read(
             assert content(directory, manifest) == known
 
 
+LEFT_OUT = r"leave out upgrade_from, or give release 0\.2\.0 or a newer one$"
+
+
+def goes_on_without_that_release(directory: Path, spec: StoreSpec = TIMES, fingerprint: str = "topology/1") -> None:
+    """A task without a release to go back to, and with one that knows its state."""
+    manifest, known = None, dict[str, int]()
+    for release in (None, Release(0, 2), THIS_RELEASE):
+        with task(directory, "memory", release, specs=[spec], fingerprint=fingerprint) as state:
+            manifest = commit(state, manifest, {str(release): 1})
+        known[str(release)] = 1
+        assert content(directory, manifest, spec) == known
+
+
 def test_a_layout_that_the_release_does_not_know_is_refused(tmp_path: Path) -> None:
-    specs = [replace(TIMES, layout=Layout("unpaired-records", 1))]
-    with pytest.raises(ConfigurationError, match="does not know the layout 'unpaired-records' of store 'times'"):
-        task(tmp_path, "memory", FIRST, specs=specs)
-    task(tmp_path, "memory", THIS_RELEASE, specs=specs)
+    spec = replace(TIMES, layout=Layout("unpaired-records", 1))
+    with pytest.raises(ConfigurationError, match=rf"the layout 'unpaired-records' of store 'times', .*; {LEFT_OUT}"):
+        task(tmp_path, "memory", FIRST, specs=[spec])
+    goes_on_without_that_release(tmp_path, spec)
 
 
 def test_state_that_was_carried_over_does_not_go_back_to_a_release_without_records(tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match=r"release 0\.1\.0 knows no state that was carried over .* 0\.2\.0"):
+    with pytest.raises(
+        ConfigurationError, match=rf"release 0\.1\.0 knows no state that was carried over .*; {LEFT_OUT}"
+    ):
         task(tmp_path, "memory", FIRST, fingerprint="topology/2#1@out")
-    task(tmp_path, "memory", THIS_RELEASE, fingerprint="topology/2#1@out")
+    goes_on_without_that_release(tmp_path, fingerprint="topology/2#1@out")
 
 
 def test_a_release_before_the_first_reads_nothing(tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match=r"release 0\.0\.9 of Millpond reads no durable files"):
+    with pytest.raises(
+        ConfigurationError, match=r"0\.0\.9 of Millpond reads no .*; give release 0\.1\.0 or a newer one$"
+    ):
         task(tmp_path, "memory", Release(0, 0, 9))
+    with task(tmp_path, "memory", Release(0, 1)) as state:
+        manifest = commit(state, None, {"a": 1})
+    assert (version_of(manifest), content(tmp_path, manifest)) == ('{"millpond":1', {"a": 1})
 
 
 @pytest.mark.parametrize("text", ["0.1", "0.1.0", RELEASE])

@@ -230,9 +230,12 @@ def test_a_commit_without_an_open_batch_is_refused(tmp_path: Path) -> None:
         state.commit()
 
 
-def test_two_stores_of_one_name_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match="two stores"):
+def test_two_stores_of_one_name_are_refused_until_one_is_renamed(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match=r"task '0_1' has two stores with the name 'words'; rename one$"):
         task(tmp_path, "memory", specs=[PLAIN, PLAIN])
+    with task(tmp_path, "memory", specs=[PLAIN, replace(PLAIN, name="more")]) as state:
+        manifest = put(state, None, a=1)
+        assert (content(state, manifest), content(state, manifest, "more")) == ({"a": 1}, {})
 
 
 def test_a_snapshot_follows_a_chain_of_deltas_that_got_too_long(tmp_path: Path, backend: str) -> None:

@@ -46,6 +46,31 @@ def test_files_are_written_read_listed_and_deleted(tmp_path: Path, as_uri: bool)
     assert storage.list("nowhere") == []
 
 
+def test_a_place_that_nobody_knows_is_one_of_a_known_kind_instead(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "fsspec.core", None)
+    advice = (
+        r"install fsspec \(pip install fsspec\) and its driver for it, or use a path, s3://, gs://, hdfs:// or abfs://$"
+    )
+    with pytest.raises(ConfigurationError, match=rf"'memory://place' is on no file system .*; {advice}"):
+        Storage.from_uri("memory://place").list("")
+    for place in (tmp_path / "path", f"file://{tmp_path}/uri"):
+        storage = Storage.from_uri(place)
+        write(storage, "a/one", b"1")
+        assert storage.read("a/one") == b"1"
+
+
+def test_a_place_that_only_fsspec_knows_is_there_once_that_is_installed() -> None:
+    pytest.importorskip("fsspec")
+    storage = Storage.from_uri("memory://place")
+    storage.put_once("a/one", b"1")
+    storage.put_once("a/one", b"2")
+    assert (storage.read("a/one"), [file.path for file in storage.list("a")]) == (b"1", ["a/one"])
+    storage.delete("a/one")
+    assert storage.list("a") == []
+
+
 @pytest.mark.parametrize("remote", [False, True])
 def test_it_tells_the_sizes_of_the_files_that_are_there(tmp_path: Path, remote: bool) -> None:
     storage = Storage.from_uri("mock:///sizes" if remote else tmp_path)

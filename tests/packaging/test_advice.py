@@ -166,6 +166,8 @@ TABLES = (
 )
 """The modules that have rows for refused calls: words of the refusal, and calls that are what it advises."""
 _ROWS_SO_FAR = "spark/test_changed_calls.py::test_a_result_gets_the_rows_so_far_once_the_checkpoint_is_declared"
+_ANOTHER_RELEASE = "contract/test_plugins.py::test_a_broken_plugin_works_once_another_release_of_it_is_installed"
+_CHECKED = "contract/test_backends_command.py::test_a_check_says_what_is_there_and_which_sentence_is_broken"
 _BEGINS_EMPTY = "stores/evolution/test_seeding.py::"
 _BEGINS_EMPTY += "test_stores_that_hold_more_than_their_entries_are_refused_and_begin_empty_beside_others"
 _SAID_OF_COLUMNS = (
@@ -185,6 +187,26 @@ FOLLOWED_CALLS = {
     "; set, move or delete one with set_timer": "metamorphic/test_edits.py::"
     "test_what_is_no_timer_is_refused_with_what_to_write",
     "no rule could get the time": "metamorphic/test_edits.py::test_what_is_no_timer_is_refused_with_what_to_write",
+    " its own name is ": _ANOTHER_RELEASE,
+    "of the backend contract, but Millpond ": _ANOTHER_RELEASE,
+    "; report it to those who made that distribution": _ANOTHER_RELEASE,
+    " is written for another release of Millpond than this": _ANOTHER_RELEASE,
+    "; uninstall all but one of them": "contract/test_plugins.py::"
+    "test_of_two_distributions_with_one_name_the_other_works_once_one_is_uninstalled",
+    "what else it breaks: millpond backends check": _CHECKED,
+    "is nothing to opt out of; the features are ": _CHECKED,
+    " has two stores with the name \n; rename one": "durability/test_state.py::"
+    "test_two_stores_of_one_name_are_refused_until_one_is_renamed",
+    " of Millpond reads no durable files; give release ": "durability/test_older_reader.py::"
+    "test_a_release_before_the_first_reads_nothing",
+    "was carried over to another shape, so nothing leads": "durability/test_older_reader.py::"
+    "test_state_that_was_carried_over_does_not_go_back_to_a_release_without_records",
+    " does not know the layout ": "durability/test_older_reader.py::"
+    "test_a_layout_that_the_release_does_not_know_is_refused",
+    "; install fsspec (pip install fsspec) and its driver": "durability/test_storage.py::"
+    "test_a_place_that_nobody_knows_is_one_of_a_known_kind_instead",
+    "; give the number that a failed test has printed": "crash/test_faults.py::test_a_failure_says_how_to_repeat_it",
+    " is not possible where the step is ": "crash/test_faults.py::test_a_fault_where_it_is_not_possible_is_refused",
     "give the checkpointLocation of the query for ": "stores/evolution/test_advice.py::"
     "test_a_query_is_given_its_checkpoint_or_an_application_of_its_own_or_the_others_start_first",
     " becomes \n; give one of ": "stores/evolution/test_advice.py::test_a_store_becomes_one_of_the_kinds_that_are_told",
@@ -241,13 +263,7 @@ UNFOLLOWED_CALLS = {
     "src/millpond/cli": 4,
     "src/millpond/cli/bench": 2,
     "src/millpond/demo": 1,
-    "stores/backend": 6,
-    "stores/durability": 1,
     "stores/durability/copies": 2,
-    "stores/durability/manifests": 3,
-    "stores/durability/storage": 1,
-    "stores/testing": 1,
-    "stores/testing/faults": 2,
 }
 """How many refusals of calls, in each folder, advise something that no test does so far."""
 

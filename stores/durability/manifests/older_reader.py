@@ -40,7 +40,10 @@ class FormatNumbers:
         wanted = release or THIS_RELEASE
         file_format = newest_number(Numbered.DURABLE_FILE, wanted)
         if file_format is None:
-            raise ConfigurationError(f"release {wanted} of Millpond reads no durable files; give one that does")
+            raise ConfigurationError(
+                f"release {wanted} of Millpond reads no durable files; give release "
+                f"{oldest_reader(Numbered.DURABLE_FILE, 1)} or a newer one"
+            )
         return cls(file_format, oldest_reader(Numbered.DURABLE_FILE, file_format), wanted)
 
     def reads(self, manifest: Manifest) -> bool:

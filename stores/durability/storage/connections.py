@@ -75,8 +75,8 @@ def _fsspec_connection(uri: str, reason: Exception) -> Connection:
     except ImportError:
         raise ConfigurationError(
             f"the state directory {shown(uri)!r} is on no file system that pyarrow knows "
-            f"({quoted(reason)}); install fsspec and its driver for it, or use a path, s3://, gs://, "
-            "hdfs:// or abfs://"
+            f"({quoted(reason)}); install fsspec (pip install fsspec) and its driver for it, or "
+            "use a path, s3://, gs://, hdfs:// or abfs://"
         ) from reason
     try:
         filesystem, root = url_to_fs(uri)

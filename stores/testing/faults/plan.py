@@ -184,7 +184,10 @@ class FaultPlan:
         if fault is None:
             return None
         if fault not in POSSIBLE[step]:
-            raise ConfigurationError(f"{fault.value!r} is not possible where the step is {step.value!r}; see POSSIBLE")
+            raise ConfigurationError(
+                f"{fault.value!r} is not possible where the step is {step.value!r}; choose one of "
+                f"{sorted(one.value for one in POSSIBLE[step])}, or None"
+            )
         self.met.append((step, fault))
         if fault is Fault.DEATH:
             os._exit(DEATH_STATUS)
@@ -255,7 +258,7 @@ def fault_seed() -> int:
         return int(text)
     except ValueError:
         raise ConfigurationError(
-            f"{SEED_VARIABLE} is {text!r}; give the number that a failed test has printed"
+            f"{SEED_VARIABLE} is {text!r}; give the number that a failed test has printed, or unset it"
         ) from None
 
 
