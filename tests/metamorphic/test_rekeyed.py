@@ -17,7 +17,7 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from millpond.adapters.spark.evolution.evolution import Evolution, generation_of
+from millpond.adapters.spark.evolution.evolution import Evolution, Whereabouts, generation_at, generation_of
 from millpond.adapters.spark.evolution.rekeyed import NewVerb
 from millpond.adapters.spark.evolution.verb_evolution import VerbEvolution
 from millpond.adapters.spark.session.checkpoint import Checkpoint
@@ -39,6 +39,7 @@ from millpond.stores.evolution.evolving import Target, Work
 from millpond.stores.evolution.history import History
 from millpond.stores.evolution.matching import Declared
 from millpond.stores.evolution.record import EvolutionRecord
+from millpond.stores.evolution.seeding import Seeds
 from millpond.stores.evolution.verbs import SaidOfVerbs, VerbOf
 from tests.metamorphic.engine import Query
 from tests.metamorphic.keeping import BackendKeeper, DurableKeeper
@@ -496,8 +497,10 @@ def test_declarations_that_name_no_rows_are_refused_with_what_there_is(job: Job)
     job.ran(latest_of("old", ["k", "rb"], R))
     assert "rekeyed names the verb 'odl'" in refused(job, latest_of("new", "k", R), {"new": "odl"})
     told = refused(job, asof("new"), {"new": "old"}, ConfigurationError)
-    assert "rekeyed={'new.right': 'old'}" in told
-    assert job.generation(asof("new"), {"new.right": "old"}) is not None
+    assert "so say which is which, such as rekeyed={'new.right': 'old'}" in told
+    record = job.generation(asof("new"), {"new.right": "old"})
+    assert record is not None
+    assert job.answers(asof("new"), record) == job.expected(asof("new"))
     begun = latest_of("begun", "k", R)
     job.ran(begun)
     assert "has begun without them" in refused(job, begun, {"begun": "old"})
@@ -513,9 +516,14 @@ def test_declarations_that_name_no_rows_are_refused_with_what_there_is(job: Job)
         SaidOfVerbs(rekeyed={"new": "old"}).former_of_asked("old")
 
 
-def test_a_topology_has_no_rows_of_another_verb(job: Job) -> None:
-    plan = plan_of(latest_of("new", "ra"))
-    with pytest.raises(ConfigurationError, match="is of verbs of a Millpond, and this is a topology"):
-        generation_of(
-            cast(Any, None), History.of(job.storage, "app", "out"), plan, Evolution("/c", rekeyed={"new": "old"}), {}
-        )
+def test_a_topology_has_no_rows_of_another_verb_and_begins_with_seeds_instead(job: Job) -> None:
+    plan, history = plan_of(latest_of("new", "ra")), History.of(job.storage, "app", "out")
+    with pytest.raises(ConfigurationError, match=r"and this is a topology; leave it out, and give new stores seed"):
+        generation_of(cast(Any, None), history, plan, Evolution("/c", rekeyed={"new": "old"}), {})
+    record = generation_of(cast(Any, None), history, plan, Evolution("/c"), {})
+    assert (record.fingerprint, record.shape) == (plan.fingerprint, shape_of(plan))
+    nowhere = Whereabouts(None, None, in_process)
+    stores = frozenset(store.name for store in record.shape.stores)
+    base = Manifest.empty("app", "0_0", "seeded")
+    record = generation_at(nowhere, history, plan, Evolution("/c"), Seeds(stores, lambda sowing: {"0_0": base}))
+    assert (record.seeded, record.bases) == (stores, {"0_0": base})

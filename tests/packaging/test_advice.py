@@ -165,6 +165,10 @@ TABLES = (
     "stores/test_refused_calls.py",
 )
 """The modules that have rows for refused calls: words of the refusal, and calls that are what it advises."""
+_CONTINUED = "spark/test_continued_query.py::"
+_CONTINUATION = "spark/test_continuation.py::"
+_MENDED = f"{_CONTINUATION}test_what_cannot_be_continued_is_refused_and_nothing_is_made_until_it_is_mended"
+_ELSEWHERE = f"{_CONTINUATION}test_where_something_is_nothing_is_made_and_another_place_is_taken"
 _ROWS_SO_FAR = "spark/test_changed_calls.py::test_a_result_gets_the_rows_so_far_once_the_checkpoint_is_declared"
 _ANOTHER_RELEASE = "contract/test_plugins.py::test_a_broken_plugin_works_once_another_release_of_it_is_installed"
 _CHECKED = "contract/test_backends_command.py::test_a_check_says_what_is_there_and_which_sentence_is_broken"
@@ -231,6 +235,25 @@ FOLLOWED_CALLS = {
     "test_a_query_goes_on_exactly_once_with_other_operators_and_sources",
     "give a local_dir of its own to warm copies in": "durability/test_warming.py::"
     "test_the_directory_of_the_running_job_is_refused_and_left_alone",
+    "a new place beside it, of which neither": _ELSEWHERE,
+    "give into=... a place without any": _ELSEWHERE,
+    "give into=... a place where nothing is, or give the checkpoint": f"{_CONTINUATION}"
+    "test_a_new_checkpoint_is_there_for_the_one_that_it_goes_on_for",
+    "delete that directory if the query at the former is sound": f"{_CONTINUATION}"
+    "test_a_checkpoint_that_is_in_use_is_not_deleted_whatever_lies_beside_it",
+    "or, if it has none yet, ": _MENDED,
+    "so there is nothing to continue; let it commit one": _MENDED,
+    "has no offsets of it; put the file offsets/": _MENDED,
+    "a static DataFrame has no checkpoint; give": f"{_CONTINUED}"
+    "test_a_query_goes_on_exactly_once_with_other_operators_and_sources",
+    "and such a checkpoint cannot be continued; keep": f"{_CONTINUED}"
+    "test_a_query_whose_sources_have_names_stays_where_it_is",
+    "one of these, or Evolution the checkpoint of that": f"{_CONTINUED}"
+    "test_a_query_stays_where_it_is_unless_it_is_to_go_on_elsewhere",
+    " is of verbs of a Millpond, and this is a topology; ": "metamorphic/test_rekeyed.py::"
+    "test_a_topology_has_no_rows_of_another_verb_and_begins_with_seeds_instead",
+    "so say which is which, such as ": "metamorphic/test_rekeyed.py::"
+    "test_declarations_that_name_no_rows_are_refused_with_what_there_is",
     "take backfill out: the state is there": "spark/test_verb_backfill.py::"
     "test_a_backfill_of_a_verb_is_done_once_and_what_makes_no_sense_is_refused_and_leaves_nothing",
 }
@@ -246,9 +269,8 @@ UNFOLLOWED_CALLS = {
     "adapters/kafka_streams": 5,
     "adapters/monitor": 1,
     "adapters/spark": 2,
-    "adapters/spark/continuation": 9,
     "adapters/spark/copies": 4,
-    "adapters/spark/evolution": 8,
+    "adapters/spark/evolution": 5,
     "adapters/spark/job": 3,
     "adapters/spark/monitoring": 1,
     "adapters/spark/outputs": 7,

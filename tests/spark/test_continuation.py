@@ -19,8 +19,14 @@ from millpond.adapters.spark.continuation.continuation import Continuation
 from millpond.adapters.spark.continuation.files import HadoopFiles
 from millpond.adapters.spark.continuation.logs import CheckpointLogs, OffsetLog
 from millpond.adapters.spark.continuation.sources import origins_of
+from millpond.adapters.spark.evolution.evolution import Evolution, Standpoint, Whereabouts, generation_at, in_threads
 from millpond.adapters.spark.session.checkpoint import Checkpoint
 from millpond.errors import ConfigurationError, DurabilityError, StateConflictError
+from millpond.processors import Consumed, Materialized, StreamsBuilder
+from millpond.processors.distribution.plan import Plan, make_plan
+from millpond.processors.distribution.shape_of import shape_of
+from millpond.stores.durability import Storage
+from millpond.stores.evolution.history import History
 from tests.inspect.checkpoints import PARTITIONS
 from tests.inspect.test_state_inspector import filled
 
@@ -134,18 +140,24 @@ def run_by_spark(files: MemoryFiles, location: str) -> None:
     files.content.update({f"{location}/{path}": text for path, text in made.items()})
 
 
-def make(files: MemoryFiles, *sources: str, declared: Mapping[int, int | None] | None = None) -> dict[str, str]:
+def make(
+    files: MemoryFiles,
+    *sources: str,
+    declared: Mapping[int, int | None] | None = None,
+    old: str = "/old",
+    new: str = "/new",
+) -> dict[str, str]:
     """Continue, unless that has been done, as a job does each time that it starts; gives what is below the new one."""
 
     def run_void_batch(location: str) -> Sequence[str]:
         run_by_spark(files, location)
         return sources
 
-    continuation = Continuation.between(files, "/old", "/new")
+    continuation = Continuation.between(files, old, new)
     if not continuation.is_made():
         continuation.make(range(len(sources)), 4, run_void_batch, declared)
         assert continuation.is_made()
-    return {path.removeprefix("/new/"): text for path, text in files.content.items() if path.startswith("/new/")}
+    return {path.removeprefix(f"{new}/"): text for path, text in files.content.items() if path.startswith(f"{new}/")}
 
 
 def test_the_new_checkpoint_stands_where_the_old_one_stands_with_empty_state_and_the_sources_in_their_new_order() -> (
@@ -232,38 +244,113 @@ def test_whoever_dies_at_any_step_leaves_nothing_that_counts_and_the_next_start_
             assert not files.exists("/new.millpond-draft")
 
 
+def anywhere(made: Mapping[str, str], new: str) -> dict[str, str]:
+    """What a new checkpoint has, whichever its place."""
+    return {path: text.replace(f"{new}/", "/new/") for path, text in made.items()}
+
+
 def test_a_checkpoint_that_is_in_use_is_not_deleted_whatever_lies_beside_it() -> None:
     files = MemoryFiles(old_checkpoint())
     make(files, ORDERS, RATES)
     files.content |= {"/new.millpond-draft/metadata": "", f"/new/commits/{LAST + 1}": "v1\n{}"}
     before = dict(files.content)
-    with pytest.raises(ConfigurationError, match="is in use"):
+    with pytest.raises(ConfigurationError, match=r"/new is in use, but /new.millpond-draft beside it") as refused:
         make(files, ORDERS, RATES)
+    assert "delete that directory if the query at the former is sound, or else give into=... another" in str(refused)
     assert files.content == before
+    anew = make(files, ORDERS, RATES, new="/another")
+    assert anywhere(anew, "/another") == make(MemoryFiles(old_checkpoint()), ORDERS, RATES)
+    files.delete("/new.millpond-draft")
+    assert make(files, ORDERS, RATES) == {
+        path.removeprefix("/new/"): text for path, text in before.items() if path.startswith("/new/")
+    }
+
+
+def put(path: str, text: str) -> Callable[[MemoryFiles], None]:
+    return lambda files: files.content.update({path: text})
+
+
+def delete(path: str) -> Callable[[MemoryFiles], None]:
+    return lambda files: files.delete(path)
+
+
+OFFSETS, COMMIT = (f"/old/{log}/{LAST}" for log in ("offsets", "commits"))
 
 
 @pytest.mark.parametrize(
-    ("path", "text", "message"),
+    ("spoil", "message", "mend"),
     [
-        ("/new/metadata", '{"id":"another"}', "is that of another query"),
-        ("/new/notes.txt", "mine", "there are files at"),
-        ("/old/metadata", None, "there is no checkpoint at"),
-        (f"/old/commits/{LAST}", None, "has not committed a micro-batch yet"),
-        (f"/old/offsets/{LAST}", None, f"put the file offsets/{LAST} back"),
-        (f"/old/offsets/{LAST}", "v2\n{}\n0:1", "in which sources have names"),
-        ("/old/sources/1", None, "reads one DataFrame twice"),
+        (delete("/old/metadata"), "there is no checkpoint at /old; give", put("/old/metadata", '{"id":"1837db81"}')),
+        (delete(COMMIT), "not committed a micro-batch yet.* let it commit", put(COMMIT, old_checkpoint()[COMMIT])),
+        (delete(OFFSETS), f"put the file offsets/{LAST} back", put(OFFSETS, old_checkpoint()[OFFSETS])),
+        (delete("/old/sources/1"), "reads one DataFrame twice", None),
+        (put("/new/notes.txt", "mine"), "there are files at /new already", delete("/new/notes.txt")),
     ],
-    ids=["another-query", "taken", "no-checkpoint", "no-commit", "no-offsets", "named-sources", "read-twice"],
+    ids=["no-checkpoint", "no-commit", "no-offsets", "read-twice", "taken"],
 )
-def test_what_cannot_be_continued_is_refused_and_nothing_is_made(path: str, text: str | None, message: str) -> None:
+def test_what_cannot_be_continued_is_refused_and_nothing_is_made_until_it_is_mended(
+    spoil: Callable[[MemoryFiles], None], message: str, mend: Callable[[MemoryFiles], None] | None
+) -> None:
     files = MemoryFiles(old_checkpoint())
-    files.delete(path)
-    if text is not None:
-        files.content[path] = text
+    spoil(files)
     before = dict(files.content)
     with pytest.raises(ConfigurationError, match=message):
         make(files, ORDERS, RATES)
     assert files.content == before
+    if mend is not None:
+        mend(files)
+        assert make(files, ORDERS, RATES) == make(MemoryFiles(old_checkpoint()), ORDERS, RATES)
+
+
+def counts(store: str) -> Plan:
+    builder = StreamsBuilder()
+    words = builder.stream("words", Consumed("string", "string"))
+    words.group_by_key().count(Materialized(store)).to_stream().to("out")
+    return make_plan(builder.build(), None, 1)
+
+
+def test_a_query_that_has_committed_nothing_starts_anew_although_its_state_was_to_go_on(tmp_path: Path) -> None:
+    storage, evolution = Storage.from_uri(tmp_path), Evolution("/old", {"counts": "totals"}, into="/new")
+    old, new = counts("counts"), counts("totals")
+    History.of(storage, "app", "out").begun(old.fingerprint, shape_of(old))
+    held = cast(Checkpoint, SimpleNamespace(location="/old", held=lambda: (None, {}), last=lambda: None))
+    generation_at(
+        Whereabouts(Standpoint("/old", "/new"), held, in_threads(1)), History.of(storage, "app", "out"), new, evolution
+    )
+    with pytest.raises(ConfigurationError, match=r"nothing to continue; .* or start anew with a new checkpoint"):
+        make(MemoryFiles({"/old/metadata": "", "/old/offsets/0": ""}), ORDERS)
+    anew = generation_at(Whereabouts(None, None, in_threads(1)), History.of(storage, "app", "out"), new, None)
+    assert (anew.shape, anew.start_of("0_0", None, 0)) == (shape_of(new), None)
+
+
+@pytest.mark.parametrize(
+    ("there", "new", "message"),
+    [
+        ({"/new/metadata": '{"id":"another"}'}, "/new", "is that of another query; give into=... a place where"),
+        ({"/new/notes.txt": "mine"}, "/new", "there are files at /new already; give into=... a place without any"),
+        ({}, "/old", "/old cannot be continued at /old; give into=... a new place beside it"),
+        ({}, "/old/new", "/old cannot be continued at /old/new; give into=... a new place beside it"),
+    ],
+    ids=["another-query", "taken", "same", "within"],
+)
+def test_where_something_is_nothing_is_made_and_another_place_is_taken(
+    there: dict[str, str], new: str, message: str
+) -> None:
+    files = MemoryFiles(old_checkpoint() | there)
+    with pytest.raises(ConfigurationError, match=message):
+        make(files, ORDERS, RATES, new=new)
+    assert files.content == old_checkpoint() | there
+    beside = make(files, ORDERS, RATES, new="/old beside")
+    assert anywhere(beside, "/old beside") == make(MemoryFiles(old_checkpoint()), ORDERS, RATES)
+
+
+def test_a_new_checkpoint_is_there_for_the_one_that_it_goes_on_for() -> None:
+    """Of another one it is refused."""
+    files = MemoryFiles(old_checkpoint() | {"/other/metadata": '{"id":"another"}'})
+    made = make(files, ORDERS, RATES)
+    with pytest.raises(ConfigurationError, match=r"does not continue /other, .* or give the checkpoint that this one"):
+        make(files, ORDERS, RATES, old="/other")
+    assert make(files, ORDERS, RATES, old="/old") == made
 
 
 def test_sources_that_spark_counts_in_another_way_are_refused() -> None:
@@ -288,8 +375,9 @@ def test_state_of_another_provider_is_refused() -> None:
 
 @pytest.mark.parametrize(("old", "new"), [("a/b", "a/b"), ("a", "a/b"), ("a/b/", "a")])
 def test_neither_checkpoint_may_be_within_the_other(old: str, new: str) -> None:
-    with pytest.raises(ConfigurationError, match="give a new place beside it"):
+    with pytest.raises(ConfigurationError, match="of which neither is within the other"):
         Continuation.between(MemoryFiles({}), old, new)
+    assert Continuation.between(MemoryFiles({}), "a/b", "a/bc").new == "a/bc"
 
 
 KAFKA = ['{"orders":{"0":23}}', '{"rates":{"0":5,"1":7}}']

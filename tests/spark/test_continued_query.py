@@ -10,6 +10,7 @@ import pytest
 pytest.importorskip("pyspark")
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.readwriter import DataStreamReader
 
 from millpond.adapters.spark import Checkpoint, Evolution, SparkStreams
 from millpond.adapters.spark.continuation.continuation import Continuation
@@ -25,6 +26,7 @@ DDL = "key string, value long, timestamp long"
 OUTPUT = "key string, value long"
 OLD, NEW = "old 50%20#1", "a new checkpoint"
 """Checkpoints whose paths URIs write in another way."""
+NAMED_SOURCES = "spark.sql.streaming.queryEvolution.enableSourceEvolution"
 Row = tuple[str, int, int]
 
 
@@ -147,6 +149,8 @@ def test_a_query_goes_on_exactly_once_with_other_operators_and_sources(
     later = [("numbers", row) for row in rows_of("n", 8, 7)] + [("letters", row) for row in rows_of("l", 0, 6)]
     shuffle_partitions(3)
     evolution = Evolution(old, into=new)
+    with pytest.raises(ConfigurationError, match="has no checkpoint; give what the streaming query is to write"):
+        evolution.location(spark.range(1))
     frame = place.frame(counts_of_counts(), evolution)
     assert source_occurrences(frame) == [0, 1]
     with pytest.raises(StateConflictError, match=r"the state of \['job'\] .*dropped=\['job'\]\)$") as refused:
@@ -194,20 +198,37 @@ def test_a_query_stays_where_it_is_unless_it_is_to_go_on_elsewhere(spark: SparkS
     assert Evolution({"out": old}).standpoint(spark, "more") is None
     assert Evolution({"out": old}, into={"more": new}).standpoint(spark, "out") == (old, None, False)
     assert Evolution(old, into=new).standpoint(spark, "out") == (old, new, False)
-    with pytest.raises(ConfigurationError, match="no checkpoint of 'more'"):
+    with pytest.raises(ConfigurationError, match=r"no checkpoint of 'more', only of \['out'\]; give location"):
         Evolution({"out": old}).location(rows, name="more")
+    assert [Evolution({"out": old, "more": new}).location(rows, name=name) for name in ("out", "more")] == [old, new]
     with pytest.raises(ConfigurationError, match="a static DataFrame has no checkpoint"):
         Evolution(old, into=new).location(rows)
-    with pytest.raises(ConfigurationError, match=f"there is no checkpoint at file:{old}"):
+    with pytest.raises(ConfigurationError, match=f"there is no checkpoint at file:{old}; .*leave into=... out"):
         Evolution(old, into=new).location(spark.readStream.format("rate").load())
     assert not any(tmp_path.iterdir())
     place = Place(spark, tmp_path)
     place.add("rows", rows_of("r", 0, 4))
     distinct = spark.readStream.schema(DDL).parquet(f"{tmp_path}/rows").dropDuplicates(["key"]).drop("timestamp")
-    assert len(place.run(distinct, OLD)) == 3
+    assert len(place.run(distinct, Path(Evolution(old).location(distinct)).name)) == 3
     with pytest.raises(
         StateConflictError, match=r"\(0 \(dedupe\)\), .* keep the query there, without into=.*, or start"
     ):
         Evolution(old, into=new).location(distinct)
     place.add("rows", rows_of("s", 0, 1))
     assert len(place.run(distinct, Path(Evolution(old).location(distinct)).name)) == 4
+
+
+@pytest.mark.skipif(not hasattr(DataStreamReader, "name"), reason="sources have names since PySpark 4.2")
+def test_a_query_whose_sources_have_names_stays_where_it_is(spark: SparkSession, tmp_path: Path) -> None:
+    place, old = Place(spark, tmp_path), str(tmp_path / "old")
+    place.add("rows", rows_of("r", 0, 2))
+    spark.conf.set(NAMED_SOURCES, "true")
+    try:
+        named = spark.readStream.schema(DDL).name("rows").parquet(f"{tmp_path}/rows").drop("timestamp")
+        assert len(place.run(named, "old")) == 2
+        with pytest.raises(ConfigurationError, match=r"/offsets/0 is of version 'v2', .*keep the query there, without"):
+            Evolution(old, into=f"{tmp_path}/new").location(named)
+        place.add("rows", rows_of("s", 0, 1))
+        assert len(place.run(named, Path(Evolution(old).location(named)).name)) == 3
+    finally:
+        spark.conf.unset(NAMED_SOURCES)

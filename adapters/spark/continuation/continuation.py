@@ -48,7 +48,8 @@ class Continuation:
         places = [files.qualified(old), files.qualified(new)]
         if f"{places[0]}/".startswith(f"{places[1]}/") or f"{places[1]}/".startswith(f"{places[0]}/"):
             raise ConfigurationError(
-                f"the checkpoint {old} cannot be continued at {new}; give a new place beside it, not within it"
+                f"the checkpoint {old} cannot be continued at {new}; give into=... a new place beside it, of which "
+                "neither is within the other"
             )
         return cls(files, *places)
 
@@ -70,7 +71,7 @@ class Continuation:
         if self.files.exists(before) and self.files.read(before) != self.files.read(f"{self.new}/metadata"):
             raise ConfigurationError(
                 f"there is a checkpoint at {self.new} that does not continue {self.old}, but is that of another query; "
-                "give a place where nothing is"
+                "give into=... a place where nothing is, or give the checkpoint that this one goes on for"
             )
         return True
 
@@ -121,11 +122,11 @@ class Continuation:
         files = self.files
         if files.files(self.new) or files.directories(self.new):
             if not files.exists(self.draft):
-                raise ConfigurationError(f"there are files at {self.new} already; give a place where nothing is")
+                raise ConfigurationError(f"there are files at {self.new} already; give into=... a place without any")
             if committed_after(files, self.new, last):
                 raise ConfigurationError(
                     f"the checkpoint {self.new} is in use, but {self.draft} beside it says that it is not complete; "
-                    "delete that directory if the query at the former is sound"
+                    "delete that directory if the query at the former is sound, or else give into=... another place"
                 )
         files.delete(self.new)  # before the draft, whose absence would make it count
         files.delete(self.draft)

@@ -49,7 +49,8 @@ class OffsetLog:
         if version != "v1":
             raise ConfigurationError(
                 f"{path} is of version {version!r}, in which sources have names "
-                "(spark.sql.streaming.queryEvolution.enableSourceEvolution); only those of version v1 can be continued"
+                "(spark.sql.streaming.queryEvolution.enableSourceEvolution), and such a checkpoint cannot be "
+                "continued; keep the query there, without into=..."
             )
         return cls(json.loads(metadata), tuple(offsets.split("\n")))
 
@@ -97,7 +98,10 @@ class CheckpointLogs:
             DurabilityError: it cannot be read.
         """
         if not files.exists(f"{location}/metadata"):
-            raise ConfigurationError(f"there is no checkpoint at {location}; give the query's checkpointLocation")
+            raise ConfigurationError(
+                f"there is no checkpoint at {location}; give the query's checkpointLocation, or, if it has none yet, "
+                "leave into=... out"
+            )
         committed = _numbers(files, f"{location}/commits")
         if not committed:
             raise ConfigurationError(

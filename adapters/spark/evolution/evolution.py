@@ -108,7 +108,10 @@ class Evolution:
         """
         old, new = _said_of(self.checkpoint, name), _said_of(self.into, name)
         if old is None:
-            raise ConfigurationError(f"the evolution has no checkpoint of {name!r}; give one of {self.checkpoint}")
+            raise ConfigurationError(
+                f"the evolution has no checkpoint of {name!r}, only of {list(self.checkpoint)}; give location(..., "
+                "name=...) one of these, or Evolution the checkpoint of that as well"
+            )
         if new is None:
             return old
         carried = dict.fromkeys(self.dropped) | self._carried.get(new, {})
@@ -270,7 +273,7 @@ def _generation_at(
         if verb is None and evolution.rekeyed:
             raise ConfigurationError(
                 f"rekeyed={dict(evolution.rekeyed)} is of verbs of a Millpond, and this is a topology; leave it out, "
-                "and give new stores seeds, or the job a backfill"
+                "and give new stores seeds=..., or the job a backfill"
             )
     target = Target(plan.fingerprint, shape, declared)
     if verb is not None and evolution is not None and place is not None:
