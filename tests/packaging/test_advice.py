@@ -254,6 +254,8 @@ FOLLOWED_CALLS = {
     "test_a_topology_has_no_rows_of_another_verb_and_begins_with_seeds_instead",
     "so say which is which, such as ": "metamorphic/test_rekeyed.py::"
     "test_declarations_that_name_no_rows_are_refused_with_what_there_is",
+    "--share and --lag are for --standby; give that, too": "command_line/test_refused_calls.py::"
+    "test_shares_and_lags_are_those_of_a_standby",
     "take backfill out: the state is there": "spark/test_verb_backfill.py::"
     "test_a_backfill_of_a_verb_is_done_once_and_what_makes_no_sense_is_refused_and_leaves_nothing",
 }
@@ -269,8 +271,7 @@ UNFOLLOWED_CALLS = {
     "adapters/kafka_streams": 5,
     "adapters/monitor": 1,
     "adapters/spark": 2,
-    "adapters/spark/copies": 4,
-    "adapters/spark/evolution": 5,
+    "adapters/spark/evolution": 2,
     "adapters/spark/job": 3,
     "adapters/spark/monitoring": 1,
     "adapters/spark/outputs": 7,
@@ -282,7 +283,7 @@ UNFOLLOWED_CALLS = {
     "processors/runtime": 1,
     "processors/verbs": 4,
     "processors/verbs/functions": 2,
-    "src/millpond/cli": 4,
+    "src/millpond/cli": 3,
     "src/millpond/cli/bench": 2,
     "src/millpond/demo": 1,
     "stores/durability/copies": 2,

@@ -54,10 +54,12 @@ class CopyFormats:
         if self.topology is None:
             histories = [only_history(storage, name, self.sink) for name in names]
             return [WarmQuery.recorded(one, local_dir, self.supplier, checksums=self.checksums) for one in histories]
-        if len(names) != 1:
+        if len(names) > 1:
             raise ConfigurationError(
                 f"the checkpoint {checkpoint} has the state of the applications {names}, and a topology is that of "
-                "one; leave the topology out to warm the copies of all as they are"
+                "one; leave --topology out to warm the copies of all as they are"
             )
         plan = make_plan(self.topology, self.sink, 1)
-        return [WarmQuery.of_plan(plan, names[0], storage, local_dir, self.supplier, checksums=self.checksums)]
+        return [
+            WarmQuery.of_plan(plan, name, storage, local_dir, self.supplier, checksums=self.checksums) for name in names
+        ]

@@ -217,7 +217,7 @@ def check_copies_at_rest(queries: Collection[WarmQuery]) -> None:
     if not any(query.persistent for query in queries):
         raise ConfigurationError(
             "no store of the query has a backend that keeps local copies on disk, so there is nothing to warm: the "
-            "memory backend is filled when a task is first opened; warm copies take rocksdb or lmdb"
+            "memory backend is filled when a task is first opened; warm copies take the backend rocksdb or lmdb"
         )
 
 

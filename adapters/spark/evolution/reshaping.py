@@ -92,7 +92,7 @@ class Reshaping:
             if history.newest is None:
                 raise ConfigurationError(
                     f"nothing tells what the state of application {application_id!r} looks like; start the job once "
-                    "with this release, which notes it, or use evolve with its topology"
+                    "with this release, which notes it, or run millpond state evolve with its topology: --topology"
                 )
             topology = history.newest.fingerprint.partition(GENERATION_MARK)[0].rpartition("/")[0]
             shape = replace(history.newest.shape, partitions=partitions)
@@ -120,7 +120,8 @@ class Reshaping:
         if len(found) > 1:
             raise ConfigurationError(
                 f"the checkpoint {self.checkpoint.location} has the state of the applications {sorted(found)}, and a "
-                "topology is that of one; evolve them in the job, with evolution=Evolution(checkpoint)"
+                "topology is that of one; evolve them in the job, with "
+                f"evolution=Evolution({self.checkpoint.location!r})"
             )
         ((application_id, committed),) = found.items()
         plan = make_plan(topology, self.sink, partitions or 1)
@@ -158,6 +159,8 @@ class Reshaping:
 def only_history(storage: Storage, application_id: str, sink: str | None) -> History:
     """The history of an application's query for a sink; None where it has one sink only, as verbs have.
 
+    A sink is called as in the topology, or as ``millpond state list`` shows it: plainly.
+
     Raises:
         ConfigurationError: it has several, and none was named.
         FormatError: a record is damaged, or of a later release.
@@ -166,4 +169,6 @@ def only_history(storage: Storage, application_id: str, sink: str | None) -> His
     known = sinks_of(storage, application_id)
     if sink is None and len(known) > 1:
         raise ConfigurationError(f"application {application_id!r} has the sinks {known}; say which: --sink")
-    return History.of(storage, application_id, plain_name(sink) if sink is not None else "".join(known))
+    if sink is not None and sink not in known:
+        sink = plain_name(sink)
+    return History.of(storage, application_id, "".join(known) if sink is None else sink)
