@@ -266,7 +266,9 @@ class SparkStreams(StateAccess):
         """The plan for a sink that is a query's only one."""
         plan = job.plan(session, self._topology, sink)
         if len(plan.sinks) > 1:
-            raise ConfigurationError(f"{sink!r} are several sinks, and a DataFrame has the rows of one; call start")
+            raise ConfigurationError(
+                f"{sink!r} are several sinks, and a DataFrame has the rows of one; call start, with an output for each"
+            )
         return plan
 
     def _flow(

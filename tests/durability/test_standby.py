@@ -255,9 +255,38 @@ def test_a_copy_in_another_format_than_the_jobs_is_refused_and_nothing_is_touche
     cluster.batch("two")
     before = cluster.files("two")
     for spec in (replace(COUNTS, kind=StoreKind.KEY_VALUE), replace(COUNTS, checksums=True)):
-        with pytest.raises(ConfigurationError, match="counts-v2 is in another format"):
+        with pytest.raises(ConfigurationError, match=r"counts-v2 is in another format.* \(--checksums, --topology\)"):
             cluster.follow(cluster.standby(specs=[spec, OTHERS]))
     assert cluster.files("two") == before
+    cluster.batch("one")
+    cluster.batch("one")
+    standby = cluster.standby()
+    assert cluster.follow(standby) is None, "a worker of that machine may have the task"
+    cluster.batch("one")
+    cluster.batch("one")
+    warmed = cluster.follow(standby)
+    assert warmed is not None
+    assert not any(copy.restored for copy in warmed)
+    assert cluster.batch("two") == (0, 0)
+
+
+def test_a_copy_that_an_earlier_format_of_the_job_has_left_is_deleted_and_the_new_one_is_kept(cluster: Cluster) -> None:
+    cluster.specs = (replace(COUNTS, kind=StoreKind.KEY_VALUE), OTHERS, MEMORY)
+    with cluster.task("two") as state:
+        stores: Any = state.open(None)
+        stores["counts"].put("key", 1)
+        cluster.manifest = Manifest.from_json(state.commit().to_json())
+    cluster.specs = (COUNTS, OTHERS, MEMORY)
+    standby = cluster.standby()
+    for _ in range(3):
+        cluster.batch("one")
+        with pytest.raises(ConfigurationError, match="left by an earlier format of the job, delete it") as refused:
+            cluster.follow(standby)
+    shutil.rmtree(str(refused.value).partition(" is in another format")[0])
+    while cluster.follow(standby) is None:
+        cluster.batch("one")
+        assert cluster.number < 8
+    assert cluster.batch("two") == (0, 0)
 
 
 def test_a_file_that_is_garbage_by_now_is_missing_and_the_next_round_does_without(cluster: Cluster) -> None:

@@ -342,4 +342,7 @@ def test_a_record_says_plain_of_a_store_that_is_timestamped_by_now_and_nothing_i
     job.batch({KEYS[0]: (5, -1)}, TIMESTAMPED)
     with pytest.raises(ConfigurationError, match=r"store 'counts' of application 'app' was 'key-value' .*--topology"):
         recorded(PLAIN)
-    assert all(copy.restored for copy in recorded(TIMESTAMPED))
+    assert all(copy.restored for copy in job.warm()), "as a topology has it, which tells of timestamps"
+    plan = FaultPlan()
+    assert job.content("warm", FaultySupplier(supplier(engine), plan)) == job.content("anew")
+    assert plan.steps[Step.BACKEND_LOAD] == 0

@@ -169,6 +169,10 @@ _CONTINUED = "spark/test_continued_query.py::"
 _CONTINUATION = "spark/test_continuation.py::"
 _MENDED = f"{_CONTINUATION}test_what_cannot_be_continued_is_refused_and_nothing_is_made_until_it_is_mended"
 _ELSEWHERE = f"{_CONTINUATION}test_where_something_is_nothing_is_made_and_another_place_is_taken"
+_SEEDS = "spark/test_seeds.py::"
+_SINKS = "spark/test_several_sinks.py::test_sinks_of_two_operators_get_what_each_gets_alone"
+_VERB_BACKFILL = "spark/test_verb_backfill.py::"
+_VERB_BACKFILL += "test_a_backfill_of_a_verb_is_done_once_and_what_makes_no_sense_is_refused_and_leaves_nothing"
 _ROWS_SO_FAR = "spark/test_changed_calls.py::test_a_result_gets_the_rows_so_far_once_the_checkpoint_is_declared"
 _ANOTHER_RELEASE = "contract/test_plugins.py::test_a_broken_plugin_works_once_another_release_of_it_is_installed"
 _CHECKED = "contract/test_backends_command.py::test_a_check_says_what_is_there_and_which_sentence_is_broken"
@@ -256,6 +260,22 @@ FOLLOWED_CALLS = {
     "test_declarations_that_name_no_rows_are_refused_with_what_there_is",
     "--share and --lag are for --standby; give that, too": "command_line/test_refused_calls.py::"
     "test_shares_and_lags_are_those_of_a_standby",
+    "give the options that the job has (--checksums, --topology), and": "durability/test_standby.py::"
+    "test_a_copy_that_an_earlier_format_of_the_job_has_left_is_deleted_and_the_new_one_is_kept",
+    "copies with the topology of the restart: --topology": "durability/test_warming.py::"
+    "test_a_record_says_plain_of_a_store_that_is_timestamped_by_now_and_nothing_is_warmed",
+    "as read_store gives them": f"{_SEEDS}test_a_new_store_of_a_running_job_is_seeded_and_a_late_seed_is_refused",
+    ": the DataFrame is streaming; give a static one": f"{_SEEDS}"
+    "test_a_new_store_of_a_running_job_is_seeded_and_a_late_seed_is_refused",
+    "and static ones start from empty state; leave seeds out": f"{_SEEDS}"
+    "test_rows_that_cannot_be_seeds_are_refused_and_the_job_has_not_begun",
+    "leave out either schema or for_seeds": "spark/test_read_store.py::"
+    "test_values_whose_serde_spark_does_not_know_are_shown_as_json",
+    "there is no local_dir to warm copies in": "spark/test_warming.py::test_what_cannot_be_warmed_is_refused",
+    " are several sinks, and a DataFrame has the rows of one; ": _SINKS,
+    "a query of several sinks goes on at its own ": _SINKS,
+    "give static ones here, and the streaming ones to the": _VERB_BACKFILL,
+    "store with the Millpond itself, where the verb has": _VERB_BACKFILL,
     "take backfill out: the state is there": "spark/test_verb_backfill.py::"
     "test_a_backfill_of_a_verb_is_done_once_and_what_makes_no_sense_is_refused_and_leaves_nothing",
 }
@@ -270,15 +290,11 @@ UNFOLLOWED_CALLS = {
     "adapters/inspect": 13,
     "adapters/kafka_streams": 5,
     "adapters/monitor": 1,
-    "adapters/spark": 2,
-    "adapters/spark/evolution": 2,
-    "adapters/spark/job": 3,
     "adapters/spark/monitoring": 1,
     "adapters/spark/outputs": 7,
     "adapters/spark/reading": 3,
     "adapters/spark/rows": 1,
     "adapters/spark/session": 6,
-    "adapters/spark/verbs": 2,
     "processors/distribution": 1,
     "processors/runtime": 1,
     "processors/verbs": 4,
@@ -286,7 +302,6 @@ UNFOLLOWED_CALLS = {
     "src/millpond/cli": 3,
     "src/millpond/cli/bench": 2,
     "src/millpond/demo": 1,
-    "stores/durability/copies": 2,
 }
 """How many refusals of calls, in each folder, advise something that no test does so far."""
 

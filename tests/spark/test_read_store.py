@@ -17,6 +17,7 @@ from millpond.adapters.inspect.text import TextSerde
 from millpond.adapters.spark import SparkStreams
 from millpond.errors import ConfigurationError
 from millpond.processors import Consumed, Materialized, Produced, StreamsBuilder, Topology
+from millpond.stores.encoding.serdes import serde
 
 pytestmark = pytest.mark.spark
 
@@ -89,6 +90,13 @@ def test_values_whose_serde_spark_does_not_know_are_shown_as_json(job: Job) -> N
     ]
     typed = job.streams().read_store("sums", job.checkpoint, schema="key string, sum long")
     assert sorted(map(tuple, typed.collect())) == [("a", 11), ("b", 7)]
+    with pytest.raises(ConfigurationError, match="leave out either schema or for_seeds"):
+        job.streams().read_store("sums", job.checkpoint, schema="key string, sum long", for_seeds=True)
+    seeds = job.streams().read_store("sums", job.checkpoint, for_seeds=True).collect()
+    assert sorted((row.key, serde("msgpack").deserialize(bytes(row.value))["sum"]) for row in seeds) == [
+        ("a", 11),
+        ("b", 7),
+    ]
 
 
 @pytest.mark.parametrize(

@@ -140,6 +140,16 @@ def test_a_new_store_of_a_running_job_is_seeded_and_a_late_seed_is_refused(jobs:
     evolution = Evolution(jobs.checkpoint("job"))
     with pytest.raises(StateConflictError, match=r"'counts'\] have begun without seeds"):
         jobs.run("job", [], both, evolution=evolution, seeds={"counts": seed})
+    words = jobs.words()
+    for wrong, said in (
+        (
+            seed.drop("timestamp"),
+            "only key, value; a store of kind timestamped-key-value takes key, value, timestamp, as",
+        ),
+        (words["words"], "seed of store 'more': the DataFrame is streaming; give a static one"),
+    ):
+        with pytest.raises(ConfigurationError, match=said):
+            jobs.streams("job", both, evolution=evolution, seeds={"more": wrong}).transform(words)
     out = jobs.run("job", THEN, both, evolution=evolution, seeds={"more": seed})
     assert {("a", "more 101"), ("d", "more 1"), ("a", "counts 3")} <= out
     out = jobs.run("job", [("e", "q", 50)], both, evolution=evolution, seeds={"more": seed})
@@ -176,10 +186,11 @@ def test_rows_that_cannot_be_seeds_are_refused_and_the_job_has_not_begun(jobs: J
     with pytest.raises(Exception, match=r"seed of store 'counts': .* is there twice"):
         start(("a", 1, 1), ("a", 2, 2))
     start(("a", 1, 1))
-    with pytest.raises(ConfigurationError, match="seeds are for streaming DataFrames"):
-        jobs.streams("job", counts("counts"), seeds={"counts": jobs.frame([], LONGS)}).transform(
-            {"words": jobs.frame([])}
-        )
+    static = {"words": jobs.frame(FIRST[:1])}
+    with pytest.raises(ConfigurationError, match="static ones start from empty state; leave seeds out"):
+        jobs.streams("job", counts("counts"), seeds={"counts": jobs.frame([], LONGS)}).transform(static)
+    (row,) = jobs.streams("job", counts("counts")).transform(static).collect()
+    assert (row.key, row.value) == ("a", "counts 1")
 
 
 def test_a_query_takes_the_seeds_of_its_own_stores_and_leaves_others_to_other_sinks(jobs: Jobs) -> None:

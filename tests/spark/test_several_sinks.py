@@ -11,9 +11,10 @@ pytest.importorskip("pyspark")
 
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
 
 from millpond.adapters.inspect.state_inspector import StateInspector
-from millpond.adapters.spark import FileOutput, FormatOutput, MergeOutput, SparkStreams, TableOutput
+from millpond.adapters.spark import Evolution, FileOutput, FormatOutput, MergeOutput, SparkStreams, TableOutput
 from millpond.errors import ConfigurationError, MillpondError, StateConflictError, TopologyError
 from millpond.processors import Consumed, Grouped, Materialized, Produced, StreamsBuilder, Topology, TopologyDriver
 from millpond.processors.runtime.metrics import TaskMetric
@@ -51,16 +52,25 @@ def test_sinks_of_two_operators_get_what_each_gets_alone(
     write_files(tmp_path / "in", events, 2)
     inputs, checkpoint = read_files(spark, tmp_path / "in"), str(tmp_path / "checkpoint")
     summed: list[tuple[Any, ...]] = []
-    query = streams.start(
-        inputs,
-        sinks={
-            "totals": lambda rows, _: summed.extend(map(tuple, rows.collect())),
-            "rated": FileOutput(str(tmp_path / "rated"), partition_by=["item"]),
-        },
-        checkpoint_location=checkpoint,
-        trigger=AVAILABLE,
-        query_name="both-sinks",
-    )
+
+    def start(evolution: Evolution) -> StreamingQuery:
+        places: dict[str, Any] = {"application_id": "both", "state_dir": str(tmp_path / "state"), "backend": "lmdb"}
+        return SparkStreams(rated_orders(), evolution=evolution, **places).start(
+            inputs,
+            sinks={
+                "totals": lambda rows, _: summed.extend(map(tuple, rows.collect())),
+                "rated": FileOutput(str(tmp_path / "rated"), partition_by=["item"]),
+            },
+            checkpoint_location=checkpoint,
+            trigger=AVAILABLE,
+            query_name="both-sinks",
+        )
+
+    with pytest.raises(ConfigurationError, match=r"'totals~rated' are several sinks, .* call start, with an output "):
+        streams.transform(inputs, sink="totals~rated")
+    with pytest.raises(ConfigurationError, match="goes on at its own checkpoint, so leave into out"):
+        start(Evolution(checkpoint, into=f"{tmp_path}/new"))
+    query = start(Evolution(checkpoint))
     query.awaitTermination()
     assert query.name == "both-sinks"
     assert totals(summed) == expected_totals(events)

@@ -109,7 +109,7 @@ def test_a_backfill_of_a_verb_is_done_once_and_what_makes_no_sense_is_refused_an
     stream = spark.readStream.schema(rows(1).schema).parquet(f"{tmp_path}/in")
     past = whole.backfill(results=f"{tmp_path}/results")
     refused: list[tuple[Callable[[], Any], str]] = [
-        (lambda: sums_of(past, stream), "a backfill is of inputs that have an end, and those of the verb 'sums' are"),
+        (lambda: newest(past, stream), "a backfill is of inputs that have an end, and those of the verb 'newest' are"),
         (lambda: whole.backfill(complete=stream), "complete is a streaming DataFrame; give a static one"),
         (lambda: newest(past, rows(1).withColumn("none", F.lit(None))), r"'newest': column 'none' is of type void"),
     ]
@@ -133,6 +133,8 @@ def test_a_backfill_of_a_verb_is_done_once_and_what_makes_no_sense_is_refused_an
         newest(whole.backfill(), rows(1))
 
     assert [row[:2] for row in run_stream(newest(whole, stream))] == [(0, 8), (1, 7)]
+    kept = whole.read_store("newest", "latest", f"{tmp_path}/checkpoint")
+    assert pairs(kept) == sorted([*pairs(done), (0, 8), (1, 7)])
     run_stream(sums_of(whole, stream), out="sums", checkpoint="sums-checkpoint")
     there = files(tmp_path / "state")
     with pytest.raises(StateConflictError, match="'sums', that began without a backfill, so this one"):

@@ -223,20 +223,25 @@ def test_what_cannot_be_warmed_is_refused(spark: SparkSession, tmp_path: Path) -
         streams.warm(query.checkpoint)
     with query.running(streams.transform({"words": query.words})):
         pass
+    given: dict[str, Any] = {
+        "application_id": "roll",
+        "state_dir": f"{tmp_path}/state",
+        "local_dir": f"{tmp_path}/warm",
+        "backend": "lmdb",
+    }
     for options, message in (
-        ({"local_dir": None}, "there is no local_dir to warm copies in"),
+        ({"local_dir": None}, "there is no local_dir to warm copies in: .*; give one, and restart the query with it"),
         ({"backend": "memory"}, "no store of the query has a backend that keeps local copies on disk"),
         ({"application_id": "another"}, "is not that of a query of this topology"),
     ):
-        given: dict[str, Any] = {
-            "application_id": "roll",
-            "state_dir": f"{tmp_path}/state",
-            "local_dir": f"{tmp_path}/warm",
-            "backend": "lmdb",
-        }
         with pytest.raises(ConfigurationError, match=message):
             SparkStreams(TIMESTAMPED, **(given | options)).warm(query.checkpoint)
     assert not (tmp_path / "warm").exists()
+    assert SparkStreams(TIMESTAMPED, **given).warm(query.checkpoint).tasks == 2
+    query.arrive()
+    rows = query.streams(TIMESTAMPED, "warm").transform({"words": query.words})
+    with never_thrown_away(query.directories("warm")), query.running(rows):
+        assert query.written(rows) == sorted((f"word {key}", number) for key in range(KEYS) for number in (1, 2))
     state = Storage.from_uri(tmp_path / "state")
     for record in state.list("roll/evolution/counts"):
         state.delete(record.path)
