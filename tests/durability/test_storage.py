@@ -62,7 +62,6 @@ def test_a_place_that_nobody_knows_is_one_of_a_known_kind_instead(
 
 
 def test_a_place_that_only_fsspec_knows_is_there_once_that_is_installed() -> None:
-    pytest.importorskip("fsspec")
     storage = Storage.from_uri("memory://place")
     storage.put_once("a/one", b"1")
     storage.put_once("a/one", b"2")
