@@ -121,7 +121,7 @@ def make_plan(topology: Topology, sink: str | None, partitions: int) -> Plan:
         raise TopologyError(
             f"records of the repartition topics {sorted(topology.loops)} come back to the tasks that wrote them, "
             "because both ends of the path use the same store, but distributed operators run one after the other; "
-            "write the records out at that point, and continue in a second query"
+            "write the records to a topic there, and go on in a second query that reads it and has a store of its own"
         )
     chosen = _sinks(topology, sink)
     needed = _ancestors(topology, [_writer(topology, one) for one in chosen])

@@ -114,8 +114,9 @@ def sends_separately(upgrade_from: str | None) -> bool:
         ) from None
     if (major, minor) < _FIRST_RELEASE:
         raise ConfigurationError(
-            f"upgrade_from is {upgrade_from!r}, but the first release of Kafka Streams was 0.10.0; give a release of "
-            "Millpond to SparkStreams or Millpond. Each of these reads changes with both values"
+            f"upgrade_from is {upgrade_from!r}, but the first release of Kafka Streams was 0.10.0; leave it out here: "
+            "every release of Millpond reads changes with both values, and SparkStreams and Millpond are told the one "
+            "that wrote their copies, with upgrade_mode"
         )
     return (major, minor) < _FIRST_RELEASE_WITH_BOTH
 

@@ -35,7 +35,7 @@ def from_datetime(time: datetime, what: str) -> int:
         ConfigurationError: it has no time zone.
     """
     if time.tzinfo is None:
-        raise ConfigurationError(f"{what} {time!r} has no time zone; give it one, e.g. tzinfo=datetime.UTC")
+        raise ConfigurationError(f"{what} {time!r} has no time zone; give it one, as in {time.replace(tzinfo=UTC)!r}")
     return (time - _EPOCH) // _MICROSECOND
 
 

@@ -98,7 +98,7 @@ class RowAggregate:
             others all do.
 
     Raises:
-        ConfigurationError: there are no calls, a type is missing or too many, or a function does not take it.
+        ConfigurationError: there are no calls, there is no such function, or it does not take the type.
 
     >>> from millpond.processors.verbs.aggregates import avg, count
     >>> row = RowAggregate({"orders": count(), "mean": avg("price")}, {"mean": pa.int64()})
@@ -117,9 +117,12 @@ class RowAggregate:
         slots: Slots | None = None,
         since: Mapping[str, int] | None = None,
     ) -> None:
-        _check(calls, types)
+        if not calls:
+            raise ConfigurationError("there is nothing to aggregate; give at least one call, such as {'n': count()}")
         self._labels = [f"{name!r}, {call}" for name, call in calls.items()]
-        bound = {name: normalized(types[name], name) if name in types else pa.null() for name in calls}
+        bound = {
+            name: pa.null() if call.column is None else normalized(types[name], name) for name, call in calls.items()
+        }
         times = MOMENTS if ordered else TIMES
         functions = {name: bind(call, name, bound[name], times) for name, call in calls.items()}
         self._since = since or {}
@@ -256,7 +259,7 @@ class RowAggregate:
                 that is known: an average is then put beside the count of its values.
 
         Raises:
-            ConfigurationError: the state of a call is more than its result, or it cannot have such a one.
+            ConfigurationError: the state of a call is more than its result, or no rows have such results.
         """
         given = {name: to_physical(results[name].combine_chunks())[0] for name in results.column_names}
         states = []
@@ -268,12 +271,14 @@ class RowAggregate:
                 else:
                     beside = self._beside(name, given, alike or {})
                     states.append(average.state_beside(result, beside.get("count"), beside.get("sum")))
-            except (ConfigurationError, OverflowError) as error:
-                counted = "" if average is None else ", or which has had a count and a sum of the same column with it"
+            except ConfigurationError as error:
+                counted = "" if average is None else ", or has had a count and a sum of the same column with it"
                 raise ConfigurationError(
-                    f"{label}: {error}, so it cannot be put; delete the key, which then begins anew, or put the "
-                    f"aggregate of a query that has no such call{counted}"
+                    f"{label}: {error}, so it cannot be put; delete the key, which then begins anew, or put the row "
+                    f"once the query runs without this call (dropped=[...]){counted}"
                 ) from error
+            except (ValueError, OverflowError) as error:
+                raise ConfigurationError(f"{label}: {error}; put results that some rows have together") from error
         return self.state_serde.serialize(states)
 
     def _beside(self, name: str, given: Mapping[str, Any], alike: Mapping[str, Hashable]) -> dict[str, Any]:
@@ -305,17 +310,6 @@ class RowAggregate:
         return RecordError(
             f"{self._labels[number]}: {error}, {where}; cast the column to a wider type, or filter first"
         )
-
-
-def _check(calls: Mapping[str, AggregateCall], types: Mapping[str, pa.DataType]) -> None:
-    if not calls:
-        raise ConfigurationError("there is nothing to aggregate; give at least one call, such as {'n': count()}")
-    for name, call in calls.items():
-        if call.column is not None and name not in types:
-            raise ConfigurationError(f"the type of the column of {name!r}, {call}, is missing; give it in types")
-    unknown = [name for name in types if name not in calls or calls[name].column is None]
-    if unknown:
-        raise ConfigurationError(f"there are types for {unknown}, which take no column; leave them out")
 
 
 def _result(function: AggregateFunction, column: Any, states: Any) -> Any:

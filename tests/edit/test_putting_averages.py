@@ -52,11 +52,14 @@ def test_an_average_beside_a_count_and_a_sum_goes_on_as_if_its_rows_had_come(typ
     put = aggregate.state_serde.deserialize(column.pack(row))
     both = [folded(aggregate, state, VALUES[type_][:2], type_) for state in (put, come)]
     assert aggregate.results(both[:1]) == aggregate.results(both[1:])
-    with pytest.raises(ConfigurationError, match=r"'mean', avg.*not the average that the count and the sum beside it"):
+    together = "; put results that some rows have together"
+    with pytest.raises(ConfigurationError, match=rf"'mean', avg.*not the average that the count and the .*{together}"):
         column.pack({**row, "n": 9})
+    with pytest.raises(ConfigurationError, match=rf"'n', count\(.*: a count is never negative{together}"):
+        column.pack({**row, "n": -1})
     none = {"n": 0, "s": None, "mean": None}
     assert aggregate.state_serde.deserialize(column.pack(none)) == aggregate.initializer()
-    with pytest.raises(ConfigurationError, match="there are values, but their average is null"):
+    with pytest.raises(ConfigurationError, match=f"there are values, but their average is null{together}"):
         column.pack({**row, "mean": None})
 
 
@@ -75,13 +78,16 @@ def test_a_count_alone_tells_the_rest_of_an_average_where_one_sum_has_it() -> No
 
 
 def test_a_count_of_other_rows_or_of_another_column_tells_nothing_of_an_average() -> None:
-    refused = r"'mean', avg\(.*: its state is more than its result.* or which has had a count and a sum of the same"
+    refused = r"'mean', avg\(.*: its state is more than its result.* or has had a count and a sum of the same"
     row = {"n": 3, "mean": 2.0}
     with pytest.raises(ConfigurationError, match=refused):
         AggregatedColumn(*history({"n": aggregates.count("w"), "mean": MEAN}, pa.int64())).pack(row)
     with pytest.raises(ConfigurationError, match=refused):
         AggregatedColumn(*history({"n": aggregates.count(), "mean": MEAN}, pa.int64())).pack(row)
     name, before = history({"n": N}, pa.int64())
-    wanted = made({"n": N, "mean": MEAN}, pa.int64()).kept({"n": "v", "mean": "v"})
+    alone, both = (made(calls, pa.int64()) for calls in ({"n": N}, {"n": N, "mean": MEAN}))
+    added = evolved_calls(before, both.kept({"n": "v", "mean": "v"}), CallChanges(["mean"]), "out")
     with pytest.raises(ConfigurationError, match=refused):
-        AggregatedColumn(name, evolved_calls(before, wanted, CallChanges(["mean"]), "out")).pack(row)
+        AggregatedColumn(name, added).pack(row)
+    dropped = AggregatedColumn(name, evolved_calls(added, alone.kept({"n": "v"}), CallChanges(dropped=["mean"]), "out"))
+    assert dropped.read([dropped.pack({"n": 3})]).to_pylist() == [{"n": 3}]

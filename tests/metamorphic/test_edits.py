@@ -273,19 +273,25 @@ def test_what_is_no_timer_is_refused_with_what_to_write() -> None:
 
 
 def test_aggregates_whose_results_do_not_tell_their_states_are_refused_by_the_name_of_the_call() -> None:
-    calls = {**CALLS, "mean": aggregates.avg("av")}
-    chain = chain_of(make_aggregate("out", A, calls, by="k", time="at"))
-    rows = [event("a", PERSON, 0, 3, "upsert", with_op=True)]
+    before, after = (event("a", PERSON, second, 3, "upsert", with_op=True) for second in (0, 1))
+
+    def end(calls: dict[str, Any], edit: Callable[[StateEditor], object]) -> dict[str, Any]:
+        chain = chain_of(make_aggregate("out", A, calls, by="k", time="at"))
+        (row,) = told(chain, [[before]], [editing(edit)], [[after]], seed=1, partitions=1)
+        return {name: row[name] for name in calls}
 
     def put(editor: StateEditor) -> None:
         (row,) = editor.view("aggregate").get([PERSON]).to_pylist()  # type: ignore[union-attr]
-        with pytest.raises(
-            ConfigurationError, match=r"avg.*: its state is more than its result.*delete the key, which"
-        ):
-            editor.put("aggregate", [row])
+        editor.put("aggregate", [{**row, "value": {**row["value"], "count": 4, "sum": 8}}])
+
+    def delete(editor: StateEditor) -> None:
+        with pytest.raises(ConfigurationError, match=r"avg.*: its state is more than its result.*; delete the key, wh"):
+            put(editor)
         assert editor.delete("aggregate", [PERSON]) == 1
 
-    told(chain, [rows], [editing(put)], [[]], seed=1, partitions=1)
+    anew = {"n": 1, "s": 3, "most": 3, "few": 3}
+    assert end({**CALLS, "mean": aggregates.avg("av")}, delete) == {**anew, "mean": 3.0}
+    assert end(CALLS, put) == {**anew, "n": 5, "s": 11}
 
 
 def test_a_window_that_no_row_could_be_in_is_refused_with_one_that_fits() -> None:

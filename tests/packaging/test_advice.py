@@ -237,6 +237,14 @@ FOLLOWED_CALLS = {
     "; say so with --retain-duplicates": "kafka_streams/test_command_line.py::test_what_is_put_twice_needs_to_be_told",
     "; declare it by number: sources=": "spark/test_continued_query.py::"
     "test_a_query_goes_on_exactly_once_with_other_operators_and_sources",
+    "no aggregate function ": "processors/verbs/test_row_aggregate.py::"
+    "test_an_unknown_function_is_refused_with_those_that_there_are",
+    "approx_count_distinct needs the package": "processors/verbs/test_approx_count_distinct.py::"
+    "test_without_the_package_the_error_says_what_to_install",
+    "; delete the key, which then begins anew": "metamorphic/test_edits.py::"
+    "test_aggregates_whose_results_do_not_tell_their_states_are_refused_by_the_name_of_the_call",
+    "; put results that some rows have together": "edit/test_putting_averages.py::"
+    "test_an_average_beside_a_count_and_a_sum_goes_on_as_if_its_rows_had_come",
     "give a local_dir of its own to warm copies in": "durability/test_warming.py::"
     "test_the_directory_of_the_running_job_is_refused_and_left_alone",
     "a new place beside it, of which neither": _ELSEWHERE,
@@ -295,10 +303,6 @@ UNFOLLOWED_CALLS = {
     "adapters/spark/reading": 3,
     "adapters/spark/rows": 1,
     "adapters/spark/session": 6,
-    "processors/distribution": 1,
-    "processors/runtime": 1,
-    "processors/verbs": 4,
-    "processors/verbs/functions": 2,
     "src/millpond/cli": 3,
     "src/millpond/cli/bench": 2,
     "src/millpond/demo": 1,

@@ -1,6 +1,7 @@
 """Topologies that are refused, each followed by what the message advises, which is then built."""
 
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -133,6 +134,34 @@ class Calls:
         for topic in ("all", "some"):
             stream.to(topic)
         return make_plan(self.builder.build(), sink, 2)
+
+    def named_again(self, end: str | None) -> Topology:
+        """Names for ids, and names for those: by one query, or by the one of two that writes this topic."""
+        builder = StreamsBuilder(value_serde="string")
+        names = builder.table("names")
+        if end != "out":
+            stream = builder.stream("in").left_join(names, lambda _, name: name).select_key(lambda _, name: name)
+        if end == "named":
+            stream.to("named")
+            return builder.build()
+        again = stream if end is None else builder.stream("named")
+        again.left_join(names, "{}: {}".format).to("out")
+        return builder.build()
+
+    def check_named_again(self) -> None:
+        names, ids = [("ann", "bea", 1), ("bea", "cid", 1)], [("ann", "x", 2), ("bea", "y", 3)]
+        found: dict[str | None, TopologyDriver] = {}
+        with ExitStack() as drivers:
+            for end in (None, "named", "out"):
+                driver = found[end] = drivers.enter_context(TopologyDriver(self.named_again(end)))
+                driver.pipe_all("names", names)
+            for end in (None, "named"):
+                found[end].pipe_all("in", ids)
+            found["out"].pipe_all(
+                "named", [(one.key, one.value, one.timestamp) for one in found["named"].read("named")]
+            )
+            values = [record.value for record in found["out"].read("out")]
+            assert values == [record.value for record in found[None].read("out")] == ["bea: cid", "cid: None"]
 
     def counts(self, *sinks: str) -> object:
         """The plan of two counts that go to these sinks."""
@@ -635,6 +664,12 @@ PLANS = [
         lambda calls: calls.counts("counts", "counts"),
         lambda calls: calls.counts("one", "other"),
     ),
+    Refused(
+        "; write the records to a topic there, and go on in a second query",
+        lambda calls: make_plan(calls.named_again(None), None, 2),
+        lambda calls: [make_plan(calls.named_again(topic), None, 2) for topic in ("named", "out")],
+        lambda calls: calls.check_named_again(),
+    ),
 ]
 """How a topology is distributed."""
 
@@ -719,6 +754,11 @@ TIMERS = [
         "the name of a timer is \n; give text",
         lambda calls: ruled(Ringing, lambda context: context.set_timer("5 minutes", 1)),  # type: ignore[arg-type]
         lambda calls: ruled(Ringing, lambda context: context.set_timer("5 minutes", "1")),
+    ),
+    Refused(
+        " has no time zone; give it one, as in ",
+        lambda calls: ruled(Ringing, lambda context: context.set_timer(datetime(2026, 1, 1))),
+        lambda calls: ruled(Ringing, lambda context: context.set_timer(datetime(2026, 1, 1, tzinfo=UTC))),
     ),
     Refused(
         " cannot be those of a dict; select the column as an array of entries",

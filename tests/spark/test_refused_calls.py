@@ -423,6 +423,13 @@ class Streams:
         builder.stream("words", read).merge(builder.stream("more", read)).group_by_key().count().to("counts")
         return builder.build()
 
+    def regrouped(self, upgrade_from: str | None = None) -> Topology:
+        """Words counted by their numbers, whose changes travel as a release reads them."""
+        builder = StreamsBuilder(upgrade_from=upgrade_from)
+        words = builder.table("words", Consumed("string", "int64"))
+        words.group_by(lambda word, number: (word, number)).count().to_stream().to("counts")
+        return builder.build()
+
     def read(self, rows: DataFrame | None = None, **consumed: Any) -> DataFrame:
         """A count of rows that are read in some way."""
         topology = self.counts(Consumed(**{"key_serde": "string", "value_serde": "int64", **consumed}))
@@ -478,6 +485,14 @@ OPTIONS = [
         "; give a release of Millpond such as '0.1.0'",
         lambda calls: calls.streams(upgrade_from="zero", upgrade_mode="in_place"),
         lambda calls: calls.streams(upgrade_from="0.1.0", upgrade_mode="in_place"),
+    ),
+    Refused(
+        ", but the first release of Kafka Streams was 0.10.0; leave it out here",
+        lambda calls: calls.regrouped(upgrade_from="0.1.0"),
+        lambda calls: calls.streams(calls.regrouped()).transform({"words": calls.stream}),
+        lambda calls: calls.streams(calls.regrouped(), upgrade_from="0.1.0", upgrade_mode="in_place").transform(
+            {"words": calls.stream}
+        ),
     ),
 ]
 """Options of ``SparkStreams``."""

@@ -40,7 +40,10 @@ def bind(call: AggregateCall, path: str, type_: pa.DataType, times: pa.DataType)
         ConfigurationError: there is no such function, or it does not take such values.
     """
     if call.function not in FUNCTIONS:
-        raise ConfigurationError(f"no aggregate function {call.function!r}; use one of {', '.join(sorted(FUNCTIONS))}")
+        raise ConfigurationError(
+            f"no aggregate function {call.function!r}; use one of millpond.processors.verbs.aggregates: "
+            f"{', '.join(sorted(FUNCTIONS))}"
+        )
     by_time = (times,) if call.by_time else ()
     return FUNCTIONS[call.function](path, type_, *by_time, **call.options)
 

@@ -61,7 +61,7 @@ class Count(AggregateFunction):
 
     def state_of(self, result: Any) -> Any:
         if result is None or result < 0:
-            raise ConfigurationError(f"a count is never {'null' if result is None else 'negative'}")
+            raise ValueError(f"a count is never {'null' if result is None else 'negative'}")
         return result
 
     def results(self, states: Array) -> Array:

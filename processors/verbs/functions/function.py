@@ -88,6 +88,7 @@ class AggregateFunction(ABC):
 
         Raises:
             ConfigurationError: it does not.
+            ValueError, OverflowError: no values have it.
         """
         raise ConfigurationError("its state is more than its result")
 

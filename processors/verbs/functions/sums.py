@@ -287,17 +287,18 @@ class Average(AggregateFunction):
             total: their sum, in its physical form; None if there is none, or it is unknown.
 
         Raises:
-            ConfigurationError: they tell too little, or contradict each other.
+            ConfigurationError: they tell too little.
+            ValueError, OverflowError: they contradict each other, or no values have such a sum.
         """
         if result is None:
             if count or total is not None:
-                raise ConfigurationError("there are values, but their average is null")
+                raise ValueError("there are values, but their average is null")
             return None
         if count is None:
             raise ConfigurationError("its state is more than its result")
         summed = self._total_of(result, count) if total is None else self._sum.total(self._sum.state_of(total))
         if not self._fits(result, summed, count):
-            raise ConfigurationError("it is not the average that the count and the sum beside it have")
+            raise ValueError("it is not the average that the count and the sum beside it have")
         return [count, self._sum.add(None, summed, 0)]
 
     def _total_of(self, result: Any, count: int) -> Any:

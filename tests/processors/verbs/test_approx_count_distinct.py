@@ -2,6 +2,8 @@
 
 import math
 import sys
+import tomllib
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -9,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from millpond.errors import ConfigurationError
-from millpond.processors.verbs.aggregates import FINEST_ERROR, approx_count_distinct
+from millpond.processors.verbs.aggregates import FINEST_ERROR, approx_count_distinct, count_distinct
 from millpond.processors.verbs.row_aggregate import RowAggregate
 from tests.drawing import tries
 from tests.processors.verbs.aggregating import NESTED, VALUES, aggregate_state, column, result_of
@@ -67,5 +69,11 @@ def test_an_error_that_no_sketch_has_is_refused(relative_error: float) -> None:
 
 def test_without_the_package_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "datasketches", None)
-    with pytest.raises(ConfigurationError, match=r"pip install 'millpond\[sketches\]'"):
-        RowAggregate({"x": approx_count_distinct("x")}, {"x": pa.int64()})
+    with pytest.raises(ConfigurationError, match=r"pip install 'millpond\[sketches\]', or use count_distinct"):
+        result_of(approx_count_distinct("x"), pa.int64(), [7, 8, 7, None])
+    assert result_of(count_distinct("x"), pa.int64(), [7, 8, 7, None]) == 2
+    monkeypatch.undo()
+    assert result_of(approx_count_distinct("x"), pa.int64(), [7, 8, 7, None]) == 2
+    project = tomllib.loads(Path(__file__).parents[3].joinpath("pyproject.toml").read_text())["project"]
+    (extra,) = project["optional-dependencies"]["sketches"]
+    assert extra.startswith("datasketches>=")
