@@ -54,8 +54,10 @@ def test_a_checkpoint_describes_the_job(tmp_path: Path) -> None:
     assert known.key_bytes is not None
     assert known.value_bytes is not None
     assert known_of(str(query.checkpoint), None).key_bytes is None
-    places = (query.checkpoint, "--state-dir", query.state, "--backend", "memory", "--seconds", "1", "--repeat", "1")
-    found = advised(*places, "--value-size", "7")
+    given = ("--state-dir", query.state, "--value-size", "7", "--backend", "memory", "--seconds", "1", "--repeat", "1")
+    with pytest.raises(ConfigurationError, match="--state-dir is that of a query; give its CHECKPOINT, too"):
+        raise run("--keys", "5", *given).exception
+    found = advised(query.checkpoint, *given)
     assert found["description"]["keys"] == known.keys
     assert found["description"]["key_bytes"] == known.key_bytes
     assert found["description"]["value_bytes"] == 7
@@ -74,7 +76,6 @@ def test_a_checkpoint_describes_the_job(tmp_path: Path) -> None:
         (("--keys", "5", "--backend", "nosuch"), "no backend 'nosuch'"),
         (("--keys", "5", "--backend", "lmdb://?password=hunter2"), "no option 'password'"),
         (("--keys", "5", "--measurements", "nosuch.json"), "cannot be read"),
-        (("--keys", "5", "--state-dir", "x"), "give its CHECKPOINT"),
         (("--keys", "5", "--directory", "no/such"), "is no directory"),
         (("no/checkpoint",), "no/checkpoint"),
     ],

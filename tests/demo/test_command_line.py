@@ -58,8 +58,8 @@ def test_an_error_that_nobody_expected_is_a_message_and_its_trace_is_there_if_as
     [
         (["--backend", "rocksdv"], "rocksdb"),
         (["--backend", "lmdb://?no_such_option=1"], "no_such_option"),
-        (["--batch-rows", "0"], "--batch-rows is 0; give a number of at least 1"),
-        (["--max-batches", "-1"], "--max-batches is -1"),
+        (["--batch-rows", "0"], "Invalid value for '--batch-rows'"),
+        (["--max-batches", "-1"], "Invalid value for '--max-batches'"),
     ],
 )
 def test_an_option_that_makes_no_sense_is_refused_by_name(

@@ -173,6 +173,8 @@ _SEEDS = "spark/test_seeds.py::"
 _SINKS = "spark/test_several_sinks.py::test_sinks_of_two_operators_get_what_each_gets_alone"
 _VERB_BACKFILL = "spark/test_verb_backfill.py::"
 _VERB_BACKFILL += "test_a_backfill_of_a_verb_is_done_once_and_what_makes_no_sense_is_refused_and_leaves_nothing"
+_GROWTH = "bench/test_bench_spark.py::"
+_GROWTH += "test_the_command_tells_of_contenders_that_fail_writes_the_others_and_ends_with_1"
 _ROWS_SO_FAR = "spark/test_changed_calls.py::test_a_result_gets_the_rows_so_far_once_the_checkpoint_is_declared"
 _ANOTHER_RELEASE = "contract/test_plugins.py::test_a_broken_plugin_works_once_another_release_of_it_is_installed"
 _CHECKED = "contract/test_backends_command.py::test_a_check_says_what_is_there_and_which_sentence_is_broken"
@@ -237,6 +239,13 @@ FOLLOWED_CALLS = {
     "; say so with --retain-duplicates": "kafka_streams/test_command_line.py::test_what_is_put_twice_needs_to_be_told",
     "; declare it by number: sources=": "spark/test_continued_query.py::"
     "test_a_query_goes_on_exactly_once_with_other_operators_and_sources",
+    "--state-dir is that of a query; give its": "bench/test_advise.py::test_a_checkpoint_describes_the_job",
+    "; give FEATURE=REASON, as in ": "contract/test_backends_command.py::"
+    "test_a_check_says_what_is_there_and_which_sentence_is_broken",
+    "growth is measured of one workload at a time; ": _GROWTH,
+    "there is no page of growth; leave out ": _GROWTH,
+    ", half of a pair; give ": "spark/test_evolution.py::"
+    "test_a_store_is_renamed_and_another_counts_from_now_on_even_if_the_first_micro_batch_fails",
     "no aggregate function ": "processors/verbs/test_row_aggregate.py::"
     "test_an_unknown_function_is_refused_with_those_that_there_are",
     "approx_count_distinct needs the package": "processors/verbs/test_approx_count_distinct.py::"
@@ -303,9 +312,7 @@ UNFOLLOWED_CALLS = {
     "adapters/spark/reading": 3,
     "adapters/spark/rows": 1,
     "adapters/spark/session": 6,
-    "src/millpond/cli": 3,
-    "src/millpond/cli/bench": 2,
-    "src/millpond/demo": 1,
+    "src/millpond/cli": 1,
 }
 """How many refusals of calls, in each folder, advise something that no test does so far."""
 

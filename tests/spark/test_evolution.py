@@ -43,14 +43,15 @@ MillpondState = Callable[..., str]
 
 @pytest.fixture
 def millpond_state(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> MillpondState:
-    """Runs ``millpond state`` and gives what it said."""
+    """Runs ``millpond state`` and gives what it said; an error, if it said nothing else."""
 
     def run(*arguments: str, code: int = 0) -> str:
         monkeypatch.setattr(sys, "argv", ["millpond", "state", *arguments])
         with pytest.raises(SystemExit) as ended:
             main()
         assert (ended.value.code or 0) == code
-        return capsys.readouterr().out
+        said = capsys.readouterr()
+        return said.out or said.err
 
     return run
 
@@ -131,9 +132,11 @@ def test_a_store_is_renamed_and_another_counts_from_now_on_even_if_the_first_mic
     beside = query.rows([], topology, "more", evolution=evolution)
     assert query.run(beside, out="out-more", checkpoint="more") == Counter(WORDS + WORDS[:2])
 
-    back = ["--topology", f"{__name__}:only_counts", "--rename", "tallies=counts", "--drop", "more"]
-    said = millpond_state("evolve", query.checkpoint, "--state-dir", f"{query.directory}/state", *back)
-    assert "job, counts: generation 2, " in said
+    back = ["evolve", query.checkpoint, "--state-dir", f"{query.directory}/state"]
+    back += ["--topology", f"{__name__}:only_counts", "--drop", "more"]
+    refused = "--rename is 'tallies', half of a pair; give OLD=NEW, as in --rename counts=totals"
+    assert refused in millpond_state(*back, "--rename", "tallies", code=2)
+    assert "job, counts: generation 2, " in millpond_state(*back, "--rename", "tallies=counts")
     assert query.run(query.rows(WORDS[:1], only_counts)) == Counter(WORDS + WORDS[:2] + WORDS[:1])
 
 

@@ -138,8 +138,10 @@ def demo(
         str | None,
         typer.Option(metavar="PLACE", help="where durable state goes, a path or URL; OUT/state by default"),
     ] = None,
-    batch_rows: Annotated[int, typer.Option(metavar="ROWS", help="flights per micro-batch")] = 25_000,
-    max_batches: Annotated[int | None, typer.Option(metavar="N", help="stop after this many micro-batches")] = None,
+    batch_rows: Annotated[int, typer.Option(metavar="ROWS", min=1, help="flights per micro-batch")] = 25_000,
+    max_batches: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="stop after this many micro-batches")
+    ] = None,
     json: AsJson = False,
 ) -> None:
     """A year of real flights, each joined with the weather of its hour, on Spark, with the state in the BACKEND."""

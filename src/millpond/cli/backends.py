@@ -111,5 +111,5 @@ def check(
 def _opt_out(text: str) -> tuple[str, str]:
     feature, separator, reason = text.partition("=")
     if not separator:
-        raise ConfigurationError(f"--opt-out is {text!r}; give FEATURE=REASON")
+        raise ConfigurationError(f"--opt-out is {text!r}; give FEATURE=REASON, as in --opt-out 'files=it has none'")
     return feature, reason

@@ -126,7 +126,9 @@ def state_evolve(
             _pairs("--convert", convert, "STORE=KIND, as in --convert prices=versioned"),
             {
                 store: to_instant(time_in(text, "--valid-from"), "--valid-from")
-                for store, text in _pairs("--valid-from", valid_from, "STORE=TIME").items()
+                for store, text in _pairs(
+                    "--valid-from", valid_from, "STORE=TIME, as in --valid-from prices=2026-01-31T00:00:00+00:00"
+                ).items()
             },
             accept_loss,
         )
@@ -137,10 +139,13 @@ def state_evolve(
 
 
 def _pairs(option: str, pairs: list[str] | None, form: str) -> dict[str, str]:
-    split = [pair.partition("=") for pair in pairs or []]
-    if not all(name and value for name, _, value in split):
-        raise ConfigurationError(f"{option} is {pairs}; give {form}")
-    return {name: value for name, _, value in split}
+    found = {}
+    for pair in pairs or []:
+        name, _, value = pair.partition("=")
+        if not name or not value:
+            raise ConfigurationError(f"{option} is {pair!r}, half of a pair; give {form}")
+        found[name] = value
+    return found
 
 
 @contextmanager

@@ -14,7 +14,6 @@ import pyarrow as pa
 
 from millpond.demo import data, outputs, session, topologies
 from millpond.demo.meter import Meter, Pace
-from millpond.errors import ConfigurationError
 from millpond.processors import Topology
 from millpond.stores.backend.registry import try_out
 
@@ -109,9 +108,6 @@ def run(options: Options, inputs: data.Inputs, progress: Progress) -> Result:
 
 def check(options: Options) -> None:
     """Refuse what cannot work before anything is written or started."""
-    for name, number in (("batch-rows", options.batch_rows), ("max-batches", options.max_batches)):
-        if number is not None and number < 1:
-            raise ConfigurationError(f"--{name} is {number}; give a number of at least 1")
     try_out(options.backend)
     session.check_pyspark()
     session.check_java()
