@@ -173,6 +173,10 @@ _SEEDS = "spark/test_seeds.py::"
 _SINKS = "spark/test_several_sinks.py::test_sinks_of_two_operators_get_what_each_gets_alone"
 _VERB_BACKFILL = "spark/test_verb_backfill.py::"
 _VERB_BACKFILL += "test_a_backfill_of_a_verb_is_done_once_and_what_makes_no_sense_is_refused_and_leaves_nothing"
+_DELTA = "spark/test_outputs.py::test_a_session_without_delta_lake_is_started_with_what_the_messages_say"
+_MERGED = "spark/test_outputs.py::test_a_sink_is_merged_into_a_table_as_the_messages_say"
+_LOOKED_AT = "spark/test_state_source.py::"
+_LOOKED_AT += "test_a_schema_and_changes_that_are_yet_to_come_are_refused_with_what_to_ask_for"
 _GROWTH = "bench/test_bench_spark.py::"
 _GROWTH += "test_the_command_tells_of_contenders_that_fail_writes_the_others_and_ends_with_1"
 _ROWS_SO_FAR = "spark/test_changed_calls.py::test_a_result_gets_the_rows_so_far_once_the_checkpoint_is_declared"
@@ -246,6 +250,28 @@ FOLLOWED_CALLS = {
     "there is no page of growth; leave out ": _GROWTH,
     ", half of a pair; give ": "spark/test_evolution.py::"
     "test_a_store_is_renamed_and_another_counts_from_now_on_even_if_the_first_micro_batch_fails",
+    "the session has no Delta Lake; start it": _DELTA,
+    ", or take PySpark ": _DELTA,
+    "is not set up for it; start it with ": _DELTA,
+    " is no change feed, whose rows could be": _MERGED,
+    " lacks; take them out of the schema, or": _MERGED,
+    " is not the name of a table; write it as": _MERGED,
+    "one would replace the files of the other; give": "spark/test_owners.py::"
+    "test_sinks_with_one_path_are_given_each_its_own",
+    "; give an earlier one, or that: ": _LOOKED_AT,
+    "; leave .schema(...) out": _LOOKED_AT,
+    "; give the checkpointLocation of the query that transform": "spark/test_read_store.py::"
+    "test_a_checkpoint_of_another_topology_or_application_is_refused_and_its_own_is_read",
+    "there is no Spark session; start one": "spark/test_session.py::"
+    "test_what_has_no_session_is_told_to_start_one_which_any_thread_may_have_done",
+    "a session of Spark Connect does not reach": "spark/test_session.py::"
+    "test_a_session_of_spark_connect_does_not_reach_files_and_a_classic_one_does",
+    "may not fit into one Arrow batch; set it": "spark/test_refusals.py::"
+    "test_arrow_batches_that_cannot_hold_their_blobs_are_refused",
+    "Spark's Python workers run ": "spark/test_refusals.py::"
+    "test_workers_whose_python_lacks_millpond_are_refused_with_state_or_without",
+    "the Python workers of the Spark Connect server": "spark/test_connect.py::"
+    "test_workers_whose_python_lacks_millpond_are_refused",
     "no aggregate function ": "processors/verbs/test_row_aggregate.py::"
     "test_an_unknown_function_is_refused_with_those_that_there_are",
     "approx_count_distinct needs the package": "processors/verbs/test_approx_count_distinct.py::"
@@ -308,10 +334,6 @@ UNFOLLOWED_CALLS = {
     "adapters/kafka_streams": 5,
     "adapters/monitor": 1,
     "adapters/spark/monitoring": 1,
-    "adapters/spark/outputs": 7,
-    "adapters/spark/reading": 3,
-    "adapters/spark/rows": 1,
-    "adapters/spark/session": 6,
     "src/millpond/cli": 1,
 }
 """How many refusals of calls, in each folder, advise something that no test does so far."""

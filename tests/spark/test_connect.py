@@ -20,18 +20,10 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.long]
 JOB = Path(__file__).with_name("connect_job.py")
 
 
-@pytest.fixture(scope="module")
-def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """What a session of Spark Connect gave, with a server of its own."""
-    directory = tmp_path_factory.mktemp("connect")
-    (directory / "broken").touch()
-    python = directory / "python"
-    python.write_text(
-        f'#!/bin/sh\n[ -e "{directory}/broken" ] && exec {sys.executable} -I -S "$@"\nexec {sys.executable} "$@"\n'
-    )
-    python.chmod(0o755)
+def run(directory: Path, python: str) -> dict[str, Any]:
+    """What a session of Spark Connect gave, with a server of its own whose workers run this Python."""
     # Under test, PySpark's server takes a free port instead of a fixed one.
-    environment = {**os.environ, "PYSPARK_PYTHON": str(python), "SPARK_TESTING": "1"}
+    environment = {**os.environ, "PYSPARK_PYTHON": python, "SPARK_TESTING": "1"}
     done = subprocess.run(
         [sys.executable, str(JOB), str(directory)],
         capture_output=True,
@@ -45,6 +37,19 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     assert result["session"].startswith("pyspark.sql.connect")
     return result
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """What came out with the Python that the refusal of one without packages names, and that refusal."""
+    directory = tmp_path_factory.mktemp("connect")
+    bare = directory / "python"
+    bare.write_text(f'#!/bin/sh\nexec {sys.executable} -I -S "$@"\n')
+    bare.chmod(0o755)
+    refused = run(directory, str(bare))
+    python = re.search(r"to a Python that has it, such as (\S+) if", refused["bare workers"])
+    assert python is not None, refused
+    return {**refused, **run(directory, python[1])}
 
 
 def test_a_count_goes_on_where_it_stopped(found: dict[str, Any]) -> None:

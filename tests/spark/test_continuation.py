@@ -6,7 +6,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from types import SimpleNamespace
 from typing import cast
 
 import pytest
@@ -16,7 +15,6 @@ pytest.importorskip("pyspark")
 from pyspark.sql import SparkSession
 
 from millpond.adapters.spark.continuation.continuation import Continuation
-from millpond.adapters.spark.continuation.files import HadoopFiles
 from millpond.adapters.spark.continuation.logs import CheckpointLogs, OffsetLog
 from millpond.adapters.spark.continuation.sources import origins_of
 from millpond.adapters.spark.evolution.evolution import Evolution, Standpoint, Whereabouts, generation_at, in_threads
@@ -460,9 +458,3 @@ def test_a_checkpoint_is_read_whatever_signs_are_in_its_path(form: str, tmp_path
     assert nothing.newest() == (None, [])
     with pytest.raises(ConfigurationError, match="there is no checkpoint at"):
         nothing.manifests()
-
-
-def test_a_session_of_spark_connect_is_refused_because_it_does_not_reach_the_files() -> None:
-    without_jvm = cast(SparkSession, SimpleNamespace())
-    with pytest.raises(ConfigurationError, match="a session of Spark Connect does not reach"):
-        HadoopFiles.of(without_jvm)

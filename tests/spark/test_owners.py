@@ -4,8 +4,8 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from millpond.adapters.spark.outputs.owners import claim_checkpoint, claim_directory
-from millpond.errors import StateConflictError
+from millpond.adapters.spark.outputs.owners import check_apart, claim_checkpoint, claim_directory
+from millpond.errors import ConfigurationError, StateConflictError
 from tests.spark.test_continuation import MemoryFiles
 
 
@@ -26,3 +26,16 @@ def test_what_is_advised_for_a_checkpoint_and_a_path_of_others_is_taken() -> Non
     for _ in range(2):
         claim_directory(files, "/out/new", other, "a")
         claim_directory(files, "/out/a", query, "a")
+
+
+def test_sinks_with_one_path_are_given_each_its_own() -> None:
+    files = MemoryFiles({})
+    query = claim_checkpoint(files, "/c", ["a", "b"])
+    with pytest.raises(ConfigurationError, match=r"'a' and 'b' both have the path /out/,.*; give each its own"):
+        check_apart(files, {"a": "/out", "b": "/out/"})
+    paths = {"a": "/out/a", "b": "/out/b"}
+    check_apart(files, paths)
+    for _ in range(2):
+        for sink, path in paths.items():
+            claim_directory(files, path, query, sink)
+            files.content[f"{path}/batch_id=0/part"] = "rows"

@@ -1,7 +1,6 @@
 """A store's rows as a user looks at them, and what is said where there are none to look at."""
 
 import pickle
-from collections.abc import Callable
 from datetime import date
 from decimal import Decimal
 from pathlib import Path
@@ -49,12 +48,13 @@ class Job:
         given = {"application_id": "job", "state_dir": str(self._directory / "state"), "partitions": 2, **options}
         return SparkStreams(topology or totals(), backend="memory", **given)
 
-    def run(self, *rows: tuple[Any, ...]) -> None:
+    def run(self, *rows: tuple[Any, ...], streams: SparkStreams | None = None, checkpoint: str = "") -> None:
         """One micro-batch with these rows."""
         self._spark.createDataFrame(rows, DDL).coalesce(1).write.mode("append").parquet(str(self._directory / "in"))
         numbers = self._spark.readStream.schema(DDL).parquet(str(self._directory / "in"))
-        output = self.streams().transform({"numbers": numbers}).writeStream.format("noop")
-        output.option("checkpointLocation", self.checkpoint).trigger(availableNow=True).start().awaitTermination()
+        output = (streams or self.streams()).transform({"numbers": numbers}).writeStream.format("noop")
+        output = output.option("checkpointLocation", checkpoint or self.checkpoint)
+        output.trigger(availableNow=True).start().awaitTermination()
 
 
 @pytest.fixture
@@ -136,19 +136,21 @@ def test_a_batch_that_is_not_retained_is_refused_with_those_that_are(job: Job) -
             job.streams().read_store("sums", job.checkpoint, batch_id=batch_id)
 
 
-def counted(job: Job) -> SparkStreams:
-    return job.streams(totals("json"))
-
-
-def renamed(job: Job) -> SparkStreams:
-    return job.streams(application_id="other")
-
-
-@pytest.mark.parametrize("make", [counted, renamed])
-def test_a_checkpoint_of_another_topology_or_application_is_refused(job: Job, make: Callable[[Job], Any]) -> None:
+def test_a_checkpoint_of_another_topology_or_application_is_refused_and_its_own_is_read(job: Job) -> None:
     job.run(("a", 1, 1))
-    with pytest.raises(ConfigurationError, match=f"{job.checkpoint} is not that of a query of this .*'job'"):
-        make(job).read_store("sums", job.checkpoint)
+    other = job.streams(application_id="other")
+    for streams in (job.streams(totals("json")), other):
+        with pytest.raises(
+            ConfigurationError, match=f"{job.checkpoint} is not that of a query of this .*'job'.*; give"
+        ):
+            streams.read_store("sums", job.checkpoint)
+    job.run(("a", 2, 2), streams=other, checkpoint=f"{job.checkpoint}-other")
+    for streams, checkpoint, stored in (
+        (job.streams(), job.checkpoint, '{"count":1,"sum":1}'),
+        (other, f"{job.checkpoint}-other", '{"count":2,"sum":3}'),
+    ):
+        rows = streams.read_store("sums", checkpoint).select("key", "value").collect()
+        assert [tuple(row) for row in rows] == [("a", stored)]
 
 
 def test_a_checkpoint_of_a_query_without_such_state_is_refused(spark: SparkSession, job: Job, tmp_path: Path) -> None:

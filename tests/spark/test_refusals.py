@@ -170,7 +170,10 @@ def test_arrow_batches_that_cannot_hold_their_blobs_are_refused(
         with pytest.raises(ConfigurationError, match=f"{rows} is 1000000.*set it to 10922 or less"):
             streams().transform({"words": words})
         spark.conf.set(size, "64m")
-        streams().transform({"words": words})
+        assert streams().transform({"words": words}).collect() == []
+        spark.conf.set(size, "2147483647")
+        spark.conf.set(rows, "10922")
+        assert streams().transform({"words": words}).collect() == []
     finally:
         spark.conf.unset(rows)
         spark.conf.unset(size)
@@ -223,12 +226,14 @@ def bare_python(spark: SparkSession, tmp_path: Path) -> Iterator[Path]:
 
 @pytest.mark.parametrize("topology", [counts, stateless])
 def test_workers_whose_python_lacks_millpond_are_refused_with_state_or_without(
-    words: DataFrame, streams: Make, bare_python: Path, topology: Callable[[], Topology]
+    words: DataFrame, streams: Make, spark: SparkSession, bare_python: Path, topology: Callable[[], Topology]
 ) -> None:
     with pytest.raises(ConfigurationError, match=r"PYSPARK_PYTHON") as refused:
         streams(topology()).transform({"words": words})
     assert str(bare_python) in str(refused.value)
     assert "No module named" in str(refused.value)
+    spark.sparkContext.pythonExec = str(refused.value).partition("to a Python that has it, such as ")[2]
+    assert streams(topology()).transform({"words": words}).collect() == []
 
 
 def test_a_topology_without_state_needs_no_state_store_provider(

@@ -2,7 +2,9 @@
 
 import warnings
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,7 +13,8 @@ pytest.importorskip("pyspark")
 
 from pyspark.sql import SparkSession
 
-from millpond.adapters.spark import SparkStreams, configure
+from millpond.adapters.spark import Millpond, SparkStreams, configure
+from millpond.adapters.spark.continuation.files import HadoopFiles
 from millpond.errors import ConfigurationError, PerformanceWarning
 from millpond.processors import Consumed, Materialized, Produced, StreamsBuilder
 
@@ -107,3 +110,35 @@ def test_some_more_shuffle_partitions_than_cores_are_not(fresh: SparkSession, tm
     with warnings.catch_warnings():
         warnings.simplefilter("error", PerformanceWarning)
         count(fresh, tmp_path)
+
+
+def test_a_session_of_spark_connect_does_not_reach_files_and_a_classic_one_does(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    without_jvm: Any = SimpleNamespace()
+    with pytest.raises(
+        ConfigurationError, match=r"Spark Connect does not reach .*; .* SparkSession\.builder\.master\("
+    ):
+        HadoopFiles.of(without_jvm)
+    files = HadoopFiles.of(SparkSession.builder.master("local[2, 4]").getOrCreate())
+    files.write(f"{tmp_path}/note", "written")
+    assert files.read(f"{tmp_path}/note") == (tmp_path / "note").read_text() == "written"
+
+
+def test_what_has_no_session_is_told_to_start_one_which_any_thread_may_have_done(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pond = Millpond(application_id="none", state_dir=str(tmp_path), backend="memory")
+
+    def late_rows() -> list[Any]:
+        return pond.late_rows().collect()
+
+    with ThreadPoolExecutor(1) as thread:
+        assert thread.submit(SparkSession.getActiveSession).result() is None
+        assert thread.submit(late_rows).result() == []
+    with ThreadPoolExecutor(1) as thread:
+        monkeypatch.setattr(SparkSession, "_instantiatedSession", None)
+        with pytest.raises(ConfigurationError, match=r"no Spark session; start one .*: SparkSession\.builder\.getOrCr"):
+            thread.submit(late_rows).result()
+        thread.submit(SparkSession.builder.getOrCreate).result()
+        assert thread.submit(late_rows).result() == []

@@ -220,7 +220,7 @@ REFUSED: Mapping[str, tuple[type[MillpondError], Mapping[str, Any]]] = {
         {"rated": FormatOutput("memory"), "totals": None},
     ),
     "the table has no name": (ConfigurationError, {"rated": TableOutput(""), "totals": None}),
-    r"'rated': the session has no Delta Lake; start it with the package io\.delta:delta-spark_\d": (
+    r"'rated': the session has no Delta Lake; start it with spark\.jars\.packages=io\.delta:delta-spark_\d": (
         ConfigurationError,
         {"rated": FormatOutput("delta", {"path": "x"}), "totals": None},
     ),

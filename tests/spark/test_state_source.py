@@ -167,7 +167,6 @@ def test_without_the_job_there_is_a_message_about_what_is_wrong(query: Query, tm
         (query.options("counts", batch=7), "has no micro-batch 7, only 0 to 1"),
         (query.options("counts", as_of=1), "keeps no versions; leave as_of out"),
         (query.options("counts", sink="other"), "there is no store 'counts' of that sink"),
-        (query.options("counts", batch=0, changes_from=1), "changes_from is micro-batch 1, but the changes end with 0"),
         ({**query.options("counts"), "checkpoint": str(tmp_path)}, "there is no checkpoint at"),
     ]
     for options, message in wrong:
@@ -175,11 +174,20 @@ def test_without_the_job_there_is_a_message_about_what_is_wrong(query: Query, tm
             StateSource(options).schema()
     with pytest.raises(AnalysisException, match="there is no store 'count', only counts"):
         query.load("count")
+
+
+def test_a_schema_and_changes_that_are_yet_to_come_are_refused_with_what_to_ask_for(query: Query) -> None:
+    with pytest.raises(ConfigurationError, match=r"end with 1; .* or that: \.option\('changes_from', 1\)"):
+        StateSource(query.options("counts", changes_from=2)).schema()
+    assert query.rows("counts", changes_from=1) == []
+    assert len(query.rows("counts", changes_from=0)) == 2
     given = query.spark.read.format("millpond").schema("key string, value string").options(**query.options("counts"))
     with pytest.raises(
-        AnalysisException, match="but the store has struct<key:string,value:bigint,timestamp:timestamp>"
+        AnalysisException, match=r"but the store has struct<key:string,value:bigint,timestamp:timestamp>; leave "
     ):
         given.load().collect()
+    cast = query.load("counts").selectExpr("key", "cast(value as string)")
+    assert sorted(map(tuple, cast.collect())) == [("a", "2"), ("b", "1"), ("d", "1")]
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ from millpond.errors import ConfigurationError
 
 _FORMAT: Final = "delta"
 _DEFAULT_CONF: Final = "spark.sql.sources.default"
+_PACKAGES_CONF: Final = "spark.jars.packages"
 _EXTENSION: Final = "io.delta.sql.DeltaSparkSessionExtension"
 _EXTENSIONS_CONF: Final = "spark.sql.extensions"
 _CATALOG: Final = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
@@ -44,9 +45,9 @@ def check_delta(session: SparkSession, sink: str) -> None:
     source = _source_class(session)
     if source is None:
         raise ConfigurationError(
-            f"sink {sink!r}: the session has no Delta Lake; start it with the package {package} (spark.jars.packages), "
-            f"{_EXTENSIONS_CONF}={_EXTENSION} and {_CATALOG_CONF}={_CATALOG}. Each release of Delta Lake is for some "
-            "releases of Spark; if there is none for yours, take an older PySpark"
+            f"sink {sink!r}: the session has no Delta Lake; start it with {_PACKAGES_CONF}={package}:RELEASE, "
+            f"{_EXTENSIONS_CONF}={_EXTENSION} and {_CATALOG_CONF}={_CATALOG}, where RELEASE is the newest one that "
+            "Maven Central has of this package; if it has none, take an older PySpark"
         )
     if not source.getName().startswith(_OPEN_SOURCE):
         return
@@ -54,8 +55,9 @@ def check_delta(session: SparkSession, sink: str) -> None:
     made_for = re.search(r"delta-spark_(\d+\.\d+)_", jar)
     if made_for and made_for[1] != spark:
         raise ConfigurationError(
-            f"sink {sink!r}: {jar} is for Spark {made_for[1]}, and this is {session.version}; take {package}, or the "
-            "PySpark that it is for"
+            f"sink {sink!r}: {jar} is for Spark {made_for[1]}, and this is {session.version}; start it with "
+            f"{_PACKAGES_CONF}={package}:RELEASE, where RELEASE is the newest one that Maven Central has of this "
+            f"package, or take PySpark {made_for[1]}"
         )
     if _EXTENSION not in (session.conf.get(_EXTENSIONS_CONF, None) or "") or not _has_catalog(session):
         raise ConfigurationError(

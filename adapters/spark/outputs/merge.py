@@ -14,6 +14,7 @@ from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
+from pyspark.sql.pandas.types import from_arrow_schema
 
 from millpond.adapters.spark.outputs.delta import check_delta, taken_once
 from millpond.adapters.spark.outputs.output import MicroBatch
@@ -63,7 +64,7 @@ class MergeOutput:
                 )
         self._check_name(sink, session)
         check_delta(session, sink)
-        self._check_table(sink, own, session)
+        self._check_table(sink, [field for field in columns if field.name in own], session)
 
     def write(self, rows: DataFrame, batch: MicroBatch) -> None:
         session = rows.sparkSession
@@ -83,17 +84,18 @@ class MergeOutput:
                 "delta.`s3://bucket/table`"
             ) from error
 
-    def _check_table(self, sink: str, own: Sequence[str], session: SparkSession) -> None:
+    def _check_table(self, sink: str, own: Sequence[pa.Field], session: SparkSession) -> None:
         """Refuse a table that lacks a column."""
         try:
             known = [name.lower() for name in session.table(self.table).columns]
         except AnalysisException:
             return  # there is no such table yet
-        missing = [name for name in own if name.lower() not in known]
+        missing = [field for field in own if field.name.lower() not in known]
         if missing:
             raise ConfigurationError(
-                f"sink {sink!r} has the columns {missing}, which the table {self.table} lacks; add them to it (ALTER "
-                "TABLE ... ADD COLUMNS), or take them out of the schema"
+                f"sink {sink!r} has the columns {[field.name for field in missing]}, which the table {self.table} "
+                f"lacks; take them out of the schema, or add them to it: ALTER TABLE {self.table} ADD COLUMNS "
+                f"({from_arrow_schema(pa.schema(missing), prefer_timestamp_ntz=True).toDDL()})"
             )
 
     def _columns(self, names: Sequence[str]) -> list[str]:

@@ -11,7 +11,6 @@ from functools import cached_property
 from typing import Final
 
 import pyarrow as pa
-from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql import types as T
 from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPartition
@@ -82,25 +81,15 @@ class ReadRequest:
         if options.changes_from > view.batch:
             raise ConfigurationError(
                 f"changes_from is micro-batch {options.changes_from}, but the changes end with {view.batch}; give an "
-                "earlier one"
+                f"earlier one, or that: .option('changes_from', {view.batch})"
             )
         before = inspector.store(options.store, batch=options.changes_from, **place)
         return cls(change_schema(view.schema), change_parts(before, view), selection, view.form.key)
 
     @property
     def columns(self) -> T.StructType:
-        """The columns as Spark has them.
-
-        Raises:
-            ConfigurationError: it has no such type.
-        """
-        try:
-            return from_arrow_schema(self.schema, prefer_timestamp_ntz=True)
-        except PySparkException as error:
-            raise ConfigurationError(
-                f"Spark has no type for a column of ({', '.join(map(str, self.schema))}): {error}; read the store with "
-                "millpond.adapters.inspect, or millpond state export"
-            ) from error
+        """The columns as Spark has them."""
+        return from_arrow_schema(self.schema, prefer_timestamp_ntz=True)
 
 
 class StateSource(DataSource):

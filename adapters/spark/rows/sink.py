@@ -108,8 +108,7 @@ class Sink:
         """The sink's rows as ``produced`` describes them.
 
         Raises:
-            TopologyError: the schema cannot be read, or there is none and no serde either, or it lacks an optional
-                column.
+            TopologyError: the schema cannot be read, or lacks an optional column.
         """
         if produced.schema is not None:
             _, schema = parsed(topic, produced.schema)
@@ -118,8 +117,8 @@ class Sink:
             raise TopologyError(
                 f"sink {topic!r}: optional columns need a schema; give Produced(schema='key string, ...')"
             )
-        if produced.key_serde is None or produced.value_serde is None:
-            raise TopologyError(f"sink {topic!r} has no schema and no serdes; give Produced(schema='key string, ...')")
+        assert produced.key_serde is not None
+        assert produced.value_serde is not None
         key, value = serde(produced.key_serde), serde(produced.value_serde)
         window = ""
         if isinstance(key, TimeWindowedSerde | SessionWindowedSerde):

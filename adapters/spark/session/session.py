@@ -71,15 +71,17 @@ def configure(session: Configured) -> Configured:
 
 
 def active_session(purpose: str) -> SparkSession:
-    """The session of this thread.
+    """The session of this thread, or else the one that the process has started.
 
     Raises:
         ConfigurationError: there is none, to do ``purpose`` with.
     """
-    session = SparkSession.getActiveSession()
-    if session is None:
-        raise ConfigurationError(f"no Spark session is active in this thread; start one before {purpose}")
-    return session
+    try:
+        return SparkSession.active()
+    except PySparkException as error:
+        raise ConfigurationError(
+            f"there is no Spark session; start one before {purpose}: SparkSession.builder.getOrCreate()"
+        ) from error
 
 
 def check_workers(session: SparkSession) -> None:
