@@ -151,7 +151,7 @@ class Job:
         """The dead letters of the sink or verb ``name``, or of all.
 
         Raises:
-            ConfigurationError: no session is active.
+            ConfigurationError: there is no session.
             DurabilityError: the storage failed.
         """
         session = active_session("reading dead letters")
@@ -161,7 +161,7 @@ class Job:
         """The late rows of the sink or verb ``name``, or of all.
 
         Raises:
-            ConfigurationError: no session is active.
+            ConfigurationError: there is no session.
             DurabilityError: the storage failed.
         """
         return read_late_rows(active_session("reading late rows"), self.storage, self.application_id, name)

@@ -53,7 +53,7 @@ class StateAccess:
 
         Raises:
             ConfigurationError: the query has no such store, there is no checkpoint, it is that of another query, it has
-                no commit (yet) or not that micro-batch (any more), no session is active, or ``for_seeds`` comes with a
+                no commit (yet) or not that micro-batch (any more), there is no session, or ``for_seeds`` comes with a
                 schema.
         """
         session = active_session("reading a store")
@@ -83,7 +83,7 @@ class StateAccess:
 
         Raises:
             ConfigurationError: there is no ``local_dir``, it has copies in another format, no store keeps copies on
-                disk, there is no checkpoint, or that of another query, or no session is active.
+                disk, there is no checkpoint, or that of another query, or there is no session.
             DurabilityError: the durable state is incomplete or damaged, or the storage failed.
             BackendInUseError: another process has a task open in the directory.
             StoreFullError: there is no room for a copy.
@@ -105,7 +105,7 @@ class StateAccess:
             name: of the sink; by default all.
 
         Raises:
-            ConfigurationError: no session is active.
+            ConfigurationError: there is no session.
             DurabilityError: the storage failed.
         """
         return self._job.dead_letters(name)
@@ -124,7 +124,7 @@ class StateAccess:
             name: of a sink; by default all.
 
         Raises:
-            ConfigurationError: no session is active.
+            ConfigurationError: there is no session.
             DurabilityError: the storage failed.
         """
         return self._job.late_rows(name)

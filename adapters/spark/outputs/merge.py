@@ -7,6 +7,7 @@ one MERGE, in Spark's SQL, so a reader of the table never sees a part of it.
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 from uuid import uuid4
 
 import pyarrow as pa
@@ -84,8 +85,8 @@ class MergeOutput:
                 "delta.`s3://bucket/table`"
             ) from error
 
-    def _check_table(self, sink: str, own: Sequence[pa.Field], session: SparkSession) -> None:
-        """Refuse a table that lacks a column."""
+    def _check_table(self, sink: str, own: Sequence[Any], session: SparkSession) -> None:
+        """Refuse a table that lacks one of these fields."""
         try:
             known = [name.lower() for name in session.table(self.table).columns]
         except AnalysisException:

@@ -141,7 +141,7 @@ class MadeVerbs:
             name: of a verb; by default all verbs.
 
         Raises:
-            ConfigurationError: no session is active.
+            ConfigurationError: there is no session.
             DurabilityError: the storage failed.
         """
         return self._runner.job.dead_letters(name)
@@ -158,7 +158,7 @@ class MadeVerbs:
             name: of a verb; by default all.
 
         Raises:
-            ConfigurationError: no session is active.
+            ConfigurationError: there is no session.
             DurabilityError: the storage failed.
         """
         return self._runner.job.late_rows(name)
