@@ -334,7 +334,6 @@ UNFOLLOWED_CALLS = {
     "adapters/kafka_streams": 5,
     "adapters/monitor": 1,
     "adapters/spark/monitoring": 1,
-    "src/millpond/cli": 1,
 }
 """How many refusals of calls, in each folder, advise something that no test does so far."""
 
