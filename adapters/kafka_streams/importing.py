@@ -126,7 +126,7 @@ class Import:
         if windows and self.window_size is None:
             raise ConfigurationError(
                 f"store {self.store!r} has windows, and its files do not tell how long they are; say it with "
-                "--window-size"
+                "--window-size, as in --window-size '1 hour'"
             )
         for option, given, of_kind in (
             ("--window-size", self.window_size is not None, windows),

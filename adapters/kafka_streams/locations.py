@@ -70,7 +70,9 @@ def find_parts(state_dir: Path, store: str, *, without_checkpoint: bool = False)
     if not state_dir.is_dir():
         raise ConfigurationError(f"there is no directory {state_dir}; give that of an application, a task or a store")
     own = _own_task(state_dir, store)
-    tasks = [own] if own is not None else _tasks(state_dir)
+    if own is not None:
+        return [_part(store, own, state_dir, without_checkpoint)]
+    tasks = _tasks(state_dir)
     found = [(task, directory) for task in tasks for directory in _directories(task, store)]
     if not found:
         names = sorted({name for task in tasks for name in _names(task)})
@@ -78,7 +80,7 @@ def find_parts(state_dir: Path, store: str, *, without_checkpoint: bool = False)
             f"there is no store {store!r} in {state_dir}, "
             + (f"only {', '.join(names)}" if names else "nor any other that lies in RocksDB")
         )
-    _check_tasks(store, [task for task, _ in found])
+    _check_one(state_dir, store, found)
     return [_part(store, task, directory, without_checkpoint) for task, directory in found]
 
 
@@ -112,11 +114,19 @@ def _segment_names(directory: Path, store: str) -> list[str]:
     return names if any(re.match(re.escape(store) + r"[-.:]\d", name) for name in names) else []
 
 
-def _check_tasks(store: str, tasks: list[Path]) -> None:
-    parts = [_TASK.fullmatch(task.name) for task in tasks]
-    if len({part and part[1] for part in parts}) > 1 or len(set(tasks)) < len(tasks):
-        names = ", ".join(str(task) for task in tasks)
-        raise ConfigurationError(f"there are several stores {store!r}, in {names}; give the directory of one of them")
+def _check_one(state_dir: Path, store: str, found: list[tuple[Path, Path]]) -> None:
+    """Refuse directories, each with that of its task, of several sub-topologies, or of which a task has two."""
+    twice = len({task for task, _ in found}) < len(found)
+    stores: dict[tuple[str, bool], list[str]] = {}
+    for task, directory in found:
+        which = task.name.rpartition("_")[0], twice and directory.parent.name == _ROCKSDB
+        stores.setdefault(which, []).append(str(directory))
+    if len(stores) > 1:
+        places = "; one in ".join(", ".join(directories) for directories in stores.values())
+        raise ConfigurationError(
+            f"there are several stores {store!r}: one in {places}; give the directory of one of them, or, where it has "
+            f"several, a copy of {state_dir} without those of the others"
+        )
 
 
 def _part(store: str, task: Path, directory: Path, without_checkpoint: bool) -> StorePart:

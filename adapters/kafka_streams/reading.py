@@ -18,7 +18,7 @@ from typing import Final
 from millpond.adapters.kafka_streams import key_values, segments, versions
 from millpond.adapters.kafka_streams.database import DEFAULT, WITH_TIMESTAMP, Database, open_database
 from millpond.adapters.kafka_streams.entries import LONG, Entries, Entry, Row, Rows, unreadable
-from millpond.adapters.kafka_streams.kinds import KINDS, kind_of
+from millpond.adapters.kafka_streams.kinds import kind_of
 from millpond.adapters.kafka_streams.locations import StorePart, find_parts
 from millpond.adapters.kafka_streams.segments import InSegment, Span
 from millpond.adapters.kafka_streams.versions import Interval, KeyedVersions
@@ -190,9 +190,6 @@ def open_store(
         CorruptStoreError: a file is damaged, missing or not finished.
         FormatError: the directory is in a format that is not known.
     """
-    if kind is not None and kind not in KINDS:
-        known = ", ".join(one.value for one in KINDS)
-        raise ConfigurationError(f"Kafka Streams has no stores of kind {kind.value}; its kinds are {known}")
     parts = find_parts(state_dir, store, without_checkpoint=without_checkpoint)
     if len({part.segments is None for part in parts}) > 1:
         raise CorruptStoreError(f"store {store!r} has segments in some tasks of {state_dir} and none in others")

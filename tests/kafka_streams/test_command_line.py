@@ -2,9 +2,12 @@
 
 import json
 import struct
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from copy import copy
+from datetime import datetime
 from itertools import count
 from pathlib import Path
+from shutil import copytree
 from types import MappingProxyType
 from typing import Any
 
@@ -18,6 +21,7 @@ from millpond.stores import STRING, StoreKind, StoreSpec, Transaction
 from millpond.stores.backend.registry import supplier
 from millpond.stores.specs.migration import open_directory
 from tests.kafka_streams.directories import TIMED, recorded, unpacked, write_database, write_task
+from tests.kafka_streams.test_formats import latest
 from tests.refusing import Refused
 
 
@@ -137,11 +141,51 @@ class Import:
     def empty(self) -> "Import":
         return Import(self.place / "empty", {})
 
+    def at(self, *part: str) -> "Import":
+        """The same of a part of its directory, or of one that is not there."""
+        made = copy(self)
+        made.made = self.made.joinpath(*part)
+        return made
+
+    def of_windows(self) -> "Import":
+        """The same of windows, each of whose keys is there with the time 1000."""
+        made = copy(self)
+        made.made = windows(self.place / "windows", {b"k" + struct.pack(">qi", 1000, 0): b"v"})
+        return made
+
+    def of_versions(self) -> "Import":
+        version = latest(b"k", 7, b"v")
+        return Import(self.place / "versions", {version.key: version.value})
+
+    def with_another(self, *directory: str, keys: Sequence[str] = ("other",)) -> "Import":
+        """With one more store of that name."""
+        write_database(self.made.joinpath(*directory), {"default": {key.encode(): b"w" for key in keys}})
+        return self
+
+    def of_two_tasks(self) -> "Import":
+        """One of two tasks beside that which is there."""
+        for task in ("1_0", "1_1"):
+            write_task(self.made / task)
+            self.with_another(task, "rocksdb", "store", keys=[f"key of {task}"])
+        return self
+
+    def copied(self, *without: str) -> "Import":
+        """A copy without some of its directories."""
+        made = copy(self)
+        made.made = copytree(self.made, self.place / "copy", ignore=lambda _, names: [*{*without} & {*names}])
+        return made
+
     def into(self, to: str, *options: str) -> None:
         result = run(self.made, "--store", "store", "--to", to, *options)
         if isinstance(result.exception, MillpondError):
             raise result.exception
         assert result.exit_code == 0, result.output
+
+    def gets(self, *keys: str, **columns: Any) -> None:
+        """The rows that were written have these keys, and of each column these values."""
+        found = pq.read_table(self.place / "rows")
+        assert found["key"].to_pylist() == [key.encode() for key in keys]
+        assert {name: [millis(time) for time in found[name].to_pylist()] for name in columns} == columns
 
     def rows(self, *options: str) -> None:
         self.into(f"parquet:{self.place / 'rows'}", *options)
@@ -153,7 +197,40 @@ class Import:
         self.into(str(self.place / "out"), *options)
 
 
+def millis(time: datetime | None) -> int | None:
+    return None if time is None else round(time.timestamp() * 1000)
+
+
 REFUSED = [
+    Refused(
+        "; give that of an application, a task or a store",
+        lambda asked: asked.at("nowhere").plain_rows(),
+        lambda asked: (asked.plain_rows(), asked.gets("k")),
+        lambda asked: (asked.at("0_0").plain_rows(), asked.gets("k")),
+        lambda asked: (asked.at("0_0", "rocksdb", "store").plain_rows(), asked.gets("k")),
+    ),
+    Refused(
+        "there are several stores \n: one in ",
+        lambda asked: asked.of_two_tasks().plain_rows(),
+        lambda asked: (asked.of_two_tasks().at("0_0", "rocksdb", "store").plain_rows(), asked.gets("k")),
+        lambda asked: (
+            asked.of_two_tasks().copied("0_0").plain_rows(),
+            asked.gets("key of 1_0", "key of 1_1"),
+        ),
+    ),
+    Refused(
+        "say it with --window-size",
+        lambda asked: asked.of_windows().rows("--kind", "window"),
+        lambda asked: (
+            asked.of_windows().rows("--kind", "window", "--window-size", "1 hour"),
+            asked.gets("k", window_start=[1000], window_end=[3_601_000]),
+        ),
+    ),
+    Refused(
+        "every row is one of a versioned store, so it is of no other kind; say --kind versioned",
+        lambda asked: asked.of_versions().plain_rows(),
+        lambda asked: (made := asked.of_versions(), made.rows("--kind", "versioned"), made.gets("k", timestamp=[7])),
+    ),
     Refused(
         "its files do not tell; say it with --kind",
         lambda asked: asked.rows(),
@@ -205,6 +282,18 @@ REFUSED = [
         lambda asked: (asked.plain_rows(), (asked.place / "rows").unlink(), asked.plain_rows()),
     ),
 ]
+
+
+def test_of_two_stores_in_one_task_that_is_brought_along_whose_directory_is_given(tmp_path: Path) -> None:
+    asked = Import(tmp_path).with_another("0_0", "store")
+    for whole in (asked, asked.at("0_0")):
+        with pytest.raises(ConfigurationError, match=r"one in .*/0_0/rocksdb/store; one in .*/0_0/store; give the dir"):
+            whole.plain_rows()
+    asked.at("0_0", "store").plain_rows()
+    asked.gets("other")
+    (tmp_path / "rows").unlink()
+    asked.at("0_0", "rocksdb", "store").plain_rows()
+    asked.gets("k")
 
 
 @pytest.mark.parametrize("refused", REFUSED, ids=repr)

@@ -194,6 +194,10 @@ def test_a_store_of_two_sub_topologies_has_to_be_told_apart(tmp_path: Path) -> N
     app = key_values(tmp_path / "app", {"0_0": {"default": {b"a": b"1"}}, "1_0": {"default": {b"b": b"2"}}})
     with pytest.raises(ConfigurationError, match=r"several stores 'store'.*give the directory of one"):
         read(app, StoreKind.KEY_VALUE)
+    named = key_values(tmp_path / "named", {f"{one}__0_0": {"default": {b"a": b"1"}} for one in ("here", "there")})
+    with pytest.raises(ConfigurationError, match=r"one in .*/here__0_0/rocksdb/store; one in .*/there__0_0/rocksdb/"):
+        read(named, StoreKind.KEY_VALUE)
+    assert len(read(named / "here__0_0", StoreKind.KEY_VALUE)) == 1
 
 
 def test_a_store_that_is_not_there_is_refused_with_those_that_are(tmp_path: Path) -> None:

@@ -331,7 +331,6 @@ PLAIN_CALLS = {
 UNFOLLOWED_CALLS = {
     "adapters/edit": 7,
     "adapters/inspect": 13,
-    "adapters/kafka_streams": 5,
     "adapters/monitor": 1,
     "adapters/spark/monitoring": 1,
 }
