@@ -7,7 +7,6 @@ from typing import Any, Final, Self
 import pyarrow as pa
 import pyarrow.compute as _compute
 
-from millpond.adapters.inspect.columns import ShownColumn
 from millpond.adapters.inspect.packed_columns import PackedKeyColumn
 from millpond.adapters.inspect.store_view import StoreView
 from millpond.errors import ConfigurationError, SerdeError
@@ -33,7 +32,7 @@ class ErasedKeys:
     data: frozenset[bytes]
     columns: Sequence[Mapping[str, Any]]
     texts: frozenset[str]
-    packed: ShownColumn | None = None
+    packed: PackedKeyColumn | None = None
 
     @classmethod
     def of(cls, views: Sequence[StoreView], keys: Sequence[Any]) -> Self:
@@ -52,17 +51,23 @@ class ErasedKeys:
         texts: set[str] = set()
         for key in keys:
             errors: list[Exception] = []
-            partly = isinstance(key, Mapping) and any(set(key) < set(_names(column)) for column in packed.values())
-            if partly:
-                columns.append(key)
+            found: set[bytes] = set()
             for view in views:
                 try:
                     mine = view.form.key.to_bytes(key)
-                    data |= {mine, RecordKeys(view.shape, None, duplicates=False).of_key(mine)}
+                    found |= {mine, RecordKeys(view.shape, None, duplicates=False).of_key(mine)}
                 except (ConfigurationError, SerdeError) as error:
                     errors.append(error)
-            if len(errors) == len(views) and not partly:
+            partly = False
+            for column in packed.values() if isinstance(key, Mapping) else ():
+                try:
+                    partly |= column.part(key) is not None and len(key) < column.width
+                except ConfigurationError as error:
+                    errors.insert(0, error)
+            if not found and not partly:
                 raise ConfigurationError(f"{key!r} can be the key of no store: {errors[0]}")
+            data |= found
+            columns += [key] if partly else []
             values = key.values() if isinstance(key, Mapping) else key if isinstance(key, list | tuple) else [key]
             texts.update(map(str, values))
         return cls(frozenset(data), columns, frozenset(texts))
@@ -75,14 +80,19 @@ class ErasedKeys:
         """
         packed = _packed(views)
         wanted = [
-            given for given in self.columns if any(set(given) <= set(_names(column)) for column in packed.values())
+            (given, part)
+            for given in self.columns
+            for column in packed.values()
+            if (part := _part_of(column, given)) is not None
         ]
         if wanted and len(packed) > 1:
             raise ConfigurationError(
                 f"the keys of {views[0].application_id!r} have different columns, {sorted(packed)}, so nothing tells "
-                f"in which of its rows {wanted[0]!r} is a part of the key; give whole keys"
+                f"in which of its rows {wanted[0][0]!r} is a part of the key; give whole keys, each as the list of its "
+                "values"
             )
-        return replace(self, columns=wanted, packed=next(iter(packed.values())) if wanted else None)
+        columns = [part for _, part in wanted]
+        return replace(self, columns=columns, packed=next(iter(packed.values())) if wanted else None)
 
     def among(self, keys: Any) -> Any:
         """Which of an array of records' keys are erased, as a Boolean array."""
@@ -93,8 +103,7 @@ class ErasedKeys:
         for wanted in self.columns:
             fits = pa.array([True] * len(keys))
             for name, value in wanted.items():
-                mine = pc.struct_field(rows, name)
-                fits = pc.and_(fits, pc.fill_null(pc.equal(mine, _scalar(value, mine.type)), False))
+                fits = pc.and_(fits, pc.fill_null(pc.equal(pc.struct_field(rows, name), value), False))
             found = pc.or_(found, fits)
         return found
 
@@ -114,19 +123,15 @@ class ErasedKeys:
         return found | {key.replace(b"\x00", b"\x00\xff") for key in found}
 
 
-def _packed(views: Sequence[StoreView]) -> dict[str, ShownColumn]:
+def _packed(views: Sequence[StoreView]) -> dict[str, PackedKeyColumn]:
     """What reads keys that have columns, by these."""
     keys = [view.form.key for view in views]
     return {str(key.type): key for key in keys if isinstance(key, PackedKeyColumn)}
 
 
-def _names(column: ShownColumn) -> list[str]:
-    """The columns of a verb's key."""
-    assert isinstance(column.type, pa.StructType)
-    return [column.type.field(number).name for number in range(column.type.num_fields)]
-
-
-def _scalar(value: Any, type_: pa.DataType) -> Any:
-    if isinstance(value, str) and not pa.types.is_string(type_):
-        return pa.scalar(value).cast(type_)
-    return pa.scalar(value, type_)
+def _part_of(column: PackedKeyColumn, given: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """What is given of a key; None if it can be of none of the column's."""
+    try:
+        return column.part(given)
+    except ConfigurationError:
+        return None

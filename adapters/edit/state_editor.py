@@ -18,7 +18,7 @@ from millpond.adapters.edit.edit_report import EditReport
 from millpond.adapters.edit.edited_store import EditedStore, packed
 from millpond.adapters.edit.key_timer import KeyTimer, holds_timers
 from millpond.adapters.edit.stopped_query import place_of
-from millpond.adapters.inspect.columns import ShownColumn
+from millpond.adapters.inspect.columns import KeyColumn
 from millpond.adapters.inspect.packed_columns import PackedPlaces
 from millpond.adapters.inspect.state_inspector import StateInspector, named_store
 from millpond.adapters.inspect.store_form import (
@@ -237,7 +237,7 @@ class StateEditor:
         self._note(view, "set-timer", 1)
         return before
 
-    def key_column(self, view: StoreView) -> ShownColumn:
+    def key_column(self, view: StoreView) -> KeyColumn:
         """How keys of a store are given; of timers, those of the rows that ``apply`` reads."""
         if not holds_timers(view.shape.layout):
             return view.form.key

@@ -78,16 +78,13 @@ class AggregatedColumn(ShownColumn):
         whole = self._aggregate.whole(self.read(data).flatten(), pa.array(starts, pa.int64()))
         return pa.StructArray.from_arrays(whole, fields=list(self.type))
 
-    def to_bytes(self, key: Any) -> bytes:
-        raise ConfigurationError("the state of an aggregate is a value; look it up by its key")
-
     def pack(self, value: Any) -> bytes:
         alike = {} if self._calls is None else _alike(self._calls)
         state_of = partial(self._aggregate.state_of, alike=alike)
         return packed_of(pa.schema(list(self.type)), value, "result", state_of)
 
     def parse(self, text: str) -> Any:
-        return columns_in(text, "result")
+        return columns_in(pa.schema(list(self.type)), text, "result")
 
 
 def _of_calls(name: str, history: Schemas) -> RowAggregate:

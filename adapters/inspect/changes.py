@@ -283,6 +283,6 @@ def _refusal(before: StoreView, after: StoreView, reason: str) -> ConfigurationE
         for view in (before, after)
     )
     return ConfigurationError(
-        f"the changes between the stores {told} cannot be told: {reason}; compare micro-batches between which the "
-        "store has not been made another one"
+        f"the changes between the stores {told} cannot be told: {reason}; compare micro-batches that are both "
+        "before it became another one, or both after"
     )

@@ -48,14 +48,6 @@ class ShownColumn(ABC):
         return self.read(data)
 
     @abstractmethod
-    def to_bytes(self, key: Any) -> bytes:
-        """How a key is stored.
-
-        Raises:
-            ConfigurationError, SerdeError: it is no such key.
-        """
-
-    @abstractmethod
     def parse(self, text: str) -> Any:
         """The key, or the value, that a text on the command line means.
 
@@ -72,7 +64,19 @@ class ShownColumn(ABC):
         """
 
 
-class SerdeColumn(ShownColumn):
+class KeyColumn(ShownColumn):
+    """A column of keys, by which something is looked up."""
+
+    @abstractmethod
+    def to_bytes(self, key: Any) -> bytes:
+        """How a key is stored.
+
+        Raises:
+            ConfigurationError, SerdeError: it is no such key.
+        """
+
+
+class SerdeColumn(KeyColumn):
     """Values of a serde, each read for itself if Arrow cannot read them together.
 
     Args:
@@ -118,7 +122,7 @@ class SerdeColumn(ShownColumn):
             ) from error
 
 
-def shown(name: str, given: Serde[Any] | None) -> ShownColumn:
+def shown(name: str, given: Serde[Any] | None) -> KeyColumn:
     """The column for values of the serde of that name.
 
     Args:

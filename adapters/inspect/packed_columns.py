@@ -11,8 +11,8 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from millpond.adapters.inspect.columns import ShownColumn
-from millpond.errors import ConfigurationError, RecordError
+from millpond.adapters.inspect.columns import KeyColumn, ShownColumn
+from millpond.errors import ConfigurationError
 from millpond.stores.durability.manifests.schema_log import Beside, kept_schemas, parted, schema_places
 from millpond.stores.durability.storage.storage import Storage
 from millpond.stores.encoding.rows.packing import RowCodec
@@ -23,7 +23,7 @@ _FOREIGN: Final = b"\x01"
 """What a row with a foreign key in front begins with; a row itself is an array of MessagePack, which never does."""
 
 
-class PackedKeyColumn(ShownColumn):
+class PackedKeyColumn(KeyColumn):
     """Packed keys as structs of their columns.
 
     Args:
@@ -39,6 +39,23 @@ class PackedKeyColumn(ShownColumn):
 
     def to_bytes(self, key: Any) -> bytes:
         return packed_of(self._codec.schema, key, "key", lambda row: self._codec.pack(row)[0])
+
+    @property
+    def width(self) -> int:
+        """How many columns a key has."""
+        return len(self._codec.schema)
+
+    def part(self, given: Mapping[str, Any]) -> Mapping[str, Any] | None:
+        """The values of some of its columns as Arrow's scalars; None if not all are columns of it.
+
+        Raises:
+            ConfigurationError: a value is none of its column.
+        """
+        if not set(given) <= set(self._codec.schema.names):
+            return None
+        fields = [field for field in self._codec.schema if field.name in given]
+        columns = _columns(fields, given, f"{given!r} is no part of a key of {_told(self._codec.schema)}")
+        return {field.name: column[0] for field, column in zip(fields, columns, strict=True)}
 
     def pack(self, value: Any) -> bytes:
         return self.to_bytes(value)
@@ -68,14 +85,11 @@ class PackedRowColumn(ShownColumn):
     def read(self, data: Sequence[bytes]) -> Any:
         return _structs(self._codec.unpack(_without_foreign_keys(data)), self.type)
 
-    def to_bytes(self, key: Any) -> bytes:
-        raise ConfigurationError("a packed row is a value; look it up by its key")
-
     def pack(self, value: Any) -> bytes:
         return packed_of(self._codec.schemas.current, value, "row", lambda row: self._codec.pack(row)[0])
 
     def parse(self, text: str) -> Any:
-        return columns_in(text, "row")
+        return columns_in(self._codec.schemas.current, text, "row")
 
 
 @dataclass(frozen=True)
@@ -114,7 +128,7 @@ class PackedPlaces:
         """Whether it is the application of a verb."""
         return bool(self.keys)
 
-    def key_column(self, store: str) -> ShownColumn | None:
+    def key_column(self, store: str) -> KeyColumn | None:
         """The column of the keys of a store; None if it is not clear which keys they are."""
         if store in self.keys:
             return PackedKeyColumn(self.keys[store])
@@ -146,7 +160,7 @@ def _structs(rows: pa.Table, type_: Any) -> Any:
     return pa.StructArray.from_arrays(columns, fields=list(type_))
 
 
-def columns_in(text: str, what: str) -> Any:
+def columns_in(schema: pa.Schema, text: str, what: str) -> Any:
     """A row that is given as JSON.
 
     Raises:
@@ -155,7 +169,9 @@ def columns_in(text: str, what: str) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise ConfigurationError(f"{text!r} is no {what}: {error}; give its columns as a JSON object") from error
+        raise ConfigurationError(
+            f"{text!r} is no {what}: {error}; give a JSON object with its columns {_told(schema)}"
+        ) from error
 
 
 def packed_of(schema: pa.Schema, given: Any, what: str, pack: Callable[[pa.Table], bytes]) -> bytes:
@@ -164,25 +180,55 @@ def packed_of(schema: pa.Schema, given: Any, what: str, pack: Callable[[pa.Table
     Raises:
         ConfigurationError: it has other columns, or values that are none of theirs.
     """
-    told = "(" + ", ".join(f"{field.name} {field.type}" for field in schema) + ")"
     if isinstance(given, Mapping):
         row = dict(given)
     else:
         values = list(given) if isinstance(given, list | tuple) else [given]
         row = dict(zip(schema.names, values, strict=False)) if len(values) == len(schema.names) else {}
     if sorted(row) != sorted(schema.names):
-        raise ConfigurationError(f"{given!r} is no {what} of {told}; give a value for each column, in order or by name")
-    try:
-        columns = pa.Table.from_arrays([_column(row[field.name], field) for field in schema], schema=schema)
-        return pack(columns)
-    except ConfigurationError:
-        raise
-    except (pa.ArrowException, RecordError, TypeError, ValueError, OverflowError) as error:
-        raise ConfigurationError(f"{given!r} is no {what} of {told}: {error}; give such values") from error
+        raise ConfigurationError(
+            f"{given!r} is no {what} of {_told(schema)}; give a value for each column, in order or by name"
+        )
+    columns = _columns(list(schema), row, f"{given!r} is no {what} of {_told(schema)}")
+    return pack(pa.Table.from_arrays(columns, schema=schema))
 
 
-def _column(value: Any, field: Any) -> Any:
-    """A column of one value; text becomes what the type makes of it."""
-    if isinstance(value, str) and not pa.types.is_string(field.type):
-        return pa.array([value]).cast(field.type)
-    return pa.array([value], field.type)
+def _columns(fields: Sequence[Any], row: Mapping[str, Any], refusal: str) -> list[Any]:
+    """Columns of one value each.
+
+    Raises:
+        ConfigurationError: a value is none of its column; it begins with ``refusal``.
+    """
+    found = []
+    for field in fields:
+        try:
+            found.append(_column(row[field.name], field.type))
+        except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+            text = "" if pa.types.is_nested(field.type) or pa.types.is_string(field.type) else ", or the text of one"
+            raise ConfigurationError(f"{refusal}: {error}; give its {field.name!r} as {field.type}{text}") from error
+    return found
+
+
+def _told(schema: pa.Schema) -> str:
+    return "(" + ", ".join(f"{field.name} {field.type}" for field in schema) + ")"
+
+
+def _column(value: Any, type_: pa.DataType) -> Any:
+    """A column of one value; text becomes what the type makes of it, and nothing else than it is."""
+    if isinstance(value, str) and not pa.types.is_string(type_):
+        return pa.array([value]).cast(type_)
+    made = pa.array([value], type_)
+    if isinstance(value, float | Mapping | Sequence) and not _is_whole(value, made[0].as_py()):
+        raise ValueError(f"{value!r} would become {made[0]}")
+    return made
+
+
+def _is_whole(value: Any, made: Any) -> bool:
+    """Whether a value has lost nothing in what it has become: no fraction of a number, and no field of a struct."""
+    if isinstance(value, float):
+        return isinstance(made, float) or value.is_integer()
+    if isinstance(value, Mapping) and isinstance(made, Mapping):
+        return all(name in made and _is_whole(one, made[name]) for name, one in value.items())
+    if isinstance(made, list | tuple):
+        return all(map(_is_whole, value.items() if isinstance(value, Mapping) else value, made))
+    return True

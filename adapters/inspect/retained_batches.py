@@ -28,7 +28,7 @@ def why_not_retained(location: str, batches: list[int], batch: int | None) -> Co
         )
     if batch is not None and batch not in batches:
         return ConfigurationError(
-            f"the checkpoint {location} has no micro-batch {batch}, only {batches[0]} to {batches[-1]}; Spark retains "
-            "as many as spark.sql.streaming.minBatchesToRetain says"
+            f"the checkpoint {location} has no micro-batch {batch}, only {batches[0]} to {batches[-1]}; look at one "
+            "of these, of which Spark retains as many as spark.sql.streaming.minBatchesToRetain says"
         )
     return None

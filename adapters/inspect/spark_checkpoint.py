@@ -23,6 +23,7 @@ from millpond.stores.durability.storage.storage import Storage
 from millpond.stores.durability.storage.uris import shown
 
 _NUMBER: Final = re.compile(r"\d{1,18}", re.ASCII)
+_ID: Final = re.compile(r"[0-9A-Za-z-]{1,64}")
 _LOCAL: Final = re.compile(r"file:(?:///|/(?!/))")
 """What stands before a path that Spark takes as it is, with all blanks and signs in it."""
 _CONF: Final = "spark.sql.streaming.stateStore."
@@ -106,9 +107,13 @@ class SparkCheckpoint:
             MissingFileError, CorruptFileError: the file that has it is gone or damaged.
         """
         try:
-            return str(json.loads(self.storage.read("metadata"))["id"])
+            found = str(json.loads(self.storage.read("metadata"))["id"])
+            if not _ID.fullmatch(found):
+                raise ValueError(f"{found!r} is no id of a query")
         except (LookupError, TypeError, ValueError, RecursionError) as error:
-            raise self._damaged("metadata", error) from error
+            place = self.storage.describe("metadata")
+            raise CorruptFileError(f"{place} is damaged ({error!r}); put an undamaged copy back") from error
+        return found
 
     def chosen(self, batch: int | None) -> int:
         """The number of a micro-batch that was committed; that of the last one for None.

@@ -11,7 +11,7 @@ from difflib import get_close_matches
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from millpond.adapters.inspect.columns import ShownColumn, shown
+from millpond.adapters.inspect.columns import KeyColumn, ShownColumn, shown
 from millpond.adapters.inspect.packed_columns import PackedPlaces
 from millpond.adapters.inspect.spark_checkpoint import SparkCheckpoint
 from millpond.adapters.inspect.store_form import StoreForm, holds_entries
@@ -229,7 +229,7 @@ class StateInspector:
         if given is not None and given.kind is not shape.kind:
             raise ConfigurationError(
                 f"store {shape.name!r} is of kind {given.kind.value} in what was given, but the state has one of kind "
-                f"{shape.kind.value}; give the topology that the query runs"
+                f"{shape.kind.value}; give the topology that the query runs: specs=topology.stores"
             )
         return StoreForm(
             shape.name,
@@ -261,10 +261,8 @@ def named_store(
         if view.name == name and sink in (None, view.sink) and application_id in (None, view.application_id)
     ]
     if len(found) > 1:
-        places = [f"{view.application_id!r}, sink {view.sink!r}" for view in found]
-        raise ConfigurationError(
-            f"there are {len(found)} stores {name!r}, of application {'; of '.join(places)}; say which one"
-        )
+        places = [f"application_id={view.application_id!r}, sink={view.sink!r}" for view in found]
+        raise ConfigurationError(f"there are {len(found)} stores {name!r}; say which one: {', or '.join(places)}")
     if not found:
         names = sorted({view.name for view in known})
         close = get_close_matches(name, names, 1)
@@ -306,7 +304,7 @@ def _partition(task_id: str) -> int:
     return int(task_id.partition("_")[2])
 
 
-def _key_column(shape: StoreShape, packed: PackedPlaces, given: StoreSpec | None) -> ShownColumn:
+def _key_column(shape: StoreShape, packed: PackedPlaces, given: StoreSpec | None) -> KeyColumn:
     is_packed = holds_entries(shape.layout) and shape.key_serde == BYTES.name
     column = packed.key_column(shape.name) if is_packed else None
     return column or shown(shape.key_serde, None if given is None else given.key_serde)

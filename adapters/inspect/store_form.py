@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from millpond.adapters.inspect.columns import ShownColumn
+from millpond.adapters.inspect.columns import KeyColumn, ShownColumn
 from millpond.adapters.inspect.selection import Selection
 from millpond.errors import ConfigurationError
 from millpond.stores.backend.contract import Backend
@@ -70,7 +70,7 @@ class StoreForm:
     name: str
     kind: StoreKind
     layout: Layout | None
-    key: ShownColumn
+    key: KeyColumn
     value: ShownColumn
     unit: TimeUnit
     given: StoreSpec | None = None

@@ -13,13 +13,12 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from millpond.adapters.monitor.micro_batch import MicroBatch
-from millpond.errors import ConfigurationError, FormatError, MissingFileError
+from millpond.errors import FormatError, MissingFileError
 from millpond.stores.durability.storage.storage import Storage, StoredFile
 
 KEPT: Final = 500
 """How many micro-batches of a query are kept."""
 
-_QUERY: Final = re.compile(r"[0-9A-Za-z-]{1,64}")
 _NAME: Final = re.compile(r"(\d{1,18})\.json")
 
 
@@ -51,12 +50,11 @@ class ProgressWriter:
         Raises:
             DurabilityError: the storage failed.
         """
-        directory = directory_of(one.query)
-        self.storage.put(f"{directory}/{one.batch}.json", one.to_json().encode())
+        self.storage.put(f"{one.query}/{one.batch}.json", one.to_json().encode())
         if self._runs.get(one.query) == one.run:
-            self.storage.delete(f"{directory}/{one.batch - self.kept}.json")
+            self.storage.delete(f"{one.query}/{one.batch - self.kept}.json")
             return
-        for batch, file in _files(self.storage, directory).items():
+        for batch, file in _files(self.storage, one.query).items():
             if not one.batch - self.kept < batch <= one.batch:
                 self.storage.delete(file.path)
         self._runs[one.query] = one.run
@@ -85,7 +83,7 @@ class ProgressReader:
             FormatError: a file is damaged, or of a later release.
             DurabilityError: the storage failed.
         """
-        files = _files(self.storage, directory_of(self.query))
+        files = _files(self.storage, self.query)
         wanted = {batch: file for batch, file in files.items() if batch > max(files) - count}
         self._known = {batch: known for batch, known in self._known.items() if wanted.get(batch) == known[0]}
         for batch, file in wanted.items():
@@ -104,17 +102,6 @@ class ProgressReader:
             raise FormatError(f"{self.storage.describe(file.path)}: {error}") from error
 
 
-def directory_of(query: str) -> str:
-    """The directory of a query, by its id.
-
-    Raises:
-        ConfigurationError: it is no id of a query.
-    """
-    if not _QUERY.fullmatch(query):
-        raise ConfigurationError(f"{query!r} is no id of a query; is its checkpoint damaged?")
-    return query
-
-
-def _files(storage: Storage, directory: str) -> dict[int, StoredFile]:
-    named = ((_NAME.fullmatch(file.path.rpartition("/")[2]), file) for file in storage.list(directory))
+def _files(storage: Storage, query: str) -> dict[int, StoredFile]:
+    named = ((_NAME.fullmatch(file.path.rpartition("/")[2]), file) for file in storage.list(query))
     return {int(match[1]): file for match, file in named if match is not None}

@@ -105,17 +105,18 @@ class Query:
         specs: Collection[StoreSpec] = tuple(SPECS.values()),
         snapshots: Collection[int] = (),
         application_id: str = "app",
+        sink: str = "out",
     ) -> None:
         self.directory = directory
         self.checkpoint, self.state = directory / "checkpoint", directory / "state"
         self.storage = Storage.from_uri(self.state)
         self.specs = {spec.name: spec for spec in specs}
         self._snapshots = snapshots
-        self._application_id = application_id
+        self._application_id, self._sink = application_id, sink
         self._manifests: dict[int, Manifest] = {}
         self.batch = -1
         shape = Shape(PARTITIONS, tuple(map(_shape, specs)))
-        History.of(self.storage, application_id, "out").begun(FINGERPRINT, shape)
+        History.of(self.storage, application_id, sink).begun(FINGERPRINT, shape)
         self._write("metadata", '{"id":"3f"}')
         self._write("state/0/_metadata/v2/0", f"v2\n{json.dumps(OPERATOR)}")
 
@@ -126,7 +127,7 @@ class Query:
         """
         self.batch += 1
         changed = {}
-        record = record or History.of(self.storage, self._application_id, "out").newest
+        record = record or History.of(self.storage, self._application_id, self._sink).newest
         assert record is not None
         for number in range(PARTITIONS):
             options: dict[str, Any] = {"task_id": f"0_{number}", "local_dir": self.directory / "local"}

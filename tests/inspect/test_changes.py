@@ -257,10 +257,29 @@ def test_stores_whose_rows_cannot_be_compared_are_refused(tmp_path: Path) -> Non
         "plain", StoreKind.KEY_VALUE, STRING, INT64, layout=Layout("suppress-buffer", 1, key_serde="string")
     )
     storage = storage_in(tmp_path)
+    was = [view(storage, spec, [one], batch=at) for at, one in enumerate(run(tmp_path, spec, [[("a", 1, 0)], []]), 2)]
+    texts: list[Manifest] = []
+    with task(tmp_path / "other", other) as state:
+        for value in ("x", "y"):
+            store: Any = state.open(texts[-1] if texts else None)["plain"]
+            store.put("a", value)
+            texts.append(state.commit())
+    now = [view(storage_in(tmp_path / "other"), other, [one], batch=at) for at, one in enumerate(texts, 4)]
+    with pytest.raises(ConfigurationError, match=r"cannot be told: .*; compare .* both before .*, or both after$"):
+        rows_of(changes(was[1], now[0]))
+    assert check(was[0], was[1]) == []
+    assert check(now[0], now[1]) == [
+        {"change": "update", "key": "a", "before": {"value": "x"}, "after": {"value": "y"}}
+    ]
     with pytest.raises(ConfigurationError, match=r"micro-batch 3 \(key-value: key string, value int64\).*value string"):
         change_parts(view(storage, spec, [], batch=3), view(storage, other, [], batch=4))
-    with pytest.raises(ConfigurationError, match="kept by 2 tasks and is kept by 3; compare micro-batches between"):
+    with pytest.raises(
+        ConfigurationError, match="kept by 2 tasks and is kept by 3; compare micro-batches that are both"
+    ):
         change_parts(view(storage, waiting, [], partitions=2), view(storage, waiting, [], partitions=3))
+    for partitions in (2, 3):
+        same = view(storage, waiting, [], partitions=partitions)
+        assert check(same, same) == []
 
 
 def test_a_selection_that_does_not_fit_is_refused(tmp_path: Path) -> None:

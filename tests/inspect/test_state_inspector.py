@@ -163,7 +163,7 @@ def test_what_was_not_committed_is_not_shown(query: Query) -> None:
     (query.checkpoint / "commits" / "3").unlink()
     assert query.inspector().batches == [0, 1, 2]
     assert {row["value"] for row in shown(query.inspector().store("plain"))} == {0, 1, 2}
-    with pytest.raises(ConfigurationError, match="has no micro-batch 3, only 0 to 2; Spark retains"):
+    with pytest.raises(ConfigurationError, match="has no micro-batch 3, only 0 to 2; look at one of these"):
         query.inspector().stores(3)
 
 

@@ -12,7 +12,7 @@ from millpond.adapters.monitor.kept_progress import ProgressReader, ProgressWrit
 from millpond.adapters.monitor.micro_batch import MicroBatch, Report, SourceRead
 from millpond.adapters.monitor.query_monitor import QueryMonitor
 from millpond.cli import app
-from millpond.errors import ConfigurationError, FormatError
+from millpond.errors import ConfigurationError, CorruptFileError, FormatError
 from millpond.processors import Consumed, Materialized, StreamsBuilder
 from tests.inspect.checkpoints import SPECS, Query
 from tests.inspect.test_state_inspector import filled
@@ -114,6 +114,16 @@ def test_a_checkpoint_that_vanishes_or_is_begun_anew_is_said(query: Query) -> No
     with pytest.raises(ConfigurationError, match="there is no checkpoint"):
         watched.look()
     assert isinstance(run(query).exception, ConfigurationError)
+
+
+def test_a_checkpoint_with_a_damaged_id_is_named_and_watched_once_it_is_put_back(query: Query) -> None:
+    whole = (query.checkpoint / "metadata").read_text()
+    for damaged in ('{"id":"../3f"}', "{}", whole[:5]):
+        query._write("metadata", damaged)
+        with pytest.raises(CorruptFileError, match=r"checkpoint/metadata is damaged .*; put an undamaged copy back$"):
+            QueryMonitor(str(query.checkpoint)).look()
+    query._write("metadata", whole)
+    assert QueryMonitor(str(query.checkpoint)).look().query == QUERY
 
 
 def test_state_that_cannot_be_read_is_a_note(query: Query) -> None:

@@ -89,7 +89,7 @@ def watched(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Wa
     handler, log = Lines(), logging.getLogger(LOGGER)
     log.addHandler(handler)
     log.setLevel(logging.INFO)
-    listener = watch(spark, provider, keep=str(directory / "progress"))
+    listener = watch(SparkSession.builder.getOrCreate(), provider, keep=str(directory / "progress"))
     try:
         progress = run(spark, directory)
         deadline = time.monotonic() + 60
@@ -277,9 +277,11 @@ def test_what_others_observe_is_not_ours() -> None:
     assert measured_in({"theirs:metrics": Row(rows=3)}) == []
 
 
-def test_only_a_session_can_be_watched() -> None:
-    with pytest.raises(ConfigurationError, match="watch takes a SparkSession, not 'spark'"):
+@pytest.mark.spark
+def test_only_a_session_can_be_watched(watched: Watched) -> None:
+    with pytest.raises(ConfigurationError, match=r"watch takes a SparkSession, not 'spark'; give .*\.getOrCreate\(\)$"):
         watch("spark")  # type: ignore[arg-type]
+    assert len(watched.lines) == len(watched.progress), "what its fixture has done as is advised"
 
 
 @pytest.mark.parametrize("name", [*TaskMetric, *StoreMetric])

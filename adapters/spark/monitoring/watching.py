@@ -45,7 +45,9 @@ def watch(session: SparkSession, meter_provider: Any = None, *, keep: str | None
         ConfigurationError: it is no session, or no file system is known for ``keep``.
     """
     if not hasattr(session, "streams"):
-        raise ConfigurationError(f"watch takes a SparkSession, not {session!r}; start one first")
+        raise ConfigurationError(
+            f"watch takes a SparkSession, not {session!r}; give that of the queries: SparkSession.builder.getOrCreate()"
+        )
     writer = None if keep is None else ProgressWriter.at(keep)
     listener = _Watcher(_instruments(meter_provider), writer)
     session.streams.addListener(listener)

@@ -20,7 +20,7 @@ from pyspark.sql.datasource import (
     LessThanOrEqual,
 )
 
-from millpond.adapters.inspect.columns import ShownColumn
+from millpond.adapters.inspect.columns import KeyColumn
 from millpond.adapters.inspect.selection import Selection
 from millpond.adapters.inspect.store_form import KEY
 from millpond.errors import MillpondError
@@ -47,7 +47,7 @@ class _Range:
         return self.start is not None and self.stop is not None and _after(self.start) == self.stop
 
 
-def narrowed(selection: Selection, filters: Iterable[Filter], key: ShownColumn) -> Selection:
+def narrowed(selection: Selection, filters: Iterable[Filter], key: KeyColumn) -> Selection:
     """The selection of what passes the filters, as far as they say something of the key; else as it is.
 
     Args:
@@ -115,7 +115,7 @@ def _of_columns(ranges: dict[tuple[str, ...], _Range], type_: Any) -> _Range:
     return _Range(*ends)
 
 
-def _is_shown(end: Any, key: ShownColumn) -> bool:
+def _is_shown(end: Any, key: KeyColumn) -> bool:
     """Whether such a key is shown as itself, and not as a text of it."""
     try:
         (shown,) = key.read([key.to_bytes(end)]).to_pylist()

@@ -17,7 +17,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPa
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from millpond.adapters.inspect.changes import ChangePart, change_parts, change_schema
-from millpond.adapters.inspect.columns import ShownColumn
+from millpond.adapters.inspect.columns import KeyColumn
 from millpond.adapters.inspect.selection import Selection
 from millpond.adapters.inspect.state_inspector import StateInspector
 from millpond.adapters.inspect.store_part import StorePart
@@ -61,7 +61,7 @@ class ReadRequest:
     schema: pa.Schema
     parts: Sequence[StorePart | ChangePart]
     selection: Selection
-    key: ShownColumn
+    key: KeyColumn
 
     @classmethod
     def by(cls, options: StateOptions) -> "ReadRequest":
