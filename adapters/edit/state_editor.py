@@ -341,7 +341,7 @@ class StateEditor:
         if layout is not None and not holds_entries(layout):
             raise ConfigurationError(
                 f"the rows of store {view.name!r} are not single entries, but {layout.name}: what waits for others in "
-                "its operator; edit the stores of the results instead"
+                "its operator; erase the key, or leave them"
             )
         stores = self._queries[self._number(view)].record.shape.stores
         if any(parted(other.name)[1] is Beside.ORDER for other in stores):
@@ -383,7 +383,8 @@ class StateEditor:
             raise ConfigurationError(
                 f"the query has been started anew and will go on without the state of {view.application_id!r}: "
                 f"{', '.join(map(repr, others))} begins after its last micro-batch; edit that, "
-                f"application_id={others[0]!r}, or, if that start has failed, start the query first"
+                f"application_id={others[0]!r}, or, if the query is to go on with what it was, let it run a "
+                "micro-batch first"
             )
         place, store = _Place(number, task_id, view.name), self._store(view, task_id)
         if place not in self._before:

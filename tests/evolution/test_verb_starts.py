@@ -91,10 +91,37 @@ def test_an_edit_reaches_a_renamed_verb_that_has_not_run_since_and_not_the_state
     def edit_the_old(inspector: StateInspector) -> None:
         with StateEditor(inspector, "ann", "") as editor, pytest.raises(ConfigurationError) as refused:
             editor.delete("aggregate", ["a"], application_id=old)
-        assert f"edit that, application_id={new!r}" in str(refused.value)
+        assert f"; edit that, application_id={new!r}, or, " in str(refused.value)
 
     life.edit(edit_the_old, [])
     life.edit_verb(0, None, True, [])
+    life.check()
+    life.edit_verb(0, None, False, [])
+    life.check()
+    life.batch(ROWS, right=False)
+    life.check()
+
+
+def test_an_edit_reaches_a_verb_that_has_gone_on_under_its_old_name_after_it_was_started_under_another(
+    life: VerbLife,
+) -> None:
+    life.begin(["totals", "latest"], 2, "memory")
+    life.batch(ROWS, right=False)
+    before, said = life.drafts[0], life._evolution
+    life.rename_verb(0, [])
+
+    def edit_the_old(inspector: StateInspector) -> None:
+        with (
+            StateEditor(inspector, "ann", "") as editor,
+            pytest.raises(ConfigurationError, match=r"let it run a micro-batch first$"),
+        ):
+            editor.delete("aggregate", ["a"], application_id=f"{OWNER}.{before.name}")
+
+    life.edit(edit_the_old, [])
+    life._evolution = said
+    life.start([before, *life.drafts[1:]])
+    life.edit(edit_the_old, [])
+    life.batch(ROWS, right=False)
     life.check()
     life.edit_verb(0, None, False, [])
     life.check()

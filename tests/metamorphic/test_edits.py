@@ -308,3 +308,77 @@ def test_a_window_that_no_row_could_be_in_is_refused_with_one_that_fits() -> Non
             editor.put("aggregate", [{**row, "value": value}])
 
     told(chain, [rows], [editing(put)], [[]], seed=1, partitions=1)
+
+
+def upsert(key: str, second: int, value: int) -> Event:
+    return event("a", key, second, value, "upsert", with_op=True)
+
+
+def test_what_waits_in_an_operator_is_erased_or_left() -> None:
+    chain = chain_of(VERBS["streams"]())
+    rows = [upsert(PERSON, 0, 3), upsert(OTHER, 0, 4)]
+
+    def refused(inspector: StateInspector) -> None:
+        waiting = [view.name for view in inspector.stores() if view.shape.layout is not None]
+        assert waiting
+        for store in waiting:
+            with (
+                StateEditor(inspector, "x", "") as editor,
+                pytest.raises(
+                    ConfigurationError, match=r"waits for others in its operator; erase the key, or leave them$"
+                ),
+            ):
+                editor.delete(store, [PERSON])
+
+    def found(*edits: Edit) -> list[tuple[str, int]]:
+        come_out = told(chain, [rows], edits, [[upsert("c", 50, 1)]], seed=1, partitions=1)
+        return sorted((row["k"], row["av"]) for row in come_out)
+
+    assert found(refused) == found() == [(PERSON, 3), (OTHER, 4), ("c", 1)]
+    assert found(refused, erasing(PERSON)) == [(OTHER, 4), ("c", 1)]
+
+
+def test_rows_with_an_order_are_replaced_by_one_with_a_later_order_or_erased() -> None:
+    chain = chain_of(make_latest("out", A, key="k", time="at", op="ao", order="av", history=60 * SECOND))
+
+    def refused(editor: StateEditor) -> None:
+        (row,) = editor.view("latest").get([PERSON]).to_pylist()  # type: ignore[union-attr]
+        with pytest.raises(ConfigurationError, match=r"; let a row with a later order arrive, or erase the key$"):
+            editor.put("latest", [row])
+
+    def found(edit: Edit, value: int) -> list[tuple[str, int]]:
+        rows = told(chain, [[upsert(PERSON, 0, 5)]], [editing(refused), edit], [[upsert(PERSON, 0, value)]],
+                    seed=1, partitions=1)  # fmt: skip
+        return [(row["k"], row["av"]) for row in rows]
+
+    assert found(lambda _: None, 4) == []
+    assert found(lambda _: None, 6) == [(PERSON, 6)]
+    assert found(erasing(PERSON), 4) == [(PERSON, 4)]
+
+
+def test_of_windows_that_depend_on_rows_those_that_are_there_get_other_values() -> None:
+    chain = chain_of(VERBS["sessions"]())
+    value = [5, 50, 20, 1]
+
+    def put(editor: StateEditor) -> None:
+        (row,) = editor.view("aggregate").get([PERSON]).to_pylist()  # type: ignore[union-attr]
+        with pytest.raises(ConfigurationError, match=r"depends on its rows; put a value of one that is there$"):
+            editor.put("aggregate", [{**row, "window_start": seconds(-5), "value": value}])
+        editor.put("aggregate", [{**row, "value": value}])
+
+    found = told(chain, [[upsert(PERSON, 0, 3)]], [editing(put)], [[upsert(PERSON, 1, 4)]], seed=1, partitions=1)
+    assert [found[-1][name] for name in CALLS] == [6, 54, 20, 1]
+
+
+def test_a_window_that_has_come_out_is_not_put_and_a_later_one_comes_out() -> None:
+    def put(editor: StateEditor) -> None:
+        (row,) = editor.view("aggregate").get([OTHER]).to_pylist()  # type: ignore[union-attr]
+        row = {**row, "key": [PERSON], "value": [7, 1, 1, 1]}
+        with pytest.raises(ConfigurationError, match=r"up to 1970-01-01T00:16:58.* would hear of it; put a later one$"):
+            editor.put("aggregate", [{**row, "window_start": seconds(16)}])
+        editor.put("aggregate", [{**row, "window_start": seconds(24)}])
+
+    chain = chain_of(VERBS["final"]())
+    rows = [upsert(OTHER, 0, 3), upsert(OTHER, 30, 4)]
+    found = told(chain, [rows], [editing(put)], [[upsert(OTHER, 60, 1)]], seed=1, partitions=1)
+    assert sorted((row["k"], row["n"]) for row in found) == [(PERSON, 7), (OTHER, 1), (OTHER, 1)]
