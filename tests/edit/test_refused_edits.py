@@ -3,9 +3,11 @@
 from collections.abc import Sequence
 from datetime import date
 from decimal import Decimal
+from functools import partial
 from itertools import count
 from pathlib import Path
 from shutil import copytree, rmtree
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -16,12 +18,18 @@ from millpond.adapters.inspect import StateInspector
 from millpond.adapters.inspect.columns import shown
 from millpond.adapters.inspect.store_view import StoreView
 from millpond.errors import ConfigurationError
+from millpond.processors import EmitStrategy, Materialized, StreamsBuilder, TimeWindows
+from millpond.processors.distribution.plan import make_plan
 from millpond.stores import StoreKind, StoreSpec
 from millpond.stores.durability.manifests.schema_log import keep_schemas
 from millpond.stores.encoding.rows.schemas import Schemas
 from millpond.stores.encoding.serdes import BYTES
+from millpond.stores.typed.windows.windowed import Windowed
 from tests.edit.test_commands import run
 from tests.edit.test_editing import KEY, BothCheckpoint, at, editor
+from tests.evolution.job import Job, Running
+from tests.evolution.oracle import Record
+from tests.evolution.topologies import SINK, TOPIC
 from tests.inspect.checkpoints import SPECS, Query
 from tests.inspect.test_state_inspector import fill, filled
 from tests.inspect.test_state_inspector import shown as rows_of
@@ -327,3 +335,26 @@ def test_a_part_of_a_key_has_values_of_its_columns_and_stands_for_all_keys_that_
 def test_what_is_refused_of_verbs_is_done_as_its_message_says(refused: Refused, tmp_path: Path) -> None:
     places = count()
     refused.check(lambda: OfVerbs(tmp_path / str(next(places))), ConfigurationError)
+
+
+def test_a_window_of_a_task_without_rows_is_put_once_one_has_come_and_comes_out(tmp_path: Path) -> None:
+    builder = StreamsBuilder(key_serde="string", value_serde="int64")
+    windowed = builder.stream(TOPIC).group_by_key().windowed_by(TimeWindows(10))
+    windowed.emit_strategy(EmitStrategy.ON_WINDOW_CLOSE).count(Materialized("counts")).to(SINK)
+    variant: Any = SimpleNamespace(plan=partial(make_plan, builder.build(), SINK, 3), checksums=False)
+    job = Job(tmp_path)
+    job.start(Running(variant, "memory"))
+    job.run([Record("a", 1, 5), Record("b", 1, 25)])
+    row = {"key": "g", "window_start": 30, "value": 4, "timestamp": 35}
+
+    def put(inspector: StateInspector) -> None:
+        with StateEditor(inspector, "ann", "") as edits:
+            edits.put("counts", [row], ahead=True)
+            edits.commit()
+
+    with pytest.raises(ConfigurationError, match=r"has had no row yet.*; put it once one has come$"):
+        job.edit(put)
+    assert job.run([Record("g", 1, 29)]) == []
+    job.edit(put)
+    told: list[Any] = [(one.key, one.value) for one in job.run([Record("g", 1, 50)])]
+    assert told == [(Windowed("g", 20, 30), 1), (Windowed("g", 30, 40), 4)]
