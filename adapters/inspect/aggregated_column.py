@@ -105,7 +105,7 @@ def _alike(history: Schemas) -> dict[str, Hashable]:
             firsts.setdefault(column.id, number)
     ids = {column.field.name: column.id for column in history.versions[-1]}
     return {
-        name: (call.argument, call.since, firsts[ids[name]])
+        name: (call.argument, call.where, call.since, firsts[ids[name]])
         for name, call in calls_in(history.current).items()
         if call.argument is not None
     }

@@ -56,7 +56,7 @@ class AggregatedRows(Input):
     """Rows that are folded into an aggregate: of each, its time and the columns of the calls.
 
     Attributes:
-        arguments: the results of the calls that have a column, each as the column ``value`` has it.
+        arguments: the results of the calls that take values, each as the column ``value`` has it.
         types: those of the arguments, which ``aggregate`` fills in.
     """
 

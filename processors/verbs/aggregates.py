@@ -2,6 +2,10 @@
 
 Rule of this module: a call says what is wanted and knows no types; ``millpond.processors.verbs.functions`` has the
 logic. The names are Spark SQL's, and so is what they mean in its ANSI mode, unless a docstring says otherwise.
+
+Each takes ``where``, a condition: rows for which it is false or null do not count, as with ``FILTER (WHERE ...)`` in
+SQL. It is what ``DataFrame.where`` takes: text such as ``"status = 'paid'"``, or a Column of booleans. Where no row
+counts, the result is that of no rows.
 """
 
 from collections.abc import Mapping
@@ -26,11 +30,26 @@ class AggregateCall:
         function: the function's name.
         column: the name of a column, or an expression that the adapter evaluates; None if rows are counted.
         options: of the function, by name.
+        where: a condition that the adapter evaluates: only rows for which it is true count; None if all do.
     """
 
     function: str
     column: object | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
+    where: object | None = None
+
+    @property
+    def takes_values(self) -> bool:
+        """Whether rows bring a value for it: of its column, or any value where a row counts."""
+        return self.column is not None or self.where is not None
+
+    @property
+    def wraps(self) -> bool:
+        """Whether values are the only fields of structs, which are null in rows that do not count.
+
+        So it is where null is a value as others are. Elsewhere, the value itself is null in such rows.
+        """
+        return self.where is not None and not self.options.get("ignore_nulls", True)
 
     @property
     def by_time(self) -> bool:
@@ -43,15 +62,16 @@ class AggregateCall:
         return self.function in _COMPARING
 
     def __str__(self) -> str:
-        return f"{self.function}({'' if self.column is None else self.column})"
+        where = [] if self.where is None else [f"where={self.where}"]
+        return f"{self.function}({', '.join([*([] if self.column is None else [str(self.column)]), *where])})"
 
 
-def count(column: object | None = None) -> AggregateCall:
+def count(column: object | None = None, *, where: object | None = None) -> AggregateCall:
     """How many rows there are, or with a column, how many of its values are not null; never null."""
-    return AggregateCall("count", column)
+    return AggregateCall("count", column, where=where)
 
 
-def sum(column: object) -> AggregateCall:
+def sum(column: object, *, where: object | None = None) -> AggregateCall:
     """The sum of the values that are not null; null if there are none.
 
     Integers give int64, floats float64, decimal(p, s) gives decimal(min(38, p + 10), s), durations durations. A sum
@@ -60,65 +80,67 @@ def sum(column: object) -> AggregateCall:
     exact sum, rounded once: it does not depend on the order of the rows, unless a partial sum exceeds the greatest
     float64 and so becomes infinite.
     """
-    return AggregateCall("sum", column)
+    return AggregateCall("sum", column, where=where)
 
 
-def avg(column: object) -> AggregateCall:
+def avg(column: object, *, where: object | None = None) -> AggregateCall:
     """The average of the values that are not null; null if there are none.
 
     Integers and floats give float64: the exact sum divided by the count. decimal(p, s) gives
     decimal(min(38, p + 4), min(38, s + 4)), durations durations; both are rounded half up.
     """
-    return AggregateCall("avg", column)
+    return AggregateCall("avg", column, where=where)
 
 
-def min(column: object) -> AggregateCall:
+def min(column: object, *, where: object | None = None) -> AggregateCall:
     """The least value that is not null; null if there are none.
 
     NaN is greater than all other floats, and of values that are equal, one with -0.0 is less than one with 0.0.
     """
-    return AggregateCall("min", column)
+    return AggregateCall("min", column, where=where)
 
 
-def max(column: object) -> AggregateCall:
+def max(column: object, *, where: object | None = None) -> AggregateCall:
     """The greatest value that is not null; null if there are none.
 
     NaN is greater than all other floats, and of values that are equal, one with 0.0 is greater than one with -0.0.
     """
-    return AggregateCall("max", column)
+    return AggregateCall("max", column, where=where)
 
 
-def first(column: object, *, ignore_nulls: bool = False) -> AggregateCall:
+def first(column: object, *, ignore_nulls: bool = False, where: object | None = None) -> AggregateCall:
     """The value of the earliest row by *event time*; of rows at the same time, the first by ``order``.
 
     Spark's ``first`` goes by arrival, which depends on how rows are spread over files and tasks.
     """
-    return AggregateCall("first", column, {"ignore_nulls": ignore_nulls})
+    return AggregateCall("first", column, {"ignore_nulls": ignore_nulls}, where)
 
 
-def last(column: object, *, ignore_nulls: bool = False) -> AggregateCall:
+def last(column: object, *, ignore_nulls: bool = False, where: object | None = None) -> AggregateCall:
     """The value of the latest row by *event time*; of rows at the same time, the last by ``order``."""
-    return AggregateCall("last", column, {"ignore_nulls": ignore_nulls})
+    return AggregateCall("last", column, {"ignore_nulls": ignore_nulls}, where)
 
 
-def collect(column: object) -> AggregateCall:
+def collect(column: object, *, where: object | None = None) -> AggregateCall:
     """A list of the values that are not null, by event time, then by ``order``; never null.
 
     The whole list is read and written with each micro-batch that touches it, so it suits groups that stay small.
     """
-    return AggregateCall("collect", column)
+    return AggregateCall("collect", column, where=where)
 
 
-def count_distinct(column: object) -> AggregateCall:
+def count_distinct(column: object, *, where: object | None = None) -> AggregateCall:
     """How many different values there are besides null; never null. All NaNs are equal, and -0.0 = 0.0.
 
     All values are kept, and read and written with each micro-batch that touches the group:
     ``approx_count_distinct`` suits many values.
     """
-    return AggregateCall("count_distinct", column)
+    return AggregateCall("count_distinct", column, where=where)
 
 
-def approx_count_distinct(column: object, relative_error: float = 0.05) -> AggregateCall:
+def approx_count_distinct(
+    column: object, relative_error: float = 0.05, *, where: object | None = None
+) -> AggregateCall:
     """About how many different values there are besides null; never null. Needs the package ``datasketches``.
 
     Args:
@@ -127,6 +149,7 @@ def approx_count_distinct(column: object, relative_error: float = 0.05) -> Aggre
             three is further off, one in twenty more than twice as far. Small counts are nearly exact; large ones may
             differ within that error by how rows are spread over micro-batches and tasks. The state takes about 1.08 /
             ``relative_error`` ** 2 bytes, rounded up to a power of two.
+        where: which rows count.
 
     Raises:
         ConfigurationError: no sketch has such an error.
@@ -136,4 +159,4 @@ def approx_count_distinct(column: object, relative_error: float = 0.05) -> Aggre
             f"relative_error={relative_error!r} of approx_count_distinct is not from {FINEST_ERROR} to below 1; "
             "choose one in between, or count_distinct for an exact count"
         )
-    return AggregateCall("approx_count_distinct", column, {"relative_error": relative_error})
+    return AggregateCall("approx_count_distinct", column, {"relative_error": relative_error}, where)

@@ -99,7 +99,7 @@ def combiner_of_rows(
     Args:
         calls: by the name of the result.
         functions: of the calls, bound to the types.
-        types: of the columns that they are applied to, by the same names; of calls without one, null.
+        types: of the values that rows bring for them, by the same names; of calls without one, null.
         state_serde: of the states.
         since: the time from which all functions count rows, in microseconds since 1970; None if they count all.
     """
@@ -107,7 +107,7 @@ def combiner_of_rows(
         return None
     places = iter(range(len(calls)))
     applied = [
-        Applied(call.function, function, None if call.column is None else next(places))
+        Applied(call.function, function, next(places) if call.takes_values else None)
         for call, function in zip(calls.values(), functions, strict=True)
     ]
     return RowCombiner(applied, state_serde, since)

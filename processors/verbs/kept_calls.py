@@ -22,10 +22,13 @@ from millpond.stores.encoding.times import TimeUnit
 
 _STATE: Final = b"state"
 _ARGUMENT: Final = b"argument"
+_WHERE: Final = b"where"
 _SINCE: Final = re.compile(r"since (-?\d+) ")
 """Before the name of a state that has nothing from before a time. A release that knows no such times takes it for
 another state, and refuses to go on with it."""
 _OPTION: Final = re.compile(r", (\w+=[^,()=]+)")
+_FILTERED: Final = "filtered "
+"""Before the name of a state to which only rows belong that fulfill a condition, for the same reason."""
 ORDERED: Final = "ordered "
 """Before the name of a state that goes by times and orders of rows."""
 
@@ -37,17 +40,21 @@ class KeptCall(NamedTuple):
         state: the name of its state, which says all that the bytes depend on.
         argument: the column or expression that it is applied to, as text; None if rows are counted.
         since: the time of the first rows that count, in microseconds since 1970; None if all do.
+        where: the condition of rows that count, as text; None if there is none.
     """
 
     state: str
     argument: str | None
     since: int | None = None
+    where: str | None = None
 
     def written(self, shown: Callable[[str], str]) -> str:
-        """The call as one writes it, with an argument that is shown so."""
+        """The call as one writes it, with an argument and a condition that are shown so."""
         function = self.state.removeprefix(ORDERED).partition("(")[0]
         options = _OPTION.findall(self.state)
-        return f"{function}({', '.join([*([] if self.argument is None else [shown(self.argument)]), *options])})"
+        argument = [] if self.argument is None else [shown(self.argument)]
+        where = [] if self.where is None else [f"where={shown(self.where)}"]
+        return f"{function}({', '.join([*argument, *options, *where])})"
 
 
 Calls = Mapping[str, KeptCall]
@@ -104,7 +111,7 @@ class CallChanges:
 
 @dataclass(frozen=True)
 class Arguments:
-    """What is known of arguments beside their text.
+    """What is known of arguments and conditions beside their text.
 
     Attributes:
         follow: whether a second one may be what the first one was.
@@ -275,7 +282,8 @@ class _Change:
             if was == is_:
                 was, is_ = f"{was} with the state {before.state}", f"{is_} with the state {now.state}"
             back = ""
-            if now.state == before.state and before.argument is not None and now.argument is not None:
+            other = now.state != before.state or not self._follow(before.where, now.where)
+            if not other and before.argument is not None and now.argument is not None:
                 old, new = map(self._arguments.shown, (before.argument, now.argument))
                 back = f" (if the column has been renamed: .withColumnRenamed({new}, {old}))"
             lines.append(
@@ -322,9 +330,12 @@ class _Change:
         return found
 
     def _same(self, before: KeptCall, now: KeptCall) -> bool:
-        if before.state != now.state or before.argument is None or now.argument is None:
-            return before[:2] == now[:2]
-        return self._arguments.follow(before.argument, now.argument)
+        same = self._follow(before.argument, now.argument) and self._follow(before.where, now.where)
+        return before.state == now.state and same
+
+    def _follow(self, before: str | None, now: str | None) -> bool:
+        """Whether an argument or a condition may be what it was."""
+        return before == now if before is None or now is None else self._arguments.follow(before, now)
 
     def _free(self, name: str) -> str:
         """The name with a number that no result has."""
@@ -356,20 +367,24 @@ def _line(
 
 def _field(name: str, call: KeptCall) -> Any:
     since = "" if call.since is None else f"since {call.since} "
-    metadata = {_STATE: f"{since}{call.state}".encode()}
+    filtered = "" if call.where is None else _FILTERED
+    metadata = {_STATE: f"{since}{filtered}{call.state}".encode()}
     if call.argument is not None:
         metadata[_ARGUMENT] = call.argument.encode()
+    if call.where is not None:
+        metadata[_WHERE] = call.where.encode()
     return pa.field(name, pa.null(), metadata=metadata)
 
 
 def _call(column: Any) -> KeptCall:
-    argument = column.metadata.get(_ARGUMENT)
+    argument, where = (column.metadata.get(key) for key in (_ARGUMENT, _WHERE))
     state = column.metadata[_STATE].decode()
     since = _SINCE.match(state)
     return KeptCall(
-        state[since.end() :] if since else state,
+        (state[since.end() :] if since else state).removeprefix("" if where is None else _FILTERED),
         None if argument is None else argument.decode(),
         int(since[1]) if since else None,
+        None if where is None else where.decode(),
     )
 
 

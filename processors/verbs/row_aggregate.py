@@ -91,7 +91,7 @@ class RowAggregate:
 
     Args:
         calls: by the name of the result's column, in the order of the columns.
-        types: by the same names, the types of the columns that the calls are applied to; ``count()`` has none.
+        types: by the same names, the types of the values that rows bring for the calls; ``count()`` has none.
         ordered: whether rows have, in place of their time, bytes that compare as their times and orders do.
         slots: where in kept rows the states of the calls are; None if they are all that is kept, in their order.
         since: by the names of results, the times from which rows count for them, in microseconds since 1970; for the
@@ -120,9 +120,10 @@ class RowAggregate:
         if not calls:
             raise ConfigurationError("there is nothing to aggregate; give at least one call, such as {'n': count()}")
         self._labels = [f"{name!r}, {call}" for name, call in calls.items()]
-        bound = {
-            name: pa.null() if call.column is None else normalized(types[name], name) for name, call in calls.items()
+        given = {
+            name: normalized(types[name], name) if call.takes_values else pa.null() for name, call in calls.items()
         }
+        bound = {name: _unwrapped(given[name]) if call.wraps else given[name] for name, call in calls.items()}
         times = MOMENTS if ordered else TIMES
         functions = {name: bind(call, name, bound[name], times) for name, call in calls.items()}
         self._since = since or {}
@@ -138,7 +139,7 @@ class RowAggregate:
         states = {name: state_name(call, bound[name]) for name, call in calls.items()}
         by_time = {name for name, call in calls.items() if ordered and call.by_time}
         self._states = {name: f"{ORDERED if name in by_time else ''}{state}" for name, state in states.items()}
-        arguments = [(name, bound[name]) for name, call in calls.items() if call.column is not None]
+        arguments = [(name, given[name]) for name, call in calls.items() if call.takes_values]
         self.arguments = pa.schema([pa.field(*named) for named in arguments])
         self._fold = RowFold(self._functions, places)
         name = f"aggregate-state-{STATE_VERSION}: {'ordered; ' if ordered else ''}{'; '.join(states.values())}"
@@ -157,9 +158,12 @@ class RowAggregate:
             [pa.field(name, of.type, of.nullable) for name, of in zip(calls, self._functions, strict=True)]
         )
 
-    def kept(self, arguments: Mapping[str, str]) -> dict[str, KeptCall]:
-        """The calls as they are kept, with the arguments of those that have a column as text."""
-        return {name: KeptCall(state, arguments.get(name)) for name, state in self._states.items()}
+    def kept(self, arguments: Mapping[str, str], conditions: Mapping[str, str] | None = None) -> dict[str, KeptCall]:
+        """The calls as they are kept, with the arguments and conditions of those that have some as text."""
+        where = conditions or {}
+        return {
+            name: KeptCall(state, arguments.get(name), where=where.get(name)) for name, state in self._states.items()
+        }
 
     @property
     def aggregation(self) -> Aggregation:
@@ -326,9 +330,15 @@ def _places(calls: Mapping[str, AggregateCall]) -> list[int]:
     """Where in an input each call finds its value. Rows are counted by their times, which are never null."""
     places, end = [], 1
     for call in calls.values():
-        if call.column is None:
-            places.append(0)
-        else:
+        if call.takes_values:
             places.append(end)
             end += 1
+        else:
+            places.append(0)
     return places
+
+
+def _unwrapped(type_: Any) -> pa.DataType:
+    """The type of the only field of structs."""
+    field: pa.DataType = type_.field(0).type
+    return field

@@ -1,7 +1,7 @@
 """Tables of rows between verbs, as DataFrames are: which columns they have, and how a verb reads them."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
@@ -70,6 +70,7 @@ class Selection:
         op: the column with the operation; None if there is none.
         keyed: whether rows with a null in their key are left out before.
         order: the column that decides among rows of one key and time; None if there is none.
+        where: for values that only some rows bring, the column that is not null in these, and whether they are wrapped.
     """
 
     rows: Rows
@@ -80,11 +81,14 @@ class Selection:
     foreign: Sequence[str] = ()
     keyed: bool = False
     order: str | None = None
+    where: Mapping[str, tuple[str, bool]] = field(default_factory=dict)
 
     def of(self, table: pa.Table) -> pa.Table:
         for path in self.rows.present:
             table = table.filter(pc.is_valid(_column(table, path)))
         columns = {name: _column(table, path) for name, path in self.rows.paths.items()}
+        for name, (condition, wrapped) in self.where.items():
+            columns[name] = _where(columns[name], pc.is_null(columns[condition]), wrapped=wrapped)
         made = {
             "key": _struct(self.keys, columns),
             "value": _struct(self.values, columns) if self.values else _present(table.num_rows),
@@ -104,6 +108,13 @@ class Selection:
         for one in present[1:]:
             mask = pc.and_(mask, one)
         return selected.filter(mask)
+
+
+def _where(values: Any, left_out: Any, *, wrapped: bool) -> Any:
+    """Values that are null where rows do not count; wrapped ones are the only fields of structs."""
+    if wrapped:
+        return pa.StructArray.from_arrays([values], ["value"], mask=left_out)
+    return pc.if_else(left_out, pa.scalar(None, values.type), values)
 
 
 def _type(schema: pa.Schema, path: Path) -> pa.DataType:

@@ -7,7 +7,7 @@ if it is true since a time, those of that time and later, and it has nothing to 
 """
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,7 +26,7 @@ from millpond.processors import SessionWindows, SlidingWindows, TimeWindows
 from millpond.processors.runtime.batches.batch import Batch
 from millpond.processors.verbs import aggregates
 from millpond.processors.verbs.aggregates import AggregateCall
-from millpond.processors.verbs.kept_calls import CallChanges, evolved_calls, first_calls, since_in, slots_of
+from millpond.processors.verbs.kept_calls import CallChanges, Calls, evolved_calls, first_calls, since_in, slots_of
 from millpond.processors.verbs.row_aggregate import RowAggregate
 from millpond.processors.verbs.state_serde import Slots
 from millpond.stores.encoding.rows import msgpack_columns
@@ -63,6 +63,8 @@ FUNCTIONS: dict[str, tuple[AggregateCall, Callable[[Sequence[Row]], Any]]] = {
     "max": (aggregates.max("av"), lambda rows: max(_present(rows), default=None)),
     "last": (aggregates.last("av"), lambda rows: rows[-1]["av"] if rows else None),
     "collect": (aggregates.collect("av"), lambda rows: tuple(_present(rows))),
+    "some": (aggregates.count(where="av"), lambda rows: len(_present(rows))),
+    "last some": (aggregates.last("av", where="av"), lambda rows: (_present(rows) or [None])[-1]),
     "distinct": (aggregates.count_distinct("av"), lambda rows: len(set(_present(rows)))),
 }
 """Calls, and what they answer of rows in the order of time."""
@@ -76,6 +78,20 @@ KINDS: dict[str, tuple[Any, oracle.Cutting | None, Any, int]] = {
     "sliding": (SlidingWindows(5_000, grace=LONG), oracle.sliding(5 * SECOND), oracle.holds_end, 0),
     "session": (SessionWindows(4_000, grace=LONG), oracle.sessions(4 * SECOND), oracle.holds_end, 4 * SECOND),
 }  # fmt: skip
+
+
+def types_of(calls: Mapping[str, AggregateCall]) -> dict[str, pa.DataType]:
+    """The types of what rows bring for calls."""
+    number, wrapped = pa.int64(), pa.struct([("value", pa.int64())])
+    return {name: wrapped if call.wraps else number for name, call in calls.items() if call.takes_values}
+
+
+def kept_of(bound: RowAggregate, calls: Mapping[str, AggregateCall]) -> Calls:
+    """Calls as they are kept with their state."""
+    return bound.kept(
+        {name: str(call.column) for name, call in calls.items() if call.column is not None},
+        {name: str(call.where) for name, call in calls.items() if call.where is not None},
+    )
 
 
 @dataclass
@@ -104,8 +120,8 @@ class Life:
         """What a driver does when it builds the query."""
         calls = self.calls
         changes.check(calls, "out")
-        first = RowAggregate(calls, {name: pa.int64() for name, call in calls.items() if call.column is not None})
-        wanted = first.kept({name: str(call.column) for name, call in calls.items() if call.column is not None})
+        first = RowAggregate(calls, types_of(calls))
+        wanted = kept_of(first, calls)
         if self.kept is None:
             self.name, history = first.state_serde.name, Schemas.first(first_calls(wanted))
         else:

@@ -48,7 +48,7 @@ from tests.metamorphic.histories import rows_of as rows_in
 from tests.metamorphic.keeping import POLICY, BackendKeeper, DurableKeeper
 from tests.metamorphic.oracle import Row
 from tests.metamorphic.tables import Rows, Selection
-from tests.metamorphic.test_changed_calls import FUNCTIONS, KINDS, LONG, stored
+from tests.metamorphic.test_changed_calls import FUNCTIONS, KINDS, LONG, kept_of, stored, types_of
 from tests.metamorphic.verbs import Made, make_aggregate
 
 pc: Any = _compute
@@ -81,7 +81,7 @@ def made_of(kind: str, calls: Calls, name: str = NAME, **said: Any) -> Made:
 
 def bound_of(calls: Calls, **said: Any) -> RowAggregate:
     chosen = {name: FUNCTIONS[function][0] for name, function in calls.items()}
-    return RowAggregate(chosen, {name: pa.int64() for name, one in chosen.items() if one.column is not None}, **said)
+    return RowAggregate(chosen, types_of(chosen), **said)
 
 
 class Keeper(DurableKeeper):
@@ -135,10 +135,10 @@ class Life:
             streaming=True, sharing=nothing, asked={}, backfill=None,
         )  # fmt: skip
         first = bound_of(calls)
-        arguments = {name: "av" for name, one in calls.items() if FUNCTIONS[one][0].column is not None}
+        wanted = kept_of(first, {name: FUNCTIONS[one][0] for name, one in calls.items()})
         rows = ReadRows("input", Selection(Rows.of("a", SOURCE), ["k"], [], "at"))
         schemas.keys(rows)
-        states = call_states(run, rows, first.kept(arguments), changes or said, first.state_serde.name)
+        states = call_states(run, rows, wanted, changes or said, first.state_serde.name)
         self.made = made_of(self.kind, calls, f"app.{NAME}", slots=states.slots, since=states.since)
         running = RunningVerb(self.made, partitions)
         filled = filling(NAME, states, self._sow(calls, states, running, dies)) if states.filled else None

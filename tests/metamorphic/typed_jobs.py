@@ -4,7 +4,7 @@ Rule of this module: a job is all that follows from its number, but for its rows
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import fsum, nan
 from random import Random
 from typing import Any, Final, TypeAlias
@@ -136,8 +136,9 @@ class Draft:
                 known += ["sum"] if kind.name in SUMMED else []
                 for function in self.random.sample(known, min(3, len(known))):
                     column, name = f"{source}v{place}", f"{function}_{source}{place}"
-                    calls[name] = _FUNCTIONS[function][0](column)
-                    getters[name] = _aggregated(source, column, _FUNCTIONS[function][1])
+                    where = self.pick(None, None, f"{source}v{(place + 1) % WIDTH}")
+                    calls[name] = replace(_FUNCTIONS[function][0](column), where=where)
+                    getters[name] = _aggregated(source, column, _FUNCTIONS[function][1], where)
         return calls, getters
 
 
@@ -163,9 +164,12 @@ def _size(source: str) -> Getter:
     return lambda found, _: len(found[source])
 
 
-def _aggregated(source: str, column: str, of: Callable[[list[Any]], Any]) -> Getter:
+def _aggregated(source: str, column: str, of: Callable[[list[Any]], Any], where: str | None) -> Getter:
+    """What a function makes of a column of those rows in which another one is not null."""
+
     def value(found: Found, events: Mapping[int, Event]) -> Any:
-        return of([None if number is None else events[number].row[column] for number in found[source]])
+        rows = [{} if number is None else events[number].row for number in found[source]]
+        return of([row.get(column) for row in rows if where is None or row.get(where) is not None])
 
     return value
 
@@ -199,8 +203,8 @@ def _sum(values: list[Any]) -> Any:
 _BY_TIME: Final = ("first", "last", "first_present", "last_present", "collect")
 _COMPARING: Final = ("min", "max", "count_distinct")
 _FUNCTIONS: Final[Mapping[str, tuple[Callable[[str], AggregateCall], Callable[[list[Any]], Any]]]] = {
-    "first": (aggregates.first, lambda values: values[0]),
-    "last": (aggregates.last, lambda values: values[-1]),
+    "first": (aggregates.first, lambda values: values[0] if values else None),
+    "last": (aggregates.last, lambda values: values[-1] if values else None),
     "first_present": (
         lambda column: aggregates.first(column, ignore_nulls=True),
         lambda values: next(iter(_present(values)), None),

@@ -158,14 +158,21 @@ def make_aggregate(
     ttl: int | None = None,
     expired: Expired = Expired.SILENT,
 ) -> Made:
-    """Arguments of calls are names of columns."""
-    arguments = {result: str(call.column) for result, call in calls.items() if call.column is not None}
-    columns = {by: by, "time": time, **arguments}
-    assert len(columns) == 2 + len(arguments)
+    """Arguments of calls are names of columns, and so are conditions: of those that must not be null."""
+    arguments = {
+        result: str(call.where if call.column is None else call.column)
+        for result, call in calls.items()
+        if call.takes_values
+    }
+    where = {result: (f"where {call.where}", call.wraps) for result, call in calls.items() if call.where is not None}
+    conditions = {f"where {call.where}": str(call.where) for call in calls.values() if call.where is not None}
+    columns = {by: by, "time": time, **arguments, **conditions}
+    assert len(columns) == 2 + len(arguments) + len(conditions)
     chosen_rows = rows.select(**columns)
-    read = Selection(chosen_rows, [by], list(arguments), "time")
+    read = Selection(chosen_rows, [by], list(arguments), "time", where=where)
     late = rows.time(time).bound
     types = {result: chosen_rows.schema.field(result).type for result in arguments}
+    types |= {result: pa.struct([("value", types[result])]) for result, call in calls.items() if call.wraps}
     bound = RowAggregate(calls, types, slots=slots, since=since)
     packed = AggregatedRows(
         "input", _keys(read.rows, read.keys), NullKeys.EQUAL, list(arguments), in_order=rows.is_feed(time)

@@ -94,16 +94,19 @@ def test_calls_are_added_removed_renamed_and_reordered_with_other_partitions(job
         job.built({"n": count(), "total": sum(F.expr("v * 2"))})
     with pytest.raises(ConfigurationError, match="the verb 'totals': dropped names 'n', but calls has it"):
         job.built(calls, dropped=["n"])
-    calls = {"total": sum(F.expr("v * 2")), "newest": last("v")}
-    said: dict[str, Any] = {"added": ["newest"], "renamed": {"s": "total"}, "dropped": ["n"]}
+    calls = {"total": sum(F.expr("v * 2")), "newest": last("v"), "big": last("v", where="v > 4")}
+    said: dict[str, Any] = {"added": ["newest", "big"], "renamed": {"s": "total"}, "dropped": ["n"]}
     found = job.run(calls, ("a", 4, 4), ("c", 5, 7), partitions=3, **said)
     assert found == job.looked_at() == {
-        "a": {"total": 14, "newest": 4},
-        "b": {"total": 10, "newest": None},
-        "c": {"total": 14, "newest": 7},
+        "a": {"total": 14, "newest": 4, "big": None},
+        "b": {"total": 10, "newest": None, "big": None},
+        "c": {"total": 14, "newest": 7, "big": 7},
     }  # fmt: skip
+    told = r"'big' was last\('v', ignore_nulls=False, where='v > 4'\) and is last\(.*, where='v > 5'\), which cannot"
+    with pytest.raises(StateConflictError, match=told):
+        job.built({**calls, "big": last("v", where="v > 5")}, partitions=None, **said)
     calls = {"newest": last("v"), "n": count(), "total": sum(F.expr("v * 2"))}
-    found = job.run(calls, ("b", 6, 1), partitions=None, added=["n", "newest"], renamed={"s": "total"})
+    found = job.run(calls, ("b", 6, 1), partitions=None, added=["n", "newest"], renamed={"s": "total"}, dropped=["big"])
     assert found == job.looked_at() == {
         "a": {"newest": 4, "n": 0, "total": 14},
         "b": {"newest": 1, "n": 1, "total": 12},

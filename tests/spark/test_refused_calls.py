@@ -321,6 +321,12 @@ COLUMNS = [
         lambda calls: calls.aggregate({"most": aggregates.max(F.col("months").cast("int"))}),
     ),
     Refused(
+        "; give a condition as DataFrame.where takes it, such as ",
+        lambda calls: calls.aggregate({"n": aggregates.sum("a", where="status = 'paid'")}),
+        lambda calls: calls.aggregate({"n": aggregates.sum("a", where="k = 'paid'")}),
+        lambda calls: calls.aggregate({"n": aggregates.first("a", where=F.col("k") == "paid")}),
+    ),
+    Refused(
         "; cast the column or choose another function",
         lambda calls: calls.aggregate({"total": aggregates.sum("k")}),
         lambda calls: calls.aggregate({"total": aggregates.sum(F.col("k").cast("long"))}),

@@ -21,6 +21,7 @@ from millpond.adapters.spark.rows.arrays import in_type
 from millpond.adapters.spark.rows.sink import arrow_schema
 from millpond.errors import ConfigurationError, StateConflictError
 from millpond.processors.verbs import aggregates
+from millpond.processors.verbs.aggregates import AggregateCall
 from millpond.stores.encoding.rows.physical import to_physical
 from tests.stores.rows.columns import logical, types, values
 
@@ -259,3 +260,29 @@ def test_months_do_not_become_integers_at_a_restart(spark: SparkSession, tmp_pat
     restarted = Millpond(application_id="types", state_dir=str(tmp_path / "state"), partitions=2, backend="lmdb")
     with pytest.raises(StateConflictError, match="wait"):
         restarted.latest(arriving.withColumn("wait", F.lit(14)), **same)
+
+
+def calls_and_sql() -> dict[str, tuple[AggregateCall, str]]:
+    """Calls, and what they are in Spark SQL."""
+    return {
+        "rows": (aggregates.count(where="s = 'paid'"), "count(*) filter (where s = 'paid')"),
+        "total": (aggregates.sum("v", where=F.col("s") == "paid"), "sum(v) filter (where s = 'paid')"),
+        "share": (aggregates.sum(F.expr("60 / v"), where="v > 0"), "sum(60 / v) filter (where v > 0)"),
+        "first": (aggregates.first("v", where="s = 'paid'"), "min_by(struct(v), at) filter (where s = 'paid').v"),
+        "last": (
+            aggregates.last("v", ignore_nulls=True, where="s = 'open'"),
+            "max_by(v, at) filter (where s = 'open' and v is not null)",
+        ),
+    }
+
+
+def test_aggregates_are_those_of_spark_sql(spark: SparkSession, pond: Millpond) -> None:
+    values, texts = (None, 0, 4, -5, 12), ("paid", "open", None)
+    listed = [(place % 3, texts[place % 7 % 3], values[place % 5], place) for place in range(40)]
+    frame = spark.createDataFrame(listed, "k int, s string, v int, n int")
+    rows = frame.selectExpr("k", "s", "v", "timestamp_seconds(n) as at")
+    found = pond.aggregate(rows, {name: call for name, (call, _) in calls_and_sql().items()}, by="k", time="at")
+    expected = rows.groupBy("k").agg(*(F.expr(text).alias(name) for name, (_, text) in calls_and_sql().items()))
+    same = found.select(*expected.columns)
+    assert same.dtypes == expected.dtypes
+    assert sorted(map(repr, same.collect())) == sorted(map(repr, expected.collect()))

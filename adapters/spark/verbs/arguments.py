@@ -8,7 +8,10 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Any, Final, TypeAlias, TypeVar
 
+from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
 
 from millpond.adapters.spark.job.options import moment_of
 from millpond.adapters.spark.rows.column_types import check_leaf_types, compared_otherwise
@@ -52,6 +55,43 @@ def check_calls(calls: Mapping[str, AggregateCall], window: Windows | None) -> N
         raise ConfigurationError(
             f"window is {window!r}; give TimeWindows, SlidingWindows or SessionWindows of millpond.processors"
         )
+
+
+def _condition(rows: DataFrame, name: str, call: AggregateCall) -> Column:
+    """The condition of rows that count for a call.
+
+    Raises:
+        ConfigurationError: it is none.
+    """
+    where: Any = call.where
+    wrong, cause = "that is none", None
+    try:
+        if isinstance(where, str | Column):
+            condition = F.expr(where) if isinstance(where, str) else where
+            (found,) = rows.select(condition).schema.fields
+            if isinstance(found.dataType, T.BooleanType):
+                return condition
+            wrong = f"that is of type {found.dataType.simpleString()}"
+    except AnalysisException as error:
+        wrong, cause = str(error), error
+    raise ConfigurationError(
+        f"where of {name!r} is {where!r}: {wrong}; give a condition as DataFrame.where takes it, such as "
+        "where=\"status = 'paid'\""
+    ) from cause
+
+
+def _argument(rows: DataFrame, name: str, call: AggregateCall) -> Column | None:
+    """What rows bring for a call: null where they do not count; None if they bring nothing.
+
+    Raises:
+        ConfigurationError: the column is missing, or the condition is none.
+    """
+    column: Any = call.column
+    value = None if column is None else _column(rows, column)
+    if call.where is None:
+        return value
+    present = F.lit(1) if value is None else value
+    return F.when(_condition(rows, name, call), F.struct(present.alias("value")) if call.wraps else present)
 
 
 def until_in_micros(window: Windows | None, until: Mapping[Instant | str, Windows] | None) -> dict[int, Windows]:
@@ -132,9 +172,10 @@ def aggregated_input(
     """Key, time and the arguments of the calls, as Spark evaluates them; arguments have the names of the results.
 
     Raises:
-        ConfigurationError: a column is missing, or of a type that cannot be aggregated.
+        ConfigurationError: a column is missing, or of a type that cannot be aggregated, or a condition is none.
     """
-    arguments: dict[str, Any] = {name: call.column for name, call in calls.items() if call.column is not None}
+    found = {name: _argument(rows, name, call) for name, call in calls.items()}
+    arguments = {name: argument for name, argument in found.items() if argument is not None}
     compared = {name for name, call in calls.items() if call.compares}
     taken = {name.casefold() for name in (*keys, *arguments)}
     moment, decides, place = (_free(name, taken) for name in ("time", "order", SEQUENCE))
@@ -142,17 +183,18 @@ def aggregated_input(
     selected = rows.select(
         *(_column(rows, key) for key in keys),
         _column(rows, time).alias(moment),
-        *(_column(rows, column).alias(name) for name, column in arguments.items()),
+        *(argument.alias(name) for name, argument in arguments.items()),
         *([] if order is None else [_column(rows, order).alias(decides)]),
         *([] if feed is None or feed.sequence is None else [named(feed.sequence).alias(place)]),
     )
     if feed is not None and feed.sequence is not None:
         feed = replace(feed, sequence=place)
     for column in selected.schema.fields:
-        if column.name in arguments and is_in_months(column.dataType):
+        type_: Any = column.dataType
+        if column.name in arguments and is_in_months(type_[0].dataType if calls[column.name].wraps else type_):
             raise ConfigurationError(
-                f"the argument of {column.name!r} is of type {column.dataType.simpleString()}, which cannot be "
-                "aggregated; give an int of months"
+                f"the argument of {column.name!r} is of type {type_.simpleString()}, which cannot be aggregated; give "
+                "an int of months"
             )
         if column.name in compared:
             check_leaf_types(f"the argument of {column.name!r}", column.name, column.dataType, compared_otherwise)

@@ -69,6 +69,12 @@ def arguments_of(rows: DataFrame, calls: Mapping[str, AggregateCall]) -> dict[st
     return {name: Expression.of(rows, column).kept for name, column in columns.items()}
 
 
+def conditions_of(rows: DataFrame, calls: Mapping[str, AggregateCall]) -> dict[str, str]:
+    """The conditions of the calls as they are kept: text as it was given, so that a message has what can be written."""
+    given: dict[str, Any] = {name: call.where for name, call in calls.items() if call.where is not None}
+    return {name: Expression.of(rows, where).kept for name, where in given.items()}
+
+
 class CallStates(NamedTuple):
     """What is known of the states of calls.
 

@@ -31,7 +31,15 @@ from millpond.adapters.spark.verbs.arguments import (
     until_in_micros,
 )
 from millpond.adapters.spark.verbs.bounds import time_of
-from millpond.adapters.spark.verbs.calls import Begin, added_calls, arguments_of, call_states, filling_of, histories_in
+from millpond.adapters.spark.verbs.calls import (
+    Begin,
+    added_calls,
+    arguments_of,
+    call_states,
+    conditions_of,
+    filling_of,
+    histories_in,
+)
 from millpond.adapters.spark.verbs.feeds import feed_in
 from millpond.adapters.spark.verbs.inputs import RowInput, check_names
 from millpond.adapters.spark.verbs.joins import JoinVerbs
@@ -291,7 +299,7 @@ class Millpond(JoinVerbs):
         )
         histories = histories_in(added)
         first, changes = bind(), CallChanges(added_calls(added, run.name), renamed or {}, dropped, histories)
-        kept = first.kept(arguments_of(rows, calls))
+        kept = first.kept(arguments_of(rows, calls), conditions_of(rows, calls))
         states = call_states(run, source, kept, changes, first.state_serde.name)
         bound = bind(slots=states.slots, since=states.since)
         packed = AggregatedRows(

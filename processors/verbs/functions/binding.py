@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from millpond.errors import ConfigurationError
 from millpond.processors.verbs.aggregates import AggregateCall
+from millpond.processors.verbs.functions.chosen import Unwrapped
 from millpond.processors.verbs.functions.counts import bind_approx_count_distinct, bind_count, bind_count_distinct
 from millpond.processors.verbs.functions.function import AggregateFunction
 from millpond.processors.verbs.functions.picks import bind_collect, bind_first, bind_last, bind_max, bind_min
@@ -36,6 +37,8 @@ Those that go by time take the type of times behind it."""
 def bind(call: AggregateCall, path: str, type_: pa.DataType, times: pa.DataType) -> AggregateFunction:
     """The function of ``call`` for values of a type in its one form (``normalized``), of rows with times of a type.
 
+    If the call wraps values, the type is still theirs, and the function takes structs around them.
+
     Raises:
         ConfigurationError: there is no such function, or it does not take such values.
     """
@@ -45,7 +48,8 @@ def bind(call: AggregateCall, path: str, type_: pa.DataType, times: pa.DataType)
             f"{', '.join(sorted(FUNCTIONS))}"
         )
     by_time = (times,) if call.by_time else ()
-    return FUNCTIONS[call.function](path, type_, *by_time, **call.options)
+    function = FUNCTIONS[call.function](path, type_, *by_time, **call.options)
+    return Unwrapped(function) if call.wraps else function
 
 
 def state_name(call: AggregateCall, type_: pa.DataType) -> str:

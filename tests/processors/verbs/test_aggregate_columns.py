@@ -33,6 +33,7 @@ from tests.processors.verbs.aggregating import ADDED, VALUES, decimals
 
 MAPS = pa.map_(pa.string(), pa.int32())
 PICKS = [pick("x", ignore_nulls=ignored) for pick in (f.first, f.last) for ignored in (False, True)]
+PICKS += [f.first("x", where="w"), f.last("x", where="w"), f.last("x", ignore_nulls=True, where="w")]
 SKETCHES = [f.approx_count_distinct("x")] if find_spec("datasketches") else []
 CALLS: dict[pa.DataType, list[AggregateCall]] = {
     type_: [f.count("x"), *PICKS, f.min("x"), f.max("x"), f.collect("x"), f.count_distinct("x"), *SKETCHES]
@@ -63,7 +64,9 @@ def a_verb(
 ) -> tuple[Verb, RowAggregate]:
     """The aggregate of rows and of one column."""
     named = {"rows": f.count(), **{f"c{number}": call for number, call in enumerate(calls)}}
-    row = RowAggregate(named, {name: type_ for name in named if name != "rows"}, ordered=ordered)
+    some = pa.struct([("value", type_)])
+    types = {name: some if call.wraps else type_ for name, call in named.items() if name != "rows"}
+    row = RowAggregate(named, types, ordered=ordered)
     return aggregate("out", an_input(ordered=ordered), row, windows, final=final), row
 
 
@@ -71,11 +74,18 @@ def an_input(*, ordered: bool) -> AggregatedRows:
     return AggregatedRows("input", KEYS, NullKeys.EQUAL, ["v"], order=ORDER if ordered else None)
 
 
-def as_columns(rows: Rows, calls: int, type_: pa.DataType, *, ordered: bool = False) -> Columns:
-    """What travels to the task of the rows' keys; with an order, rows of one time count from the last to the first."""
+def as_columns(rows: Rows, calls: Sequence[AggregateCall], type_: pa.DataType, *, ordered: bool = False) -> Columns:
+    """What travels to the task of the rows' keys; with an order, rows of one time count from the last to the first.
+
+    Where there is a condition, every third row does not count.
+    """
     keys, values, times = (list(column) for column in zip(*rows, strict=True))
-    column = pa.array(values, type_)
-    value = pa.StructArray.from_arrays([column] * calls, names=[str(number) for number in range(calls)])
+    some = [value if place % 3 else None for place, value in enumerate(values)]
+    wrapped = pa.array(
+        [{"value": value} if place % 3 else None for place, value in enumerate(values)], pa.struct([("value", type_)])
+    )
+    columns = [wrapped if call.wraps else pa.array(values if call.where is None else some, type_) for call in calls]
+    value = pa.StructArray.from_arrays(columns, names=[str(number) for number in range(len(calls))])
     orders = [{"order": -place} for place in range(len(rows))]
     given = pa.table(
         {"key": pa.array([{"key": key} for key in keys]), "value": value, "timestamp": pa.array(times), "order": orders}
@@ -120,7 +130,7 @@ def both_ways(
     """The outcome row by row, beside that of columns."""
     verb, row = a_verb(calls, type_, windows, final=final, ordered=ordered)
     decoder = Decoder("input", None, row.input_serde)
-    runs = [as_columns(rows, len(calls), type_, ordered=ordered) for rows in batches]
+    runs = [as_columns(rows, calls, type_, ordered=ordered) for rows in batches]
     by_row, by_column = (outcome(verb, decoder, runs, whole=whole) for whole in (False, True))
     yield from zip(by_row, by_column, strict=True)
 

@@ -3,6 +3,7 @@
 import math
 import random
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from decimal import ROUND_HALF_UP, Decimal, localcontext
 from fractions import Fraction
 from typing import Any
@@ -97,6 +98,29 @@ def test_any_order_of_arrival_gives_the_same(
     rows = list(enumerate(values))
     times, shuffled = zip(*data.draw(st.permutations(rows)), strict=True) if rows else ((), ())
     assert repr(result_of(call, type_, shuffled, times)) == repr(result_of(call, type_, values))
+
+
+@every_function
+@FEW
+@given(data=st.data())
+def test_rows_that_do_not_count_are_as_if_they_had_not_come(
+    call: AggregateCall, types: list[pa.DataType], data: st.DataObject
+) -> None:
+    type_ = data.draw(st.sampled_from(types))
+    values = physical(data.draw(column(type_)), type_)
+    counts = data.draw(st.lists(st.booleans(), min_size=len(values), max_size=len(values)))
+    where = replace(call, where="condition")
+    brought = pa.struct([("value", type_)]) if where.wraps else type_
+    some = [([value] if where.wraps else value) if one else None for value, one in zip(values, counts, strict=True)]
+    found, expected = RowAggregate({"x": where}, {"x": brought}), RowAggregate({"x": call}, {"x": type_})
+    rest = [time for time, one in enumerate(counts) if one]
+    state = aggregate_state(expected, [values[time] for time in rest], rest)
+    assert found.state_serde.name == expected.state_serde.name
+    assert found.schema == expected.schema
+    parts = data.draw(st.integers(1, 3))
+    assert repr(found.results([aggregate_state(found, some, parts=parts)])["x"].to_pylist()) == repr(
+        expected.results([state])["x"].to_pylist()
+    )
 
 
 @pytest.mark.parametrize("type_", TYPES, ids=str)

@@ -2,7 +2,7 @@
 
 import math
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -22,6 +22,7 @@ from millpond.processors import (
     TopologyDriver,
 )
 from millpond.processors.verbs import aggregates as f
+from millpond.processors.verbs.aggregates import AggregateCall
 from millpond.processors.verbs.row_aggregate import RowAggregate
 from millpond.stores.encoding.rows.physical import to_physical
 from millpond.stores.encoding.serdes import BYTES
@@ -35,6 +36,7 @@ COLUMNS: dict[str, pa.DataType] = {
     "x": pa.float64(),
     "s": pa.string(),
     "u": pa.duration("us"),
+    "b": pa.bool_(),
 }
 CALLS = {
     "n": (f.count(), "count(*)"),
@@ -59,9 +61,24 @@ CALLS = {
     "distinct_x": (f.count_distinct("x"), "count(distinct x)"),
     "distinct_s": (f.count_distinct("s"), "count(distinct s)"),
     "about_s": (f.approx_count_distinct("s"), "count(distinct s)"),
+    "n_some": (f.count(where="b"), "count(*) filter (where b)"),
+    "count_some": (f.count("i", where="b"), "count(i) filter (where b)"),
+    "sum_some": (f.sum("d", where="b"), "(sum(d) filter (where b))::decimal(20, 2)"),
+    "avg_some": (f.avg("i", where="b"), "avg(i) filter (where b)"),
+    "min_some": (f.min("s", where="b"), "min(s) filter (where b)"),
+    "first_some": (f.first("s", where="b"), "first(s order by t) filter (where b)"),
+    "last_some": (f.last("i", where="b"), "last(i order by t) filter (where b)"),
+    "last_of_some": (
+        f.last("i", ignore_nulls=True, where="b"),
+        "last(i order by t) filter (where b and i is not null)",
+    ),
+    "all_some": (f.collect("i", where="b"), "coalesce(list(i order by t) filter (where b and i is not null), [])"),
+    "distinct_some": (f.count_distinct("s", where="b"), "count(distinct s) filter (where b)"),
 }
 TYPES: dict[str, pa.DataType] = {
-    name: COLUMNS[str(call.column)] for name, (call, _) in CALLS.items() if call.column is not None
+    name: pa.struct([("value", COLUMNS[str(call.column)])]) if call.wraps else COLUMNS[str(call.column or call.where)]
+    for name, (call, _) in CALLS.items()
+    if call.takes_values
 }
 ROW = RowAggregate({name: call for name, (call, _) in CALLS.items()}, TYPES)
 GAP = 7
@@ -89,6 +106,7 @@ def random_rows(seed: int, count: int = 400) -> pa.Table:
         "x": some(lambda: chance.choice([0.1, -0.0, 0.0, 1e10, chance.uniform(-5, 5)])),
         "s": some(lambda: chance.choice(["", "a", "bb", "ü", "z"])),
         "u": some(lambda: timedelta(microseconds=chance.randrange(10**12))),
+        "b": some(lambda: chance.random() < 0.5),
     }
     keys_and_times = [pa.array(chance.choices("abcde", k=count)), pa.array(times, pa.int64())]
     arrays: list[Any] = [*keys_and_times, *(pa.array(columns[name], type_) for name, type_ in COLUMNS.items())]
@@ -100,10 +118,18 @@ def records(rows: pa.Table) -> list[tuple[bytes, tuple[Any, ...], int]]:
     physical = {name: to_physical(rows[name]) for name in COLUMNS}
     keys: list[Any] = rows["k"].to_pylist()
     times: list[Any] = rows["t"].to_pylist()
-    inputs = zip(
-        times, *(physical[str(call.column)] for call, _ in CALLS.values() if call.column is not None), strict=True
-    )
+    inputs = zip(times, *(_argument(physical, call) for call, _ in CALLS.values() if call.takes_values), strict=True)
     return [(key.encode(), row, time) for key, row, time in zip(keys, inputs, times, strict=True)]
+
+
+def _argument(physical: Mapping[str, list[Any]], call: AggregateCall) -> list[Any]:
+    """What rows bring for a call."""
+    values = physical[str(call.column or call.where)]
+    if call.where is None:
+        return values
+    conditions = physical[str(call.where)]
+    given = [[value] for value in values] if call.wraps else values
+    return [value if counts else None for value, counts in zip(given, conditions, strict=True)]
 
 
 def driven(

@@ -31,6 +31,7 @@ N = KeptCall("count(null)", None)
 S = KeptCall("sum(int)", "v")
 W = KeptCall("sum(int)", "w")
 MEAN = KeptCall("avg(int)", "v")
+SOME = S._replace(where="w > 1")
 LAST = KeptCall("last(int, ignore_nulls=False)", "v")
 
 
@@ -72,6 +73,11 @@ ADVICE: list[tuple[dict[str, KeptCall], dict[str, KeptCall], CallChanges, str]] 
      r"own\nwrite \{'n': count\(\), 's_2': avg\('v'\)\}, added=\['s_2'\], dropped=\['s'\]: "),
     ({"s": S}, {"s": W}, CallChanges(),
      r"write it again \(if the column has been renamed: .withColumnRenamed\('w', 'v'\)\), or the new one"),
+    ({"s": S}, {"s": SOME}, CallChanges(),
+     r"'s' was sum\('v'\) and is sum\('v', where='w > 1'\), .* write it again, or the new one under a name of its own\n"
+     r"write \{'s_2': sum\('v', where='w > 1'\)\}, added=\['s_2'\], dropped=\['s'\]: "),
+    ({"s": SOME}, {"s": SOME._replace(where="w > 2")}, CallChanges(), "write it again, or the new one under a name"),
+    ({"s": SOME}, {"total": SOME}, CallChanges(), "if 's' is called 'total' now: write renamed="),
     ({"s": S}, {"s": KeptCall("sum(decimal(10, 2))", "v")}, CallChanges(),
      r"sum\('v'\) with the state sum\(int\) and is sum\('v'\) with the state sum\(decimal\(10, 2\)\)"),
     ({"l": LAST}, {"l": LAST._replace(state=f"ordered {LAST.state}")}, CallChanges(), "'l_2': last"),
@@ -107,7 +113,7 @@ def written(text: str, now: Mapping[str, KeptCall]) -> tuple[dict[str, KeptCall]
     return calls, CallChanges(found.get("added", ()), found.get("renamed", {}), found.get("dropped", ()))
 
 
-CALLS = st.dictionaries(st.sampled_from("abcd"), st.sampled_from([N, S, MEAN, LAST]), min_size=1)
+CALLS = st.dictionaries(st.sampled_from("abcd"), st.sampled_from([N, S, SOME, MEAN, LAST]), min_size=1)
 
 
 @given(CALLS, CALLS, st.lists(st.sampled_from("abcd")), st.lists(st.sampled_from("abcd")))
@@ -126,6 +132,12 @@ def test_the_advice_of_each_refusal_works(
             after = evolved(history, changes, **calls)
             assert list(calls_in(after.current)) == list(calls)
             assert evolved(after, changes, **calls) is after
+
+
+def test_a_release_that_knows_no_conditions_takes_a_filtered_state_for_another_one() -> None:
+    metadata: Any = first_calls({"s": SOME._replace(since=5)}).field("s").metadata
+    assert metadata[b"state"] == b"since 5 filtered sum(int)"
+    assert calls_in(first_calls({"s": SOME, "n": N})) == {"s": SOME, "n": N}
 
 
 def test_what_fits_no_call_is_refused() -> None:

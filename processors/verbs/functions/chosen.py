@@ -1,0 +1,69 @@
+"""``Chosen``: a function of some of the rows.
+
+Rule of this module: a row that is not chosen leaves a state as it is; all else is the function's own.
+"""
+
+from abc import abstractmethod
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as _compute
+
+from millpond.processors.verbs.functions.columns import Array, Integers
+from millpond.processors.verbs.functions.function import AggregateFunction
+
+pc: Any = _compute
+
+
+class Chosen(AggregateFunction):
+    """Passes over rows.
+
+    Args:
+        function: what the others are given.
+    """
+
+    def __init__(self, function: AggregateFunction) -> None:
+        self.type, self.state_type = function.type, function.state_type
+        self.nullable, self.initial = function.nullable, function.initial
+        self._function = function
+
+    @abstractmethod
+    def chosen(self, values: Array, times: Array) -> Array:
+        """Of which rows, by a boolean for each."""
+
+    def given(self, values: Array) -> Array:
+        """What the function is given of the values of chosen rows."""
+        return values
+
+    def add_columns(self, states: Array, values: Array, times: Array, groups: Integers) -> Array:
+        chosen = self.chosen(values, times)
+        if self.initial is not None:
+            # A group of which no row counts has this state.
+            states = pc.fill_null(states, pa.scalar(self.initial, states.type))
+        numbers = groups[chosen.to_numpy(zero_copy_only=False)]
+        return self._function.add_columns(states, self.given(values.filter(chosen)), times.filter(chosen), numbers)
+
+    def merge(self, left: Any, right: Any) -> Any:
+        return self._function.merge(left, right)
+
+    def merge_columns(self, states: Array, groups: Integers, size: int) -> Array:
+        return self._function.merge_columns(states, groups, size)
+
+    def results(self, states: Array) -> Array:
+        return self._function.results(states)
+
+    def state_of(self, result: Any) -> Any:
+        return self._function.state_of(result)
+
+
+class Unwrapped(Chosen):
+    """Passes over rows that bring null; of others, it takes the only field of a struct, which may be null."""
+
+    def add(self, state: Any, value: Any, time: Any) -> Any:
+        return state if value is None else self._function.add(state, value[0], time)
+
+    def chosen(self, values: Array, times: Array) -> Array:
+        return values.is_valid()
+
+    def given(self, values: Array) -> Array:
+        return values.flatten()[0]
