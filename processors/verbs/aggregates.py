@@ -92,6 +92,31 @@ def avg(column: object, *, where: object | None = None) -> AggregateCall:
     return AggregateCall("avg", column, where=where)
 
 
+def var_samp(column: object, *, where: object | None = None) -> AggregateCall:
+    """The variance of the population of which the values that are not null are a sample; null if there is at most one.
+
+    Numbers give float64: the exact variance, rounded once, whatever the order of the rows. Spark's is rounded with each
+    row. It is NaN if a value is NaN or infinite, and infinite beyond the greatest float64. The state is the exact sums
+    of values and squares, some 30 bytes as a rule and 800 at most.
+    """
+    return AggregateCall("var_samp", column, where=where)
+
+
+def var_pop(column: object, *, where: object | None = None) -> AggregateCall:
+    """The variance of the values that are not null; null if there are none. All else is as in ``var_samp``."""
+    return AggregateCall("var_pop", column, where=where)
+
+
+def stddev_samp(column: object, *, where: object | None = None) -> AggregateCall:
+    """The square root of what ``var_samp`` gives, rounded once; null if there is at most one value."""
+    return AggregateCall("stddev_samp", column, where=where)
+
+
+def stddev_pop(column: object, *, where: object | None = None) -> AggregateCall:
+    """The square root of what ``var_pop`` gives, rounded once; null if there are no values."""
+    return AggregateCall("stddev_pop", column, where=where)
+
+
 def min(column: object, *, where: object | None = None) -> AggregateCall:
     """The least value that is not null; null if there are none.
 

@@ -207,13 +207,15 @@ def _aggregate() -> RowAggregate:
             types[f"{name} {kind}"] = type_
     calls["about"] = aggregates.approx_count_distinct("int")
     types["about"] = pa.int64()
+    for kind, type_ in VALUES.items():
+        calls[f"var_pop {kind}"], types[f"var_pop {kind}"] = aggregates.var_pop(kind), type_
     return RowAggregate(calls, types)
 
 
 def _aggregate_readers() -> dict[str, Reader]:
     row = _aggregate()
     values = {"int": 3, "float": 2.5, "wide": (10**20).to_bytes(16)}
-    value = (1_000_000, *[values[kind] for _ in range(8) for kind in VALUES], 3)
+    value = (1_000_000, *[values[kind] for _ in range(8) for kind in VALUES], 3, *values.values())
     encoded = row.input_serde.serialize(value)
 
     def read(data: bytes) -> None:

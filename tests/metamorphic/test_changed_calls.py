@@ -10,8 +10,10 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
+from fractions import Fraction
 from pathlib import Path
 from random import Random
+from statistics import pvariance
 from tempfile import TemporaryDirectory
 from typing import Any
 
@@ -65,6 +67,10 @@ FUNCTIONS: dict[str, tuple[AggregateCall, Callable[[Sequence[Row]], Any]]] = {
     "collect": (aggregates.collect("av"), lambda rows: tuple(_present(rows))),
     "some": (aggregates.count(where="av"), lambda rows: len(_present(rows))),
     "last some": (aggregates.last("av", where="av"), lambda rows: (_present(rows) or [None])[-1]),
+    "variance": (
+        aggregates.var_pop("av"),
+        lambda rows: float(pvariance(map(Fraction, _present(rows)))) if _present(rows) else None,
+    ),
     "distinct": (aggregates.count_distinct("av"), lambda rows: len(set(_present(rows)))),
 }
 """Calls, and what they answer of rows in the order of time."""

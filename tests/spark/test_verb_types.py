@@ -268,6 +268,8 @@ def calls_and_sql() -> dict[str, tuple[AggregateCall, str]]:
         "rows": (aggregates.count(where="s = 'paid'"), "count(*) filter (where s = 'paid')"),
         "total": (aggregates.sum("v", where=F.col("s") == "paid"), "sum(v) filter (where s = 'paid')"),
         "share": (aggregates.sum(F.expr("60 / v"), where="v > 0"), "sum(60 / v) filter (where v > 0)"),
+        "sample": (aggregates.var_samp("v"), "var_samp(v)"),
+        "population": (aggregates.stddev_pop("v", where="s = 'open'"), "stddev_pop(v) filter (where s = 'open')"),
         "first": (aggregates.first("v", where="s = 'paid'"), "min_by(struct(v), at) filter (where s = 'paid').v"),
         "last": (
             aggregates.last("v", ignore_nulls=True, where="s = 'open'"),
@@ -285,4 +287,6 @@ def test_aggregates_are_those_of_spark_sql(spark: SparkSession, pond: Millpond) 
     expected = rows.groupBy("k").agg(*(F.expr(text).alias(name) for name, (_, text) in calls_and_sql().items()))
     same = found.select(*expected.columns)
     assert same.dtypes == expected.dtypes
-    assert sorted(map(repr, same.collect())) == sorted(map(repr, expected.collect()))
+    for one, other in zip(*(frame.orderBy("k").collect() for frame in (same, expected)), strict=True):
+        for name, value in one.asDict().items():
+            assert value == (pytest.approx(other[name], rel=1e-12) if isinstance(value, float) else other[name]), name

@@ -14,6 +14,12 @@ from millpond.processors.verbs.aggregates import AggregateCall
 from millpond.processors.verbs.functions.chosen import Unwrapped
 from millpond.processors.verbs.functions.counts import bind_approx_count_distinct, bind_count, bind_count_distinct
 from millpond.processors.verbs.functions.function import AggregateFunction
+from millpond.processors.verbs.functions.moments import (
+    bind_stddev_pop,
+    bind_stddev_samp,
+    bind_var_pop,
+    bind_var_samp,
+)
 from millpond.processors.verbs.functions.picks import bind_collect, bind_first, bind_last, bind_max, bind_min
 from millpond.processors.verbs.functions.sums import bind_average, bind_sum
 
@@ -27,7 +33,11 @@ FUNCTIONS: Final[Mapping[str, Callable[..., AggregateFunction]]] = {
     "last": bind_last,
     "max": bind_max,
     "min": bind_min,
+    "stddev_pop": bind_stddev_pop,
+    "stddev_samp": bind_stddev_samp,
     "sum": bind_sum,
+    "var_pop": bind_var_pop,
+    "var_samp": bind_var_samp,
 }
 """By name: ``bind(path, type, **options)`` makes a function for a column of that type, which errors call ``path``.
 

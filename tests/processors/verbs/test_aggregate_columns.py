@@ -41,6 +41,8 @@ CALLS: dict[pa.DataType, list[AggregateCall]] = {
 }
 for added in ADDED:
     CALLS[added] += [f.sum("x"), f.avg("x")]
+    if not pa.types.is_duration(added):
+        CALLS[added] += [f.var_samp("x"), f.stddev_pop("x")]
 CALLS[MAPS] = [f.count("x"), *PICKS, f.collect("x")]
 SMALL = {
     **VALUES,

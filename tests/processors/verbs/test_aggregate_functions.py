@@ -2,6 +2,8 @@
 
 import math
 import random
+import statistics
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from decimal import ROUND_HALF_UP, Decimal, localcontext
@@ -46,6 +48,8 @@ EXACT: list[tuple[AggregateCall, list[pa.DataType]]] = [
     (f.last("x", ignore_nulls=True), TYPES),
     (f.collect("x"), TYPES),
     (f.count_distinct("x"), TYPES),
+    (f.var_samp("x"), [*NUMBERS, *DECIMALS]),
+    (f.stddev_pop("x"), [*NUMBERS, *DECIMALS]),
 ]
 every_function = pytest.mark.parametrize(
     ("call", "types"), EXACT, ids=lambda given: str(given) if isinstance(given, AggregateCall) else ""
@@ -184,6 +188,42 @@ def test_decimals_are_added_exactly_and_their_average_is_rounded_half_up(type_: 
     assert result_of(f.avg("x"), type_, values) == mean
 
 
+@pytest.mark.parametrize("type_", [*NUMBERS, *DECIMALS], ids=str)
+@SOME
+@given(data=st.data())
+def test_variances_and_deviations_are_exact_and_rounded_once(type_: pa.DataType, data: st.DataObject) -> None:
+    given = present(values := data.draw(column(type_)))
+    for call, least, of in (
+        (f.var_samp("x"), 2, statistics.variance),
+        (f.var_pop("x"), 1, statistics.pvariance),
+        (f.stddev_samp("x"), 2, statistics.stdev),
+        (f.stddev_pop("x"), 1, statistics.pstdev),
+    ):
+        found = result_of(call, type_, values)
+        if len(given) < least:
+            assert found is None
+        elif not all(map(math.isfinite, given)):
+            assert math.isnan(found)
+        else:
+            exact = of(list(map(Fraction, given)))
+            assert found == (float(exact) if exact < Fraction(sys.float_info.max) else math.inf)
+
+
+def test_a_variance_beyond_the_greatest_float_is_infinite_and_its_root_may_not_be() -> None:
+    values = [1e300, -1e300]
+    assert result_of(f.var_pop("x"), pa.float64(), values) == math.inf
+    assert result_of(f.stddev_pop("x"), pa.float64(), values) == 1e300
+    assert result_of(f.stddev_pop("x"), pa.float64(), [5e-324, -5e-324]) == 5e-324
+
+
+@pytest.mark.parametrize(("exponents", "size"), [((0, 3), 50), ((-320, 308), 900)])
+def test_the_state_of_a_variance_stays_small(exponents: tuple[int, int], size: int) -> None:
+    chance = random.Random(1)
+    row = RowAggregate({"x": f.var_pop("x")}, {"x": pa.float64()})
+    values = [chance.uniform(-1, 1) * 10.0 ** chance.randrange(*exponents) for _ in range(1000)]
+    assert len(row.state_serde.serialize(aggregate_state(row, values))) < size
+
+
 @MANY
 @given(column(pa.duration("us")))
 def test_the_average_of_durations_is_rounded_half_away_from_zero(values: list[int | None]) -> None:
@@ -217,6 +257,8 @@ def test_an_average_is_rounded_twice_where_spark_rounds_twice() -> None:
         (f.avg("x"), pa.decimal128(5, 2), pa.decimal128(9, 6)),
         (f.avg("x"), pa.decimal128(38, 36), pa.decimal128(38, 38)),
         (f.avg("x"), pa.duration("us"), pa.duration("us")),
+        (f.var_samp("x"), pa.decimal128(5, 2), pa.float64()),
+        (f.stddev_pop("x"), pa.float32(), pa.float64()),
         (f.min("x"), pa.float32(), pa.float32()),
         (f.max("x"), pa.large_string(), pa.string()),
         (
@@ -335,6 +377,7 @@ VARIANT = pa.struct([pa.field("value", pa.binary()), pa.field("metadata", pa.bin
         (f.sum, pa.string(), "x: only numbers and durations can be added, and this is string"),
         (f.avg, pa.timestamp("us"), "x: only numbers and durations can be added"),
         (f.sum, pa.bool_(), "x: only numbers and durations can be added"),
+        (f.var_samp, pa.duration("us"), "x: only numbers have a variance, and this is duration"),
         (f.min, MAP, "x: only values that are not maps can be compared"),
         (f.max, pa.struct([("a", pa.list_(MAP))]), "x.a.element: only values that are not maps can be compared"),
         (f.count_distinct, pa.list_(MAP), "x.element: only values that are not maps can be compared"),

@@ -124,6 +124,9 @@ GOLDEN: list[tuple[AggregateCall, pa.DataType, list[Any], str, str]] = [
         "approx_count_distinct(string, relative_error=0.05)",
         "91 c40c 020107090308010867cef70e",
     ),
+    (f.var_samp("x"), pa.int64(), [3, -1], "var_samp(int)", "91 94 02 00 c401 02 c401 0a"),
+    (f.var_pop("x"), pa.float64(), [1.5, 2.0], "var_pop(float)", "91 94 02 01 c401 07 c401 19"),
+    (f.stddev_pop("x"), pa.float64(), [float("inf")], "stddev_pop(float)", "91 94 01 c0 c0 c0"),
     (f.sum("x"), pa.int64(), [None], "sum(int)", "91 c0"),
 ]
 """Call, type and values; the name of the state, and its bytes in the array that holds it alone."""
