@@ -133,6 +133,31 @@ def max(column: object, *, where: object | None = None) -> AggregateCall:
     return AggregateCall("max", column, where=where)
 
 
+def bool_and(column: object, *, where: object | None = None) -> AggregateCall:
+    """Whether all booleans that are not null are true; null if there are none."""
+    return AggregateCall("bool_and", column, where=where)
+
+
+def bool_or(column: object, *, where: object | None = None) -> AggregateCall:
+    """Whether some boolean is true; null if there are none but nulls."""
+    return AggregateCall("bool_or", column, where=where)
+
+
+def bit_and(column: object, *, where: object | None = None) -> AggregateCall:
+    """The bits that all integers have that are not null, of the type that they have; null if there are none."""
+    return AggregateCall("bit_and", column, where=where)
+
+
+def bit_or(column: object, *, where: object | None = None) -> AggregateCall:
+    """The bits that some integer has, of the type of the integers; null if there are none but nulls."""
+    return AggregateCall("bit_or", column, where=where)
+
+
+def bit_xor(column: object, *, where: object | None = None) -> AggregateCall:
+    """The bits that an odd number of integers has, of the type of the integers; null if there are none but nulls."""
+    return AggregateCall("bit_xor", column, where=where)
+
+
 def first(column: object, *, ignore_nulls: bool = False, where: object | None = None) -> AggregateCall:
     """The value of the earliest row by *event time*; of rows at the same time, the first by ``order``.
 

@@ -270,6 +270,11 @@ def calls_and_sql() -> dict[str, tuple[AggregateCall, str]]:
         "share": (aggregates.sum(F.expr("60 / v"), where="v > 0"), "sum(60 / v) filter (where v > 0)"),
         "sample": (aggregates.var_samp("v"), "var_samp(v)"),
         "population": (aggregates.stddev_pop("v", where="s = 'open'"), "stddev_pop(v) filter (where s = 'open')"),
+        "all": (aggregates.bool_and(F.expr("v > 0")), "bool_and(v > 0)"),
+        "some": (aggregates.bool_or(F.expr("v > 0"), where="s = 'open'"), "bool_or(v > 0) filter (where s = 'open')"),
+        "each": (aggregates.bit_and(F.expr("cast(v as tinyint)")), "bit_and(cast(v as tinyint))"),
+        "any": (aggregates.bit_or("v"), "bit_or(v)"),
+        "odd": (aggregates.bit_xor("v"), "bit_xor(v)"),
         "first": (aggregates.first("v", where="s = 'paid'"), "min_by(struct(v), at) filter (where s = 'paid').v"),
         "last": (
             aggregates.last("v", ignore_nulls=True, where="s = 'open'"),

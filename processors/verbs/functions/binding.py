@@ -11,6 +11,13 @@ import pyarrow as pa
 
 from millpond.errors import ConfigurationError
 from millpond.processors.verbs.aggregates import AggregateCall
+from millpond.processors.verbs.functions.bits import (
+    bind_bit_and,
+    bind_bit_or,
+    bind_bit_xor,
+    bind_bool_and,
+    bind_bool_or,
+)
 from millpond.processors.verbs.functions.chosen import Unwrapped
 from millpond.processors.verbs.functions.counts import bind_approx_count_distinct, bind_count, bind_count_distinct
 from millpond.processors.verbs.functions.function import AggregateFunction
@@ -26,6 +33,11 @@ from millpond.processors.verbs.functions.sums import bind_average, bind_sum
 FUNCTIONS: Final[Mapping[str, Callable[..., AggregateFunction]]] = {
     "approx_count_distinct": bind_approx_count_distinct,
     "avg": bind_average,
+    "bit_and": bind_bit_and,
+    "bit_or": bind_bit_or,
+    "bit_xor": bind_bit_xor,
+    "bool_and": bind_bool_and,
+    "bool_or": bind_bool_or,
     "collect": bind_collect,
     "count": bind_count,
     "count_distinct": bind_count_distinct,

@@ -43,6 +43,9 @@ for added in ADDED:
     CALLS[added] += [f.sum("x"), f.avg("x")]
     if not pa.types.is_duration(added):
         CALLS[added] += [f.var_samp("x"), f.stddev_pop("x")]
+    if pa.types.is_integer(added):
+        CALLS[added] += [f.bit_and("x"), f.bit_or("x"), f.bit_xor("x")]
+CALLS[pa.bool_()] += [f.bool_and("x"), f.bool_or("x")]
 CALLS[MAPS] = [f.count("x"), *PICKS, f.collect("x")]
 SMALL = {
     **VALUES,

@@ -8,6 +8,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from decimal import ROUND_HALF_UP, Decimal, localcontext
 from fractions import Fraction
+from functools import reduce
+from operator import and_, or_, xor
 from typing import Any
 
 import pyarrow as pa
@@ -36,6 +38,7 @@ SOME = settings(max_examples=tries(80), deadline=None)
 FEW = settings(max_examples=tries(20), deadline=None)
 MANY = settings(max_examples=tries(200), deadline=None)
 TYPES = list(VALUES)
+INTEGERS: list[pa.DataType] = [type_ for type_ in VALUES if pa.types.is_integer(type_)]
 EXACT: list[tuple[AggregateCall, list[pa.DataType]]] = [
     (f.count("x"), TYPES),
     (f.sum("x"), ADDED),
@@ -50,6 +53,11 @@ EXACT: list[tuple[AggregateCall, list[pa.DataType]]] = [
     (f.count_distinct("x"), TYPES),
     (f.var_samp("x"), [*NUMBERS, *DECIMALS]),
     (f.stddev_pop("x"), [*NUMBERS, *DECIMALS]),
+    (f.bool_and("x"), [pa.bool_()]),
+    (f.bool_or("x"), [pa.bool_()]),
+    (f.bit_and("x"), INTEGERS),
+    (f.bit_or("x"), INTEGERS),
+    (f.bit_xor("x"), INTEGERS),
 ]
 every_function = pytest.mark.parametrize(
     ("call", "types"), EXACT, ids=lambda given: str(given) if isinstance(given, AggregateCall) else ""
@@ -209,6 +217,19 @@ def test_variances_and_deviations_are_exact_and_rounded_once(type_: pa.DataType,
             assert found == (float(exact) if exact < Fraction(sys.float_info.max) else math.inf)
 
 
+@FEW
+@given(column(pa.bool_()), st.sampled_from(INTEGERS), st.data())
+def test_booleans_and_bits_are_combined_one_by_one(
+    booleans: list[bool | None], type_: pa.DataType, data: st.DataObject
+) -> None:
+    some = present(booleans)
+    assert result_of(f.bool_and("x"), pa.bool_(), booleans) == (all(some) if some else None)
+    assert result_of(f.bool_or("x"), pa.bool_(), booleans) == (any(some) if some else None)
+    given = present(values := data.draw(column(type_)))
+    for call, combine in ((f.bit_and("x"), and_), (f.bit_or("x"), or_), (f.bit_xor("x"), xor)):
+        assert result_of(call, type_, values) == (reduce(combine, given) if given else None)
+
+
 def test_a_variance_beyond_the_greatest_float_is_infinite_and_its_root_may_not_be() -> None:
     values = [1e300, -1e300]
     assert result_of(f.var_pop("x"), pa.float64(), values) == math.inf
@@ -259,6 +280,8 @@ def test_an_average_is_rounded_twice_where_spark_rounds_twice() -> None:
         (f.avg("x"), pa.duration("us"), pa.duration("us")),
         (f.var_samp("x"), pa.decimal128(5, 2), pa.float64()),
         (f.stddev_pop("x"), pa.float32(), pa.float64()),
+        (f.bool_or("x"), pa.bool_(), pa.bool_()),
+        (f.bit_xor("x"), pa.int8(), pa.int8()),
         (f.min("x"), pa.float32(), pa.float32()),
         (f.max("x"), pa.large_string(), pa.string()),
         (
@@ -378,6 +401,8 @@ VARIANT = pa.struct([pa.field("value", pa.binary()), pa.field("metadata", pa.bin
         (f.avg, pa.timestamp("us"), "x: only numbers and durations can be added"),
         (f.sum, pa.bool_(), "x: only numbers and durations can be added"),
         (f.var_samp, pa.duration("us"), "x: only numbers have a variance, and this is duration"),
+        (f.bool_and, pa.int8(), "x: only booleans can be combined so, and this is int8"),
+        (f.bit_or, pa.bool_(), "x: only integers have such bits, and this is bool"),
         (f.min, MAP, "x: only values that are not maps can be compared"),
         (f.max, pa.struct([("a", pa.list_(MAP))]), "x.a.element: only values that are not maps can be compared"),
         (f.count_distinct, pa.list_(MAP), "x.element: only values that are not maps can be compared"),

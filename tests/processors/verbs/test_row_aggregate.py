@@ -127,6 +127,8 @@ GOLDEN: list[tuple[AggregateCall, pa.DataType, list[Any], str, str]] = [
     (f.var_samp("x"), pa.int64(), [3, -1], "var_samp(int)", "91 94 02 00 c401 02 c401 0a"),
     (f.var_pop("x"), pa.float64(), [1.5, 2.0], "var_pop(float)", "91 94 02 01 c401 07 c401 19"),
     (f.stddev_pop("x"), pa.float64(), [float("inf")], "stddev_pop(float)", "91 94 01 c0 c0 c0"),
+    (f.bool_and("x"), pa.bool_(), [True, False], "bool_and(bool)", "91 c2"),
+    (f.bit_xor("x"), pa.int16(), [6, 3], "bit_xor(int)", "91 05"),
     (f.sum("x"), pa.int64(), [None], "sum(int)", "91 c0"),
 ]
 """Call, type and values; the name of the state, and its bytes in the array that holds it alone."""

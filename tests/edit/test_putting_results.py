@@ -1,0 +1,82 @@
+"""Each function's result is read from its state, and put where it tells all of the state, or else refused."""
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from millpond.adapters.inspect.aggregated_column import AggregatedColumn
+from millpond.errors import ConfigurationError
+from millpond.processors.verbs import aggregates
+from millpond.processors.verbs.aggregates import AggregateCall
+from millpond.processors.verbs.kept_calls import first_calls
+from millpond.processors.verbs.row_aggregate import RowAggregate
+from millpond.stores.encoding.rows.schemas import Schemas
+
+TOLD: list[tuple[AggregateCall, pa.DataType, list[Any]]] = [
+    (aggregates.count("v", where="w"), pa.int64(), [1, 2]),
+    (aggregates.sum("v", where="w"), pa.int64(), [1, 2]),
+    (aggregates.bool_and("v"), pa.bool_(), [True, False]),
+    (aggregates.bool_or("v", where="w"), pa.bool_(), [True, False]),
+    (aggregates.bit_and("v"), pa.int64(), [6, 3]),
+    (aggregates.bit_or("v"), pa.int64(), [6, 3]),
+    (aggregates.bit_xor("v", where="w"), pa.int64(), [6, 3]),
+]
+MORE: list[tuple[AggregateCall, pa.DataType, list[Any]]] = [
+    (aggregates.first("v", where="w"), pa.int64(), [[1], [2]]),
+    (aggregates.last("v", where="w"), pa.string(), [["a"], [None]]),
+    (aggregates.var_samp("v"), pa.float64(), [0.5, 2.5]),
+    (aggregates.var_pop("v"), pa.int64(), [1, 2]),
+    (aggregates.stddev_samp("v"), pa.decimal128(10, 2), [1, 2]),
+    (aggregates.stddev_pop("v", where="w"), pa.int64(), [1, 2]),
+]
+
+
+def of_call(call: AggregateCall, type_: pa.DataType) -> tuple[RowAggregate, AggregatedColumn]:
+    """The call, and the column that is known of it where only its state is."""
+    aggregate = RowAggregate({"r": call}, {"r": pa.struct([("value", type_)]) if call.wraps else type_})
+    where = {} if call.where is None else {"r": str(call.where)}
+    history = Schemas.first(first_calls(aggregate.kept({"r": "v"}, where)))
+    return aggregate, AggregatedColumn(aggregate.state_serde.name, history)
+
+
+def read(aggregate: RowAggregate, column: AggregatedColumn, values: list[Any]) -> tuple[bytes, Any]:
+    """The state of values, and what is read of it, which is what comes out."""
+    state = aggregate.initializer()
+    for time, value in enumerate(values):
+        state = aggregate.aggregator(b"k", (time, value), state)
+    data = aggregate.state_serde.serialize(state)
+    (row,) = column.read([data]).to_pylist()
+    assert aggregate.results([state]).to_pylist() == [row]
+    return data, row
+
+
+@pytest.mark.parametrize(("call", "type_", "values"), TOLD, ids=str)
+def test_a_result_that_tells_all_of_its_state_is_put_as_if_its_rows_had_come(
+    call: AggregateCall, type_: pa.DataType, values: list[Any]
+) -> None:
+    aggregate, column = of_call(call, type_)
+    data, row = read(aggregate, column, values)
+    assert column.pack(row) == data
+
+
+@pytest.mark.parametrize(("call", "type_", "values"), MORE, ids=str)
+def test_a_result_that_tells_less_is_refused(call: AggregateCall, type_: pa.DataType, values: list[Any]) -> None:
+    aggregate, column = of_call(call, type_)
+    _, row = read(aggregate, column, values)
+    with pytest.raises(ConfigurationError, match=r"'r', .*: its state is more than its result, so it cannot be put; "):
+        column.pack(row)
+
+
+def test_an_average_goes_with_a_count_of_the_same_rows_alone() -> None:
+    kinds = {"n": aggregates.count, "mean": aggregates.avg}
+    for where, told in (({"n": "w", "mean": "w"}, True), ({"mean": "w"}, False), ({"n": "w", "mean": "x"}, False)):
+        calls = {name: call("v", where=where.get(name)) for name, call in kinds.items()}
+        aggregate = RowAggregate(calls, dict.fromkeys(calls, pa.int64()))
+        history = Schemas.first(first_calls(aggregate.kept(dict.fromkeys(calls, "v"), where)))
+        column = AggregatedColumn(aggregate.state_serde.name, history)
+        if told:
+            assert column.read([column.pack({"n": 2, "mean": 1.5})]).to_pylist() == [{"n": 2, "mean": 1.5}]
+            continue
+        with pytest.raises(ConfigurationError, match="its state is more than its result"):
+            column.pack({"n": 2, "mean": 1.5})
