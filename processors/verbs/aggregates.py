@@ -19,7 +19,7 @@ FINEST_ERROR: Final = 0.0008
 
 
 _BY_TIME: Final = ("first", "last", "collect")
-_COMPARING: Final = ("min", "max", "count_distinct", "approx_count_distinct")
+_COMPARING: Final = ("min", "max", "mode", "count_distinct", "approx_count_distinct")
 
 
 @dataclass(frozen=True, eq=False)
@@ -156,6 +156,40 @@ def bit_or(column: object, *, where: object | None = None) -> AggregateCall:
 def bit_xor(column: object, *, where: object | None = None) -> AggregateCall:
     """The bits that an odd number of integers has, of the type of the integers; null if there are none but nulls."""
     return AggregateCall("bit_xor", column, where=where)
+
+
+def mode(column: object, *, where: object | None = None) -> AggregateCall:
+    """The value that comes most often besides null, and of several such the least; null if there are none.
+
+    All NaNs are equal, -0.0 = 0.0, and of values that are equal it gives the one with 0.0. Each different value is kept
+    with its count, and read and written with each micro-batch that touches the group.
+    """
+    return AggregateCall("mode", column, where=where)
+
+
+def percentile(column: object, percentage: float, *, where: object | None = None) -> AggregateCall:
+    """The exact value below which a share of the values is that are not null; null if there are none.
+
+    Between two neighbors it is interpolated, as Spark does. Numbers give float64, durations durations. NaN is greater
+    than all other floats. Each different value is kept with its count, and read and written with each micro-batch that
+    touches the group.
+
+    Args:
+        column: numbers or durations.
+        percentage: the share, from 0 to 1.
+        where: which rows count.
+
+    Raises:
+        ConfigurationError: the share is none.
+    """
+    if not 0 <= percentage <= 1:
+        raise ConfigurationError(f"percentage={percentage!r} of percentile is not from 0 to 1; write 0.9 for 90 %")
+    return AggregateCall("percentile", column, {"percentage": float(percentage)}, where)
+
+
+def median(column: object, *, where: object | None = None) -> AggregateCall:
+    """``percentile`` with the share 0.5."""
+    return percentile(column, 0.5, where=where)
 
 
 def first(column: object, *, ignore_nulls: bool = False, where: object | None = None) -> AggregateCall:

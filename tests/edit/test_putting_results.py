@@ -29,6 +29,9 @@ MORE: list[tuple[AggregateCall, pa.DataType, list[Any]]] = [
     (aggregates.var_pop("v"), pa.int64(), [1, 2]),
     (aggregates.stddev_samp("v"), pa.decimal128(10, 2), [1, 2]),
     (aggregates.stddev_pop("v", where="w"), pa.int64(), [1, 2]),
+    (aggregates.mode("v"), pa.list_(pa.float64()), [[0.5], [-0.0], [0.0]]),
+    (aggregates.percentile("v", 0.9), pa.int64(), [1, 2]),
+    (aggregates.median("v", where="w"), pa.duration("us"), [1, 2]),
 ]
 
 

@@ -45,7 +45,7 @@ def _packed_row(**changed: object) -> bytes:
 
 def _states(*states: object) -> bytes:
     """As many states of aggregates as the reader has; those that are not given are null."""
-    return framed([(b"", msgpack.packb([*states, *([None] * (28 - len(states)))]))])
+    return framed([(b"", msgpack.packb([*states, *([None] * (32 - len(states)))]))])
 
 
 def _columns(**changed: object) -> bytes:
@@ -151,6 +151,8 @@ FOUND: Final[tuple[tuple[str, bytes], ...]] = (
     ("states of aggregates", _states(None, 5)),
     ("states of aggregates", _states(None, None, None, None, [0, [1.5]])),
     ("states of aggregates", _states(*[None] * 26, [2, 10**9, b"\x01", b"\x01"])),
+    ("states of aggregates", _states(*[None] * 28, [[3], [1, 2]])),
+    ("states of aggregates", _states(*[None] * 31, [[3], [-5]])),
     ("states of aggregates", _states(*[None] * 24, b"\x02\x01\x07\x0c\x03\x08\x01\x08")),
     ("blobs between tasks", _damaged_blob()),
     ("blobs between tasks", _blob(key=pa.array([b"k"]), value=pa.array([b"v"]))),

@@ -209,13 +209,16 @@ def _aggregate() -> RowAggregate:
     types["about"] = pa.int64()
     for kind, type_ in VALUES.items():
         calls[f"var_pop {kind}"], types[f"var_pop {kind}"] = aggregates.var_pop(kind), type_
+    for kind, type_ in VALUES.items():
+        calls[f"median {kind}"], types[f"median {kind}"] = aggregates.median(kind), type_
+    calls["mode"], types["mode"] = aggregates.mode("int"), pa.int64()
     return RowAggregate(calls, types)
 
 
 def _aggregate_readers() -> dict[str, Reader]:
     row = _aggregate()
     values = {"int": 3, "float": 2.5, "wide": (10**20).to_bytes(16)}
-    value = (1_000_000, *[values[kind] for _ in range(8) for kind in VALUES], 3, *values.values())
+    value = (1_000_000, *[values[kind] for _ in range(8) for kind in VALUES], 3, *values.values(), *values.values(), 3)
     encoded = row.input_serde.serialize(value)
 
     def read(data: bytes) -> None:

@@ -3,6 +3,7 @@
 Rule of this module: a job is all that follows from its number, but for its rows and the ways in which they come.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import fsum, nan
@@ -190,6 +191,12 @@ def _different(values: list[Any]) -> int:
     return len({rank(value) for value in _present(values)})
 
 
+def _most_frequent(values: list[Any]) -> Any:
+    counts = Counter(rank(value) for value in _present(values))
+    most = max(counts.values(), default=0)
+    return canonical(min((one for one in _present(values) if counts[rank(one)] == most), key=rank, default=None))
+
+
 def _sum(values: list[Any]) -> Any:
     present = _present(values)
     if not present or not isinstance(present[0], float):
@@ -201,7 +208,7 @@ def _sum(values: list[Any]) -> Any:
 
 
 _BY_TIME: Final = ("first", "last", "first_present", "last_present", "collect")
-_COMPARING: Final = ("min", "max", "count_distinct")
+_COMPARING: Final = ("min", "max", "mode", "count_distinct")
 _FUNCTIONS: Final[Mapping[str, tuple[Callable[[str], AggregateCall], Callable[[list[Any]], Any]]]] = {
     "first": (aggregates.first, lambda values: values[0] if values else None),
     "last": (aggregates.last, lambda values: values[-1] if values else None),
@@ -217,6 +224,7 @@ _FUNCTIONS: Final[Mapping[str, tuple[Callable[[str], AggregateCall], Callable[[l
     "count": (aggregates.count, lambda values: len(_present(values))),
     "min": (aggregates.min, _least),
     "max": (aggregates.max, _greatest),
+    "mode": (aggregates.mode, _most_frequent),
     "count_distinct": (aggregates.count_distinct, _different),
     "sum": (aggregates.sum, _sum),
 }

@@ -271,6 +271,11 @@ ARGUMENTS = [
         lambda calls: calls.aggregate({"n": aggregates.count_distinct("a")}),
     ),
     Refused(
+        " of percentile is not from 0 to 1; write 0.9 for 90 %",
+        lambda calls: aggregates.percentile("a", 90),
+        lambda calls: calls.aggregate({"n": aggregates.percentile("a", 0.9)}),
+    ),
+    Refused(
         "give an object of a subclass of KeyedProcessor",
         lambda calls: calls.apply(PassOn),
         lambda calls: calls.apply(PassOn()),

@@ -275,6 +275,13 @@ def calls_and_sql() -> dict[str, tuple[AggregateCall, str]]:
         "each": (aggregates.bit_and(F.expr("cast(v as tinyint)")), "bit_and(cast(v as tinyint))"),
         "any": (aggregates.bit_or("v"), "bit_or(v)"),
         "odd": (aggregates.bit_xor("v"), "bit_xor(v)"),
+        "mode": (aggregates.mode("v"), "mode(v, true)"),
+        "high": (aggregates.percentile("v", 0.9), "percentile(v, 0.9)"),
+        "half": (aggregates.median(F.expr("v / 7"), where="s = 'paid'"), "median(v / 7) filter (where s = 'paid')"),
+        "wait": (
+            aggregates.percentile(F.expr("make_dt_interval(0, 0, 0, v + 0.000001)"), 0.3),
+            "percentile(make_dt_interval(0, 0, 0, v + 0.000001), 0.3)",
+        ),
         "first": (aggregates.first("v", where="s = 'paid'"), "min_by(struct(v), at) filter (where s = 'paid').v"),
         "last": (
             aggregates.last("v", ignore_nulls=True, where="s = 'open'"),

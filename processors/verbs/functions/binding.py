@@ -29,6 +29,7 @@ from millpond.processors.verbs.functions.moments import (
 )
 from millpond.processors.verbs.functions.picks import bind_collect, bind_first, bind_last, bind_max, bind_min
 from millpond.processors.verbs.functions.sums import bind_average, bind_sum
+from millpond.processors.verbs.functions.tallies import bind_mode, bind_percentile
 
 FUNCTIONS: Final[Mapping[str, Callable[..., AggregateFunction]]] = {
     "approx_count_distinct": bind_approx_count_distinct,
@@ -45,6 +46,8 @@ FUNCTIONS: Final[Mapping[str, Callable[..., AggregateFunction]]] = {
     "last": bind_last,
     "max": bind_max,
     "min": bind_min,
+    "mode": bind_mode,
+    "percentile": bind_percentile,
     "stddev_pop": bind_stddev_pop,
     "stddev_samp": bind_stddev_samp,
     "sum": bind_sum,

@@ -32,6 +32,12 @@ def ranks_of(values: Array) -> Integers:
     return _dense([_ranks(values, _order_of_leaves), _ranks(values, _signs)])
 
 
+def canonical_values(values: Array) -> Array:
+    """What ``canonical_form`` makes of each of some values that are not null."""
+    nested = pa.types.is_nested(values.type)
+    return with_leaves(values, values.type, _canonical) if nested or pa.types.is_floating(values.type) else values
+
+
 def equal_type(type_: Any) -> pa.DataType:
     """The type of ``equal_forms`` of values of a type."""
     plain = not (pa.types.is_nested(type_) or pa.types.is_floating(type_) or pa.types.is_null(type_))
@@ -42,7 +48,7 @@ def equal_forms(values: Array) -> Array:
     """What ``equality_form`` makes of each of some values that are not null, of a type that has such a form."""
     type_ = values.type
     if pa.types.is_nested(type_) or pa.types.is_floating(type_):
-        return pack_values(with_leaves(values, type_, _canonical))
+        return pack_values(canonical_values(values))
     if _is_wide(type_):
         return binary_of(big_endian(unscaled(values)).reshape(-1, 16))
     return values.cast(equal_type(type_))

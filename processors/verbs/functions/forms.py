@@ -54,20 +54,24 @@ def equality_form(path: str, type_: pa.DataType) -> Form | None:
         ConfigurationError: such values are never equal.
     """
     if pa.types.is_nested(type_) or pa.types.is_floating(type_):
-        return partial(_packed, _canonical_form(path, type_) or _same)
+        return partial(_packed, canonical_form(path, type_) or _same)
     _check_scalar(path, type_)
     return None
 
 
-def _canonical_form(path: str, type_: pa.DataType) -> Form | None:
-    """The one value that stands for all that are equal to it; None if that is every value itself."""
+def canonical_form(path: str, type_: pa.DataType) -> Form | None:
+    """The one value that stands for all that are equal to it; None if that is every value itself.
+
+    Raises:
+        ConfigurationError: such values are never equal.
+    """
     if pa.types.is_floating(type_):
         return _canonical_float
     if pa.types.is_list(type_):
-        inner = _canonical_form(f"{path}.element", type_.value_type)
+        inner = canonical_form(f"{path}.element", type_.value_type)
         return None if inner is None else partial(_canonical_list, inner)
     if pa.types.is_struct(type_):
-        forms = [_canonical_form(name, of) for name, of in _fields(path, type_)]
+        forms = [canonical_form(name, of) for name, of in _fields(path, type_)]
         return partial(_canonical_struct, [form or _same for form in forms]) if any(forms) else None
     _check_scalar(path, type_)
     return None

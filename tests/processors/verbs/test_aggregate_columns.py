@@ -36,11 +36,11 @@ PICKS = [pick("x", ignore_nulls=ignored) for pick in (f.first, f.last) for ignor
 PICKS += [f.first("x", where="w"), f.last("x", where="w"), f.last("x", ignore_nulls=True, where="w")]
 SKETCHES = [f.approx_count_distinct("x")] if find_spec("datasketches") else []
 CALLS: dict[pa.DataType, list[AggregateCall]] = {
-    type_: [f.count("x"), *PICKS, f.min("x"), f.max("x"), f.collect("x"), f.count_distinct("x"), *SKETCHES]
+    type_: [f.count("x"), *PICKS, f.min("x"), f.max("x"), f.collect("x"), f.count_distinct("x"), f.mode("x"), *SKETCHES]
     for type_ in VALUES
 }
 for added in ADDED:
-    CALLS[added] += [f.sum("x"), f.avg("x")]
+    CALLS[added] += [f.sum("x"), f.avg("x"), f.percentile("x", 0.9)]
     if not pa.types.is_duration(added):
         CALLS[added] += [f.var_samp("x"), f.stddev_pop("x")]
     if pa.types.is_integer(added):

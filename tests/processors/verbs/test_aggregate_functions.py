@@ -6,6 +6,7 @@ import statistics
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from datetime import timedelta
 from decimal import ROUND_HALF_UP, Decimal, localcontext
 from fractions import Fraction
 from functools import reduce
@@ -58,6 +59,9 @@ EXACT: list[tuple[AggregateCall, list[pa.DataType]]] = [
     (f.bit_and("x"), INTEGERS),
     (f.bit_or("x"), INTEGERS),
     (f.bit_xor("x"), INTEGERS),
+    (f.mode("x"), TYPES),
+    (f.percentile("x", 0.3), ADDED),
+    (f.median("x"), ADDED),
 ]
 every_function = pytest.mark.parametrize(
     ("call", "types"), EXACT, ids=lambda given: str(given) if isinstance(given, AggregateCall) else ""
@@ -230,6 +234,48 @@ def test_booleans_and_bits_are_combined_one_by_one(
         assert result_of(call, type_, values) == (reduce(combine, given) if given else None)
 
 
+@pytest.mark.parametrize("type_", TYPES, ids=str)
+@FEW
+@given(data=st.data())
+def test_the_mode_is_the_least_of_the_most_frequent_values(type_: pa.DataType, data: st.DataObject) -> None:
+    given = present(values := data.draw(column(type_)))
+    found = result_of(f.mode("x"), type_, values)
+    ranks = [rank(value) for value in given]
+    counts = {repr(one).replace("-0.0", "0.0"): 0 for one in ranks}
+    for one in ranks:
+        counts[repr(one).replace("-0.0", "0.0")] += 1
+    most = [one for one in ranks if counts[repr(one).replace("-0.0", "0.0")] == max(counts.values())]
+    assert (rank(found) if given else found) == (min(most) if given else None)
+
+
+@pytest.mark.parametrize("type_", [*NUMBERS, *DECIMALS], ids=str)
+@FEW
+@given(data=st.data())
+def test_a_percentile_is_between_its_neighbors(type_: pa.DataType, data: st.DataObject) -> None:
+    given = sorted(present(values := data.draw(column(type_))), key=rank)
+    for percentage in (0, 0.1, 0.5, 0.75, 1):
+        found = result_of(f.percentile("x", percentage), type_, values)
+        if not given:
+            assert found is None
+            continue
+        position = (len(given) - 1) * percentage
+        near, far = (float(given[place(position)]) for place in (math.floor, math.ceil))
+        if near == far or position == int(position):
+            assert repr(found) == repr(near + 0.0)
+        else:
+            exact = (math.ceil(position) - position) * near + (position - math.floor(position)) * far
+            assert repr(found) == repr(exact)
+
+
+def test_percentiles_of_durations_are_durations_and_medians_are_percentiles() -> None:
+    row = RowAggregate({"x": f.percentile("x", 0.25)}, {"x": pa.duration("us")})
+    states = [aggregate_state(row, [10, 1, None, 4])]
+    assert row.results(states)["x"].to_pylist() == [timedelta(microseconds=2)]
+    assert f.median("x").options == f.percentile("x", 0.5).options == {"percentage": 0.5}
+    with pytest.raises(ConfigurationError, match="percentage=90 of percentile is not from 0 to 1; write "):
+        f.percentile("x", 90)
+
+
 def test_a_variance_beyond_the_greatest_float_is_infinite_and_its_root_may_not_be() -> None:
     values = [1e300, -1e300]
     assert result_of(f.var_pop("x"), pa.float64(), values) == math.inf
@@ -282,6 +328,9 @@ def test_an_average_is_rounded_twice_where_spark_rounds_twice() -> None:
         (f.stddev_pop("x"), pa.float32(), pa.float64()),
         (f.bool_or("x"), pa.bool_(), pa.bool_()),
         (f.bit_xor("x"), pa.int8(), pa.int8()),
+        (f.mode("x"), pa.date32(), pa.date32()),
+        (f.percentile("x", 0.9), pa.int8(), pa.float64()),
+        (f.median("x"), pa.duration("s"), pa.duration("us")),
         (f.min("x"), pa.float32(), pa.float32()),
         (f.max("x"), pa.large_string(), pa.string()),
         (
@@ -403,6 +452,8 @@ VARIANT = pa.struct([pa.field("value", pa.binary()), pa.field("metadata", pa.bin
         (f.var_samp, pa.duration("us"), "x: only numbers have a variance, and this is duration"),
         (f.bool_and, pa.int8(), "x: only booleans can be combined so, and this is int8"),
         (f.bit_or, pa.bool_(), "x: only integers have such bits, and this is bool"),
+        (f.mode, MAP, "x: only values that are not maps can be compared"),
+        (f.median, pa.string(), "x: only numbers and durations have percentiles, and this is string"),
         (f.min, MAP, "x: only values that are not maps can be compared"),
         (f.max, pa.struct([("a", pa.list_(MAP))]), "x.a.element: only values that are not maps can be compared"),
         (f.count_distinct, pa.list_(MAP), "x.element: only values that are not maps can be compared"),
