@@ -211,9 +211,7 @@ def test_without_calls_there_is_nothing_to_aggregate() -> None:
 
 @pytest.mark.parametrize(("function", "result"), [("max", 4), ("avg", 3.5), ("count", 2), ("collect", [3, 4])])
 def test_an_unknown_function_is_refused_with_those_that_there_are(function: str, result: Any) -> None:
-    with pytest.raises(
-        ConfigurationError, match=r"no aggregate function 'skew'; use one of .*aggregates: "
-    ) as refused:
+    with pytest.raises(ConfigurationError, match=r"no aggregate function 'skew'; use one of .*aggregates: ") as refused:
         RowAggregate({"a": AggregateCall("skew", "x")}, {"a": pa.int64()})
     named = str(refused.value).partition("aggregates: ")[2].split(", ")
     assert function in named
