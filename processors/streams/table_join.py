@@ -128,12 +128,13 @@ class StreamTableJoin(Processor):
 
     @property
     def earliest(self) -> int | None:
-        """No record that waits has a lesser timestamp; None if there are none."""
-        return _least(self._arrived_from, None if self._buffer is None else self._buffer.earliest)
+        """The table is looked up as of no lesser time for the records that wait; None if there are none."""
+        least = _least(self._arrived_from, None if self._buffer is None else self._buffer.earliest)
+        return None if least is None else least - self._before
 
     def catch_up(self, before: int) -> None:
-        """Join the records that wait and are older than ``before``: no older table record is admitted any more."""
-        if self._buffer is not None and self.earliest is not None and self.earliest < before + self._before:
+        """Join the records for which the table is looked up as of a time before that: it is about to forget it."""
+        if self._buffer is not None and self.earliest is not None and self.earliest < before:
             self._take_in()
             self.context.attempt(self._join, self._buffer.drain(before - 1 + self._before))
 

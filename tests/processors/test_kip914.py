@@ -97,6 +97,17 @@ class TestStreamTableJoinsPerformTimestampedLookups:
         assert found[-3 if grace is None else -2 :][0] == ("(s1, t1)", 20)
         assert found[:2] == [("(s3, None)", 10), ("(s4, t1)", 11)]
 
+    def test_a_record_that_waits_for_what_was_valid_just_before_it_meets_it_before_the_table_forgets(self) -> None:
+        builder = _builder()
+        table = builder.table("t", materialized=_versioned(retention=10))
+        joined = Joined(grace=10, exact=False, within_history=True)
+        builder.stream("s").left_join(table, _joiner, joined).to("out", TEXT)
+        with TopologyDriver(builder.build()) as driver:
+            driver.pipe("t", "k", "before", 3)
+            driver.pipe("s", "k", "one", 5)
+            driver.pipe_all("t", [("k", "after", 5), ("other", "moves", 15), ("other", "moves", 16)])
+            assert driver.read("out") == [("k", "(one, before)", 5)]
+
     def test_an_out_of_order_table_record_changes_the_past_only(self) -> None:
         results = _run(self._topology("inner", 1000), "t2@20 t1@10 s1@15 s2@25 t!@12 s3@15")
         assert results[2:] == [[("(s1, t1)", 15)], [("(s2, t2)", 25)], [], []]
