@@ -235,6 +235,7 @@ def _versioned(late_puts: LatePuts = LatePuts.REFUSED) -> KindUnderTest:
             "get_value": lambda c: (c.key(), c.limit()),
             "get_many": lambda c: (c.many(c.key),),
             "get_many_as_of": lambda c: ([c.key()] * 2 + [c.key()] * 3, [c.time() for _ in range(5)]),
+            "get_many_from": lambda c: ([c.key()] * 3 + [c.key()], *zip(*[c.times() for _ in range(4)], strict=True)),
             "history": lambda c: (c.key(), *c.pick((c.times(), (None, c.time()), (c.time(), None), (None, None)))),
             "scan": lambda c: (c.bound(), c.bound()),
         },

@@ -128,6 +128,14 @@ class VersionedOracle:
     def get_many_as_of(self, keys: list[str], timestamps: list[int]) -> list[Any]:
         return [None if found is None else found[:2] for found in map(self.get, keys, timestamps)]
 
+    def get_many_from(self, keys: list[str], earliest: list[int], latest: list[int]) -> list[Any]:
+        found = []
+        for key, first, last in zip(keys, earliest, latest, strict=True):
+            begun = [(value, start) for start, _, value in self._spans(key) if first <= start <= last]
+            live = [] if first < self._horizon() else [one for one in begun if one[0] is not None]
+            found.append(live[0] if live else None)
+        return found
+
     def history(
         self, key: str, earliest: int | None = None, latest: int | None = None, *, reverse: bool = False
     ) -> list[Any]:

@@ -214,6 +214,30 @@ class ReadOnlyVersionedKeyValueStore(Store[K, V]):
             return [None if one is None or self._gone(one.timestamp, time) else one for one, time in pairs]
         return found
 
+    def get_many_from(
+        self, keys: Sequence[K], earliest: Sequence[int], latest: Sequence[int]
+    ) -> list[ValueAndTimestamp[V] | None]:
+        """For each key, the first value that became valid from ``earliest`` to ``latest``, both included, and when.
+
+        Tombstones are passed over. Nothing is found where ``earliest`` is before the history retention, since what was
+        the first one then may be forgotten. What has expired since it became valid is found.
+
+        >>> from millpond.stores.backend.memory import MemoryBackend
+        >>> from millpond.stores.encoding.serdes import STRING
+        >>> from millpond.stores.backend.transaction import Transaction
+        >>> from millpond.stores.typed.versions.versioned import VersionedKeyValueStore
+        >>> store = VersionedKeyValueStore("prices", Transaction(MemoryBackend()), STRING, STRING, history_retention=9)
+        >>> store.put_many(["tea", "tea"], [None, "3.10"], [3, 5])
+        [-1, -1]
+        >>> store.get_many_from(["tea", "tea", "tea"], [2, 5, 6], [9, 5, 9])
+        [ValueAndTimestamp(value='3.10', timestamp=5), ValueAndTimestamp(value='3.10', timestamp=5), None]
+        """
+        rows = list(map(latest_row, self._keys_bytes(keys)))
+        distinct = list(dict.fromkeys(rows))
+        newest = dict(zip(distinct, self._read_many(distinct), strict=True))
+        bounds = zip(rows, earliest, latest, strict=True)
+        return [self._first(row, newest[row], first, last) for row, first, last in bounds]
+
     def walk_back(self, latest: bytes) -> VersionWalk:
         """A walk back through the older versions of the key whose latest lies at that row; ends with the next put."""
         return VersionWalk(self._last_row, self._scan_rows, latest, self._recent)
@@ -347,6 +371,17 @@ class ReadOnlyVersionedKeyValueStore(Store[K, V]):
         """The last of the older versions up to ``time``, of the key whose latest is at ``latest``."""
         prefix = history_prefix(latest)
         return self._last_row(prefix, prefix + pack_time(time) + JUST_ABOVE)
+
+    def _first(self, row: bytes, newest: bytes | None, first: int, last: int) -> ValueAndTimestamp[V] | None:
+        """The first value of one key that became valid between two times; its newest version is at ``row``."""
+        if newest is None or first > last or unpack_time(newest) < first or self._beyond_history(first):
+            return None
+        if newest[TIME_SIZE:HEAD_SIZE] != ALONE:
+            prefix = history_prefix(row)
+            for older in self._scan_rows(prefix + pack_time(first), prefix + pack_time(last) + JUST_ABOVE):
+                if not is_tombstone(older[1]):
+                    return self._value_and_timestamp(older)
+        return self._latest_value_and_timestamp(newest) if unpack_time(newest) <= last else None
 
     def _next_time(self, row: bytes, latest: bytes, since: int) -> int:
         """When the version after ``row`` begins; the latest, which is at ``latest``, does so at ``since``."""
