@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any
+from typing import Any, Literal
 
 from millpond.errors import ConfigurationError
 from millpond.processors.options.serdes import SerdeLike
@@ -58,6 +58,48 @@ class AsofJoinType(Enum):
         return self in (AsofJoinType.INNER, AsofJoinType.LEFT)
 
 
+class AsofDirection(Enum):
+    """Which version matches a record: the last one up to its time, the first one from its time on, or the closer one.
+
+    Of two that are equally close, the earlier one matches.
+    """
+
+    BACKWARD = "backward"
+    FORWARD = "forward"
+    NEAREST = "nearest"
+
+    @classmethod
+    def chosen(cls, direction: str, grace: Duration | None, tolerance: Duration | None) -> "AsofDirection":
+        """The direction of that name, if all is there that it needs.
+
+        Raises:
+            ConfigurationError: there is none, or it looks ahead, and grace or tolerance is missing.
+        """
+        if direction not in [one.value for one in cls]:
+            raise ConfigurationError(f"direction is {direction!r}; give {' or '.join(repr(one.value) for one in cls)}")
+        if cls(direction).looks_ahead and (grace is None or tolerance is None):
+            raise ConfigurationError(
+                f"direction is {direction!r}, so each row waits for a match that is later, and nothing says for how "
+                "long; give tolerance='10 minutes', how much later it may be, and grace='1 minute', how late it may "
+                "come, or grace=0"
+            )
+        return cls(direction)
+
+    @property
+    def looks_back(self) -> bool:
+        """Whether a match may be older than its record."""
+        return self is not AsofDirection.FORWARD
+
+    @property
+    def looks_ahead(self) -> bool:
+        """Whether a match may be newer than its record."""
+        return self is not AsofDirection.BACKWARD
+
+    def ahead(self, tolerance: int | None) -> int:
+        """How much newer than its record a match may be."""
+        return tolerance or 0 if self.looks_ahead else 0
+
+
 @dataclass(frozen=True)
 class Joined:
     """How a stream is joined with a table: the serdes of its records, and how long they wait for the table.
@@ -69,14 +111,19 @@ class Joined:
         within_history: whether records that wait are joined before the table forgets what was valid at their times, as
             it does when its own time moves on and that of the stream does not. Kafka Streams joins them later, with
             nothing.
-        tolerance: how much older than a record the table's value for it may be; None for any age. It is no match
-            otherwise. Kafka Streams has no such thing.
+        tolerance: how much older (or newer, by the direction) than a record the table's value for it may be; None for
+            any age. It is no match otherwise. Kafka Streams has no such thing.
         exact: whether a record meets a value of a versioned table that is valid from the record's own time on;
-            otherwise it meets what was valid just before. Kafka Streams has no such thing.
+            otherwise it meets what was valid just before, or the first one after it. Kafka Streams has no such thing.
+        direction: which value of a versioned table a record meets: ``"backward"`` for what was valid at its time,
+            ``"forward"`` for the first one that became valid from its time on, ``"nearest"`` for the closer one of
+            both by the time from which it is valid, and of two that are equally close the earlier. A delete is no
+            value: forward, the next value after it counts. The last two wait for the tolerance and the grace together,
+            and need both. Kafka Streams has no such thing.
 
     Raises:
-        ConfigurationError: the grace or the tolerance is not a length of time, or there is no grace, and
-            ``within_history`` is wanted.
+        ConfigurationError: the grace or the tolerance is not a length of time; or there is no grace, and
+            ``within_history`` is wanted; or there is no such direction, or it lacks a grace or a tolerance.
     """
 
     key_serde: SerdeLike | None = None
@@ -86,8 +133,10 @@ class Joined:
     within_history: bool = False
     tolerance: Duration | None = None
     exact: bool = True
+    direction: Literal["backward", "forward", "nearest"] = "backward"
 
     def __post_init__(self) -> None:
+        AsofDirection.chosen(self.direction, self.grace, self.tolerance)
         if self.tolerance is not None:
             to_millis(self.tolerance, "tolerance of Joined")
         if self.grace is not None:

@@ -350,9 +350,12 @@ class Processor(ABC):
     """The store, if there is one, that takes the records as they come, under their own keys and timestamps."""
 
     looks_up: Mapping[str, bool] = {}
-    """The stores that it only reads, each record's key for each record; true where it reads as of the timestamp.
+    """The stores that it only reads, each record's key for each record; true where it reads as of the timestamp."""
 
-    These six are set by the end of ``init``. Whoever runs a task may then take its inputs in longer runs
+    looks_ahead: int = 0
+    """How much newer than the records, at most, what it reads of these stores may be.
+
+    These seven are set by the end of ``init``. Whoever runs a task may then take its inputs in longer runs
     (``millpond.processors.runtime.order.lookup_order``).
     """
 

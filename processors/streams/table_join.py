@@ -3,6 +3,9 @@
 KIP-914: against a versioned table the lookup is as of the record's timestamp, so that an out-of-order record meets the
 value that was valid then. A lookup beyond the history retention finds null: an inner join drops the record, a left join
 keeps it, and both count it.
+
+A record that waits may also meet what becomes valid after its own time. It then waits for as much longer as that may be
+later, so nothing is looked up that is still to come.
 """
 
 import logging
@@ -11,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from millpond.processors.options.joins import JoinType, Side
+from millpond.processors.options.joins import AsofDirection, JoinType, Side
 from millpond.processors.runtime.batches.batch import Batch
 from millpond.processors.runtime.batches.columns import Records, joined
 from millpond.processors.runtime.counters import CounterName
@@ -19,7 +22,7 @@ from millpond.processors.runtime.late import Booleans, Integers
 from millpond.processors.runtime.processor import Processor, ProcessorContext
 from millpond.processors.tables.time_ordered_buffer import BufferSpec, TimeOrderedBuffer
 from millpond.processors.tables.value_getters import ValueGetterFactory
-from millpond.stores.encoding.times import NO_TIME
+from millpond.stores.encoding.times import MAX_TIME, NO_TIME
 
 _log = logging.getLogger(__name__)
 
@@ -38,9 +41,11 @@ class StreamTableJoin(Processor):
         buffer: where records wait for late table records (KIP-923).
         within_history: whether records that wait are joined before the table forgets what was valid at their times.
             Then records enter the buffer at the end of a micro-batch, or as soon as the table is about to forget.
-        tolerance: how much older than the record what it meets may be; None for any age.
-        exact: whether it meets what is valid from its own time on; otherwise, what was valid just before. The table is
-            versioned then.
+        tolerance: how much older, or newer, than the record what it meets may be; None for any age.
+        exact: whether it meets what is valid from its own time on; otherwise, what was valid just before, or the next
+            one after it. The table is versioned then.
+        direction: which version it meets. If it may be a newer one, there is a tolerance, the table is versioned, and
+            records are held back for the tolerance and longer.
     """
 
     repeatable = True
@@ -57,6 +62,7 @@ class StreamTableJoin(Processor):
         within_history: bool = False,
         tolerance: int | None = None,
         exact: bool = True,
+        direction: AsofDirection = AsofDirection.BACKWARD,
     ) -> None:
         self._factory = table
         self._joiner = joiner
@@ -64,7 +70,10 @@ class StreamTableJoin(Processor):
         self._selector = selector
         self._buffer_spec = buffer
         self._tolerance = tolerance
-        self._before = 0 if exact else 1
+        self._direction = direction
+        self._apart = 0 if exact else 1
+        self._from = -self._apart if direction.looks_back else self._apart
+        self.looks_ahead = direction.ahead(tolerance)
         self.at_flush = within_history and buffer is not None
         self._arrived: list[Records] = []
         self._arrived_from: int | None = None
@@ -130,13 +139,13 @@ class StreamTableJoin(Processor):
     def earliest(self) -> int | None:
         """The table is looked up as of no lesser time for the records that wait; None if there are none."""
         least = _least(self._arrived_from, None if self._buffer is None else self._buffer.earliest)
-        return None if least is None else least - self._before
+        return None if least is None else least + self._from
 
     def catch_up(self, before: int) -> None:
         """Join the records for which the table is looked up as of a time before that: it is about to forget it."""
         if self._buffer is not None and self.earliest is not None and self.earliest < before:
             self._take_in()
-            self.context.attempt(self._join, self._buffer.drain(before - 1 + self._before))
+            self.context.attempt(self._join, self._buffer.drain(before - 1 - self._from))
 
     def complete(self) -> None:
         if self._buffer is not None:
@@ -190,14 +199,26 @@ class StreamTableJoin(Processor):
     def _get(self, keys: list[Any], timestamps: list[int]) -> list[Any]:
         if not self._getter.versioned:
             return self._getter.get_many(keys)
-        return self._getter.get_many_as_of(keys, self._looked_up(timestamps))
+        if self._direction is AsofDirection.FORWARD:
+            return self._following(keys, timestamps)
+        found = self._getter.get_many_as_of(keys, self._looked_up(timestamps))
+        if self._direction is AsofDirection.BACKWARD:
+            return found
+        following = self._following(keys, timestamps)
+        return list(map(_closer, timestamps, found, following))
+
+    def _following(self, keys: list[Any], timestamps: list[int]) -> list[Any]:
+        """The first version of each key from a time on, within the tolerance."""
+        ahead = self.looks_ahead
+        latest = [time if time == NO_TIME else min(time + ahead, MAX_TIME) for time in timestamps]
+        return self._getter.get_many_from(keys, [time + self._apart for time in timestamps], latest)
 
     def _looked_up(self, timestamps: Any) -> Any:
-        """The times at which the table is looked up for records of these times."""
-        if not self._before:
+        """The first of the times at which the table is looked up for records of these times."""
+        if not self._from:
             return timestamps
         times = np.asarray(timestamps, np.int64)
-        times = times - (times != NO_TIME)
+        times = times + self._from * (times != NO_TIME)
         return times if isinstance(timestamps, np.ndarray) else times.tolist()
 
     def _near(self, entries: list[Any], timestamps: Sequence[int]) -> list[Any]:
@@ -236,6 +257,13 @@ class StreamTableJoin(Processor):
                 self.context.node,
                 CounterName.BEYOND_HISTORY_RETENTION.value,
             )
+
+
+def _closer(time: int, before: Any, after: Any) -> Any:
+    """The closer one of two versions to a time; the one before it if none is."""
+    if before is None or after is None:
+        return after if before is None else before
+    return after if after.timestamp - time < time - before.timestamp else before
 
 
 def _least(one: int | None, other: int | None) -> int | None:

@@ -46,6 +46,27 @@ class ValueGetter(ABC):
         """``get_as_of`` for many keys, in their order."""
         return list(map(self.get_as_of, keys, timestamps))
 
+    def get_many_from(
+        self, keys: Sequence[Any], earliest: Sequence[int], latest: Sequence[int]
+    ) -> list[ValueAndTimestamp[Any] | None]:
+        """For each key, the first value that became valid from ``earliest`` to ``latest``, both included, and when.
+
+        Nothing is found where ``earliest`` is before the history.
+        """
+        return list(map(self._first, keys, earliest, latest))
+
+    def _first(self, key: Any, earliest: int, latest: int) -> ValueAndTimestamp[Any] | None:
+        horizon = self.horizon()
+        if horizon is not None and earliest < horizon:
+            return None
+        step = self.step_after(key, earliest - 1)
+        while step is not None and step[0] <= latest:
+            time, found = step
+            if found is not None:
+                return ValueAndTimestamp(found.value, time)
+            step = self.step_after(key, time)
+        return None
+
     def get_columns(self, keys: Array, timestamps: npt.NDArray[np.int64]) -> tuple[Array, Array] | None:
         """The value of each key, as of the timestamp if ``versioned``, and its own timestamp; null where there is none.
 
@@ -122,6 +143,12 @@ class StoreGetter(ValueGetter):
 
     def get_many_as_of(self, keys: Sequence[Any], timestamps: Sequence[int]) -> list[ValueAndTimestamp[Any] | None]:
         found: list[ValueAndTimestamp[Any] | None] = self._store.get_many_as_of(keys, timestamps)
+        return found
+
+    def get_many_from(
+        self, keys: Sequence[Any], earliest: Sequence[int], latest: Sequence[int]
+    ) -> list[ValueAndTimestamp[Any] | None]:
+        found: list[ValueAndTimestamp[Any] | None] = self._store.get_many_from(keys, earliest, latest)
         return found
 
     def get_columns(self, keys: Array, timestamps: npt.NDArray[np.int64]) -> tuple[Array, Array] | None:

@@ -15,6 +15,7 @@ from millpond.processors import (
     Consumed,
     EmitStrategy,
     Grouped,
+    Joined,
     KGroupedStream,
     KTable,
     Materialized,
@@ -402,6 +403,34 @@ def test_inputs_in_longer_runs_give_the_same_in_windows_and_sections_of_any_size
         records = [row for batch in found for row in zip(batch.keys, batch.values, batch.timestamps, strict=True)]
         assert records == expected
         assert len(found) > 1 or (window, section) != (7, 32)
+
+
+def test_inputs_in_longer_runs_give_a_record_that_waits_what_has_arrived_before_the_table_forgets() -> None:
+    """Of one key, a version comes after a record of a later time, and before what makes the table forget."""
+    builder = StreamsBuilder(order=Order.ARRIVAL)
+    table = builder.table("right", TEXT, Materialized.versioned("right", history_retention=10))
+    joined = Joined(grace=0, within_history=True, tolerance=5, direction="forward")
+    pairs = builder.stream("left", TEXT).left_join(table, lambda one, other: f"{one}/{other}", joined)
+    pairs.to("out", Produced("string", "string"))
+    ((part,),) = make_plan(builder.build(), "out", 1).stages
+    stores: dict[str, Any] = {name: spec.open(Transaction(MemoryBackend())) for name, spec in part.stores.items()}
+    found: list[tuple[Any, ...]] = []
+    lefts: list[Records] = [[("a", "waits", 0)], [("a", "later", 5), ("b", "x", 7), ("b", "y", 9)]]
+    rights: list[Records] = [
+        [("c", "first", 0)],
+        [("c", "r", 6), ("a", "met", 4), ("b", "s", 8), ("b", "t", 11), ("b", "u", 12)],
+    ]
+    decoders = {topic: Decoder(topic, STRING, STRING) for topic in part.sources}
+    topics = list(part.sources)
+    for one, other in zip(lefts, rights, strict=True):
+        task = Task(part, stores)
+        arrived = {"left": one, "right": other}
+        for output in run_blobs(task, _blobs([arrived[topic] for topic in topics]), decoders, 0):
+            for records in output.records.values():
+                batch = records.to_batch()
+                found += zip(batch.keys, batch.values, batch.timestamps, strict=True)
+        stores["right"].stragglers.clear()
+    assert found == [("a", "waits/met", 0)]
 
 
 def _blobs(inputs: list[Records]) -> list[Blob]:

@@ -1,5 +1,6 @@
 """Topologies whose parameters are others at a restart, and those of which stored rows depend on them."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -94,10 +95,13 @@ def below_a_join(how: str, below: str = "grouped") -> Topology:
     return builder.build()
 
 
-def stream_with_table(history: int, wait: int | None = None, **kept: Any) -> Topology:
+def stream_with_table(
+    history: int, wait: int | None = None, joined: Mapping[str, Any] | None = None, **kept: Any
+) -> Topology:
     builder = StreamsBuilder(key_serde="string", value_serde="int64")
     table = builder.table("table", materialized=Materialized.versioned("table", history_retention=history, **kept))
-    pairs = builder.stream("in").join(table, lambda one, other: (one, other), Joined(name="j", grace=wait))
+    how = Joined(name="j", grace=wait, **(joined or {}))
+    pairs = builder.stream("in").join(table, lambda one, other: (one, other), how)
     pairs.map_values(str, value_serde="string").to("out")
     return builder.build()
 

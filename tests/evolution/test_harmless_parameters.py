@@ -6,6 +6,7 @@ forgotten or closed stays so. So nothing comes out twice, or never, or of a part
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from itertools import permutations
 from pathlib import Path
 from random import Random
 from typing import Any, Final, Literal
@@ -173,7 +174,7 @@ def test_which_late_versions_are_taken_may_change(tmp_path: Path) -> None:
 )
 @pytest.mark.parametrize("grace", [None, 5_000])
 def test_a_longer_history_brings_back_no_version_and_no_deleted_row(grace: int | None, tmp_path: Path) -> None:
-    kept = {} if grace is None else {"grace": grace}
+    kept: dict[str, Any] = {} if grace is None else {"grace": grace}
     changes: Inputs = [
         ("table", ("a", 1, 10_000)), ("table", ("a", None, 12_000)), ("table", ("b", 2, 10_000)),
         ("table", ("b", 3, 12_000)), ("table", ("b", 4, 14_000)), ("table", ("c", 1, 20_000)),
@@ -211,6 +212,31 @@ def test_records_that_wait_for_a_table_come_out_once_whatever_the_grace_is_now(
     assert times == Counter(time for topic, (_, _, time) in inputs if topic == "in")
     # A record that is still to come out when a version arrives finds it.
     assert {"(1, 3)"} == {record.value for record in found if record.timestamp >= 55}
+
+
+@harmless("Joined.direction")
+@pytest.mark.parametrize(("one", "other"), list(permutations(["backward", "forward", "nearest"], 2)))
+def test_records_that_wait_for_a_table_come_out_once_whatever_the_direction_is_now(
+    one: str, other: str, tmp_path: Path
+) -> None:
+    inputs: Inputs = [
+        ("table", ("a", 1, 8)), *of("in", 10, 12), ("table", ("a", 2, 14)), *of("in", 30, 28), ("table", ("a", 3, 31)),
+        *of("in", 60, 55), ("table", ("a", 4, 62)), *of("in", 70),
+    ]  # fmt: skip
+    meets = {
+        "backward": {10: 1, 12: 1},
+        "forward": {10: 2, 12: 2, 28: 3, 30: 3, 60: 4},
+        "nearest": {10: 1, 12: 2, 28: 3, 30: 3, 60: 4},
+    }
+    before, after = (stream_with_table(1_000, 5, {"tolerance": 4, "direction": towards}) for towards in (one, other))
+    for cut in range(1, len(inputs)):
+        first = run(tmp_path / str(cut), before, inputs[:cut])
+        rest = run(tmp_path / str(cut), after, inputs[cut:], complete=True)
+        for records, towards in ((first, one), (rest, other)):
+            assert all(record.value == f"(1, {meets[towards][record.timestamp]})" for record in records)
+        times = Counter(record.timestamp for record in (*first, *rest))
+        assert set(times.values()) == {1}
+        assert times.keys() >= meets[one].keys() & meets[other].keys()
 
 
 @harmless("Suppressed.max_records", "Suppressed.max_bytes", "Suppressed.emit_early")

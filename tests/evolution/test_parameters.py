@@ -90,7 +90,7 @@ PARAMETERS: Final[dict[str, dict[str, str]]] = {
     },
     "Joined": {
         "key_serde": OWN, "value_serde": OWN, "grace": NO_HARM, "name": OWN, "within_history": NO_HARM,
-        "tolerance": OWN, "exact": OWN,
+        "tolerance": OWN, "exact": OWN, "direction": NO_HARM,
     },
     "StreamJoined": {
         **SERDES, "other_value_serde": REFUSAL, "name": REFUSAL, "store_name": REFUSAL, "backend": OWN,

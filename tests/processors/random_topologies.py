@@ -4,7 +4,7 @@ Keys are letters, values are short strings, so that every stream can be joined, 
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final, Literal
 
 import pyarrow as pa
 from hypothesis import strategies as st
@@ -33,6 +33,7 @@ from millpond.stores.specs.store_spec import StoreKind, StoreSpec
 Step = tuple[str, int, int, int]
 """Operator, first input, second input, variant; numbers beyond the inputs and variants that exist wrap around."""
 
+DIRECTIONS: Final[tuple[Literal["backward", "forward", "nearest"], ...]] = ("backward", "forward", "nearest")
 SOURCES = ("stream-0", "stream-1", "table-0", "table-1", "table-2")
 SHARED = "shared"
 TEXT = Materialized.with_serdes(None, "string")
@@ -174,8 +175,9 @@ def _join_table_with_grace(made: RandomTopology, first: int, second: int, varian
     table = made.table(second)
     if table.versioned:
         join = (KStream.join, KStream.left_join)[variant % 2]
-        joined = join(made.stream(first), table, short, Joined(grace=variant % 5))
-        made.streams.append(joined)
+        ahead = first % 3
+        joined = Joined(grace=variant % 5, tolerance=variant % 7 if ahead else None, direction=DIRECTIONS[ahead])
+        made.streams.append(join(made.stream(first), table, short, joined))
 
 
 def _to_table(made: RandomTopology, first: int, second: int, variant: int, number: int) -> None:

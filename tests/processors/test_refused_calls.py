@@ -308,7 +308,7 @@ JOINS = [
         lambda calls: calls.stream().join(calls.versioned(), max, Joined(grace=10)),
     ),
     Refused(
-        "make the history retention at least as long as the grace period",
+        "make the history retention at least as long as that",
         lambda calls: calls.stream().join(calls.versioned(retention=9), max, Joined(grace=10)),
         lambda calls: calls.stream().join(calls.versioned(retention=10), max, Joined(grace=10)),
     ),
@@ -316,6 +316,25 @@ JOINS = [
         "cannot have a grace period: a global table has no history",
         lambda calls: calls.stream().join(calls.builder.global_table("g"), max, Joined(grace=10)),
         lambda calls: calls.stream().join(calls.versioned(), max, Joined(grace=10)),
+    ),
+    Refused(
+        "direction is \n; give ",
+        lambda calls: calls.stream().join(calls.versioned(), max, Joined(direction="backwards")),  # type: ignore[arg-type]
+        lambda calls: calls.stream().join(calls.versioned(), max, Joined(direction="backward")),
+        lambda calls: calls.stream().join(calls.versioned(), max, Joined(grace=1, tolerance=1, direction="forward")),
+        lambda calls: calls.stream().join(calls.versioned(), max, Joined(grace=1, tolerance=1, direction="nearest")),
+    ),
+    Refused(
+        ", so each row waits for a match that is later, and nothing says for how long; give tolerance='10 minutes', ",
+        lambda calls: calls.stream().join(calls.versioned(), max, Joined(grace=0, direction="forward")),
+        lambda calls: calls.stream().join(
+            calls.versioned(retention=660_000),
+            max,
+            Joined(grace="1 minute", tolerance="10 minutes", direction="forward"),
+        ),
+        lambda calls: calls.stream().join(
+            calls.versioned(retention=600_000), max, Joined(grace=0, tolerance="10 minutes", direction="forward")
+        ),
     ),
     Refused(
         "has exact=False, but its table ",

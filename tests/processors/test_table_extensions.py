@@ -5,9 +5,11 @@ records are taken in the order of arrival.
 """
 
 import random
-from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import Any, Literal, NamedTuple
 
+import pyarrow as pa
 import pytest
 
 from millpond.errors import TopologyError
@@ -40,6 +42,26 @@ class Arrival(NamedTuple):
 
 def _builder() -> StreamsBuilder:
     return StreamsBuilder(value_serde="string", order="arrival")
+
+
+def _joined(own: Any, found: Any) -> str:
+    return f"{own}-{found}"
+
+
+def _joined_columns(keys: Any, own: Any, found: Any) -> Any:
+    return pa.array(map(_joined, own.to_pylist(), found.to_pylist()), pa.string())
+
+
+def _match(joined: Joined, tolerance: int, known: Sequence[Arrival], own: Arrival) -> str | None:
+    """What a record meets that may meet something newer, of all versions that are known."""
+    versions = {one.timestamp: one.value for one in known if one.key == own.key}
+    valid = max((time for time in versions if time < own.timestamp + joined.exact), default=None)
+    later = [time for time, value in versions.items() if time > own.timestamp - joined.exact and value is not None]
+    times = sorted(later)[:1]
+    if joined.direction == "nearest" and valid is not None and versions[valid] is not None:
+        times.insert(0, valid)
+    close = [time for time in times if abs(time - own.timestamp) <= tolerance]
+    return versions[min(close, key=lambda time: abs(time - own.timestamp))] if close else None
 
 
 def _history(seed: int, topics: Sequence[str], *, tombstones: bool = True) -> list[Arrival]:
@@ -245,6 +267,62 @@ class TestGraceOfStreamTableJoins:
                     expected.append((arrival.key, f"{arrival.value}-{found}", arrival.timestamp))
             done = len(released)
         return expected
+
+    @pytest.mark.parametrize("vectorized", [False, True])
+    @pytest.mark.parametrize("exact", [True, False])
+    @pytest.mark.parametrize("direction", ["forward", "nearest"])
+    def test_a_record_waits_for_as_much_longer_as_what_it_meets_may_be_newer(
+        self, direction: Literal["forward", "nearest"], exact: bool, vectorized: bool
+    ) -> None:
+        for seed in range(HISTORIES // 16):
+            grace, tolerance = seed % 4, seed % 7
+            arrivals = _history(seed, "st")
+            builder = _builder()
+            table = builder.table("t", materialized=Materialized.versioned(history_retention=1000))
+            joined = Joined(grace=grace, tolerance=tolerance, exact=exact, direction=direction)
+            stream = builder.stream("s")
+            results = stream.left_join(table, _joined_columns if vectorized else _joined, joined, vectorized=vectorized)
+            results.to("out", Produced(None, "string"))
+            with TopologyDriver(builder.build()) as driver:
+                _pipe(driver, seed, arrivals)
+                found = driver.read("out")
+            expected = self._met(arrivals, grace + tolerance, partial(_match, joined, tolerance))
+            assert found == expected, seed
+
+    @staticmethod
+    def _met(
+        arrivals: Sequence[Arrival], wait: int, match: Callable[[Sequence[Arrival], Arrival], str | None]
+    ) -> list[tuple[str, str, int]]:
+        """Each record of the stream, once it has waited, with what it meets of what has arrived by then."""
+        met: list[tuple[str, str, int]] = []
+        for i in range(1, len(arrivals) + 1):
+            known = [arrival for arrival in arrivals[:i] if arrival.topic == "t"]
+            stream = [arrival for arrival in arrivals[:i] if arrival.topic == "s" and arrival.value is not None]
+            released = _released(stream, wait)
+            met += [(own.key, _joined(own.value, match(known, own)), own.timestamp) for own in released[len(met) :]]
+        return met
+
+    def test_what_a_record_may_meet_later_is_in_the_history(self) -> None:
+        builder = _builder()
+        table = builder.table("t", materialized=Materialized.versioned(history_retention=14))
+        joined = Joined(grace=5, tolerance=10, direction="forward")
+        with pytest.raises(TopologyError, match=r"has a tolerance and a grace period of 15 ms, but .* only 14 ms of"):
+            builder.stream("s").join(table, _joined, joined)
+
+    @pytest.mark.parametrize("mapped", [False, True])
+    def test_what_a_filter_leaves_out_of_a_table_is_passed_over_like_a_delete(self, mapped: bool) -> None:
+        builder = _builder()
+        table = builder.table("t", materialized=Materialized.versioned(history_retention=100))
+        table = table.filter(lambda key, value: value != "hidden")
+        if mapped:
+            table = table.map_values(str.upper)
+        joined = Joined(grace=0, tolerance=20, direction="forward")
+        builder.stream("s").left_join(table, _joined, joined).to("out", Produced(None, "string"))
+        with TopologyDriver(builder.build()) as driver:
+            driver.pipe_all("t", [("a", "hidden", 12), ("a", None, 14), ("a", "next", 16), ("a", "after", 18)])
+            driver.pipe_all("s", [("a", "one", 10), ("b", "two", 11), ("b", "end", 40)])
+            found = "NEXT" if mapped else "next"
+            assert driver.read("out") == [("a", f"one-{found}", 10), ("b", "two-None", 11)]
 
     def test_a_record_without_a_key_waits_like_any_other(self) -> None:
         builder = _builder()

@@ -8,7 +8,7 @@ from millpond.processors.dsl.wiring.copartition import check_copartitioned
 from millpond.processors.dsl.wiring.global_table import GlobalKTable
 from millpond.processors.dsl.wiring.stream import StreamHandle
 from millpond.processors.dsl.wiring.table import SourceTable, TableHandle, reordered, source_table
-from millpond.processors.options.joins import Joined, JoinType, Side
+from millpond.processors.options.joins import AsofDirection, Joined, JoinType, Side
 from millpond.processors.options.materialized import TABLE_KINDS, Materialized
 from millpond.processors.streams.table_join import StreamTableJoin
 from millpond.processors.streams.vectorized_table_join import VectorizedStreamTableJoin
@@ -44,8 +44,8 @@ def join_stream_with_table(
     """Look up each record's key in ``table``; with a grace period, once it has waited for late table records.
 
     Raises:
-        TopologyError: the inputs are not co-partitioned; or a grace period on a table that is not versioned, or longer
-            than its history retention.
+        TopologyError: the inputs are not co-partitioned; or a grace period on a table that is not versioned, or it, or
+            it and the tolerance for which records wait, are longer than the table's history retention.
     """
     stream = stream.together(
         joined.name, joined.key_serde, joined.value_serde, keep_null_keys=join_type.keeps(Side.LEFT)
@@ -54,14 +54,16 @@ def join_stream_with_table(
     graph, getter = stream.graph, table.value_getter()
     node = joined.name or graph.new_name(_PREFIXES[join_type])
     stores, buffer = getter.stores, None
+    within, tolerance, direction = joined.within_history, _tolerance(joined), AsofDirection(joined.direction)
     if joined.grace is not None:
-        _check_grace(table, getter, to_millis(joined.grace, "grace"), node)
+        ahead = direction.ahead(tolerance)
+        wait = to_millis(joined.grace, "grace") + ahead
+        _check_wait(table, getter, wait, "tolerance and a grace period" if ahead else "grace period", node)
         key_serde, value_serde = joined.key_serde or stream.key_serde, joined.value_serde or stream.value_serde
-        buffer = buffer_spec(f"{node}-Buffer", joined.grace, key_serde, value_serde, f"the join {node!r}")
+        buffer = buffer_spec(f"{node}-Buffer", wait, key_serde, value_serde, f"the join {node!r}")
         graph.add_store(buffer.store_spec)
         stores = (*stores, buffer.store)
     processor = _processor(vectorized)
-    within, tolerance = joined.within_history, _tolerance(joined)
     if not joined.exact:
         _check_versions(table, node)
 
@@ -74,6 +76,7 @@ def join_stream_with_table(
             within_history=within,
             tolerance=tolerance,
             exact=joined.exact,
+            direction=direction,
         )
 
     return stream.then("", made, node, stores).with_new_values()
@@ -95,17 +98,17 @@ def _check_versions(table: TableHandle, node: str) -> None:
         )
 
 
-def _check_grace(table: TableHandle, getter: ValueGetterFactory, grace: int, node: str) -> None:
+def _check_wait(table: TableHandle, getter: ValueGetterFactory, wait: int, what: str, node: str) -> None:
     if not table.versioned:
         raise TopologyError(
             f"the join {node!r} has a grace period, but its table {table.node!r} is not versioned: a record that has "
             "waited could not see the table as it was at the record's time; materialize it with Materialized.versioned"
         )
     retention = min(table.graph.stores[store].history_retention or 0 for store in getter.stores)
-    if grace > retention:
+    if wait > retention:
         raise TopologyError(
-            f"the join {node!r} has a grace period of {grace} ms, but its table {table.node!r} keeps only {retention} "
-            "ms of history; make the history retention at least as long as the grace period"
+            f"the join {node!r} has a {what} of {wait} ms, but its table {table.node!r} keeps only {retention} "
+            "ms of history; make the history retention at least as long as that"
         )
 
 

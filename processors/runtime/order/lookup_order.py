@@ -90,11 +90,13 @@ class _History:
     Attributes:
         store: the store.
         writers, readers: the topics whose records are put into it, and look it up.
+        ahead: how much newer than the readers' records what these look up may be.
     """
 
     store: Any
     writers: Sequence[str]
     readers: Sequence[str]
+    ahead: int
 
     def newest(self, arrived: _Arrived) -> Integers:
         """The latest time that the store has been told of, after each of the records."""
@@ -104,6 +106,8 @@ class _History:
 
     def is_kept(self, section: _Arrived, newest: int, order: Integers) -> bool:
         """Whether nothing is refused or forgotten that would not have been in the order of positions.
+
+        Nor is anything looked up before the store forgets that would have been put by then.
 
         Args:
             section: the records that are put in a new order.
@@ -115,7 +119,7 @@ class _History:
             return True
         if section.times[reads].min(initial=newest) < newest - self.store.history_retention:
             return False
-        if section.times[writes].min() >= newest - self.store.grace:
+        if section.times[writes].min() >= newest - self.store.grace + self.ahead:
             return True
         return bool((np.diff(order[writes[order]]) > 0).all())
 
@@ -171,6 +175,7 @@ class LookupOrder:
                 stores[name],
                 [one.topic for one in inputs if name in one.written],
                 [one.topic for one in inputs if name in one.looked_up],
+                max((one.looks_ahead for one in processors.values() if name in one.looks_up), default=0),
             )
             for name, spec in part.stores.items()
             if spec.history_retention is not None and any(name in one.written for one in inputs)
