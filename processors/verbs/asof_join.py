@@ -1,5 +1,7 @@
 """``asof_join``: each row of the left side with the row of the right side that was valid at its time (KIP-914).
 
+Or with the first one that is valid from its time on, or with the closer one of the two.
+
 The right side is a versioned table. Right rows go first at equal times, so a row that is valid from a time is met by
 left rows of that time.
 """
@@ -8,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from millpond.processors.dsl.builder import StreamsBuilder
-from millpond.processors.options.joins import AsofJoinType, Joined, JoinType
+from millpond.processors.options.joins import AsofDirection, AsofJoinType, Joined, JoinType
 from millpond.processors.verbs.projections import JoinedRows, Keys, Rows, Times, pairs
 from millpond.processors.verbs.sequenced import sequenced_table
 from millpond.processors.verbs.verb import PackedRows, Verb
@@ -25,6 +27,7 @@ def asof_join(
     grace: int | None,
     tolerance: int | None = None,
     exact: bool = True,
+    direction: AsofDirection = AsofDirection.BACKWARD,
     columns: Sequence[str],
     default: Mapping[str, Any] | None = None,
 ) -> Verb:
@@ -36,8 +39,10 @@ def asof_join(
         join_type: which left rows have a result, and whether with their matches.
         history: how far back from the newest time of a task the right side can be looked up, in microseconds.
         grace: how long left rows wait for late rows of the right side, in microseconds; None to join them at once.
-        tolerance: how much older than a left row its match may be, in microseconds; None for any age.
+        tolerance: how far from a left row its match may be, in microseconds; None for any age.
         exact: whether a right row of the very time of a left row is a match.
+        direction: which right row is the match. If it may be a newer one, left rows wait for the tolerance and the
+            grace together, and both are given.
         columns: the right side's columns in the result, if it has any; the left side has all.
         default: what some of these have where there is no match, as scalars of Arrow; the others are null there.
     """
@@ -45,7 +50,13 @@ def asof_join(
     table = sequenced_table(builder, right.topic, "right", history, ordered=right.order is not None)
     stream = builder.stream(left.topic)
     join = stream.join if join_type.join_type is JoinType.INNER else stream.left_join
-    joined = Joined(grace=grace, within_history=grace is not None, tolerance=tolerance, exact=exact)
+    joined = Joined(
+        grace=grace,
+        within_history=grace is not None,
+        tolerance=tolerance,
+        exact=exact,
+        direction=direction.value,
+    )
     results = join(table, pairs, joined, vectorized=True)
     if join_type is AsofJoinType.ANTI:
         results = results.filter(_unmatched, vectorized=True)

@@ -214,7 +214,7 @@ def test_records_that_wait_for_a_table_come_out_once_whatever_the_grace_is_now(
     assert {"(1, 3)"} == {record.value for record in found if record.timestamp >= 55}
 
 
-@harmless("Joined.direction")
+@harmless("Joined.direction", "Millpond.asof_join.direction")
 @pytest.mark.parametrize(("one", "other"), list(permutations(["backward", "forward", "nearest"], 2)))
 def test_records_that_wait_for_a_table_come_out_once_whatever_the_direction_is_now(
     one: str, other: str, tmp_path: Path

@@ -61,7 +61,7 @@ PARAMETERS: Final[dict[str, dict[str, str]]] = {
     },
     "Millpond.asof_join": {
         "left": OWN, "right": OWN, "on": REFUSAL, "left_time": REFUSAL, "right_time": REFUSAL, "history": NO_HARM,
-        "how": NO_HARM, "grace": NO_HARM, "tolerance": OWN, "exact": OWN, "default": OWN,
+        "how": NO_HARM, "grace": NO_HARM, "tolerance": OWN, "exact": OWN, "direction": NO_HARM, "default": OWN,
         "right_order": REFUSAL, "right_op": REFUSAL, **NAMES,
     },
     "Millpond.stream_join": {

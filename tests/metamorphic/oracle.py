@@ -54,8 +54,12 @@ def judge_versions(
 def asof(
     left: Sequence[Row], right: Sequence[Row], how: str, times: tuple[str, str], op: str | None = None,
     tolerance: int | None = None, exact: bool = True, default: Mapping[str, Any] | None = None,
+    direction: str = "backward",
 ) -> Iterator[dict[str, Any]]:  # fmt: skip
-    """Each left row with the right row that was valid at its time, unless that is older than the tolerance."""
+    """Each left row with the right row that was valid at its time, unless that is older than the tolerance.
+
+    Or with the first that becomes valid from its time on, or the closer one.
+    """
     bisect = bisect_right if exact else bisect_left
     versions = defaultdict[Any, list[Row]](list)
     for row in sorted(right, key=lambda row: int(row[times[1]])):
@@ -65,7 +69,13 @@ def asof(
         known = versions[row["k"]] if row["k"] is not None else []
         place = bisect([one[times[1]] for one in known], row[times[0]])
         match = known[place - 1] if place and (op is None or known[place - 1][op] != "delete") else None
-        if match is not None and tolerance is not None and row[times[0]] - match[times[1]] > tolerance:
+        at, time = row[times[0]], times[1]
+        if direction != "backward":
+            here = (one for one in known if op is None or one[op] != "delete")
+            later = next((one for one in here if one[time] > at or (exact and one[time] == at)), None)
+            closer = match is None or (later is not None and later[time] - at < at - match[time])
+            match = later if direction == "forward" or closer else match
+        if match is not None and tolerance is not None and abs(at - match[time]) > tolerance:
             match = None
         if how in ("semi", "anti"):
             if (match is None) is (how == "anti"):

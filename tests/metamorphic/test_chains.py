@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millpond.processors import SessionWindows, TimeWindows
-from millpond.processors.options.joins import JoinType
+from millpond.processors.options.joins import AsofDirection, JoinType
 from millpond.processors.verbs import aggregates
 from tests.metamorphic import oracle
 from tests.metamorphic.checking import EXAMPLES, KEYS, TWO, answers, bag, histories, rows_of, schema, table
@@ -38,6 +38,7 @@ from tests.metamorphic.verbs import (
 FEW = EXAMPLES // 2
 LONG = 10_000_000 * SECOND
 GRACES = st.sampled_from([0, 2, 5, 15])
+DIRECTIONS = st.sampled_from(AsofDirection)
 ONE = rows_of("a", KEYS, 12)
 BOTH = st.tuples(rows_of("a", KEYS, 8), rows_of("b", KEYS, 8)).map(lambda both: [*both[0], *both[1]])
 ALL = st.tuples(rows_of("a", KEYS, 6), rows_of("b", KEYS, 6), rows_of("c", KEYS, 6)).map(
@@ -108,17 +109,20 @@ def total(rows: Iterable[Row], name: str) -> int | None:
 
 
 @histories(FEW)
-@given(BOTH, TWO, GRACES, GRACES)
+@given(BOTH, TWO, GRACES, GRACES, DIRECTIONS)
 def test_windows_of_what_a_rule_says_of_rows_that_have_waited_for_their_versions(
-    events: list[Event], ways: list[Way], grace: int, lateness: int
+    events: list[Event], ways: list[Way], grace: int, lateness: int, direction: AsofDirection
 ) -> None:
-    one = make_asof_join("one", A, B, on="k", times=("at", "bt"), history=LONG, grace=grace * SECOND, how=JoinType.LEFT)
+    one = make_asof_join(
+        "one", A, B, on="k", times=("at", "bt"), history=LONG, grace=grace * SECOND, how=JoinType.LEFT,
+        tolerance=4 * SECOND, direction=direction,
+    )  # fmt: skip
     two = make_apply("two", one.rows, Totals("bv"), key="k", time="at", schema=RESULTS, lateness=lateness * SECOND)
     three = counts("three", two.rows, "seen", TimeWindows(6_000, grace=3_000), s=aggregates.sum("total"))
     chain = chain_of(one, two, three)
     a, b = (rows_from(chain, events, source) for source in "ab")
     by_key = defaultdict[Any, list[Row]](list)
-    for row in oracle.asof(a, b, "left", ("at", "bt")):
+    for row in oracle.asof(a, b, "left", ("at", "bt"), tolerance=4 * SECOND, direction=direction.value):
         by_key[row["k"]].append(row)
     told = [
         {"k": key, **one_told}
@@ -136,21 +140,27 @@ MICROS = IDLE * SECOND, SOON * SECOND
 
 
 @histories(FEW)
-@given(BOTH, TWO, GRACES, st.sampled_from([None, 0, 3]), st.booleans())
+@given(BOTH, TWO, GRACES, st.sampled_from([None, 0, 3]), st.booleans(), DIRECTIONS)
 def test_rows_meet_the_windows_that_have_closed_by_their_time(
-    events: list[Event], ways: list[Way], grace: int, own: int | None, left: bool
+    events: list[Event], ways: list[Way], grace: int, own: int | None, left: bool, direction: AsofDirection
 ) -> None:
+    """Or the next ones that close."""
     events = ticking(events)
+    if own is None:
+        direction = AsofDirection.BACKWARD
+    tolerance = 7 * SECOND if direction.looks_ahead else None
     one = counts("one", B, "bt", TimeWindows(5_000, grace=grace * 1_000))
     how = JoinType.LEFT if left else JoinType.INNER
     two = make_asof_join(
         "two", A, one.rows.select("k", "n", end=("window", "end")), on="k", times=("at", "end"), history=LONG, how=how,
-        grace=None if own is None else own * SECOND,
+        grace=None if own is None else own * SECOND, tolerance=tolerance, direction=direction,
     )  # fmt: skip
     chain = chain_of(one, two)
     a, b = (rows_from(chain, events, source) for source in "ab")
     windows = [{"k": k, "n": len(rows), "end": bounds[1]} for k, bounds, rows in counted(b, "bt", 5)]
-    expected = list(oracle.asof(a, windows, "left" if left else "inner", ("at", "end")))
+    how_ = "left" if left else "inner"
+    found = oracle.asof(a, windows, how_, ("at", "end"), tolerance=tolerance, direction=direction.value)
+    expected = list(found)
     check(chain, events, {"b": grace, "a": 4}, ways, expected)
 
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millpond.processors import SessionWindows, SlidingWindows, TimeWindows
-from millpond.processors.options.joins import JoinType
+from millpond.processors.options.joins import AsofDirection, JoinType
 from millpond.processors.verbs import aggregates
 from tests.metamorphic import oracle
 from tests.metamorphic.checking import EXAMPLES, KEYS, NULLABLE, bag, histories, own, rows_of, schema, table
@@ -199,6 +199,13 @@ def verbs(grace: int) -> Mapping[str, Chain]:
         "session updates": (counts(plain["a"], SessionWindows(4_000, grace=grace * 1_000), final=False), one),
         "asof_join": (
             make_asof_join("out", left, right, on="k", times=times, history=micros, how=JoinType.LEFT),
+            two,
+        ),
+        "asof_join ahead": (
+            make_asof_join(
+                "out", left, right, on="k", times=times, history=micros + 3 * SECOND, how=JoinType.LEFT, grace=micros,
+                tolerance=3 * SECOND, direction=AsofDirection.FORWARD,
+            ),
             two,
         ),
         "left join": (

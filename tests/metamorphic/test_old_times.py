@@ -41,6 +41,10 @@ TESTS: dict[str, tuple[Any, tuple[Any, ...]]] = {
         verbs.test_asof_join_with_grace,
         (verbs.PAIRS, TWO, st.sampled_from([1, 3, 8]), LENGTHS, verbs.MATCHES, st.booleans()),
     ),
+    "asof_join ahead": (
+        verbs.test_asof_join_ahead,
+        (verbs.PAIRS, TWO, st.sampled_from([1, 3, 8]), LENGTHS, verbs.AHEAD, st.booleans()),
+    ),
     "stream_join": (
         verbs.test_stream_join,
         (verbs.STREAMS, TWO, verbs.REACHES, LENGTHS, st.sampled_from(JoinType)),

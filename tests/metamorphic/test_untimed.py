@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from millpond.processors.options.joins import JoinType
+from millpond.processors.options.joins import AsofDirection, JoinType
 from millpond.processors.options.on_error import OnError
 from tests.metamorphic import engine
 from tests.metamorphic.checking import bag, schema
@@ -52,6 +52,17 @@ def test_a_left_row_without_a_time_comes_out_of_an_asof_join_without_a_match(way
     alone = [{"k": key, "av": value} for key, value in (("a", 1), (None, 2), ("b", 3), ("a", 4))]
     met = {"k": "a", "av": 1, "bv": 1, "bt": 1_010 * SECOND}
     assert bag(rows) == bag([*alone, {**met, "at": 1_020 * SECOND}, {**met, "at": 1_025 * SECOND}])
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_nor_does_such_a_row_meet_what_comes_later(way: Way) -> None:
+    join = make_asof_join(
+        "out", A, B, on="k", times=("at", "bt"), history=60 * SECOND, how=JoinType.LEFT, grace=0, tolerance=5 * SECOND,
+        exact=False, direction=AsofDirection.FORWARD,
+    )  # fmt: skip
+    rows = untimed(join, [[row("b", 3), row("a", None)], [row("a", 8), row("a", None, "b")], [row("b", 10)]], way)
+    alone = [{"k": "a", "av": 1}, {"k": "b", "av": 1}]
+    assert bag(rows) == bag([*alone, {"k": "a", "av": 1, "at": 1_008 * SECOND, "bv": 1, "bt": 1_010 * SECOND}])
 
 
 @pytest.mark.parametrize("way", WAYS)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from millpond.processors import SessionWindows, SlidingWindows, TimeWindows
 from millpond.processors.distribution import combining
-from millpond.processors.options.joins import AsofJoinType, JoinType
+from millpond.processors.options.joins import AsofDirection, AsofJoinType, JoinType
 from millpond.processors.verbs import aggregates
 from millpond.processors.verbs.combining import RowCombiner
 from tests.metamorphic import oracle
@@ -217,6 +217,7 @@ class Matches(NamedTuple):
     how: AsofJoinType
     exact: bool
     filled: bool
+    direction: AsofDirection
 
 
 MATCHES = st.builds(
@@ -225,6 +226,15 @@ MATCHES = st.builds(
     st.sampled_from(AsofJoinType),
     st.booleans(),
     st.booleans(),
+    st.just(AsofDirection.BACKWARD),
+)
+AHEAD = st.builds(
+    Matches,
+    st.sampled_from([0, SECOND, 4 * SECOND, 20 * SECOND]),
+    st.sampled_from(AsofJoinType),
+    st.booleans(),
+    st.booleans(),
+    st.sampled_from([AsofDirection.FORWARD, AsofDirection.NEAREST]),
 )
 PAIRS = st.tuples(rows_of("a", NULLABLE), rows_of("b", NULLABLE, op=True)).map(lambda both: [*both[0], *both[1]])
 
@@ -245,6 +255,16 @@ def test_asof_join_with_grace(
     _check_asof(events, ways, (grace - 1, late), grace, max(grace, late), matches, deletes)
 
 
+@histories()
+@given(PAIRS, TWO, st.sampled_from([1, 3, 8]), LENGTHS, AHEAD, st.booleans())
+def test_asof_join_ahead(
+    events: list[Event], ways: list[Way], grace: int, late: int, matches: Matches, deletes: bool
+) -> None:
+    """Right rows may be less late than the grace, and left rows come out when no match of theirs can come any more."""
+    tolerance = (matches.tolerance or 0) // SECOND
+    _check_asof(events, ways, (grace - 1, late), grace, max(grace + tolerance, late), matches, deletes)
+
+
 def _check_asof(
     events: list[Event], ways: list[Way], delays: tuple[int, int], grace: int | None, history: int,
     matches: Matches, deletes: bool,
@@ -263,12 +283,14 @@ def _check_asof(
         grace=None if grace is None else grace * SECOND,
         tolerance=matches.tolerance,
         exact=matches.exact,
+        direction=matches.direction,
         default={name: pa.scalar(value, schemas["b"].field(name).type) for name, value in default.items()},
         right_op=op,
     )
     found = oracle.asof(
-        own(events, "a"), own(events, "b"), how, ("at", "bt"), op, matches.tolerance, matches.exact, default
-    )
+        own(events, "a"), own(events, "b"), how, ("at", "bt"), op, matches.tolerance, matches.exact, default,
+        matches.direction.value,
+    )  # fmt: skip
     expected = bag({name: row[name] for name in row if name != op} for row in found)
     chain = Chain([made], schemas, {"b": "bt", "a": "at"})
     for answer in answers(chain, events, dict(zip(("b", "a"), delays, strict=True)), ways):

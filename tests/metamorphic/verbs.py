@@ -22,7 +22,7 @@ from millpond.adapters.spark.verbs.waiting import (
     table_join_account,
 )
 from millpond.processors.options.join_windows import JoinWindows
-from millpond.processors.options.joins import AsofJoinType, JoinType, Side
+from millpond.processors.options.joins import AsofDirection, AsofJoinType, JoinType, Side
 from millpond.processors.verbs.aggregate import AggregatedRows, Windows, aggregate
 from millpond.processors.verbs.aggregates import AggregateCall
 from millpond.processors.verbs.apply import apply_topology
@@ -223,6 +223,7 @@ def make_asof_join(
     grace: int | None = None,
     tolerance: int | None = None,
     exact: bool = True,
+    direction: AsofDirection = AsofDirection.BACKWARD,
     default: Mapping[str, Any] | None = None,
     right_op: str | None = None,
     right_order: str | None = None,
@@ -239,11 +240,21 @@ def make_asof_join(
         packing("left", one, NullKeys.APART, untimed=keeps_left),
         packing("right", other, NullKeys.DROPPED, versions=True),
     )
-    reach = asof_history(kept, hold, exact)
+    ahead = direction.ahead(tolerance)
+    reach = asof_history(kept, hold, exact, ahead)
     verb = asof_join(
-        name, *packed, kind, history=reach, grace=hold, tolerance=tolerance, exact=exact, columns=rest, default=default
+        name,
+        *packed,
+        kind,
+        history=reach,
+        grace=hold,
+        tolerance=tolerance,
+        exact=exact,
+        direction=direction,
+        columns=rest,
+        default=default,
     )
-    return Made(verb, {"left": one, "right": other}, asof_join_account(name, kind, late, kept, left_time))
+    return Made(verb, {"left": one, "right": other}, asof_join_account(name, kind, late, kept, left_time, ahead))
 
 
 def make_stream_join(

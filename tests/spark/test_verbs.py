@@ -307,6 +307,12 @@ def refusals() -> list[Any]:
         ("asof_join", {"grace": -1}, "grace is -1; it must not be negative"),
         ("asof_join", {"grace": "2 days"}, "grace is '2 days', but only a history of '1 day' is kept"),
         ("asof_join", {"tolerance": -1}, "tolerance is -1; it must not be negative"),
+        ("asof_join", {"direction": "forward", "grace": 0}, "direction is 'forward', so each row waits .*; give toler"),
+        (
+            "asof_join",
+            {"direction": "forward", "tolerance": "1 day", "grace": "1 hour"},
+            "tolerance and grace together are '1 day' and '1 hour', but only a history of '1 day' is kept; make hist",
+        ),
         ("stream_join", {"within": None}, "needs a window: within="),
         ("stream_join", {"before": 1}, r"give either within=\.\.\., or before="),
         ("stream_join", {"within": -1}, "within is -1; it must not be negative"),
@@ -432,7 +438,11 @@ def test_an_asof_join_fills_in_what_is_not_there_and_says_who_has_a_match_or_non
         (1, "2024-01-01 10:00", None, None), (2, "2024-01-01 09:00", seven, None), (4, "2024-01-01 09:00", seven, None),
     )  # fmt: skip
     given: dict[str, Any] = {"on": "k", "left_time": "at", "right_time": "since", "history": "1 day"}
-    kinds: list[dict[str, Any]] = [{"how": "semi"}, {"how": "anti"}, {"how": "semi", "exact": False}]
+    ahead = {"direction": "forward", "tolerance": "1 hour", "grace": 0}
+    kinds: list[dict[str, Any]] = [
+        {"how": "semi"}, {"how": "anti"}, {"how": "semi", "exact": False}, {"how": "semi", **ahead},
+        {"how": "anti", **ahead, "direction": "nearest"},
+    ]  # fmt: skip
     rates, day = right.drop("at"), datetime(2000, 1, 1, tzinfo=UTC)
     filled = job.pond().asof_join(
         left, rates, how="left", default={"rate": Decimal("1.00"), "since": day}, name="filled", **given
@@ -440,8 +450,8 @@ def test_an_asof_join_fills_in_what_is_not_there_and_says_who_has_a_match_or_non
     found = [tuple(row) for row in filled.sort("k").collect()]
     assert found == [(1, None, 2024), (2, seven, 2024), (3, Decimal("1.00"), 2000)]
     who = [job.pond().asof_join(left, right, **how, name=f"who-{number}", **given) for number, how in enumerate(kinds)]
-    assert [rows.columns for rows in who] == [["k", "at"]] * 3
-    assert [sorted(row.k for row in rows.collect()) for rows in who] == [[1, 2], [3], [2]]
+    assert [rows.columns for rows in who] == [["k", "at"]] * 5
+    assert [sorted(row.k for row in rows.collect()) for rows in who] == [[1, 2], [3], [2], [1], [3]]
 
 
 @pytest.mark.slow

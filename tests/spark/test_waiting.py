@@ -18,6 +18,7 @@ from millpond.adapters.spark.verbs.waiting import (
     aggregate_account,
     apply_account,
     asof_allowances,
+    asof_history,
     asof_join_account,
     extended,
     held_back,
@@ -128,6 +129,20 @@ def test_an_asof_join_waits_for_right_rows_that_are_held_back_and_remembers_as_m
     assert list(minutes(account).values()) == [bound]
     assert account.marks == ({left.path: bound * MINUTE} if bound else {})
     assert [one.what for one in account.allowances] == ([HISTORY] if waits is None else [GRACE, HISTORY])
+
+
+def test_an_asof_join_that_looks_ahead_waits_for_its_tolerance_as_well() -> None:
+    grace, kept = asof_allowances(3 * MINUTE, 30 * MINUTE, LATE, LATE)
+    ahead = 20 * MINUTE
+    account = asof_join_account("priced", AsofJoinType.LEFT, grace, kept, LATE, ahead)
+    # The bound of the left side, the tolerance, and the grace with the bound of the right side.
+    assert minutes(account) == {"sold": 10 + 20 + 3 + 10}
+    assert account.longest == account.bounds["sold",]
+    assert asof_history(kept, held_back(grace), True, ahead) == 50 * MINUTE
+    assert asof_history(replace(kept, own=23 * MINUTE, added=0), held_back(grace), False, ahead) == 33 * MINUTE + 2
+    assert (
+        "  waits      each left row for right rows that are later or late, until 20 min and its grace are over\n"
+    ) in explained([account])
 
 
 def test_tables_pass_on_how_late_their_changes_are() -> None:

@@ -39,7 +39,7 @@ from millpond.adapters.spark.verbs.waiting import (
     table_join_account,
 )
 from millpond.errors import ConfigurationError
-from millpond.processors.options.joins import AsofJoinType, JoinType, Side
+from millpond.processors.options.joins import AsofDirection, AsofJoinType, JoinType, Side
 from millpond.processors.verbs.asof_join import asof_join
 from millpond.processors.verbs.null_keys import NullKeys
 from millpond.processors.verbs.projections import CHANGE_COLUMNS
@@ -74,6 +74,7 @@ class JoinVerbs(MadeVerbs):
         grace: Duration | None = None,
         tolerance: Duration | None = None,
         exact: bool = True,
+        direction: Literal["backward", "forward", "nearest"] = "backward",
         default: Mapping[str, Any] | None = None,
         right_order: str | Column | None = None,
         right_op: str | Column | None = None,
@@ -82,6 +83,8 @@ class JoinVerbs(MadeVerbs):
         dropped: Collection[str] = (),
     ) -> DataFrame:
         """Each left row with the right row that was valid at its time: the last one that is not later.
+
+        Or, by the ``direction``, with the first one that is not earlier, or with the closer one of the two.
 
         Args:
             left: the rows to be completed.
@@ -95,8 +98,13 @@ class JoinVerbs(MadeVerbs):
                 for the left rows that have a match, without its columns; ``"anti"`` for those that have none.
             grace: how long a left row waits for late right rows, in event time, beyond the bound of the right side; by
                 default it is joined at once, if there is no bound.
-            tolerance: how much older than the left row a match may be; by default any age.
-            exact: whether a right row of the very time of the left row is a match; otherwise, only an older one.
+            tolerance: how much older than the left row a match may be, or, by the direction, newer; by default any age.
+            exact: whether a right row of the very time of the left row is a match; otherwise, only an older one, or, by
+                the direction, a newer one.
+            direction: ``"backward"`` for what was valid at the left row's time; ``"forward"`` for the first right row
+                from that time on, past deletes; ``"nearest"`` for the closer one of both, the older one of two that are
+                equally close. The last two need ``tolerance`` and ``grace``: a left row waits for both together, in
+                event time of the left side, and ``history`` is as long as both.
             default: for ``"left"``: what columns of the right side have, by their names, where there is no match; the
                 others are null there. A null of a right row that matches stays null.
             right_order: what decides among right rows of one key and time, as ``order`` in ``latest``.
@@ -119,10 +127,11 @@ class JoinVerbs(MadeVerbs):
         reach = in_micros(history, "history")
         wait = None if grace is None else in_micros(grace, "grace")
         most = None if tolerance is None else in_micros(tolerance, "tolerance")
-        if wait is not None and wait > reach:
-            raise ConfigurationError(
-                f"grace is {grace!r}, but only a history of {history!r} is kept; make history as long"
-            )
+        towards = AsofDirection.chosen(direction, grace, tolerance)
+        ahead = towards.ahead(most)
+        if wait is not None and wait + ahead > reach:
+            waits = f"tolerance and grace together are {tolerance!r} and {grace!r}" if ahead else f"grace is {grace!r}"
+            raise ConfigurationError(f"{waits}, but only a history of {history!r} is kept; make history as long")
         right_op = operation_of(right, right_op)
         (one, other), rest = _row_inputs((left, left_time), (right, right_time), keys, join_type, right_op, right_order)
         if kind.shows_right:
@@ -143,14 +152,15 @@ class JoinVerbs(MadeVerbs):
             run.name,
             *packed,
             kind,
-            history=asof_history(kept, hold, exact),
+            history=asof_history(kept, hold, exact, ahead),
             grace=hold,
             tolerance=most,
             exact=exact,
+            direction=towards,
             columns=rest,
             default=_defaults(default or {}, kind, packed[1].rows.schemas.current, rest),
         )
-        return self._result(run, verb, asof_join_account(run.name, kind, late, kept, left_times))
+        return self._result(run, verb, asof_join_account(run.name, kind, late, kept, left_times, ahead))
 
     def stream_join(
         self,

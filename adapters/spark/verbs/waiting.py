@@ -121,7 +121,7 @@ def asof_allowances(
 
 
 def held_back(grace: Allowance | None) -> int | None:
-    """How long an as-of join holds left rows back; None if it joins them at once.
+    """How long an as-of join holds left rows back, beyond what matches are later; None if it joins them at once.
 
     A left row goes as soon as the time that it is held for has passed, and a right row may be late by all of the grace.
     So it is held for a moment longer.
@@ -129,23 +129,29 @@ def held_back(grace: Allowance | None) -> int | None:
     return None if grace is None else grace.total + 1
 
 
-def asof_history(history: Allowance, hold: int | None, exact: bool) -> int:
-    """How far back an as-of join looks the right side up; a moment farther for what was valid just before a row."""
-    return max(history.total, hold or 0) + (0 if exact else 1)
+def asof_history(history: Allowance, hold: int | None, exact: bool, ahead: int = 0) -> int:
+    """How far back an as-of join looks the right side up; a moment farther for what was valid just before a row.
+
+    Matches may be so much ``ahead`` of a left row.
+    """
+    return max(history.total, (hold or 0) + ahead) + (0 if exact else 1)
 
 
 def asof_join_account(
-    name: str, join_type: AsofJoinType, grace: Allowance | None, history: Allowance, left: InputTime
+    name: str, join_type: AsofJoinType, grace: Allowance | None, history: Allowance, left: InputTime, ahead: int = 0
 ) -> Account:
-    """Of an as-of join."""
-    wait = left.bound + (0 if grace is None else grace.total)
+    """Of an as-of join whose matches may be so much ahead of a left row."""
+    wait = left.bound + (0 if grace is None else grace.total + ahead)
+    until = f"until {shown(ahead)} and its grace are over" if ahead else "until its grace is over"
     clock = "for versions, the newest time of right that earlier micro-batches have shown"
     return Account(
         name,
         f"asof_join, {join_type.value}",
         clock if grace is None else f"for the grace, the newest time of left; {clock}",
         [history] if grace is None else [grace, history],
-        _NOTHING if grace is None else "each left row for right rows that are late, until its grace is over",
+        _NOTHING
+        if grace is None
+        else f"each left row for right rows that are {'later or ' if ahead else ''}late, {until}",
         wait,
         {} if left.path is None else {left.path: wait},
         "versions of the right side for the history, and the latest one of each key for ever: it grows with the number "
