@@ -107,7 +107,7 @@ def test_an_edit_reaches_a_verb_that_has_gone_on_under_its_old_name_after_it_was
 ) -> None:
     life.begin(["totals", "latest"], 2, "memory")
     life.batch(ROWS, right=False)
-    before, said = life.drafts[0], life._evolution
+    before, said = life.drafts[0], life.evolution
     life.rename_verb(0, [])
 
     def edit_the_old(inspector: StateInspector) -> None:
@@ -118,7 +118,7 @@ def test_an_edit_reaches_a_verb_that_has_gone_on_under_its_old_name_after_it_was
             editor.delete("aggregate", ["a"], application_id=f"{OWNER}.{before.name}")
 
     life.edit(edit_the_old, [])
-    life._evolution = said
+    life.evolution = said
     life.start([before, *life.drafts[1:]])
     life.edit(edit_the_old, [])
     life.batch(ROWS, right=False)

@@ -23,7 +23,7 @@ from pyspark.sql.datasource import (
     Not,
 )
 
-from millpond.adapters.inspect.columns import SerdeColumn, ShownColumn
+from millpond.adapters.inspect.columns import KeyColumn, SerdeColumn
 from millpond.adapters.inspect.packed_columns import PackedKeyColumn
 from millpond.adapters.inspect.selection import EVERYTHING, Selection
 from millpond.adapters.spark.reading.pushed_filters import narrowed
@@ -39,7 +39,7 @@ TESTS: dict[type, Callable[[Any, Any], bool]] = {
     LessThanOrEqual: operator.le,
     In: lambda key, values: key in values,
 }
-COLUMNS: dict[str, tuple[ShownColumn, st.SearchStrategy[Any]]] = {
+COLUMNS: dict[str, tuple[KeyColumn, st.SearchStrategy[Any]]] = {
     "string": (SerdeColumn(STRING), st.text(max_size=3)),
     "bytes": (SerdeColumn(BYTES), st.binary(max_size=3)),
     "int64": (SerdeColumn(INT64), st.integers(-3, 3) | st.sampled_from([-(2**63), 2**63 - 1])),
@@ -47,7 +47,7 @@ COLUMNS: dict[str, tuple[ShownColumn, st.SearchStrategy[Any]]] = {
 }
 
 
-def within(selection: Selection, key: Any, column: ShownColumn) -> bool:
+def within(selection: Selection, key: Any, column: KeyColumn) -> bool:
     """Whether the rows of a key are read."""
     start, stop = (None if end is None else column.to_bytes(end) for end in (selection.key_from, selection.key_to))
     data = column.to_bytes(key)
