@@ -6,8 +6,12 @@ Rule of this module: a job is all that follows from its number, but for its rows
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import fsum, nan
+from fractions import Fraction
+from functools import reduce
+from math import fsum, isfinite, nan
+from operator import xor
 from random import Random
+from statistics import pvariance
 from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
@@ -36,6 +40,7 @@ LONG: Final = 10_000_000 * SECOND
 WIDTH: Final = 3
 """How many columns of values a source has."""
 SUMMED: Final = ("tinyint", "smallint", "int", "decimal(18,4)", "float")
+INTEGERS: Final = ("tinyint", "smallint", "int", "bigint")
 
 Found: TypeAlias = Mapping[str, Any]
 """A row of a relation."""
@@ -134,7 +139,9 @@ class Draft:
         for source in sources:
             for place, kind in enumerate(self.kinds[source]):
                 known = [*(_BY_TIME if by_time else ()), "count", *(_COMPARING if kind in KEYS else ())]
-                known += ["sum"] if kind.name in SUMMED else []
+                known += ["sum", "variance", "median"] if kind.name in SUMMED else []
+                known += ["bits"] if kind.name in INTEGERS else []
+                known += ["all"] if kind.name == "boolean" else []
                 for function in self.random.sample(known, min(3, len(known))):
                     column, name = f"{source}v{place}", f"{function}_{source}{place}"
                     where = self.pick(None, None, f"{source}v{(place + 1) % WIDTH}")
@@ -207,6 +214,21 @@ def _sum(values: list[Any]) -> Any:
         return nan
 
 
+def _variance(values: list[Any]) -> float | None:
+    present = _present(values)
+    if not all(map(isfinite, present)):
+        return nan
+    return float(pvariance(map(Fraction, present))) if present else None
+
+
+def _median(values: list[Any]) -> float | None:
+    present = [float(value) for value in sorted(_present(values), key=rank)]
+    if not present:
+        return None
+    near, far = present[(len(present) - 1) // 2], present[len(present) // 2]
+    return near + 0.0 if near == far else 0.5 * near + 0.5 * far
+
+
 _BY_TIME: Final = ("first", "last", "first_present", "last_present", "collect")
 _COMPARING: Final = ("min", "max", "mode", "count_distinct")
 _FUNCTIONS: Final[Mapping[str, tuple[Callable[[str], AggregateCall], Callable[[list[Any]], Any]]]] = {
@@ -227,6 +249,10 @@ _FUNCTIONS: Final[Mapping[str, tuple[Callable[[str], AggregateCall], Callable[[l
     "mode": (aggregates.mode, _most_frequent),
     "count_distinct": (aggregates.count_distinct, _different),
     "sum": (aggregates.sum, _sum),
+    "variance": (aggregates.var_pop, _variance),
+    "median": (aggregates.median, _median),
+    "bits": (aggregates.bit_xor, lambda values: reduce(xor, _present(values)) if _present(values) else None),
+    "all": (aggregates.bool_and, lambda values: all(_present(values)) if _present(values) else None),
 }
 
 
