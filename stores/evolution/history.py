@@ -153,7 +153,7 @@ class History:
             StateConflictError: somebody else has written that generation at the same time.
             DurabilityError: the storage failed.
         """
-        path = f"{_directory(self.application_id, self.sink)}/{record.generation:06d}.json"
+        path = f"{_directory(self.application_id, self.sink)}/{_record_name(record.generation)}"
         text = record.to_json().encode()
         self.storage.put_once(path, text)
         if self.storage.read(path) != text:
@@ -247,6 +247,17 @@ class History:
                 history = History.of(self.storage, f"{self.job}.{sink}", sink)
             record = next((one for one in history.records if one.fingerprint == before), record)
         return prints
+
+    def went_on_in(self, other: "History") -> bool:
+        """Whether the state goes on in that of another query: the same verb under another name."""
+        if self.newest is None or other.newest is None or self.application_id == other.application_id:
+            return False
+        if other.records[0].fingerprint != self.newest.fingerprint:
+            return False
+        # Beginnings of one shape have one fingerprint. A verb that was beside one that got another name has a later
+        # generation than its beginning; and one that has begun by itself has a record of that.
+        names = self.storage.list(_directory(other.application_id, other.sink))
+        return not any(file.path.endswith(f"/{_record_name(BEGINNING)}") for file in names)
 
     @property
     def _subtopologies(self) -> set[int]:
@@ -357,13 +368,13 @@ def without_left_behind(storage: Storage, found: Collection[Manifest], begun_at:
         commits.setdefault(one.application_id, set()).add(one.commit)
     if len(commits) < 2:
         return list(found)
-    known = {
-        application_id: [
-            record
-            for sink in sinks_of(storage, application_id)
-            if (record := History.of(storage, application_id, sink).newest) is not None
-        ]
+    histories = {
+        application_id: [History.of(storage, application_id, sink) for sink in sinks_of(storage, application_id)]
         for application_id in commits
+    }
+    known = {
+        application_id: [record for one in theirs if (record := one.newest) is not None]
+        for application_id, theirs in histories.items()
     }
     gone_on = {
         application_id: [one.origins for one in records if begun_at is None or one.batch != begun_at]
@@ -375,8 +386,14 @@ def without_left_behind(storage: Storage, found: Collection[Manifest], begun_at:
         if not any(mine <= record.origins for record in known[one])
         and any(mine <= origins for other in gone_on if other != one for origins in gone_on[other])
     }
+    every = [history for theirs in histories.values() for history in theirs]
+    left |= {one.application_id for one in every if any(one.went_on_in(other) for other in every)}
     return [one for one in found if one.application_id not in left]
 
 
 def _directory(application_id: str, sink: str) -> str:
     return f"{application_id}/{EVOLUTION}/{sink}"
+
+
+def _record_name(generation: int) -> str:
+    return f"{generation:06d}.json"

@@ -222,7 +222,7 @@ class Planning:
         open_ones = [name for name in there if name not in self.asked and name not in self.said.gone]
         found: dict[str, str] = {}
         for name, asked in self.asked.items():
-            if name in there or any(former in there for former in self.said.former(name)):
+            if name in there or self._begins_with(name) or any(one in there for one in self.said.former(name)):
                 continue
             among = [one for one in open_ones if one not in found.values()]
             likeliest = alike(self.storage, self.owner, name, asked.shape, among)

@@ -227,6 +227,24 @@ def alike(storage: Storage, owner: str, name: str, shape: Shape, among: Collecti
     return get_close_matches(name, found, max(1, len(found)), 0)
 
 
+def goes_on_as(storage: Storage, owner: str, old: str, among: Collection[str]) -> str | None:
+    """Under which other name the state of a verb goes on; None if it does not.
+
+    Args:
+        storage: the state directory.
+        owner: the application.
+        old: the verb.
+        among: the names of the others.
+
+    Raises:
+        FormatError: a record is damaged, or of a later release.
+        DurabilityError: the storage failed.
+    """
+    own = History.of(storage, application_of(owner, old), plain_name(old))
+    others = (one for one in among if own.went_on_in(History.of(storage, application_of(owner, one), plain_name(one))))
+    return next(others, None)
+
+
 def verbs_with_state(storage: Storage, owner: str) -> list[str]:
     """The names of an owner's verbs that have state, sorted.
 
@@ -305,6 +323,15 @@ def has_two(owner: str, old: str, new: str, checkpoint: str) -> StateConflictErr
         f"renamed says that the verb {old!r} of application {owner!r} is {new!r} now, but the checkpoint {checkpoint} "
         f"holds state of both that has not been brought together; take renamed={{{old!r}: {new!r}}} out if {old!r} is "
         "another verb by now, or give the renamed verb a name that has no state"
+    )
+
+
+def has_gone_on(owner: str, old: str, now: str, new: str, checkpoint: str) -> StateConflictError:
+    """The error for a verb that is to go on with the state of another one, which goes on under a third name."""
+    return StateConflictError(
+        f"renamed says that the verb {old!r} of application {owner!r} is {new!r} now, but at the checkpoint "
+        f"{checkpoint} it has gone on as {now!r}, with rows that its state as {old!r} lacks; write "
+        f"{declaration(checkpoint, {now: new})}"
     )
 
 

@@ -1,6 +1,7 @@
 """What drivers of queries of verbs do, step by step: deaths on the way, and verbs beside those that change."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
@@ -173,6 +174,26 @@ def test_a_query_goes_back_to_before_the_first_row_of_a_verb_that_has_other_part
     life.batch(ROWS, right=False)
     life.check()
     assert life.told[life.drafts[0].number].rows
+
+
+@pytest.mark.parametrize("beside", [False, True])
+def test_a_verb_does_not_go_on_with_what_it_had_under_a_name_before_its_last_one(life: VerbLife, beside: bool) -> None:
+    life.begin(["totals", "totals"] if beside else ["totals"], 2, "memory")
+    life.batch(ROWS, right=False)
+    first = life.drafts[0].name
+    life.rename_verb(0, [])
+    life.batch(ROWS, right=False)
+    drafts, now = life.drafts, life.drafts[0].name
+    wanted = [replace(drafts[0], name="third"), *drafts[1:]]
+    life.evolution = Evolution("checkpoint", renamed={first: "third"})
+    with pytest.raises(StateConflictError, match=f"has gone on as '{now}'") as refused:
+        life.start(wanted)
+    assert str(refused.value).endswith(f"renamed={{'{now}': 'third'}})")
+    life.evolution = Evolution("checkpoint", renamed={now: "third"})
+    life.start(wanted)
+    life.check()
+    life.batch(ROWS, right=False)
+    life.check()
 
 
 def test_an_edit_is_undone_beside_an_erasure_that_came_before_it(life: VerbLife) -> None:

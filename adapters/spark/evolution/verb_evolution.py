@@ -32,6 +32,8 @@ from millpond.stores.evolution.verbs import (
     VerbOf,
     alike,
     application_of,
+    goes_on_as,
+    has_gone_on,
     has_no_place,
     has_two,
     holds_state,
@@ -111,6 +113,10 @@ class VerbEvolution:
         if before != self.verb.name and (theirs or not mine) and not self._goes_on(self.verb.name, former, held):
             if mine:
                 raise has_two(self.verb.owner, before, self.verb.name, held.location)
+            others = [name for name in verbs_in(self.verb.owner, current) if name not in (before, self.verb.name)]
+            now = goes_on_as(self._storage, self.verb.owner, before, others)
+            if now is not None:
+                raise has_gone_on(self.verb.owner, before, now, self.verb.name, held.location)
             return self._carried(before, theirs, held, checkpoint, run)
         self._check_state(self.verb.name, mine, held)
         begun = newest is not None and newest.generation > BEGINNING
@@ -221,7 +227,8 @@ class VerbEvolution:
         taken = bool(held.operators) and all(held.operators.values())
         if self.plan.behind or self.into or not taken:
             return
-        there = [name for name in verbs_in(self.verb.owner, held.manifests) if name not in self.asked]
+        current = without_left_behind(self._storage, held.manifests)
+        there = [name for name in verbs_in(self.verb.owner, current) if name not in self.asked]
         likeliest = alike(self._storage, self.verb.owner, self.verb.name, self.target.shape, there)
         raise has_no_place(self.verb.owner, self.verb.name, there, likeliest, held.location)
 

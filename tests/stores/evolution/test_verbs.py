@@ -102,6 +102,14 @@ def test_tasks_of_a_verb_that_is_gone_do_not_count_once_others_go_on(query: Quer
         assert state.commit().application_id == "other"
 
 
+def test_tasks_of_a_verb_that_had_other_partitions_before_it_got_another_name_do_not_count(query: Query) -> None:
+    old = list(query.checkpoint.values())
+    query.start(shape(3, "old-state"))
+    new = list(renamed(query).bases.values())
+    assert without_left_behind(query.storage, [*old, *new]) == new
+    assert without_left_behind(query.storage, [*old, *new], query.batch) == new
+
+
 def test_schemas_go_along_and_those_of_another_are_not_replaced(query: Query) -> None:
     first, second = (Schemas.first(pa.schema([("a", kind)])) for kind in (pa.int64(), pa.string()))
     keep_schemas(query.storage, "app", {"input": first})
