@@ -19,6 +19,7 @@ from millpond.processors.verbs.state_serde import Slots
 from millpond.stores.encoding.rows.columns import Column, Columns, all_ids
 from millpond.stores.encoding.rows.schemas import Schemas
 from millpond.stores.encoding.times import TimeUnit
+from millpond.stores.evolution.matching import check_said
 
 _STATE: Final = b"state"
 _ARGUMENT: Final = b"argument"
@@ -77,6 +78,9 @@ class CallChanges:
     renamed: Mapping[str, str] = field(default_factory=dict)
     dropped: Collection[str] = ()
     filled: Collection[str] = ()
+
+    def __post_init__(self) -> None:
+        check_said(self.renamed, self.dropped)
 
     def since(self, name: str) -> int | None:
         """The time since which an added call is true; None if it begins empty, or is not added."""

@@ -82,6 +82,18 @@ def check_terms(before: Shape, after: Shape) -> None:
             _check_terms(old, new)
 
 
+def check_said(renamed: object, dropped: object) -> None:
+    """Refuse a declaration that is no mapping, or no list: of a text, each letter would be a name.
+
+    Raises:
+        ConfigurationError: it is none.
+    """
+    if not isinstance(renamed, Mapping):
+        raise ConfigurationError(f"renamed is {renamed!r}; give a mapping from each old name to the new one")
+    if isinstance(dropped, str) or not isinstance(dropped, Collection):
+        raise ConfigurationError(f"dropped is {dropped!r}; write the names in a list, [{dropped!r}]")
+
+
 def told_difference(before: Shape, after: Shape, converted: Collection[str] = ()) -> str:
     """What differs so that state has to be carried over, a line each; empty if nothing does."""
     return difference(_plain(before, converted), _plain(after, converted))

@@ -2,13 +2,20 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
+from typing import Any, cast
 
 import pytest
 
 from millpond.adapters.edit import ErasureReport, StateEditor, erase
 from millpond.adapters.inspect import StateInspector
 from millpond.adapters.spark.evolution.evolution import Evolution
+from millpond.adapters.spark.verbs.arguments import check_calls
+from millpond.adapters.spark.verbs.kept_schemas import ColumnChanges
+from millpond.adapters.spark.verbs.pond import Millpond
 from millpond.errors import ConfigurationError, StateConflictError
+from millpond.processors.verbs.aggregates import count
+from millpond.processors.verbs.kept_calls import CallChanges
 from tests.evolution.verb_job import OWNER
 from tests.evolution.verb_life import Arrival, VerbLife
 
@@ -257,3 +264,23 @@ def test_an_erasure_reaches_what_a_verb_left_under_its_former_name_before_it_had
     reports = list[ErasureReport]()
     life.edit(lambda inspector: reports.append(erase(inspector, [["erased-key"]], by="ann")), [])
     assert [report.traces for report in reports] == [()]
+
+
+def test_what_is_no_mapping_or_list_is_refused_with_what_to_write() -> None:
+    """Of a text each letter would be a name, and nothing would be said of what was meant."""
+    wrong: Any = "old"
+    for said in (Evolution, ColumnChanges, CallChanges):
+        place: Any = partial(said, "checkpoint") if said is Evolution else said
+        with pytest.raises(ConfigurationError, match="renamed is 'old'; give a mapping from each old name"):
+            place(renamed=wrong, dropped=[])
+        with pytest.raises(ConfigurationError, match=r"dropped is 'old'; write the names in a list, \['old'\]"):
+            place(renamed={}, dropped=wrong)
+        place(renamed={"old": "new"}, dropped=["old"])
+    with pytest.raises(ConfigurationError, match="calls is 'old'; give a mapping from the name of each result"):
+        check_calls(wrong, None)
+    check_calls({"old": count()}, None)
+    with pytest.raises(ConfigurationError, match=r"evolution is 'old'; give Evolution\('old'\)"):
+        Millpond(application_id="app", state_dir="state", evolution=wrong)
+    with pytest.raises(ConfigurationError, match="partitions must be 1 or more, not '3'"):
+        Millpond(application_id="app", state_dir="state", partitions=cast(Any, "3"))
+    Millpond(application_id="app", state_dir="state", evolution=Evolution("old"), partitions=3)

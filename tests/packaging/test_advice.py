@@ -24,7 +24,10 @@ _WINDOWS_THAT_CHANGE = (
     "metamorphic/test_changed_windows.py::"
     "test_another_size_is_refused_with_what_to_write_and_another_time_with_the_earliest"
 )
+_SAID_WRONG = "evolution/test_verb_starts.py::test_what_is_no_mapping_or_list_is_refused_with_what_to_write"
 FOLLOWED = {
+    "it has gone on as": "evolution/test_verb_starts.py::"
+    "test_a_verb_does_not_go_on_with_what_it_had_under_a_name_before_its_last_one",
     "which the topology has not; declare": _MATCHING,
     "write one of them, or, to go on": _MATCHING,
     "gives two old stores the same new name": _MATCHING,
@@ -186,6 +189,10 @@ _SAID_OF_COLUMNS = (
 FOLLOWED_CALLS = {
     "; put it once one has come": "edit/test_refused_edits.py::"
     "test_a_window_of_a_task_without_rows_is_put_once_one_has_come_and_comes_out",
+    "give a mapping from each old name": _SAID_WRONG,
+    "; write the names in a list, [": _SAID_WRONG,
+    "give a mapping from the name of each result": _SAID_WRONG,
+    "; give Evolution(": _SAID_WRONG,
     "; give a static one, with the rows so far": _ROWS_SO_FAR,
     " different DataFrames; give all of ": _ROWS_SO_FAR,
     "its state does not say which rows a key has had": _ROWS_SO_FAR,

@@ -29,7 +29,7 @@ from millpond.stores.encoding.times import Instant
 from millpond.stores.evolution.backfilling import check_ended
 from millpond.stores.evolution.evolving import Committed, RunUnits, Target, Work, evolve
 from millpond.stores.evolution.history import History
-from millpond.stores.evolution.matching import Declared, conversions_to_declare, same_state, told_difference
+from millpond.stores.evolution.matching import Declared, check_said, conversions_to_declare, same_state, told_difference
 from millpond.stores.evolution.record import BEGINNING, EvolutionRecord, commits_of
 from millpond.stores.evolution.seeding import Seeds
 from millpond.stores.evolution.shape import Shape
@@ -83,6 +83,9 @@ class Evolution:
     accept_loss: bool = False
     rekeyed: Mapping[str, str] = field(default_factory=dict)
     _carried: dict[str, dict[str, int | None]] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        check_said(self.renamed, self.dropped)
 
     def location(
         self, rows: DataFrame, *, name: str | None = None, sources: Mapping[int, int | None] | None = None

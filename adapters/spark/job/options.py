@@ -71,8 +71,10 @@ class JobOptions:
     shares_operators: bool = True
 
     def __post_init__(self) -> None:
-        if self.partitions is not None and self.partitions < 1:
-            raise ConfigurationError(f"partitions must be 1 or more, not {self.partitions}")
+        if self.evolution is not None and not isinstance(self.evolution, Evolution):
+            raise ConfigurationError(f"evolution is {self.evolution!r}; give Evolution({self.evolution!r})")
+        if self.partitions is not None and (not isinstance(self.partitions, int) or self.partitions < 1):
+            raise ConfigurationError(f"partitions must be 1 or more, not {self.partitions!r}")
 
     def supplier(self, session: SparkSession) -> BackendSupplier:
         """The backend of stores that do not name one.

@@ -45,6 +45,8 @@ def check_calls(calls: Mapping[str, AggregateCall], window: Windows | None) -> N
     Raises:
         ConfigurationError: there is such a one.
     """
+    if not isinstance(calls, Mapping):
+        raise ConfigurationError(f"calls is {calls!r}; give a mapping from the name of each result to its function")
     for name, call in calls.items():
         if not isinstance(call, AggregateCall):
             raise ConfigurationError(

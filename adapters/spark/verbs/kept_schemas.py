@@ -22,6 +22,7 @@ from millpond.stores.durability.manifests.schema_log import Beside, kept_schemas
 from millpond.stores.encoding.rows.packing import RowCodec
 from millpond.stores.encoding.rows.schemas import Schemas
 from millpond.stores.encoding.rows.tuple_keys import KeyCodec
+from millpond.stores.evolution.matching import check_said
 from millpond.stores.evolution.verbs import declaration
 
 _NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
@@ -69,6 +70,9 @@ class ColumnChanges:
 
     renamed: Mapping[str, str]
     dropped: Collection[str]
+
+    def __post_init__(self) -> None:
+        check_said(self.renamed, self.dropped)
 
     def check(self, inputs: Sequence[Described]) -> None:
         """Refuse a declaration whose new name no input has.
