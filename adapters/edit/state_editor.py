@@ -257,13 +257,14 @@ class StateEditor:
         """
         self._check_open()
         try:
-            edits = [self._edit_of(number, done) for number, done in sorted(self._done.items())]
+            at = host_ms()
+            edits = [self._edit_of(number, done, at) for number, done in sorted(self._done.items())]
             return _kept([edit for edit in edits if edit is not None])
         finally:
             self._end("committed")
 
     def undo(self) -> list[EditReport]:
-        """Take back the last edit of each verb or sink that no micro-batch has followed; what was done.
+        """Take back the last edit, of all verbs or sinks that it was of, if no micro-batch has followed; what was done.
 
         Those that were erased from last, or whose edit is undone already, stay as they are if there are others.
 
@@ -280,9 +281,14 @@ class StateEditor:
             )
         edited = [one for one in self._queries if one.record.edit is not None and not one.left]
         since = [query for query in edited if query.record.batch == self._batch]
-        open_ones = [one for one in since if (note := one.record.edit) is not None and note.can_be_undone]
+        times = {
+            number: note.at
+            for number, one in enumerate(since)
+            if (note := one.record.edit) is not None and note.can_be_undone
+        }
+        last = [since[number] for number, at in times.items() if at == max(times.values())]
         edits = []
-        for query in open_ones or since or edited or self._queries:
+        for query in last or since or edited or self._queries:
             told = {} if query.record.edit is None else query.record.edit.rows
             note = EditNote(self._by, host_ms(), self._why, {f"{UNDO} {what}": number for what, number in told.items()})
             place = place_of(self._inspector, query, self._batch)
@@ -315,8 +321,11 @@ class StateEditor:
                 "StateEditor.at(...)"
             )
 
-    def _edit_of(self, number: int, done: Mapping[str, int]) -> Edit | None:
-        """What has become of the state of one query, written; None if nothing has."""
+    def _edit_of(self, number: int, done: Mapping[str, int], at: int) -> Edit | None:
+        """What has become of the state of one query, written; None if nothing has.
+
+        All of one commit have the same time, by which ``undo`` knows them.
+        """
         query = self._queries[number]
         changes: dict[str, dict[str, Any]] = {}
         for place in sorted(self._changed):
@@ -327,7 +336,7 @@ class StateEditor:
                     changes.setdefault(place.task_id, {})[place.store] = (version, changed)
         if not changes:
             return None
-        note = EditNote(self._by, host_ms(), self._why, dict(done))
+        note = EditNote(self._by, at, self._why, dict(done))
         return edit_of(query.history, *place_of(self._inspector, query, self._batch), changes, note)
 
     def _check_rows_are_all(self, view: StoreView) -> None:

@@ -348,9 +348,10 @@ def has_no_place(
         checkpoint: where that is.
     """
     others = sorted(set(there))
-    ways = [f"if it was {alike[0]!r}, write {declaration(checkpoint, {alike[0]: name})}"] if alike else []
-    gone = alike[0] if alike else next(iter(others), None)
-    if gone is not None:
+    ways = [f"if it was {one!r}, write {declaration(checkpoint, {one: name})}" for one in alike[:1]]
+    if others and not alike:
+        ways.append(f"if it was one of these, write {declaration(checkpoint, {'its old name': name})}")
+    for gone in alike[:1] or others:
         ways.append(f"if it stands where {gone!r} stood, write {declaration(checkpoint, dropped=[gone])}")
     ways.append(f"if it is one more, write {declaration(checkpoint, into='a new checkpoint')}")
     return StateConflictError(

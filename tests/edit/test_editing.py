@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -368,6 +369,34 @@ def test_a_micro_batch_meanwhile_is_noticed_before_any_edit_of_a_commit_counts(t
         with pytest.raises(StateConflictError, match="nothing has been changed"):
             edits.commit()
     assert {History.of(one.storage, name, "out").next_generation for name in ("app", "other")} == {1}
+
+
+def test_undo_takes_back_the_last_commit_and_none_before_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    one = Query(tmp_path, [SPECS["plain"]])
+    other = Query(tmp_path, [SPECS["plain"]], application_id="other")
+    for query in (one, other):
+        query.run(fill_plain)
+    checkpoint: Any = BothCheckpoint(one.storage, [*one.manifests, *other.manifests])
+    inspector = StateInspector(checkpoint, one.storage)
+    clock = count(1_000)
+    monkeypatch.setattr("millpond.adapters.edit.state_editor.host_ms", lambda: next(clock))
+
+    def delete(*applications: str) -> None:
+        with StateEditor(inspector, "ann", "") as edits:
+            for application in applications:
+                edits.delete("plain", KEY, application_id=application)
+            edits.commit()
+
+    def undo() -> list[str]:
+        return [report.application_id for report in StateEditor(inspector, "ann", "").undo()]
+
+    delete("app")
+    delete("other")
+    assert (undo(), undo()) == (["other"], ["app"])
+    with pytest.raises(StateConflictError, match="is already undone"):
+        undo()
+    delete("other", "app")
+    assert undo() == ["app", "other"]
 
 
 def fill_plain(stores: Any, mine: Callable[[str], bool]) -> None:

@@ -204,6 +204,10 @@ def test_a_verb_without_a_place_is_told_what_may_have_become_of_others() -> None
         declaration("/c", into="a new checkpoint"),
     ):
         assert line in text
+    unlike = str(has_no_place("shop", "totals", ["rates", "total"], [], "/c"))
+    assert f"if it was one of these, write {declaration('/c', {'its old name': 'totals'})}; " in unlike
+    for gone in ("rates", "total"):
+        assert f"if it stands where {gone!r} stood, write {declaration('/c', dropped=[gone])}; " in unlike
     alone = str(has_no_place("shop", "totals", [], [], "/c"))
     assert "no verb" in alone
     assert "dropped" not in alone
