@@ -267,6 +267,9 @@ def named_store(
         names = sorted({view.name for view in known})
         close = get_close_matches(name, names, 1)
         hint = f"; did you mean {close[0]!r}?" if close and close[0] != name else ""
+        own = sorted({view.name for view in known if view.sink == name})
+        if own:
+            hint = f"; {name!r} is what {', '.join(map(repr, own))} belongs to: give such a store, and sink={name!r}"
         where = "" if sink is None and application_id is None else " of that sink and application"
         raise ConfigurationError(f"there is no store {name!r}{where}, only {', '.join(names)}{hint}")
     return found[0]

@@ -94,6 +94,14 @@ def test_every_store_is_shown_as_it_was_after_each_micro_batch(tmp_path: Path, s
             assert {part.task_id for part in view.parts} == {"0_0", "0_1"}
 
 
+def test_who_names_a_sink_or_verb_for_a_store_is_told_its_stores(query: Query) -> None:
+    inspector = query.inspector()
+    sink = inspector.store("plain").sink
+    with pytest.raises(ConfigurationError, match=f"'{sink}' is what .*'plain'.* belongs to: .* and sink='{sink}'$"):
+        inspector.store(sink)
+    assert inspector.store("plain", sink=sink).name == "plain"
+
+
 def test_without_specs_all_is_shown_but_how_long_a_window_is(query: Query) -> None:
     alone, with_specs = query.inspector(), query.inspector(specs=SPECS)
     for name in SPECS:
