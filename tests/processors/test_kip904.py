@@ -189,7 +189,7 @@ def test_upgrade_from_is_a_release() -> None:
 
 @pytest.mark.parametrize("upgrade_from", ["0.1.0", "0.2.0", "0.9.0"])
 def test_a_release_of_millpond_is_not_taken_for_an_old_one_of_kafka_streams(upgrade_from: str) -> None:
-    with pytest.raises(ConfigurationError, match=r"Kafka Streams was 0\.10\.0; give a release of Millpond"):
+    with pytest.raises(ConfigurationError, match=r"Kafka Streams was 0\.10\.0; leave it out here"):
         messages(upgrade_from, ("k", "tiger", 8))
 
 
