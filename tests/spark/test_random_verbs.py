@@ -10,11 +10,12 @@ from tests.spark.test_verb_types import WIDE
 
 MARKS: Mapping[str, Sequence[pytest.MarkDecorator]] = {
     "foreign_keys": [pytest.mark.long],
+    "windows_of_versions": [pytest.mark.long],
     "windows": [pytest.mark.long, pytest.mark.exhaustive],
     "pairs": [pytest.mark.long, pytest.mark.exhaustive],
 }
-"""Of two joins of tables, one is enough for each day. Windows are behind another verb, too; and of windows and pairs
-alone ``tests/metamorphic/test_typed.py`` has more, over the same types."""
+"""Of all of them, one is enough for each day: ``tests/metamorphic/test_typed.py`` has more, over the same types.
+Windows are behind another verb, too."""
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 
