@@ -5,28 +5,19 @@ becomes int64, or a struct's field that is renamed, goes on with the state that 
 """
 
 from collections.abc import Callable, Mapping
+from functools import partial
+from operator import and_, gt, lt, or_, xor
 from typing import Final
 
 import pyarrow as pa
 
 from millpond.errors import ConfigurationError
 from millpond.processors.verbs.aggregates import AggregateCall
-from millpond.processors.verbs.functions.bits import (
-    bind_bit_and,
-    bind_bit_or,
-    bind_bit_xor,
-    bind_bool_and,
-    bind_bool_or,
-)
+from millpond.processors.verbs.functions.bits import bind_bits, bind_booleans
 from millpond.processors.verbs.functions.chosen import Unwrapped
 from millpond.processors.verbs.functions.counts import bind_approx_count_distinct, bind_count, bind_count_distinct
 from millpond.processors.verbs.functions.function import AggregateFunction
-from millpond.processors.verbs.functions.moments import (
-    bind_stddev_pop,
-    bind_stddev_samp,
-    bind_var_pop,
-    bind_var_samp,
-)
+from millpond.processors.verbs.functions.moments import bind_moments, quotient, root
 from millpond.processors.verbs.functions.picks import bind_collect, bind_first, bind_last, bind_max, bind_min
 from millpond.processors.verbs.functions.sums import bind_average, bind_sum
 from millpond.processors.verbs.functions.tallies import bind_mode, bind_percentile
@@ -34,11 +25,11 @@ from millpond.processors.verbs.functions.tallies import bind_mode, bind_percenti
 FUNCTIONS: Final[Mapping[str, Callable[..., AggregateFunction]]] = {
     "approx_count_distinct": bind_approx_count_distinct,
     "avg": bind_average,
-    "bit_and": bind_bit_and,
-    "bit_or": bind_bit_or,
-    "bit_xor": bind_bit_xor,
-    "bool_and": bind_bool_and,
-    "bool_or": bind_bool_or,
+    "bit_and": partial(bind_bits, combine=and_),
+    "bit_or": partial(bind_bits, combine=or_),
+    "bit_xor": partial(bind_bits, combine=xor),
+    "bool_and": partial(bind_booleans, before=lt),
+    "bool_or": partial(bind_booleans, before=gt),
     "collect": bind_collect,
     "count": bind_count,
     "count_distinct": bind_count_distinct,
@@ -48,11 +39,11 @@ FUNCTIONS: Final[Mapping[str, Callable[..., AggregateFunction]]] = {
     "min": bind_min,
     "mode": bind_mode,
     "percentile": bind_percentile,
-    "stddev_pop": bind_stddev_pop,
-    "stddev_samp": bind_stddev_samp,
+    "stddev_pop": partial(bind_moments, finish=root, sample=False),
+    "stddev_samp": partial(bind_moments, finish=root, sample=True),
     "sum": bind_sum,
-    "var_pop": bind_var_pop,
-    "var_samp": bind_var_samp,
+    "var_pop": partial(bind_moments, finish=quotient, sample=False),
+    "var_samp": partial(bind_moments, finish=quotient, sample=True),
 }
 """By name: ``bind(path, type, **options)`` makes a function for a column of that type, which errors call ``path``.
 

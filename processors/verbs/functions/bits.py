@@ -4,7 +4,7 @@ Rule of this module: the state is the result, nil as long as there is no value.
 """
 
 from collections.abc import Callable
-from operator import and_, gt, lt, or_, xor
+from operator import and_, or_, xor
 from typing import Any, Final
 
 import numpy as np
@@ -64,58 +64,34 @@ class Bits(AggregateFunction):
         return states
 
 
-def bind_bool_and(path: str, type_: pa.DataType) -> Extreme:
-    """Whether all booleans of a column are true.
+def bind_booleans(path: str, type_: pa.DataType, *, before: Combine) -> Extreme:
+    """Whether all booleans of a column are true, or some.
+
+    Args:
+        path: what errors call the column.
+        type_: of the values.
+        before: ``lt`` for all, ``gt`` for some: false is less than true.
 
     Raises:
-        ConfigurationError: it has other values.
+        ConfigurationError: the column has other values.
     """
-    return _of_booleans(path, type_, lt)
-
-
-def bind_bool_or(path: str, type_: pa.DataType) -> Extreme:
-    """Whether some boolean of a column is true.
-
-    Raises:
-        ConfigurationError: it has other values.
-    """
-    return _of_booleans(path, type_, gt)
-
-
-def bind_bit_and(path: str, type_: pa.DataType) -> Bits:
-    """The bits that all integers of a column have.
-
-    Raises:
-        ConfigurationError: it has other values.
-    """
-    return _of_integers(path, type_, and_)
-
-
-def bind_bit_or(path: str, type_: pa.DataType) -> Bits:
-    """The bits that some integer of a column has.
-
-    Raises:
-        ConfigurationError: it has other values.
-    """
-    return _of_integers(path, type_, or_)
-
-
-def bind_bit_xor(path: str, type_: pa.DataType) -> Bits:
-    """The bits that an odd number of integers of a column has.
-
-    Raises:
-        ConfigurationError: it has other values.
-    """
-    return _of_integers(path, type_, xor)
-
-
-def _of_booleans(path: str, type_: pa.DataType, before: Combine) -> Extreme:
     if not pa.types.is_boolean(type_):
         raise refusal(path, type_, "only booleans can be combined so")
     return Extreme(type_, before)
 
 
-def _of_integers(path: str, type_: pa.DataType, combine: Combine) -> Bits:
+def bind_bits(path: str, type_: pa.DataType, *, combine: Combine) -> Bits:
+    """The bits of the integers of a column, combined.
+
+    Args:
+        path: what errors call the column.
+        type_: of the values.
+        combine: ``and_`` for those that all have, ``or_`` for those that some has, ``xor`` for those that an odd number
+            of them has.
+
+    Raises:
+        ConfigurationError: the column has other values.
+    """
     if not pa.types.is_integer(type_):
         raise refusal(path, type_, "only integers have such bits")
     return Bits(type_, combine)

@@ -134,7 +134,7 @@ def _number(data: bytes) -> int:
     return int.from_bytes(data, "big", signed=True)
 
 
-def _quotient(numerator: int, denominator: int) -> float:
+def quotient(numerator: int, denominator: int) -> float:
     """The quotient, rounded once; infinite beyond the greatest float."""
     try:
         return numerator / denominator
@@ -142,7 +142,7 @@ def _quotient(numerator: int, denominator: int) -> float:
         return inf
 
 
-def _root(numerator: int, denominator: int) -> float:
+def root(numerator: int, denominator: int) -> float:
     """The square root of a quotient, rounded once.
 
     It is cut off behind more digits than a float has, with the last one odd if something is behind it: so no tie is
@@ -150,48 +150,23 @@ def _root(numerator: int, denominator: int) -> float:
     """
     shift = (numerator.bit_length() - denominator.bit_length() - _DIGITS) // 2
     numerator, denominator = numerator << max(0, -2 * shift), denominator << max(0, 2 * shift)
-    root = isqrt(numerator // denominator)
-    root |= root * root * denominator != numerator
-    return _quotient(root << max(0, shift), 1 << max(0, -shift))
+    digits = isqrt(numerator // denominator)
+    digits |= digits * digits * denominator != numerator
+    return quotient(digits << max(0, shift), 1 << max(0, -shift))
 
 
-def bind_var_samp(path: str, type_: pa.DataType) -> Moments:
-    """The variance of a population of which the values are a sample.
+def bind_moments(path: str, type_: Any, *, finish: Finish, sample: bool) -> Moments:
+    """The variance or the standard deviation of a column.
 
-    Raises:
-        ConfigurationError: such values have none.
-    """
-    return _bound(path, type_, _quotient, sample=True)
-
-
-def bind_var_pop(path: str, type_: pa.DataType) -> Moments:
-    """The variance of the values.
+    Args:
+        path: what errors call the column.
+        type_: of the values.
+        finish: ``quotient`` for the variance, ``root`` for the standard deviation.
+        sample: whether it is that of a population of which the values are a sample, and not of the values themselves.
 
     Raises:
         ConfigurationError: such values have none.
     """
-    return _bound(path, type_, _quotient, sample=False)
-
-
-def bind_stddev_samp(path: str, type_: pa.DataType) -> Moments:
-    """The standard deviation of a population of which the values are a sample.
-
-    Raises:
-        ConfigurationError: such values have none.
-    """
-    return _bound(path, type_, _root, sample=True)
-
-
-def bind_stddev_pop(path: str, type_: pa.DataType) -> Moments:
-    """The standard deviation of the values.
-
-    Raises:
-        ConfigurationError: such values have none.
-    """
-    return _bound(path, type_, _root, sample=False)
-
-
-def _bound(path: str, type_: Any, finish: Finish, *, sample: bool) -> Moments:
     decimal = pa.types.is_decimal(type_)
     if not (decimal or pa.types.is_integer(type_) or pa.types.is_floating(type_)):
         raise refusal(path, type_, "only numbers have a variance")
