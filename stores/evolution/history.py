@@ -48,6 +48,8 @@ class History:
         sink: the plain name of what the query writes.
         claimed: the fingerprint of the topology that has claimed the application; None if none has.
         records: those that there are, the first one first.
+        led_on: whether the first of them has no record of its own, but is what the second one tells that it was made
+            of: state under another name, or of a release without records.
     """
 
     storage: Storage
@@ -55,6 +57,7 @@ class History:
     sink: str
     claimed: str | None
     records: tuple[EvolutionRecord, ...]
+    led_on: bool = False
 
     @classmethod
     def of(cls, storage: Storage, application_id: str, sink: str) -> Self:
@@ -67,9 +70,12 @@ class History:
         names = (file.path for file in storage.list(_directory(application_id, sink)))
         paths = sorted(path for path in names if _NAME.fullmatch(path.rpartition("/")[2]))
         records = [EvolutionRecord.from_json(storage.read(path).decode(errors="replace")) for path in paths]
-        if records and (first := records[0].previous) is not None:
+        first = records[0].previous if records else None
+        if first is not None:
             records.insert(0, EvolutionRecord(first.generation, first.fingerprint, first.shape))
-        return cls(storage, application_id, sink, claimed_by(storage, application_id), tuple(records))
+        return cls(
+            storage, application_id, sink, claimed_by(storage, application_id), tuple(records), first is not None
+        )
 
     @property
     def newest(self) -> EvolutionRecord | None:
@@ -153,7 +159,7 @@ class History:
             StateConflictError: somebody else has written that generation at the same time.
             DurabilityError: the storage failed.
         """
-        path = f"{_directory(self.application_id, self.sink)}/{_record_name(record.generation)}"
+        path = f"{_directory(self.application_id, self.sink)}/{record.generation:06d}.json"
         text = record.to_json().encode()
         self.storage.put_once(path, text)
         if self.storage.read(path) != text:
@@ -250,14 +256,11 @@ class History:
 
     def went_on_in(self, other: "History") -> bool:
         """Whether the state goes on in that of another query: the same verb under another name."""
-        if self.newest is None or other.newest is None or self.application_id == other.application_id:
-            return False
-        if other.records[0].fingerprint != self.newest.fingerprint:
+        if self.newest is None or self.application_id == other.application_id:
             return False
         # Beginnings of one shape have one fingerprint. A verb that was beside one that got another name has a later
         # generation than its beginning; and one that has begun by itself has a record of that.
-        names = self.storage.list(_directory(other.application_id, other.sink))
-        return not any(file.path.endswith(f"/{_record_name(BEGINNING)}") for file in names)
+        return other.led_on and other.records[0].fingerprint == self.newest.fingerprint
 
     @property
     def _subtopologies(self) -> set[int]:
@@ -393,7 +396,3 @@ def without_left_behind(storage: Storage, found: Collection[Manifest], begun_at:
 
 def _directory(application_id: str, sink: str) -> str:
     return f"{application_id}/{EVOLUTION}/{sink}"
-
-
-def _record_name(generation: int) -> str:
-    return f"{generation:06d}.json"

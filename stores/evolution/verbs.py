@@ -227,22 +227,25 @@ def alike(storage: Storage, owner: str, name: str, shape: Shape, among: Collecti
     return get_close_matches(name, found, max(1, len(found)), 0)
 
 
-def goes_on_as(storage: Storage, owner: str, old: str, among: Collection[str]) -> str | None:
-    """Under which other name the state of a verb goes on; None if it does not.
+def went_on(storage: Storage, owner: str, names: Collection[str]) -> dict[str, str]:
+    """Under which of the other names the state of a verb goes on, by the name of each of which it does.
 
     Args:
         storage: the state directory.
         owner: the application.
-        old: the verb.
-        among: the names of the others.
+        names: those of verbs.
 
     Raises:
         FormatError: a record is damaged, or of a later release.
         DurabilityError: the storage failed.
     """
-    own = History.of(storage, application_of(owner, old), plain_name(old))
-    others = (one for one in among if own.went_on_in(History.of(storage, application_of(owner, one), plain_name(one))))
-    return next(others, None)
+    histories = {name: History.of(storage, application_of(owner, name), plain_name(name)) for name in names}
+    found: dict[str, str] = {}
+    for old, own in histories.items():
+        for new, other in histories.items():
+            if own.went_on_in(other):
+                found.setdefault(old, new)
+    return found
 
 
 def verbs_with_state(storage: Storage, owner: str) -> list[str]:

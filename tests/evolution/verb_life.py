@@ -64,8 +64,8 @@ class VerbLife(Story):
         self.drafts: list[Draft] = []
         self.told: dict[int, Told] = {}
         self.known: dict[int, Draft] = {}
-        self.stretched: set[int] = set()
         """The verbs as they were when they last kept what their rows are packed with, by number."""
+        self.stretched: set[int] = set()
         self.kept: list[Kept] = []
         self.partitions = 1
         self.backend = "memory"

@@ -32,13 +32,13 @@ from millpond.stores.evolution.verbs import (
     VerbOf,
     alike,
     application_of,
-    goes_on_as,
     has_gone_on,
     has_no_place,
     has_two,
     holds_state,
     lacks_state,
     verbs_in,
+    went_on,
 )
 from millpond.stores.specs.directory import plain_name
 
@@ -114,7 +114,7 @@ class VerbEvolution:
             if mine:
                 raise has_two(self.verb.owner, before, self.verb.name, held.location)
             others = [name for name in verbs_in(self.verb.owner, current) if name not in (before, self.verb.name)]
-            now = goes_on_as(self._storage, self.verb.owner, before, others)
+            now = went_on(self._storage, self.verb.owner, [before, *others]).get(before)
             if now is not None:
                 raise has_gone_on(self.verb.owner, before, now, self.verb.name, held.location)
             return self._carried(before, theirs, held, checkpoint, run)

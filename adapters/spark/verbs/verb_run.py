@@ -51,7 +51,7 @@ from millpond.stores.encoding.serdes import Serde
 from millpond.stores.encoding.times import TimeUnit
 from millpond.stores.evolution.history import History
 from millpond.stores.evolution.seeding import Filling
-from millpond.stores.evolution.verbs import alike, declaration, goes_on_as, verbs_with_state
+from millpond.stores.evolution.verbs import alike, declaration, verbs_with_state, went_on
 
 _log = logging.getLogger(__name__)
 
@@ -231,8 +231,8 @@ class VerbRun:
         likeliest: list[str] = []
         with suppress(DurabilityError, FormatError):  # of verbs that may have no part in the query
             held = verbs_with_state(job.storage, owner)
-            open_ones = [one for one in held if one not in (*self.asked, self.name)]
-            others = [one for one in open_ones if goes_on_as(job.storage, owner, one, held) is None]
+            gone = went_on(job.storage, owner, held)
+            others = [one for one in held if one not in (*self.asked, self.name, *gone)]
             likeliest = alike(job.storage, owner, self.name, shape_of(plan), others)
         if likeliest:
             _log.warning(
