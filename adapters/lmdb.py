@@ -71,7 +71,7 @@ class translate_errors(ErrorTranslator):
         if isinstance(error, lmdb.BadValsizeError):
             return InvalidKeyError(f"{where} takes keys of 1 to {LmdbBackend.max_key_size} bytes: {error}")
         if isinstance(error, _CORRUPT_ERRORS):
-            return CorruptStoreError(f"{where} is damaged ({error}); delete the directory and restore the store")
+            return CorruptStoreError(f"{where} is damaged ({error})")
         if code == errno.ENOMEM:
             return StoreFullError(f"{where} has no address space left ({error}); give a smaller map_size")
         if isinstance(error, lmdb.MapFullError) or code in FULL or (code == errno.EIO and self._has_no_room()):
@@ -138,8 +138,7 @@ class LmdbBackend(Backend):
         if size < pages:
             self.close()
             raise CorruptStoreError(
-                f"LMDB in {self._directory} is damaged (data.mdb has {size} bytes instead of {pages}); delete the "
-                "directory and restore the store"
+                f"LMDB in {self._directory} is damaged (data.mdb has {size} bytes instead of {pages})"
             )
 
     def get(self, key: bytes) -> bytes | None:

@@ -70,7 +70,7 @@ class translate_errors(ErrorTranslator):
         if _FULL.search(text):
             return StoreFullError(f"{where} has no room left ({text}); free some space on that file system")
         if _CORRUPT.search(text):
-            return CorruptStoreError(f"{where} is damaged ({text}); delete the directory and restore the store")
+            return CorruptStoreError(f"{where} is damaged ({text})")
         return BackendError(f"{where} failed: {text}")
 
     def _holder(self, text: str) -> str:
@@ -189,8 +189,7 @@ class RocksDbBackend(Backend):
                 walk.status()
             elif not reverse or walk.key() >= (start or b""):
                 raise CorruptStoreError(
-                    f"RocksDB in {self._directory} is damaged (a scan ended before the key {walk.key()!r}); delete the "
-                    "directory and restore the store"
+                    f"RocksDB in {self._directory} is damaged (a scan ended before the key {walk.key()!r})"
                 )
         finally:
             # An error's traceback would keep the iterator, and with it the directory's lock.

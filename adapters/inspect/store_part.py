@@ -13,6 +13,7 @@ import pyarrow as pa
 from millpond.adapters.inspect.selection import EVERYTHING, Selection
 from millpond.adapters.inspect.store_form import Entry, StoreForm
 from millpond.stores.durability.checking.inspection import DurableRows
+from millpond.stores.durability.damage import advising_of_files, task_of
 from millpond.stores.durability.manifests.manifest import Manifest
 from millpond.stores.durability.parquet.sources import Fetched
 from millpond.stores.durability.storage.storage import Storage
@@ -87,5 +88,6 @@ class StorePart:
     @contextmanager
     def _durable(self) -> Iterator[DurableRows]:
         """What is durable of it; each file is opened once however much of it is read."""
-        with Fetched(self.storage, self.manifest) as source:
+        owner = task_of(self.manifest.application_id, self.manifest.task_id)
+        with advising_of_files(owner, self.storage), Fetched(self.storage, self.manifest) as source:
             yield DurableRows(source, self.manifest, self.form.name, self.form.kind.format_version)

@@ -66,7 +66,7 @@ def bytes_of_changes(changes: Iterable[Change]) -> bytes:
 
 
 def _damage(store: str, name: str, data: bytes) -> CorruptStoreError:
-    return CorruptStoreError(f"store {store!r} keeps damaged windows under {name!r}: {data[:40]!r}; restore the store")
+    return CorruptStoreError(f"store {store!r} keeps damaged windows under {name!r}: {data[:40]!r}")
 
 
 class Completion:

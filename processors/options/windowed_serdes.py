@@ -89,4 +89,4 @@ def _check_windowed(value: object) -> None:
 
 def _check_size(data: bytes, least: int) -> None:
     if len(data) < least:
-        raise SerdeError(f"{data!r} is too short for a windowed key; was it written by another serde?")
+        raise SerdeError(f"{data!r} is too short for a windowed key")

@@ -27,6 +27,7 @@ from millpond.processors.runtime.topology import Topology
 from millpond.stores.backend.contract import Backend, BackendSupplier
 from millpond.stores.backend.registry import supplier
 from millpond.stores.backend.transaction import Transaction
+from millpond.stores.durability.damage import advise, is_damage
 from millpond.stores.encoding.times import Instant, TimeUnit, to_instant
 from millpond.stores.specs.directory import delete_local_copy
 from millpond.stores.specs.location import StoreLocation
@@ -107,7 +108,8 @@ class TopologyDriver:
                 for spec in part.stores.values():
                     self._opened[part.index, spec.name] = self._open(spec, f"{part.index}_0")
             self._start()
-        except BaseException:
+        except BaseException as error:
+            self._advise(error)
             self._close_backends()
             raise
 
@@ -299,7 +301,8 @@ class TopologyDriver:
             for (index, _), store in self._stores.items():
                 with self._local.tasks[index].metrics.timed(StoreMetric.COMMIT_DURATION):
                     store.flush()
-        except BaseException:
+        except BaseException as error:
+            self._advise(error)
             for opened in self._opened.values():
                 opened.transaction.rollback()
             self._buried.clear()
@@ -311,6 +314,12 @@ class TopologyDriver:
         self._buried.clear()
         for topic, runs in outputs.items():
             self._outputs[topic].extend(runs)
+
+    def _advise(self, error: BaseException) -> None:
+        """Note on an error of damage what to do: there are no durable files to restore the stores from."""
+        if is_damage(error):
+            place = "" if self._temporary is not None else f" and delete {self._directory / _APPLICATION}"
+            advise(error, f"close the driver{place}, and give all records to a new one")
 
     def _commit(self) -> None:
         for task in self._local.tasks:

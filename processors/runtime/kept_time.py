@@ -83,7 +83,7 @@ def read_versioned(store: Any, name: str, size: int, what: str) -> bytes | None:
             "the release that wrote it or a newer one, and delete nothing"
         )
     if version is None or len(data) != 1 + size:
-        raise CorruptStoreError(f"store {store.name!r} has the damaged {what} {name!r}: {data!r}; restore the store")
+        raise CorruptStoreError(f"store {store.name!r} has the damaged {what} {name!r}: {data!r}")
     return data[1:]
 
 

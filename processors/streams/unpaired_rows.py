@@ -79,7 +79,7 @@ def head_of(row: bytes) -> tuple[int, int, int]:
         CorruptStoreError: the row has no side.
     """
     if len(row) < KEY_FROM or row[SIDE_AT] >= len(SIDES):
-        raise CorruptStoreError(f"a row of records that wait has no side: {row!r}; restore the store")
+        raise CorruptStoreError(f"a row of records that wait has no side: {row!r}")
     close, timestamp, number = _HEAD.unpack_from(row)
     return close + MIN_TIME, timestamp + MIN_TIME, number
 
@@ -104,7 +104,7 @@ def values_of(data: bytes) -> Iterator[bytes]:
         start = offset + _LENGTH.size
         offset = start + int.from_bytes(data[offset:start])
         if offset > len(data):
-            raise CorruptStoreError(f"records that wait end too early: {data[:40]!r}; restore the store")
+            raise CorruptStoreError(f"records that wait end too early: {data[:40]!r}")
         yield data[start:offset]
 
 

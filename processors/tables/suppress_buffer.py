@@ -279,7 +279,7 @@ class SuppressBuffer:
         return len(sizes), sum(sizes)
 
     def _damage(self, what: str) -> CorruptStoreError:
-        return CorruptStoreError(f"store {self._store.name!r} has damaged updates: {what}; restore the store")
+        return CorruptStoreError(f"store {self._store.name!r} has damaged updates: {what}")
 
     def _size(self, key: bytes, data: bytes, headers: Headers) -> int:
         framing = _FIXED + len(headers_to_bytes(headers)) - size_of(headers) if headers else _FIXED

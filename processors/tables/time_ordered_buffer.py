@@ -127,7 +127,7 @@ class TimeOrderedBuffer:
         self._time = self._kept_time.get()
         sequence = store.get_metadata(_SEQUENCE)
         if sequence is not None and (len(sequence) != _SEQUENCE_SIZE or sequence[0] > _LARGEST_BYTE):
-            raise CorruptStoreError(f"store {store.name!r} has the damaged sequence {sequence!r}; restore the store")
+            raise CorruptStoreError(f"store {store.name!r} has the damaged sequence {sequence!r}")
         self._sequence = 0 if sequence is None else int.from_bytes(sequence)
         self._kept_count = WaitingCounts(store, WAITING, 1, self._count)
         (self.waiting,) = self._kept_count.bring_up(self._time)
@@ -215,9 +215,7 @@ class TimeOrderedBuffer:
             if value and data[:1] not in (_SOME, _HEADED_SOME):
                 raise ValueError("None has no bytes")
         except (ValueError, StructError) as error:
-            raise CorruptStoreError(
-                f"the buffer has a damaged row {row!r}: {data[:40]!r}; restore the store"
-            ) from error
+            raise CorruptStoreError(f"the buffer has a damaged row {row!r}: {data[:40]!r}") from error
         key = None if raw is None else self._read_key(raw)
         there = data[:1] in (_SOME, _HEADED_SOME)
         return key, self._read_value(value) if there else None, unpack_time(row), headers
@@ -257,7 +255,7 @@ def _raw_key(row: bytes) -> bytes | None:
     """The bytes of the key in a row; None for a record without a key."""
     raw = row[8:-8]
     if raw != _NONE and raw[:1] != _SOME:
-        raise CorruptStoreError(f"the buffer has a damaged row {row!r}; restore the store")
+        raise CorruptStoreError(f"the buffer has a damaged row {row!r}")
     return None if raw == _NONE else unterminated(raw[1:])
 
 

@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from millpond.errors import FormatError, SerdeError
+from millpond.errors import FormatError, UnreadableRowError
 from millpond.stores.encoding.rows.tuple_keys import KeyCodec, null_rows
 
 _VERSION: Final = b"\x01"
@@ -35,7 +35,7 @@ def foreign_key_of(value: bytes) -> bytes | None:
 
     Raises:
         FormatError: the value is of a version that this release does not know.
-        SerdeError: the value is damaged.
+        UnreadableRowError: the value is damaged.
     """
     end = _end(value)
     return value[_HEAD:end] if end > _HEAD else None
@@ -46,7 +46,7 @@ def without_foreign_key(value: bytes) -> bytes:
 
     Raises:
         FormatError: the value is of a version that this release does not know.
-        SerdeError: the value is damaged.
+        UnreadableRowError: the value is damaged.
     """
     return value[_end(value) :]
 
@@ -54,7 +54,7 @@ def without_foreign_key(value: bytes) -> bytes:
 def _end(value: bytes) -> int:
     """Where the key ends and the row begins."""
     if not value:
-        raise SerdeError("a row with a foreign key is empty; what wrote it?")
+        raise UnreadableRowError("a row with a foreign key is empty")
     if value[:1] != _VERSION:
         raise FormatError(
             f"a row with a foreign key is of version {value[0]}, but this release knows only {_VERSION[0]}; run the "
@@ -63,5 +63,5 @@ def _end(value: bytes) -> int:
     length = value[1:_HEAD]
     end = _HEAD if length == _NO_KEY else _HEAD + int.from_bytes(length)
     if end > len(value):
-        raise SerdeError(f"the row with a foreign key {value[:40]!r} ends before its key does; what wrote it?")
+        raise UnreadableRowError(f"the row with a foreign key {value[:40]!r} ends before its key does")
     return end

@@ -178,7 +178,7 @@ def _key_from(row: bytes, start: int) -> tuple[bytes, int]:
     """The key that begins at ``start``, and where its terminator ends."""
     found = row.find(TERMINATOR, start)
     if found < 0:
-        raise CorruptStoreError(f"the timer {row!r} has no key that ends; restore the store")
+        raise CorruptStoreError(f"the timer {row!r} has no key that ends")
     stop = found + len(TERMINATOR)
     return unterminated(row[start:stop]), stop
 

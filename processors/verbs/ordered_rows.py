@@ -13,7 +13,7 @@ Rule of this module: these bytes are written and read here and nowhere else.
 from collections.abc import Sequence
 from typing import Final
 
-from millpond.errors import SerdeError
+from millpond.errors import UnreadableRowError
 from millpond.stores.encoding.keys import TERMINATOR, terminated, unterminated
 
 _DELETE: Final = b"\x00"
@@ -34,10 +34,10 @@ def order_and_row(value: bytes) -> tuple[bytes, bytes | None]:
     [(b'1', b'row'), (b'2', None)]
 
     Raises:
-        SerdeError: the value is damaged.
+        UnreadableRowError: the value is damaged.
     """
     end = value.find(TERMINATOR)
     start = end + len(TERMINATOR)
     if end < 0 or value[start : start + 1] not in (_DELETE, _ROW):
-        raise SerdeError(f"a row with an order ends before its order does: {value[:40]!r}; what wrote it?")
+        raise UnreadableRowError(f"a row with an order ends before its order does: {value[:40]!r}")
     return unterminated(value[:start]), value[start + 1 :] if value[start : start + 1] == _ROW else None

@@ -14,7 +14,7 @@ import msgpack
 import pyarrow as pa
 import pyarrow.compute as _compute
 
-from millpond.errors import ConfigurationError, RecordError, SerdeError
+from millpond.errors import ConfigurationError, RecordError, SerdeError, UnreadableRowError
 from millpond.processors.aggregations.aggregate import Addition, Aggregation
 from millpond.processors.verbs.aggregates import AggregateCall
 from millpond.processors.verbs.combining import combiner_of_rows
@@ -79,9 +79,9 @@ class InputSerde(ColumnarSerde[tuple[Any, ...]]):
         try:
             value = msgpack.unpackb(data, use_list=False)
         except _UNREADABLE as error:
-            raise SerdeError(f"{data!r} is no input of an aggregate: {error}; what wrote it?") from error
+            raise SerdeError(f"{data!r} is no input of an aggregate: {error}") from error
         if value.__class__ is not tuple:
-            raise SerdeError(f"{data!r} is no input of an aggregate, but {value!r}; what wrote it?")
+            raise SerdeError(f"{data!r} is no input of an aggregate, but {value!r}")
         row: tuple[Any, ...] = value
         return row
 
@@ -236,7 +236,7 @@ class RowAggregate:
         try:
             columns = serde.columns.read(data)
         except pa.ArrowInvalid as error:
-            raise SerdeError(f"some are no states of {serde.name}: {error}; what wrote them?") from error
+            raise UnreadableRowError(f"some are no states of {serde.name}: {error}") from error
         schema = pa.schema([field.with_nullable(True) for field in self.schema])
         return pa.Table.from_arrays(self.results_of_columns(columns), schema=schema)
 
@@ -304,11 +304,8 @@ class RowAggregate:
             for field, column in zip(self.schema, results, strict=True)
         ]
 
-    def _damage(self, number: int, where: str, error: Exception) -> SerdeError:
-        return SerdeError(
-            f"{self._labels[number]}: the state or the row {where} cannot be read: {error}; was it written by another "
-            "aggregation?"
-        )
+    def _damage(self, number: int, where: str, error: Exception) -> UnreadableRowError:
+        return UnreadableRowError(f"{self._labels[number]}: the state or the row {where} cannot be read: {error}")
 
     def _overflow(self, number: int, where: str, error: OverflowError) -> RecordError:
         return RecordError(

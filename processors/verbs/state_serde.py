@@ -78,7 +78,7 @@ class StateSerde(ColumnarSerde[list[Any]]):
         try:
             packed: bytes = self._pack(value if self._plain else self.placed(value))
         except _UNPACKABLE as error:
-            raise SerdeError(f"{value!r} is no state of {self.name}: {error}; what made it?") from error
+            raise SerdeError(f"{value!r} is no state of {self.name}: {error}") from error
         return packed
 
     def deserialize(self, data: bytes) -> list[Any]:
@@ -86,10 +86,10 @@ class StateSerde(ColumnarSerde[list[Any]]):
         try:
             states = msgpack.unpackb(data)
         except _UNREADABLE as error:
-            raise SerdeError(f"{data!r} is no state of {self.name}: {error}; what wrote it?") from error
+            raise SerdeError(f"{data!r} is no state of {self.name}: {error}") from error
         if states.__class__ is not list or not slots.shortest <= len(states) <= slots.longest:
             parts = slots.longest if slots.shortest == slots.longest else f"{slots.shortest} to {slots.longest}"
-            raise SerdeError(f"{states!r} is no state of {self.name}, which has {parts} parts; what wrote it?")
+            raise SerdeError(f"{states!r} is no state of {self.name}, which has {parts} parts")
         if self._plain:
             found: list[Any] = states
             return found
@@ -117,9 +117,9 @@ class StateSerde(ColumnarSerde[list[Any]]):
         try:
             length = unpacker.read_array_header()
         except _UNREADABLE as error:
-            raise SerdeError(f"{row!r} is no state of {self.name}: {error}; what wrote it?") from error
+            raise SerdeError(f"{row!r} is no state of {self.name}: {error}") from error
         if length > min(states):
-            raise SerdeError(f"{row!r} has {length} states, and the place {min(states)} is to get one; what wrote it?")
+            raise SerdeError(f"{row!r} has {length} states, and the place {min(states)} is to get one")
         others = dict(zip(self._slots.places, self._initial, strict=True))
         behind = [{**others, **states}.get(place) for place in range(length, self._slots.longest)]
         header: bytes = msgpack.Packer().pack_array_header(self._slots.longest)

@@ -38,9 +38,7 @@ class Checksums(ConvertedValues):
     def _seen(self, key: bytes, data: bytes) -> bytes:
         value = data[8:]
         if data[:8] != xxh3_64_digest(key + value, len(key)):
-            raise CorruptStoreError(
-                f"store {self._store!r} has a row {key[:40]!r} that fails its checksum; restore the store"
-            )
+            raise CorruptStoreError(f"store {self._store!r} has a row {key[:40]!r} that fails its checksum")
         return value
 
 

@@ -200,4 +200,4 @@ def _unpack(packed: bytes) -> Iterator[tuple[bytes, bytes]]:
 
 
 def _damaged(packed: bytes) -> CorruptStoreError:
-    return CorruptStoreError(f"the long keys in {packed[:40]!r} end too early; restore the store")
+    return CorruptStoreError(f"the long keys in {packed[:40]!r} end too early")

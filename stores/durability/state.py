@@ -17,6 +17,8 @@ from millpond.errors import (
     ConfigurationError,
     CorruptStoreError,
     DurabilityError,
+    FormatError,
+    StateConflictError,
     StoreClosedError,
 )
 from millpond.metrics import Metrics, Stopwatch, StoreMetric
@@ -27,6 +29,7 @@ from millpond.stores.durability.copies.lease import LEASE_TIMEOUT, Lease
 from millpond.stores.durability.copies.local import LocalCopy
 from millpond.stores.durability.copies.throttle import MigrationThrottle
 from millpond.stores.durability.copies.upgrade_mode import UpgradeMode
+from millpond.stores.durability.damage import advise, contradicts, held_by_files, is_damage, restored_next, task_of
 from millpond.stores.durability.manifests.claim import check_owner, claim
 from millpond.stores.durability.manifests.garbage import try_collect_garbage
 from millpond.stores.durability.manifests.manifest import Manifest
@@ -124,10 +127,12 @@ class TaskState:
             if spec.name in self._copies:
                 raise ConfigurationError(f"task {task_id!r} has two stores with the name {spec.name!r}; rename one")
             self._copies[spec.name] = LocalCopy(place, self._policy, upgrade_mode=upgrade_mode, pace=self._pace)
-        self._lease = Lease(local_dir / application_id / task_id, lease_timeout)
+        self._directory = local_dir / application_id / task_id
+        self._lease = Lease(self._directory, lease_timeout)
         self._claimed = not fingerprint
         self._manifest: Manifest | None = None
         self._broken: DurabilityError | None = None
+        self._thrown_away = False
         self._transactions: dict[str, Transaction] = {}
         self._stores: dict[str, WritableStore[Any, Any]] = {}
 
@@ -146,11 +151,19 @@ class TaskState:
         """
         self.rollback()
         self.metrics.clear()
+        start = manifest or Manifest.empty(self._application_id, self._task_id, self._fingerprint)
         with self.metrics.timed(StoreMetric.OPEN_DURATION):
-            self._open(manifest or Manifest.empty(self._application_id, self._task_id, self._fingerprint))
+            try:
+                self._open(start)
+            except (CorruptStoreError, FormatError, StateConflictError) as error:
+                if not self._thrown_away:
+                    raise
+                _log.warning("restoring task %r, whose local copies have failed: %s", self._task_id, error)
+                self._open(start)
         return MappingProxyType(self._stores)
 
     def _open(self, manifest: Manifest) -> None:
+        self._thrown_away = False
         check_owner(manifest, self._application_id, self._task_id, self._fingerprint)
         self._claim()
         self._lease.acquire()
@@ -167,11 +180,11 @@ class TaskState:
                 }
             if self._broken is not None:
                 self._stand_in(self._broken)
+            self._manifest = manifest if manifest.files else replace(manifest, oldest_reader=self._written.reader)
             self._stores = {name: self._copies[name].spec.open(tx) for name, tx in self._transactions.items()}
-        except BaseException:
-            self.close()
+        except BaseException as error:
+            self._close(error)
             raise
-        self._manifest = manifest if manifest.files else replace(manifest, oldest_reader=self._written.reader)
 
     def _opened_copy(self, copy: LocalCopy, manifest: Manifest, source: FileSource, *, switches: bool) -> Transaction:
         watch = Stopwatch()
@@ -280,8 +293,10 @@ class TaskState:
 
         Args:
             cause: why. After a ``CorruptStoreError`` the local copies are thrown away, so that the next ``open``
-                restores them instead of running into the same damage.
+                restores them instead of running into the same damage, and a note on the error says so. The same goes
+                for an error of what the metadata say, if the durable files say something else.
         """
+        damaged = is_damage(cause) or self._contradicted(cause)
         self._manifest = self._broken = None
         # Whatever fails to close, all of it is let go of, and the lease last.
         with ExitStack() as stack:
@@ -294,17 +309,45 @@ class TaskState:
             for transaction in self._transactions.values():
                 transaction.close()
             self._stores, self._transactions = {}, {}
-            if self._lease.held and _is_damage(cause):
-                for copy in self._copies.values():
-                    copy.discard()
+            if cause is not None and damaged and self._lease.held:
+                self._discard_because_of(cause)
+
+    def _contradicted(self, cause: BaseException | None) -> bool:
+        """Whether an error is of metadata, and those of a local copy are not those of the durable files."""
+        manifest = self._manifest
+        if manifest is None or not isinstance(cause, FormatError | StateConflictError):
+            return False
+        try:
+            with Fetched(self._storage, manifest) as source:
+                return any(
+                    contradicts(transaction.backend, self._copies[name].spec, manifest, source)
+                    for name, transaction in self._transactions.items()
+                )
+        except DurabilityError:
+            return False
+
+    def _discard_because_of(self, damage: BaseException) -> None:
+        """Throw the local copies away, and note on the error what to do."""
+        restored = [copy.restored for copy in self._copies.values() if copy.restored or copy.is_open]
+        self._thrown_away = not (any(restored) and all(restored))
+        task = task_of(self._application_id, self._task_id)
+        if self._thrown_away:
+            advise(damage, restored_next(task, self._directory, self._storage))
+        else:
+            advise(damage, held_by_files(task, self._storage))
+        for copy in self._copies.values():
+            copy.discard()
 
     def close(self) -> None:
         """Roll back and let go of everything. Closing twice is no error; the object can be opened again."""
+        self._close()
+
+    def _close(self, cause: BaseException | None = None) -> None:
         with ExitStack() as stack:
             stack.callback(self._lease.release)
             for copy in self._copies.values():
                 stack.callback(copy.close)
-            self.rollback()
+            self.rollback(cause)
 
     def __enter__(self) -> Self:
         return self
@@ -314,10 +357,3 @@ class TaskState:
     ) -> None:
         self.rollback(error)
         self.close()
-
-
-def _is_damage(cause: BaseException | None) -> bool:
-    """Whether the error, or one that led to it, reports damage, found by the engine or where a row is read."""
-    while cause is not None and not isinstance(cause, CorruptStoreError):
-        cause = cause.__cause__ or cause.__context__
-    return cause is not None

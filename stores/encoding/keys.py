@@ -77,11 +77,11 @@ def unterminated(encoded: bytes) -> bytes:
     """
     key = encoded[:-2]
     if encoded[-2:] != TERMINATOR:
-        raise CorruptStoreError(f"the row key part {encoded!r} does not end in its terminator; restore the store")
+        raise CorruptStoreError(f"the row key part {encoded!r} does not end in its terminator")
     if b"\x00" not in key:
         return key
     if key.count(b"\x00") != key.count(ESCAPED):
-        raise CorruptStoreError(f"the row key part {encoded!r} has its terminator within; restore the store")
+        raise CorruptStoreError(f"the row key part {encoded!r} has its terminator within")
     return key.replace(ESCAPED, b"\x00")
 
 
@@ -133,7 +133,7 @@ def last_time(row: bytes) -> int:
 
 
 def _too_short(row: bytes) -> CorruptStoreError:
-    return CorruptStoreError(f"{row!r} is too short for the time that it should hold; restore the store")
+    return CorruptStoreError(f"{row!r} is too short for the time that it should hold")
 
 
 def after_prefix(prefix: bytes) -> bytes | None:

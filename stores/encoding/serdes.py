@@ -93,9 +93,7 @@ class _BuiltInSerde(Serde[T]):
         )
 
     def _damage(self, data: object, reason: object) -> SerdeError:
-        return SerdeError(
-            f"the {self.name} serde cannot read {_shortened(data)}: {reason}; was it written with another serde?"
-        )
+        return SerdeError(f"the {self.name} serde cannot read {_shortened(data)}: {reason}")
 
 
 class BytesSerde(_BuiltInSerde[bytes]):

@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from millpond.errors import ConfigurationError, StateConflictError
+from millpond.stores.durability.damage import advising_of_files
 from millpond.stores.durability.manifests.manifest import Manifest
 from millpond.stores.durability.storage.storage import Storage
 from millpond.stores.encoding.keys import unpack_time
@@ -117,7 +118,8 @@ def carry_unit(
             partition: Manifest.empty(application_id, f"{subtopology}_{partition}", fingerprint)
             for partition in work.new
         }
-        done = work.kept(subtopology, tasks) if work.goes_on(subtopology) else work.carried(subtopology, tasks)
+        with advising_of_files(f"application {application_id!r}", storage):
+            done = work.kept(subtopology, tasks) if work.goes_on(subtopology) else work.carried(subtopology, tasks)
         carried |= {(subtopology, partition): manifest for partition, manifest in done.items()}
     return carried
 

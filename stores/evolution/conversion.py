@@ -147,7 +147,7 @@ def _live(keys: Array, values: Array) -> Versions:
     damaged = pc.invert(pc.and_(pc.ends_with(stems, TERMINATOR), pc.or_(live, pc.equal(values, TOMBSTONE))))
     if pc.any(damaged).as_py():
         row = keys.filter(damaged)[0].as_py()
-        raise UnreadableRowError(f"the row {row!r} is no version of a key, or its value is damaged; restore the store")
+        raise UnreadableRowError(f"the row {row!r} is no version of a key, or its value is damaged")
     return Versions(stems.filter(live), pc.binary_slice(keys.filter(live), -TIME_SIZE, TO_THE_END), values.filter(live))
 
 

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow.compute as _compute
 
+from millpond.stores.durability.damage import advising_of_files, task_of
 from millpond.stores.durability.manifests.manifest import Manifest
 from millpond.stores.durability.storage.storage import Storage
 from millpond.stores.encoding.keys import DATA
@@ -88,11 +89,12 @@ def loss_of(storage: Storage, manifest: Manifest, store: str, conversion: Conver
 
     Raises as ``Counting.run``.
     """
-    if conversion.before.versioned:
-        return _of_versions(OldRows(storage, manifest, store, conversion.before), conversion.after)
-    if conversion.after.stamped and not conversion.after.versioned:
-        return Loss()
-    return _of_values(OldRows(storage, manifest, store, StoreKind.TIMESTAMPED_KEY_VALUE), conversion.after)
+    with advising_of_files(task_of(manifest.application_id, manifest.task_id), storage):
+        if conversion.before.versioned:
+            return _of_versions(OldRows(storage, manifest, store, conversion.before), conversion.after)
+        if conversion.after.stamped and not conversion.after.versioned:
+            return Loss()
+        return _of_values(OldRows(storage, manifest, store, StoreKind.TIMESTAMPED_KEY_VALUE), conversion.after)
 
 
 def with_observed(

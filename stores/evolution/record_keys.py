@@ -119,7 +119,7 @@ class RecordKeys:
         return pa.concat_arrays([_ended(data, len(DATA), TIME_SIZE), _ended(index, len(INDEX) + TIME_SIZE, 0)])
 
     def _damage(self, error: object) -> UnreadableRowError:
-        return UnreadableRowError(f"store {self._name!r} has a row without a record's key: {error}; restore the store")
+        return UnreadableRowError(f"store {self._name!r} has a row without a record's key: {error}")
 
 
 def _bytes_behind_key(kind: StoreKind, duplicates: bool) -> int:

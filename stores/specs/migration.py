@@ -119,7 +119,7 @@ def _refuse_linked_files(directory: Path) -> None:
     except OSError as error:
         raise StoreError(f"the directory {directory} of a store cannot be read: {error}; check its access") from error
     if link is not None:
-        raise CorruptStoreError(f"{link} is {FOLLOWED_NOT}; delete the directory and restore the store")
+        raise CorruptStoreError(f"{link} is {FOLLOWED_NOT}")
 
 
 def _require_empty(backend: Backend, supplier: BackendSupplier, directory: Path) -> None:

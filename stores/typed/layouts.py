@@ -76,7 +76,7 @@ def check_layout(store: str, layout: Layout | None, backend: Backend) -> None:
                 f"{_told(layout.name, layout.version)}; run the release that wrote them, and delete nothing"
             )
     elif len(kept) < _NUMBER.size:
-        raise CorruptStoreError(f"store {store!r} has a damaged layout row {kept!r}; restore the store")
+        raise CorruptStoreError(f"store {store!r} has a damaged layout row {kept!r}")
     elif layout is None or kept != layout.to_bytes():
         raise FormatError(_refusal(store, layout, kept))
 

@@ -57,10 +57,7 @@ def reading_many(store: str, what: str, serde: Serde[T]) -> Callable[[Sequence[b
 
 
 def _unreadable(store: str, what: str, error: SerdeError) -> UnreadableRowError:
-    return UnreadableRowError(
-        f"store {store!r} holds a {what} that cannot be read: {error}; unless another serde wrote it, the row "
-        "is damaged, and the store has to be restored"
-    )
+    return UnreadableRowError(f"store {store!r} holds a {what} that cannot be read: {error}")
 
 
 def column_of(made: Sequence[T], sources: Sequence[object]) -> list[T | None]:
@@ -124,9 +121,7 @@ class Store(ABC, Generic[K, V]):
     def check(self) -> None:
         """Read every row, and raise ``CorruptStoreError`` at the first that breaks the layout."""
         for row, error in self.damaged_rows():
-            raise CorruptStoreError(
-                f"store {self._name!r} has a damaged row {row!r}: {error}; restore the store"
-            ) from error
+            raise CorruptStoreError(f"store {self._name!r} has a damaged row {row!r}: {error}") from error
 
     def damaged_rows(self) -> Iterator[tuple[bytes, Exception]]:
         """Read every row, and give each that breaks the layout or cannot be read, with what its reader raised."""

@@ -216,9 +216,7 @@ def kept_terms(store: str, terms: Terms | None, backend: Backend) -> KeptTerms:
     except FormatError as error:
         raise FormatError(f"of store {store!r}, the {error}") from None
     except (ValueError, RecursionError) as error:
-        raise CorruptStoreError(
-            f"store {store!r} has the damaged terms {data!r}: {error}; restore the store"
-        ) from error
+        raise CorruptStoreError(f"store {store!r} has the damaged terms {data!r}: {error}") from error
     if terms is not None:
         terms.check(store, kept)
     return kept

@@ -59,7 +59,7 @@ class ValueAndTimestampSerde(Serde[ValueAndTimestamp[T]]):
 
     def deserialize(self, data: bytes) -> ValueAndTimestamp[T]:
         if len(data) < TIMESTAMP_SIZE:
-            raise SerdeError(f"{data!r} is too short for a value with its timestamp; was it written without one?")
+            raise SerdeError(f"{data!r} is too short for a value with its timestamp")
         return ValueAndTimestamp(self._value_serde.deserialize(data[TIMESTAMP_SIZE:]), unpack_timestamp(data))
 
 
@@ -85,7 +85,7 @@ def unpack_timestamp(data: bytes) -> int:
 
 
 def _without_timestamp() -> CorruptStoreError:
-    return CorruptStoreError("a value is too short for the timestamp that its format needs; restore the store")
+    return CorruptStoreError("a value is too short for the timestamp that its format needs")
 
 
 class TimestampedStore(Store[K, ValueAndTimestamp[V]]):

@@ -118,7 +118,7 @@ class Log:
         os.close(self.file)
 
     def _damaged(self, place: int) -> CorruptStoreError:
-        return CorruptStoreError(f"{self._path} is damaged at byte {place}; delete the directory and restore the store")
+        return CorruptStoreError(f"{self._path} is damaged at byte {place}")
 
 
 class LogBackend(Backend):

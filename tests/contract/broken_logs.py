@@ -272,7 +272,7 @@ class TakesItsPathForAUrl(LogBackend):
 class NeedsADirectoryOfItsOwnMaking(LogBackend):
     def __init__(self, directory: Path, garbage: int) -> None:
         if directory.exists() and not (directory / NAME).exists():
-            raise CorruptStoreError(f"{directory} has no log; delete the directory and restore the store")
+            raise CorruptStoreError(f"{directory} has no log")
         super().__init__(directory, garbage)
 
 

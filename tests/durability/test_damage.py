@@ -2,19 +2,27 @@
 
 import os
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, Self
 
 import pytest
 
-from millpond.errors import CorruptFileError, CorruptStoreError, DurabilityError, MissingFileError
+from millpond.errors import (
+    CorruptFileError,
+    CorruptStoreError,
+    DurabilityError,
+    MissingFileError,
+    UnreadableRowError,
+)
+from millpond.stores.backend.contract import Backend, BackendSupplier
 from millpond.stores.backend.memory import MemorySupplier
 from millpond.stores.backend.registry import supplier
 from millpond.stores.durability import DurabilityPolicy, Manifest, Storage, TaskState, read_rows
 from millpond.stores.durability.copies.position import boot_id, encode_position
 from millpond.stores.durability.manifests.garbage import try_collect_garbage
-from millpond.stores.encoding.keys import COMMIT_ROW
-from millpond.stores.encoding.serdes import INT64, STRING
+from millpond.stores.encoding.keys import COMMIT_ROW, LAYOUT_ROW, TERMS_ROW
+from millpond.stores.encoding.serdes import BYTES, INT64, STRING, Serde
 from millpond.stores.specs.store_spec import StoreKind, StoreSpec
 
 SPEC = StoreSpec("times", StoreKind.TIMESTAMPED_KEY_VALUE, STRING, INT64)
@@ -87,8 +95,13 @@ def test_damage_found_by_the_engine_in_a_batch_makes_the_next_open_restore(tmp_p
         state.rollback(ValueError("something else"))
         assert marker.exists()
         state.open(manifest)
-        state.rollback(CorruptStoreError("a block fails its checksum"))
+        damage = CorruptStoreError("a block fails its checksum")
+        state.rollback(damage)
         assert not marker.exists()
+        assert damage.__notes__ == [
+            f"the local copies of task '0_0' of application 'app' in {tmp_path}/local/app/0_0 were thrown away, and "
+            f"the next attempt restores them from {tmp_path}/state/; start the query again if it has ended"
+        ]
         store: Any = state.open(manifest)["times"]
         assert store.get("key 0") is not None
 
@@ -167,3 +180,76 @@ def test_the_memory_backend_is_restored_in_every_new_task(tmp_path: Path, manife
     )
     store: Any = state.open(manifest)["times"]
     assert len(list(store.scan())) == 22
+
+
+class Held(BackendSupplier):
+    """An engine, of whose backends the test keeps hold."""
+
+    name = "held"
+    persistent = True
+    opened: ClassVar[list[Backend]] = []
+
+    def __init__(self, engine: str) -> None:
+        self._engine = supplier(engine)
+        self.checksums = self._engine.checksums
+
+    @classmethod
+    def from_options(cls, options: Mapping[str, str]) -> Self:
+        return cls("lmdb")
+
+    def open(self, directory: Path) -> Backend:
+        self.opened.append(self._engine.open(directory))
+        return self.opened[-1]
+
+
+@pytest.mark.parametrize("backend", ["lmdb", "rocksdb"])
+@pytest.mark.parametrize(
+    "damaged",
+    [{TERMS_ROW: b"rubbish"}, {TERMS_ROW: b'{"terms":9}'}, {LAYOUT_ROW: b"\x00\x00\x00\x09of nobody"}],
+    ids=["damaged", "of a later release", "another layout"],
+)
+def test_a_copy_closed_with_damaged_metadata_is_restored_when_it_is_opened(
+    tmp_path: Path, manifest: Manifest, backend: str, damaged: dict[bytes, bytes], caplog: pytest.LogCaptureFixture
+) -> None:
+    engine, expected = Held(backend), rows(tmp_path, manifest)
+    options = {"local_dir": tmp_path / "local", "storage": Storage.from_uri(tmp_path / "state")}
+    for _ in range(2):
+        with TaskState([SPEC], engine, application_id="app", task_id="0_0", exclusive=True, **options) as state:
+            store: Any = state.open(manifest)["times"]
+            assert [(key, found.value, found.timestamp) for key, found in store.scan()] == expected
+            state.rollback()
+            Held.opened[-1].write(damaged)
+    assert len([one for one in caplog.messages if "whose local copies have failed" in one]) == 1
+
+
+def test_what_is_advised_for_rows_that_durable_files_hold_is_taken(tmp_path: Path) -> None:
+    def counts(serde: Serde[Any]) -> TaskState:
+        spec = StoreSpec("counts", StoreKind.KEY_VALUE, STRING, serde)
+        return TaskState([spec], supplier("lmdb"), application_id="app", task_id="0_0", **options)
+
+    def total(state: TaskState, manifest: Manifest) -> list[tuple[str, Any]]:
+        with state:
+            store: Any = state.open(manifest)["counts"]
+            return list(store.scan())
+
+    options: dict[str, Any] = {"local_dir": tmp_path / "local", "storage": Storage.from_uri(tmp_path / "state")}
+    manifests: list[Manifest] = []
+    for serde, value in ((INT64, 1), (BYTES, b"two")):
+        with counts(serde) as state:
+            store: Any = state.open(manifests[-1] if manifests else None)["counts"]
+            store.put("a", value)
+            manifests.append(state.commit())
+    with pytest.raises(UnreadableRowError, match="the int64 serde cannot read b'two'") as first:
+        total(counts(INT64), manifests[1])
+    assert "start the query again" in first.value.__notes__[0]
+    with pytest.raises(UnreadableRowError) as again:
+        total(counts(INT64), manifests[1])
+    place = f"the durable files of task '0_0' of application 'app' in {tmp_path}/state/ hold it"
+    advice = "read it with the serdes and the release that wrote it, or go back to an earlier micro-batch"
+    assert again.value.__notes__ == [f"{place}; {advice}"]
+    spec = StoreSpec("counts", StoreKind.KEY_VALUE, STRING, INT64)
+    with pytest.raises(UnreadableRowError) as read:
+        list(read_rows(options["storage"], manifests[1], spec))
+    assert read.value.__notes__ == again.value.__notes__
+    assert total(counts(BYTES), manifests[1]) == [("a", b"two")]
+    assert total(counts(INT64), manifests[0]) == [("a", 1)]

@@ -1,24 +1,28 @@
 """The in-process driver: micro-batches, repartition topics, restarts, failures."""
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from millpond.errors import FormatError, UserFunctionError
+from millpond.errors import CorruptStoreError, FormatError, UserFunctionError
 from millpond.processors import (
     Batch,
     Consumed,
     Grouped,
     Materialized,
     Produced,
+    Record,
     RecordProcessor,
     StreamsBuilder,
     Task,
     Topology,
     TopologyDriver,
 )
+from millpond.stores.backend.registry import supplier
+from millpond.stores.encoding.keys import DATA, TERMS_ROW
 from millpond.stores.encoding.serdes import INT64, STRING
 from millpond.stores.specs.store_spec import StoreKind, StoreSpec
 from millpond.stores.typed.timestamped_keyvalue import ValueAndTimestamp
@@ -249,3 +253,27 @@ def test_what_a_task_gives_is_taken_once(task: Task) -> None:
 def test_an_empty_batch_is_nothing(task: Task) -> None:
     task.process("in", Batch([], [], []))
     assert task.take() == {}
+
+
+@pytest.mark.parametrize("damaged", [DATA + b"tea", TERMS_ROW], ids=["an entry", "the terms"])
+def test_what_is_advised_for_a_damaged_row_is_taken(tmp_path: Path, damaged: bytes) -> None:
+    def counted(driver: TopologyDriver, times: int) -> list[Record]:
+        for number in range(times):
+            driver.pipe("in", "tea", "x", number)
+        return driver.read("out")
+
+    builder = StreamsBuilder(key_serde="string", value_serde="string")
+    builder.stream("in").group_by_key().count().to("out")
+    topology = builder.build()
+    with TopologyDriver(topology, backend="lmdb", local_dir=tmp_path) as driver:
+        right = counted(driver, 3)
+    (directory,) = {path.parent for path in tmp_path.rglob("data.mdb")}
+    with supplier("lmdb").open(directory) as backend:
+        backend.write({damaged: b""})
+    with pytest.raises(CorruptStoreError) as found, TopologyDriver(topology, backend="lmdb", local_dir=tmp_path) as old:
+        counted(old, 1)
+    (place,) = tmp_path.iterdir()
+    assert found.value.__notes__ == [f"close the driver and delete {place}, and give all records to a new one"]
+    shutil.rmtree(place)
+    with TopologyDriver(topology, backend="lmdb", local_dir=tmp_path) as driver:
+        assert counted(driver, 3) == right

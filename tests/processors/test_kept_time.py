@@ -58,5 +58,5 @@ def test_another_version_is_refused_by_number(store: KeyValueStore[bytes, bytes]
 @pytest.mark.parametrize("data", [b"", b"\x01", b"\x01" + bytes(9)])
 def test_bytes_that_are_no_time_are_damage(store: KeyValueStore[bytes, bytes], data: bytes) -> None:
     store.put_metadata(STREAM_TIME, data)
-    with pytest.raises(CorruptStoreError, match=r"'waiting' has the damaged time 'stream-time'.*restore"):
+    with pytest.raises(CorruptStoreError, match=r"'waiting' has the damaged time 'stream-time'"):
         KeptTime(store, STREAM_TIME).get()

@@ -102,7 +102,7 @@ def test_the_position_of_a_local_copy_is_no_row_of_a_layout(backend: Backend) ->
 
 def test_a_damaged_layout_row_is_no_number(backend: Backend) -> None:
     backend.write({LAYOUT_ROW: b"\x00\x00"})
-    with Transaction(backend) as transaction, pytest.raises(CorruptStoreError, match=r"'tested'.*restore"):
+    with Transaction(backend) as transaction, pytest.raises(CorruptStoreError, match=r"'tested' has a damaged"):
         SPEC.open(transaction)
 
 

@@ -6,7 +6,7 @@ anywhere leaves only files that no manifest names. In a backfill Spark keeps no 
 from the very attempt whose results they stand for; those of earlier operators pass through the later ones.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any, Final
 
 import pandas as pd
@@ -76,7 +76,7 @@ class Operator:
         stored = manifest.get() if run.keeps_state else None
         settings = self._stage.settings
         held = by_application([] if stored is None else kept_manifests(*stored), [settings])
-        yield from self._tables(run, run.outputs(blobs, held.get(settings.application_id)))
+        yield from run.tables(blobs, held.get(settings.application_id), self._tables_of(run))
         after = run.manifest
         if after is None:
             return
@@ -86,8 +86,8 @@ class Operator:
             index, partition = run.part.index, run.partition
             yield self._manifest_rows([manifest_blob(index, partition, after.to_json())])
 
-    def _tables(self, run: TaskRun, outputs: Iterator[Outputs]) -> Iterator[pa.Table]:
-        """The output of a task, in tables of a good size."""
+    def _tables_of(self, run: TaskRun) -> Callable[[Outputs], Iterable[pa.Table]]:
+        """What makes tables of a good size of the outputs of a task."""
         stage = self._stage
         router = Router(stage.plan, run.part, stage.group_keys)
         writer = BlobWriter(run.partition)
@@ -95,11 +95,9 @@ class Operator:
         batch = BEFORE_THE_STREAM if stage.backfill else current_batch() or 0
         rows = None if stage.sink is None else SinkRows(stage.sink, batch)
         sinks = SinkBlobs(stage.sinks, number, batch, writer)
-        for each in outputs:
-            if rows is None:
-                yield from _to_tasks(each, router, writer, sinks)
-            else:
-                yield from (_filled(table, stage.schema) for table in rows.to_tables(each))
+        if rows is None:
+            return lambda outputs: _to_tasks(outputs, router, writer, sinks)
+        return lambda outputs: (_filled(table, stage.schema) for table in rows.to_tables(outputs))
 
     def _manifest_rows(self, manifests: Collection[Blob]) -> pa.Table:
         """Manifests as rows: to the next operator, or out of the last one."""

@@ -35,7 +35,6 @@ from millpond.processors.distribution.exchange import (
     time_blobs,
     told_times,
 )
-from millpond.processors.distribution.execution import Outputs
 from millpond.processors.runtime.subtopology import Subtopology
 from millpond.processors.verbs.verb import flattened
 from millpond.stores.durability.manifests.manifest import Manifest
@@ -160,20 +159,13 @@ class SharedOperator:
             if not mine:
                 continue
             before = kept.found(run) if run.keeps_state else None
-            tables = _tables(verb.results, run.outputs(mine, before))
+            tables = run.tables(mine, before, SinkRows(verb.results, current_batch() or 0).to_tables)
             if verb is not self._verbs[-1]:
                 results[-1] += tables
                 tables = iter(())
             yield from reported(tables, run, watch, verb.name)
             kept.keep(run)
         kept.hand_over()
-
-
-def _tables(sink: SinkTables, outputs: Iterator[Outputs]) -> Iterator[pa.Table]:
-    """The rows that a task writes."""
-    rows = SinkRows(sink, current_batch() or 0)
-    for each in outputs:
-        yield from rows.to_tables(each)
 
 
 class _Kept:

@@ -6,9 +6,12 @@ and what becomes of the output, is up to the operator.
 
 import time
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
+
+import pyarrow as pa
 
 from millpond.adapters.spark.operator.held_manifests import explained
 from millpond.adapters.spark.operator.stage import Stage
@@ -55,20 +58,23 @@ class TaskRun:
         """Whether it begins with what it has committed before."""
         return bool(self.part.stores) and self.stage.settings.generation is not None
 
-    def outputs(self, blobs: Collection[Blob], found: Manifest | None) -> Iterator[Outputs]:
-        """All that comes out of the task; at the end its state is committed.
+    def tables(
+        self, blobs: Collection[Blob], found: Manifest | None, tables_of: Callable[[Outputs], Iterable[pa.Table]]
+    ) -> Iterator[pa.Table]:
+        """All that comes out of the task, as tables; at the end its state is committed.
 
         Args:
             blobs: all that the micro-batch brings to it.
             found: what it has committed before, as the checkpoint has it; None for nothing.
+            tables_of: makes the tables. If a row of the state that it meets is damaged, so is the task's state.
         """
         settings = self.stage.settings
         if not self.part.stores:
-            yield from self._outputs(blobs, {})
+            yield from chain.from_iterable(map(tables_of, self._outputs(blobs, {})))
             return
         before = self._start(found)
         with task_state(settings, self.part, self.partition) as state:
-            yield from self._outputs(blobs, self._opened(state, before))
+            yield from chain.from_iterable(map(tables_of, self._outputs(blobs, self._opened(state, before))))
             if self.keeps_state:
                 self.manifest = state.commit()
             self.metrics |= state.metrics.figures

@@ -39,10 +39,10 @@ def test_rows_that_a_server_has_lost_are_never_taken_for_absent(fresh: Path, tmp
         backend.get(b"a")
     with server:
         for call in (lambda: backend.get(b"a"), lambda: backend.write({b"a": b"2"}), lambda: list(backend.scan())):
-            with pytest.raises(CorruptStoreError, match=r"restarted without them.*restore the store"):
+            with pytest.raises(CorruptStoreError, match=r"restarted without them"):
                 call()
         backend.close()
-        with pytest.raises(CorruptStoreError, match="restore the store"):
+        with pytest.raises(CorruptStoreError, match="does not have all rows any more"):
             redis.open(tmp_path / "store")
         unflushed.close()
         with redis.open(tmp_path / "unflushed") as empty:
@@ -89,7 +89,7 @@ def test_a_key_that_goes_while_the_store_is_open_is_found_out_by_the_next_call(
             backend.entry_count,
             backend.flush,
         ):
-            with pytest.raises(CorruptStoreError, match="restore the store"):
+            with pytest.raises(CorruptStoreError, match="does not have all rows any more"):
                 call()
     redis.destroy(tmp_path / "store")
 

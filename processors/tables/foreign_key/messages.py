@@ -26,7 +26,7 @@ from dataclasses import replace
 from enum import IntEnum
 from typing import Any, Final, NamedTuple
 
-from millpond.errors import SerdeError
+from millpond.errors import SerdeError, UnreadableRowError
 from millpond.processors.tables.foreign_key.murmur3 import HASH_SIZE
 from millpond.stores.encoding.serdes import BYTES, Serde
 from millpond.stores.evolution.carriage import LayoutCarriage
@@ -123,7 +123,7 @@ class Subscription(NamedTuple):
             raise SerdeError(f"a subscription of version {version} cannot be read; this release knows 0 and 1")
         end = len(data) - (_PARTITION.size if version else 0)
         if end < rest or data[1] not in _INSTRUCTIONS:
-            raise SerdeError(f"{data[:40]!r} is no subscription of a foreign-key join; what wrote it?")
+            raise SerdeError(f"{data[:40]!r} is no subscription of a foreign-key join")
         partition = _PARTITION.unpack_from(data, end)[0] if version else None
         return cls(data[2:rest] or None, _INSTRUCTIONS[data[1]], data[rest:end], partition)
 
@@ -157,7 +157,7 @@ class Response(NamedTuple):
                 f"a response of version {version} cannot be read; this release knows {RESPONSE_VERSION} only"
             )
         if len(data) < rest or data[1] not in _CONTENTS:
-            raise SerdeError(f"{data[:40]!r} is no response of a foreign-key join; what wrote it?")
+            raise SerdeError(f"{data[:40]!r} is no response of a foreign-key join")
         return cls(data[2:rest] or None, _CONTENTS[data[1]], data[rest:])
 
 
@@ -182,10 +182,10 @@ class LeftRow(NamedTuple):
         """The row that ``to_bytes`` wrote.
 
         Raises:
-            SerdeError: it did not.
+            UnreadableRowError: it did not.
         """
         if len(data) < _LEFT_VALUE or data[:1] not in (_WITH_FOREIGN_KEY, _WITHOUT_FOREIGN_KEY):
-            raise SerdeError(f"{data[:40]!r} is no left row of a foreign-key join; what wrote it?")
+            raise UnreadableRowError(f"{data[:40]!r} is no left row of a foreign-key join")
         return cls(data[:1] == _WITH_FOREIGN_KEY, data[1:_LEFT_VALUE], data[_LEFT_VALUE:])
 
 
@@ -264,7 +264,7 @@ def _foreign_key_of(combined: bytes) -> bytes:
 def _end_of_foreign_key(combined: bytes) -> int:
     end = _LENGTH.size + int.from_bytes(combined[: _LENGTH.size])
     if len(combined) < end:
-        raise SerdeError(f"{combined[:40]!r} is no combined key of a foreign-key join; what wrote it?")
+        raise SerdeError(f"{combined[:40]!r} is no combined key of a foreign-key join")
     return end
 
 
@@ -275,5 +275,5 @@ FOREIGN_KEY_LEFT_ROWS_CARRIAGE: Final = LayoutCarriage()
 def _version_and_rest(data: bytes) -> tuple[int, int]:
     """The version of a message, and where it goes on after its hash."""
     if not data:
-        raise SerdeError("a message of a foreign-key join is empty; what wrote it?")
+        raise SerdeError("a message of a foreign-key join is empty")
     return data[0] & ~NO_HASH, 2 + (0 if data[0] & NO_HASH else HASH_SIZE)

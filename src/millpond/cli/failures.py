@@ -19,7 +19,7 @@ UNEXPECTED = 3
 def told(error: Exception) -> str:
     """What is said of an error, without its trace."""
     if isinstance(error, MillpondError):
-        return str(error)
+        return "\n".join([str(error), *getattr(error, "__notes__", ())])
     if _of_a_file(error):
         return f"{quoted(error)}; see that the place is there, and that you may read and write it"
     return (

@@ -9,6 +9,7 @@ from millpond.stores.backend.contract import Backend, Changes, Entries
 from millpond.stores.backend.memory import MemoryBackend
 from millpond.stores.backend.transaction import Transaction
 from millpond.stores.durability.copies.restore import entries, restore
+from millpond.stores.durability.damage import advising_of_files, task_of
 from millpond.stores.durability.manifests.manifest import Manifest
 from millpond.stores.durability.parquet.known_keys import KnownKeys
 from millpond.stores.durability.parquet.sources import FileSource
@@ -87,12 +88,14 @@ def read_rows(
 
     Raises:
         MissingFileError, CorruptFileError: the durable state is incomplete or damaged.
+        CorruptStoreError: a row is damaged, or another serde wrote it.
     """
-    if deletes and spec.versioned:
-        yield from _with_deletes(_content(storage, manifest, spec))
-        return
-    for key, found in _content(storage, manifest, spec):
-        yield (key, found.value, found.timestamp) if spec.kind.stamped else (key, found, None)
+    with advising_of_files(task_of(manifest.application_id, manifest.task_id), storage):
+        if deletes and spec.versioned:
+            yield from _with_deletes(_content(storage, manifest, spec))
+            return
+        for key, found in _content(storage, manifest, spec):
+            yield (key, found.value, found.timestamp) if spec.kind.stamped else (key, found, None)
 
 
 def _with_deletes(entries: Iterator[tuple[Any, Any]]) -> Iterator[tuple[Any, Any, int]]:
@@ -123,5 +126,6 @@ def read_store(storage: Storage, manifest: Manifest, spec: StoreSpec) -> Store[A
         MissingFileError, CorruptFileError: the durable state is incomplete or damaged.
     """
     backend = MemoryBackend()
-    restore(backend, storage, manifest, spec.name, spec.kind.format_version)
-    return spec.open_read_only(Transaction(backend))
+    with advising_of_files(task_of(manifest.application_id, manifest.task_id), storage):
+        restore(backend, storage, manifest, spec.name, spec.kind.format_version)
+        return spec.open_read_only(Transaction(backend))

@@ -69,6 +69,7 @@ class LocalCopy:
 
     Attributes:
         brought: what it took when the copy was opened last.
+        restored: whether, when it was opened last, all that it holds was read from durable files, of which there were.
     """
 
     def __init__(
@@ -81,6 +82,7 @@ class LocalCopy:
     ) -> None:
         self.spec = place.spec
         self.brought = AT_HAND
+        self.restored = False
         self._place = place
         self._policy = policy
         self._backend: Backend | None = None
@@ -115,7 +117,7 @@ class LocalCopy:
         if not self._others_known:
             delete_others(self._place, self._policy, manifest)
             self._others_known = True
-        self.brought = AT_HAND
+        self.brought, self.restored = AT_HAND, False
         try:
             backend = self._at(manifest, source)
             if self._prepares:
@@ -166,6 +168,7 @@ class LocalCopy:
             _log.info("restoring store %r: its local copy is at no commit of the manifest", self.spec.name)
             self.discard()
             backend = self._opened(manifest, source)
+        self.restored = bool(manifest.files)
         try:
             self.brought = RestoreResult(restored=True, rows=restore(backend, source, manifest, store, version))
         except BaseException:
@@ -230,6 +233,11 @@ class LocalCopy:
         """Whether the copy is known to hold what was written to it."""
         lossless = self._in_use.content is self.spec.kind.format_version
         return lossless and self._preparation.proven and all(seal.proven for seal in self._seals)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether its backend is open."""
+        return self._backend is not None
 
     @property
     def size(self) -> int | None:

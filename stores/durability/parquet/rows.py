@@ -123,9 +123,7 @@ def _split(store: str, keys: Any, values: Any) -> tuple[Any, Any]:
     try:
         timestamps = from_big_endian(heads, pa.int64())
     except pa.ArrowInvalid as error:
-        raise CorruptStoreError(
-            f"store {store!r} has a value without the timestamp that its format needs; restore the store"
-        ) from error
+        raise CorruptStoreError(f"store {store!r} has a value without the timestamp that its format needs") from error
     rest = pc.binary_slice(values, TIME_SIZE, TO_THE_END)
     return pc.if_else(data, timestamps, pa.scalar(None, pa.int64())), pc.if_else(data, rest, values)
 

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from millpond.errors import SerdeError
+from millpond.errors import UnreadableRowError
 from millpond.stores.encoding.rows.key_codes import (
     BINARY,
     END,
@@ -50,7 +50,7 @@ def read_keys(keys: Any, types: Sequence[Any]) -> list[Any]:
         types: of the columns, in their one form.
 
     Raises:
-        SerdeError: a key does not hold elements of these types.
+        UnreadableRowError: a key does not hold elements of these types.
     """
     if len(keys) >= FEW and can_be_read(types):
         try:
@@ -67,7 +67,7 @@ def _read_each(keys: Sequence[bytes], types: Sequence[Any]) -> list[Any]:
     if None in rows:
         place = rows.index(None)
         shown = ", ".join(map(str, types))
-        raise SerdeError(f"key {place} of {len(keys)} ({keys[place].hex()}) is no packed key of {shown}")
+        raise UnreadableRowError(f"key {place} of {len(keys)} ({keys[place].hex()}) is no packed key of {shown}")
     groups = _groups(rows, expression.groups)
     return [from_physical(_values(type_, groups, len(keys)), type_) for type_ in types]
 

@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from millpond.errors import SerdeError
+from millpond.errors import SerdeError, UnreadableRowError
 from millpond.stores.encoding.nulls import spread
 from millpond.stores.encoding.rows.agreed import agreed_columns, naming
 from millpond.stores.encoding.rows.columns import struct_of
@@ -86,7 +86,7 @@ class RowCodec:
                 nulls, and then all columns of the result are nullable.
 
         Raises:
-            SerdeError: a row has the number of a schema that is not in the history, or is damaged.
+            UnreadableRowError: a row has the number of a schema that is not in the history, or is damaged.
         """
         data: Any = rows if isinstance(rows, pa.Array) else pa.array(rows, pa.binary())
         try:
@@ -124,7 +124,7 @@ class RowCodec:
         """Rows of the schema of that number as structs of the current columns."""
         versions = self.schemas.versions
         if not 1 <= number <= len(versions):
-            raise SerdeError(f"it is of schema {number}, but the newest one known here is {len(versions)}")
+            raise UnreadableRowError(f"it is of schema {number}, but the newest one known here is {len(versions)}")
         columns = versions[number - 1]
         fields = read(rows, [_NUMBER, *(column.field for column in columns)])
         return convert(_struct_array(fields[1:], struct_of(columns), len(rows)), columns, versions[-1])
@@ -135,7 +135,7 @@ class RowCodec:
             try:
                 self._structs(pa.array([] if row is None else [row], pa.binary()))
             except SerdeError as error:
-                raise SerdeError(f"row {position} of {len(rows)} ({_shown(row)}): {error}") from error
+                raise UnreadableRowError(f"row {position} of {len(rows)} ({_shown(row)}): {error}") from error
 
 
 def _decoded(rows: Sequence[bytes]) -> tuple[list[Any], list[int]]:
@@ -148,7 +148,7 @@ def _decoded(rows: Sequence[bytes]) -> tuple[list[Any], list[int]]:
         if not set(map(type, numbers)) <= {int}:
             raise ValueError("it does not begin with the number of a schema")
     except _UNREADABLE as error:
-        raise SerdeError(f"this is not a packed row: {error or type(error).__name__}") from error
+        raise UnreadableRowError(f"this is not a packed row: {error or type(error).__name__}") from error
     return values, numbers
 
 

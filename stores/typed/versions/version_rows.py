@@ -87,7 +87,7 @@ def plain_entry(row: bytes, data: bytes) -> Entry:
 
 def damaged_latest(data: bytes) -> CorruptStoreError:
     """The error for the value of a latest row that cannot be one."""
-    return CorruptStoreError(f"the value {data[:20]!r} is no latest version with its time; restore the store")
+    return CorruptStoreError(f"the value {data[:20]!r} is no latest version with its time")
 
 
 def is_tombstone(version: bytes) -> bool:
@@ -100,7 +100,7 @@ def is_tombstone(version: bytes) -> bool:
         return False
     if version == TOMBSTONE:
         return True
-    raise CorruptStoreError(f"the value {version[:20]!r} is neither a version nor a tombstone; restore the store")
+    raise CorruptStoreError(f"the value {version[:20]!r} is neither a version nor a tombstone")
 
 
 def plain_bounds(start: bytes, stop: bytes | None) -> tuple[bytes, bytes | None]:
@@ -210,4 +210,4 @@ def _latest(plain: Entry, older: bytes) -> Entry:
 
 def _check_plain(row: bytes) -> None:
     if row[_PLAIN_END] != TERMINATOR:
-        raise CorruptStoreError(f"the row {row!r} is not a key with the time of a version; restore the store")
+        raise CorruptStoreError(f"the row {row!r} is not a key with the time of a version")

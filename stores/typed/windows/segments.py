@@ -53,7 +53,7 @@ class Segments:
         self._interval_saved = saved is not None
         self._interval = max(retention // 2, _SHORTEST) if saved is None else unpack_time(saved)
         if self._interval <= 0:
-            raise CorruptStoreError(f"store {store.name!r} has segments of {self._interval} ms; restore the store")
+            raise CorruptStoreError(f"store {store.name!r} has segments of {self._interval} ms")
         self._live = set(self._find())
 
     @property

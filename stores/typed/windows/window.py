@@ -66,7 +66,7 @@ class ReadOnlyWindowStore(SegmentedStore[K, V]):
         self._rest = 2 * TIME_SIZE if retain_duplicates else TIME_SIZE
         saved = self.get_metadata(SEQUENCE_NAME) if retain_duplicates else None
         if saved is not None and (len(saved) != _SEQUENCE.size or saved[0] > _LARGEST_BYTE):
-            raise CorruptStoreError(f"store {name!r} has the damaged sequence {saved!r}; restore the store")
+            raise CorruptStoreError(f"store {name!r} has the damaged sequence {saved!r}")
         self._sequence = 0 if saved is None else _SEQUENCE.unpack(saved)[0]
         self._saved_sequence = self._sequence
 

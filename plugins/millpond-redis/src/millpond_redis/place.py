@@ -123,7 +123,7 @@ def record_of(directory: Path) -> Record | None:
         store, server = str(UUID(content["store"])), str(content["server"])
         return Record(store, server, _count(content["database"]), _count(content["flushed"]))
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise CorruptStoreError(f"{file} is damaged ({error}); delete the directory and restore the store") from error
+        raise CorruptStoreError(f"{file} is damaged ({error})") from error
 
 
 def _count(value: object) -> int:

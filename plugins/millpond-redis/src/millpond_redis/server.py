@@ -83,7 +83,7 @@ class translate_errors(ErrorTranslator):
 
     def lost(self, how: str) -> str:
         """The message where the server has not got what was written."""
-        return f"{self.where} does not have all rows any more: {how}; delete the directory and restore the store"
+        return f"{self.where} does not have all rows any more: {how}"
 
 
 def _told(error: redis.RedisError) -> str:

@@ -26,7 +26,7 @@ class translate_errors(ErrorTranslator):
         if name in {"SQLITE_FULL", "SQLITE_IOERR_WRITE", "SQLITE_IOERR_SHMSIZE"}:
             return StoreFullError(f"{where} has no room left ({error})")
         if name.startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB")):
-            return CorruptStoreError(f"{where} is damaged ({error}); delete the directory and restore the store")
+            return CorruptStoreError(f"{where} is damaged ({error})")
         if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
             return BackendInUseError(f"{where} is locked by another process ({error})")
         if name.startswith(("SQLITE_CANTOPEN", "SQLITE_READONLY")):

@@ -71,7 +71,7 @@ class MineBackend(Backend):
             return SortedDict()
         digest, _, entries = content.partition(b"\n")
         if digest != sha256(entries).hexdigest().encode():
-            raise CorruptStoreError(f"{file} is damaged; delete the directory and restore the store")
+            raise CorruptStoreError(f"{file} is damaged")
         return SortedDict(msgpack.unpackb(entries, strict_map_key=False))
 
     def _save(self, content: Any) -> None:
