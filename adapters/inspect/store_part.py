@@ -13,7 +13,7 @@ import pyarrow as pa
 from millpond.adapters.inspect.selection import EVERYTHING, Selection
 from millpond.adapters.inspect.store_form import Entry, StoreForm
 from millpond.stores.durability.checking.inspection import DurableRows
-from millpond.stores.durability.damage import advising_of_files, task_of
+from millpond.stores.durability.copies.damage import advising_of_files, task_of
 from millpond.stores.durability.manifests.manifest import Manifest
 from millpond.stores.durability.parquet.sources import Fetched
 from millpond.stores.durability.storage.storage import Storage

@@ -65,14 +65,12 @@ class ChangeSerde(Serde[Change[T]]):
         encode = self._value_serde.serialize
         if value.old is None:
             if value.new is None:
-                raise SerdeError("a change with neither a new nor an old value cannot be serialized; do not forward it")
+                raise SerdeError("a change with neither a new nor an old value cannot be serialized")
             return encode(value.new) + _NEW
         if value.new is None:
             return encode(value.old) + _OLD
         if self._separate:
-            raise SerdeError(
-                f"{value} has both values, which the release being upgraded from cannot read; send two changes"
-            )
+            raise SerdeError(f"{value} has both values, which the release being upgraded from cannot read")
         new = encode(value.new)
         return _varint(len(new)) + new + encode(value.old) + _BOTH
 

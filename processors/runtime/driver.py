@@ -27,7 +27,7 @@ from millpond.processors.runtime.topology import Topology
 from millpond.stores.backend.contract import Backend, BackendSupplier
 from millpond.stores.backend.registry import supplier
 from millpond.stores.backend.transaction import Transaction
-from millpond.stores.durability.damage import advise, is_damage
+from millpond.stores.durability.copies.damage import advise, is_damage
 from millpond.stores.encoding.times import Instant, TimeUnit, to_instant
 from millpond.stores.specs.directory import delete_local_copy
 from millpond.stores.specs.location import StoreLocation

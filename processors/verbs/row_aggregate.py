@@ -72,7 +72,7 @@ class InputSerde(ColumnarSerde[tuple[Any, ...]]):
         try:
             packed: bytes = self._pack(value)
         except _UNPACKABLE as error:
-            raise SerdeError(f"{value!r} is no array of physical values ({error}); convert it first") from error
+            raise SerdeError(f"{value!r} is no array of physical values ({error})") from error
         return packed
 
     def deserialize(self, data: bytes) -> tuple[Any, ...]:

@@ -25,11 +25,18 @@ from millpond.metrics import Metrics, Stopwatch, StoreMetric
 from millpond.releases import Release
 from millpond.stores.backend.contract import BackendSupplier, SupportsMemoryBudget, with_memory_budget
 from millpond.stores.backend.transaction import Transaction
+from millpond.stores.durability.copies.damage import (
+    advise,
+    contradicts,
+    held_by_files,
+    is_damage,
+    restored_next,
+    task_of,
+)
 from millpond.stores.durability.copies.lease import LEASE_TIMEOUT, Lease
 from millpond.stores.durability.copies.local import LocalCopy
 from millpond.stores.durability.copies.throttle import MigrationThrottle
 from millpond.stores.durability.copies.upgrade_mode import UpgradeMode
-from millpond.stores.durability.damage import advise, contradicts, held_by_files, is_damage, restored_next, task_of
 from millpond.stores.durability.manifests.claim import check_owner, claim
 from millpond.stores.durability.manifests.garbage import try_collect_garbage
 from millpond.stores.durability.manifests.manifest import Manifest

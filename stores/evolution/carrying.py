@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from millpond.errors import ConfigurationError, StateConflictError
-from millpond.stores.durability.damage import advising_of_files
+from millpond.stores.durability.copies.damage import advising_of_files
 from millpond.stores.durability.manifests.manifest import Manifest
 from millpond.stores.durability.storage.storage import Storage
 from millpond.stores.encoding.keys import unpack_time

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow.compute as _compute
 
-from millpond.stores.durability.damage import advising_of_files, task_of
+from millpond.stores.durability.copies.damage import advising_of_files, task_of
 from millpond.stores.durability.manifests.manifest import Manifest
 from millpond.stores.durability.storage.storage import Storage
 from millpond.stores.encoding.keys import DATA

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Protocol
 import pyarrow as pa
 import pytest
 
-from millpond.errors import CorruptStoreError
+from millpond.errors import CorruptStoreError, SerdeError
 from millpond.processors import (
     EmitStrategy,
     JoinWindows,
@@ -26,6 +26,7 @@ from millpond.processors import (
     Suppressed,
     TimeWindows,
 )
+from millpond.processors.distribution.exchange import Blob, to_ipc
 from millpond.processors.distribution.plan import make_plan
 from millpond.processors.options.joins import JoinType
 from millpond.processors.runtime.batches.batch import Batch
@@ -34,7 +35,7 @@ from millpond.processors.verbs import aggregates
 from millpond.stores.backend.contract import Backend
 from millpond.stores.backend.memory import MemoryBackend, MemorySupplier
 from millpond.stores.encoding.keys import COMMIT_ROW, DATA, LATEST_END
-from tests.metamorphic.engine import Query
+from tests.metamorphic.engine import Query, RunningVerb, Tables
 from tests.metamorphic.histories import SECOND
 from tests.metamorphic.keeping import DurableKeeper
 from tests.metamorphic.rules import RESULTS, Totals
@@ -75,7 +76,8 @@ class VerbJob:
         self._query = Query([made], [1], keeper, Random(1))
 
     def run(self, number: int) -> Answers:
-        inputs = {source: [self._rows(source, rows)] for source, rows in BATCHES[number].items()}
+        batch = BATCHES[number].items()
+        inputs = {source: [self._rows(source, split) for split in (rows[:1], rows[1:])] for source, rows in batch}
         results = self._query.run(inputs, complete=number == len(BATCHES) - 1)
         return [row for some in results for row in some.to_pylist()]
 
@@ -295,3 +297,39 @@ def test_what_is_advised_for_a_damaged_row_is_taken_and_the_answers_are_right(
     found = {text: {words for words in TOLD[job] | EVERYWHERE if words in text} for text in told}
     assert [text for text, words in found.items() if not words] == []
     assert TOLD[job] <= set().union(*found.values())
+
+
+def _cut_off(records: bytes) -> bytes:
+    return records[:-9]
+
+
+def _of_other_columns(records: bytes) -> bytes:
+    table = pa.ipc.open_stream(records).read_all()
+    place = table.column_names.index("key")
+    return to_ipc(table.set_column(place, "key", pa.array([1] * len(table))))
+
+
+@pytest.mark.parametrize(
+    ("damage", "words"), [(_cut_off, "are damaged"), (_of_other_columns, "have other columns than the rest")]
+)
+def test_records_that_are_damaged_on_their_way_are_sent_again(
+    damage: Damage, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent = RunningVerb._arriving
+
+    def arriving(verb: RunningVerb, inputs: Tables) -> list[Blob]:
+        first, *others = sent(verb, inputs)
+        return [first._replace(records=damage(first.records)), *others]
+
+    answers = []
+    for damaged in (False, True):
+        keeper, running, _ = _begun("a table", tmp_path / str(damaged))
+        with closing(keeper):
+            if damaged:
+                monkeypatch.setattr(RunningVerb, "_arriving", arriving)
+                with pytest.raises(SerdeError, match=f"{words}.*; restart the query, which sends them again"):
+                    running.run(2)
+                monkeypatch.undo()
+                keeper.die()
+            answers.append([running.run(number) for number in (2, 3)])
+    assert answers[0] == answers[1]

@@ -277,3 +277,20 @@ def test_what_is_advised_for_a_damaged_row_is_taken(tmp_path: Path, damaged: byt
     shutil.rmtree(place)
     with TopologyDriver(topology, backend="lmdb", local_dir=tmp_path) as driver:
         assert counted(driver, 3) == right
+
+
+@pytest.mark.parametrize(
+    ("serde", "convert"), [("string", None), ("int64", None), ("string", str)], ids=["neither", "serde", "value"]
+)
+def test_what_is_advised_for_a_value_that_a_serde_cannot_write_is_taken(serde: str, convert: Any) -> None:
+    builder = StreamsBuilder(key_serde="string", value_serde=serde)
+    numbers = builder.stream("in")
+    texts = numbers if convert is None else numbers.map_values(convert)
+    texts.group_by_key().reduce(max).to("out")
+    with TopologyDriver(builder.build()) as driver:
+        if (serde, convert) == ("string", None):
+            with pytest.raises(UserFunctionError, match="choose another serde or convert the value first"):
+                driver.pipe("in", "tea", 5, 1)
+        else:
+            driver.pipe("in", "tea", 5, 1)
+            assert _values(driver) == [5 if convert is None else "5"]

@@ -377,9 +377,19 @@ def test_windowed_keys_come_back(serde: TimeWindowedSerde[str] | SessionWindowed
         serde.deserialize(b"short")
 
 
-def test_a_window_of_another_size_is_refused() -> None:
-    with pytest.raises(SerdeError, match="no window of 10 ms"):
-        TimeWindowedSerde(STRING, 10).serialize(Windowed("a", 0, 11))
+@pytest.mark.parametrize("size", [10, 5])
+def test_a_window_of_another_size_is_refused_and_one_of_the_table_s_size_is_taken(size: int) -> None:
+    builder = StreamsBuilder(key_serde="string", value_serde="string")
+    counts = builder.stream("in").group_by_key().windowed_by(TimeWindows(10)).count().to_stream()
+    same = counts.select_key(lambda window, _: window, key_serde=TimeWindowedSerde(STRING, size))
+    same.group_by_key(Grouped(value_serde="int64")).reduce(max).to("out")
+    with TopologyDriver(builder.build()) as driver:
+        if size == 10:
+            driver.pipe_all("in", [("a", "x", 1), ("a", "y", 2)])
+            assert [record.value for record in driver.read("out")][-1] == 2
+        else:
+            with pytest.raises(UserFunctionError, match="no window of 5 ms; give the serde the size"):
+                driver.pipe("in", "a", "x", 1)
 
 
 def test_a_windowed_table_that_is_grouped_by_plain_keys_has_to_say_how_they_become_bytes() -> None:

@@ -8,8 +8,8 @@ from millpond.errors import BackendError
 from millpond.stores.backend.contract import Backend, Changes, Entries
 from millpond.stores.backend.memory import MemoryBackend
 from millpond.stores.backend.transaction import Transaction
+from millpond.stores.durability.copies.damage import advising_of_files, task_of
 from millpond.stores.durability.copies.restore import entries, restore
-from millpond.stores.durability.damage import advising_of_files, task_of
 from millpond.stores.durability.manifests.manifest import Manifest
 from millpond.stores.durability.parquet.known_keys import KnownKeys
 from millpond.stores.durability.parquet.sources import FileSource
