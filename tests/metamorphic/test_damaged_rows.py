@@ -5,16 +5,19 @@ damaged beneath the store, where no engine's checksum tells: it becomes empty, g
 loses its end.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from random import Random
+from types import SimpleNamespace
 from typing import Any, ClassVar, Protocol
 
 import pyarrow as pa
 import pytest
 
-from millpond.errors import CorruptStoreError, SerdeError
+from millpond.adapters.spark.operator.task_run import TaskRun
+from millpond.adapters.spark.worker.worker import StateSettings
+from millpond.errors import CorruptStoreError, SerdeError, UnreadableRowError
 from millpond.processors import (
     EmitStrategy,
     JoinWindows,
@@ -27,6 +30,7 @@ from millpond.processors import (
     TimeWindows,
 )
 from millpond.processors.distribution.exchange import Blob, to_ipc
+from millpond.processors.distribution.execution import Outputs
 from millpond.processors.distribution.plan import make_plan
 from millpond.processors.options.joins import JoinType
 from millpond.processors.runtime.batches.batch import Batch
@@ -34,10 +38,11 @@ from millpond.processors.runtime.task import Task
 from millpond.processors.verbs import aggregates
 from millpond.stores.backend.contract import Backend
 from millpond.stores.backend.memory import MemoryBackend, MemorySupplier
+from millpond.stores.durability import Storage
 from millpond.stores.encoding.keys import COMMIT_ROW, DATA, LATEST_END
 from tests.metamorphic.engine import Query, RunningVerb, Tables
 from tests.metamorphic.histories import SECOND
-from tests.metamorphic.keeping import DurableKeeper
+from tests.metamorphic.keeping import POLICY, DurableKeeper
 from tests.metamorphic.rules import RESULTS, Totals
 from tests.metamorphic.tables import TIME, Rows
 from tests.metamorphic.test_stored_inputs import FOREIGN, TIMES, A, B, folded, near, table
@@ -333,3 +338,38 @@ def test_records_that_are_damaged_on_their_way_are_sent_again(
                 keeper.die()
             answers.append([running.run(number) for number in (2, 3)])
     assert answers[0] == answers[1]
+
+
+class _Stopping(TaskRun):
+    """A task that puts out nothing."""
+
+    def _outputs(self, blobs: Collection[Blob], stores: Mapping[str, Any]) -> Iterator[Outputs]:
+        yield Outputs({}, Task(self.part, stores))
+
+
+def test_a_damaged_row_of_which_no_table_can_be_made_fails_its_task_as_any_other(tmp_path: Path) -> None:
+    def unreadable(outputs: Outputs) -> Iterator[pa.Table]:
+        raise UnreadableRowError("row 0 of 1 is no packed row")
+
+    builder = StreamsBuilder(key_serde="string", value_serde="int64")
+    _tables(builder).to("out")
+    (part,) = make_plan(builder.build(), "out", 1).parts
+    settings = StateSettings(
+        application_id="app",
+        sink="out",
+        run="0" * 32,
+        generation=None,
+        storage=Storage.from_uri(tmp_path / "state"),
+        local_dir=str(tmp_path / "local"),
+        supplier=Held(),
+        policy=POLICY,
+        reset=None,
+        checksums=False,
+        upgrade=None,
+        upgrade_from=None,
+        memory_budget=None,
+    )
+    stage: Any = SimpleNamespace(settings=settings)
+    with pytest.raises(UnreadableRowError) as found:
+        list(_Stopping(stage, part, 0, 0).tables([], None, unreadable))
+    assert "start the query again" in found.value.__notes__[0]

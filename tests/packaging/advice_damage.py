@@ -1,8 +1,7 @@
 """Which test takes the advice of errors about damaged rows and bytes that nobody can read.
 
-Most of them advise nothing: the task, the driver or the reader of durable files adds a note
-(``millpond.stores.durability.copies.damage``), which ``metamorphic/test_damaged_rows.py``, ``durability/test_damage.py``
-and ``processors/test_driver.py`` follow.
+Most of them advise nothing: the task, the driver or the reader of durable files adds a note, which
+``metamorphic/test_damaged_rows.py``, ``durability/test_damage.py`` and ``processors/test_driver.py`` follow.
 """
 
 _SENT_AGAIN = "metamorphic/test_damaged_rows.py::test_records_that_are_damaged_on_their_way_are_sent_again"
