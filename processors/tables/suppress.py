@@ -112,10 +112,15 @@ class Suppress(Processor):
 
     def _full(self) -> str:
         bounds, buffer = self._suppressed, self._buffer
+        others = (
+            "or give the windows a shorter grace"
+            if self._final
+            else "wait for less time, or let a full buffer emit early"
+        )
         return (
             f"{self.context.node!r} in task {self.context.task_id} holds back {buffer.records} records and "
-            f"{buffer.bytes} bytes; its bounds are {bounds.max_records} records and {bounds.max_bytes} bytes. Raise "
-            f"them, wait for less time, or let a full buffer emit early"
+            f"{buffer.bytes} bytes, but its bounds are {bounds.max_records} records and {bounds.max_bytes} bytes; "
+            f"raise them, {others}"
         )
 
 

@@ -435,6 +435,14 @@ def test_timers_that_never_end_are_an_error_that_says_so() -> None:
             driver.complete()
         driver.pipe_all("input", packed([Arrival("b", 8)]))
 
+    def until_the_end(context: KeyContext) -> None:
+        if not context.input_complete:
+            tick(context)
+
+    with started(Calling(until_the_end, until_the_end)) as driver:
+        driver.complete()
+        driver.pipe_all("input", packed([Arrival("b", 8)]))
+
     def now(context: KeyContext) -> None:
         context.set_timer(context.time)
 
@@ -529,9 +537,40 @@ def refused(process: Callable[[KeyContext], Any]) -> str:
 
 
 def test_results_that_are_no_rows_are_refused() -> None:
-    assert "returned one row, {'a': 1}; return a list" in refused(lambda context: {"a": 1})
-    assert "gave ('a', 1), which is no row" in refused(lambda context: [("a", 1)])
-    assert "gave 'n', which is no row" in refused(lambda context: "no row")
+    def yielding(context: KeyContext) -> Iterator[Row]:
+        yield {"a": 1}
+
+    assert "returned one row, {'a': 1}; return a list of rows, or yield them" in refused(lambda context: {"a": 1})
+    assert "gave ('a', 1), which is no row; give dicts of columns" in refused(lambda context: [("a", 1)])
+    assert "gave 'n', which is no row; give dicts" in refused(lambda context: "no row")
+    for rule in (lambda context: [{"a": 1}], yielding):
+        with started(Calling(rule)) as driver:
+            assert [record.value for record in driver.read("out")] == [{"a": 1}]
+
+
+def test_a_value_that_python_cannot_hold_is_filtered_out_or_cast() -> None:
+    far = pa.array([0, 100_000 * 365 * 86_400 * 10**6], pa.timestamp("us"))
+
+    def seen_by_a_rule(values: pa.Array) -> list[Any]:
+        class Looking(KeyedProcessor):
+            def process(self, key: Any, row: dict[str, Any], context: KeyContext) -> list[Row]:
+                return [row]
+
+        rows = RowCodec(Schemas.first(pa.schema([("at", values.type)])))
+        keys = KEYS.pack(pa.table({"key": ["a"] * len(values)}))
+        with TopologyDriver(topology(Looking(), lateness=0, rows=rows)) as driver:
+            packed_rows = rows.pack(pa.table({"at": values}))
+            driver.pipe_all("input", list(zip(keys, packed_rows, range(len(values)), strict=True)))
+            driver.complete()
+            return [record.value["at"] for record in driver.read("out")]
+
+    told = "column 'at' has a value that Python cannot hold .*; filter such rows out, or cast the column to a string or"
+    with pytest.raises(RecordError, match=told):
+        seen_by_a_rule(far)
+    assert seen_by_a_rule(far[:1]) == [datetime(1970, 1, 1)]
+    assert seen_by_a_rule(far.cast(pa.int64())) == far.cast(pa.int64()).to_pylist()
+    numbers = far.cast(pa.int64())
+    assert seen_by_a_rule(numbers.cast(pa.string())) == [str(one) for one in numbers.to_pylist()]
 
 
 def test_timers_for_what_is_no_time_are_refused() -> None:

@@ -9,13 +9,13 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from millpond.errors import ConfigurationError, SerdeError
+from millpond.errors import ConfigurationError, RecordError, SerdeError
 from millpond.processors import Consumed, Materialized, StreamsBuilder
 from millpond.processors.verbs import aggregates as f
 from millpond.processors.verbs.aggregates import AggregateCall
 from millpond.processors.verbs.row_aggregate import STATE_VERSION, RowAggregate
 from millpond.stores.encoding.serdes import BYTES
-from tests.processors.verbs.aggregating import KEY, aggregate_state, fold, physical
+from tests.processors.verbs.aggregating import KEY, aggregate_state, fold, physical, result_of
 
 PAGE = (Path(__file__).resolve().parents[3] / "docs" / "formats.md").read_text()
 
@@ -218,3 +218,11 @@ def test_an_unknown_function_is_refused_with_those_that_there_are(function: str,
     assert all(callable(getattr(f, name)) for name in named)
     row = RowAggregate({"a": getattr(f, function)("x")}, {"a": pa.int64()})
     assert row.results([aggregate_state(row, [3, 4])])["a"].to_pylist() == [result]
+
+
+def test_a_sum_that_overflows_gets_a_wider_type_or_fewer_rows() -> None:
+    most = 2**63 - 1
+    with pytest.raises(RecordError, match="; cast the column to a wider type, or filter first"):
+        result_of(f.sum("x"), pa.int64(), [most, 1])
+    assert result_of(f.sum("x"), pa.decimal128(20, 0), [most, 1]) == most + 1
+    assert result_of(f.sum("x"), pa.int64(), [most]) == most

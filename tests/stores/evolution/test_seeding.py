@@ -266,9 +266,11 @@ def test_entries_that_cannot_be_put_are_refused(spec: StoreSpec, entries: list[E
 
 def test_an_entry_that_is_there_twice_is_found_even_far_apart_and_leaves_no_file(tmp_path: Path) -> None:
     storage = Storage.from_uri(tmp_path)
-    with pytest.raises(RecordError, match="is there twice"):
+    with pytest.raises(RecordError, match="is there twice; keep one of them"):
         sown(storage, SEEDED[0], [[Entry("a", 1, 0)], [Entry("a", 1, 0)]])
     assert not list(tmp_path.rglob("*.parquet"))
+    (manifest,) = sown(storage, SEEDED[0], [[Entry("a", 1, 0)]]).values()
+    assert list(read_rows(storage, manifest, SEEDED[0])) == [("a", 1, None)]
 
 
 class Query:

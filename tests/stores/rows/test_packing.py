@@ -3,9 +3,11 @@
 import pickle
 from collections.abc import Iterator
 from contextlib import suppress
+from datetime import datetime
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -125,6 +127,56 @@ def test_a_value_that_cannot_be_held_is_refused_with_its_column() -> None:
     damaged = pa.table({"id": pa.array([1], pa.int32()), "name": pa.array([b"\xff"]).view(pa.string())})
     with pytest.raises(RecordError, match="column 'name': a string is not UTF-8"):
         CODEC.pack(damaged)
+
+
+REQUIRED: Any = pa.schema([pa.field("c", pa.int32(), nullable=False)])
+TIMES: Any = pa.schema([("c", pa.timestamp("us"))])
+STRUCTS: Any = pa.StructArray.from_arrays([pa.array([1, 2])], ["c"], mask=pa.array([False, True]))
+BROKEN: Any = pa.array([b"a", b"\xff"]).view(pa.string())
+FAR: Any = pa.array([0, 2**60], pa.timestamp("s"))
+ADVISED: list[tuple[str, Any, Any, list[tuple[Any, Any, list[Any]]]]] = [
+    (
+        "column 'c' is NOT NULL, but is null in row 1; filter such rows out, or coalesce",
+        REQUIRED,
+        pa.table({"c": pa.array([1, None], pa.int32())}),
+        [
+            (REQUIRED, pa.table({"c": pa.array([1], pa.int32())}), [1]),
+            (REQUIRED, pa.table({"c": pc.coalesce(pa.array([1, None], pa.int32()), pa.scalar(0, pa.int32()))}), [1, 0]),
+        ],
+    ),
+    (
+        "row 1 is null as a whole; filter such rows out",
+        pa.schema([("c", pa.int64())]),
+        STRUCTS,
+        [(pa.schema([("c", pa.int64())]), STRUCTS.filter(STRUCTS.is_valid()), [1])],
+    ),
+    (
+        "column 'c': a string is not UTF-8 .*; make the column binary, or clean it",
+        pa.schema([("c", pa.string())]),
+        pa.table({"c": BROKEN}),
+        [
+            (pa.schema([("c", pa.binary())]), pa.table({"c": BROKEN.view(pa.binary())}), [b"a", b"\xff"]),
+            (pa.schema([("c", pa.string())]), pa.table({"c": ["a", "?"]}), ["a", "?"]),
+        ],
+    ),
+    (
+        r"column 'c': a timestamp\[s\] cannot be kept as timestamp\[us\]: .*; filter such rows out",
+        TIMES,
+        pa.table({"c": FAR}),
+        [(TIMES, pa.table({"c": FAR[:1]}), [datetime(1970, 1, 1)])],
+    ),
+]
+
+
+@pytest.mark.parametrize(("message", "schema", "rows", "advised"), ADVISED, ids=lambda part: str(part)[:40])
+def test_what_cannot_be_packed_is_packed_as_the_message_says(
+    message: str, schema: Any, rows: Any, advised: list[tuple[Any, Any, list[Any]]]
+) -> None:
+    with pytest.raises(RecordError, match=message):
+        RowCodec(Schemas.first(schema)).pack(rows)
+    for columns, others, expected in advised:
+        codec = RowCodec(Schemas.first(columns))
+        assert codec.unpack(codec.pack(others))["c"].to_pylist() == expected
 
 
 DAMAGED: list[tuple[bytes, str]] = [
