@@ -165,8 +165,8 @@ def _refuse_others(parent: Path, spec: StoreSpec) -> None:
         if version not in readable and path.is_dir():
             raise FormatError(
                 f"{path} is in format version {int(version)}, but a store of kind {spec.kind.value} is kept in version "
-                f"{int(spec.format_version)}; choose the kind that wrote it, or delete the directory if it is a copy "
-                f"of durable state, which is then restored"
+                f"{int(spec.format_version)}; choose the kind that wrote it, or another name, for a store that begins "
+                "empty"
             )
 
 

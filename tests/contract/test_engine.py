@@ -210,6 +210,8 @@ def test_a_file_that_has_the_name_of_a_directory_is_left_alone_and_told(
         with pytest.raises(BackendError, match=f"{re.escape(str(place))} .*: a file has its name.*move the file away"):
             supplier.open(place)
     assert file.read_text() == "somebody's"
+    file.rename(tmp_path / "away")
+    supplier.open(file).close()
 
 
 @pytest.mark.parametrize(
@@ -228,7 +230,10 @@ def test_a_directory_that_the_system_refuses_says_what_to_do(
     def refuse(*_: object, **__: object) -> None:
         raise OSError(code, os.strerror(code))
 
-    monkeypatch.setattr(Path, "mkdir", refuse)
-    with pytest.raises(BackendError, match=rf"{re.escape(str(tmp_path))}/store .*{what_to_do}") as refused:
-        make_directory(tmp_path / "store")
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "mkdir", refuse)
+        with pytest.raises(BackendError, match=rf"{re.escape(str(tmp_path))}/store .*{what_to_do}") as refused:
+            make_directory(tmp_path / "store")
     assert type(refused.value) is kind
+    make_directory(tmp_path / "store")
+    assert (tmp_path / "store").is_dir()

@@ -52,6 +52,18 @@ def test_a_new_directory_that_shows_old_rows_is_refused(tmp_path: Path) -> None:
         (tmp_path / "store").rmdir()
 
 
+def test_a_backend_that_shows_old_rows_is_used_once_it_keeps_to_its_contract(tmp_path: Path) -> None:
+    mistaken = NamedByItsPath(str(tmp_path / "service"))
+    with open_version(mistaken, tmp_path / "store", FormatVersion.PLAIN, "counts") as backend:
+        backend.write({b"old": b"row"})
+    (tmp_path / "store").rename(tmp_path / "away")
+    with pytest.raises(BackendError, match=r"until it keeps to BackendSupplier.open, by which a new directory is an"):
+        open_version(mistaken, tmp_path / "store", FormatVersion.PLAIN, "counts")
+    mended = OutsideSupplier(mistaken.root)
+    with open_version(mended, tmp_path / "another", FormatVersion.PLAIN, "counts") as backend:
+        assert list(backend.scan()) == []
+
+
 @pytest.mark.parametrize("mistake", ["deleted by hand", "not destroyed"])
 def test_old_state_never_comes_back_from_outside(tmp_path: Path, mistake: str, monkeypatch: Any) -> None:
     supplier = NamedByItsPath(str(tmp_path / "service"))

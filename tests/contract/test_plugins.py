@@ -162,6 +162,25 @@ def test_a_broken_plugin_works_once_another_release_of_it_is_installed(
     try_out(name)
 
 
+def test_a_plugin_works_once_what_it_needs_is_installed(
+    plugin: Plugin, site: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    needed = f"pond_needed{next(_numbers)}"
+    name = plugin(f"from {needed}.engine import open_engine\n{WORKS}")
+    with pytest.raises(BackendNotInstalledError, match=f"{needed}', which is not installed: pip install {needed}$"):
+        try_out(name)
+    (site / needed).mkdir()
+    (site / needed / "engine.py").write_text("raise ImportError('libengine.so: cannot open shared object file')")
+    importlib.invalidate_caches()
+    with pytest.raises(BackendNotInstalledError, match=r"be imported .*libengine.*; install what it needs again"):
+        try_out(name)
+    for module in (needed, f"{needed}.engine", f"pond_{name}"):
+        monkeypatch.delitem(sys.modules, module, raising=False)
+    (site / needed / "engine.py").write_text("open_engine = None  # whole again")
+    importlib.invalidate_caches()
+    try_out(name)
+
+
 def test_of_two_distributions_with_one_name_the_other_works_once_one_is_uninstalled(plugin: Plugin, site: Path) -> None:
     name = plugin(WORKS)
     install(site, "millpond-twin", **{name: "millpond.stores.backend.memory:MemorySupplier"})

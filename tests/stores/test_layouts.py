@@ -41,6 +41,13 @@ def refusal(spec: StoreSpec, backend: Backend) -> str:
     return str(refused.value)
 
 
+def reads(spec: StoreSpec, backend: Backend) -> bool:
+    """Whether what is advised to read the rows does so: another release, or the topology's spec."""
+    with Transaction(backend) as transaction:
+        store: Any = spec.open(transaction)
+        return list(store.scan()) == [("a", "1")]
+
+
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.spec.kind.value)
 def test_a_store_of_any_kind_tells_its_layout_with_the_first_change(
     kind: KindUnderTest, transaction: Transaction
@@ -73,6 +80,7 @@ def test_a_later_number_is_refused_with_both_numbers(backend: Backend) -> None:
         "store 'tested' holds the layout 'pebbles' in version 2, but this release reads the layout 'pebbles' in "
         "version 1; run the release that wrote it or a newer one, and delete nothing"
     )
+    assert reads(replace(SPEC, layout=Layout("pebbles", 2)), backend)
 
 
 def test_another_layout_is_refused_by_name(backend: Backend) -> None:
@@ -86,12 +94,14 @@ def test_rows_without_a_number_are_refused_where_one_is_expected(backend: Backen
         "store 'tested' holds rows without a layout's number (version 0), but this release reads the layout 'pebbles' "
         "in version 1; run the release that wrote them, and delete nothing"
     )
+    assert reads(replace(SPEC, layout=None), backend)
 
 
 def test_rows_of_a_layout_are_refused_by_a_spec_without_one(backend: Backend) -> None:
     committed(SPEC, backend)
     refused = refusal(replace(SPEC, layout=None), backend)
     assert refused.endswith("was opened without a layout; take its spec from the topology")
+    assert reads(SPEC, backend)
 
 
 def test_the_position_of_a_local_copy_is_no_row_of_a_layout(backend: Backend) -> None:

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
-from shutil import copytree
+from shutil import copytree, rmtree
 from typing import Any
 
 import pytest
@@ -11,6 +11,7 @@ from millpond.errors import BackendError, FormatError
 from millpond.stores.backend.contract import BackendSupplier
 from millpond.stores.backend.registry import supplier
 from millpond.stores.backend.transaction import Transaction
+from millpond.stores.durability import Manifest
 from millpond.stores.encoding.serdes import INT64, STRING
 from millpond.stores.specs.directory import store_directory
 from millpond.stores.specs.formats import FormatVersion
@@ -19,9 +20,11 @@ from millpond.stores.specs.store_spec import StoreKind, StoreSpec
 from millpond.stores.testing.faults.backend import FaultySupplier
 from millpond.stores.testing.faults.plan import Fault, FaultPlan, Step
 from millpond.stores.typed.timestamped_keyvalue import ValueAndTimestamp
+from tests.durability import one_store
 
 PLAIN = StoreSpec("counts", StoreKind.KEY_VALUE, STRING, INT64)
 TIMESTAMPED = StoreSpec("counts", StoreKind.TIMESTAMPED_KEY_VALUE, STRING, INT64)
+VERSIONED = StoreSpec("counts", StoreKind.VERSIONED, STRING, INT64, history_retention=1000)
 PLAIN_WINDOW = StoreSpec("counts", StoreKind.WINDOW, STRING, INT64, retention=1000, window_size=10)
 TIMESTAMPED_WINDOW = StoreSpec("counts", StoreKind.TIMESTAMPED_WINDOW, STRING, INT64, retention=1000, window_size=10)
 
@@ -145,6 +148,35 @@ def test_a_plain_store_refuses_a_directory_with_known_timestamps(
     with open_directory(engine, directory, stamped) as backend:
         kept: Any = stamped.open(Transaction(backend))
         assert list(kept.scan()) == [("a", ValueAndTimestamp(1, -1)), ("b", ValueAndTimestamp(2, 7))]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "advice"),
+    [
+        (PLAIN, "keep the timestamped kind, or delete the directory .* then restored without timestamps$"),
+        (VERSIONED, "choose the kind that wrote it, or another name, for a store that begins empty$"),
+    ],
+)
+def test_rows_of_a_format_that_a_kind_cannot_have_are_read_by_their_kind_or_left(
+    tmp_path: Path, engine: BackendSupplier, wanted: StoreSpec, advice: str
+) -> None:
+    def found(spec: StoreSpec, manifest: Manifest | None) -> dict[str, Any]:
+        with one_store.task(tmp_path, engine, spec) as state:
+            store: Any = state.open(manifest)[spec.name]
+            return dict(store.scan()) if spec.kind is not StoreKind.VERSIONED else {"a": store.get("a")}
+
+    with one_store.task(tmp_path, engine, TIMESTAMPED) as state:
+        store: Any = state.open(None)["counts"]
+        store.put("a", 1, 7)
+        manifest = state.commit()
+    with pytest.raises(FormatError, match=advice) as refused:
+        found(wanted, manifest)
+    assert found(TIMESTAMPED, manifest) == {"a": ValueAndTimestamp(1, 7)}
+    if wanted is PLAIN:
+        rmtree(str(refused.value).partition(" cannot become")[0])
+        assert found(PLAIN, manifest) == {"a": 1}
+    else:
+        assert found(replace(wanted, name="more"), manifest) == {"a": None}
 
 
 def test_every_version_has_a_migration() -> None:
