@@ -5,7 +5,8 @@ import pickle
 import re
 from collections.abc import Callable
 from pathlib import Path
-from shutil import move
+from shutil import copytree, move, rmtree
+from struct import pack
 from typing import Any
 
 import pytest
@@ -265,6 +266,25 @@ def test_damaged_and_missing_files_of_spark_are_named(
         damage(path)
     with pytest.raises(error, match=message):
         query.inspector().stores()
+
+
+@pytest.mark.parametrize(("end", "message"), [(-1, "this is not a manifest: "), (None, "a manifest of version 2 is d")])
+def test_of_a_checkpoint_with_damaged_manifests_an_undamaged_copy_is_put_back(
+    tmp_path: Path, end: int | None, message: str
+) -> None:
+    query = filled(tmp_path)
+    right = [shown(view) for view in query.inspector(specs=SPECS).stores()]
+    copytree(query.checkpoint, tmp_path / "copy")
+    for number, manifest in enumerate(query.manifests):
+        text = manifest.to_json().replace('"app"', '"other"')[:end].encode()
+        value = pack("<bQqII", 0, 0, 1, len(text), 24) + text + bytes(-len(text) % 8)
+        (path,) = query.checkpoint.glob(f"state/0/{number}/3.changelog")
+        path.write_bytes(lz4(changelog({state_key(number): value})))
+    with pytest.raises(FormatError, match=f"{message}.*; put an undamaged copy of the checkpoint back"):
+        query.inspector(specs=SPECS).stores()
+    rmtree(query.checkpoint)
+    move(tmp_path / "copy", query.checkpoint)
+    assert [shown(view) for view in query.inspector(specs=SPECS).stores()] == right
 
 
 @pytest.mark.parametrize(

@@ -234,7 +234,7 @@ class Manifest:
             )
             manifest._check_chain()
         except (KeyError, TypeError, ValueError) as error:
-            raise FormatError(f"a manifest of version {version} is damaged ({error!r}): {text[:200]!r}") from error
+            raise FormatError(f"a manifest of version {version} is damaged ({error!r}): {_told(text)}") from error
         return manifest
 
     def _check_chain(self) -> None:
@@ -278,11 +278,18 @@ def _name(value: Any) -> str:
 
 
 def _parsed(text: str) -> dict[str, Any]:
-    refusal = f"this is not a manifest: {text[:200]!r}; was the state value written by Millpond?"
     try:
         content = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise FormatError(refusal) from error
+        raise _no_manifest(text) from error
     if not isinstance(content, dict):
-        raise FormatError(refusal)
+        raise _no_manifest(text)
     return content
+
+
+def _no_manifest(text: str) -> FormatError:
+    return FormatError(f"this is not a manifest: {_told(text)}")
+
+
+def _told(text: str) -> str:
+    return f"{text[:200]!r}; put an undamaged copy of the checkpoint back"
