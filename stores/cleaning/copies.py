@@ -58,7 +58,9 @@ class CopiesCleaning:
             for query in _entries(self.local_dir):
                 yield from self._of_query(query)
         except OSError as error:
-            raise StoreError(f"{self.local_dir} cannot be read: {error}; check its permissions") from error
+            raise StoreError(
+                f"{self.local_dir} cannot be read: {error}; give a directory that this process may read"
+            ) from error
 
     def _of_query(self, query: Path) -> Iterator[Leftover]:
         place = state_of_query(query.name)

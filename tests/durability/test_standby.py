@@ -14,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from millpond.errors import ConfigurationError, MissingFileError
+from millpond.errors import ConfigurationError, MissingFileError, StoreError
 from millpond.metrics import StoreMetric
 from millpond.stores.backend.contract import BackendSupplier
 from millpond.stores.backend.registry import supplier
@@ -205,6 +205,19 @@ def test_a_held_lease_is_not_waited_for(cluster: Cluster) -> None:
     lease.release()
     note_as_holder(cluster.directory / "two", ended_process())
     assert cluster.standby().follow(cluster.manifest) is not None
+
+
+def test_a_place_that_is_no_directory_is_made_one(cluster: Cluster) -> None:
+    cluster.batch()
+    place = cluster.directory / "two" / "app" / "0_0"
+    place.parent.mkdir(parents=True)
+    place.write_text("not a directory")
+    with pytest.raises(StoreError, match=rf"{place} .* be read: .*; make it a directory that this process may read"):
+        cluster.follow(cluster.standby())
+    place.unlink()
+    place.mkdir()
+    cluster.follow(cluster.standby())
+    assert cluster.content("two") == cluster.content("one")
 
 
 def test_a_worker_that_comes_while_a_copy_is_restored_does_not_wait_and_keeps_its_own(cluster: Cluster) -> None:

@@ -80,7 +80,8 @@ class Lease:
                 if error.errno == errno.ELOOP:
                     raise StoreError(f"{error.filename} {NOT_OURS}") from error
                 raise StoreError(
-                    f"the local directory {self._path.parent} cannot be used: {error}; check its permissions"
+                    f"the local directory {self._path.parent} cannot be used: {error}; make it a directory that this "
+                    "process may write"
                 ) from error
         raise AssertionError("the second attempt ends in one way or the other")
 

@@ -214,7 +214,9 @@ class StandbyTask:
         try:
             return lease_mark(self._directory)
         except OSError as error:
-            raise StoreError(f"{self._directory} cannot be read: {error}; check its permissions") from error
+            raise StoreError(
+                f"{self._directory} cannot be read: {error}; make it a directory that this process may read"
+            ) from error
 
 
 @contextmanager
