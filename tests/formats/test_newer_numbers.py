@@ -11,6 +11,8 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from shutil import rmtree
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple, TypeAlias
 from zlib import crc32
 
@@ -23,13 +25,15 @@ from millpond.errors import FormatError, MillpondError, SerdeError
 from millpond.processors.runtime.change import Change, ChangeSerde
 from millpond.processors.runtime.kept_time import STREAM_TIME, KeptTime
 from millpond.processors.tables.foreign_key.messages import Content, Instruction, Response, Subscription
-from millpond.releases import OLDEST_READERS, RELEASE, Numbered
+from millpond.processors.verbs.foreign_keyed import with_foreign_keys, without_foreign_key
+from millpond.releases import OLDEST_READERS, RELEASE, Numbered, Release
 from millpond.stores.backend.registry import supplier
 from millpond.stores.durability import DurabilityPolicy, Manifest, Storage, TaskState, claim
 from millpond.stores.durability.copies.clean_shutdown import seal_path
 from millpond.stores.durability.manifests.schema_log import kept_schemas
 from millpond.stores.durability.parquet.files import FORMAT_KEY, READER_KEY, WRITER_KEY
 from millpond.stores.durability.storage.checked_text import checked_text
+from millpond.stores.encoding.rows.tuple_keys import KeyCodec
 from millpond.stores.encoding.serdes import INT64, STRING
 from millpond.stores.evolution.history import History
 from millpond.stores.evolution.shape import Shape
@@ -37,6 +41,7 @@ from millpond.stores.specs.formats import FormatVersion
 from millpond.stores.specs.store_spec import StoreKind, StoreSpec
 from millpond.stores.typed.layouts import Layout
 from millpond.stores.typed.terms import Terms
+from millpond.stores.typed.timestamped_keyvalue import ValueAndTimestamp
 from tests.durability.keeping_schemas import evolve_schemas
 
 Opening: TypeAlias = Callable[[], object]
@@ -46,6 +51,8 @@ TIMES: Final = StoreSpec("times", StoreKind.TIMESTAMPED_KEY_VALUE, STRING, INT64
 PRINT: Final = "topology/1"
 COLUMNS: Final = pa.schema([]).append(pa.field("rate", pa.string()))
 APPLICATION: Final = "app"
+OF_RELEASE_9: Final = {"written_by": "9.1.0", "oldest_reader": "9.0.0"}
+ROWS: Final = [("a", ValueAndTimestamp(1, 1))]
 SIGNS_OF_LIFE: Final = ("lease", ".pin")
 
 
@@ -77,7 +84,15 @@ def committed(directory: Path, spec: StoreSpec = TIMES, **options: Any) -> Manif
 def reopened(directory: Path, manifest: Manifest, spec: StoreSpec = TIMES, **options: Any) -> Opening:
     def opening() -> None:
         with task(directory, spec, **options) as state:
-            state.open(manifest)
+            store: Any = state.open(manifest)[spec.name]
+            assert list(store.scan()) == ROWS
+
+    return opening
+
+
+def giving(right: object, read: Opening) -> Opening:
+    def opening() -> None:
+        assert read() == right
 
     return opening
 
@@ -127,7 +142,7 @@ def kept_time(directory: Path) -> Opening:
 
     def opening() -> None:
         with task(directory, local="elsewhere", engine="memory") as state:
-            KeptTime(state.open(manifest)["times"], STREAM_TIME).get()
+            assert KeptTime(state.open(manifest)["times"], STREAM_TIME).get() == 17
 
     return opening
 
@@ -150,15 +165,17 @@ def durable_file(directory: Path, changes: Mapping[bytes, bytes]) -> Opening:
 
 
 def manifest_text(directory: Path) -> Opening:
-    text = raised(replace(committed(directory), prepared=("times",)).to_json(), "millpond")
-    return partial(Manifest.from_json, text)
+    manifest = replace(committed(directory), prepared=("times",))
+    content = json.loads(raised(manifest.to_json(), "millpond"))
+    del content["crc32"]
+    return giving(manifest, partial(Manifest.from_json, checked_text(content | OF_RELEASE_9)))
 
 
 def manifest_reader(directory: Path) -> Opening:
-    content = json.loads(committed(directory).to_json())
+    manifest = committed(directory)
+    content = json.loads(manifest.to_json())
     del content["crc32"]
-    text = checked_text(content | {"written_by": "9.1.0", "oldest_reader": "9.0.0"})
-    return partial(Manifest.from_json, text)
+    return giving(manifest, partial(Manifest.from_json, checked_text(content | OF_RELEASE_9)))
 
 
 def record(directory: Path, field: str) -> Opening:
@@ -166,25 +183,25 @@ def record(directory: Path, field: str) -> Opening:
     History.of(storage, APPLICATION, "out").begun(PRINT, Shape(1, ()), frozenset(["seeded"]), backfill="b" * 32)
     path = f"{APPLICATION}/evolution/out/000000.json"
     storage.put(path, raised(storage.read(path).decode(), field).encode())
-    return partial(History.of, storage, APPLICATION, "out")
+    return giving("b" * 32, lambda: History.of(storage, APPLICATION, "out").records[0].backfill)
 
 
 def claimed(directory: Path, opening: Callable[[Storage], object]) -> Opening:
     committed(directory)
     storage = storage_of(directory)
     storage.put(f"{APPLICATION}/topology-evolved-2", b"as a later release will say it")
-    return partial(opening, storage)
+    return giving(None, partial(opening, storage))
 
 
 def schemas(directory: Path) -> Opening:
     committed(directory)
     storage = storage_of(directory)
-    evolve_schemas(storage, APPLICATION, "right", COLUMNS)
+    right = evolve_schemas(storage, APPLICATION, "right", COLUMNS)
     path = f"{APPLICATION}/right-schema-1.json"
     text = json.loads(storage.read(path))["schemas"]
     later = json.dumps(text | {"format": text["format"] + 1}).encode()
     storage.put(path, b'{"crc32":%d,"schemas":%b}' % (crc32(later), later))
-    return partial(kept_schemas, storage, APPLICATION, "right")
+    return giving(right, partial(kept_schemas, storage, APPLICATION, "right"))
 
 
 def subscription(_: Path) -> Opening:
@@ -195,6 +212,12 @@ def subscription(_: Path) -> Opening:
 def response(_: Path) -> Opening:
     data = Response(None, Content.VALUE, b"value").to_bytes()
     return partial(Response.from_bytes, bytes([data[0] + 1]) + data[1:])
+
+
+def row_with_a_foreign_key(_: Path) -> Opening:
+    columns = pa.table({"p": ["p"]})
+    (value,) = with_foreign_keys(KeyCodec(columns.schema), columns, [b"row"])
+    return giving(b"row", partial(without_foreign_key, bytes([value[0] + 1]) + value[1:]))
 
 
 def change(_: Path) -> Opening:
@@ -214,14 +237,20 @@ class Case(NamedTuple):
         newer: writes it with the next number, and gives what reads it.
         message: what the error says.
         error: which one it is.
+        known_there: what stands in for the release that wrote it: numbers of this one, by where they are, as that one
+            has them.
     """
 
     what: Numbered | None
     newer: Callable[[Path], Opening]
     message: str
     error: type[MillpondError] = FormatError
+    known_there: Mapping[str, object] = MappingProxyType({})
 
 
+IN_STORES: Final = "millpond.stores"
+RELEASE_9: Final = {"millpond.releases.THIS_RELEASE": Release(9, 0)}
+CLAIMED: Final = {f"{IN_STORES}.durability.manifests.claim._FENCE": "topology-evolved-2"}
 RELEASES: Final = (
     rf"was written by release 9\.1\.0 .* release 9\.0\.0 or a newer one, but this is release {RELEASE}; run"
 )
@@ -233,40 +262,82 @@ CASES: Final = {
         Numbered.DIRECTORY, partial(directory_of_a_store, engine="rocksdb"), r"times-v7 is in a format version .* use"
     ),
     "layout": Case(Numbered.LAYOUT, layout, "version 2, but this release reads .* in version 1; run the release that"),
-    "terms": Case(Numbered.TERMS, terms, "of store 'times', the terms have version 2, but .* knows version 1; run the"),
-    "kept time": Case(Numbered.KEPT_TIME, kept_time, "in version 2, but this release reads version 1; run the release"),
+    "terms": Case(
+        Numbered.TERMS,
+        terms,
+        "of store 'times', the terms have version 2, but .* knows version 1; run the",
+        known_there={f"{IN_STORES}.typed.terms.TERMS_VERSION": 2},
+    ),
+    "kept time": Case(
+        Numbered.KEPT_TIME,
+        kept_time,
+        "in version 2, but this release reads version 1; run the release",
+        known_there={"millpond.processors.runtime.kept_time._VERSION": 2},
+    ),
     "durable file": Case(
         Numbered.DURABLE_FILE,
         partial(durable_file, changes={FORMAT_KEY: b"3"}),
         r"parquet has format 3, but this release of Millpond knows formats 1 to 2; run the release that wrote it",
+        known_there={f"{IN_STORES}.durability.parquet.reading.PAGE_CHECKSUMS": 3},
     ),
     "reader of a file": Case(
-        Numbered.DURABLE_FILE, partial(durable_file, changes={WRITER_KEY: b"9.1.0", READER_KEY: b"9.0.0"}), RELEASES
+        Numbered.DURABLE_FILE,
+        partial(durable_file, changes={FORMAT_KEY: b"1", WRITER_KEY: b"9.1.0", READER_KEY: b"9.0.0"}),
+        RELEASES,
+        known_there=RELEASE_9,
     ),
-    "manifest": Case(Numbered.MANIFEST, manifest_text, "version 4, but this release of Millpond knows versions 1 to 3"),
-    "reader of a manifest": Case(Numbered.MANIFEST, manifest_reader, RELEASES),
+    "manifest": Case(
+        Numbered.MANIFEST,
+        manifest_text,
+        "version 4, but this release of Millpond knows versions 1 to 3; run release 9.0.0 or a newer one",
+        known_there={
+            f"{IN_STORES}.durability.manifests.manifest.PREPARED_VERSION": 4,
+            "millpond.releases.OLDEST_READERS": {**OLDEST_READERS, Numbered.MANIFEST: {4: Release(9, 0)}},
+        }
+        | RELEASE_9,
+    ),
+    "reader of a manifest": Case(Numbered.MANIFEST, manifest_reader, RELEASES, known_there=RELEASE_9),
     "evolution record": Case(
         Numbered.EVOLUTION_RECORD,
         partial(record, field="evolution"),
         "version 4, but .* knows versions 1 to 3; run the",
+        known_there={f"{IN_STORES}.evolution.record._KNOWN": range(1, 5)},
     ),
-    "shape": Case(Numbered.SHAPE, partial(record, field="shape"), "shape of state has version 2, but .* version 1; "),
+    "shape": Case(
+        Numbered.SHAPE,
+        partial(record, field="shape"),
+        "shape of state has version 2, but .* version 1; run",
+        known_there={f"{IN_STORES}.evolution.shape.SHAPE_VERSION": 2},
+    ),
     "claim, in a worker": Case(
         None,
         partial(claimed, opening=lambda storage: claim(storage, APPLICATION, PRINT)),
         "-evolved-2 is a claim",
+        known_there=CLAIMED,
     ),
     "claim, in the driver": Case(
         None,
-        partial(claimed, opening=lambda storage: History.of(storage, APPLICATION, "out")),
+        partial(claimed, opening=lambda storage: History.of(storage, APPLICATION, "out").newest),
         "-2 is a claim",
+        known_there=CLAIMED,
     ),
-    "schemas": Case(Numbered.SCHEMAS, schemas, "in the format 2, but this release reads 1; run the release that wrote"),
+    "schemas": Case(
+        Numbered.SCHEMAS,
+        schemas,
+        "in the format 2, but this release reads 1; run the release that wrote",
+        known_there={f"{IN_STORES}.encoding.rows.schema_json.SCHEMA_FORMAT": 2},
+    ),
     "subscription": Case(
         Numbered.SUBSCRIPTION, subscription, "version 2 cannot be read; this release knows 0 and 1", SerdeError
     ),
     "response": Case(Numbered.RESPONSE, response, "version 2 cannot be read; this release knows 1", SerdeError),
     "change": Case(Numbered.CHANGE, change, "the unknown flag 6; it comes from a later release", SerdeError),
+    "row with a foreign key": Case(
+        None,
+        row_with_a_foreign_key,
+        "of version 2, but this release knows only 1; run the release that wrote it",
+        known_there={"millpond.processors.verbs.foreign_keyed._VERSION": b"\x02"},
+    ),
     "value in Spark's state": Case(
         Numbered.STATE_VALUE, value_in_sparks_state, "value of version 3, but this release .* versions 1 and 2; run"
     ),
@@ -296,6 +367,28 @@ def test_the_next_number_is_refused_and_nothing_is_changed(case: Case, tmp_path:
     opening = case.newer(tmp_path)
     with unchanged(tmp_path), pytest.raises(case.error, match=case.message):
         opening()
+
+
+@pytest.mark.parametrize("what", [what for what, case in CASES.items() if case.known_there])
+def test_the_release_that_wrote_it_reads_what_this_one_has_refused(
+    what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case = CASES[what]
+    opening = case.newer(tmp_path)
+    with pytest.raises(case.error, match=r"run (the )?release"):
+        opening()
+    for where, number in case.known_there.items():
+        monkeypatch.setattr(where, number)
+    opening()
+
+
+@pytest.mark.parametrize("engine", ["lmdb", "rocksdb"])
+def test_a_copy_in_a_directory_of_a_later_version_is_restored_once_it_is_deleted(tmp_path: Path, engine: str) -> None:
+    opening = directory_of_a_store(tmp_path, engine)
+    with pytest.raises(FormatError, match="delete the directory if it is a copy of durable state") as refused:
+        opening()
+    rmtree(str(refused.value).partition(" is in a format")[0])
+    opening()
 
 
 PAGE: Final = (Path(__file__).resolve().parents[2] / "docs" / "formats.md").read_text()
