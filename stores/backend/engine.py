@@ -273,7 +273,7 @@ def make_directory(directory: Path) -> None:
     except OSError as error:
         where = f"the directory {directory} of a store cannot be made ({error.strerror})"
         if error.errno in FULL:
-            raise StoreFullError(f"{where}; free some space on that file system") from error
+            raise StoreFullError(f"{where}; free some space there") from error
         if isinstance(error, FileExistsError | NotADirectoryError):
             raise BackendError(f"{where}: a file has its name, or that of one above; move the file away") from error
         raise BackendError(f"{where}; see that those above it may be written, or choose another place") from error

@@ -161,7 +161,7 @@ class _Task:
             for path in (removing, *paths):
                 _delete_part(engine, path)
         except OSError as error:
-            raise StoreError(f"{copy} cannot be deleted: {error}; delete it by hand") from error
+            raise StoreError(f"the idle copy {copy} cannot be deleted: {error}; delete it by hand") from error
         finally:
             self._let_go(lease)
 

@@ -251,7 +251,7 @@ def test_an_idle_copy_that_cannot_be_deleted_is_deleted_by_hand(
     (copy,) = query.rglob("counts")
     with monkeypatch.context() as patch:
         patch.setattr(Path, "rename", failing(errno.EACCES))
-        with pytest.raises(StoreError, match=f"{copy} cannot be deleted: .*; delete it by hand"):
+        with pytest.raises(StoreError, match=f"the idle copy {copy} cannot be deleted: .*; delete it by hand"):
             delete_idle()
     shutil.rmtree(copy)
     aged(query, 1000)

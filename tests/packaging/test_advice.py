@@ -5,15 +5,44 @@ its own note.
 """
 
 import ast
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
+
+from tests.packaging import advice_rest
 
 ROOT = Path(__file__).resolve().parents[2]
 ROOMS = ("adapters", "processors", "stores", "src/millpond")
 OF_STATE = "StateConflictError"
 OF_CALLS = ("ConfigurationError", "TopologyError")
 REFUSALS = (OF_STATE, *OF_CALLS)
+OTHERS = (
+    "BackendError",
+    "BackendInUseError",
+    "BackendNotInstalledError",
+    "BackendUnavailableError",
+    "Closed",
+    "CorruptFileError",
+    "CorruptStoreError",
+    "DurabilityError",
+    "FormatError",
+    "InvalidKeyError",
+    "MillpondError",
+    "MissingFileError",
+    "RecordError",
+    "SerdeError",
+    "StoreClosedError",
+    "StoreError",
+    "StoreFullError",
+    "TypeError",
+    "UnknownBackendError",
+    "UnreadableRowError",
+    "UserFunctionError",
+    "ValueError",
+)
+"""All other errors; what is ``Closed`` raises one, with its words, whatever it is asked."""
+NOTED = (advice_rest,)
+"""The modules that have notes for them, by what they are about."""
 
 _MATCHING = "stores/evolution/test_advice.py::test_what_is_advised_for_stores_that_do_not_match_is_taken"
 _ROWS_THAT_DO_NOT_FIT = "metamorphic/test_rekeyed.py::test_what_is_advised_for_rows_that_do_not_fit_is_taken"
@@ -362,6 +391,37 @@ def raised() -> Sequence[tuple[str, str, str]]:
     return found
 
 
+@cache
+def advice_of_others() -> Mapping[str, str]:
+    """The words of all other errors that advise something, by where they are made; those of functions, too."""
+    found = {}
+    for room in ROOMS:
+        for path in sorted((ROOT / room).rglob("*.py")):
+            tree = ast.parse(path.read_text())
+            functions = {node.name: node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
+            for node in ast.walk(tree):
+                if isinstance(node, ast.Call) and ast.unparse(node.func) in OTHERS:
+                    text = "".join(f"{one}\n" for one in _words(node, functions))
+                    if ";" in text:
+                        found[f"{path.relative_to(ROOT)}:{node.lineno}"] = text
+    return found
+
+
+def _words(node: ast.AST, functions: Mapping[str, ast.FunctionDef]) -> Iterator[str]:
+    """The texts of an expression, with those of the functions of its module that make a part of it."""
+    for one in ast.walk(node):
+        if isinstance(one, ast.Constant) and isinstance(one.value, str):
+            yield one.value
+        if isinstance(one, ast.Call) and (made := functions.get(ast.unparse(one.func).removeprefix("self."))):
+            others = {name: other for name, other in functions.items() if other is not made}
+            yield from (text for part in made.body[_documented(made) :] for text in _words(part, others))
+
+
+def _documented(function: ast.FunctionDef) -> int:
+    """How many of a function's statements are its docstring."""
+    return int(ast.get_docstring(function, clean=False) is not None)
+
+
 def refusals(*errors: str) -> dict[str, str]:
     """The words of the refusals by one of these errors, by where they are made."""
     return {where: text for where, error, text in raised() if error in errors}
@@ -394,8 +454,16 @@ def test_every_refusal_of_a_call_is_followed_or_only_says_what_is_wrong() -> Non
     assert [where for where, text in found.items() if where not in settled and ";" in text] == []
 
 
+def test_what_is_noted_of_other_errors_is_said() -> None:
+    found = advice_of_others()
+    noted = [words for notes in NOTED for words in (*notes.FOLLOWED, *notes.PLAIN)]
+    places = {words: [where for where, text in found.items() if words in text] for words in noted}
+    assert [words for words, where in places.items() if not where] == []
+
+
 def test_the_tests_that_take_advice_are_there() -> None:
-    for followed in {*FOLLOWED.values(), *FOLLOWED_CALLS.values()}:
+    elsewhere = {followed for notes in NOTED for followed in notes.FOLLOWED.values()}
+    for followed in {*FOLLOWED.values(), *FOLLOWED_CALLS.values(), *elsewhere}:
         module, _, name = followed.partition("::")
         tree = ast.parse((ROOT / "tests" / module).read_text())
         assert name in {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}, followed
