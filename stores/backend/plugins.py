@@ -141,7 +141,7 @@ def _imported(point: EntryPoint) -> object:
             ) from error
         if isinstance(error, ModuleNotFoundError):
             raise BackendNotInstalledError(
-                f"{where} needs the module {error.name!r}, which is not installed: "
+                f"{where} needs the module {error.name!r}, which is not installed; "
                 f"pip install {(error.name or point.name).partition('.')[0]}"
             ) from error
         raise BackendNotInstalledError(

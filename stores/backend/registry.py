@@ -117,7 +117,7 @@ def _unknown(name: str) -> UnknownBackendError:
     if not known:
         return UnknownBackendError(
             f"there is no backend {masked(name)!r}, nor any other: the metadata of the package millpond is "
-            "missing. Install it (pip install millpond, or pip install -e . in its sources) instead of importing it "
+            "missing; install it (pip install millpond, or pip install -e . in its sources) instead of importing it "
             "from a path"
         )
     close = get_close_matches(name.lower(), known, n=1)

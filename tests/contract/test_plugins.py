@@ -167,7 +167,7 @@ def test_a_plugin_works_once_what_it_needs_is_installed(
 ) -> None:
     needed = f"pond_needed{next(_numbers)}"
     name = plugin(f"from {needed}.engine import open_engine\n{WORKS}")
-    with pytest.raises(BackendNotInstalledError, match=f"{needed}', which is not installed: pip install {needed}$"):
+    with pytest.raises(BackendNotInstalledError, match=f"{needed}', which is not installed; pip install {needed}$"):
         try_out(name)
     (site / needed).mkdir()
     (site / needed / "engine.py").write_text("raise ImportError('libengine.so: cannot open shared object file')")

@@ -79,16 +79,20 @@ def test_an_unknown_name_lists_the_known_ones_and_the_closest() -> None:
     assert "did you mean 'rocksdb'?" in str(unknown.value)
 
 
-def test_without_package_metadata_the_error_says_so(tmp_path: Path) -> None:
+def test_a_package_without_metadata_works_once_it_is_installed(tmp_path: Path) -> None:
     sources = Path(sys.modules["millpond"].__file__ or "").parents[1]
     code = f"import sys; sys.path = [{str(sources)!r}, *{[p for p in sys.path if 'site-packages' not in p]!r}]\n"
-    code += "from importlib import metadata\nmetadata.MetadataPathFinder.find_distributions = lambda *a, **k: []\n"
-    code += f"sys.path += {[p for p in sys.path if 'site-packages' in p]!r}\n"
-    code += "from millpond.stores.backend.registry import supplier\nsupplier('memory')"
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, check=False)
-    assert "UnknownBackendError" in result.stderr
-    assert "the metadata of the package millpond is missing" in result.stderr
-    assert "pip install" in result.stderr
+    nothing = "from importlib import metadata\nmetadata.MetadataPathFinder.find_distributions = lambda *a, **k: []\n"
+    search = f"sys.path += {[p for p in sys.path if 'site-packages' in p]!r}\n"
+    search += "from millpond.stores.backend.registry import supplier\nprint(supplier('memory').name)"
+
+    def run(installed: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-c", code + installed + search]
+        return subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
+
+    assert "UnknownBackendError" in run(nothing).stderr
+    assert "is missing; install it (pip install millpond, or pip install -e . in its s" in run(nothing).stderr
+    assert run("").stdout == "memory\n"
 
 
 def test_a_third_party_backend_is_found_by_its_entry_point_even_after_it_was_missed(site: Path, tmp_path: Path) -> None:
