@@ -88,7 +88,10 @@ class ChangeSerde(Serde[Change[T]]):
         if flag == _NEW[0]:
             return Change(decode(data[:end]), None, is_latest)
         if flag != _BOTH[0]:
-            raise SerdeError(f"the change {data!r} ends in the unknown flag {flag}; it comes from a later release")
+            raise SerdeError(
+                f"the change {data!r} ends in the flag {flag}, which this release does not know; run the release that "
+                "wrote it, or a newer one"
+            )
         length, start = _read_varint(data)
         if not 0 <= length <= end - start:
             raise SerdeError(f"the change {data!r} claims a new value of {length} bytes but is shorter than that")

@@ -205,13 +205,15 @@ def schemas(directory: Path) -> Opening:
 
 
 def subscription(_: Path) -> Opening:
-    data = Subscription(None, Instruction.PROPAGATE_ONLY_IF_FK_VAL_AVAILABLE, b"key", 0).to_bytes()
-    return partial(Subscription.from_bytes, bytes([data[0] + 1]) + data[1:])
+    sent = Subscription(None, Instruction.PROPAGATE_ONLY_IF_FK_VAL_AVAILABLE, b"key", 0)
+    data = sent.to_bytes()
+    return giving(sent, partial(Subscription.from_bytes, bytes([data[0] + 1]) + data[1:]))
 
 
 def response(_: Path) -> Opening:
-    data = Response(None, Content.VALUE, b"value").to_bytes()
-    return partial(Response.from_bytes, bytes([data[0] + 1]) + data[1:])
+    sent = Response(None, Content.VALUE, b"value")
+    data = sent.to_bytes()
+    return giving(sent, partial(Response.from_bytes, bytes([data[0] + 1]) + data[1:]))
 
 
 def row_with_a_foreign_key(_: Path) -> Opening:
@@ -222,7 +224,8 @@ def row_with_a_foreign_key(_: Path) -> Opening:
 
 def change(_: Path) -> Opening:
     serde = ChangeSerde(STRING)
-    return partial(serde.deserialize, serde.serialize(Change("new", "old"))[:-1] + b"\x06")
+    sent = Change("new", "old")
+    return giving(sent, partial(serde.deserialize, serde.serialize(sent)[:-1] + b"\x06"))
 
 
 def value_in_sparks_state(directory: Path) -> Opening:
@@ -249,6 +252,7 @@ class Case(NamedTuple):
 
 
 IN_STORES: Final = "millpond.stores"
+IN_JOINS: Final = "millpond.processors.tables.foreign_key.messages"
 RELEASE_9: Final = {"millpond.releases.THIS_RELEASE": Release(9, 0)}
 CLAIMED: Final = {f"{IN_STORES}.durability.manifests.claim._FENCE": "topology-evolved-2"}
 RELEASES: Final = (
@@ -328,10 +332,26 @@ CASES: Final = {
         known_there={f"{IN_STORES}.encoding.rows.schema_json.SCHEMA_FORMAT": 2},
     ),
     "subscription": Case(
-        Numbered.SUBSCRIPTION, subscription, "version 2 cannot be read; this release knows 0 and 1", SerdeError
+        Numbered.SUBSCRIPTION,
+        subscription,
+        "a subscription has version 2, but this release reads versions 0 to 1; run the release that wrote it",
+        SerdeError,
+        {f"{IN_JOINS}._NEWEST_SUBSCRIPTION": 2},
     ),
-    "response": Case(Numbered.RESPONSE, response, "version 2 cannot be read; this release knows 1", SerdeError),
-    "change": Case(Numbered.CHANGE, change, "the unknown flag 6; it comes from a later release", SerdeError),
+    "response": Case(
+        Numbered.RESPONSE,
+        response,
+        "a response has version 2, but this release reads version 1; run the release that wrote it",
+        SerdeError,
+        {f"{IN_JOINS}.RESPONSE_VERSION": 2},
+    ),
+    "change": Case(
+        Numbered.CHANGE,
+        change,
+        "the flag 6, which this release does not know; run the release that wrote it",
+        SerdeError,
+        {"millpond.processors.runtime.change._BOTH": b"\x06"},
+    ),
     "row with a foreign key": Case(
         None,
         row_with_a_foreign_key,

@@ -23,6 +23,9 @@ FOLLOWED = {
     "a manifest has version ": _NUMBERS,
     ", but this release of Millpond knows formats ": _NUMBERS,
     "schemas are in the format ": _NUMBERS,
+    "a subscription has version ": _NUMBERS,
+    "a response has version ": _NUMBERS,
+    ", which this release does not know; run the release": _NUMBERS,
     "an evolution record has version ": _NUMBERS,
     "a shape of state has version ": _NUMBERS,
     "terms have version ": _NUMBERS,
@@ -93,8 +96,6 @@ FOLLOWED = {
     "test_a_serde_of_windowed_keys_is_given_the_size_of_its_tables_windows",
     " is no windowed key; if an operator gives": "processors/test_porting.py::"
     "test_select_key_of_a_windowed_table_s_updates_has_to_say_how_the_new_keys_become_bytes",
-    " is too short for a windowed key; was it written": _READ,
-    " serde cannot read ": _READ,
     ": bad ": _READ,
     "only the second time; is its serde sound?": _READ,
     "; choose another serde or convert the value": f"{_RECORDS}"

@@ -178,8 +178,8 @@ class Moody(Serde[int]):
 @pytest.mark.parametrize(
     ("key_serde", "value_serde", "advice"),
     [
-        (STRING, STRING, "the string serde cannot read .*; was it written with another serde"),
-        (TimeWindowedSerde(STRING, 10), INT64, "b'a' is too short for a windowed key; was it written by another serde"),
+        (STRING, STRING, "the string serde cannot read "),
+        (TimeWindowedSerde(STRING, 10), INT64, "b'a' is too short for a windowed key"),
         (STRING, STRING, "bad value .*; restart with the serdes that wrote it"),
         (STRING, Moody(True), "a record could be read only the second time; is its serde sound?"),
     ],

@@ -72,7 +72,7 @@ def test_a_response_begins_with_its_version_and_what_it_brings() -> None:
 
 @pytest.mark.parametrize(("head", "version"), [(b"\x00", 0), (b"\x02", 2), (b"\x82", 2)])
 def test_a_response_of_an_unknown_version_is_refused(head: bytes, version: int) -> None:
-    with pytest.raises(SerdeError, match=f"response of version {version} cannot be read; this release knows 1"):
+    with pytest.raises(SerdeError, match=f"a response has version {version}, but this release reads version 1; run"):
         Response.from_bytes(head + bytes(17) + b"name")
 
 

@@ -36,6 +36,7 @@ from millpond.stores.typed.layouts import Layout
 FOREIGN_KEY_SUBSCRIPTIONS: Final = Layout("foreign-key-subscriptions", 1)
 FOREIGN_KEY_LEFT_ROWS: Final = Layout("foreign-key-left-rows", 1)
 
+_NEWEST_SUBSCRIPTION: Final = 1
 RESPONSE_VERSION: Final = 1
 NO_HASH: Final = 0x80
 _HASH_END: Final = 2 + HASH_SIZE
@@ -119,8 +120,11 @@ class Subscription(NamedTuple):
             SerdeError: it did not, or its version is unknown.
         """
         version, rest = _version_and_rest(data)
-        if version > 1:
-            raise SerdeError(f"a subscription of version {version} cannot be read; this release knows 0 and 1")
+        if version > _NEWEST_SUBSCRIPTION:
+            raise SerdeError(
+                f"a subscription has version {version}, but this release reads versions 0 to {_NEWEST_SUBSCRIPTION}; "
+                "run the release that wrote it, or a newer one"
+            )
         end = len(data) - (_PARTITION.size if version else 0)
         if end < rest or data[1] not in _INSTRUCTIONS:
             raise SerdeError(f"{data[:40]!r} is no subscription of a foreign-key join")
@@ -154,7 +158,8 @@ class Response(NamedTuple):
         version, rest = _version_and_rest(data)
         if version != RESPONSE_VERSION:
             raise SerdeError(
-                f"a response of version {version} cannot be read; this release knows {RESPONSE_VERSION} only"
+                f"a response has version {version}, but this release reads version {RESPONSE_VERSION}; run the release "
+                "that wrote it, or a newer one"
             )
         if len(data) < rest or data[1] not in _CONTENTS:
             raise SerdeError(f"{data[:40]!r} is no response of a foreign-key join")
