@@ -92,14 +92,8 @@ FOLLOWED = {
     " is not a pair of a text and bytes or None; make it one": f"{_RECORDS}"
     "test_a_header_is_made_a_pair_of_a_text_and_bytes",
     "; raise them, ": f"{_RECORDS}test_a_full_buffer_gets_higher_bounds_or_waits_for_less_or_emits_early",
-    "; give the serde the size of its table's windows": f"{_RECORDS}"
-    "test_a_serde_of_windowed_keys_is_given_the_size_of_its_tables_windows",
-    " is no windowed key; if an operator gives": "processors/test_porting.py::"
-    "test_select_key_of_a_windowed_table_s_updates_has_to_say_how_the_new_keys_become_bytes",
     ": bad ": _READ,
     "only the second time; is its serde sound?": _READ,
-    "; choose another serde or convert the value": f"{_RECORDS}"
-    "test_a_value_that_a_serde_cannot_write_is_converted_or_gets_another_serde",
     " cannot hold the key None; drop such records": f"{_RECORDS}test_records_without_a_key_are_dropped_or_given_one",
     " is null as a whole; filter such rows out": _PACKED,
     "; filter such rows out, or coalesce": _PACKED,

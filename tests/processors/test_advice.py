@@ -21,10 +21,8 @@ from millpond.processors import (
     Consumed,
     KStream,
     KTable,
-    Materialized,
     Processor,
     RecordProcessor,
-    Repartitioned,
     StreamsBuilder,
     Suppressed,
     TimeWindowedSerde,
@@ -144,20 +142,6 @@ def test_a_full_buffer_of_final_results_gets_higher_bounds_or_waits_for_less_as_
     assert final(most=3) == final(grace=0) == [1, 1, 1]
 
 
-def windowed(stream: KStream) -> KStream:
-    return stream.group_by_key().windowed_by(TimeWindows(10, grace=0)).count().to_stream()
-
-
-def test_a_serde_of_windowed_keys_is_given_the_size_of_its_tables_windows() -> None:
-    def through(size: int) -> list[Any]:
-        serdes = Repartitioned(TimeWindowedSerde(STRING, size), INT64)
-        return run(lambda stream: windowed(stream).repartition(serdes), NUMBERS)
-
-    with pytest.raises(UserFunctionError, match="is no window of 5 ms; give the serde the size of its table's windows"):
-        through(5)
-    assert through(10) == [1, 1, 2]
-
-
 class Moody(Serde[int]):
     """Cannot read for the first time."""
 
@@ -192,19 +176,6 @@ def test_records_are_read_by_sound_serdes_that_wrote_them(
         Decoder("in", key_serde, value_serde).decode(batch)
     for sound in (INT64, Moody()):
         assert Decoder("in", STRING, sound).decode(batch).to_batch().values == [-1]
-
-
-def test_a_value_that_a_serde_cannot_write_is_converted_or_gets_another_serde() -> None:
-    def kept(value_serde: str, convert: Callable[[int], Any]) -> list[Any]:
-        last = Materialized("last", value_serde=value_serde)
-        return run(
-            lambda stream: stream.map_values(convert).group_by_key().reduce(lambda _, value: value, last), NUMBERS
-        )
-
-    with pytest.raises(UserFunctionError, match=r"int64 serde cannot serialize .*; choose another serde or convert"):
-        kept("int64", str)
-    assert kept("string", str) == ["4", "-1", "9"]
-    assert kept("int64", int) == [4, -1, 9]
 
 
 def test_records_without_a_key_are_dropped_or_given_one() -> None:

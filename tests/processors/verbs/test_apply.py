@@ -551,7 +551,7 @@ def test_results_that_are_no_rows_are_refused() -> None:
 def test_a_value_that_python_cannot_hold_is_filtered_out_or_cast() -> None:
     far = pa.array([0, 100_000 * 365 * 86_400 * 10**6], pa.timestamp("us"))
 
-    def seen_by_a_rule(values: pa.Array) -> list[Any]:
+    def seen_by_a_rule(values: Any) -> list[Any]:
         class Looking(KeyedProcessor):
             def process(self, key: Any, row: dict[str, Any], context: KeyContext) -> list[Row]:
                 return [row]

@@ -129,6 +129,7 @@ def test_a_value_that_cannot_be_held_is_refused_with_its_column() -> None:
         CODEC.pack(damaged)
 
 
+COALESCED: Any = pc.coalesce(pa.array([1, None], pa.int32()), pa.scalar(0, pa.int32()))
 REQUIRED: Any = pa.schema([pa.field("c", pa.int32(), nullable=False)])
 TIMES: Any = pa.schema([("c", pa.timestamp("us"))])
 STRUCTS: Any = pa.StructArray.from_arrays([pa.array([1, 2])], ["c"], mask=pa.array([False, True]))
@@ -141,7 +142,7 @@ ADVISED: list[tuple[str, Any, Any, list[tuple[Any, Any, list[Any]]]]] = [
         pa.table({"c": pa.array([1, None], pa.int32())}),
         [
             (REQUIRED, pa.table({"c": pa.array([1], pa.int32())}), [1]),
-            (REQUIRED, pa.table({"c": pc.coalesce(pa.array([1, None], pa.int32()), pa.scalar(0, pa.int32()))}), [1, 0]),
+            (REQUIRED, pa.table({"c": COALESCED}), [1, 0]),
         ],
     ),
     (
