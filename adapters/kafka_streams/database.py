@@ -16,13 +16,15 @@ import rocksdict
 
 from millpond.adapters.kafka_streams.entries import Row, Rows
 from millpond.adapters.rocksdb import lock_holder
-from millpond.errors import BackendInUseError, CorruptStoreError, FormatError, StoreError
+from millpond.errors import BackendError, BackendInUseError, CorruptStoreError, FormatError, StoreError
 
 DEFAULT: Final = "default"
 WITH_TIMESTAMP: Final = "keyValueWithTimestamp"
 
 _LINKED: Final = frozenset((".sst", ".blob"))
 _COPIED: Final = ("CURRENT", "IDENTITY", "MANIFEST-")
+_OTHER_TABLES: Final = (0x8242229663BF9564, 0x926789D0C5F17873)
+"""The numbers at the end of RocksDB's plain and cuckoo tables."""
 
 
 class Database:
@@ -90,8 +92,8 @@ class Database:
         if others:
             raise CorruptStoreError(
                 f"store {self.store!r}: {self.directory} has tables that its MANIFEST does not name: "
-                f"{', '.join(others)}. The application was not closed cleanly, or the MANIFEST is damaged; let the "
-                "application open the directory once and close it"
+                f"{', '.join(others)}. If the application was not closed cleanly, start it once and stop it; if it "
+                f"was, the MANIFEST is damaged; {restored(self.directory)}"
             )
 
     def _where(self, family: str) -> Callable[[bytes], str]:
@@ -109,14 +111,15 @@ def open_database(directory: Path, store: str) -> Iterator[Database]:
     Raises:
         BackendInUseError: somebody has it open.
         CorruptStoreError: a file is damaged or missing, or was not finished.
-        FormatError: this RocksDB cannot read it.
+        FormatError: it was written with options that are not known here.
+        BackendError: the system does not let it be read.
     """
     refuse_locked(directory / "LOCK", store)
     for log in sorted(directory.glob("*.log")):
         if log.stat().st_size:
             raise CorruptStoreError(
-                f"store {store!r}: {log} is not empty, but Kafka Streams writes no log; this is no directory of a "
-                "store that Kafka Streams has closed"
+                f"store {store!r}: {log} is not empty, but Kafka Streams writes no log, so something else has written "
+                "here; start the application once and stop it, which brings the log into the tables"
             )
     with TemporaryDirectory(prefix="millpond-") as place:
         view = Path(place) / directory.name
@@ -145,6 +148,14 @@ def refuse_locked(lock: Path, store: str) -> None:
         )
 
 
+def restored(directory: Path) -> str:
+    """What to do about a RocksDB directory that is damaged; it lies in a directory of its task's."""
+    return (
+        f"copy it again while the application is stopped, or delete {directory.parent.parent}, start the application, "
+        "which restores it from its changelogs, and stop it"
+    )
+
+
 def is_database(directory: Path) -> bool:
     """Whether a directory is one of RocksDB, even a damaged one."""
     return directory.is_dir() and any(
@@ -157,7 +168,7 @@ def _make_view(directory: Path, view: Path) -> None:
     view.mkdir()
     for path in directory.iterdir():
         if path.suffix in _LINKED:
-            (view / path.name).symlink_to(path.resolve())
+            (view / path.name).symlink_to(path.absolute())
         elif path.name.startswith(_COPIED):
             copyfile(path, view / path.name)
 
@@ -173,28 +184,35 @@ def _opened(view: Path) -> tuple[Any, list[str]]:
 
 @contextmanager
 def _errors(directory: Path, store: str, view: Path) -> Iterator[None]:
-    """Within it, every exception of rocksdict becomes one of Millpond's, which names the Java client's files."""
+    """Within it, every exception of rocksdict or the system becomes one of Millpond's, with the Java client's files."""
     try:
         yield
     except StoreError:
         raise
     except Exception as error:
-        if type(error) is not Exception:
+        if type(error) is not Exception and not isinstance(error, OSError):
             raise
         text = str(error).replace(str(view), str(directory)).strip()
-        raise _translated(f"store {store!r}: RocksDB in {directory}", text) from error
+        raise _translated(f"store {store!r}: RocksDB in {directory}", text, directory, type(error)) from error
 
 
-def _translated(where: str, text: str) -> StoreError:
+def _translated(where: str, text: str, directory: Path, kind: type[Exception]) -> StoreError:
     low = text.lower()
-    if "comparator" in low:
-        return FormatError(f"{where} has keys in another order than their bytes ({text}); it cannot be read here")
-    if "corruption" in low or "no such file" in low:
-        return CorruptStoreError(
-            f"{where} is damaged or not complete ({text}); copy it again, or let the application restore it from its "
-            "changelog"
+    if kind is Exception and (option := _option_in(low)) is not None:
+        return FormatError(
+            f"{where} was written with {option} that is not known here ({text}); take that out of the application's "
+            f"RocksDBConfigSetter, delete {directory.parent.parent}, start the application, which restores it from its "
+            "changelogs, and stop it"
         )
-    return FormatError(
-        f"{where} cannot be opened by this RocksDB ({text}); let the application write it with options that rocksdict "
-        "knows, or read a restored copy"
-    )
+    if "corruption" in low or "no such file" in low:
+        return CorruptStoreError(f"{where} is damaged or not complete ({text}); {restored(directory)}")
+    return BackendError(f"{where} cannot be read ({text}); see that its files may be read, or {restored(directory)}")
+
+
+def _option_in(text: str) -> str | None:
+    """What a ``RocksDBConfigSetter`` has set, if that is what RocksDB complains of."""
+    if "comparator" in text:
+        return "an order of keys"
+    if "bad table magic number" in text and any(f"found {number} " in text for number in _OTHER_TABLES):
+        return "a form of tables"
+    return None if text.startswith("io error") or "corruption" in text else "an option"

@@ -59,7 +59,8 @@ def unreadable(row: Row, expected: str) -> UnreadableRowError:
     return UnreadableRowError(
         f"{row.where(row.key)}: the row with the key 0x{row.key.hex()} cannot be read: expected {expected}; its value "
         f"has {len(row.value)} bytes: 0x{row.value[:40].hex()}{'...' if len(row.value) > 40 else ''}. Unless another "
-        "--kind is right, the directory is damaged: let the application restore it from its changelog"
+        "--kind is right, the directory is damaged; copy it again while the application is stopped, or delete that of "
+        "the task, start the application, which restores it from its changelogs, and stop it"
     )
 
 

@@ -80,7 +80,7 @@ class Import:
             none, and then has all that is there.
         window_size: of window stores, in milliseconds.
         retain_duplicates: of window stores, whether they have each put, as those of joins of two streams do.
-        without_checkpoint: also read what has no ``.checkpoint``.
+        without_checkpoint: also read what has no ``.checkpoint``, or one that cannot be read.
     """
 
     state_dir: Path

@@ -26,6 +26,8 @@ _POSSIBLE: Final = {
 }
 """By whether there are segments, and whether there is the column family for timestamps."""
 
+_KNOWN: Final = (DEFAULT, WITH_TIMESTAMP)
+
 KINDS: Final = tuple(kind for kinds in _POSSIBLE.values() for kind in kinds)
 
 
@@ -47,7 +49,8 @@ def kind_of(store: str, databases: Collection[Database], segments: bool, wanted:
     if len(timed) != 1:
         raise CorruptStoreError(
             f"store {store!r}: some of its directories have the column family {WITH_TIMESTAMP}, others have not: "
-            f"{', '.join(str(database.directory) for database in databases)}; let the application open all of them once"
+            f"{', '.join(str(database.directory) for database in databases)}; start the application until it has "
+            "opened all of them, and stop it"
         )
     possible = _POSSIBLE[segments, timed.pop()]
     names = " or ".join(kind.value for kind in possible)
@@ -59,10 +62,10 @@ def kind_of(store: str, databases: Collection[Database], segments: bool, wanted:
 
 
 def _has_timestamps(store: str, database: Database) -> bool:
-    unknown = sorted(set(database.families) - {DEFAULT, WITH_TIMESTAMP})
+    unknown = sorted(set(database.families).difference(_KNOWN))
     if unknown or DEFAULT not in database.families:
         raise FormatError(
-            f"store {store!r}: {database.directory} has the column families {', '.join(database.families)}; known are "
-            f"{DEFAULT} and {WITH_TIMESTAMP}. It was written by a later release, or not by Kafka Streams"
+            f"store {store!r}: {database.directory} has the column families {', '.join(database.families)}, and this "
+            f"release of Millpond knows {' and '.join(_KNOWN)}; read it with a newer one"
         )
     return WITH_TIMESTAMP in database.families

@@ -23,6 +23,8 @@ _LOCK: Final = ".lock"
 _ROCKSDB: Final = "rocksdb"
 _TASK: Final = re.compile(r"(?:.+__)?(\d+)_(\d+)|global")
 _VERSION: Final = "0"
+_IF_KNOWN: Final = "or, if you know that the store is complete, say --without-checkpoint"
+_WRITE_ANEW: Final = f"delete it, start the application, which writes it anew, and stop it, {_IF_KNOWN}"
 _NUMBER: Final = re.compile(r"-?\d{1,18}", re.ASCII)
 
 
@@ -59,13 +61,13 @@ def find_parts(state_dir: Path, store: str, *, without_checkpoint: bool = False)
     Args:
         state_dir: the directory.
         store: the store's name.
-        without_checkpoint: also read what has no ``.checkpoint``.
+        without_checkpoint: also read what has no ``.checkpoint``, or one that cannot be read.
 
     Raises:
         ConfigurationError: the store is not there, or in several sub-topologies.
         BackendInUseError: the application is running.
         CorruptStoreError: there is no ``.checkpoint``, or one that cannot be read.
-        FormatError: segments have names of releases before 2.0.
+        FormatError: segments have names of releases before 2.0, or a ``.checkpoint`` is of a version that is not known.
     """
     if not state_dir.is_dir():
         raise ConfigurationError(f"there is no directory {state_dir}; give that of an application, a task or a store")
@@ -132,13 +134,12 @@ def _check_one(state_dir: Path, store: str, found: list[tuple[Path, Path]]) -> N
 def _part(store: str, task: Path, directory: Path, without_checkpoint: bool) -> StorePart:
     for lock in (task / _LOCK, task.parent / _LOCK):
         refuse_locked(lock, store)
-    offsets = _offsets(task / CHECKPOINT, store)
-    if offsets is None and not without_checkpoint:
-        raise CorruptStoreError(
-            f"store {store!r}: there is no {task / CHECKPOINT}: the application was not closed cleanly, or the store "
-            "has no changelog, or this is a part of a copy. If you know that the store is complete, say "
-            "--without-checkpoint"
-        )
+    try:
+        offsets = _offsets(task / CHECKPOINT, store)
+    except (CorruptStoreError, FormatError):
+        if not without_checkpoint:
+            raise
+        offsets = None
     names = _segment_names(directory, store)
     segments = tuple(sorted((_segment(directory / name, store) for name in names), key=lambda one: one.start))
     return StorePart(store, task, directory, segments if names else None, offsets)
@@ -148,27 +149,33 @@ def _segment(directory: Path, store: str) -> Segment:
     named = re.fullmatch(re.escape(store) + r"([-.:])(\d{1,18})", directory.name, re.ASCII)
     if named is None:
         raise FormatError(
-            f"store {store!r}: {directory} is no segment: expected {store}.<start in milliseconds>; remove what Kafka "
-            "Streams has not put there"
+            f"store {store!r}: {directory} is no segment: expected {store}.<start in milliseconds>; move it away, as "
+            "Kafka Streams has not put it there"
         )
     if named[1] != ".":
         raise FormatError(
-            f"store {store!r}: the segment {directory} has a name of an early release; let an application of release "
-            "2.0 or later open the directory once"
+            f"store {store!r}: the segment {directory} has a name of an early release; start the application once with "
+            "release 2.0 or later of Kafka Streams, which renames it, and stop it"
         )
     return Segment(directory, int(named[2]))
 
 
-def _offsets(path: Path, store: str) -> dict[str, int] | None:
+def _offsets(path: Path, store: str) -> dict[str, int]:
     """What a ``.checkpoint`` says: the version 0, the number of lines, and lines of topic, partition and offset."""
     try:
         lines = path.read_text("utf-8").splitlines()
-    except FileNotFoundError:
-        return None
+    except FileNotFoundError as error:
+        raise CorruptStoreError(
+            f"store {store!r}: there is no {path}: the application was not closed cleanly, or the store has no "
+            f"changelog, or this is a part of a copy; start the application once and stop it, {_IF_KNOWN}"
+        ) from error
     except (OSError, UnicodeError) as error:
-        raise CorruptStoreError(f"store {store!r}: {path} cannot be read: {error}") from error
-    if lines[:1] != [_VERSION]:
-        raise FormatError(f"store {store!r}: {path} is of version {lines[:1]}; this release reads version {_VERSION}")
+        raise CorruptStoreError(f"store {store!r}: {path} cannot be read: {error}; {_WRITE_ANEW}") from error
+    if lines and lines[0] != _VERSION:
+        raise FormatError(
+            f"store {store!r}: {path} is of version {lines[0][:80]!r}, and this release of Millpond knows {_VERSION}; "
+            f"read it with a newer one, {_IF_KNOWN}"
+        )
     try:
         rows = [line.split() for line in lines[2:]]
         offsets = {f"{topic}-{_number(partition)}": _number(offset) for topic, partition, offset in rows}
@@ -176,8 +183,8 @@ def _offsets(path: Path, store: str) -> dict[str, int] | None:
             raise ValueError(f"it has {len(offsets)} offsets, not {lines[1]}")
     except (ValueError, IndexError) as error:
         raise CorruptStoreError(
-            f"store {store!r}: {path} is damaged: {error}; expected a number of lines, and lines of topic, partition "
-            "and offset"
+            f"store {store!r}: {path} is damaged ({error}): expected a number of lines, and lines of topic, partition "
+            f"and offset; {_WRITE_ANEW}"
         ) from error
     return offsets
 

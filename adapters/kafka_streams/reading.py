@@ -182,7 +182,7 @@ def open_store(
         state_dir: the directory.
         store: the store's name.
         kind: which kind it is, where its files do not tell.
-        without_checkpoint: also read what has no ``.checkpoint``.
+        without_checkpoint: also read what has no ``.checkpoint``, or one that cannot be read.
 
     Raises:
         ConfigurationError: the store is not there, or its kind has to be said, or is another.
@@ -192,7 +192,10 @@ def open_store(
     """
     parts = find_parts(state_dir, store, without_checkpoint=without_checkpoint)
     if len({part.segments is None for part in parts}) > 1:
-        raise CorruptStoreError(f"store {store!r} has segments in some tasks of {state_dir} and none in others")
+        raise CorruptStoreError(
+            f"store {store!r} has segments in some tasks of {state_dir} and none in others, so the application was "
+            "changed while these were there; give the directory of one of the tasks"
+        )
     with ExitStack() as stack:
         databases = [
             [(stack.enter_context(open_database(directory, store)), span) for directory, span in _directories(part)]

@@ -242,7 +242,7 @@ def _times(content: Content, chunk: list[Entry], times: list[int | None] | list[
         if time is not None and time > _LATEST:
             raise UnreadableRowError(
                 f"store {content.name!r}: the entry with the key 0x{entry.key.hex()} has the time {time}, but a column "
-                f"of Parquet ends at {_LATEST}; bring it into a store instead"
+                f"of Parquet ends at {_LATEST}; bring it into a store, with --to DIRECTORY"
             )
     return [None if time is None else time * 1000 for time in times]
 

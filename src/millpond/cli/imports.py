@@ -75,7 +75,7 @@ def kafka_streams(
         bool, typer.Option("--retain-duplicates", help="the windows have each put, as those of joins of streams do")
     ] = False,
     without_checkpoint: Annotated[
-        bool, typer.Option("--without-checkpoint", help="also read a store whose task has no .checkpoint")
+        bool, typer.Option("--without-checkpoint", help="also read a store whose task has no sound .checkpoint")
     ] = False,
     json: AsJson = False,
 ) -> None:
