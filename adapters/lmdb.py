@@ -73,13 +73,15 @@ class translate_errors(ErrorTranslator):
         if isinstance(error, _CORRUPT_ERRORS):
             return CorruptStoreError(f"{where} is damaged ({error})")
         if code == errno.ENOMEM:
-            return StoreFullError(f"{where} has no address space left ({error}); give a smaller map_size")
+            return StoreFullError(
+                f"{where} has no address space left ({error}); give a smaller map_size, or the process more (ulimit -v)"
+            )
         if isinstance(error, lmdb.MapFullError) or code in FULL or (code == errno.EIO and self._has_no_room()):
             return StoreFullError(f"{where} has no room left ({error}); free some space on that file system")
         if "already open in this process" in str(error):
             return BackendInUseError(f"{where} is open in this process already; close that backend first")
         if isinstance(error, lmdb.ReadersFullError | lmdb.LockError) or code in _BUSY_CODES:
-            return BackendInUseError(f"{where} is in use by too many others ({error}); close some of them")
+            return BackendInUseError(f"{where} is read by too many at once ({error}); close some of their scans")
         return BackendError(f"{where} failed: {error}")
 
     def _has_no_room(self) -> bool:
