@@ -15,9 +15,9 @@ from functools import cached_property
 from typing import Final, NamedTuple, TypeVar
 
 from millpond.adapters.inspect.changelogs import Changelog, StateVersion
-from millpond.adapters.inspect.kept_manifest import STATE_NAME
+from millpond.adapters.inspect.kept_manifest import STATE_NAME, kept_manifests
 from millpond.adapters.inspect.snapshots import Snapshot, read_snapshot
-from millpond.adapters.inspect.state_values import family_of, manifests_in
+from millpond.adapters.inspect.state_values import columns_in, family_of
 from millpond.errors import CorruptFileError, FormatError, MissingFileError
 from millpond.stores.durability.manifests.manifest import Manifest
 from millpond.stores.durability.storage.storage import Storage
@@ -64,7 +64,7 @@ class PartitionState:
         family = self._family(snapshot, kept)
         where = f"the state of Spark in {self.storage.describe(self.directory)} at version {version.number}"
         own = [value for key, value in kept.items() if family_of(key) == family]
-        return [manifest for value in own for manifest in _blamed(where, manifests_in, value)]
+        return [manifest for value in own for manifest in _kept(where, *_blamed(where, columns_in, value))]
 
     def _family(self, snapshot: Snapshot, keys: Iterable[bytes]) -> int | None:
         """The id of the column family of the manifests: the snapshot names it, and before there is one, no other is."""
@@ -92,7 +92,7 @@ class PartitionState:
         before = [one for one in newest.lineage if one.number < version.number]
         places = [place for place, one in enumerate(before) if one in self._files.snapshots]
         if not places and before and before[0].number > 1:
-            raise self._missing(before[0], "zip")
+            raise self._missing(self._path(before[0], "zip"))
         base, steps = (before[places[-1]], before[places[-1] + 1 :]) if places else (_BEGINNING, before)
         return base, [*map(self._changelog, steps), newest]
 
@@ -105,14 +105,18 @@ class PartitionState:
 
     def _snapshot(self, version: StateVersion) -> Snapshot:
         def table(name: str) -> bytes:
-            return self.storage.read(f"{self.directory}/SSTs/{name}")
+            path = f"{self.directory}/SSTs/{name}"
+            try:
+                return self.storage.read(path)
+            except MissingFileError as error:
+                raise self._missing(path) from error
 
         path = self._path(version, "zip")
         return _blamed(self.storage.describe(path), lambda data: read_snapshot(data, table), self.storage.read(path))
 
     def _changelog(self, version: StateVersion) -> Changelog:
         if version not in self._files.changelogs:
-            raise self._missing(version, "changelog")
+            raise self._missing(self._path(version, "changelog"))
         path = self._path(version, "changelog")
         return _blamed(self.storage.describe(path), Changelog.of, self.storage.read(path))
 
@@ -120,10 +124,10 @@ class PartitionState:
         name = str(version.number) if version.unique is None else f"{version.number}_{version.unique}"
         return f"{self.directory}/{name}.{suffix}"
 
-    def _missing(self, version: StateVersion, suffix: str) -> MissingFileError:
+    def _missing(self, path: str) -> MissingFileError:
         return MissingFileError(
-            f"the file {self.storage.describe(self._path(version, suffix))} of Spark's state does not exist; look at "
-            f"another micro-batch, put it back, {OTHER_WAY}"
+            f"the file {self.storage.describe(path)} of Spark's state does not exist; put "
+            "it back, or look at another micro-batch"
         )
 
 
@@ -138,5 +142,13 @@ def _blamed(where: str, read: Callable[[bytes], T], data: bytes) -> T:
         raise FormatError(f"{where}: {error}; {OTHER_WAY.removeprefix('or ')}") from error
     except ValueError as error:
         raise CorruptFileError(
-            f"{where} is damaged: {error}; put an undamaged copy back, look at another micro-batch, {OTHER_WAY}"
+            f"{where} is damaged: {error}; put an undamaged copy back, or look at another micro-batch"
         ) from error
+
+
+def _kept(where: str, version: int, text: str) -> list[Manifest]:
+    """The manifests of a value; errors name where it is, and say themselves what to do."""
+    try:
+        return kept_manifests(version, text)
+    except FormatError as error:
+        raise FormatError(f"{where}: {error}") from error

@@ -16,7 +16,7 @@ from millpond.adapters.inspect.changelogs import StateVersion
 from millpond.adapters.inspect.kept_manifest import STATE_NAME
 from millpond.adapters.inspect.partition_state import OTHER_WAY, PartitionState
 from millpond.adapters.inspect.retained_batches import no_checkpoint, why_not_retained
-from millpond.errors import CorruptFileError, FormatError, MissingFileError
+from millpond.errors import CorruptFileError, FormatError
 from millpond.stores.durability.manifests.manifest import Manifest
 from millpond.stores.durability.storage.checked_text import MOST_PARTITIONS, read_count
 from millpond.stores.durability.storage.storage import Storage
@@ -149,7 +149,7 @@ class SparkCheckpoint:
         parts = [
             (operator.number, PartitionState(self.storage, f"state/{operator.number}/{partition}"), id_)
             for operator in operators
-            for partition, id_ in enumerate(_ids_of(ids, operator))
+            for partition, id_ in enumerate(self._ids_of(ids, operator, batch))
         ]
         with ThreadPoolExecutor(self.workers, "millpond-inspect") as pool:
             found = pool.map(lambda part: part[1].manifests(StateVersion(batch + 1, part[2])), parts)
@@ -215,6 +215,15 @@ class SparkCheckpoint:
         """For each operator, the ids of the state of its partitions; empty where state has no ids."""
         return self._json(f"commits/{batch}").get("stateUniqueIds") or {}
 
+    def _ids_of(self, ids: dict[str, Any], operator: _Operator, batch: int) -> list[str | None]:
+        """The id of the state of each partition of an operator; None where state has no ids."""
+        if not ids:
+            return [None] * operator.partitions
+        try:
+            return [str(stores[0]) for stores in ids[str(operator.number)]]
+        except (LookupError, TypeError) as error:
+            raise self._damaged(f"commits/{batch}", error) from error
+
     def _json(self, path: str) -> dict[str, Any]:
         """The first object of one of Spark's files, which begin with a line that has their version."""
         text = self.storage.read(path).decode(errors="replace")
@@ -235,9 +244,9 @@ class SparkCheckpoint:
         return {int(name): time for name, time in named if _NUMBER.fullmatch(name)}
 
     def _damaged(self, path: str, error: object) -> CorruptFileError:
+        others = "" if path.startswith("state/") else ", or look at another micro-batch"
         return CorruptFileError(
-            f"{self.storage.describe(path)} is damaged ({error!r}); put an undamaged copy back, or look at another "
-            "micro-batch"
+            f"{self.storage.describe(path)} is damaged ({error!r}); put an undamaged copy back{others}"
         )
 
 
@@ -245,14 +254,3 @@ def _storage(location: str) -> Storage:
     """Where Spark takes ``location`` to be."""
     local = _LOCAL.match(location)
     return Storage.from_uri(location if local is None else location[local.end() - 1 :])
-
-
-def _ids_of(ids: dict[str, Any], operator: _Operator) -> list[str | None]:
-    """The id of the state of each partition of an operator; None where state has no ids."""
-    if not ids:
-        return [None] * operator.partitions
-    try:
-        found = [str(stores[0]) for stores in ids[str(operator.number)]]
-    except (LookupError, TypeError) as error:
-        raise MissingFileError(f"the commit names no state of operator {operator.number} ({error!r})") from error
-    return list(found)

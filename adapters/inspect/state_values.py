@@ -1,4 +1,4 @@
-"""Values of Spark's state: a row of Spark's own form, which holds manifests.
+"""Values of Spark's state: a row of Spark's own form, which holds a version and a text (``kept_manifest``).
 
 Rule of this module: these bytes are read here and nowhere else, and every byte that says what the form is must be as
 expected. A value is::
@@ -12,9 +12,7 @@ it, and 4 of its length. The key begins with the id of the column family (2 byte
 from struct import Struct
 from typing import Final
 
-from millpond.adapters.inspect.kept_manifest import kept_manifests
 from millpond.errors import FormatError
-from millpond.stores.durability.manifests.manifest import Manifest
 
 FAMILY_SIZE: Final = 2
 
@@ -30,16 +28,16 @@ def family_of(key: bytes) -> int:
     return int.from_bytes(key[:FAMILY_SIZE], "little")
 
 
-def manifests_in(value: bytes) -> list[Manifest]:
-    """The manifests that a value holds.
+def columns_in(value: bytes) -> tuple[int, str]:
+    """The version and the text that a value holds.
 
     Raises:
-        FormatError: the value is in another form, or damaged; or a manifest is.
+        FormatError: the value is in another form, or damaged.
     """
     for head in _HEADS:
         found = _row(value[head:])
         if found is not None and (not head or int.from_bytes(value[4:8], "little") == len(value) - head):
-            return kept_manifests(*found)
+            return found
     raise FormatError(f"it holds a value of {len(value)} bytes that holds no manifest in Spark's form of rows")
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from millpond.adapters.inspect import Selection, StateInspector
+from millpond.adapters.inspect import Selection, StateInspector, kept_manifest
 from millpond.adapters.inspect.row_texts import objects
 from millpond.errors import ConfigurationError, CorruptFileError, FormatError, MillpondError, MissingFileError
 from millpond.stores import STRING, StoreKind, StoreSpec
@@ -218,6 +218,14 @@ def _countless(path: Path) -> None:
     path.write_text(re.sub(r'"numPartitions": \d+', f'"numPartitions": {10**30}', path.read_text()))
 
 
+def _without_lines(path: Path) -> None:
+    path.write_text("v1\n")
+
+
+def _without_ids(path: Path) -> None:
+    path.write_text('v1\n{"stateUniqueIds":{"7":[]}}')
+
+
 def _flip(path: Path) -> None:
     data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 1
@@ -234,7 +242,7 @@ DAMAGE: list[tuple[tuple[int, ...], str, Callable[[Path], None], type[MillpondEr
         "state/0/0/2.changelog",
         Path.unlink,
         MissingFileError,
-        "2.changelog of Spark's state does not exist; look at",
+        "2.changelog of Spark's state does not exist; put",
     ),
     ((), "state/0/0/2.changelog", _cut, CorruptFileError, "2.changelog is damaged: .*; put an undamaged copy back"),
     ((), "state/0/0/2.changelog", _flip, CorruptFileError, "2.changelog is damaged: a block fails its checksum"),
@@ -243,14 +251,15 @@ DAMAGE: list[tuple[tuple[int, ...], str, Callable[[Path], None], type[MillpondEr
     ((2,), "state/0/0/SSTs/*", Path.unlink, MissingFileError, "SSTs/.* does not exist"),
     ((2,), "state/0/0/SSTs/*", _cut, CorruptFileError, "3.zip is damaged: its table .* bytes instead of"),
     ((2,), "state/0/0/SSTs/*", _flip, CorruptFileError, "3.zip is damaged: RocksDB cannot read it"),
-    ((), "commits/2", _cut, CorruptFileError, "commits/2 is damaged"),
+    ((), "commits/2", _without_lines, CorruptFileError, "commits/2 is damaged"),
+    ((), "commits/2", _without_ids, CorruptFileError, "commits/2 is damaged .*; put an"),
     ((), "state/0/_metadata/v2/0", _cut, CorruptFileError, "_metadata/v2/0 is damaged"),
     ((), "state/0/_metadata/v2/0", _countless, CorruptFileError, "_metadata/v2/0 is damaged.*is no count from 0 to"),
 ]
 
 
 @pytest.mark.parametrize(("snapshots", "name", "damage", "error", "message"), DAMAGE)
-def test_damaged_and_missing_files_of_spark_are_named(
+def test_damaged_and_missing_files_of_spark_are_named_and_put_back_or_another_micro_batch_is_looked_at(
     tmp_path: Path,
     snapshots: tuple[int, ...],
     name: str,
@@ -259,13 +268,48 @@ def test_damaged_and_missing_files_of_spark_are_named(
     message: str,
 ) -> None:
     query = filled(tmp_path, snapshots)
+    first, last = rows(query, 0), rows(query, 2)
     (path,) = query.checkpoint.glob(name)
-    if name.startswith("commits"):
-        path.write_text("v1\n")
-    else:
-        damage(path)
-    with pytest.raises(error, match=message):
+    whole = path.read_bytes()
+    damage(path)
+    with pytest.raises(error, match=message) as refused:
         query.inspector().stores()
+    if "look at another micro-batch" in str(refused.value):
+        assert rows(query, 0) == first
+    if error is not FormatError:
+        assert re.search(r"; put (it|an undamaged copy) back", str(refused.value))
+        path.write_bytes(whole)
+        assert rows(query, 2) == last
+
+
+def rows(query: Query, batch: int) -> list[Any]:
+    return [shown(view) for view in query.inspector().stores(batch)]
+
+
+def test_state_of_a_newer_release_is_read_by_that(query: Query, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = rows(query, 2)
+    for number, manifest in enumerate(query.manifests):
+        value = bytearray(state_value(manifest))
+        value[9:13] = (3).to_bytes(4, "little")
+        path = query.checkpoint / "state" / "0" / str(number) / "3.changelog"
+        path.write_bytes(lz4(changelog({state_key(number): bytes(value)})))
+    with pytest.raises(FormatError, match=r"a value of version 3, .*; run the release that wrote it, or a newer one$"):
+        rows(query, 2)
+    monkeypatch.setattr(kept_manifest, "OF_ONE", 3)  # what the newer release knows
+    assert rows(query, 2) == before
+
+
+def test_state_with_more_than_manifests_is_looked_at_once_there_is_a_snapshot_of_it(tmp_path: Path) -> None:
+    query = filled(tmp_path, (3,))
+    other = b"\x07" + state_key(0)[1:]
+    path = query.checkpoint / "state" / "0" / "0" / "3.changelog"
+    path.write_bytes(lz4(changelog({state_key(0): state_value(query.manifests[0]), other: b"of another variable"})))
+    with pytest.raises(
+        FormatError, match=r"more than its operator keeps, .*; wait for Spark's next snapshot, or let Spark"
+    ):
+        rows(query, 2)
+    query.run(fill(3))
+    assert rows(query, 3)
 
 
 @pytest.mark.parametrize(("end", "message"), [(-1, "this is not a manifest: "), (None, "a manifest of version 2 is d")])
