@@ -120,6 +120,16 @@ def test_a_reader_that_is_no_release_is_damage(release: object) -> None:
         Manifest.from_json(json.dumps(json.loads(VERSION_1) | {"written_by": "0.2.0", "oldest_reader": release}))
 
 
+def test_a_manifest_for_a_later_release_is_read_by_that(monkeypatch: pytest.MonkeyPatch) -> None:
+    later = json.dumps(json.loads(VERSION_1) | {"written_by": "0.9.1", "oldest_reader": "0.8.0"})
+    with pytest.raises(
+        FormatError, match=rf"is release {RELEASE}; run release 0\.8\.0 or a newer one\. Nothing has been"
+    ):
+        Manifest.from_json(later)
+    monkeypatch.setattr("millpond.releases.THIS_RELEASE", Release.of("0.8.0"))
+    assert Manifest.from_json(later) == MANIFEST
+
+
 def test_a_flip_in_any_bit_of_a_manifest_is_found() -> None:
     original = VERSION_2.encode()
     for bit in range(len(original) * 8):

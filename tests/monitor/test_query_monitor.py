@@ -1,6 +1,7 @@
 """What there is to see of a query: of its checkpoint alone, and with its kept progress; in JSON and as tables."""
 
 import json
+import re
 from pathlib import Path
 from shutil import rmtree
 from typing import Any
@@ -8,6 +9,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from millpond.adapters.monitor import micro_batch
 from millpond.adapters.monitor.kept_progress import ProgressReader, ProgressWriter
 from millpond.adapters.monitor.micro_batch import MicroBatch, Report, SourceRead
 from millpond.adapters.monitor.query_monitor import QueryMonitor
@@ -165,6 +167,31 @@ def test_only_the_last_micro_batches_are_kept_and_none_that_the_query_has_gone_b
     writer.keep(kept(4, run="another", waiting=8))
     assert [one.batch for one in reader.newest(10)] == [3, 4]
     assert reader.newest(1)[0].reports[1].waiting == {"join:waiting": 8}
+
+
+def test_progress_that_is_damaged_is_deleted_and_that_of_a_newer_release_read_by_that(
+    query: Query, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory = tmp_path / "progress"
+    for batch in range(3):
+        ProgressWriter.at(str(directory)).keep(kept(batch))
+    path = directory / QUERY / "1.json"
+    newer = path.read_text().replace('"progress":1', '"progress":2')
+    path.write_text("[")
+
+    def notes() -> str:
+        return "\n".join(QueryMonitor(str(query.checkpoint), None, str(directory)).look().notes)
+
+    assert re.search(f"{path}: .* is damaged .*; delete the file$", notes(), re.MULTILINE)
+    path.unlink()
+    assert [one.batch for one in ProgressReader(ProgressWriter.at(str(directory)).storage, QUERY).newest(9)] == [0, 2]
+    assert str(path) not in notes()
+    for batch in range(3):
+        (directory / QUERY / f"{batch}.json").write_text(newer)
+    assert re.search(r"has version 2, but .*; run the release that wrote it, or a newer one$", notes(), re.MULTILINE)
+    monkeypatch.setattr(micro_batch, "VERSION", 2)
+    assert "has version" not in notes()
+    assert len(ProgressReader(ProgressWriter.at(str(directory)).storage, QUERY).newest(9)) == 3
 
 
 @pytest.mark.parametrize(

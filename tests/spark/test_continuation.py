@@ -360,16 +360,17 @@ def test_sources_that_spark_counts_in_another_way_are_refused() -> None:
     assert not continuation.is_made()
 
 
-def test_state_of_another_provider_is_refused() -> None:
-    files = MemoryFiles(old_checkpoint())
+def test_state_of_another_provider_is_refused_until_spark_writes_that_of_rocksdb() -> None:
+    files, expected = MemoryFiles(old_checkpoint()), make(MemoryFiles(old_checkpoint()), ORDERS)
 
     def with_delta(location: str) -> Sequence[str]:
         run_by_spark(files, location)
         files.content[f"{location}/state/0/0/1.delta"] = ""
         return [ORDERS]
 
-    with pytest.raises(DurabilityError, match=r"1\.delta is no snapshot"):
+    with pytest.raises(DurabilityError, match=r"1\.delta is no snapshot .*; set up the session with .* run it again"):
         Continuation.between(files, "/old", "/new").make([0], 4, with_delta, None)
+    assert make(files, ORDERS) == expected
 
 
 @pytest.mark.parametrize(("old", "new"), [("a/b", "a/b"), ("a", "a/b"), ("a/b/", "a")])

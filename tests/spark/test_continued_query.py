@@ -191,6 +191,25 @@ def test_a_file_that_is_missing_is_an_error_with_its_path(spark: SparkSession, t
         HadoopFiles(spark).read(f"{tmp_path}/nothing")
 
 
+def test_what_cannot_be_written_is_once_that_has_been_seen_to(spark: SparkSession, tmp_path: Path) -> None:
+    files = HadoopFiles(spark)
+
+    def written_once_there_is(place: Path, write: Callable[[], None]) -> None:
+        place.touch()
+        with pytest.raises(
+            DurabilityError, match=r"cannot (rename|write) .*; see (that both may|to the free).* run it"
+        ):
+            write()
+        place.unlink()
+        place.mkdir()
+        write()
+
+    files.write(f"{tmp_path}/draft/metadata", "1")
+    written_once_there_is(tmp_path / "one", lambda: files.rename(f"{tmp_path}/draft", f"{tmp_path}/one/new"))
+    written_once_there_is(tmp_path / "other", lambda: files.write(f"{tmp_path}/other/more", "2"))
+    assert (files.read(f"{tmp_path}/one/new/metadata"), files.read(f"{tmp_path}/other/more")) == ("1", "2")
+
+
 def test_a_query_stays_where_it_is_unless_it_is_to_go_on_elsewhere(spark: SparkSession, tmp_path: Path) -> None:
     rows, old, new = spark.range(1), f"{tmp_path}/{OLD}", f"{tmp_path}/{NEW}"
     assert Evolution(old).location(rows) == old

@@ -216,6 +216,17 @@ def test_an_unusable_record_fails_with_topic_column_row_and_content(
         read(second)
 
 
+def test_an_unusable_record_is_cleaned_out_or_left_out(source: Callable[..., Source]) -> None:
+    good, bad = (b"k", b"v", 1), (b"k", b"bad", 3)
+    fail, skip = RecordReader(source("fail"), 0), RecordReader(source("skip"), 0)
+    with pytest.raises(RecordError, match=r"; clean the input, or leave such records out with on_error='skip' or"):
+        list(fail.batches(pa.Table.from_batches([rows(good, bad)])))
+    for reader, read in ((fail, [good]), (skip, [good, bad])):
+        ((batch),) = reader.batches(pa.Table.from_batches([rows(*read)]))
+        assert (batch.keys, batch.values) == (["k"], ["v"])
+    assert skip.skipped == {"dropped-bad-value": 1}
+
+
 def test_a_record_without_a_key_is_unusable_only_where_its_key_decides_where_it_goes(
     source: Callable[..., Source],
 ) -> None:

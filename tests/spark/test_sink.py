@@ -184,13 +184,71 @@ def test_a_value_that_would_be_changed_is_refused_with_what_to_write(type_: str,
         column_of(type_, None, entry)
 
 
+@pytest.mark.parametrize(
+    ("type_", "value", "written", "expected"),
+    [
+        ("boolean", 1, "bool(value)", True),
+        ("bigint", 1.6, "round(value)", 2),
+        ("bigint", 1.6, "int(value)", 1),
+        ("float", "1.5", "float(value)", 1.5),
+        ("double", Decimal("0.1"), "float(value)", 0.1),
+        ("double", (1 << 53) + 1, "float(value)", float(1 << 53)),
+        ("decimal(10,2)", 0.1, "Decimal(str(value))", Decimal("0.10")),
+        ("decimal(10,2)", Decimal("1.255"), "value.quantize(Decimal('0.01'))", Decimal("1.26")),
+        ("string", b"text", "value.decode()", "text"),
+        ("string", 5, "str(value)", "5"),
+        ("binary", "text", "value.encode()", b"text"),
+        ("date", NOON, "value.date()", NOON.date()),
+        ("date", NOON_MS, "datetime.fromtimestamp(ms / 1000, UTC).date()", NOON.date()),
+        ("timestamp", NOON_MS, "datetime.fromtimestamp(ms / 1000, UTC)", NOON),
+        ("timestamp", NAIVE, "value.replace(tzinfo=UTC)", NOON),
+        ("timestamp", pd.Timestamp("2013-01-01T12:00:00.000000001Z"), "value.floor('us')", NOON),
+        ("timestamp_ntz", NOON_MS, "datetime.fromtimestamp(ms / 1000, UTC).replace(tzinfo=None)", NAIVE),
+        ("timestamp_ntz", pd.Timestamp("2013-01-01T12:00:00.000000001"), "value.floor('us')", NAIVE),
+        ("interval day to second", 1500, "timedelta(milliseconds=ms)", timedelta(milliseconds=1500)),
+        ("interval day to second", pd.Timedelta(1001, "ns"), "value.floor('us')", timedelta(microseconds=1)),
+        ("time(6)", NOON, "value.time()", time(12)),
+        ("time(6)", time(12, tzinfo=UTC), "value.replace(tzinfo=None)", time(12)),
+        ("array<bigint>", b"\x01", "list(value)", [1]),
+        ("map<string,bigint>", {"a": 1}.items(), "dict(value)", [("a", 1)]),
+        ("struct<a:bigint,b:bigint>", Row(b=1, a=2), "value.asDict()", {"a": 2, "b": 1}),
+        ("struct<a:bigint,b:bigint>", Pair(b=1, a=2), "value._asdict()", {"a": 2, "b": 1}),
+    ],
+)
+def test_what_a_refusal_says_to_write_makes_a_value_that_the_column_takes(
+    type_: str, value: Any, written: str, expected: Any
+) -> None:
+    with pytest.raises(RecordError) as refused:
+        column_of(type_, value)
+    assert written in str(refused.value)
+    names = {"value": value, "ms": value, "UTC": UTC, "Decimal": Decimal, "datetime": datetime, "timedelta": timedelta}
+    assert column_of(type_, eval(written, names)) == [expected]
+
+
+@pytest.mark.parametrize(
+    ("type_", "value", "advice", "other"),
+    [
+        ("float", 1e39, "or make the column a double", "double"),
+        ("timestamp_ntz", NOON, "or make the column a timestamp", "timestamp"),
+        ("void", 5, "it takes None; give the column the type of its values", "bigint"),
+    ],
+)
+def test_a_column_of_the_type_that_a_refusal_says_takes_the_value(
+    type_: str, value: Any, advice: str, other: str
+) -> None:
+    with pytest.raises(RecordError, match=advice):
+        column_of(type_, value)
+    assert column_of(other, value) == [value]
+
+
 def test_milliseconds_for_a_timestamp_are_refused_with_what_makes_a_datetime_of_them() -> None:
     with pytest.raises(RecordError) as refused:
         column_of("timestamp", NOON_MS)
     assert str(refused.value) == (
         "sink 'out': column 'at' of type timestamp cannot hold 1357041600000 of type int; it takes datetime with a "
         "time zone; make one of milliseconds with datetime.fromtimestamp(ms / 1000, UTC), of a datetime that is UTC "
-        "with value.replace(tzinfo=UTC), or use the record's own column 'timestamp'"
+        "with value.replace(tzinfo=UTC), of one with nanoseconds with value.floor('us'), or use the record's own "
+        "column 'timestamp'"
     )
     assert column_of("timestamp", datetime.fromtimestamp(NOON_MS / 1000, UTC)) == [NOON]
 
@@ -268,8 +326,12 @@ def test_a_dict_that_makes_entries_up_is_asked_for_those_it_has() -> None:
 
 
 def test_a_value_that_is_no_dict_has_no_entries() -> None:
-    with pytest.raises(RecordError, match="column 'amount' is an entry of a dict value, but a value is of type int"):
+    with pytest.raises(
+        RecordError,
+        match=r"an entry of a dict value, but a value is of type int; .* of the whole value is called 'value'",
+    ):
         sink(["amount"], amount="bigint").to_table(records(5))
+    assert sink(value="bigint").to_table(records(5)).to_pylist() == [{"value": 5}]
 
 
 @pytest.mark.spark

@@ -116,7 +116,7 @@ class HadoopFiles:
     def rename(self, source: str, target: str) -> None:
         (system, place), (_, there) = self._open(source), self._open(target)
         if not _translated("rename", source, lambda: system.rename(place, there)):
-            raise DurabilityError(f"cannot rename {source} to {target}; check the permissions")
+            raise DurabilityError(f"cannot rename {source} to {target}; see that both may be written, and run it again")
 
     def delete(self, path: str) -> None:
         system, place = self._open(path)
@@ -146,6 +146,6 @@ def _translated(what: str, path: str, act: Callable[[], _Result]) -> _Result:
         return act()
     except Py4JJavaError as error:
         raise DurabilityError(
-            f"cannot {what} {shown(path)}: {masked(error.java_exception.toString())}; check the free space, the "
-            "permissions and the connection"
+            f"cannot {what} {shown(path)}: {masked(error.java_exception.toString())}; see to the free space, the "
+            "permissions or the connection, and run it again"
         ) from None

@@ -263,26 +263,29 @@ _RULES: Final = (
         _instances_of(datetime),
         lambda value: value.tzinfo is None or _loses_nanoseconds(value),
         "datetime with a time zone; make one of milliseconds with datetime.fromtimestamp(ms / 1000, UTC), of a "
-        "datetime that is UTC with value.replace(tzinfo=UTC), or use the record's own column 'timestamp'",
+        "datetime that is UTC with value.replace(tzinfo=UTC), of one with nanoseconds with value.floor('us'), or use "
+        "the record's own column 'timestamp'",
     ),
     _Rule(
         pa.types.is_timestamp,
         _instances_of(datetime),
         lambda value: value.tzinfo is not None or _loses_nanoseconds(value),
         "datetime without a time zone; make one of milliseconds with datetime.fromtimestamp(ms / 1000, UTC)"
-        ".replace(tzinfo=None), or make the column a timestamp",
+        ".replace(tzinfo=None), of one with nanoseconds with value.floor('us'), or make the column a timestamp",
     ),
     _Rule(
         pa.types.is_duration,
         _instances_of(timedelta),
         _loses_nanoseconds,
-        "timedelta; make one of milliseconds with timedelta(milliseconds=ms)",
+        "timedelta; make one of milliseconds with timedelta(milliseconds=ms), of one with nanoseconds with "
+        "value.floor('us')",
     ),
     _Rule(
         pa.types.is_time,
         _instances_of(time),
         lambda value: value.tzinfo is not None,
-        "time without a time zone; make one of a datetime with value.time()",
+        "time without a time zone; make one of a datetime with value.time(), of a time that has one with "
+        "value.replace(tzinfo=None)",
     ),
     _Rule(
         pa.types.is_list,
@@ -298,7 +301,7 @@ _RULES: Final = (
         "dict, or a tuple in the order of its fields; make one of a Row with value.asDict(), of a named tuple with "
         "value._asdict()",
     ),
-    _Rule(lambda _: True, lambda _: True, None, "other values"),
+    _Rule(lambda _: True, lambda _: True, None, "None; give the column the type of its values"),
 )
 """The first that fits a column is its rule; the last is for types whose values Arrow never changes, such as void."""
 
