@@ -218,6 +218,11 @@ def _task_alone(app: Application) -> None:
     app.given = app.task
 
 
+def _with_a_row_too_short(app: Application) -> None:
+    rmtree(app.store)
+    write_database(app.store, {"default": {b"k": b"v"}})
+
+
 def _windows_read_as_sessions(app: Application) -> None:
     app.kind = StoreKind.SESSION
 
@@ -312,6 +317,14 @@ DAMAGES = [
         UnreadableRowError,
         _windows_read_as_sessions,
         [[_as_windows]],
+        StoreKind.WINDOW,
+        [b"v"],
+    ),
+    Damage(
+        "the directory is damaged; copy it again while",
+        UnreadableRowError,
+        _with_a_row_too_short,
+        [[Application.copies], [lambda app: rmtree(app.task), Application.starts]],
         StoreKind.WINDOW,
         [b"v"],
     ),

@@ -320,17 +320,21 @@ def test_a_retention_that_is_no_length_of_time_is_refused(retention: str, messag
         (b'{"b": 1}', b"v", ["--key-serde", "json"], "it writes other bytes for this key"),
     ],
 )
-def test_what_the_serde_cannot_read_is_named(
+def test_what_the_serde_cannot_read_is_named_and_read_as_bytes(
     key: bytes, value: bytes, options: list[str], message: str, tmp_path: Path
 ) -> None:
-    made = plain(tmp_path, {key: value})
-    result = run(made, "--store", "store", "--kind", "key-value", "--to", tmp_path / "out", *options)
+    made, out = plain(tmp_path, {key: value}), tmp_path / "out"
+    common = (made, "--store", "store", "--kind", "key-value", "--to")
+    result = run(*common, out, *options)
     assert isinstance(result.exception, UnreadableRowError)
     assert message in str(result.exception)
-    assert list((tmp_path / "out").iterdir()) == []
+    assert f"; choose another {options[0]}, such as bytes, which takes anything" in str(result.exception)
+    assert list(out.iterdir()) == []
+    assert run(*common, f"parquet:{tmp_path / 'rows'}", options[0], "bytes").exit_code == 0
+    assert pq.read_table(tmp_path / "rows")["key"].to_pylist() == [key]
 
 
-def test_a_time_that_no_column_holds_is_named(tmp_path: Path) -> None:
+def test_a_time_that_no_column_holds_is_named_and_goes_into_a_store(tmp_path: Path) -> None:
     rows = {"default": {}, TIMED: {b"k": struct.pack(">q", 2**62)}}
     write_database(write_task(tmp_path / "made" / "0_0") / "rocksdb" / "store", rows)
     result = run(tmp_path / "made", "--store", "store", "--to", f"parquet:{tmp_path / 'rows'}")
