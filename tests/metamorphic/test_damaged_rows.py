@@ -304,6 +304,42 @@ def test_what_is_advised_for_a_damaged_row_is_taken_and_the_answers_are_right(
     assert TOLD[job] <= set().union(*found.values())
 
 
+@pytest.mark.parametrize(
+    ("job", "words"),
+    [
+        ("an as-of join", {"is too short for the time", "does not end in its terminator"}),
+        ("a table in order", {"is too short for the time", "does not end in its terminator", BUFFER}),
+    ],
+)
+def test_a_row_under_a_damaged_key_is_lost_or_what_is_advised_is_taken(
+    job: str, words: set[str], tmp_path: Path
+) -> None:
+    keeper, running, copies = _begun(job, tmp_path / "right")
+    cases = [(place, *case) for place, backend in copies.items() for case in _kinds(backend).values()]
+    with closing(keeper):
+        right = [running.run(number) for number in (2, 3)]
+    moved = [
+        (place, row, data, under)
+        for place, row, data in cases
+        for under in (row[:4], row[:-1], row[:9] + b"\x00" + row[10:])
+        if row >= DATA and under != row
+    ]
+    told = []
+    for number, (place, row, data, under) in enumerate(moved):
+        keeper, running, copies = _begun(job, tmp_path / str(number))
+        copies[place].write({row: None, under: data})
+        with closing(keeper):
+            try:
+                running.run(2)
+            except CorruptStoreError as error:
+                told.append(str(error))
+                (advice,) = error.__notes__
+                assert "start the query again" in advice
+                keeper.die()
+                assert [running.run(number) for number in (2, 3)] == right
+    assert {one for one in words for text in told if one in text} == words
+
+
 def _cut_off(records: bytes) -> bytes:
     return records[:-9]
 

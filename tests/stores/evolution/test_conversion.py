@@ -184,8 +184,9 @@ def test_a_damaged_version_stops_the_count(storage: Storage) -> None:
     task = Task(storage, [replace(PLAIN, name="versioned")], "0_0")
     task.stores["versioned"].put(b"no version", b"x")
     task.commit()
-    with pytest.raises(CorruptStoreError, match="no version of a key"):
+    with pytest.raises(CorruptStoreError, match="no version of a key") as found:
         converted(storage, VERSIONED, STAMPED, 1, 1, {(0, 0): task.manifest})
+    assert "read it with the serdes and the release that wrote it, or go back" in found.value.__notes__[0]
 
 
 def counted(materialized: Materialized) -> Topology:
