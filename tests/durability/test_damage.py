@@ -191,7 +191,6 @@ class Held(BackendSupplier):
 
     def __init__(self, engine: str) -> None:
         self._engine = supplier(engine)
-        self.checksums = self._engine.checksums
 
     @classmethod
     def from_options(cls, options: Mapping[str, str]) -> Self:
@@ -212,7 +211,7 @@ def test_a_copy_closed_with_damaged_metadata_is_restored_when_it_is_opened(
     tmp_path: Path, manifest: Manifest, backend: str, damaged: dict[bytes, bytes], caplog: pytest.LogCaptureFixture
 ) -> None:
     engine, expected = Held(backend), rows(tmp_path, manifest)
-    options = {"local_dir": tmp_path / "local", "storage": Storage.from_uri(tmp_path / "state")}
+    options: dict[str, Any] = {"local_dir": tmp_path / "local", "storage": Storage.from_uri(tmp_path / "state")}
     for _ in range(2):
         with TaskState([SPEC], engine, application_id="app", task_id="0_0", exclusive=True, **options) as state:
             store: Any = state.open(manifest)["times"]

@@ -14,7 +14,7 @@ from typing import Any
 
 from millpond.processors.distribution.plan import Plan
 from millpond.processors.runtime.subtopology import Subtopology
-from millpond.stores.backend.contract import Backend
+from millpond.stores.backend.contract import Backend, BackendSupplier
 from millpond.stores.backend.registry import supplier
 from millpond.stores.backend.transaction import Transaction
 from millpond.stores.durability import DurabilityPolicy, Manifest, Storage, TaskState
@@ -118,7 +118,7 @@ class DurableKeeper(Keeper):
         loses: whether whoever dies loses its local copies.
     """
 
-    def __init__(self, directory: Path, backends: tuple[str, ...], *, loses: bool) -> None:
+    def __init__(self, directory: Path, backends: tuple[str | BackendSupplier, ...], *, loses: bool) -> None:
         self._local = directory / "local"
         self.storage = Storage.from_uri(f"file://{directory}/state?sync=false")
         self._backends = cycle(backends)

@@ -93,7 +93,8 @@ class VerbJob:
         return pa.Table.from_pylist(made, NUMBERS.schema)
 
 
-NUMBERS = Rows.of("a", pa.schema([("k", pa.string()), ("at", TIME), ("v", pa.int64())]))  # type: ignore[list-item]
+COLUMNS: list[tuple[str, Any]] = [("k", pa.string()), ("at", TIME), ("v", pa.int64())]
+NUMBERS = Rows.of("a", pa.schema(COLUMNS))
 
 
 class TopologyJob:
@@ -285,7 +286,7 @@ def test_what_is_advised_for_a_damaged_row_is_taken_and_the_answers_are_right(
         directory = tmp_path / str(number)
         keeper, running, copies = _begun(job, directory)
         copies[place].write({row: damage(data)})
-        answers = []
+        answers: list[Answers] = []
         with closing(keeper):
             while len(answers) < len(right):
                 try:
