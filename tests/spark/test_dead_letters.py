@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.errors import StreamingQueryException
+from pyspark.errors import PythonException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
 from millpond.adapters.spark import Millpond, SparkStreams
@@ -70,6 +70,14 @@ def test_what_is_left_out_can_be_read_and_is_there_once_though_its_micro_batch_i
     again = streams.dead_letters("totals").orderBy("timestamp")
     assert again.drop("failed_at").collect() == [row[1:] for row in letters]
     assert streams.dead_letters("another sink").collect() == []
+
+    damaged, *others = (tmp_path / "state" / "totals" / "dead-letters").rglob("*.parquet")
+    damaged.write_bytes(b"half of a file")
+    with pytest.raises(PythonException, match=rf"{damaged} cannot be read: .*; delete the file to read the others"):
+        streams.dead_letters().collect()
+    damaged.unlink()
+    assert 0 < streams.dead_letters().count() < len(letters)
+    assert others
 
 
 def test_the_first_line_of_what_the_user_sees_names_the_function_the_record_and_the_reason(

@@ -12,9 +12,10 @@ pytest.importorskip("pyspark")
 
 from pyspark.sql import SparkSession
 
+from millpond.adapters.inspect import StateInspector
 from millpond.adapters.inspect.text import TextSerde
 from millpond.adapters.spark import SparkStreams
-from millpond.errors import ConfigurationError
+from millpond.errors import ConfigurationError, FormatError
 from millpond.processors import Consumed, Materialized, Produced, StreamsBuilder, Topology
 from millpond.stores.encoding.serdes import serde
 
@@ -42,10 +43,10 @@ class Job:
     def __init__(self, spark: SparkSession, directory: Path) -> None:
         self._spark = spark
         self._directory = directory
-        self.checkpoint = str(directory / "checkpoint")
+        self.checkpoint, self.state = str(directory / "checkpoint"), str(directory / "state")
 
     def streams(self, topology: Topology | None = None, **options: Any) -> SparkStreams:
-        given = {"application_id": "job", "state_dir": str(self._directory / "state"), "partitions": 2, **options}
+        given = {"application_id": "job", "state_dir": self.state, "partitions": 2, **options}
         return SparkStreams(topology or totals(), backend="memory", **given)
 
     def run(self, *rows: tuple[Any, ...], streams: SparkStreams | None = None, checkpoint: str = "") -> None:
@@ -112,6 +113,19 @@ def test_values_whose_serde_spark_does_not_know_are_shown_as_json(job: Job) -> N
 )
 def test_what_has_no_form_in_json_is_shown_as_python_writes_it(value: object, text: str) -> None:
     assert pickle.loads(pickle.dumps(TextSerde())).serialize(value).decode() == text
+
+
+def test_state_that_is_not_known_without_spark_is_read_by_spark(spark: SparkSession, job: Job) -> None:
+    name = "spark.sql.streaming.stateStore.encodingFormat"
+    spark.conf.set(name, "avro")
+    try:
+        job.run(("a", 5, 1), ("b", 7, 3))
+    finally:
+        spark.conf.unset(name)
+    with pytest.raises(FormatError, match=r"=avro, and only unsaferow can be read without Spark; let Spark read it \("):
+        StateInspector.at(job.checkpoint, job.state).stores()
+    rows = job.streams().read_store("sums", job.checkpoint, schema="key string, sum long")
+    assert sorted(map(tuple, rows.collect())) == [("a", 5), ("b", 7)]
 
 
 def test_a_place_without_a_checkpoint_is_named_and_stays_as_it_is(job: Job) -> None:
