@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
-from tests.packaging import advice_damage, advice_rest
+from tests.packaging import advice_adapters, advice_damage, advice_rest
 
 ROOT = Path(__file__).resolve().parents[2]
 ROOMS = ("adapters", "processors", "stores", "src/millpond")
@@ -41,7 +41,7 @@ OTHERS = (
     "ValueError",
 )
 """All other errors; what is ``Closed`` raises one, with its words, whatever it is asked."""
-NOTED = (advice_damage, advice_rest)
+NOTED = (advice_adapters, advice_damage, advice_rest)
 """The modules that have notes for them, by what they are about."""
 
 _MATCHING = "stores/evolution/test_advice.py::test_what_is_advised_for_stores_that_do_not_match_is_taken"
@@ -395,7 +395,7 @@ def raised() -> Sequence[tuple[str, str, str]]:
 def others() -> Mapping[str, str]:
     """The words of all other errors, by where they are made; those of the functions that make them, too."""
     found = {}
-    for room in set(ROOMS) - {"adapters"}:
+    for room in ROOMS:
         for path in sorted((ROOT / room).rglob("*.py")):
             tree = ast.parse(path.read_text())
             functions = {node.name: node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
