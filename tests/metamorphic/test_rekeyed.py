@@ -336,6 +336,18 @@ def test_two_verbs_become_the_sides_of_a_join_of_tables(job: Job) -> None:
     assert job.answers(new, record) == job.expected(new)
 
 
+def test_a_verb_that_has_kept_nothing_yet_has_no_rows_to_begin_with(job: Job) -> None:
+    """Its left rows have met nothing, and nobody has kept the schemas of right ones."""
+    job.history = [{**tables, "r": []} for tables in job.history[:BEFORE]] + job.history[BEFORE:]
+    job.ran(asof("old"))
+    new = latest_of("new", "k", R)
+    record = job.generation(new, {"new": "old.right"})
+    assert record is not None
+    assert (record.bases, set(record.seeded)) == ({}, {"latest"})
+    assert job.generation(new, {"new": "old.right"}) is None
+    assert job.answers(new, record) == job.expected(new)
+
+
 def test_who_dies_before_the_record_begins_anew(job: Job) -> None:
     job.ran(latest_of("old", ["ra", "rb"]))
     new = latest_of("new", "ra")

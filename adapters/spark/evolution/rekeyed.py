@@ -5,7 +5,7 @@ work; what the rows become is up to ``millpond.processors.verbs.rekeying``.
 """
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -105,7 +105,7 @@ class Rekeyed:
         return {task: Manifest.from_json(text) for task, text in texts}
 
     def _beginnings(self) -> dict[str, Beginning]:
-        """By role, what inputs begin with."""
+        """By role, what inputs begin with; those of a verb that keeps nothing yet begin empty."""
         sides = sides_of(self.target.shape)
         if not sides or not self.plan.alone:
             raise StateConflictError(f"rekeyed names the verb {self.verb.name!r}, which {_NONE}; {BACKFILL}")
@@ -113,6 +113,7 @@ class Rekeyed:
             role: Beginning(self.inputs.inputs[role], side, self._rows(verb, old))
             for wanted, (verb, source) in self.wanted.items()
             for role, side, old in self._pairs(wanted, sides, verb, source)
+            if any(manifest.files for manifest in self._manifests(verb))
         }
 
     def _pairs(
@@ -144,10 +145,13 @@ class Rekeyed:
 
     def _rows(self, verb: str, side: KeptSide) -> KeptRows:
         """The rows of one side of a verb, as the checkpoint has them."""
-        found = self.held.of_verbs(self.verb.owner, [verb])
-        manifests = self._history(verb).standing(found, self.held.batch).manifests.values()
         application_id = application_of(self.verb.owner, verb)
-        return KeptRows.of(self.storage, application_id, verb, side, tuple(manifests))
+        return KeptRows.of(self.storage, application_id, verb, side, tuple(self._manifests(verb)))
+
+    def _manifests(self, verb: str) -> Collection[Manifest]:
+        """Those of a verb's tasks that count where the checkpoint stands."""
+        found = self.held.of_verbs(self.verb.owner, [verb])
+        return self._history(verb).standing(found, self.held.batch).manifests.values()
 
     def _history(self, verb: str) -> History:
         return History.of(self.storage, application_of(self.verb.owner, verb), plain_name(verb))
