@@ -46,6 +46,8 @@ GAP: Final = 4
 """Seconds."""
 TIMES: Final = {"left": "at", "right": "bt"}
 """The column with the time, by side; a verb with one input has the left one."""
+GROUPS: Final = {"left": "g", "right": "h"}
+"""The column that may be in a key behind ``k``, by side; rows of which other verbs may be made have it."""
 
 
 @dataclass(frozen=True)
@@ -103,6 +105,9 @@ class Draft:
         expired: what comes out when that is over.
         eras: how long windows were, in seconds, and until which time.
         window: how long they are from then on.
+        grouped: whether the group is in its key.
+        turned: whether its left input has the names of right ones, and the other way round.
+        begins: with the rows of which verb it has begun, by number, and of which of its sides each side.
     """
 
     number: int
@@ -115,6 +120,9 @@ class Draft:
     expired: Expired = Expired.SILENT
     eras: tuple[tuple[int, int], ...] = ()
     window: int = WINDOW
+    grouped: bool = False
+    turned: bool = False
+    begins: tuple[int, Mapping[str, str]] | None = None
 
     def of(self, side: str) -> list[Column]:
         return [one for one in self.columns if one.side == side]
@@ -123,16 +131,42 @@ class Draft:
     def sides(self) -> Sequence[str]:
         return ["left", "right"] if self.kind in JOINS else ["left"]
 
+    def named(self, names: Mapping[str, str], side: str) -> str:
+        """The name of a column that differs between sides."""
+        return names[OTHER[side]] if self.turned else names[side]
+
+    @property
+    def times(self) -> tuple[str, str]:
+        """The columns with the times of both sides."""
+        return self.named(TIMES, "left"), self.named(TIMES, "right")
+
     def schema(self, side: str) -> pa.Schema:
         """The columns of one of its inputs."""
-        columns: list[tuple[str, Any]] = [("k", pa.string()), (TIMES[side], TIME)]
+        columns: list[Any] = [("k", pa.string()), (self.named(TIMES, side), TIME)]
         if self.kind in WINDOWS:
             return pa.schema([*columns, ("v", pa.int64())])
+        if self.kind in KEEPING:
+            columns.append(pa.field(self.named(GROUPS, side), pa.string(), nullable=False))
         values: list[Any] = [(one.name, pa.int64() if one.wide else pa.int32()) for one in self.of(side)]
         return pa.schema([*columns, *values])
 
+    def keys(self, side: str) -> list[str]:
+        """The columns of its key."""
+        return ["k", self.named(GROUPS, side)] if self.grouped else ["k"]
+
     def kept(self, side: str) -> list[str]:
-        return [one.name for one in self.of(side)]
+        """What it keeps of rows beside their key and time."""
+        others = [*self.keys(side), self.named(TIMES, side)]
+        return [name for name in self.schema(side).names if name not in others]
+
+    @property
+    def lent(self) -> Mapping[str, str]:
+        """Of which of another verb's sides each side has begun with the rows."""
+        return self.begins[1] if self.begins else {}
+
+    def lacks(self, other: "Draft") -> bool:
+        """Whether nobody can know that it has all rows if it begins with those of another verb."""
+        return self.kind == "latest" and (other.kind != "latest" or self.grouped > other.grouped)
 
 
 @dataclass(frozen=True)
@@ -154,6 +188,27 @@ def _differing(before: Sequence[Any], after: Sequence[Any]) -> tuple[list[str], 
     old, new = ({one.number: one.name for one in some} for some in (before, after))
     renamed = {old[one]: new[one] for one in old.keys() & new.keys() if old[one] != new[one]}
     return [new[one] for one in new.keys() - old.keys()], renamed, [old[one] for one in old.keys() - new.keys()]
+
+
+def begun(number: int, kind: str, old: Draft, pairs: Mapping[str, str], columns: Sequence[Column]) -> Draft:
+    """A verb that begins with the rows of another one: each side with those of one of its sides."""
+    side, source = next(iter(pairs.items()))
+    return Draft(
+        number, kind, f"{kind}-{number}", tuple(columns), turned=(side != source) != old.turned,
+        begins=(old.number, pairs),
+    )  # fmt: skip
+
+
+def rekeyed(old: Draft, new: Draft) -> dict[str, str]:
+    """What is said of a verb that begins with the rows of another one."""
+    pairs = new.lent
+    if len(pairs) > 1:
+        return {new.name: old.name}
+    return {_place(new, side): _place(old, source) for side, source in pairs.items()}
+
+
+def _place(draft: Draft, side: str) -> str:
+    return draft.name if draft.kind == "latest" else f"{draft.name}.{side}"
 
 
 @dataclass(frozen=True)
@@ -180,6 +235,10 @@ class ReadRows:
     @property
     def ordered(self) -> bool:
         return self.read.order is not None
+
+    @property
+    def without_nulls(self) -> bool:
+        return self.read.keyed
 
     @property
     def carried(self) -> Sequence[str]:
@@ -220,6 +279,8 @@ class Kept:
         versions: bool = False,
     ) -> PackedRows:
         rows = ReadRows(role, read, role not in self.unstored)
+        inputs: Any = self.run.inputs
+        inputs.append(rows)
         self.run.schemas.note_expressions([rows])
         return self.run.schemas.input(rows, null_keys, untimed=untimed, versions=versions)
 
@@ -231,22 +292,26 @@ def made_of(draft: Draft, run: VerbRun, calls: CallChanges) -> Made:
         return _aggregate(draft, run, calls, left)
     keeps = draft.longer * LONG
     if draft.kind == "latest":
-        run.schemas.changes.check([ReadRows("input", Selection(left, ["k"], draft.kept("left"), "at"))])
+        keys, (time, _) = draft.keys("left"), draft.times
+        run.schemas.changes.check([ReadRows("input", Selection(left, keys, draft.kept("left"), time))])
         return make_latest(
-            draft.name, left, key="k", time="at", history=keeps, ttl=draft.ttl, expired=draft.expired, packing=Kept(run)
-        )
+            draft.name, left, key=keys, time=time, history=keeps, ttl=draft.ttl, expired=draft.expired,
+            packing=Kept(run),
+        )  # fmt: skip
     if draft.kind == "apply":
         rule = Totals(draft.columns[0].name)
         return make_apply(draft.name, left, rule, key="k", time="at", schema=RESULTS, lateness=WAIT, packing=Kept(run))
     right = Rows.of(f"right-{draft.number}", draft.schema("right"))
-    times = TIMES["left"], TIMES["right"]
+    times = draft.times
     if draft.kind == "asof":
         packing = Kept(run, ["left"])
         return make_asof_join(draft.name, left, right, on="k", times=times, history=keeps, packing=packing)
-    if draft.kind == "tables":
-        return make_table_join(draft.name, left, right, on="k", times=times, packing=Kept(run))
+    if draft.kind in ("tables", "versions"):
+        history = keeps if draft.kind == "versions" else None
+        return make_table_join(draft.name, left, right, on="k", times=times, history=history, packing=Kept(run))
+    on = dict(zip(draft.keys("left"), draft.keys("right"), strict=True))
     return make_stream_join(
-        draft.name, left, right, on="k", times=times, before=REACH, after=REACH, grace=keeps, packing=Kept(run)
+        draft.name, left, right, on=on, times=times, before=REACH, after=REACH, grace=keeps, packing=Kept(run)
     )
 
 
@@ -279,5 +344,15 @@ WINDOWS: Final[Mapping[str, Callable[[Draft], Windows | None]]] = {
 MORTAL: Final = ("latest", "totals")
 """Those that may have a time to live."""
 TTLS: Final = (None, 20 * SECOND, 60 * SECOND, 200 * SECOND)
-JOINS: Final = ("asof", "tables", "streams")
+JOINS: Final = ("asof", "tables", "versions", "streams")
+OTHER: Final = {"left": "right", "right": "left"}
+KEEPING: Final = {
+    "latest": ["left"],
+    "asof": ["right"],
+    "versions": ["left", "right"],
+    "streams": ["left", "right"],
+}
+"""Verbs that keep rows for others to begin with, and of which sides."""
+TABLES: Final = ("latest", "asof", "versions")
+"""Those of them that keep versions of a table."""
 KINDS: Final = ("latest", "apply", *WINDOWS, *JOINS)

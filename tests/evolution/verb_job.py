@@ -128,12 +128,13 @@ class VerbJob(Process):
             streaming=True, sharing=nothing, asked={}, backfill=None,
         )  # fmt: skip
         running = RunningVerb(made_of(draft, run, changes.calls), partitions)
+        new = run.as_new(running.made.verb)
         session: Any = SimpleNamespace(conf={PARTITIONS_CONF: "1"})
         plan = job.plan(session, running.made.verb.topology, draft.name)
         assert plan.fingerprint == running.plan.fingerprint
         place = Standpoint(self.held.location, "elsewhere" if said.into else None, self.moved)
         stands = Whereabouts(None if said.evolution is None else place, self.held, in_process)
-        generation = generation_at(stands, job.history(plan.sink), plan, said.evolution, None, job.verb, asked)
+        generation = generation_at(stands, job.history(plan.sink), plan, said.evolution, None, job.verb, asked, new)
         check_terms(generation.shape, shape_of(plan))
         beginning = Beginning(job.storage, job.application_id, plain_name(plan.sink), generation, schemas.by_place)
         settings = StateSettings(

@@ -8,17 +8,35 @@ from random import Random
 from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
+import pytest
 
 from millpond.adapters.edit import StateEditor, erase
 from millpond.adapters.inspect import StateInspector
 from millpond.adapters.spark.evolution.evolution import Evolution
 from millpond.adapters.spark.verbs.sink import PartRows
+from millpond.errors import StateConflictError
 from millpond.processors.runtime.batches.batch import Batch
+from millpond.stores.evolution.verbs import verb_and_side
 from millpond.stores.typed.expiry import Expired
 from tests.evolution import verb_oracle as oracle
 from tests.evolution.process import RETAINED, Checkpoint, DeathError
 from tests.evolution.story import BACKENDS, MOST, Story, other
-from tests.evolution.verb_drafts import CALLS, MORTAL, SECOND, TIMES, WINDOWS, Call, Column, Draft, DraftChanges
+from tests.evolution.verb_drafts import (
+    CALLS,
+    GROUPS,
+    KEEPING,
+    MORTAL,
+    SECOND,
+    TABLES,
+    TIMES,
+    WINDOWS,
+    Call,
+    Column,
+    Draft,
+    DraftChanges,
+    begun,
+    rekeyed,
+)
 from tests.evolution.verb_job import OWNER, RunningDraft, Said, VerbJob
 from tests.evolution.verb_oracle import Come, Told
 from tests.metamorphic.checking import bag, frozen
@@ -66,6 +84,8 @@ class VerbLife(Story):
         self.known: dict[int, Draft] = {}
         """The verbs as they were when they last kept what their rows are packed with, by number."""
         self.stretched: set[int] = set()
+        self.mortal: set[int] = set()
+        """The verbs that have had another time to live, by number."""
         self.kept: list[Kept] = []
         self.partitions = 1
         self.backend = "memory"
@@ -117,17 +137,24 @@ class VerbLife(Story):
         if into:
             self.kept = []
 
-    def evolve(self, drafts: Sequence[Draft], deaths: Sequence[int], *, into: bool = False) -> None:
+    def evolve(
+        self, drafts: Sequence[Draft], deaths: Sequence[int], *, into: bool = False, accepted: bool = False
+    ) -> None:
         """Restart with other verbs, and say of their names what is to be said, beside what was said before."""
         names = {one.number: one.name for one in self.drafts}
         now = {one.number: one.name for one in drafts}
         renamed = {old: now[one] for one, old in names.items() if now.get(one, old) != old}
-        dropped = [name for one, name in names.items() if one not in now]
-        before = self.evolution
+        olds = {one.number: one for one in self.drafts}
+        pairs = [(olds[one.begins[0]], one) for one in drafts if one.begins and one.begins[0] in olds]
+        before, lent = self.evolution, {old.number for old, _ in pairs}
+        gone = _gone([name for one, name in names.items() if one not in {*now, *lent}], before)
+        said = [*before.rekeyed.items(), *(item for old, new in pairs for item in rekeyed(old, new).items())]
         self.evolution = Evolution(
             "checkpoint",
-            {old: new for old, new in {**before.renamed, **renamed}.items() if not _ends(old, new, before, dropped)},
-            [*before.dropped, *(end for one in dropped for end in (one, *_former(one, before)))],
+            {old: new for old, new in {**before.renamed, **renamed}.items() if not {old, new} & gone},
+            [*before.dropped, *sorted(gone)],
+            rekeyed={place: source for place, source in said if verb_and_side(place)[0] not in gone},
+            accept_loss=before.accept_loss or accepted,
         )
         self.start(drafts, deaths, into=into and self.job.batch is not None)
 
@@ -162,17 +189,18 @@ class VerbLife(Story):
         for row in rows:
             self._rows += 1
             time = (1_000 + 2 * self._rows - row.late) * SECOND + self._rows
+            group = f"g{self._rows % 3}"
             values = {one.number: None if row.value is None else row.value + one.number for one in draft.of(side)}
-            found.append(Come(side, row.key, time, values, row.value))
+            found.append(Come(side, row.key, time, values, row.value, group))
         return found
 
     def tables(self, draft: Draft, come: Sequence[Come]) -> dict[str, list[pa.Table]]:
         """The rows of a micro-batch, in two files of each side."""
         found = {}
         for side in draft.sides:
-            columns = draft.of(side)
+            columns, time, group = draft.of(side), draft.named(TIMES, side), draft.named(GROUPS, side)
             rows = [
-                {"k": one.key, TIMES[side]: one.time, "v": one.plain}
+                {"k": one.key, time: one.time, "v": one.plain, group: one.group}
                 | {column.name: one.values[column.number] for column in columns}
                 for one in come
                 if one.side == side
@@ -240,7 +268,9 @@ class VerbLife(Story):
         return found[which % len(found)] if found else None
 
     def change(self, before: Draft, after: Draft, what: str, deaths: Sequence[int]) -> None:
-        """Restart with another release of one verb."""
+        """Restart with another release of one verb, not to be what it was before it began with others' rows."""
+        if before.begins is not None and after.number == before.number:
+            self.kept = [one for one in self.kept if before.number in one.told]
         self.evolve([after if one is before else one for one in self.drafts], deaths)
         self.note(what)
 
@@ -294,6 +324,57 @@ class VerbLife(Story):
         assert draft is not None
         self.change(draft, self.new(kind), "a verb stands in the place of another", deaths)
 
+    def lends(self, draft: Draft) -> bool:
+        """Whether another verb may begin with its rows; of those with a time to live nobody knows which are there."""
+        applications = {one.application_id for one in self.job.checkpoint.values()}
+        return (
+            draft.kind in KEEPING
+            and draft.number in self.known
+            and draft.number not in self.mortal
+            and f"{OWNER}.{draft.name}" in applications
+        )
+
+    def rekey_verb(
+        self, which: int, kind: int, sides: tuple[int, int], grouped: bool, into: bool, deaths: Sequence[int]
+    ) -> None:
+        """A new verb, by another key or of another kind, begins with the rows of one that is gone."""
+        lenders = [one for one in self.drafts if self.lends(one)]
+        if not lenders:
+            return
+        old = lenders[which % len(lenders)]
+        kinds = TABLES if old.kind in TABLES else [old.kind]
+        new = self.begun(old, kinds[kind % len(kinds)], sides, grouped=grouped)
+        drafts = [new if one is old else one for one in self.drafts]
+        accepted = new.lacks(old)
+        lent = self.told[old.number].lent(new.lent)
+        if accepted and lent.rows and not self.evolution.accept_loss:
+            before = self.evolution
+            with pytest.raises(StateConflictError, match="accept_loss=True"):
+                self.evolve(drafts, [], into=into)
+            self.evolution = before
+        application = f"{OWNER}.{old.name}"
+        self.kept = [
+            one for one in self.kept if application in {some.application_id for some in one.checkpoint.values()}
+        ]
+        self.told[new.number] = lent
+        self.evolve(drafts, deaths, into=into, accepted=accepted)
+        self.known[new.number] = new
+        self.note("a verb began with the rows of another")
+        if new.grouped != old.grouped:
+            self.note("a verb began by another key")
+
+    def begun(self, old: Draft, kind: str, sides: tuple[int, int], *, grouped: bool) -> Draft:
+        """A verb that begins with the rows of another one: one side, or both if they are of the same kind."""
+        mine, theirs = KEEPING[kind], KEEPING[old.kind]
+        pairs = {mine[sides[0] % len(mine)]: theirs[sides[1] % len(theirs)]}
+        if kind == "streams" or (kind == old.kind and sides[0] == sides[1]):
+            pairs = {side: side for side in mine}
+        known = self.known[old.number]
+        columns = [replace(one, side=new) for new, source in pairs.items() for one in known.of(source)]
+        draft = begun(self.number(), kind, old, pairs, columns)
+        others = tuple(self.new_column(side) for side in draft.sides if side not in pairs)
+        return replace(draft, columns=draft.columns + others, grouped=grouped and kind in ("latest", "streams"))
+
     def add_verb(self, at: int, kind: str, deaths: Sequence[int]) -> None:
         """One more, for which the query goes on at another checkpoint."""
         if len(self.drafts) < VERBS:
@@ -323,6 +404,7 @@ class VerbLife(Story):
         draft = self.chosen(which, MORTAL)
         if draft is not None:
             expired = Expired.SILENT if ttl is None else expired
+            self.mortal.add(draft.number)
             self.change(draft, replace(draft, ttl=ttl, expired=expired), "another time to live", deaths)
             self.in_time(rows)
 
@@ -363,12 +445,19 @@ class VerbLife(Story):
         del self.kept[which % (len(self.kept) - 1) + 1 :]
         at = self.kept[-1]
         self.job.batch, self.job.checkpoint = at.batch, dict(at.checkpoint)
-        self.told = {one: told.back_at(at.told.get(one, Told())) for one, told in self.told.items()}
+        self.told = {one.number: self.told[one.number].back_at(self.told_at(one, at)) for one in self.drafts}
         self.start(self.drafts, deaths)
         self.note("went back")
         lived = {one.number: one.ttl for one in at.drafts}
         if any(lived.get(one.number) != one.ttl for one in self.drafts):
             self.in_time([Arrival("k0", 0, None)])
+
+    @staticmethod
+    def told_at(draft: Draft, at: Kept) -> Told:
+        """What a verb knew after a micro-batch, or what it begins with if it was none yet."""
+        if draft.number in at.told or draft.begins is None:
+            return at.told.get(draft.number, Told())
+        return at.told[draft.begins[0]].lent(draft.lent)
 
     def edit_verb(self, which: int, put: int | None, undone: bool, deaths: Sequence[int]) -> None:
         """Somebody deletes a total or puts another while the query is stopped, and may bring the old one back."""
@@ -410,6 +499,8 @@ class VerbLife(Story):
             self.edit(_undo, [])
             self.told[draft.number] = before
             self.note("a row was brought back")
+        edited = {draft.number: self.told[draft.number]}
+        self.kept = [*self.kept[:-1], *(replace(one, told={**one.told, **edited}) for one in self.kept[-1:])]
         self.start(self.drafts)
 
     def keeps(self, draft: Draft) -> bool:
@@ -435,19 +526,22 @@ class VerbLife(Story):
                 self.note("killed in an edit")
 
 
-def _former(name: str, said: Evolution) -> list[str]:
-    """The names that a verb had before."""
-    return said.of_verbs.former(name)
-
-
-def _ends(old: str, new: str, said: Evolution, dropped: Sequence[str]) -> bool:
-    """Whether a renaming is one of a verb that is gone now."""
-    gone = {one for name in dropped for one in (name, *_former(name, said))}
-    return old in gone or new in gone
+def _gone(dropped: Sequence[str], said: Evolution) -> set[str]:
+    """The names that are gone with verbs: those that they had before, and those of verbs with whose rows they began."""
+    found, rest = set[str](), list(dropped)
+    while rest:
+        name = rest.pop()
+        names = {name, *said.of_verbs.former(name)}
+        found |= names
+        lent = {source for name in names for source, _ in said.of_verbs.begins_with(name).values()}
+        rest += lent - found
+    return found
 
 
 def _key(draft: Draft, row: Mapping[str, Any]) -> Any:
-    return (row["k"], row["window"]) if "window" in row else row["k"]
+    if "window" in row:
+        return row["k"], row["window"]
+    return tuple(row[name] for name in draft.keys("left")) if draft.grouped else row["k"]
 
 
 def _shown(row: Mapping[str, Any] | None) -> Any:
@@ -459,4 +553,4 @@ def _undo(inspector: StateInspector) -> None:
 
 
 def _erase(key: str, inspector: StateInspector) -> None:
-    erase(inspector, [[key]], by="ann")
+    erase(inspector, [{"k": key}], by="ann")

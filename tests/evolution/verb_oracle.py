@@ -11,17 +11,18 @@ from millpond.stores.typed.expiry import Expired
 from tests.evolution.verb_drafts import (
     CALLS,
     GAP,
+    GROUPS,
+    KEEPING,
     MORTAL,
     REACH,
     SECOND,
     TIMES,
     WAIT,
-    WINDOWS,
     Call,
     Column,
     Draft,
 )
-from tests.metamorphic.oracle import asof, by_window, holds_end, joined_tables, near, newest, sessions
+from tests.metamorphic.oracle import asof, by_window, holds_end, joined_tables, near, sessions
 from tests.metamorphic.rules import IDLE, SOON
 
 Row = dict[str, Any]
@@ -40,6 +41,7 @@ class Come(NamedTuple):
     time: int
     values: Mapping[int, int | None]
     plain: int | None
+    group: str = ""
 
 
 @dataclass(frozen=True)
@@ -98,8 +100,8 @@ class Told:
             told = replace(told, clock=max(told.clock, row.time))
             told = replace(told, gone=told.gone_by(draft))
             if row.time > told.gone:
-                if row.key not in told.living:
-                    told = told.without(row.key)
+                if keyed(draft, row) not in told.living(draft):
+                    told = told.without(row.key, group=row.group if draft.grouped else None)
                 told = replace(told, rows=(*told.rows, row))
         return told
 
@@ -125,10 +127,14 @@ class Told:
         """Up to which time all is gone with the time to live of today."""
         return self.gone if draft.ttl is None else max(self.gone, self.clock - draft.ttl)
 
-    @property
-    def living(self) -> set[str]:
+    def living(self, draft: Draft) -> set[Any]:
         """The keys with something that is not gone."""
-        return {one.key for one in self.rows if one.time > self.gone}
+        return {keyed(draft, one) for one in self.rows if one.time > self.gone}
+
+    def lent(self, pairs: Mapping[str, str]) -> "Told":
+        """What a verb knows that begins with the rows of this one: each side with those of one of its sides."""
+        rows = [one._replace(side=new) for one in self.rows for new, old in pairs.items() if one.side == old]
+        return Told(tuple(rows), clock=max([NEVER, *(one.time for one in rows)]))
 
     def with_calls(self, calls: Sequence[Call]) -> "Told":
         """Those that are new begin now."""
@@ -145,9 +151,9 @@ class Told:
         told = self.without(key)
         return replace(told, rows=(*told.rows, Come(PUT, key, newest, values, None)))
 
-    def without(self, key: str, side: str | None = None) -> "Told":
-        """All that is of a key is gone, from one side or from all."""
-        gone = [one.key == key and side in (None, one.side) for one in self.rows]
+    def without(self, key: str, side: str | None = None, group: str | None = None) -> "Told":
+        """All that is of a key is gone, from one side or from all, and of one group or of all."""
+        gone = [one.key == key and side in (None, one.side) and group in (None, one.group) for one in self.rows]
         since = {number: place - sum(gone[:place]) for number, place in self.since.items()}
         rows = tuple(one for one, goes in zip(self.rows, gone, strict=True) if not goes)
         return replace(self, rows=rows, since=since, ruled={one: it for one, it in self.ruled.items() if one != key})
@@ -155,8 +161,25 @@ class Told:
 
 def side(draft: Draft, told: Told, which: str) -> list[Row]:
     """The rows of one input, as they are called now."""
-    columns = draft.of(which)
-    return [{"k": one.key, TIMES[which]: one.time, **_named(columns, one)} for one in told.rows if one.side == which]
+    columns, time = draft.of(which), draft.named(TIMES, which)
+    groups = [draft.named(GROUPS, which)] if draft.kind in KEEPING else []
+    return [
+        {"k": one.key, time: one.time, **dict.fromkeys(groups, one.group), **_named(columns, one)}
+        for one in told.rows
+        if one.side == which
+    ]
+
+
+def keyed(draft: Draft, row: Come) -> Any:
+    """The key of a row of a table."""
+    return (row.key, row.group) if draft.grouped else row.key
+
+
+def _newest(draft: Draft, told: Told, which: str) -> dict[Any, Row]:
+    """The latest row of each key of one input."""
+    keys, time = draft.keys(which), draft.named(TIMES, which)
+    rows = sorted(side(draft, told, which), key=lambda row: int(row[time]))
+    return {tuple(row[name] for name in keys) if draft.grouped else row["k"]: row for row in rows}
 
 
 def _named(columns: Sequence[Column], row: Come) -> Row:
@@ -168,7 +191,7 @@ def table(draft: Draft, told: Told) -> dict[Any, Row]:
     whole = last_told(draft, told)
     if draft.kind not in MORTAL:
         return whole
-    living = replace(told, gone=told.gone_by(draft)).living
+    living = replace(told, gone=told.gone_by(draft)).living(draft)
     return {key: row for key, row in whole.items() if key in living}
 
 
@@ -182,7 +205,9 @@ def change(draft: Draft, before: Told, after: Told) -> tuple[dict[Any, Row], dic
 def last_told(draft: Draft, told: Told) -> dict[Any, Row]:
     """The table with what is gone, until something else comes in its place."""
     if draft.kind == "latest":
-        return newest(side(draft, told, "left"), "k", "at")  # type: ignore[return-value]
+        return _newest(draft, told, "left")
+    if draft.kind == "versions":
+        return joined_tables(_newest(draft, told, "left"), _newest(draft, told, "right"), "inner")
     if draft.kind == "tables":
         one, other = ({row["k"]: row for row in side(draft, told, which)} for which in ("left", "right"))
         return joined_tables(one, other, "inner")
@@ -246,14 +271,14 @@ TELLING: Final[Mapping[str, Callable[[int | None, int | None], int | None]]] = {
 
 def pairs(draft: Draft, told: Told) -> list[Row]:
     """The pairs of rows of two streams."""
-    times, reach = (TIMES["left"], TIMES["right"]), (REACH, REACH)
-    return list(near(side(draft, told, "left"), side(draft, told, "right"), "inner", times, reach))
+    found = near(side(draft, told, "left"), side(draft, told, "right"), "inner", draft.times, (REACH, REACH))
+    if not draft.grouped:
+        return list(found)
+    one, other = draft.keys("left")[1], draft.keys("right")[1]
+    return [{name: row[name] for name in row if name != other} for row in found if row[one] == row[other]]
 
 
 def matched(draft: Draft, before: Told, come: Sequence[Come]) -> list[Row]:
     """The left rows of a micro-batch, which has no right ones, with the right ones that they find."""
-    times = TIMES["left"], TIMES["right"]
-    return list(asof(side(draft, Told(tuple(come)), "left"), side(draft, before, "right"), "inner", times))
-
-
-HOLDS_A_TABLE: Final = frozenset({"latest", "tables", *WINDOWS})
+    here, known = side(draft, Told(tuple(come)), "left"), side(draft, before, "right")
+    return list(asof(here, known, "inner", draft.times))

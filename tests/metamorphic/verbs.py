@@ -230,7 +230,7 @@ def make_asof_join(
     packing: Packing = packed_rows,
 ) -> Made:
     kind = AsofJoinType(how.value)
-    one, other, rest = _sides(left, right, on, times, kind.join_type, right_op)
+    one, other, rest = _sides(left, right, {on: on}, times, kind.join_type, right_op)
     other = replace(other, order=right_order)
     left_time, right_time = left.time(times[0], left.schema.names), right.time(times[1])
     late, kept = asof_allowances(grace, history, left_time, right_time)
@@ -262,7 +262,7 @@ def make_stream_join(
     left: Rows,
     right: Rows,
     *,
-    on: str,
+    on: str | Mapping[str, str],
     times: tuple[str, str],
     before: int,
     after: int,
@@ -270,7 +270,9 @@ def make_stream_join(
     how: JoinType = JoinType.INNER,
     packing: Packing = packed_rows,
 ) -> Made:
-    one, other, rest = _sides(left, right, on, times, how)
+    """Keys are a column of both sides, or for columns of the left one those of the right one."""
+    pairs = {on: on} if isinstance(on, str) else on
+    one, other, rest = _sides(left, right, pairs, times, how)
     windows = JoinWindows(before, after, grace, drop_late=True)
     sides = left.time(times[0], left.schema.names), right.time(times[1], rest)
     account = stream_join_account(name, how, windows, *sides)
@@ -279,7 +281,7 @@ def make_stream_join(
         packing("left", one, NullKeys.APART, untimed=how.keeps(Side.LEFT)),
         packing("right", other, NullKeys.APART, untimed=how.keeps(Side.RIGHT)),
     )
-    shared = {on: on} if how is JoinType.OUTER else {}
+    shared = pairs if how is JoinType.OUTER else {}
     verb = stream_join(name, *packed, how, waiting, columns=rest, shared=shared)
     return Made(verb, {"left": one, "right": other}, account)
 
@@ -301,7 +303,7 @@ def make_table_join(
 ) -> Made:
     """The column of the left side's foreign key has the name that the right side's key has."""
     primary = left_key or on
-    rests = _rest(left, primary, ops[0]), _rest(right, on, ops[1])
+    rests = _rest(left, [primary], ops[0]), _rest(right, [on], ops[1])
     foreign = primary != on
     inner, outer = how is JoinType.INNER and not foreign, how is JoinType.OUTER
     one = Selection(left, [primary], rests[0], times[0], ops[0], [on] if foreign else [], keyed=inner)
@@ -325,14 +327,20 @@ def make_table_join(
 
 
 def _sides(
-    left: Rows, right: Rows, on: str, times: tuple[str, str], how: JoinType, right_op: str | None = None
+    left: Rows,
+    right: Rows,
+    on: Mapping[str, str],
+    times: tuple[str, str],
+    how: JoinType,
+    right_op: str | None = None,
 ) -> tuple[Selection, Selection, list[str]]:
     """How a join reads its sides, and the right columns that are not in the key."""
-    rest, outer = _rest(right, on, right_op), how is JoinType.OUTER
-    one = Selection(left, [on], left.schema.names, times[0], keyed=how is JoinType.INNER)
+    keys, outer = list(on.values()), how is JoinType.OUTER
+    rest = _rest(right, keys, right_op)
+    one = Selection(left, list(on), left.schema.names, times[0], keyed=how is JoinType.INNER)
     values = right.schema.names if outer else rest
-    return one, Selection(right, [on], values, times[1], right_op, keyed=not outer), rest
+    return one, Selection(right, keys, values, times[1], right_op, keyed=not outer), rest
 
 
-def _rest(rows: Rows, key: str, op: str | None) -> list[str]:
-    return [name for name in rows.schema.names if name not in (key, op)]
+def _rest(rows: Rows, keys: Sequence[str], op: str | None) -> list[str]:
+    return [name for name in rows.schema.names if name not in (*keys, op)]

@@ -151,7 +151,7 @@ class VerbRun:
             streaming=self.streaming,
             schemas=self.schemas.by_place,
             asked=self.asked,
-            inputs=self._as_new(verb, None if filling is None else filling(plan)),
+            inputs=self.as_new(verb, None if filling is None else filling(plan)),
         )
         if self.streaming:
             self._warn_of_another_name(plan)
@@ -194,7 +194,7 @@ class VerbRun:
         plan = replace(self.job, reached=True).plan(self.session, verb.topology, verb.name)
         return warm_query(self.job, self.session, plan)
 
-    def _as_new(self, verb: Verb, filling: Filling | None) -> NewVerb:
+    def as_new(self, verb: Verb, filling: Filling | None = None) -> NewVerb:
         """What there is to say of its inputs, if it is to begin with rows of others, and what its state gets."""
         inputs = {}
         for rows in self.inputs:
