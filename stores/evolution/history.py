@@ -11,6 +11,7 @@ its claim tells of it is its beginning.
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Final, NamedTuple, Self
 
 from millpond.errors import ConfigurationError, StateConflictError
@@ -24,6 +25,9 @@ EVOLUTION: Final = "evolution"
 _NAME: Final = re.compile(r"(\d{6})\.json")
 _CLAIMED: Final = re.compile(r"([^/#]+)/(\d{1,9})")
 _TASK: Final = re.compile(r"(\d+)_\d+")
+
+_parsed: Final = lru_cache(maxsize=128)(EvolutionRecord.from_json)
+"""A record is immutable, and a start reads those of all of a job's verbs several times."""
 
 
 class Standing(NamedTuple):
@@ -69,7 +73,7 @@ class History:
         """
         names = (file.path for file in storage.list(_directory(application_id, sink)))
         paths = sorted(path for path in names if _NAME.fullmatch(path.rpartition("/")[2]))
-        records = [EvolutionRecord.from_json(storage.read(path).decode(errors="replace")) for path in paths]
+        records = [_parsed(storage.read(path).decode(errors="replace")) for path in paths]
         first = records[0].previous if records else None
         if first is not None:
             records.insert(0, EvolutionRecord(first.generation, first.fingerprint, first.shape))

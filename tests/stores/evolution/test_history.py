@@ -68,6 +68,12 @@ def test_the_beginning_takes_its_own_manifests_and_no_others() -> None:
         FIRST.start_of("0_0", BASES["0_0"], 3)
 
 
+def test_a_record_that_is_read_again_is_not_parsed_again(storage: Storage, evolved: History) -> None:
+    first, second = history(storage), history(storage)
+    assert first.records == evolved.records
+    assert all(one is other for one, other in zip(first.records, second.records, strict=True))
+
+
 def test_a_record_is_read_back_as_it_was_written_and_any_flipped_bit_is_found() -> None:
     text = RECORD.to_json()
     assert EvolutionRecord.from_json(text) == RECORD
