@@ -156,7 +156,7 @@ class Completion:
         }
         data = bytes_of_changes((*place, before) for place, before in self._changed.items())
         if data != self._saved:
-            self._store.put_metadata(self._name, data)
+            self._store.keep_metadata(self._name, data)
             self._saved = data
 
     def _end(self, start: int, end: int | None) -> int:

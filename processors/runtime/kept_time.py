@@ -89,7 +89,7 @@ def read_versioned(store: Any, name: str, size: int, what: str) -> bytes | None:
 
 def put_versioned(store: Any, name: str, data: bytes) -> None:
     """Keep bytes in a store's metadata, behind the version."""
-    store.put_metadata(name, versioned(data))
+    store.keep_metadata(name, versioned(data))
 
 
 def versioned(data: bytes) -> bytes:

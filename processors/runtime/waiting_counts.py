@@ -75,4 +75,4 @@ class WaitingCounts:
 
     def put(self, time: int, counts: Sequence[int]) -> None:
         """Keep the counts as of ``time``."""
-        self._store.put_metadata(self._name, bytes_of_counts(time, counts))
+        self._store.keep_metadata(self._name, bytes_of_counts(time, counts))

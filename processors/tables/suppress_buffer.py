@@ -226,7 +226,7 @@ class SuppressBuffer:
             self._saved_time = self.stream_time
         totals = _TOTALS.pack(self.records, self.bytes)
         if totals != (self._saved_totals or _NO_TOTALS):
-            self._store.put_metadata(_TOTALS_NAME, totals)
+            self._store.keep_metadata(_TOTALS_NAME, totals)
             self._saved_totals = totals
 
     def prior(self, key: bytes) -> tuple[bool, Any]:

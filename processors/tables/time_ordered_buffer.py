@@ -244,7 +244,7 @@ class TimeOrderedBuffer:
         if self._time is not None:
             self._kept_count.put(self._time, [self.waiting])
             self._kept_time.put(self._time)
-            self._store.put_metadata(_SEQUENCE, self._sequence.to_bytes(8))
+            self._store.keep_metadata(_SEQUENCE, self._sequence.to_bytes(8))
 
     def _count(self) -> list[int]:
         with self._store.scan() as rows:

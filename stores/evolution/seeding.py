@@ -295,7 +295,7 @@ class Seed:
             if self.carriage is not None and self.carriage.seeded is not None:
                 latest = max(entry.timestamp for entry in entries)
                 for name, data in self.carriage.seeded(latest, self.users).items():
-                    store.put_metadata(name, data)
+                    store.keep_metadata(name, data)
             store.flush()
             yield from tables_of_changes(self.spec.name, kind.format_version, transaction.changes)
 

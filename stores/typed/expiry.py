@@ -118,7 +118,7 @@ class Horizon:
             return
         data = pack_time(self.time) + pack_time(self.put_last)
         if data != self._saved:
-            store.put_metadata(HORIZON_NAME, data)
+            store.keep_metadata(HORIZON_NAME, data)
             self._saved = data
 
 
@@ -359,7 +359,7 @@ class Expiry:
     def _mark(self, until: bytes) -> None:
         if until != self._timed_until:
             self._timed_until = until
-            self._store.put_metadata(TIMED_NAME, until)
+            self._store.keep_metadata(TIMED_NAME, until)
 
     def _see_to(self, most: int | None) -> list[Entry]:
         """See to the entries of up to so many timers whose time has come; those that have expired since the last time.

@@ -39,5 +39,5 @@ class ObservedStreamTime:
     def save(self, store: WritableStore[Any, Any]) -> None:
         """Write the time into the metadata of the store's writing half, if it moved."""
         if self.time is not None and self.time != self._saved:
-            store.put_metadata(self._name, pack_time(self.time))
+            store.keep_metadata(self._name, pack_time(self.time))
             self._saved = self.time

@@ -7,7 +7,7 @@ everything goes through the transaction and takes effect with its commit.
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import NoneType, TracebackType
-from typing import Any, Final, Generic, Self, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 from millpond.errors import (
     ConfigurationError,
@@ -18,8 +18,9 @@ from millpond.errors import (
 )
 from millpond.stores.backend.closed import Closed
 from millpond.stores.backend.transaction import Transaction
-from millpond.stores.encoding.keys import COMMIT_ROW, DATA, LAYOUT_ROW, METADATA, TERMS_ROW
+from millpond.stores.encoding.keys import DATA, LAYOUT_ROW, METADATA, TERMS_ROW
 from millpond.stores.encoding.serdes import Serde
+from millpond.stores.typed.kept_names import ROWS, keeps
 from millpond.stores.typed.layouts import Layout
 from millpond.stores.typed.scans import OpenScans
 from millpond.stores.typed.set_back import SetBack
@@ -181,7 +182,19 @@ class WritableStore(Store[K, V]):
     _kept_terms = KeptTerms({}, {})
 
     def put_metadata(self, name: str, data: bytes) -> None:
-        """Keep ``data`` beside the entries: it commits with them and is part of the changelog, as they are."""
+        """Keep ``data`` beside the entries: it commits with them and is part of the changelog, as they are.
+
+        Raises:
+            ConfigurationError: the library keeps metadata under that name itself.
+        """
+        if (kept := keeps(name)) is not None:
+            raise _taken(name, kept)
+        self._write(_metadata_row(name), data)
+
+    def keep_metadata(self, name: str, data: bytes) -> None:
+        """The same of what the library keeps, under a name of its own (``kept_names``)."""
+        if keeps(name) is None:
+            raise ValueError(f"kept_names.py does not list {name!r}, so that users may put it, too; list it there")
         self._write(_metadata_row(name), data)
 
     def metadata_names(self, prefix: str) -> list[str]:
@@ -245,15 +258,11 @@ class WritableStore(Store[K, V]):
                 self._write(TERMS_ROW, data)
 
 
-_TAKEN: Final = {
-    COMMIT_ROW: "the local copy's position",
-    LAYOUT_ROW: "the layout of the rows",
-    TERMS_ROW: "the terms of the rows",
-}
-
-
 def _metadata_row(name: str) -> bytes:
-    row = METADATA + name.encode()
-    if row in _TAKEN:
-        raise ConfigurationError(f"the metadata name {name!r} is taken by {_TAKEN[row]}; choose another")
-    return row
+    if name in ROWS:
+        raise _taken(name, ROWS[name])
+    return METADATA + name.encode()
+
+
+def _taken(name: str, kept: str) -> ConfigurationError:
+    return ConfigurationError(f"the metadata name {name!r} is taken by {kept}; choose another")

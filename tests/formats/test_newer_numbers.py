@@ -137,7 +137,7 @@ def kept_time(directory: Path) -> Opening:
         store: Any = state.open(None)["times"]
         KeptTime(store, STREAM_TIME).put(17)
         data = store.get_metadata(STREAM_TIME)
-        store.put_metadata(STREAM_TIME, bytes([data[0] + 1]) + data[1:])
+        store.keep_metadata(STREAM_TIME, bytes([data[0] + 1]) + data[1:])
         manifest = state.commit()
 
     def opening() -> None:

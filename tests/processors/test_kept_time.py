@@ -46,7 +46,7 @@ def test_stream_times_have_one_spelling() -> None:
     ],
 )
 def test_another_version_is_refused_by_number(store: KeyValueStore[bytes, bytes], data: bytes, version: int) -> None:
-    store.put_metadata(STREAM_TIME, data)
+    store.keep_metadata(STREAM_TIME, data)
     with pytest.raises(FormatError) as refused:
         KeptTime(store, STREAM_TIME).get()
     assert str(refused.value) == (
@@ -57,6 +57,6 @@ def test_another_version_is_refused_by_number(store: KeyValueStore[bytes, bytes]
 
 @pytest.mark.parametrize("data", [b"", b"\x01", b"\x01" + bytes(9)])
 def test_bytes_that_are_no_time_are_damage(store: KeyValueStore[bytes, bytes], data: bytes) -> None:
-    store.put_metadata(STREAM_TIME, data)
+    store.keep_metadata(STREAM_TIME, data)
     with pytest.raises(CorruptStoreError, match=r"'waiting' has the damaged time 'stream-time'"):
         KeptTime(store, STREAM_TIME).get()

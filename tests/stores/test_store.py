@@ -9,6 +9,7 @@ from millpond.stores.backend.transaction import Transaction
 from millpond.stores.encoding.keys import COMMIT_ROW, LAYOUT_ROW, TERMS_ROW
 from millpond.stores.encoding.serdes import INT64, STRING
 from millpond.stores.testing.store_calls import KINDS, Call, KindUnderTest, Seeded
+from millpond.stores.typed.kept_names import KEPT
 from millpond.stores.typed.keyvalue import KeyValueStore
 from millpond.stores.typed.windows.windowed import Windowed
 
@@ -133,6 +134,20 @@ def test_metadata_cannot_take_the_rows_of_the_local_position_the_layout_and_the_
         store.put_metadata(name, b"")
     with pytest.raises(ConfigurationError, match="taken"):
         store.get_metadata(name)
+
+
+@pytest.mark.parametrize("name", [f"{name}0" if name.endswith("-") else name for name in KEPT])
+def test_metadata_cannot_take_a_name_under_which_the_library_keeps_its_own_and_that_takes_no_other(
+    transaction: Transaction, name: str
+) -> None:
+    store: Any = KINDS[0].spec.open(transaction)
+    with pytest.raises(ConfigurationError, match=r"is taken by .*; choose another"):
+        store.put_metadata(name, b"mine")
+    store.keep_metadata(name, b"own")
+    assert store.get_metadata(name) == b"own"
+    with pytest.raises(ValueError, match=r"kept_names\.py does not list"):
+        store.keep_metadata(f"my {name}", b"own")
+    store.put_metadata(f"my {name}", b"mine")
 
 
 def test_a_key_that_its_serde_cannot_read_back_is_found_by_check(transaction: Transaction) -> None:

@@ -271,7 +271,7 @@ class Rekeying:
         resets = [reset for one in self.beginnings.values() if (reset := one.old.reset) is not None]
         for store in stores.values():
             if resets:
-                store.put_metadata(RESET, max(resets))
+                store.keep_metadata(RESET, max(resets))
             store.flush()
         if not any(one.changes for one in transactions.values()):
             return None

@@ -224,7 +224,7 @@ class Segments:
         """Write into the store's metadata what only this object knows so far."""
         self.observed.save(store)
         if not self._interval_saved and self.observed.time is not None:
-            store.put_metadata(METADATA_NAME, pack_time(self._interval))
+            store.keep_metadata(METADATA_NAME, pack_time(self._interval))
             self._interval_saved = True
 
     def _clamped(self, earliest: int, latest: int) -> tuple[int, int]:

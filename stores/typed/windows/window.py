@@ -180,7 +180,7 @@ class WritableWindowStore(ReadOnlyWindowStore[K, V], WritableStore[K, V]):
 
     def flush(self) -> None:
         if self._sequence != self._saved_sequence:
-            self.put_metadata(SEQUENCE_NAME, _SEQUENCE.pack(self._sequence))
+            self.keep_metadata(SEQUENCE_NAME, _SEQUENCE.pack(self._sequence))
             self._saved_sequence = self._sequence
         self._segments.save(self)
         super().flush()
