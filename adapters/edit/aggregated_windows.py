@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from millpond.adapters.inspect.store_form import WINDOW_START, with_option
 from millpond.adapters.inspect.store_view import StoreView
 from millpond.errors import ConfigurationError
 from millpond.stores.backend.transaction import Transaction
@@ -53,7 +54,7 @@ class AggregatedWindows:
             if place.start % step:
                 raise ConfigurationError(
                     f"the row {dict(row)!r} is of no window of store {self.view.name!r}, which start every "
-                    f"{self.view.form.unit.length(step)}: give the window_start "
+                    f"{self.view.form.unit.length(step)}: give the {with_option(WINDOW_START)} "
                     f"{self.view.form.unit.shown(place.start - place.start % step)}"
                 )
         if fixed.get("emit") == _FINAL:

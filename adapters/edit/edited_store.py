@@ -9,7 +9,16 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from millpond.adapters.edit.aggregated_windows import AggregatedWindows
-from millpond.adapters.inspect.store_form import KEY, TIMESTAMP, VALID_FROM, VALID_TO, VALUE, WINDOW_END, WINDOW_START
+from millpond.adapters.inspect.store_form import (
+    KEY,
+    TIMESTAMP,
+    VALID_FROM,
+    VALID_TO,
+    VALUE,
+    WINDOW_END,
+    WINDOW_START,
+    with_option,
+)
 from millpond.adapters.inspect.store_view import StoreView
 from millpond.errors import ConfigurationError
 from millpond.stores.backend.contract import Changes
@@ -127,7 +136,7 @@ class EditedStore:
         if end == NOT_PUT:
             raise ConfigurationError(
                 f"the row {dict(row)!r} is valid from before the history that store {view.name!r} keeps; give a later "
-                "valid_from"
+                f"{with_option(VALID_FROM)}"
             )
         if until is not None and (end == VALID_TO_UNDEFINED or until < end):
             store.put(key, None, until)
@@ -246,6 +255,8 @@ def _needed(view: StoreView) -> Iterator[str]:
 
 def _told(view: StoreView) -> str:
     columns = [
-        f"{field.name} {field.type}" for field in view.schema if field.name in (*_needed(view), VALUE, TIMESTAMP)
+        f"{with_option(field.name)} {field.type}"
+        for field in view.schema
+        if field.name in (*_needed(view), VALUE, TIMESTAMP)
     ]
     return f"the columns {', '.join(columns)}"

@@ -49,6 +49,15 @@ Entry = tuple[bytes, Any]
 """The bytes of a key, or ``Windowed`` with them, and what the store has for it."""
 
 
+def with_option(column: str) -> str:
+    """A column of rows that are put, as errors tell it: with its option on the command line, if it has one.
+
+    >>> with_option("valid_from"), with_option("key")
+    ('valid_from (--valid-from)', 'key')
+    """
+    return column if column in (KEY, VALUE) else f"{column} (--{column.replace('_', '-')})"
+
+
 def holds_entries(layout: Layout | None) -> bool:
     """Whether the rows of a layout are single entries, as the kind of their store says."""
     return layout is None or layout.name == _WINDOWED

@@ -53,6 +53,8 @@ def test_rows_are_put_deleted_and_brought_back(query: Query) -> None:
     late = ("put", "versions", KEY, 72, "--valid-from", "1970-01-01T00:00:00.900Z")
     with pytest.raises(ConfigurationError, match="put it with ahead=True, which is --ahead"):
         told(query, *late)
+    with pytest.raises(ConfigurationError, match=r"value int64, valid_from \(--valid-from\) timestamp"):
+        told(query, *late[:4])
     told(query, *late, "--ahead")
     assert values(query, "versions") == [72]
     told(query, "put", "windows", KEY, 73, "--window-start", 20)

@@ -202,7 +202,11 @@ def test_a_query_that_has_gone_on_meanwhile_is_not_edited(query: Query) -> None:
         ("plain", {"key": None, "value": 1}, "does not fit store 'plain'"),
         ("plain", {"key": KEY, "value": "many"}, "many"),
         ("times", {"key": "new", "value": 1}, "nothing for 'new' whose timestamp could stay; give the columns key"),
-        ("versions", {"key": KEY, "value": 1}, r"give the columns key string, value int64, valid_from timestamp"),
+        (
+            "versions",
+            {"key": KEY, "value": 1},
+            r"give the columns key string, value int64, valid_from \(--valid-from\) timestamp",
+        ),
         ("sessions", {"key": KEY, "value": 1, "window_start": 3}, "window_end"),
         ("windows", {"key": KEY, "value": 1, "window_start": "now"}, "window_start"),
         ("versions", {"key": KEY, "value": 1, "valid_from": 5, "valid_to": 5}, "ends before it begins"),
