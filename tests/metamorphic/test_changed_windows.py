@@ -319,9 +319,13 @@ def put_windows(editor: StateEditor) -> None:
     row = found.to_pylist()[-1]
     begun = row["window_start"]
     assert begun.hour == 6
-    with pytest.raises(ConfigurationError, match=r"start every 2 hours: give the window_start 1970-01-01T04:00:00"):
+    with pytest.raises(
+        ConfigurationError, match=r"start every 2 hours: give the window_start \(--window-start\) 1970-01-01T04:00:00"
+    ):
         editor.put("aggregate", [{**row, "key": ["j"], "window_start": begun - timedelta(hours=1)}])
-    with pytest.raises(ConfigurationError, match=r"start every 1 hour: give the window_start 1970-01-01T03:00:00"):
+    with pytest.raises(
+        ConfigurationError, match=r"start every 1 hour: give the window_start \(--window-start\) 1970-01-01T03:00:00"
+    ):
         editor.put("aggregate", [{**row, "key": ["j"], "window_start": begun - timedelta(hours=2.5)}])
     editor.put("aggregate", [{**row, "value": {"count": 7}}, {**row, "key": ["j"], "value": {"count": 5}}])
     editor.commit()

@@ -300,7 +300,9 @@ def test_a_window_that_no_row_could_be_in_is_refused_with_one_that_fits() -> Non
 
     def put(editor: StateEditor) -> None:
         (row,) = editor.view("aggregate").get([PERSON]).to_pylist()  # type: ignore[union-attr]
-        with pytest.raises(ConfigurationError, match=r"is of no window .* give the window_start 1970-01-01T00:16:32"):
+        with pytest.raises(
+            ConfigurationError, match=r"is of no window .* give the window_start \(--window-start\) 1970-01-01T00:16:32"
+        ):
             editor.put("aggregate", [{**row, "window_start": seconds(-5)}])
         editor.put("aggregate", [{**row, "window_start": seconds(-8)}])
         value = {**row["value"], next(iter(row["value"])): None}
