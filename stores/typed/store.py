@@ -193,8 +193,7 @@ class WritableStore(Store[K, V]):
 
     def keep_metadata(self, name: str, data: bytes) -> None:
         """The same of what the library keeps, under a name of its own (``kept_names``)."""
-        if keeps(name) is None:
-            raise ValueError(f"kept_names.py does not list {name!r}, so that users may put it, too; list it there")
+        assert keeps(name) is not None, f"users may put {name!r}, too: kept_names.py does not list it"
         self._write(_metadata_row(name), data)
 
     def metadata_names(self, prefix: str) -> list[str]:

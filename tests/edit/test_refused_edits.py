@@ -184,7 +184,7 @@ EDITS = [
         lambda stopped: stopped.put("versions", valid_from=at(5), valid_to=at(6)),
     ),
     Refused(
-        " keeps; give a later valid_from (--valid-from)",
+        " keeps; give a later ",
         lambda stopped: stopped.put("versions", valid_from=at(-5000)),
         lambda stopped: stopped.put("versions", valid_from=at(5)),
     ),
