@@ -1,6 +1,6 @@
 """``ErasedKeys``: the keys that are erased, as bytes, as values of columns, and as text."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Self
 
@@ -113,14 +113,23 @@ class ErasedKeys:
         return sorted(one for one in self._bytes if len(one) >= SHORTEST)
 
     @property
+    def clues(self) -> list[bytes]:
+        """The same, and whole keys as stores have them, however short: where none is, no row has an erased key."""
+        return sorted({*self.needles, *_escaped(self.data)})
+
+    @property
     def too_short(self) -> bool:
         """Whether there is one of which nothing is long enough to be looked for."""
         return any(len(text.encode()) < SHORTEST for text in self.texts)
 
     @property
     def _bytes(self) -> set[bytes]:
-        found = {*self.data, *(text.encode() for text in self.texts)}
-        return found | {key.replace(b"\x00", b"\x00\xff") for key in found}
+        return _escaped({*self.data, *(text.encode() for text in self.texts)})
+
+
+def _escaped(keys: Collection[bytes]) -> set[bytes]:
+    """Keys, and as they are within keys of more parts."""
+    return {*keys, *(key.replace(b"\x00", b"\x00\xff") for key in keys)}
 
 
 def _packed(views: Sequence[StoreView]) -> dict[str, PackedKeyColumn]:

@@ -12,7 +12,7 @@ from typing import Any
 
 from millpond.adapters.edit.edit_report import EditReport
 from millpond.adapters.edit.erased_keys import ErasedKeys
-from millpond.adapters.edit.left_out_rows import erase_left_out
+from millpond.adapters.edit.left_out_rows import erase_left_out, holds_left_out
 from millpond.adapters.edit.stopped_query import place_of
 from millpond.adapters.edit.traces import Trace, traces
 from millpond.adapters.inspect.state_inspector import InspectedQuery, StateInspector
@@ -33,7 +33,7 @@ class ErasureReport:
     """What was erased, and where the keys are still found.
 
     Attributes:
-        edits: what has become of the state of each query.
+        edits: what has become of the state of each query; nothing if no key was found anywhere, and none was touched.
         rows: how many rows are gone, by the store, and of what was left out by its directory.
         files: how many durable files were deleted.
         copies: how many local copies were deleted.
@@ -54,7 +54,10 @@ class ErasureReport:
             yield from edit.lines()
         for what, number in sorted(self.rows.items()):
             yield f"{what}: {number} rows erased"
-        yield f"{self.files} durable files and {self.copies} local copies deleted"
+        if self.edits:
+            yield f"{self.files} durable files and {self.copies} local copies deleted"
+        else:
+            yield "nothing was found to erase, and all is as it was"
         for trace in self.traces:
             yield f"still found: {trace}"
         if not self.searched:
@@ -82,7 +85,8 @@ def erase(
     Their rows go from the state, with all history, what waits and what is remembered of them; from durable files, of
     which none stays that was written before; from dead letters and late rows; and from the local copies of this
     machine. Copies elsewhere are replaced when the query is started. It cannot be undone, and the query cannot go back
-    to an earlier micro-batch. Where it is interrupted, do it again.
+    to an earlier micro-batch. Where it is interrupted, do it again. Where nothing of the keys is found, all stays as it
+    is.
 
     Args:
         inspector: finds the state.
@@ -123,8 +127,12 @@ def erase(
         note = EditNote(by, host_ms(), why, {f"{ERASE} {store}": number for store, number in counts.items()} or _NONE)
         edits.append(edit_with(history, committed, standing, bases, note))
         rows += counts
-    keep_edits(edits)
     kept = [base for edit in edits for base in edit.record.bases.values()]
+    if not rows and _is_nowhere(inspector, queries, local_dirs, erased):
+        for base in kept:
+            inspector.storage.delete_directory(base.directory)
+        return ErasureReport((), {}, 0, 0, (), searched=not erased.too_short)
+    keep_edits(edits)
     try:
         for committed, _ in places:
             committed.check_stands()
@@ -141,7 +149,7 @@ def erase(
     rows += erase_left_out(inspector.storage, _owners(queries), erased)
     applications = {lineage.partition("/")[0] for lineage in lineages} | {one.application_id for one in histories}
     copies, staying = _delete_copies(inspector, local_dirs, applications)
-    found = traces([inspector.storage, inspector.checkpoint.storage], local_dirs, erased)
+    found = traces([inspector.storage, inspector.checkpoint.storage], local_dirs, erased.needles)
     return ErasureReport(
         tuple(map(EditReport.of, edits)), dict(rows), files, copies, (*staying, *found), searched=not erased.too_short
     )
@@ -149,6 +157,20 @@ def erase(
 
 _NONE: Mapping[str, int] = {f"{ERASE} nothing": 0}
 """What a note says where no row had a key, and older files were deleted all the same."""
+
+
+def _is_nowhere(
+    inspector: StateInspector, queries: Sequence[InspectedQuery], local_dirs: Sequence[Path], erased: ErasedKeys
+) -> bool:
+    """Whether nothing of the keys is there, where the state has none of them; no search tells it of parts of keys.
+
+    After an erasure it is never said: that may have been interrupted, and is to go on where it ended.
+    """
+    if erased.columns or any(one.record.edit is not None and one.record.edit.erases for one in queries):
+        return False
+    if holds_left_out(inspector.storage, _owners(queries), erased):
+        return False
+    return next(traces([inspector.storage, inspector.checkpoint.storage], local_dirs, erased.clues), None) is None
 
 
 def _stores_of(query: InspectedQuery, task_id: str) -> list[StoreShape]:

@@ -6,7 +6,7 @@ or if a header or a value is just that. What only tells of a key stays, and is f
 
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import pyarrow as pa
@@ -26,29 +26,41 @@ def erase_left_out(storage: Storage, applications: Sequence[str], erased: Erased
         DurabilityError: the storage failed.
     """
     gone: Counter[str] = Counter()
+    for directory, path, rows, kept in _files_with(storage, applications, erased):
+        left = rows.filter(pa.array(kept))
+        if left.num_rows:
+            content = pa.BufferOutputStream()
+            pq.write_table(left, content)
+            storage.put(path, content.getvalue().to_pybytes())
+        else:
+            storage.delete(path)
+        gone[directory] += rows.num_rows - left.num_rows
+    return gone
+
+
+def holds_left_out(storage: Storage, applications: Sequence[str], erased: ErasedKeys) -> bool:
+    """Whether there is anything for ``erase_left_out`` to erase.
+
+    Raises:
+        DurabilityError: the storage failed.
+    """
+    return any(True for _ in _files_with(storage, applications, erased))
+
+
+def _files_with(
+    storage: Storage, applications: Sequence[str], erased: ErasedKeys
+) -> Iterator[tuple[str, str, pa.Table, list[bool]]]:
+    """The directory and path of each file that has rows of erased keys, its rows, and which of them stay."""
     for application_id in applications:
         for kind in sorted(LEFT_OUT):
             for name in storage.directories(f"{application_id}/{kind}"):
                 directory = f"{application_id}/{kind}/{name}"
                 for file in storage.list(directory):
                     if file.path.endswith(".parquet"):
-                        gone[directory] += _rewrite(storage, file.path, erased)
-    return +gone
-
-
-def _rewrite(storage: Storage, path: str, erased: ErasedKeys) -> int:
-    rows = pq.read_table(pa.BufferReader(storage.read(path)))
-    kept = [not _is_of(row, erased) for row in rows.to_pylist()]
-    if all(kept):
-        return 0
-    left = rows.filter(pa.array(kept))
-    if left.num_rows:
-        content = pa.BufferOutputStream()
-        pq.write_table(left, content)
-        storage.put(path, content.getvalue().to_pybytes())
-    else:
-        storage.delete(path)
-    return rows.num_rows - left.num_rows
+                        rows = pq.read_table(pa.BufferReader(storage.read(file.path)))
+                        kept = [not _is_of(row, erased) for row in rows.to_pylist()]
+                        if not all(kept):
+                            yield directory, file.path, rows, kept
 
 
 def _is_of(row: dict[str, Any], erased: ErasedKeys) -> bool:

@@ -12,7 +12,6 @@ import pyarrow as pa
 import pyarrow.compute as _compute
 import pyarrow.parquet as pq
 
-from millpond.adapters.edit.erased_keys import ErasedKeys
 from millpond.stores.durability.storage.storage import Storage
 
 pc: Any = _compute
@@ -37,18 +36,17 @@ class Trace(NamedTuple):
         return f"{self.where} ({self.rows} rows; {self.why})"
 
 
-def traces(places: Sequence[Storage], local_dirs: Sequence[Path], erased: ErasedKeys) -> Iterator[Trace]:
+def traces(places: Sequence[Storage], local_dirs: Sequence[Path], needles: Sequence[bytes]) -> Iterator[Trace]:
     """Search all files for what was erased.
 
     Args:
         places: the state directory and the checkpoint.
         local_dirs: directories of local copies.
-        erased: what was erased.
+        needles: the bytes that are looked for.
 
     Raises:
         DurabilityError: the storage failed.
     """
-    needles = erased.needles
     if not needles:
         return
     for storage in places:

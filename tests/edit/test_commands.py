@@ -70,6 +70,7 @@ def test_rows_are_put_deleted_and_brought_back(query: Query) -> None:
 def test_what_is_not_there_ends_with_1_and_changes_nothing(query: Query) -> None:
     assert "store 'plain' has nothing for the key 'nobody'" in run(query, "delete", "plain", "nobody", code=1)
     assert "has no such window of the key" in run(query, "reset-window", "windows", KEY, 11, code=1)
+    assert "nothing was found to erase" in run(query, "erase", "nobody at all", code=1)
     with pytest.raises(StateConflictError, match="there is no edit to be undone"):
         run(query, "undo", code=1)
 

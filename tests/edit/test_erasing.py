@@ -156,6 +156,23 @@ def test_keys_are_erased_again_from_a_query_that_has_gone_on_meanwhile_once_it_i
     assert content(query) == others
 
 
+def everything(query: Query) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in query.directory.rglob("*") if path.is_file()}
+
+
+def test_a_key_that_never_was_there_leaves_all_as_it_was_and_an_edit_can_be_undone(tmp_path: Path) -> None:
+    query = filled(tmp_path)
+    with StateEditor.at(str(query.checkpoint), str(query.state), by="bob") as edits:
+        edits.delete("plain", "somebody else 1")
+        edits.commit()
+    before = everything(query)
+    report = erase(query.inspector(), [f"{PERSON} and son"], by="bob", local_dirs=[tmp_path / "local"])
+    assert (report.edits, report.rows, report.files) == ((), {}, 0)
+    assert "nothing was found to erase, and all is as it was" in report.lines()
+    assert everything(query) == before
+    assert len(StateEditor.at(str(query.checkpoint), str(query.state), by="bob").undo()) == 1
+
+
 def test_where_its_bytes_are_in_rows_of_other_keys_is_told(tmp_path: Path) -> None:
     query = filled(tmp_path)
     query.run(lambda stores, mine: stores["plain"].put("a friend", f"knows {PERSON}") if mine("a friend") else None)

@@ -228,7 +228,7 @@ def state_undo(
     epilog=lesson(
         "millpond state erase CHECKPOINT person-17 --state-dir STATE --local-dir DIR --why 'request 12'",
         "millpond state erase CHECKPOINT '{\"customer\": 7}' --state-dir STATE  # all keys of a verb that have it",
-        codes="1 if bytes of a key are still found, such as in rows of other keys",
+        codes="1 if bytes of a key are still found, such as in rows of other keys, or nothing was found to erase",
         read="docs/editing-state.md",
     ),
 )
@@ -263,7 +263,7 @@ def state_erase(
         inspector, _parsed(inspector.stores(), keys), by=by or getuser(), why=why, local_dirs=local_dir or []
     )
     say(report, json)
-    if report.traces:
+    if report.traces or not report.edits:
         raise typer.Exit(1)
 
 
