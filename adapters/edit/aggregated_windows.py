@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from millpond.adapters.inspect.store_form import WINDOW_START, with_option
+from millpond.adapters.inspect.store_form import TIMESTAMP, WINDOW_START, with_option
 from millpond.adapters.inspect.store_view import StoreView
 from millpond.errors import ConfigurationError
 from millpond.stores.backend.transaction import Transaction
@@ -32,19 +32,20 @@ class AggregatedWindows:
     store: Any
     transaction: Transaction
 
-    def check_put(self, row: Mapping[str, Any], place: Windowed[bytes], *, new: bool) -> None:
-        """Refuse to put a window that the operator would not know of, or that has come out.
+    def check_put(self, row: Mapping[str, Any], place: Windowed[bytes], stamp: int | None, before: Any) -> None:
+        """Refuse to put a window that the operator would not know of, that has come out, or has rows of other times.
 
         Args:
             row: the row.
             place: its key, and the start and end of its window; the end is the start where it follows from that.
-            new: whether there is no such window yet.
+            stamp: its timestamp; None if it has none.
+            before: what there is of that window; None if there is none yet.
 
         Raises:
             ConfigurationError: it is one.
         """
         fixed = self.view.terms.at(place.start)
-        if new:
+        if before is None:
             step = fixed.get("advance", fixed.get("size"))
             if str(fixed.get("windows")).lstrip("_") != _FIXED or not isinstance(step, int):
                 raise ConfigurationError(
@@ -59,6 +60,8 @@ class AggregatedWindows:
                 )
         if fixed.get("emit") == _FINAL:
             self._check_to_come(row, place)
+        if stamp is not None and (before is None or stamp != before.timestamp):
+            self._check_stamp(row, place, stamp, fixed.get("size"))
 
     def settle(self) -> None:
         """Have the operator know how many windows will come out."""
@@ -70,6 +73,17 @@ class AggregatedWindows:
         revised = WINDOWED_AGGREGATION_CARRIAGE.revise([_Old(self.view, self.store, self.transaction)], lambda _: True)
         rows = {METADATA + name.encode(): data for name, data in revised.items()}
         self.transaction.put_many(rows)
+
+    def _check_stamp(self, row: Mapping[str, Any], place: Windowed[bytes], stamp: int, size: Any) -> None:
+        """Refuse a timestamp that no row of a window has; of one that depends on its rows, one before it starts."""
+        end = place.start + size if isinstance(size, int) else None
+        if stamp < place.start or (end is not None and stamp >= end):
+            shown = self.view.form.unit.shown
+            until = "" if end is None else f" until before {shown(end)}"
+            raise ConfigurationError(
+                f"the row {dict(row)!r} has a timestamp that no row of its window has; give a "
+                f"{with_option(TIMESTAMP)} from {shown(place.start)}{until}"
+            )
 
     def _check_to_come(self, row: Mapping[str, Any], place: Windowed[bytes]) -> None:
         from millpond.processors.aggregations.completion import COMPLETION, completion_of

@@ -159,14 +159,15 @@ class EditedStore:
         start = form.time(row[WINDOW_START], WINDOW_START)
         entry = Windowed(key, start, form.time(row[WINDOW_END], WINDOW_END) if session else start)
         before = store.fetch_session(key, start, entry.end) if session else store.fetch(key, start)
+        stamp = (_timestamp(view, row, before),) if form.kind.stamped and data is not None else ()
         if data is not None and view.shape.layout is not None:
-            AggregatedWindows(view, store, self.transaction).check_put(row, entry, new=before is None)
+            windows = AggregatedWindows(view, store, self.transaction)
+            windows.check_put(row, entry, next(iter(stamp), None), before)
         if before is None and data is not None and store.get_metadata(INTERVAL) is None and form.given is None:
             raise ConfigurationError(
                 f"store {view.name!r} is empty in the task of {row[KEY]!r}, and its state does not tell how long its "
                 "windows stay; give the topology: specs=topology.stores"
             )
-        stamp = (_timestamp(view, row, before),) if form.kind.stamped and data is not None else ()
         if data is not None:
             self._check_time(row, entry.end, ahead=ahead)
         if data is None:

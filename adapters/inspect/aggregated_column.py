@@ -9,12 +9,12 @@ earlier builds, those of the functions.
 import json
 import re
 from collections import Counter
-from collections.abc import Hashable, Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import pyarrow as pa
 
+from millpond.adapters.inspect.agreeing_results import check_agree, values_in
 from millpond.adapters.inspect.columns import ShownColumn
 from millpond.adapters.inspect.packed_columns import columns_in, packed_of
 from millpond.errors import ConfigurationError
@@ -79,12 +79,18 @@ class AggregatedColumn(ShownColumn):
         return pa.StructArray.from_arrays(whole, fields=list(self.type))
 
     def pack(self, value: Any) -> bytes:
-        alike = {} if self._calls is None else _alike(self._calls)
-        state_of = partial(self._aggregate.state_of, alike=alike)
-        return packed_of(pa.schema(list(self.type)), value, "result", state_of)
+        return packed_of(pa.schema(list(self.type)), value, "result", self._state_of)
 
     def parse(self, text: str) -> Any:
         return columns_in(pa.schema(list(self.type)), text, "result")
+
+    def _state_of(self, results: pa.Table) -> bytes:
+        if self._calls is None:
+            return self._aggregate.state_of(results)
+        alike = {name: of for name, of in values_in(self._calls).items() if of.argument is not None}
+        state = self._aggregate.state_of(results, alike)
+        check_agree(results, self._calls)
+        return state
 
 
 def _of_calls(name: str, history: Schemas) -> RowAggregate:
@@ -95,20 +101,6 @@ def _of_calls(name: str, history: Schemas) -> RowAggregate:
     types = {result: type_ for result, (_, type_) in parts.items() if type_ is not None}
     ordered = any(call.state.startswith(ORDERED) for call in found.values())
     return RowAggregate(calls, types, ordered=ordered, slots=slots_of(history, name), since=since_in(history.current))
-
-
-def _alike(history: Schemas) -> dict[str, Hashable]:
-    """What is equal for results of the same column of the same rows: they have been there for the same time."""
-    firsts: dict[int, int] = {}
-    for number, columns in enumerate(history.versions):
-        for column in columns:
-            firsts.setdefault(column.id, number)
-    ids = {column.field.name: column.id for column in history.versions[-1]}
-    return {
-        name: (call.argument, call.where, call.since, firsts[ids[name]])
-        for name, call in calls_in(history.current).items()
-        if call.argument is not None
-    }
 
 
 def _of_serde(name: str) -> RowAggregate:

@@ -83,3 +83,41 @@ def test_an_average_goes_with_a_count_of_the_same_rows_alone() -> None:
             continue
         with pytest.raises(ConfigurationError, match="its state is more than its result"):
             column.pack({"n": 2, "mean": 1.5})
+
+
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        ({"rows": 0, "n": 0}, "'rows' counts nothing, and 's' is 7"),
+        ({"n": 0}, "'n' counts nothing, and 's' is 7"),
+        ({"rows": 1}, "'n' counts more than 'rows', which counts all rows"),
+        ({"s": None}, "'n' counts values, and 's' is null"),
+        ({"few": 5}, "'few', the least value, is greater than 'most', the greatest"),
+    ],
+    ids=str,
+)
+def test_results_that_no_rows_have_together_are_refused_and_those_of_some_rows_are_put(
+    wrong: dict[str, Any], told: str
+) -> None:
+    calls = {
+        "rows": aggregates.count(),
+        "n": aggregates.count("v"),
+        "s": aggregates.sum("v"),
+        "few": aggregates.min("v"),
+        "most": aggregates.max("v"),
+    }
+    arguments = dict.fromkeys(["n", "s", "few", "most"], "v")
+    aggregate = RowAggregate(calls, dict.fromkeys(arguments, pa.int64()))
+    column = AggregatedColumn(aggregate.state_serde.name, Schemas.first(first_calls(aggregate.kept(arguments))))
+    right = {"rows": 3, "n": 2, "s": 7, "few": 3, "most": 4}
+    with pytest.raises(ConfigurationError, match=f"is what no rows have: {told}; put what some rows have$"):
+        column.pack({**right, **wrong})
+    assert column.read([column.pack(right)]).to_pylist() == [right]
+
+
+def test_results_of_other_rows_or_added_later_agree_with_any() -> None:
+    calls = {"n": aggregates.count("v"), "s": aggregates.sum("v", where="w")}
+    aggregate = RowAggregate(calls, dict.fromkeys(calls, pa.int64()))
+    kept = aggregate.kept(dict.fromkeys(calls, "v"), {"s": "w"})
+    column = AggregatedColumn(aggregate.state_serde.name, Schemas.first(first_calls(kept)))
+    assert column.read([column.pack({"n": 5, "s": None})]).to_pylist() == [{"n": 5, "s": None}]

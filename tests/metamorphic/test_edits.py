@@ -304,7 +304,12 @@ def test_a_window_that_no_row_could_be_in_is_refused_with_one_that_fits() -> Non
             ConfigurationError, match=r"is of no window .* give the window_start \(--window-start\) 1970-01-01T00:16:32"
         ):
             editor.put("aggregate", [{**row, "window_start": seconds(-5)}])
-        editor.put("aggregate", [{**row, "window_start": seconds(-8)}])
+        for wrong in (seconds(-9), seconds(0)):
+            with pytest.raises(
+                ConfigurationError, match=r"give a timestamp \(--timestamp\) from 1970.*16:32.* until before .*16:40"
+            ):
+                editor.put("aggregate", [{**row, "window_start": seconds(-8), "timestamp": wrong}])
+        editor.put("aggregate", [{**row, "window_start": seconds(-8), "timestamp": seconds(-1)}])
         value = {**row["value"], next(iter(row["value"])): None}
         with pytest.raises(ConfigurationError, match="a count is never null"):
             editor.put("aggregate", [{**row, "value": value}])

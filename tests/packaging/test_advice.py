@@ -312,6 +312,10 @@ FOLLOWED_CALLS = {
     "test_without_the_package_the_error_says_what_to_install",
     "; delete the key, which then begins anew": "metamorphic/test_edits.py::"
     "test_aggregates_whose_results_do_not_tell_their_states_are_refused_by_the_name_of_the_call",
+    "; put what some rows have": "edit/test_putting_results.py::"
+    "test_results_that_no_rows_have_together_are_refused_and_those_of_some_rows_are_put",
+    " has a timestamp that no row of its window has; give a ": "metamorphic/test_edits.py::"
+    "test_a_window_that_no_row_could_be_in_is_refused_with_one_that_fits",
     "; put results that some rows have together": "edit/test_putting_averages.py::"
     "test_an_average_beside_a_count_and_a_sum_goes_on_as_if_its_rows_had_come",
     "give a local_dir of its own to warm copies in": "durability/test_warming.py::"
