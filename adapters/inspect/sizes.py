@@ -89,19 +89,27 @@ def state_size(inspector: StateInspector, batch: int | None = None) -> StateSize
         batch: after which micro-batch; None for the last one.
 
     Raises:
-        ConfigurationError: there is no such micro-batch.
+        ConfigurationError: there is no such micro-batch, or no state of Millpond.
         MissingFileError, CorruptFileError: a file is gone or damaged.
         FormatError: something is of a later release, or in a form that cannot be read without Spark.
     """
     number = inspector.checkpoint.chosen(batch)
     batches = inspector.batches
-    by_batch = {one: inspector.checkpoint.manifests(one) for one in batches}
+    by_batch = {one: list(inspector.checkpoint.manifests(one)) for one in batches}
+    goes_on = _standing(inspector, number)
+    by_batch[batches[-1]] += goes_on if number == batches[-1] else _standing(inspector, batches[-1])
     with ThreadPoolExecutor(inspector.checkpoint.workers, "millpond-inspect") as pool:
-        tasks = pool.map(lambda manifest: task_size(inspector.storage, manifest, {}), by_batch[number])
+        tasks = pool.map(lambda manifest: task_size(inspector.storage, manifest, {}), goes_on)
         found = sorted(tasks, key=lambda task: (task.application_id, task.task_id))
     sizes, uses = _files(by_batch.values())
     shared = sum(size for path, size in sizes.items() if uses[path] > 1)
     return StateSize(number, tuple(found), len(batches), len(sizes), sum(sizes.values()), shared)
+
+
+def _standing(inspector: StateInspector, batch: int) -> list[Manifest]:
+    """With what tasks go on after a micro-batch, which is more than its checkpoint has once state was carried over."""
+    found = (manifest for query in inspector.queries(batch) for manifest in query.manifests.values())
+    return list({(manifest.directory, manifest.commit): manifest for manifest in found}.values())
 
 
 def bytes_by_store(inspector: StateInspector, views: Sequence[StoreView]) -> list[int]:

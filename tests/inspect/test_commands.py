@@ -12,9 +12,11 @@ import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
+from millpond.adapters.edit import StateEditor
 from millpond.cli import app
 from millpond.errors import ConfigurationError
 from tests.command_line.documented import KEYS as DOCUMENTED
+from tests.command_line.stopped_jobs import Stopped
 from tests.inspect.checkpoints import SPECS, Query
 from tests.inspect.test_state_inspector import KEYS, filled
 
@@ -155,3 +157,23 @@ def test_a_look_up_imports_neither_spark_nor_the_processors_nor_pandas(commands:
     arguments = ["state", "get", str(query.checkpoint), "plain", "key 5", "--state-dir", str(query.state)]
     done = subprocess.run([sys.executable, "-c", script, *arguments], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, "key\tvalue\nkey 5\t2\n", "")
+
+
+def test_sizes_are_those_of_the_state_that_was_carried_over_or_edited_after_the_micro_batch(tmp_path: Path) -> None:
+    job = Stopped(tmp_path)
+    commands = Commands(job.query)
+    (before,) = commands.objects("size")
+    job.repartitioned(5)
+    (carried,) = commands.objects("size")
+    assert [task["task_id"] for task in carried["tasks"]] == [f"0_{number}" for number in range(5)]
+    with StateEditor.at(str(job.query.checkpoint), str(job.query.state), by="ann") as edits:
+        assert edits.delete("counts", "key 1") == 1
+        edits.commit()
+    (edited,) = commands.objects("size")
+    (listed,) = commands.objects("list")
+    assert edited["stores"] == {"counts": listed["bytes"]}
+    assert len(edited["tasks"]) == listed["tasks"] == 5
+    rows = [sum(task["rows"] for task in found["tasks"]) for found in (before, carried, edited)]
+    assert rows[2] > rows[1] >= 8
+    assert before["retained_size"] < carried["retained_size"] < edited["retained_size"]
+    assert edited["retained_size"] == before["retained_size"] + edited["size"]
