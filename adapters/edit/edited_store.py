@@ -166,7 +166,7 @@ class EditedStore:
         if before is None and data is not None and store.get_metadata(INTERVAL) is None and form.given is None:
             raise ConfigurationError(
                 f"store {view.name!r} is empty in the task of {row[KEY]!r}, and its state does not tell how long its "
-                "windows stay; give the topology: specs=topology.stores"
+                "windows stay; give the topology: specs=topology.stores, which is --topology"
             )
         if data is not None:
             self._check_time(row, entry.end, ahead=ahead)

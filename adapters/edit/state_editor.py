@@ -23,6 +23,7 @@ from millpond.adapters.inspect.packed_columns import PackedPlaces
 from millpond.adapters.inspect.state_inspector import StateInspector, named_store
 from millpond.adapters.inspect.store_form import (
     WINDOW_START,
+    given_as,
     holds_entries,
 )
 from millpond.adapters.inspect.store_view import StoreView
@@ -392,7 +393,7 @@ class StateEditor:
             raise ConfigurationError(
                 f"the query has been started anew and will go on without the state of {view.application_id!r}: "
                 f"{', '.join(map(repr, others))} begins after its last micro-batch; edit that, "
-                f"application_id={others[0]!r}, or, if the query is to go on with what it was, let it run a "
+                f"{given_as('application_id', others[0])}, or, if the query is to go on with what it was, let it run a "
                 "micro-batch first"
             )
         place, store = _Place(number, task_id, view.name), self._store(view, task_id)

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from millpond.adapters.inspect.columns import KeyColumn, ShownColumn, shown
 from millpond.adapters.inspect.packed_columns import PackedPlaces
 from millpond.adapters.inspect.spark_checkpoint import SparkCheckpoint
-from millpond.adapters.inspect.store_form import StoreForm, holds_entries
+from millpond.adapters.inspect.store_form import StoreForm, given_as, holds_entries
 from millpond.adapters.inspect.store_part import StorePart
 from millpond.adapters.inspect.store_view import StoreView
 from millpond.errors import ConfigurationError
@@ -229,7 +229,8 @@ class StateInspector:
         if given is not None and given.kind is not shape.kind:
             raise ConfigurationError(
                 f"store {shape.name!r} is of kind {given.kind.value} in what was given, but the state has one of kind "
-                f"{shape.kind.value}; give the topology that the query runs: specs=topology.stores"
+                f"{shape.kind.value}; give the topology that the query runs: specs=topology.stores, which is "
+                "--topology"
             )
         return StoreForm(
             shape.name,
@@ -261,18 +262,30 @@ def named_store(
         if view.name == name and sink in (None, view.sink) and application_id in (None, view.application_id)
     ]
     if len(found) > 1:
-        places = [f"application_id={view.application_id!r}, sink={view.sink!r}" for view in found]
-        raise ConfigurationError(f"there are {len(found)} stores {name!r}; say which one: {', or '.join(places)}")
+        raise ConfigurationError(f"there are {len(found)} stores {name!r}; say which one: {_places(found)}")
     if not found:
+        elsewhere = [view for view in known if view.name == name]
+        if elsewhere:
+            raise ConfigurationError(
+                f"there is no store {name!r} of that sink and application; give those of one that there is: "
+                f"{_places(elsewhere)}"
+            )
         names = sorted({view.name for view in known})
         close = get_close_matches(name, names, 1)
         hint = f"; did you mean {close[0]!r}?" if close and close[0] != name else ""
         own = sorted({view.name for view in known if view.sink == name})
         if own:
-            hint = f"; {name!r} is what {', '.join(map(repr, own))} belongs to: give such a store, and sink={name!r}"
-        where = "" if sink is None and application_id is None else " of that sink and application"
-        raise ConfigurationError(f"there is no store {name!r}{where}, only {', '.join(names)}{hint}")
+            stores, given = ", ".join(map(repr, own)), given_as("sink", name)
+            hint = f"; {name!r} is what {stores} belongs to: give such a store, and {given}"
+        raise ConfigurationError(f"there is no store {name!r}, only {', '.join(names)}{hint}")
     return found[0]
+
+
+def _places(views: Collection[StoreView]) -> str:
+    """What tells stores of one name from each other, as one gives it."""
+    return ", or ".join(
+        f"{given_as('application_id', view.application_id)}, {given_as('sink', view.sink)}" for view in views
+    )
 
 
 def _goes_on_in(query: InspectedQuery, begun: Collection[InspectedQuery]) -> bool:

@@ -55,7 +55,20 @@ def with_option(column: str) -> str:
     >>> with_option("valid_from"), with_option("key")
     ('valid_from (--valid-from)', 'key')
     """
-    return column if column in (KEY, VALUE) else f"{column} (--{column.replace('_', '-')})"
+    return column if column in (KEY, VALUE) else f"{column} ({_option(column)})"
+
+
+def given_as(parameter: str, value: str) -> str:
+    """A parameter with its value, as errors tell what to give: with its option on the command line.
+
+    >>> given_as("application_id", "shop")
+    "application_id='shop' (--application)"
+    """
+    return f"{parameter}={value!r} ({_option(parameter)})"
+
+
+def _option(name: str) -> str:
+    return f"--{name.removesuffix('_id').replace('_', '-')}"
 
 
 def holds_entries(layout: Layout | None) -> bool:
@@ -147,8 +160,8 @@ class StoreForm:
         """
         if not self.kind.versioned:
             raise ConfigurationError(
-                f"store {self.name!r} is of kind {self.kind.value} and keeps no versions; leave as_of out, or look at "
-                "an earlier micro-batch"
+                f"store {self.name!r} is of kind {self.kind.value} and keeps no versions; leave as_of out, which is "
+                "--as-of, or look at an earlier micro-batch"
             )
         return self.time(time, "as_of")
 

@@ -209,7 +209,7 @@ EDITS = [
 
 LOOKS = [
     Refused(
-        " and keeps no versions; leave as_of out, or look at an earlier micro-batch",
+        " and keeps no versions; leave as_of out, which is --as-of, or look at an earlier micro-batch",
         lambda stopped: stopped.inspector().store("plain").get(KEY, as_of=5),
         lambda stopped: stopped.inspector().store("plain").get(KEY),
         lambda stopped: stopped.inspector().store("plain", batch=0).get(KEY),
@@ -265,13 +265,18 @@ LOOKS = [
         lambda stopped: stopped.holds(0, of=stopped.of_two_applications(), application_id="other", sink="out"),
     ),
     Refused(
+        "; give those of one that there is: ",
+        lambda stopped: stopped.holds(application_id="other"),
+        lambda stopped: stopped.holds(0, 1, 2, application_id="app", sink="out"),
+    ),
+    Refused(
         "; give each sink a checkpoint of its own",
         lambda stopped: stopped.of_two_sinks().stores(),
         lambda stopped: stopped.holds(0, of=stopped.begun(1, sink="else").inspector()),
         lambda stopped: (stopped.begun(1, sink="else"), stopped.holds(0, 1, 2)),
     ),
     Refused(
-        "; give the topology that the query runs: specs=topology.stores",
+        "; give the topology that the query runs: specs=topology.stores, which is --topology",
         lambda stopped: stopped.holds(of=stopped.inspector(specs={"plain": SPECS["times"]})),
         lambda stopped: stopped.holds(0, 1, 2, of=stopped.inspector(specs=SPECS)),
     ),

@@ -98,7 +98,9 @@ def test_every_store_is_shown_as_it_was_after_each_micro_batch(tmp_path: Path, s
 def test_who_names_a_sink_or_verb_for_a_store_is_told_its_stores(query: Query) -> None:
     inspector = query.inspector()
     sink = inspector.store("plain").sink
-    with pytest.raises(ConfigurationError, match=f"'{sink}' is what .*'plain'.* belongs to: .* and sink='{sink}'$"):
+    with pytest.raises(
+        ConfigurationError, match=rf"'{sink}' is what .*'plain'.* belongs to: .* and sink='{sink}' \(--sink\)$"
+    ):
         inspector.store(sink)
     assert inspector.store("plain", sink=sink).name == "plain"
 
@@ -188,8 +190,10 @@ def test_views_travel_to_other_processes(query: Query) -> None:
 def test_a_store_that_is_not_there_is_named_with_those_that_are(query: Query) -> None:
     with pytest.raises(ConfigurationError, match=r"no store 'time', only plain, sessions, .*; did you mean 'times'"):
         query.inspector().store("time")
-    with pytest.raises(ConfigurationError, match=r"no store 'plain' of that sink and application, only"):
-        query.inspector().store("plain", sink="elsewhere")
+    there = r"application_id='app' \(--application\), sink='out' \(--sink\)$"
+    for place in ({"sink": "elsewhere"}, {"application_id": "ap"}):
+        with pytest.raises(ConfigurationError, match=rf"no store 'plain' of that sink and application; .*: {there}"):
+            query.inspector().store("plain", **place)
 
 
 def test_a_serde_that_only_its_user_knows_is_shown_as_bytes(tmp_path: Path) -> None:
