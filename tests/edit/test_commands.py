@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 
 from millpond.cli import app
 from millpond.errors import ConfigurationError, MillpondError, StateConflictError
+from millpond.stores import MSGPACK, STRING, StoreKind, StoreSpec
 from tests.command_line.documented import KEYS as DOCUMENTED
 from tests.inspect.checkpoints import Query
 from tests.inspect.test_state_inspector import KEYS, filled
@@ -73,6 +74,14 @@ def test_what_is_not_there_ends_with_1_and_changes_nothing(query: Query) -> None
     assert "nothing was found to erase" in run(query, "erase", "nobody at all", code=1)
     with pytest.raises(StateConflictError, match="there is no edit to be undone"):
         run(query, "undo", code=1)
+
+
+def test_a_null_that_deletes_nothing_ends_with_1(tmp_path: Path) -> None:
+    query = Query(tmp_path, [StoreSpec("packs", StoreKind.KEY_VALUE, STRING, MSGPACK)])
+    query.run(lambda stores, mine: stores["packs"].put(KEY, 1) if mine(KEY) else None)
+    assert "store 'packs' has nothing for the key 'nobody'" in run(query, "put", "packs", "nobody", "null", code=1)
+    assert "generation 1" in run(query, "put", "packs", KEY, "null")
+    assert values(query, "packs") == []
 
 
 def test_keys_are_erased_and_what_is_still_found_ends_with_1(query: Query) -> None:

@@ -5,7 +5,7 @@ Rule of this module: options and messages live here; what is edited, and how, is
 
 from getpass import getuser
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
@@ -36,6 +36,7 @@ WindowStart = Annotated[
         "millpond state put CHECKPOINT counts mill 7 --state-dir STATE --why 'a row was sent twice'",
         "millpond state put CHECKPOINT prices tea 3.1 --valid-from 2026-01-31T00:00:00Z --state-dir STATE",
         "millpond state put CHECKPOINT latest '[\"mill\"]' '{\"price\": 7}' --state-dir STATE  # of a verb",
+        codes="1 if null is to delete what is not there",
         read="docs/editing-state.md",
     ),
 )
@@ -84,7 +85,8 @@ def state_put(
         form = editor.view(store, sink=sink, application_id=application).form
         row |= {store_form.KEY: form.key.parse(key), store_form.VALUE: form.value.parse(value)}
         editor.put(store, [row], ahead=ahead, sink=sink, application_id=application)
-        _commit(editor, json)
+        if not _commit(editor, json) and row[store_form.VALUE] is None:
+            _end_without(store, "nothing for the key", key)
 
 
 @app.command(
@@ -286,15 +288,22 @@ def _delete(
 ) -> None:
     parsed = editor.view(store, sink=sink, application_id=application).form.key.parse(key)
     if not editor.delete(store, parsed, window_start=window_start, sink=sink, application_id=application):
-        what = "nothing for the key" if window_start is None else "no such window of the key"
-        typer.echo(f"store {store!r} has {what} {key!r}", err=True)
-        raise typer.Exit(1)
+        _end_without(store, "nothing for the key" if window_start is None else "no such window of the key", key)
     _commit(editor, json)
 
 
-def _commit(editor: "StateEditor", json: bool) -> None:
-    for report in editor.commit():
+def _end_without(store: str, what: str, key: str) -> NoReturn:
+    """End because there is nothing that could be edited."""
+    typer.echo(f"store {store!r} has {what} {key!r}", err=True)
+    raise typer.Exit(1)
+
+
+def _commit(editor: "StateEditor", json: bool) -> int:
+    """Let the edits count, and say so; of how many queries there were some."""
+    reports = editor.commit()
+    for report in reports:
         say(report, json)
+    return len(reports)
 
 
 def _parsed(views: "list[StoreView]", keys: list[str]) -> list[Any]:
