@@ -24,6 +24,7 @@ from millpond.processors.verbs.row_aggregate import STATE_VERSION, RowAggregate
 from millpond.stores.encoding.rows.schemas import Schemas
 
 _PREFIX: Final = f"aggregate-state-{STATE_VERSION}: "
+_ORDERED: Final = "ordered; "
 _CALL: Final = re.compile(r"(\w+)\((.+)\)")
 _NESTED: Final = re.compile(r"(list|map|struct|decimal)[<(](.*)[>)]")
 _LEAVES: Final[Mapping[str, pa.DataType]] = {
@@ -64,6 +65,7 @@ class AggregatedColumn(ShownColumn):
         self._name = name
         self._calls = calls
         self._aggregate = _of_serde(name) if calls is None else _of_calls(name, calls)
+        self.serde = name if calls is None else _serde_of(name, calls)
         self.type = pa.struct([field.with_nullable(True) for field in self._aggregate.schema])
 
     def __reduce__(self) -> Any:
@@ -101,6 +103,12 @@ def _of_calls(name: str, history: Schemas) -> RowAggregate:
     types = {result: type_ for result, (_, type_) in parts.items() if type_ is not None}
     ordered = any(call.state.startswith(ORDERED) for call in found.values())
     return RowAggregate(calls, types, ordered=ordered, slots=slots_of(history, name), since=since_in(history.current))
+
+
+def _serde_of(name: str, history: Schemas) -> str:
+    """The name of the serde of states of the newest calls, which the name of the first ones begins as."""
+    head = _PREFIX + _ORDERED * name.startswith(_PREFIX + _ORDERED)
+    return head + "; ".join(call.state.removeprefix(ORDERED) for call in calls_in(history.current).values())
 
 
 def _of_serde(name: str) -> RowAggregate:

@@ -31,9 +31,11 @@ class ShownColumn(ABC):
 
     Attributes:
         type: of the column.
+        serde: the name of what reads it, where that has changed since the record of the state; None where it is there.
     """
 
     type: pa.DataType
+    serde: str | None = None
 
     @abstractmethod
     def read(self, data: Sequence[bytes]) -> Any:

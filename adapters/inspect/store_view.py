@@ -62,6 +62,11 @@ class StoreView:
         return self.shape.kind.value
 
     @property
+    def value_serde(self) -> str:
+        """The name of what reads its values; of an aggregate, with the functions that it has now."""
+        return self.form.value.serde or self.shape.value_serde
+
+    @property
     def versioned(self) -> bool:
         """Whether it keeps the versions of a key."""
         return self.shape.kind.versioned

@@ -255,8 +255,8 @@ class Planning:
 
 
 def keys_in(storage: Storage, application_id: str) -> Iterator[str]:
-    """The columns of the key of a verb's first input, as its state has them."""
-    for place in ("input", "left"):
+    """The columns of the key of the first of a verb's inputs that has any, as its state has them."""
+    for place in ("input", "left", "right"):
         kept = kept_schemas(storage, application_id, Beside.KEY.place(place))
         if kept is not None:
             yield from kept.current.names

@@ -99,6 +99,7 @@ def test_aggregates_are_shown_by_the_names_of_their_results_where_these_are_kept
     history = evolved_calls(history, kept(calls), changes, "totals")
     column: Any = pickle.loads(pickle.dumps(AggregatedColumn("aggregate-state-1: count(null); sum(int)", history)))
     assert [field.name for field in column.type] == ["early", "much"]
+    assert column.serde == "aggregate-state-1: first(int, ignore_nulls=True); sum(int)"
     states: list[list[Any]] = [[7, 40], [None, 41, [b"at 5", 2]]]
     assert column.read(list(map(msgpack.packb, states))).to_pylist() == [
         {"early": None, "much": 40},

@@ -108,7 +108,8 @@ def state_describe(
 ) -> None:
     """Describe a store: what it is, its columns, and what each task has of it."""
     view = _view(checkpoint, store, state_dir, batch, sink, application, topology, workers)
-    facts = {**_short(view), **dict(view.shape.facts()), "batch": view.batch, "of_tasks": view.partitions}
+    facts = {**_short(view), **dict(view.shape.facts()), "value serde": view.value_serde}
+    facts |= {"batch": view.batch, "of_tasks": view.partitions}
     columns = {field.name: str(field.type) for field in view.schema}
     tasks = {part.task_id: {"files": len(part.manifest.files), "commit": part.manifest.sequence} for part in view.parts}
     if json:
@@ -351,7 +352,7 @@ def _short(view: "StoreView") -> dict[str, Any]:
         "store": view.name,
         "kind": view.kind,
         "key": shape.key_serde,
-        "value": shape.value_serde,
+        "value": view.value_serde,
         "tasks": len(view.parts),
         "sink": view.sink,
         "application": view.application_id,

@@ -16,7 +16,7 @@ from millpond.stores.encoding.rows.schemas import Schemas
 from millpond.stores.encoding.serdes import INT64, STRING
 from millpond.stores.evolution.history import History
 from millpond.stores.evolution.shape import Shape, StoreShape
-from millpond.stores.evolution.verb_plan import NEW_PLACE, AskedVerb, EvolutionPlan, Planning, VerbChange
+from millpond.stores.evolution.verb_plan import NEW_PLACE, AskedVerb, EvolutionPlan, Planning, VerbChange, keys_in
 from millpond.stores.evolution.verbs import HeldState, SaidOfVerbs
 from millpond.stores.specs.store_spec import StoreKind, StoreSpec
 
@@ -56,7 +56,8 @@ class Shop:
     def ran(self, kind: str, name: str, operator: int | None = None, of: StoreKind = StoreKind.KEY_VALUE) -> None:
         application, own = f"shop.{name}", shape(kind, name, of=of)
         History.of(self.storage, application, name).begun("x/2", own)
-        keep_schemas(self.storage, application, {"input-key": Schemas.first(pa.schema([("k", pa.string())]))})
+        place = "right-key" if kind == "asof_join" else "input-key"
+        keep_schemas(self.storage, application, {place: Schemas.first(pa.schema([("k", pa.string())]))})
         state = TaskState(
             [StoreSpec(store.name, StoreKind.KEY_VALUE, STRING, INT64) for store in own.stores],
             MemorySupplier(),
@@ -69,8 +70,8 @@ class Shop:
         with state:
             for store in state.open(None).values():
                 store.put("key", 1)  # type: ignore[attr-defined]
-            place = len(self.operators) if operator is None else operator
-            self.operators.setdefault(place, []).append(state.commit())
+            number = len(self.operators) if operator is None else operator
+            self.operators.setdefault(number, []).append(state.commit())
 
     def plan(self, verbs: Mapping[str, AskedVerb], said: Mapping[str, Any] | None = None, **more: Any) -> EvolutionPlan:
         given = dict(said or {})
@@ -244,3 +245,8 @@ def test_a_plan_is_a_table_with_the_line_to_write(shop: Shop) -> None:
     assert "new-state, new-timers, new-waiting by k, 2 partitions" in row
     assert last == "write evolution=Evolution('/c', renamed={'old': 'new'})"
     assert str(shop.plan({"old": asked("apply", "old")})).endswith("nothing has to be written")
+
+
+def test_the_key_of_a_verb_that_keeps_rows_of_its_right_side_alone_is_known(shop: Shop) -> None:
+    shop.ran("asof_join", "joined")
+    assert list(keys_in(shop.storage, "shop.joined")) == ["k"]
