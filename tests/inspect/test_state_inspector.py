@@ -191,7 +191,8 @@ def test_a_store_that_is_not_there_is_named_with_those_that_are(query: Query) ->
     with pytest.raises(ConfigurationError, match=r"no store 'time', only plain, sessions, .*; did you mean 'times'"):
         query.inspector().store("time")
     there = r"application_id='app' \(--application\), sink='out' \(--sink\)$"
-    for place in ({"sink": "elsewhere"}, {"application_id": "ap"}):
+    places: list[dict[str, Any]] = [{"sink": "elsewhere"}, {"application_id": "ap"}]
+    for place in places:
         with pytest.raises(ConfigurationError, match=rf"no store 'plain' of that sink and application; .*: {there}"):
             query.inspector().store("plain", **place)
 
