@@ -17,6 +17,7 @@ import pyarrow as pa
 from millpond.errors import ConfigurationError, StateConflictError
 from millpond.processors.verbs.state_serde import Slots
 from millpond.stores.encoding.rows.columns import Column, Columns, all_ids
+from millpond.stores.encoding.rows.renames import by_third_name, exchange_refused, exchanged, free_name, to_apply
 from millpond.stores.encoding.rows.schemas import Schemas
 from millpond.stores.encoding.times import TimeUnit
 from millpond.stores.evolution.matching import check_said
@@ -96,18 +97,26 @@ class CallChanges:
         for name in self.added:
             if name not in calls:
                 raise ConfigurationError(f"{said} added names {name!r}, but calls has only {_listed(calls)}")
+        exchanged = exchange_refused(self.renamed, calls)
+        if exchanged:
+            raise ConfigurationError(f"{said} {exchanged}")
+        called = set(self.renamed.values())
         for name in self.dropped:
-            if name in calls:
-                raise ConfigurationError(f"{said} dropped names {name!r}, but calls has it; take it out of one of them")
+            if name in calls and name not in called:
+                raise ConfigurationError(
+                    f"{said} dropped names {name!r}, but calls has it; take it out of one of them, or, to begin anew "
+                    "under that name, drop it in one release, and add it in the next"
+                )
         for old, new in self.renamed.items():
             if new not in calls:
                 raise ConfigurationError(
                     f"{said} renamed says that {old!r} is {new!r} now, but calls has only {_listed(calls)}"
                 )
-            if old in calls:
+            if old in calls and old not in called:
                 raise ConfigurationError(
                     f"{said} renamed says that {old!r} is {new!r} now, but calls has a {old!r}, too; take out of "
-                    "renamed what an earlier run has applied"
+                    f"renamed what an earlier run has applied, or, if a new one is to be called {old!r}, rename in one "
+                    "release, and add it in the next"
                 )
         if len(set(self.renamed.values())) < len(self.renamed):
             raise ConfigurationError(f"{said} renamed gives two results the same name: {dict(self.renamed)}")
@@ -214,21 +223,25 @@ class _Change:
         self._verb = verb
         self._arguments = arguments
         self._before = {column.field.name: _call(column.field) for column in before}
-        self._renamed = {old: new for old, new in changes.renamed.items() if old in self._before}
-        names = {column.field.name: self._renamed.get(column.field.name, column.field.name) for column in before}
-        self.kept = {names[one.field.name]: one for one in before if names[one.field.name] in calls}
-        self._two = [old for old, new in self._renamed.items() if new in self._before]
+        self._renamed = to_apply(changes.renamed, self._before, calls)
+        taken = {new: old for old, new in self._renamed.items() if new in self._before and new not in self._renamed}
+        names = {name: self._renamed.get(name, name) for name in self._before}
+        names = {old: new for old, new in names.items() if old not in taken or old not in changes.dropped}
+        self.kept = {names[one.field.name]: one for one in before if names.get(one.field.name) in calls}
+        self._two = [old for new, old in taken.items() if new not in changes.dropped]
         self.new = [name for name in calls if name not in self.kept]
         self.gone = [old for old, new in names.items() if new not in calls]
         self.other = [name for name, one in self.kept.items() if not self._same(_call(one.field), calls[name])]
 
     def check(self) -> None:
         for old in self._two:
-            new = self._renamed[old]
+            new, kept = self._renamed[old], self._free(self._renamed[old])
+            added, gone = self._changes.added, self._changes.dropped
             raise StateConflictError(
                 f"the verb {self._verb!r}: two results of its state would be {new!r}, {old!r} and the one that has "
-                f"that name; write {old!r} as it was and dropped=[{new!r}] in one run, and "
-                f"renamed={{{old!r}: {new!r}}} in the next"
+                f"that name; write {self._line(added, self._renamed, [*gone, new])}, which deletes the state of the "
+                f"latter, or give calls that one as {kept!r}, too, and write "
+                f"{self._line(added, {**self._renamed, new: kept}, gone)}"
             )
         said = set(self.new) <= {*self._changes.added} and set(self.gone) <= {*self._changes.dropped}
         if said and not self.other:
@@ -298,36 +311,47 @@ class _Change:
 
     def _advice(self) -> str:
         """What to write."""
-        fresh = {name: self._free(name) for name in self.other}
-        new = [*self.new, *fresh.values()]
-        gone = [*self.gone, *(self.kept[name].field.name for name in self.other)]
-        called = {old: name for old, name in self._renamed.items() if name not in self.other}
-        calls = ""
-        if fresh:
-            items = (f"{fresh.get(name, name)!r}: {self._shown(call)}" for name, call in self._calls.items())
-            calls = f"{{{', '.join(items)}}}, "
-        apart = self._line(new, called, gone)
-        told = f"write {calls}{apart}: "
+        new, gone, line = self._written({})
+        told = f"write {line}: "
         told += "what is added begins empty" if new else ""
         told += ", and " if new and gone else ""
         told += "the state of what is dropped is deleted" if gone else ""
         guessed = self._guessed()
+        circle = exchanged(guessed)
+        if circle:
+            steps = by_third_name(circle, guessed, {*self._calls, *self._before})
+            told = f"if {_listed(circle)} have exchanged names: {steps}; or else {told}"
+            guessed = {old: name for old, name in guessed.items() if old not in circle}
         if not guessed:
             return told
-        new = [name for name in new if name not in guessed.values()]
-        gone = [name for name in gone if name not in guessed]
         pairs = ", ".join(f"{old!r} is called {now!r} now" for old, now in guessed.items())
-        return f"if {pairs}: write {calls}{self._line(new, {**called, **guessed}, gone)}; or else {told}"
+        return f"if {pairs}: write {self._written(guessed)[2]}; or else {told}"
+
+    def _written(self, guessed: Mapping[str, str]) -> tuple[list[str], list[str], str]:
+        """What is added, what is dropped, and what to write, if some have new names of which nothing is said."""
+        now = set(guessed.values())
+        fresh = {name: self._free(name) for name in self.other if name not in now}
+        new = [*(name for name in self.new if name not in now), *fresh.values()]
+        gone = [old for old in self._open if old not in guessed]
+        called = {old: name for old, name in self._renamed.items() if name not in self.other}
+        items = (f"{fresh.get(name, name)!r}: {self._shown(call)}" for name, call in self._calls.items())
+        calls = f"{{{', '.join(items)}}}, " if fresh else ""
+        return new, gone, f"{calls}{self._line(new, {**called, **guessed}, gone)}"
+
+    @property
+    def _open(self) -> list[str]:
+        """The names that results of the state had which do not go on as it is said."""
+        return [*self.gone, *(self.kept[name].field.name for name in self.other)]
 
     def _line(self, new: Collection[str], called: Mapping[str, str], gone: Collection[str]) -> str:
         """What a user writes, with the times that are said already."""
         return _line({name: self._changes.since(name) for name in new}, called, gone, self._changes.filled)
 
     def _guessed(self) -> dict[str, str]:
-        """New names that results may have which are gone."""
+        """New names that results may have which are gone, or are another one by now."""
         found: dict[str, str] = {}
-        for old in self.gone:
-            fitting = (name for name in self.new if self._same(self._before[old], self._calls[name]))
+        for old in self._open:
+            fitting = (name for name in (*self.new, *self.other) if self._same(self._before[old], self._calls[name]))
             name = next((name for name in fitting if name not in found.values()), None)
             if name is not None and name not in self._changes.added and old not in self._changes.dropped:
                 found[old] = name
@@ -343,8 +367,7 @@ class _Change:
 
     def _free(self, name: str) -> str:
         """The name with a number that no result has."""
-        taken = {*self._calls, *self._before}
-        return next(one for one in (f"{name}_{number}" for number in count(2)) if one not in taken)
+        return free_name(name, {*self._calls, *self._before})
 
     def _shown(self, call: KeptCall) -> str:
         return call.written(self._arguments.shown)

@@ -155,7 +155,7 @@ FOLLOWED = {
     "is to run; write ": "spark/test_verb_evolution.py::"
     "test_a_job_under_another_application_id_is_told_the_one_of_its_checkpoint",
     "and the one that has that name; write ": "processors/verbs/test_kept_calls.py::"
-    "test_a_result_gets_the_name_of_another_one_in_two_runs",
+    "test_a_result_gets_the_name_of_another_one_that_is_dropped_or_has_a_new_name_itself",
     "so nothing tells how old they are; set": "durability/test_clocks.py::"
     "test_what_stays_as_the_hosts_clock_is_apart_goes_once_that_is_set",
     "so it cannot be undone; edit the rows once more": "edit/test_editing.py::"

@@ -6,13 +6,14 @@ decides and gives ids; ``millpond.stores.encoding.rows.conversion`` then reads o
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from typing import Any
 
 from millpond.errors import ConfigurationError, StateConflictError
 from millpond.stores.encoding.rows.columns import Column, Columns, numbered
 from millpond.stores.encoding.rows.nested import child_fields, leaf_paths
+from millpond.stores.encoding.rows.renames import exchange_refused, first_of, to_apply
 from millpond.stores.encoding.rows.schema_json import type_name
 from millpond.stores.encoding.rows.side_by_side import Problem, side_by_side
 from millpond.stores.encoding.rows.widening import widens
@@ -47,10 +48,15 @@ def evolved_columns(old: Columns, new: Sequence[Any], change: Change, ids: Itera
         ConfigurationError: something that ``change`` says fits nothing.
         StateConflictError: rows of ``old`` cannot be read as rows of ``new``, or might be read in more than one way.
     """
-    matching = _Matching(change, ids)
+    before, now = _paths([column.field for column in old]), _paths(new)
+    exchanged = exchange_refused(change.renamed, before | now)
+    if exchanged:
+        raise ConfigurationError(f"{change.where}: {exchanged}")
+    matching = _Matching(replace(change, renamed=to_apply(change.renamed, before, now)), ids)
     columns = matching.columns(old, new, "", "")
-    _check_renamed(matching, old, new)
-    _check_dropped(change, new, set() if columns == old else known)
+    known = set() if columns == old else known
+    _check_renamed(change, matching.origins, before, now, known)
+    _check_dropped(change, now, known)
     if matching.problems:
         old_fields = [column.field for column in old]
         raise StateConflictError(side_by_side(change.where, old_fields, new, matching.origins, matching.problems))
@@ -88,17 +94,25 @@ class _Matching:
     ) -> dict[str, Column]:
         """What the columns are called now, as far as declared, and else as ever."""
         names: dict[str, Column] = {}
+        called = {column.field.name: self._called(old_path + column.field.name, there, new_path) for column in old}
         for column in old:
-            path = old_path + column.field.name
-            now = self.change.renamed.get(path, "")
-            leaf = now.removeprefix(new_path)
-            name = leaf if now.startswith(new_path) and leaf in there else column.field.name
+            path, called_now = old_path + column.field.name, called[column.field.name]
+            name = called_now or column.field.name
+            if not called_now and name in called.values() and path in self.change.dropped:
+                continue
             if name in names:
                 other = old_path + names[name].field.name
-                todo = f"drop {new_path + name!r} in one run, and rename in the next"
+                gone = old_path + name
+                todo = f"add dropped=[{gone!r}], which loses the values of that column, or give it a new name, too"
                 self._found([path, other], [new_path + name], f"two columns would be {new_path + name!r}; {todo}")
             names[name] = column
         return names
+
+    def _called(self, path: str, there: Collection[str], new_path: str) -> str:
+        """The new name of a column within the same struct; empty if it has none."""
+        now = self.change.renamed.get(path, "")
+        leaf = now.removeprefix(new_path)
+        return leaf if now.startswith(new_path) and leaf in there else ""
 
     def _column(self, old: Column, new: Any, old_path: str, new_path: str) -> Column:
         old_path, new_path = old_path + old.field.name, new_path + new.name
@@ -149,37 +163,47 @@ def _fits(old: Any, new: Any) -> bool:
     return old == new or widens(old, new)
 
 
-def _check_renamed(matching: _Matching, old: Columns, new: Sequence[Any]) -> None:
-    before = _paths([column.field for column in old])
-    after = _paths(new)
-    for was, now in matching.change.renamed.items():
-        said = f"{matching.change.where}: renamed says that {was!r} is {now!r} now, but"
-        origin = matching.origins.get(now)
+def _check_renamed(
+    change: Change, origins: Mapping[str, str], before: set[str], after: set[str], known: set[str]
+) -> None:
+    """``known`` is empty if nothing has changed: then an earlier run may have applied what is said."""
+    handed_on = set(change.renamed.values())
+    for was, now in change.renamed.items():
+        said = f"{change.where}: renamed says that {was!r} is {now!r} now, but"
+        origin = origins.get(now)
         if now not in after:
             raise ConfigurationError(f"{said} there is no {now!r}{_nearest(now, after)}")
+        if was in after and was in handed_on:
+            first = first_of(change.renamed, was)
+            if known and first not in known:
+                raise ConfigurationError(f"{said} there was no {first!r} to be {was!r}{_nearest(first, known)}")
+            continue
         if was in after:
             raise ConfigurationError(
                 f"{said} there is a column {was!r}; take that out, or, if an earlier run has applied what is said, "
-                f"take {was!r} out of renamed"
+                f"take {was!r} out of renamed; a new {was!r} comes in the release after the one that renames the old"
             )
         if origin is None and was not in before:
             raise ConfigurationError(f"{said} there was no {was!r}{_nearest(was, before)}")
         if origin is None:
             struct, place = was.rpartition(".")[0], now.rpartition(".")[0]
             both = f"renamed={{{struct!r}: {place!r}, {was!r}: {now!r}}}, if the struct is renamed, or "
-            known = struct in before - after and place in after - before
+            moved = struct in before - after and place in after - before
             raise ConfigurationError(
-                f"{said} a column cannot move to another struct; write {both if known else ''}"
+                f"{said} a column cannot move to another struct; write {both if moved else ''}"
                 f"dropped=[{was!r}] in place of that, which loses its values, or keep the column {was!r}, without that"
             )
 
 
-def _check_dropped(change: Change, new: Sequence[Any], known: set[str]) -> None:
+def _check_dropped(change: Change, after: set[str], known: set[str]) -> None:
     """``known`` is empty if nothing has changed: then a first run may have begun without the column."""
-    after = _paths(new)
+    by_new = {now: was for was, now in change.renamed.items()}
     for path in change.dropped:
         said = f"{change.where}: dropped says that {path!r} is gone, but"
-        if path in after:
+        if path in by_new and known and by_new[path] not in known:
+            was = by_new[path]
+            raise ConfigurationError(f"{said} there was no {was!r} to take its name{_nearest(was, known)}")
+        if path in after and path not in by_new:
             raise ConfigurationError(f"{said} it is there; take it out of the columns, or out of dropped")
         if known and path not in known:
             raise ConfigurationError(f"{said} there never was such a column{_nearest(path, known)}")

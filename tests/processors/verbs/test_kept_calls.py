@@ -3,6 +3,7 @@
 import ast
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -153,14 +154,78 @@ def test_what_fits_no_call_is_refused() -> None:
             evolved(history, changes, **calls)
 
 
-def test_a_result_gets_the_name_of_another_one_in_two_runs() -> None:
+def test_a_result_gets_the_name_of_another_one_that_is_dropped_or_has_a_new_name_itself() -> None:
     history = began(n=N, s=S)
-    told = r"would be 's', 'n' and the one that has .* write 'n' as it was and dropped=\['s'\] in one run, and renamed="
-    with pytest.raises(StateConflictError, match=told + r"\{'n': 's'\} in the next$"):
+    told = r"would be 's', 'n' and the one that has that name; write (.*), which .* give calls that one as 's_2', too, "
+    with pytest.raises(StateConflictError, match=told + "and write (.*)$") as refused:
         evolved(history, CallChanges(renamed={"n": "s"}), s=N)
-    after = evolved(evolved(history, CallChanges(dropped=["s"]), n=N), CallChanges(renamed={"n": "s"}), s=N)
-    assert calls_in(after.current) == {"s": N}
-    assert slots_of(after, "name").places == slots_of(began(n=N), "name").places
+    found = re.search(told + "and write (.*)$", str(refused.value))
+    assert found is not None
+    for line, calls, places in ((found[1], {"s": N}, (0,)), (found[2], {"s": N, "s_2": S}, (0, 1))):
+        changes = written(line, calls)[1]
+        after = evolved(history, changes, **calls)
+        assert calls_in(after.current) == calls
+        assert slots_of(after, "name").places == places
+        assert evolved(after, changes, **calls) is after
+
+
+def test_a_name_that_is_dropped_and_given_away_at_once_is_told_without_a_word_of_it() -> None:
+    history = began(e=S, f=N)
+    with pytest.raises(StateConflictError, match=r"'e' was sum.* and is count") as refused:
+        evolved(history, e=N)
+    line = (
+        r"if 'f' is called 'e' now: write renamed=\{'f': 'e'\}, dropped=\['e'\]; or else write \{'e_2': count\(\)\}, "
+    )
+    assert re.search(line, str(refused.value))
+    changes = CallChanges(renamed={"f": "e"}, dropped=["e"])
+    after = evolved(history, changes, e=N)
+    assert slots_of(after, "name").places == (1,)
+    assert evolved(after, changes, e=N) is after
+    later = evolved(after, replace(changes, added=["m"]), e=N, m=MEAN)
+    assert slots_of(later, "name").places == (1, 2)
+
+
+@pytest.mark.parametrize("declared", [True, False])
+def test_results_exchange_their_names_by_way_of_a_third_one(declared: bool) -> None:
+    history, swapped = began(a=N, b=S), {"a": S, "b": N}
+    said = CallChanges(renamed={"a": "b", "b": "a"} if declared else {})
+    told = r"renamed=(\{'a': 'a_2'\}) in one release, and renamed=(\{'b': 'a', 'a_2': 'b'\}) in the next"
+    with pytest.raises((ConfigurationError, StateConflictError), match=told) as refused:
+        evolved(history, said, **swapped)
+    found = re.search(told, str(refused.value))
+    assert found is not None
+    first, second = (CallChanges(renamed=ast.literal_eval(one)) for one in found.groups())
+    history = evolved(evolved(history, first, a_2=N, b=S), second, **swapped)
+    assert slots_of(history, "name").places == (1, 0)
+    assert evolved(history, second, **swapped) is history
+
+
+def test_names_that_are_handed_on_are_so_once() -> None:
+    changes = CallChanges(renamed={"a": "b", "b": "c"}, dropped=["c"])
+    history = evolved(began(a=N, b=S, c=W), changes, b=N, c=S)
+    assert slots_of(history, "name").places == (0, 1)
+    assert evolved(history, changes, b=N, c=S) is history
+
+
+@pytest.mark.parametrize(
+    ("said", "once", "then"),
+    [
+        (CallChanges(["c"], {"c": "b"}), CallChanges(renamed={"c": "b"}), CallChanges(["c"])),
+        (CallChanges(["c"], dropped=["c"]), CallChanges(dropped=["c"]), CallChanges(["c"])),
+    ],
+    ids=["renamed", "dropped"],
+)
+def test_a_new_result_gets_the_name_of_one_that_is_gone_in_the_next_release(
+    said: CallChanges, once: CallChanges, then: CallChanges
+) -> None:
+    rest: dict[str, KeptCall] = {"b": N} if said.renamed else {"a": S}
+    before = began(c=N) if said.renamed else began(c=N, a=S)
+    with pytest.raises(ConfigurationError, match=r"in one release, and add it in the next$"):
+        evolved(before, said, **rest, c=MEAN)
+    history = evolved(evolved(before, once, **rest), then, **rest, c=MEAN)
+    assert slots_of(history, "name").places[-1] == slots_of(before, "name").longest
+    assert calls_in(history.current) == {**rest, "c": MEAN}
+    assert evolved(history, then, **rest, c=MEAN) is history
 
 
 def test_of_two_queries_whose_calls_have_other_arguments_the_one_that_runs_first_goes_on(tmp_path: Path) -> None:

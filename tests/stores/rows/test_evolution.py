@@ -1,5 +1,6 @@
 """Old rows are read with the schema of now if every value keeps its meaning; all other changes are refused."""
 
+import ast
 import re
 from datetime import date, datetime
 from decimal import Decimal
@@ -244,9 +245,45 @@ def test_metadata_says_what_a_column_is_and_stays() -> None:
     assert "the metadata of 's.a' was" in refused(schema(s=struct(a=pa.binary())), schema(s=struct(a=marked)))
 
 
-def test_two_columns_that_would_be_one_are_refused() -> None:
-    old = schema(a=pa.int8(), b=pa.int8())
-    assert "two columns would be 'b'" in refused(old, schema(b=pa.int8()), renamed={"a": "b"})
+def test_two_columns_that_would_be_one_are_refused_until_one_is_dropped_or_has_a_new_name_too() -> None:
+    old, new = schema(a=pa.int8(), b=pa.int8()), schema(b=pa.int8())
+    told = "two columns would be 'b'; add dropped=['b'], which loses the values of that column, or give it a new name,"
+    assert told in refused(old, new, renamed={"a": "b"})
+    declared: Any = {"renamed": {"a": "b"}, "dropped": ["b"]}
+    assert reread([{"a": 1, "b": 2}], old, new, **declared) == [{"b": 1}]
+    second = Schemas.first(old).evolved(new, where=WHERE, **declared)
+    assert second.evolved(new, where=WHERE, **declared) is second
+    wider = second.evolved(schema(b=pa.int16()), where=WHERE, **declared)
+    assert wider.number == 3
+    handed_on: Any = {"renamed": {"a": "b", "b": "c"}}
+    both = schema(b=pa.int8(), c=pa.int8())
+    assert reread([{"a": 1, "b": 2}], old, both, **handed_on) == [{"b": 1, "c": 2}]
+    second = Schemas.first(old).evolved(both, where=WHERE, **handed_on)
+    assert second.evolved(both, where=WHERE, **handed_on) is second
+
+
+def test_within_a_struct_a_column_takes_the_name_of_one_that_is_dropped_also_if_the_struct_is_renamed() -> None:
+    old = schema(s=struct(a=pa.int8(), b=pa.int8()))
+    for place in ("s", "t"):
+        new = schema(**{place: struct(b=pa.int8())})
+        renamed = {"s.a": f"{place}.b"} | ({"s": "t"} if place == "t" else {})
+        rows = reread([{"s": {"a": 1, "b": 2}}], old, new, renamed=renamed, dropped=["s.b"])
+        assert rows == [{place: {"b": 1}}]
+
+
+def test_columns_exchange_their_names_by_way_of_a_third_one() -> None:
+    first, swapped = Schemas.first(schema(v=pa.int8(), w=pa.int8())), schema(w=pa.int8(), v=pa.int8())
+    told = r"renamed=(\{'v': 'v_2'\}) in one release, and renamed=(\{'w': 'v', 'v_2': 'w'\}) in the next$"
+    with pytest.raises(ConfigurationError, match=told) as error:
+        first.evolved(swapped, {"v": "w", "w": "v"}, where=WHERE)
+    found = re.search(told, str(error.value))
+    assert found is not None
+    once, then = map(ast.literal_eval, found.groups())
+    second = first.evolved(schema(v_2=pa.int8(), w=pa.int8()), once, where=WHERE)
+    third = second.evolved(swapped, then, where=WHERE)
+    assert third.evolved(swapped, then, where=WHERE) is third
+    packed = RowCodec(first).pack(pa.table({"v": pa.array([1], pa.int8()), "w": pa.array([2], pa.int8())}))
+    assert RowCodec(third).unpack(packed).to_pylist() == [{"w": 1, "v": 2}]
 
 
 def test_all_problems_are_told_at_once() -> None:
@@ -261,6 +298,8 @@ DECLARED: list[tuple[dict[str, Any], str]] = [
     ({"renamed": {"c": "color"}}, "but there was no 'c'; did you mean"),
     ({"renamed": {"s.x": "color"}}, "but a column cannot move to another struct"),
     ({"dropped": ["b"]}, "dropped says that 'b' is gone, but it is there"),
+    ({"dropped": ["b"], "renamed": {"x": "b"}}, "'b' is gone, but there was no 'x' to take its name; did you mean"),
+    ({"renamed": {"x": "b", "b": "color"}}, "but there was no 'x' to be 'b'; did you mean"),
     ({"dropped": ["s.y"]}, r"but there never was such a column; did you mean 's\.x'"),
 ]
 
@@ -300,7 +339,7 @@ def test_a_column_of_a_renamed_struct_is_renamed_with_it() -> None:
 def test_what_is_said_of_columns_that_are_there_is_taken_out_or_the_columns_are() -> None:
     first, there = Schemas.first(schema(a=pa.int8())), schema(a=pa.int8(), b=pa.int8())
     declared: Any = {"renamed": {"a": "b"}, "where": WHERE}
-    advice = "'a'; take that out, or, if an earlier run has applied what is said, take 'a' out of renamed$"
+    advice = "'a'; take that out, or, if an earlier run has applied what is said, take 'a' out of renamed; a new 'a' "
     with pytest.raises(ConfigurationError, match=advice):
         first.evolved(there, **declared)
     assert reread([{"a": 1}], first.current, schema(b=pa.int8()), renamed={"a": "b"}) == [{"b": 1}]
