@@ -31,6 +31,7 @@ class Declared:
         valid_from: for stores that become versioned, by their new names, from when values are valid whose timestamps
             are unknown.
         accept_loss: whether versions and timestamps may be lost that the new kinds do not keep.
+        verb: the name of the verb whose stores they are; None if they are those of a topology.
     """
 
     renamed: Mapping[str, str] = field(default_factory=dict)
@@ -38,6 +39,12 @@ class Declared:
     converted: Mapping[str, str] = field(default_factory=dict)
     valid_from: Mapping[str, Instant] = field(default_factory=dict)
     accept_loss: bool = False
+    verb: str | None = None
+
+    @property
+    def anew(self) -> str:
+        """What to write for a verb that is to begin without its state."""
+        return f"give the verb another name, and drop this one: Evolution(..., dropped=[{self.verb!r}])"
 
 
 def same_state(before: Shape, after: Shape, converted: Collection[str] = ()) -> bool:
@@ -121,6 +128,8 @@ def origins_of(before: Shape, after: Shape, declared: Declared) -> dict[str, Ori
     _check_numbered(before, after, declared)
     new_names = {store.name: declared.renamed.get(store.name, store.name) for store in before.stores}
     lost = sorted(old for old, new in new_names.items() if not after.named(new) and old not in declared.dropped)
+    if lost and declared.verb is not None:
+        raise _lacks(lost, after, declared)
     if lost:
         raise StateConflictError(
             f"the state has the stores {lost}, which the topology has not; declare what became of them: "
@@ -242,6 +251,8 @@ def _check_numbered(before: Shape, after: Shape, declared: Declared) -> None:
     """Refuse to match by names that are running numbers, which mean another store once an operator comes or goes."""
     old, new = set(_numbered(before)), set(_numbered(after))
     open_ones = sorted(old - set(declared.renamed) - set(declared.dropped))
+    if old != new and open_ones and declared.verb is not None:
+        raise _lacks(open_ones, after, declared)
     if old != new and open_ones:
         raise StateConflictError(
             f"the stores {open_ones} have no names of their own but running numbers, which may mean other stores in "
@@ -249,6 +260,15 @@ def _check_numbered(before: Shape, after: Shape, declared: Declared) -> None:
             "Evolution(..., renamed={'old name': 'new name'}), with the same name twice where it stayed, or "
             "dropped=[...]"
         )
+
+
+def _lacks(stores: Collection[str], after: Shape, declared: Declared) -> StateConflictError:
+    """The error for a verb that has no more the stores which it had."""
+    there = sorted({store.name for store in after.stores})
+    return StateConflictError(
+        f"the state of the verb {declared.verb!r} has the stores {list(stores)}, but as it is now the verb has "
+        f"{there}; write what it is given as it was, or {declared.anew}"
+    )
 
 
 def _numbered(shape: Shape) -> Iterator[str]:
@@ -268,30 +288,33 @@ def _check_readable(old: StoreShape, new: StoreShape, declared: Declared) -> Non
         ("layout", old.layout, new.layout),
         ("copies of all rows", old.is_global, new.is_global),
     ]
+    whose = "" if declared.verb is None else f"the verb {declared.verb!r}: "
     changed = [f"{what}: {before} -> {after}" for what, before, after in others if before != after]
     declares = new.name in declared.converted
     if old.kind.family != new.kind.family or (declares and old.kind is not new.kind):
         if _may_become(old, new) and not (declares or changed):
             raise StateConflictError(
-                f"the store {new.name!r} is {new.kind.value!r}, but the rows of {old.name!r} are those of a store that "
-                f"is {old.kind.value!r}; declare that it becomes another kind: Evolution(..., "
-                f"converted={{{new.name!r}: {new.kind.value!r}}}), or {_without(old, new)}"
+                f"{whose}the store {new.name!r} is {new.kind.value!r}, but the rows of {old.name!r} are those of a "
+                f"store that is {old.kind.value!r}; declare that it becomes another kind: Evolution(..., "
+                f"converted={{{new.name!r}: {new.kind.value!r}}}), or {_without(old, new, declared)}"
             )
         if not (_may_become(old, new) and declares):
             changed.insert(0, f"kind: {old.kind.value} -> {new.kind.value}")
     if changed:
         raise StateConflictError(
-            f"the store {new.name!r} cannot go on with the rows of {old.name!r} ({'; '.join(changed)}); "
-            f"{_without(old, new, declares)}"
+            f"{whose}the store {new.name!r} cannot go on with the rows of {old.name!r} ({'; '.join(changed)}); "
+            f"{_without(old, new, declared)}"
         )
     _check_terms(old, new)
 
 
-def _without(old: StoreShape, new: StoreShape, declares: bool = False) -> str:
+def _without(old: StoreShape, new: StoreShape, declared: Declared) -> str:
     """What to write so that a store begins empty in place of going on with the rows of an old one."""
     drops = f"drop the old one: Evolution(..., dropped=[{old.name!r}])"
-    if old.name != new.name:
+    if declared.verb is not None:
+        begins = declared.anew
+    elif old.name != new.name:
         begins = f"take {old.name!r} out of renamed, and {drops}"
     else:
         begins = f"give the new one another name, and {drops}"
-    return f"{begins}, without {new.name!r} in converted" if declares else begins
+    return f"{begins}, without {new.name!r} in converted" if new.name in declared.converted else begins

@@ -78,6 +78,15 @@ def sides_of(shape: Shape) -> dict[str, KeptSide]:
     return found
 
 
+def placed(verb: str, role: str) -> str:
+    """A side of a verb, as a user writes it.
+
+    >>> placed("priced", "right"), placed("prices", "input")
+    ('priced.right', 'prices')
+    """
+    return verb if role == INPUT else f"{verb}.{role}"
+
+
 def _side(store: StoreShape) -> tuple[str, Kept] | None:
     window = _IN_WINDOWS.fullmatch(store.name)
     if window is not None and store.kind.in_segments:

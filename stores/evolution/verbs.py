@@ -264,6 +264,7 @@ def declaration(
     dropped: Collection[str] = (),
     into: str | None = None,
     rekeyed: Mapping[str, str] | None = None,
+    converted: Mapping[str, str] | None = None,
 ) -> str:
     """What to write to say so.
 
@@ -274,6 +275,7 @@ def declaration(
     said += [f"renamed={dict(renamed)}"] if renamed else []
     said += [f"dropped={sorted(dropped)}"] if dropped else []
     said += [f"rekeyed={dict(rekeyed)}"] if rekeyed else []
+    said += [f"converted={dict(converted)}"] if converted else []
     said += [f"into={into!r}"] if into else []
     return f"evolution=Evolution({', '.join(said)})"
 

@@ -1,5 +1,6 @@
 """What drivers of queries of verbs do, step by step: deaths on the way, and verbs beside those that change."""
 
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
@@ -16,6 +17,7 @@ from millpond.adapters.spark.verbs.pond import Millpond
 from millpond.errors import ConfigurationError, StateConflictError
 from millpond.processors.verbs.aggregates import count
 from millpond.processors.verbs.kept_calls import CallChanges
+from tests.evolution.verb_drafts import TABLES, rekeyed
 from tests.evolution.verb_job import OWNER
 from tests.evolution.verb_life import Arrival, VerbLife
 
@@ -264,6 +266,63 @@ def test_an_erasure_reaches_what_a_verb_left_under_its_former_name_before_it_had
     reports = list[ErasureReport]()
     life.edit(lambda inspector: reports.append(erase(inspector, [["erased-key"]], by="ann")), [])
     assert [report.traces for report in reports] == [()]
+
+
+@pytest.mark.parametrize("declared", [True, False])
+@pytest.mark.parametrize("kind", ["latest", "windows"])
+def test_the_name_of_a_verb_of_another_kind_is_refused_with_both_kinds_and_the_line_that_is_right(
+    life: VerbLife, declared: bool, kind: str
+) -> None:
+    life.begin(["totals" if kind == "latest" else "latest"], 2, "memory")
+    life.batch(ROWS, right=False)
+    old, new = life.drafts[0].name, life.new(kind)
+    told = "an aggregate; 'tot' is a latest" if kind == "latest" else "a latest; 'tot' is an aggregate"
+    is_ = "latest" if kind == "latest" else "aggregate"
+    line = f"give the {is_} another name, and write evolution=Evolution(checkpoint, dropped=['tot']), with which it "
+    text = f"the state of the verb 'tot' is that of {told}; {line}begins empty".replace("'tot'", repr(old))
+    with pytest.raises(StateConflictError) as refused:
+        life.start([replace(new, name=old)], says=declared)
+    assert str(refused.value) == text
+    life.evolution = Evolution("checkpoint", renamed={old: new.name})
+    with pytest.raises(
+        StateConflictError, match=f"renamed says that it is '{new.name}' now, but .*; write "
+    ) as refused:
+        life.start([new])
+    assert f"dropped=['{old}']" in str(refused.value)
+    life.evolution = Evolution("checkpoint", dropped=[old])
+    life.start([new])
+    life.batch(ROWS, right=False)
+    life.check()
+
+
+def test_a_verb_of_another_kind_that_may_begin_with_the_rows_that_are_there_is_told_so(life: VerbLife) -> None:
+    life.begin(["latest"], 1, "memory")
+    life.batch(ROWS, right=False)
+    old = life.drafts[0]
+    new = life.begun(old, "asof", (0, 0), grouped=False)
+    for name, place in ((old.name, "<another name>"), (new.name, new.name)):
+        life.evolution = Evolution("checkpoint", renamed={} if name == old.name else {old.name: name})
+        told = f"or evolution=Evolution(checkpoint, rekeyed={{'{place}.right': '{old.name}'}}), with which it begins"
+        with pytest.raises(StateConflictError, match=re.escape(told)):
+            life.start([replace(new, name=name)])
+    assert rekeyed(old, new) == {f"{new.name}.right": old.name}
+    life.evolution = Evolution("checkpoint")
+    life.rekey_verb(0, TABLES.index("asof"), (0, 0), False, False, [])
+    assert (life.drafts[0].kind, life.drafts[0].lent) == ("asof", new.lent)
+    life.batch(ROWS, right=False)
+
+
+def test_a_verb_in_another_shape_is_told_of_verbs_and_goes_on_once_that_is_written(life: VerbLife) -> None:
+    life.begin(["totals"], 2, "memory")
+    life.batch(ROWS, right=False)
+    life.partitions, name = 3, life.drafts[0].name
+    with pytest.raises(StateConflictError, match=f"the state of the verb '{name}' in another shape") as refused:
+        life.start(life.drafts, says=False)
+    assert "write evolution=Evolution(checkpoint); or write what the verb is given as it was" in str(refused.value)
+    life.start(life.drafts)
+    life.check()
+    life.batch(ROWS, right=False)
+    life.check()
 
 
 def test_what_is_no_mapping_or_list_is_refused_with_what_to_write() -> None:

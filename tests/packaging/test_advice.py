@@ -55,6 +55,12 @@ _WINDOWS_THAT_CHANGE = (
 )
 _SAID_WRONG = "evolution/test_verb_starts.py::test_what_is_no_mapping_or_list_is_refused_with_what_to_write"
 FOLLOWED = {
+    " is that of \n": "evolution/test_verb_starts.py::"
+    "test_the_name_of_a_verb_of_another_kind_is_refused_with_both_kinds_and_the_line_that_is_right",
+    "to carry the state over, write ": "evolution/test_verb_starts.py::"
+    "test_a_verb_in_another_shape_is_told_of_verbs_and_goes_on_once_that_is_written",
+    "; write what it is given as it was, or ": "stores/evolution/test_advice.py::"
+    "test_a_verb_is_told_of_its_own_name_and_of_the_kinds_that_its_stores_may_become",
     "it has gone on as": "evolution/test_verb_starts.py::"
     "test_a_verb_does_not_go_on_with_what_it_had_under_a_name_before_its_last_one",
     "which the topology has not; declare": _MATCHING,

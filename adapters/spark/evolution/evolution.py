@@ -33,7 +33,8 @@ from millpond.stores.evolution.matching import Declared, check_said, conversions
 from millpond.stores.evolution.record import BEGINNING, EvolutionRecord, commits_of
 from millpond.stores.evolution.seeding import Seeds
 from millpond.stores.evolution.shape import Shape
-from millpond.stores.evolution.verbs import SaidOfVerbs, VerbOf, application_of, holds_state
+from millpond.stores.evolution.verb_kinds import check_kind
+from millpond.stores.evolution.verbs import SaidOfVerbs, VerbOf, application_of, declaration, holds_state
 
 
 class Standpoint(NamedTuple):
@@ -160,10 +161,17 @@ class Evolution:
         """
         return SaidOfVerbs(self.renamed, self.dropped, self.rekeyed)
 
-    @property
-    def declared_of_verb(self) -> Declared:
-        """What it says of the stores of a verb."""
-        return Declared(converted=self.converted, valid_from=self.valid_from, accept_loss=self.accept_loss)
+    def declared_of_verb(self, verb: str, shape: Shape) -> Declared:
+        """What it says of the stores of a verb; those that it does not have are another one's.
+
+        Args:
+            verb: the verb's name.
+            shape: what its state is to be.
+        """
+        names = {store.name for store in shape.stores}
+        converted = {name: kind for name, kind in self.converted.items() if name in names}
+        valid_from = {name: time for name, time in self.valid_from.items() if name in names}
+        return Declared(converted=converted, valid_from=valid_from, accept_loss=self.accept_loss, verb=verb)
 
 
 class Whereabouts(NamedTuple):
@@ -272,20 +280,22 @@ def _generation_at(
     check_ended(begun)
     declared = Declared()
     if evolution is not None:
-        declared = evolution.declared if verb is None else evolution.declared_of_verb
+        declared = evolution.declared if verb is None else evolution.declared_of_verb(verb.name, shape)
         if verb is None and evolution.rekeyed:
             raise ConfigurationError(
                 f"rekeyed={dict(evolution.rekeyed)} is of verbs of a Millpond, and this is a topology; leave it out, "
                 "and give new stores seeds=..., or the job a backfill"
             )
     target = Target(plan.fingerprint, shape, declared)
+    if verb is not None and newest is not None:
+        check_kind(verb.name, newest.shape, verb.name, shape)
     if verb is not None and evolution is not None and place is not None:
         generation = _generation_of_verb(whereabouts, verb, history, plan, target, evolution, asked, inputs)
         if generation is not None:
             return generation
     if newest is not None and newest.awaits_seeds:
         return evolve(history.begun(*beginning), Committed(None, []), target, CARRIAGES, run, seeds=seeds)
-    converted = () if evolution is None else evolution.converted
+    converted = declared.converted
     filling, fills = (None, False) if inputs is None else (inputs.filling, inputs.fills)
     fits = newest is not None and not fills and same_state(newest.shape, shape, converted)
     if newest is not None and fits and (place is None or (newest.generation == BEGINNING and place.into is None)):
@@ -293,6 +303,8 @@ def _generation_at(
             seeds.check_sown(newest)
         return newest
     if newest is None or evolution is None or place is None or checkpoint is None:
+        if verb is not None and newest is not None and newest.shape.stores:
+            raise _conflict_of_verb(begun, verb, newest.shape, shape)
         raise _conflict(begun, plan, shape)
     history = history.begun(*beginning)
     committed = committed_of(history, checkpoint, moved=place.moved)
@@ -391,4 +403,15 @@ def _conflict(history: History, plan: Plan, shape: Shape) -> StateConflictError:
         f"with other layouts{differing}to carry the state over, declare evolution=Evolution(checkpoint), {converted}"
         "with renamed={...} and dropped=[...] for stores that have another name or are gone; or run the old topology "
         "and release there, or give the new one another application id (or state directory) and a new checkpoint"
+    )
+
+
+def _conflict_of_verb(history: History, verb: VerbOf, before: Shape, shape: Shape) -> StateConflictError:
+    """The error for a verb whose state has another shape, of which nothing is said."""
+    carried = declaration(None, converted=conversions_to_declare(before, shape))
+    return StateConflictError(
+        f"{history.storage.describe(history.application_id)} holds the state of the verb {verb.name!r} in another "
+        f"shape than it has now:\n{told_difference(before, shape)}\nto carry the state over, write {carried}; or write "
+        f"what the verb is given as it was, or give it another name, and drop this one: "
+        f"{declaration(None, dropped=[verb.name])}; print(pond.plan(checkpoint)) tells what becomes of all verbs"
     )

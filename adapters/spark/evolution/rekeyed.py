@@ -20,7 +20,7 @@ from millpond.stores.encoding.rows.schemas import Schemas
 from millpond.stores.evolution.evolving import RunUnits, Target
 from millpond.stores.evolution.history import History
 from millpond.stores.evolution.seeding import Filling
-from millpond.stores.evolution.verb_sides import INPUT, Kept, KeptSide, sides_of
+from millpond.stores.evolution.verb_sides import INPUT, Kept, KeptSide, placed, sides_of
 from millpond.stores.evolution.verbs import HeldState, VerbOf, application_of
 from millpond.stores.specs.directory import plain_name
 
@@ -188,4 +188,4 @@ def _only(sides: Mapping[str, KeptSide]) -> str:
 
 def _shown(verb: str, sides: Mapping[str, KeptSide]) -> list[str]:
     """The sides of a verb, as a user writes them."""
-    return [verb if role == INPUT else f"{verb}.{role}" for role in sorted(sides)]
+    return [placed(verb, role) for role in sorted(sides)]

@@ -26,6 +26,7 @@ from millpond.stores.evolution.matching import called_after
 from millpond.stores.evolution.record import BEGINNING, EvolutionRecord, commits_of
 from millpond.stores.evolution.seeding import Filling
 from millpond.stores.evolution.shape import Shape
+from millpond.stores.evolution.verb_kinds import check_kind
 from millpond.stores.evolution.verbs import (
     HeldState,
     SaidOfVerbs,
@@ -174,6 +175,7 @@ class VerbEvolution:
         source = History.of(self._storage, application_id, plain_name(before))
         source = source.begun(self.target.fingerprint, self.target.shape, keep=False)
         known = Shape(1, ()) if source.newest is None else source.newest.shape
+        check_kind(before, known, self.verb.name, self.target.shape)
         names = called_after(known, self.target.shape, before, self.verb.name)
         target = self.target._replace(declared=replace(self.target.declared, renamed=names))
         committed = Committed(held.batch, manifests, checkpoint.last, commits_of(held.manifests))

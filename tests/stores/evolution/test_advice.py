@@ -13,7 +13,7 @@ from millpond.stores.evolution.beginning import Beginning
 from millpond.stores.evolution.carrying import Origin
 from millpond.stores.evolution.evolving import Committed
 from millpond.stores.evolution.history import History
-from millpond.stores.evolution.matching import Declared, origins_of
+from millpond.stores.evolution.matching import Declared, conversions_to_declare, origins_of
 from millpond.stores.evolution.shape import StoreShape
 from millpond.stores.specs.store_spec import StoreKind
 from millpond.stores.typed.layouts import Layout
@@ -272,3 +272,27 @@ def test_a_query_goes_on_once_it_is_given_its_own_checkpoint(tmp_path: Path) -> 
     query.checkpoint = own
     query.start(shape_of(STAMPED, 3))
     assert query.content() == dict.fromkeys(KEYS, ("x", 1))
+
+
+def test_a_verb_is_told_of_its_own_name_and_of_the_kinds_that_its_stores_may_become() -> None:
+    """Names of its stores are not those of an evolution of verbs, and it has no other names for them."""
+    left, right = (store(name, kind=StoreKind.TIMESTAMPED_KEY_VALUE) for name in ("left", "right"))
+    after = shape(*(replace(one, kind=StoreKind.VERSIONED) for one in (left, right)))
+    declared, before = Declared(verb="tj"), shape(left, right)
+    anew = r"give the verb another name, and drop this one: Evolution\(\.\.\., dropped=\['tj'\]\)"
+    with pytest.raises(
+        StateConflictError, match=rf"^the verb 'tj': .* converted={{'left': 'versioned'}}\), or {anew}$"
+    ):
+        origins_of(before, after, declared)
+    kinds = conversions_to_declare(before, after)
+    assert kinds == {"left": "versioned", "right": "versioned"}
+    assert origins_of(before, after, replace(declared, converted=kinds)).keys() == {"left", "right"}
+    told = (
+        rf"^the state of the verb 'tj' has the stores \['right'\], .* now the verb has \['left'\]; write .*, or {anew}$"
+    )
+    with pytest.raises(StateConflictError, match=told):
+        origins_of(before, shape(left), declared)
+    told = told.replace("'right'", "'AGGREGATE-0000000003'")
+    with pytest.raises(StateConflictError, match=told):
+        origins_of(shape(left, FIRST), shape(left), declared)
+    assert origins_of(before, before, declared).keys() == {"left", "right"}
