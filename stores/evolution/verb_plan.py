@@ -24,6 +24,8 @@ from millpond.stores.evolution.verbs import (
     declaration,
     holds_state,
     verbs_in,
+    verbs_with_state,
+    went_on,
 )
 from millpond.stores.specs.directory import plain_name
 
@@ -48,6 +50,7 @@ class VerbChange(StrEnum):
     OTHER_KEY = "has another key, it seems"
     NEW = "is new, and begins empty"
     ELSEWHERE = "has its state with another checkpoint"
+    ELSEWHERE_IT_SEEMS = "has its state with another checkpoint, under another name, it seems"
     GONE = "is gone"
     DROPPED = "is gone, as declared"
     MISSING = "its state is not in the state_dir"
@@ -131,7 +134,9 @@ class Planning:
         asked: the verbs that are asked for, by name.
         said: what is declared of verbs.
         checkpoint: where the query stands.
-        declared: whether there is an evolution for this checkpoint, so that other shapes are carried over.
+        declared: the verbs for which there is an evolution at this checkpoint, so that other shapes and names are
+            carried over.
+        places: the checkpoints that are declared: one for all verbs, or by verb; None for none.
         into: where the query is to go on, as declared; None if it stays.
     """
 
@@ -141,7 +146,8 @@ class Planning:
     asked: Mapping[str, AskedVerb]
     said: SaidOfVerbs
     checkpoint: str
-    declared: bool
+    declared: Collection[str]
+    places: str | Mapping[str, str] | None
     into: str | None
 
     def plan(self) -> EvolutionPlan:
@@ -168,7 +174,7 @@ class Planning:
         rekeyed = {**self.said.rekeyed, **others}
         dropped = {*self.said.dropped, *gone}
         says_more = any(row.line for row in rows if row.change is not VerbChange.MISSING) or into != self.into
-        line = declaration(self.checkpoint, renamed, dropped, into, rekeyed) if says_more else ""
+        line = declaration(self._places(rows), renamed, dropped, into, rekeyed) if says_more else ""
         batch = None if self.held is None else self.held.batch
         return EvolutionPlan(self.checkpoint, shown(self.storage.uri), batch, tuple(rows), line)
 
@@ -177,10 +183,9 @@ class Planning:
         if name not in there and begins:
             found = "; ".join(self._there(one, {one: self._shape(one)}) for one in begins)
             return VerbRow(name, found, str(asked), VerbChange.REKEYED, "")
-        before = next((one for one in (name, *self.said.former(name)) if one in there), guesses.get(name))
+        before = next((one for one in (name, *self._former(name)) if one in there), guesses.get(name))
         if before is None:
-            elsewhere = holds_state(self.storage, application_of(self.owner, name))
-            return VerbRow(name, "", str(asked), VerbChange.ELSEWHERE if elsewhere else VerbChange.NEW, "")
+            return VerbRow(name, "", str(asked), self._absent(name, there), "")
         found, shape = self._there(before, there), there[before]
         if not holds_state(self.storage, application_of(self.owner, before)) and self._has_files(before):
             return VerbRow(name, found, str(asked), VerbChange.MISSING, f"state_dir={WRITTEN_WITH!r}")
@@ -192,7 +197,7 @@ class Planning:
                 return VerbRow(name, found, str(asked), VerbChange.OTHER_KEY, f"rekeyed={rekeyed}")
             return VerbRow(name, found, str(asked), VerbChange.RENAMED, f"renamed={renamed}")
         differs = shape is not None and before == name and told_difference(shape, asked.shape)
-        if before != name or (differs and self.declared):
+        if before != name or (differs and name in self.declared):
             return VerbRow(name, found, str(asked), VerbChange.CARRIED, "")
         line = declaration(self.checkpoint) if differs else ""
         return VerbRow(name, found, str(asked), VerbChange.RESHAPED if differs else VerbChange.GOES_ON, line)
@@ -219,16 +224,61 @@ class Planning:
 
     def _guesses(self, there: Mapping[str, Shape | None]) -> dict[str, str]:
         """What verbs that are asked for, and are not there, may have been called, by their names."""
-        open_ones = [name for name in there if name not in self.asked and name not in self.said.gone]
+        gone = {old for old in self.said.gone if not self.said.renamed.get(old) or self.said.now(old) in self.declared}
+        open_ones = [name for name in there if name not in self.asked and name not in gone]
         found: dict[str, str] = {}
-        for name, asked in self.asked.items():
-            if name in there or self._begins_with(name) or any(one in there for one in self.said.former(name)):
-                continue
-            among = [one for one in open_ones if one not in found.values()]
-            likeliest = alike(self.storage, self.owner, name, asked.shape, among)
-            if likeliest:
-                found[name] = likeliest[0]
+        for same_key in (True, False):
+            for name, asked in self.asked.items():
+                known = name in there or name in found or any(one in there for one in self._former(name))
+                if known or self._begins_with(name) or self._stands_elsewhere(name):
+                    continue
+                among = [one for one in open_ones if one not in found.values()]
+                if same_key:
+                    among = [one for one in among if self._has_key(one, asked)]
+                likeliest = alike(self.storage, self.owner, name, asked.shape, among)
+                if likeliest:
+                    found[name] = likeliest[0]
         return found
+
+    def _former(self, name: str) -> list[str]:
+        """The former names of a verb, if they are said of the query at this checkpoint."""
+        return self.said.former(name) if name in self.declared else []
+
+    def _stands_elsewhere(self, name: str) -> bool:
+        """Whether it is said of a verb that its query has another checkpoint than this one."""
+        return isinstance(self.places, Mapping) and name in self.places and name not in self.declared
+
+    def _has_key(self, name: str, asked: AskedVerb) -> bool:
+        return list(keys_in(self.storage, application_of(self.owner, name))) == list(asked.keys)
+
+    def _absent(self, name: str, there: Collection[str]) -> VerbChange:
+        """What becomes of a verb of which the checkpoint holds nothing: it is new, or another query's."""
+        names = [one for one in (name, *self.said.former(name)) if one not in there]
+        if any(holds_state(self.storage, application_of(self.owner, one)) for one in names):
+            return VerbChange.ELSEWHERE
+        asked, known = self.asked[name], verbs_with_state(self.storage, self.owner)
+        gone_on = went_on(self.storage, self.owner, known)
+        others = [
+            one
+            for one in known
+            if not (one in there or one in self.asked or one in self.said.gone or one in gone_on)
+            and (self.held is None or not self.held.of(application_of(self.owner, one)))
+            and self._has_key(one, asked)
+        ]
+        found = alike(self.storage, self.owner, name, asked.shape, others)
+        return VerbChange.ELSEWHERE_IT_SEEMS if found else VerbChange.NEW
+
+    def _places(self, rows: Collection[VerbRow]) -> str | dict[str, str]:
+        """The checkpoint, or if verbs of other queries are asked for as well, those that are known, by verb."""
+        elsewhere = VerbChange.ELSEWHERE, VerbChange.ELSEWHERE_IT_SEEMS
+        others = [row.verb for row in rows if row.change in elsewhere]
+        here = {row.verb: self.checkpoint for row in rows if row.asked and row.verb not in others}
+        if isinstance(self.places, Mapping):
+            return {**self.places, **here}
+        if not others:
+            return self.checkpoint
+        known = {} if self.places in (None, self.checkpoint) else dict.fromkeys(others, str(self.places))
+        return {**known, **here}
 
     def _has_files(self, name: str) -> bool:
         held = [] if self.held is None else self.held.of(application_of(self.owner, name))

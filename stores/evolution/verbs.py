@@ -259,7 +259,7 @@ def verbs_with_state(storage: Storage, owner: str) -> list[str]:
 
 
 def declaration(
-    checkpoint: str | None,
+    checkpoint: str | Mapping[str, str] | None,
     renamed: Mapping[str, str] | None = None,
     dropped: Collection[str] = (),
     into: str | None = None,

@@ -137,6 +137,11 @@ class Evolution:
         """Whether it says where the query for a sink or verb stands."""
         return _said_of(self.checkpoint, name) is not None
 
+    def places(self, name: str) -> list[str]:
+        """Where it says that the query for a sink or verb stands, or is to go on."""
+        said = (_said_of(self.checkpoint, name), _said_of(self.into, name))
+        return [one for one in said if one is not None]
+
     def note_carried(self, application_id: str, into: str, batch: int | None) -> None:
         """Keep in mind that the state of an application was carried over for going on at another checkpoint.
 

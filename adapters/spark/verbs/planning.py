@@ -37,6 +37,7 @@ def planned(job: Job, checkpoint: str, asked: Mapping[str, AskedVerb]) -> Evolut
     evolution = job.options.evolution
     said = SaidOfVerbs() if evolution is None else evolution.of_verbs
     into = None if evolution is None or not isinstance(evolution.into, str) else evolution.into
+    declared = [] if evolution is None else [name for name in asked if checkpoint in evolution.places(name)]
     return Planning(
         job.storage,
         job.application_id,
@@ -44,7 +45,8 @@ def planned(job: Job, checkpoint: str, asked: Mapping[str, AskedVerb]) -> Evolut
         asked,
         said,
         checkpoint,
-        evolution is not None,
+        declared,
+        None if evolution is None else evolution.checkpoint,
         None if into == checkpoint else into,
     ).plan()
 

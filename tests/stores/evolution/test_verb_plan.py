@@ -53,11 +53,18 @@ class Shop:
         self.storage = Storage.from_uri(place / "state")
         self.operators: dict[int, list[Manifest]] = {}
 
-    def ran(self, kind: str, name: str, operator: int | None = None, of: StoreKind = StoreKind.KEY_VALUE) -> None:
+    def ran(
+        self,
+        kind: str,
+        name: str,
+        operator: int | None = None,
+        of: StoreKind = StoreKind.KEY_VALUE,
+        key: str = "k",
+    ) -> None:
         application, own = f"shop.{name}", shape(kind, name, of=of)
         History.of(self.storage, application, name).begun("x/2", own)
         place = "right-key" if kind == "asof_join" else "input-key"
-        keep_schemas(self.storage, application, {place: Schemas.first(pa.schema([("k", pa.string())]))})
+        keep_schemas(self.storage, application, {place: Schemas.first(pa.schema([(key, pa.string())]))})
         state = TaskState(
             [StoreSpec(store.name, StoreKind.KEY_VALUE, STRING, INT64) for store in own.stores],
             MemorySupplier(),
@@ -83,7 +90,8 @@ class Shop:
             verbs,
             SaidOfVerbs(**given),
             CHECKPOINT,
-            said is not None,
+            list(verbs) if said is not None else [],
+            CHECKPOINT if said is not None else None,
             into,
         )
         return replace(planning, **more).plan()
@@ -233,6 +241,43 @@ def test_the_likeliest_of_several_is_proposed_and_each_once(shop: Shop) -> None:
         "renamed": {"totals-by-day": "total-by-day", "totals-by-shop": "total-by-shop"}
     }
     assert shop.followed(verbs).line == ""
+
+
+BOTH = {"s1": AskedVerb(shape("aggregate", "s1"), ["sym"], 1), "a1": AskedVerb(shape("aggregate", "a1"), ["acct"], 1)}
+"""The verbs of two queries, under new names."""
+
+
+@pytest.fixture
+def queries(shop: Shop) -> Shop:
+    """Two queries of one application, of which the second one is looked at: ``s`` ran in the other."""
+    shop.ran("aggregate", "s", key="sym")
+    shop.operators.clear()
+    shop.ran("aggregate", "a", key="acct")
+    return shop
+
+
+def test_of_two_queries_each_verb_is_known_by_its_key_and_the_line_names_its_checkpoint(queries: Shop) -> None:
+    elsewhere = {"s1": VerbChange.ELSEWHERE_IT_SEEMS, "a1": VerbChange.RENAMED}
+    plan = queries.plan(BOTH)
+    assert changes(plan) == elsewhere
+    assert plan.line == "evolution=Evolution({'a1': '/c'}, renamed={'a': 'a1'})"
+    said: dict[str, Any] = {"renamed": {"s": "s1"}}
+    plan = queries.plan(BOTH, said, declared=["s1"], places={"s1": "/other"})
+    assert plan.line == "evolution=Evolution({'s1': '/other', 'a1': '/c'}, renamed={'s': 's1', 'a': 'a1'})"
+    said["renamed"]["a"] = "a1"
+    after = queries.plan(BOTH, said, declared=["a1"], places={"s1": "/other", "a1": "/c"})
+    assert changes(after) == {"s1": VerbChange.ELSEWHERE, "a1": VerbChange.CARRIED}
+    assert after.line == ""
+
+
+def test_what_is_declared_for_the_checkpoint_of_one_query_does_not_count_for_the_other(queries: Shop) -> None:
+    said: dict[str, Any] = {"renamed": {"s": "s1", "a": "a1"}}
+    plan = queries.plan(BOTH, said, declared=[], places="/other")
+    assert changes(plan) == {"s1": VerbChange.ELSEWHERE, "a1": VerbChange.RENAMED}
+    assert plan.line == "evolution=Evolution({'s1': '/other', 'a1': '/c'}, renamed={'s': 's1', 'a': 'a1'})"
+    own = queries.plan(BOTH, said)
+    assert changes(own) == {"s1": VerbChange.ELSEWHERE, "a1": VerbChange.CARRIED}
+    assert own.line == ""
 
 
 def test_a_plan_is_a_table_with_the_line_to_write(shop: Shop) -> None:
