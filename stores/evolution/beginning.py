@@ -34,11 +34,17 @@ class Beginning:
     record: EvolutionRecord
     schemas: Mapping[str, Schemas] = field(default_factory=dict)
 
-    def keep(self) -> None:
-        """Keep the claim, the record and the schemas, as far as they are not there.
+    def keep(self, query: str | None = None, *, may_be_empty: bool = True) -> None:
+        """Keep the claim, the record, the schemas and a note of the query, as far as they are not there.
+
+        Args:
+            query: the id of the query, which is that of its checkpoint; None if it has none.
+            may_be_empty: whether it may begin empty although other queries have state: its checkpoint is new, or holds
+                state.
 
         Raises:
-            StateConflictError: another query has begun or changed the state since this one was built.
+            StateConflictError: another query has begun or changed the state since this one was built, or has the state
+                with which this one would go on.
             FormatError: a record or a schema is of a later release.
             DurabilityError: the storage failed.
         """
@@ -52,5 +58,9 @@ class Beginning:
                 "changed it since, or the state could not be read then; build the query again, and start one after the "
                 "other"
             )
+        if query is not None and not may_be_empty:
+            history.check_query(query)
         history.begun(*as_built).keep_out_older_releases()
         keep_schemas(self.storage, self.application_id, self.schemas)
+        if query is not None:
+            history.note_query(query)

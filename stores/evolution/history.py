@@ -3,6 +3,7 @@
 Rule of this module: records are files that are written once, under their number, and none is ever changed or deleted::
 
     <application>/evolution/<plain name of the sink>/<generation, 6 digits>.json
+    <application>/evolution/<plain name of the sink>/query-<id>    a note, without content, of each query that has begun
 
 Number 0 is written with the query's first row (``Beginning``). State of releases before that has none until then; what
 its claim tells of it is its beginning.
@@ -23,6 +24,7 @@ from millpond.stores.evolution.shape import Shape
 
 EVOLUTION: Final = "evolution"
 _NAME: Final = re.compile(r"(\d{6})\.json")
+_QUERY: Final = re.compile(r"query-([0-9A-Za-z-]+)")
 _CLAIMED: Final = re.compile(r"([^/#]+)/(\d{1,9})")
 _TASK: Final = re.compile(r"(\d+)_\d+")
 
@@ -54,6 +56,7 @@ class History:
         records: those that there are, the first one first.
         led_on: whether the first of them has no record of its own, but is what the second one tells that it was made
             of: state under another name, or of a release without records.
+        queries: the ids of the queries that are known to have had a part in it.
     """
 
     storage: Storage
@@ -62,6 +65,7 @@ class History:
     claimed: str | None
     records: tuple[EvolutionRecord, ...]
     led_on: bool = False
+    queries: frozenset[str] = frozenset()
 
     @classmethod
     def of(cls, storage: Storage, application_id: str, sink: str) -> Self:
@@ -71,15 +75,16 @@ class History:
             FormatError: a record is damaged, or of a later release.
             DurabilityError: the storage failed.
         """
-        names = (file.path for file in storage.list(_directory(application_id, sink)))
-        paths = sorted(path for path in names if _NAME.fullmatch(path.rpartition("/")[2]))
-        records = [_parsed(storage.read(path).decode(errors="replace")) for path in paths]
+        directory = _directory(application_id, sink)
+        names = sorted(file.path.rpartition("/")[2] for file in storage.list(directory))
+        kept = [f"{directory}/{name}" for name in names if _NAME.fullmatch(name)]
+        records = [_parsed(storage.read(path).decode(errors="replace")) for path in kept]
+        queries = frozenset(note[1] for note in map(_QUERY.fullmatch, names) if note is not None)
         first = records[0].previous if records else None
         if first is not None:
             records.insert(0, EvolutionRecord(first.generation, first.fingerprint, first.shape))
-        return cls(
-            storage, application_id, sink, claimed_by(storage, application_id), tuple(records), first is not None
-        )
+        claimed = claimed_by(storage, application_id)
+        return cls(storage, application_id, sink, claimed, tuple(records), first is not None, queries)
 
     @property
     def newest(self) -> EvolutionRecord | None:
@@ -172,6 +177,32 @@ class History:
                 "other"
             )
         return replace(self, records=(*self.records, record))
+
+    def check_query(self, query: str) -> None:
+        """Refuse a query with micro-batches behind it whose checkpoint holds none of this state.
+
+        Raises:
+            StateConflictError: others are known to have had a part in the state, and this one is not.
+        """
+        if not self.queries or query in self.queries:
+            return
+        verb = self.job != self.application_id
+        named, another = (f"the verb {self.sink!r}", "name") if verb else (f"sink {self.sink!r}", "application_id")
+        raise StateConflictError(
+            f"{named} of application {self.job!r} has state of the query {', '.join(sorted(self.queries))} in "
+            f"{self.storage.describe(self.application_id)}, and would begin empty in this one, {query}, whose "
+            "checkpoint has micro-batches, but none of that state; start it at the checkpoint with the former id in "
+            f"its file metadata, or, to have it begin empty here, give it another {another}"
+        )
+
+    def note_query(self, query: str) -> None:
+        """Note that a query has a part in the state; doing it again is cheap.
+
+        Raises:
+            DurabilityError: the storage failed.
+        """
+        if query not in self.queries:
+            self.storage.put_once(f"{_directory(self.application_id, self.sink)}/query-{query}", b"")
 
     def keep_out_older_releases(self) -> None:
         """Have releases that know no records refuse state that was carried over.
@@ -328,8 +359,8 @@ def applications_beside(storage: Storage, histories: Collection[History]) -> lis
 
 
 def is_record(name: str) -> bool:
-    """Whether a file of that name among a sink's records is one."""
-    return _NAME.fullmatch(name) is not None
+    """Whether a file of that name among a sink's records is one, or the note of a query."""
+    return _NAME.fullmatch(name) is not None or _QUERY.fullmatch(name) is not None
 
 
 def current_manifests(storage: Storage, found: Collection[Manifest], batch: int | None) -> list[Manifest]:

@@ -222,7 +222,8 @@ class _Keeper(Keeper):
             yield {}
             return
         partition = int(place.rpartition("_")[2])
-        begin(self.verb.settings)
+        found = self.after.get(self.job.place(self.verb, part, partition))
+        begin(self.verb.settings, lambda: found)
         before = self.job.start_of(self.verb, part, partition, self.after, self.batch)
         state = self.job.state(self.verb, part, partition)
         try:

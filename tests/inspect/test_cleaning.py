@@ -65,6 +65,7 @@ class Place:
         for _ in range(3):
             self.query.run(put_all)
         self.state, self.storage = self.query.state, self.query.storage
+        History.of(self.storage, "app", "out").note_query("first")
         self.local = directory / "copies"
         self.queries = self.local / f"out@{self.storage.place}"
 

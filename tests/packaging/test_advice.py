@@ -158,6 +158,8 @@ FOLLOWED = {
     "test_a_query_that_goes_on_from_before_an_erasure_is_told_of_it",
     "holds the state of that verb, whose files": "spark/test_renamed_verbs.py::"
     "test_verbs_that_share_an_operator_are_renamed_and_dropped_and_nothing_runs_before_that_is_said",
+    "would begin empty in this one": "spark/test_renamed_verbs.py::"
+    "test_a_verb_does_not_begin_empty_in_another_query_that_has_begun_without_it",
     "is to run; write ": "spark/test_verb_evolution.py::"
     "test_a_job_under_another_application_id_is_told_the_one_of_its_checkpoint",
     "and the one that has that name; write ": "processors/verbs/test_kept_calls.py::"

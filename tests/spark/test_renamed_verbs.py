@@ -160,6 +160,27 @@ def test_verbs_that_share_an_operator_are_renamed_and_dropped_and_nothing_runs_b
     assert sums(job.run(chained(job, job.pond(), "newest", "sums"))) == {63, 48, 54, 60, 66, 72, 78}
 
 
+@pytest.mark.slow
+def test_a_verb_does_not_begin_empty_in_another_query_that_has_begun_without_it(job: Job) -> None:
+    """It goes on where it has begun, begins in the other one under another name, and in a new one as before."""
+    other, anew = f"{job.place}/other", f"{job.place}/anew"
+    job.run(chained(job, job.pond(), "latest", "sum"))
+    latest = job.pond().latest(job.sides[0], key="k", time="at", history="1 hour", name="latest")
+    job.run(texts(("latest", latest)), other)
+    job.bring(1)
+    id_ = json.loads(Path(job.checkpoint, "metadata").read_text())["id"]
+    said = f"the verb 'sum' of application 'shop' has state of the query {id_} in .*/state/shop.sum, .*empty in this"
+    advice = "start it at the checkpoint with the former id in its file metadata, or, .*, give it another name"
+    for _ in range(2):
+        with pytest.raises(StreamingQueryException, match=f"{said} .*; {advice}"):
+            job.run(chained(job, job.pond(), "latest", "sum"), other)
+    assert sums(job.run(chained(job, job.pond(), "latest", "sum"))) == {42, 48, 54, 58, 60, 66, 72}
+    assert sums(job.run(chained(job, job.pond(), "latest", "sums"), other)) == {21, 24, 27, 30, 33, 36, 39}
+    for number, name, checkpoint in ((2, "sum", anew), (3, "sums", other), (4, "sum", anew)):
+        job.bring(number)
+        assert job.run(chained(job, job.pond(), "latest", name), checkpoint)
+
+
 @pytest.mark.long
 def test_a_verb_by_another_key_begins_with_the_rows_of_the_old_one_and_the_plan_tells_the_line(job: Job) -> None:
     def latest(pond: Millpond, *keys: str) -> DataFrame:

@@ -9,6 +9,7 @@ state of a group holds the manifests of all of them. They reach Spark together, 
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 
 import pandas as pd
@@ -140,9 +141,10 @@ class SharedOperator:
 
     def _handle(self, number: int, rows: Iterator[Any], manifest: ValueState) -> Iterator[pa.Table]:
         wall_clock, blobs = arrived(number, rows)
-        for verb in self._verbs:
-            begin(verb.stage.settings)  # also of one that has no rows yet: it stays in this operator
-        kept = _Kept(manifest, [verb.stage.settings for verb in self._verbs])
+        running = [verb.stage.settings for verb in self._verbs]
+        kept = _Kept(manifest, running)
+        for settings in running:  # also of a verb that has no rows yet: it stays in this operator
+            begin(settings, partial(kept.found, settings.application_id))
         results: list[list[pa.Table]] = []
         times: list[Mapping[str, int]] = []
         for verb in self._verbs:
@@ -158,7 +160,7 @@ class SharedOperator:
                 mine = [blob for blob in mine if blob.input != TIME]
             if not mine:
                 continue
-            before = kept.found(run) if run.keeps_state else None
+            before = kept.found(verb.stage.settings.application_id) if run.keeps_state else None
             tables = run.tables(mine, before, SinkRows(verb.results, current_batch() or 0).to_tables)
             if verb is not self._verbs[-1]:
                 results[-1] += tables
@@ -177,9 +179,9 @@ class _Kept:
         self._manifests: dict[str, Manifest] | None = None
         self._changed = False
 
-    def found(self, run: TaskRun) -> Manifest | None:
-        """That of a task, as it was before the micro-batch; None if it had none."""
-        return self._all().get(run.stage.settings.application_id)
+    def found(self, application_id: str) -> Manifest | None:
+        """That of the task of an application, as it was before the micro-batch; None if it had none."""
+        return self._all().get(application_id)
 
     def keep(self, run: TaskRun) -> None:
         """Take what a task has committed."""

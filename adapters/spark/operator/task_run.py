@@ -16,7 +16,7 @@ import pyarrow as pa
 from millpond.adapters.spark.operator.held_manifests import explained
 from millpond.adapters.spark.operator.stage import Stage
 from millpond.adapters.spark.rows.late_rows import LateBox
-from millpond.adapters.spark.worker.worker import current_batch, task_state
+from millpond.adapters.spark.worker.worker import begin, current_batch, task_state
 from millpond.errors import MissingFileError, StateConflictError
 from millpond.processors.distribution.exchange import Blob
 from millpond.processors.distribution.execution import Outputs, run_blobs
@@ -73,6 +73,7 @@ class TaskRun:
             yield from chain.from_iterable(map(tables_of, self._outputs(blobs, {})))
             return
         before = self._start(found)
+        begin(settings, lambda: found)
         with task_state(settings, self.part, self.partition) as state:
             yield from chain.from_iterable(map(tables_of, self._outputs(blobs, self._opened(state, before))))
             if self.keeps_state:

@@ -15,17 +15,15 @@ from urllib.parse import quote, unquote
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.taskcontext import TaskContext
 
 from millpond.adapters.spark.session.sent import in_workers
-from millpond.adapters.spark.worker.worker import current_batch
+from millpond.adapters.spark.worker.worker import current_batch, current_query
 from millpond.errors import CorruptFileError
 from millpond.masking import quoted
 from millpond.processors.distribution.header_column import HEADERS_TYPE
 from millpond.stores.durability.storage.storage import Storage
 
 _ROWS_PER_GROUP: Final = 1_000
-_QUERY_ID: Final = "sql.streaming.queryId"
 _TYPES: Final[Mapping[str, pa.DataType]] = {
     "string": pa.string(),
     "bigint": pa.int64(),
@@ -77,9 +75,8 @@ class LeftOut:
         self._where = where
         self._rows: list[Mapping[str, Any]] = []
         self._groups: list[pa.RecordBatch] = []
-        context = TaskContext.get()
         self.batch_id = current_batch()
-        self.query = (None if context is None else context.getLocalProperty(_QUERY_ID)) or run
+        self.query = current_query() or run
 
     def add(self, row: Mapping[str, Any]) -> None:
         """Keep a row, with the columns of its kind."""

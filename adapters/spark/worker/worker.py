@@ -10,7 +10,7 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -28,6 +28,7 @@ from millpond.processors.runtime.subtopology import Subtopology
 from millpond.releases import Release
 from millpond.stores.backend.contract import BackendSupplier
 from millpond.stores.durability.copies.upgrade_mode import UpgradeMode
+from millpond.stores.durability.manifests.manifest import Manifest
 from millpond.stores.durability.manifests.policy import DurabilityPolicy
 from millpond.stores.durability.state import TaskState
 from millpond.stores.durability.storage.storage import Storage
@@ -85,6 +86,9 @@ class StateSettings:
 _BATCH_ID: Final = "streaming.sql.batchId"
 """The property of Spark's tasks that holds the number of their micro-batch."""
 
+_QUERY_ID: Final = "sql.streaming.queryId"
+"""The one that holds the id of their query, which its checkpoint keeps in the file ``metadata``."""
+
 
 _states: Final = KeptStates()
 
@@ -94,9 +98,18 @@ _begun: Final[set[str]] = set()
 
 def current_batch() -> int | None:
     """The number of the micro-batch that this Spark task belongs to; None for static DataFrames."""
-    context = TaskContext.get()
-    number = None if context is None else context.getLocalProperty(_BATCH_ID)
+    number = _property(_BATCH_ID)
     return None if number is None else int(number)
+
+
+def current_query() -> str | None:
+    """The id of the query that this Spark task belongs to; None for static DataFrames."""
+    return _property(_QUERY_ID)
+
+
+def _property(name: str) -> str | None:
+    context = TaskContext.get()
+    return None if context is None else context.getLocalProperty(name)
 
 
 def tune_worker() -> None:
@@ -114,12 +127,7 @@ def tune_worker() -> None:
 
 @contextmanager
 def task_state(settings: StateSettings, part: Subtopology, partition: int) -> Iterator[TaskState]:
-    """The state of one task, for one micro-batch. What is not committed at the end is rolled back.
-
-    Raises:
-        StateConflictError: another query has begun or changed the state since this one was built.
-    """
-    begin(settings)
+    """The state of one task, for one micro-batch. What is not committed at the end is rolled back."""
     task_id = f"{part.index}_{partition}"
     query = settings.storage.place, settings.application_id, settings.sink
     owner, make = Owner(query, settings.run, settings.memory_budget), partial(_make, settings, part, task_id)
@@ -135,14 +143,19 @@ def task_state(settings: StateSettings, part: Subtopology, partition: int) -> It
         state.rollback()
 
 
-def begin(settings: StateSettings) -> None:
+def begin(settings: StateSettings, found: Callable[[], Manifest | None]) -> None:
     """Keep what a query keeps beside its state, once in each run and process.
 
+    Args:
+        settings: the query's.
+        found: tells what its checkpoint has for the task that begins.
+
     Raises:
-        StateConflictError: another query has begun or changed the state since this one was built.
+        StateConflictError: another query has begun or changed the state since this one was built, or has the state
+            with which this one would go on.
     """
     if settings.beginning is not None and settings.run not in _begun:
-        settings.beginning.keep()
+        settings.beginning.keep(current_query(), may_be_empty=not current_batch() or found() is not None)
         _begun.add(settings.run)
 
 

@@ -86,3 +86,40 @@ def test_a_query_goes_on_in_a_generation_that_is_not_the_newest_any_more(storage
     beginning.keep()
     assert content(tmp_path).keys() - before.keys() == {tmp_path / "app" / "topology-evolved"}
     Beginning(storage, "app", "out", later).keep()
+
+
+@pytest.mark.parametrize(
+    ("application", "another"),
+    [("app", "another application_id"), ("app.out", "another name")],
+    ids=["topology", "verb"],
+)
+def test_state_begins_empty_in_another_query_only_if_that_is_new_or_has_some(
+    application: str, another: str, storage: Storage, tmp_path: Path
+) -> None:
+    def keep(query: str | None, *, may_be_empty: bool = False) -> None:
+        history = History.of(storage, application, "out").begun("t/2", SHAPE, keep=False)
+        assert history.newest is not None
+        Beginning(storage, application, "out", history.newest).keep(query, may_be_empty=may_be_empty)
+
+    keep(None)
+    keep("first")  # nobody knows of others: they were of a release that did not note them
+    before = content(tmp_path)
+    keep("first")
+    keep(None)
+    with pytest.raises(StateConflictError, match=f"of the query first in .* in this one, later, .* give it {another}"):
+        keep("later")
+    assert content(tmp_path) == before
+    keep("later", may_be_empty=True)
+    for query in ("later", "first"):
+        keep(query)
+    with pytest.raises(StateConflictError, match="of the query first, later in"):
+        keep("last")
+    assert [record.generation for record in History.of(storage, application, "out").records] == [0]
+
+
+def test_a_query_of_several_verbs_keeps_the_beginning_of_each(storage: Storage) -> None:
+    for verb in ("one", "other"):
+        history = History.of(storage, f"app.{verb}", verb).begun("t/2", SHAPE, keep=False)
+        assert history.newest is not None
+        Beginning(storage, f"app.{verb}", verb, history.newest).keep(verb, may_be_empty=False)
+        assert History.of(storage, f"app.{verb}", verb).queries == {verb}
