@@ -10,7 +10,7 @@ its claim tells of it is its beginning.
 """
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Final, NamedTuple, Self
@@ -280,14 +280,41 @@ class History:
 
         Those of verbs end with the verb's name, but for the first ones.
         """
+        made = (one.previous for one in self.lineage(record))
+        return {before.fingerprint for before in made if before is not None}
+
+    def lineage(self, record: EvolutionRecord) -> Iterator[EvolutionRecord]:
+        """A generation, and those that it goes on with, as far as there are records of them, back to the first."""
         prints, history = set[str](), self
+        yield record
         while record.previous is not None and record.previous.fingerprint not in prints:
             prints.add(before := record.previous.fingerprint)
             sink = before.partition("@")[2]
             if sink not in ("", history.sink):
                 history = History.of(self.storage, f"{self.job}.{sink}", sink)
-            record = next((one for one in history.records if one.fingerprint == before), record)
-        return prints
+            found = next((one for one in history.records if one.fingerprint == before), None)
+            if found is None:
+                return
+            yield (record := found)
+
+    def is_led_on_in(self, other: "History") -> bool:
+        """Whether another query has gone on with the newest generation of this one, or with what was made of it."""
+        if self.newest is None or other.newest is None or self.application_id == other.application_id:
+            return False
+        return self.newest.fingerprint in other.made_of(other.newest)
+
+    def edited_in(self, other: "History") -> bool:
+        """Whether another query, which goes on with this one's state, has edits since that are not undone."""
+        own = next((one for one in reversed(self.records) if one.edit is None or not one.edit.erases), None)
+        if own is None or other.newest is None or self.application_id == other.application_id:
+            return False
+        edits = 0
+        for record in other.lineage(other.newest):
+            if record.fingerprint == own.fingerprint:
+                return edits > 0
+            if record.edit is not None:
+                edits += record.edit.can_be_undone - record.edit.undoes
+        return False
 
     def went_on_in(self, other: "History") -> bool:
         """Whether the state goes on in that of another query: the same verb under another name."""

@@ -340,6 +340,24 @@ def has_gone_on(owner: str, old: str, now: str, new: str, checkpoint: str) -> St
     )
 
 
+def is_edited(owner: str, old: str, now: str, names: Sequence[str], checkpoint: str) -> StateConflictError:
+    """The error for a verb that is to go on with the state of one that has been started under another name since.
+
+    Args:
+        owner: the application.
+        old: the verb with whose state it would go on.
+        now: the other name, under which that has been edited.
+        names: the verb's, and those of others that began in the same shape, of which each may be the one.
+        checkpoint: where the query stands.
+    """
+    lines = " or, if it was another verb, ".join(declaration(checkpoint, {now: name}) for name in names)
+    return StateConflictError(
+        f"at the checkpoint {checkpoint} the verb {old!r} of application {owner!r} has been started as {now!r} and "
+        f"edited as {now!r}, so its state as {old!r} lacks the edit; to go on with that, write {lines}; or take it "
+        "back: millpond state undo"
+    )
+
+
 def has_no_place(
     owner: str, name: str, there: Collection[str], alike: Sequence[str], checkpoint: str
 ) -> StateConflictError:

@@ -343,3 +343,63 @@ def test_what_is_no_mapping_or_list_is_refused_with_what_to_write() -> None:
     with pytest.raises(ConfigurationError, match="partitions must be 1 or more, not '3'"):
         Millpond(application_id="app", state_dir="state", partitions=cast(Any, "3"))
     Millpond(application_id="app", state_dir="state", evolution=Evolution("old"), partitions=3)
+
+
+@pytest.mark.parametrize("erased", [False, True])
+def test_a_start_that_takes_a_renaming_out_is_refused_where_there_is_an_edit_under_the_new_name(
+    life: VerbLife, erased: bool
+) -> None:
+    life.begin(["totals", "latest"], 2, "memory")
+    life.batch(ROWS, right=False)
+    first = life.drafts
+    life.rename_verb(0, [])
+    life.edit_verb(0, None, True, [])
+    life.evolution = Evolution("checkpoint")
+    life.start(first)
+    life.check()
+    life.evolution = Evolution("checkpoint", renamed={first[0].name: "second"})
+    life.start([replace(first[0], name="second"), *first[1:]])
+    life.edit_verb(0, None, False, [])
+    if erased:
+        life.erase_key("b", [])
+    life.evolution = Evolution("checkpoint", renamed={first[0].name: "third"})
+    with pytest.raises(StateConflictError, match=r"renamed=\{'second': 'third'\}"):
+        life.start([replace(first[0], name="third"), *first[1:]])
+    life.evolution = Evolution("checkpoint", renamed={first[0].name: "second", "second": "third"})
+    life.start([replace(first[0], name="third"), *first[1:]])
+    life.check()
+    life.evolution = Evolution("checkpoint")
+    with pytest.raises(StateConflictError, match="edited as 'third'") as refused:
+        life.start(first)
+    said = f"renamed={{'third': '{first[0].name}'}}"
+    assert said in str(refused.value)
+    life.evolution = Evolution("checkpoint", renamed={"third": first[0].name})
+    for _ in range(2):
+        life.start(first)
+        life.check()
+    life.evolution = Evolution("checkpoint")
+    life.start(first)
+    life.edit_verb(0, None, False, [])
+    life.evolution = Evolution("checkpoint", renamed={first[0].name: "third"})
+    for _ in range(2):
+        life.start([replace(first[0], name="third"), *first[1:]])
+        life.check()
+    life.batch(ROWS, right=False)
+    life.check()
+
+
+def test_an_edit_under_a_new_name_may_be_that_of_each_verb_of_its_shape_which_the_driver_has_not_reached(
+    life: VerbLife,
+) -> None:
+    life.begin(["totals", "totals"], 1, "memory")
+    life.batch(ROWS, right=False)
+    first, said = life.drafts, life.evolution
+    life.evolution = Evolution("checkpoint", renamed={first[0].name: "now"})
+    life.start([replace(first[0], name="now")])
+    life.edit_verb(0, None, False, [])
+    life.evolution = said
+    renamed = [f"renamed={{'now': '{one.name}'}}" for one in first]
+    for verb in first:
+        with pytest.raises(StateConflictError, match="edited as 'now'") as refused:
+            life.start([verb])
+        assert all(one in str(refused.value) for one in renamed)

@@ -61,6 +61,8 @@ FOLLOWED = {
     "test_a_verb_in_another_shape_is_told_of_verbs_and_goes_on_once_that_is_written",
     "; write what it is given as it was, or ": "stores/evolution/test_advice.py::"
     "test_a_verb_is_told_of_its_own_name_and_of_the_kinds_that_its_stores_may_become",
+    "lacks the edit; to go on with that, write": "evolution/test_verb_starts.py::"
+    "test_a_start_that_takes_a_renaming_out_is_refused_where_there_is_an_edit_under_the_new_name",
     "it has gone on as": "evolution/test_verb_starts.py::"
     "test_a_verb_does_not_go_on_with_what_it_had_under_a_name_before_its_last_one",
     "which the topology has not; declare": _MATCHING,

@@ -37,7 +37,9 @@ from millpond.stores.evolution.verbs import (
     has_no_place,
     has_two,
     holds_state,
+    is_edited,
     lacks_state,
+    verb_in,
     verbs_in,
     went_on,
 )
@@ -95,7 +97,9 @@ class VerbEvolution:
             DurabilityError: the state could not be read or written.
         """
         newest = self.history.newest
-        if not self.said.gone and newest is not None and holds_state(self._storage, self.history.application_id):
+        edited = self._edited(self.history)
+        goes_on = newest is not None and holds_state(self._storage, self.history.application_id)
+        if goes_on and not (self.said.gone or edited):
             return None
         batch, operators = checkpoint.held()
         if batch is None:
@@ -109,7 +113,10 @@ class VerbEvolution:
             return self._rekeyed(wanted, mine, held, checkpoint, run)
         before = self._before(former, held)
         theirs = held.of_verbs(self.verb.owner, [before])
-        if before != self.verb.name and self._took_over(before, mine, held):
+        known = held.of_verbs(self.verb.owner, [self.verb.name, *former])
+        if before != self.verb.name and (
+            before in self._elsewhere(edited, known, held) or self._took_over(before, mine, held)
+        ):
             return self._carried(before, theirs, held, checkpoint, run)
         if before != self.verb.name and (theirs or not mine) and not self._goes_on(self.verb.name, former, held):
             if mine:
@@ -119,6 +126,7 @@ class VerbEvolution:
             if now is not None:
                 raise has_gone_on(self.verb.owner, before, now, self.verb.name, held.location)
             return self._carried(before, theirs, held, checkpoint, run)
+        self._check_edits(self.verb.name, edited, known, held)
         self._check_state(self.verb.name, mine, held)
         begun = newest is not None and newest.generation > BEGINNING
         if not held.is_known_to(newest, held.of_verbs(self.verb.owner, self.said.gone)):
@@ -160,11 +168,10 @@ class VerbEvolution:
 
         There may be edits under the name that it had between.
         """
-        newest = History.of(self._storage, application_of(self.verb.owner, before), plain_name(before)).newest
-        if newest is None or not mine or not held.is_led_on_by(newest, mine):
+        source = History.of(self._storage, application_of(self.verb.owner, before), plain_name(before))
+        if source.newest is None or not mine or not held.is_led_on_by(source.newest, mine):
             return False
-        own = self.history.newest
-        return own is None or newest.fingerprint not in self.history.made_of(own)
+        return not source.is_led_on_in(self.history)
 
     def _carried(
         self, before: str, manifests: Collection[Manifest], held: HeldState, checkpoint: Committing, run: RunUnits
@@ -173,6 +180,7 @@ class VerbEvolution:
         application_id = application_of(self.verb.owner, before)
         self._check_state(before, manifests, held)
         source = History.of(self._storage, application_id, plain_name(before))
+        self._check_edits(before, self._edited(source), manifests, held)
         source = source.begun(self.target.fingerprint, self.target.shape, keep=False)
         known = Shape(1, ()) if source.newest is None else source.newest.shape
         check_kind(before, known, self.verb.name, self.target.shape)
@@ -181,6 +189,43 @@ class VerbEvolution:
         committed = Committed(held.batch, manifests, checkpoint.last, commits_of(held.manifests))
         copy_schemas(self._storage, application_id, self.history.application_id)
         return evolve(self.history, committed, target, CARRIAGES, run, anew=True, seeds=self._filling, source=source)
+
+    def _edited(self, source: History) -> list[History]:
+        """The other verbs that have begun with the state of a history and were edited since.
+
+        Those that are said to be others, or gone, are not among them, nor those with whose state another one goes on.
+        """
+        owner, storage, said = self.verb.owner, self._storage, self.said
+        mine, names = {self.verb.name, *said.former(self.verb.name)}, set[str]()
+        for application_id in storage.directories(""):
+            name = verb_in(owner, application_id)
+            if name is not None and name not in said.dropped:
+                chain = {name, *said.former(name), said.now(name)}
+                names |= set() if len(chain) > 1 and mine.isdisjoint(chain) else {name}
+        histories = (History.of(storage, application_of(owner, name), plain_name(name)) for name in sorted(names))
+        found = [one for one in histories if source.edited_in(one)]
+        return [one for one in found if not any(one.is_led_on_in(other) for other in found)]
+
+    def _elsewhere(
+        self, edited: Collection[History], manifests: Collection[Manifest], held: HeldState
+    ) -> dict[str | None, History]:
+        """Those of them that begin where the checkpoint stands, from these manifests, by the names of the verbs."""
+        begun = (one for one in edited if one.newest is not None and held.is_led_on_by(one.newest, manifests))
+        return {verb_in(self.verb.owner, one.application_id): one for one in begun}
+
+    def _check_edits(
+        self, before: str, edited: Collection[History], manifests: Collection[Manifest], held: HeldState
+    ) -> None:
+        """Refuse to go on with the state of a verb that lacks such edits."""
+        owner = self.verb.owner
+        for now, other in self._elsewhere(edited, manifests, held).items():
+            assert now is not None
+            beside = (name for name in verbs_in(owner, held.manifests) if name not in (before, self.verb.name))
+            histories = {
+                name: History.of(self._storage, application_of(owner, name), plain_name(name)) for name in beside
+            }
+            twins = [name for name, one in histories.items() if one.edited_in(other)]
+            raise is_edited(owner, before, now, [self.verb.name, *twins], held.location)
 
     def _has_begun(self, mine: Collection[Manifest], held: HeldState) -> bool:
         """Whether it has begun with the rows of others, and goes on from there."""
