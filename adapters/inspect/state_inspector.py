@@ -157,7 +157,7 @@ class StateInspector:
                 "keeps records"
             )
         begun = list(self._begun_here(queries, held, batch))
-        return [*(query._replace(left=_goes_on_in(query, begun)) for query in queries), *begun]
+        return [*(query._replace(left=_is_left(query, queries, begun)) for query in queries), *begun]
 
     def store(
         self,
@@ -288,11 +288,29 @@ def _places(views: Collection[StoreView]) -> str:
     )
 
 
-def _goes_on_in(query: InspectedQuery, begun: Collection[InspectedQuery]) -> bool:
-    """Whether queries that begin where the checkpoint stands know of another one's state, and that does not itself."""
-    mine = commits_of(query.held)
-    *_, own = (record for record in query.history.records if record.edit is None)
-    return not mine <= own.origins and any(mine <= one.record.origins for one in begun)
+def _is_left(query: InspectedQuery, known: Collection[InspectedQuery], begun: Collection[InspectedQuery]) -> bool:
+    """Whether queries that begin where the checkpoint stands know of another one's state, and that does not go on.
+
+    Each that goes on knows those that do not. So of two of which one alone knows the other, that is the one that may.
+
+    Args:
+        query: the other one.
+        known: all whose state the checkpoint has.
+        begun: those that begin there.
+    """
+    mine, own, beside = commits_of(query.held), _generation(query), [one for one in known if one is not query]
+    if not any(mine <= one.record.origins for one in begun):
+        return False
+    knows = {(commits_of(one.held) <= own.origins, mine <= _generation(one).origins) for one in beside}
+    if (True, False) in knows:
+        return any(query.history.is_led_on_in(one.history) for one in begun)
+    return (False, True) in knows or not mine <= own.origins
+
+
+def _generation(query: InspectedQuery) -> EvolutionRecord:
+    """The newest generation of a query that no edit has made."""
+    *_, newest = (record for record in query.history.records if record.edit is None)
+    return newest
 
 
 def _of(manifest: Manifest, application_id: str) -> bool:

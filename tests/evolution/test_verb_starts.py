@@ -403,3 +403,15 @@ def test_an_edit_under_a_new_name_may_be_that_of_each_verb_of_its_shape_which_th
         with pytest.raises(StateConflictError, match="edited as 'now'") as refused:
             life.start([verb])
         assert all(one in str(refused.value) for one in renamed)
+
+
+def test_a_verb_is_edited_beside_a_new_one_that_is_to_run_where_one_is_gone(life: VerbLife) -> None:
+    life.begin(["totals", "asof"], 1, "memory")
+    life.batch(ROWS, right=False)
+    life.rename_verb(0, [])
+    life.batch(ROWS, right=False)
+    life.replace_verb(1, "latest", [])
+    life.edit_verb(0, None, False, [])
+    life.check()
+    life.batch(ROWS, right=False)
+    life.check()

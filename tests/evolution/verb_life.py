@@ -459,12 +459,6 @@ class VerbLife(Story):
             return at.told.get(draft.number, Told())
         return at.told[draft.begins[0]].lent(draft.lent)
 
-    @property
-    def replaced(self) -> bool:
-        """Whether a new verb is to run where one is gone: an edit of those beside it may be refused as of gone ones."""
-        numbers = {one.number for one in self.drafts}
-        return any(numbers - one.told.keys() and one.told.keys() - numbers for one in self.kept[-1:])
-
     def edit_verb(self, which: int, put: int | None, undone: bool, deaths: Sequence[int]) -> None:
         """Somebody deletes a total or puts another while the query is stopped, and may bring the old one back."""
         rows = [
@@ -473,7 +467,7 @@ class VerbLife(Story):
             if draft.kind == "totals"
             for key in oracle.table(draft, self.told[draft.number])
         ]
-        if not rows or not self.job.checkpoint or self.replaced:
+        if not rows or not self.job.checkpoint:
             return
         draft, key = rows[which % len(rows)]
         application = f"{OWNER}.{draft.name}"
