@@ -20,6 +20,8 @@ from hypothesis import strategies as st
 
 pytest.importorskip("pyspark")
 
+from millpond.adapters.edit import StateEditor
+from millpond.adapters.inspect import StateInspector
 from millpond.adapters.spark.evolution import evolution as evolving
 from millpond.adapters.spark.evolution.evolution import Evolution, Standpoint, Whereabouts, generation_at
 from millpond.adapters.spark.evolution.rekeyed import NewVerb
@@ -39,7 +41,7 @@ from millpond.stores.durability.manifests.manifest import Manifest
 from millpond.stores.evolution.beginning import Beginning
 from millpond.stores.evolution.record import EvolutionRecord
 from millpond.stores.evolution.seeding import Sowing
-from tests.evolution.process import DeathError, in_process
+from tests.evolution.process import DeathError, HeldCheckpoint, in_process
 from tests.evolution.verb_drafts import ReadRows
 from tests.metamorphic.checking import event, frozen, histories, own, schema
 from tests.metamorphic.engine import Query, RunningVerb
@@ -105,6 +107,7 @@ class Life:
     fold: type[PastRows] = PastRows
     loses: bool = False
     come: list[Event] = field(default_factory=list)
+    evolution: Evolution | None = field(default_factory=lambda: Evolution("/c"))
     batch: int = 0
 
     def __post_init__(self) -> None:
@@ -125,7 +128,7 @@ class Life:
         self.keeper.restart()
         options = JobOptions(
             local_dir=None, partitions=partitions, backend=None, on_error=OnError.FAIL, max_ahead=None, policy=POLICY,
-            reset_stream_time=None, evolution=Evolution("/c"), checksums=False, upgrade=None, memory_budget=None,
+            reset_stream_time=None, evolution=self.evolution, checksums=False, upgrade=None, memory_budget=None,
             shares_operators=False,
         )  # fmt: skip
         job = Job("app", self.keeper.storage, options).part(NAME).looking().of_verb("app", NAME, goes_on=True)
@@ -142,7 +145,9 @@ class Life:
         self.made = made_of(self.kind, calls, f"app.{NAME}", slots=states.slots, since=states.since)
         running = RunningVerb(self.made, partitions)
         filled = filling(NAME, states, self._sow(calls, states, running, dies)) if states.filled else None
-        whereabouts = Whereabouts(Standpoint("/c"), self if self.batch else None, in_process)
+        whereabouts = Whereabouts(
+            Standpoint("/c") if self.evolution else None, self if self.batch else None, in_process
+        )
         history, inputs = job.history(NAME), NewVerb({}, True, schemas.by_place, filled)
         with pytest.MonkeyPatch.context() as patch:
             if dies == "kept":
@@ -162,6 +167,14 @@ class Life:
         self.keeper.record, self.partitions = record, partitions
         self.query = Query([self.made], [partitions], self.keeper, Random(1))
         self.query._batch = self.batch
+
+    def edit(self, store: str, row: Mapping[str, Any]) -> None:
+        """Put a row while the query does not run."""
+        places = {(0, number): one for number, one in enumerate(self.keeper.committed.values())}
+        checkpoint: Any = HeldCheckpoint("/c", self.last(), places, 1)
+        with StateEditor(StateInspector(checkpoint, self.keeper.storage), "ann", "") as editor:
+            editor.put(store, [row])
+            editor.commit()
 
     def run(self, events: Sequence[Event], random: Random) -> list[Row]:
         found: list[Row] = [row for table in self.query.run(sent(self.made, events, random)) for row in rows_in(table)]
@@ -269,7 +282,10 @@ def test_without_the_rows_it_is_not() -> None:
         live("key", 5, ["rows"], fold=FoldEmptied)
 
 
-def test_a_query_that_is_set_back_behind_the_rows_so_far_gets_them_under_another_name(tmp_path: Path) -> None:
+@pytest.mark.parametrize("edited", [False, True])
+def test_a_query_that_is_set_back_behind_the_rows_so_far_gets_them_under_another_name(
+    tmp_path: Path, edited: bool
+) -> None:
     random, calls = Random(1), {"n": "rows", "x": "sum"}
     first, second = ([event("a", "k", 10 * run + n, n + 1, "", with_op=False) for n in range(3)] for run in range(2))
     life = Life(tmp_path, "key")
@@ -281,10 +297,18 @@ def test_a_query_that_is_set_back_behind_the_rows_so_far_gets_them_under_another
         life.start(calls, 2, CallChanges(["x"], filled=["x"]))
         life.run(second, random)
         life.keeper.committed, life.batch, life.come = committed, 1, first[:1]
+        if edited:
+            life.edit("aggregate", {"key": {"k": "k"}, "value": {"n": 5, "x": None}})
         told = r"so its state lacks them; .* such as 'x_again', with added=\{'x_again': history\}, .* dropped=\['x'\]"
-        with pytest.raises(StateConflictError, match=told):
-            life.start(calls, 2, CallChanges(["x"], filled=["x"]))
+        for changes in CallChanges(["x"], filled=["x"]), CallChanges():
+            with pytest.raises(StateConflictError, match=told):
+                life.start(calls, 2, changes)
+        if edited:
+            life.evolution = None
+            with pytest.raises(StateConflictError, match=told):
+                life.start(calls, 2, CallChanges(["x"], filled=["x"]))
+            life.evolution = Evolution("/c")
         life.start({"n": "rows", "x_again": "sum"}, 2, CallChanges(["x_again"], {}, ["x"], ["x_again"]))
         life.run(second, random)
         found = [(row["n"], row["x_again"]) for row in stored(life.made, 2, life.keeper)]
-    assert found == [(4, 7)]
+    assert found == [(8 if edited else 4, 7)]

@@ -304,8 +304,9 @@ def _generation_at(
     filling, fills = (None, False) if inputs is None else (inputs.filling, inputs.fills)
     fits = newest is not None and not fills and same_state(newest.shape, shape, converted)
     if newest is not None and fits and (place is None or (newest.generation == BEGINNING and place.into is None)):
-        if seeds is not None:
-            seeds.check_sown(newest)
+        sown = seeds or filling
+        if sown is not None:
+            sown.check_sown(newest)
         return newest
     if newest is None or evolution is None or place is None or checkpoint is None:
         if verb is not None and newest is not None and newest.shape.stores:

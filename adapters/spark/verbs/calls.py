@@ -138,8 +138,9 @@ def call_states(run: VerbRun, rows: Described, calls: Calls, changes: CallChange
             _check_unknown(run.name, store, name)
         return first_calls(calls)
 
-    newest = run.began.newest if run.streaming else None
-    filled = frozenset[int]() if newest is None else places_filled(STORE, newest)
+    # Those of all generations: one from before, at which a query stands that was set back, is the newest once edited.
+    records = run.began.records if run.streaming else ()
+    filled = frozenset(place for record in records for place in places_filled(STORE, record))
     known = set[int]()
 
     def evolved(before: Schemas) -> Schemas:
