@@ -14,11 +14,11 @@ KEYS = [f"k{number}" for number in range(8)]
 
 _RECORD = st.builds(Record, st.sampled_from(KEYS), st.none() | st.integers(0, 99), st.integers(0, 60))
 _RECORDS = st.lists(_RECORD, max_size=7)
-_DEATHS = st.lists(st.integers(1, 30), min_size=1, max_size=2)
+DEATHS: Final = st.lists(st.integers(1, 30), min_size=1, max_size=2)
 """At which step each attempt dies; the one after these lives."""
 WHICH = st.integers(0, 99)
-SOMETIMES: Final[st.SearchStrategy[list[int]]] = st.just(list[int]()) | _DEATHS
-_SELDOM = st.one_of(*[st.just(list[int]())] * 9, _DEATHS)
+SOMETIMES: Final[st.SearchStrategy[list[int]]] = st.just(list[int]()) | DEATHS
+_SELDOM = st.one_of(*[st.just(list[int]())] * 9, DEATHS)
 _IN_PLACE = st.sampled_from([None, UpgradeMode.IN_PLACE])
 _BATCHES = st.lists(st.tuples(st.lists(_RECORD, min_size=3, max_size=7), _SELDOM), min_size=2, max_size=4)
 
@@ -115,14 +115,18 @@ BEGINNINGS: Final = st.fixed_dictionaries(
 )
 
 
-def histories(steps: Steps, at_least: int, at_most: int) -> st.SearchStrategy[list[tuple[str, Mapping[str, Any]]]]:
-    """So many steps, each as likely as it is said to be."""
+Happening: TypeAlias = tuple[str, Mapping[str, Any]]
+"""The name of a step, and how it happens."""
+
+
+def step(steps: Steps) -> st.SearchStrategy[Happening]:
+    """One of the steps, each as likely as it is said to be."""
     named = [
         st.tuples(st.just(name), st.fixed_dictionaries(dict(how)))
         for name, (weight, how) in steps.items()
         for _ in range(weight)
     ]
-    return st.lists(st.one_of(named), min_size=at_least, max_size=at_most)
+    return st.one_of(named)
 
 
-HISTORIES: Final = histories(STEPS, 10, 20)
+HISTORIES: Final = st.lists(step(STEPS), min_size=10, max_size=20)

@@ -20,7 +20,7 @@ from millpond.stores.evolution.verbs import verb_and_side
 from millpond.stores.typed.expiry import Expired
 from tests.evolution import verb_oracle as oracle
 from tests.evolution.process import RETAINED, Checkpoint, DeathError
-from tests.evolution.story import BACKENDS, MOST, Story, other
+from tests.evolution.story import BACKENDS, Story, other
 from tests.evolution.verb_drafts import (
     CALLS,
     GROUPS,
@@ -44,6 +44,10 @@ from tests.metamorphic.histories import rows_of
 
 VERBS: Final = 4
 """So many a query has at most."""
+PARTITIONS: Final = 4
+"""So many it has at most."""
+RELEASE: Final = "a release"
+"""A restart with something changed: verbs, partitions, the backend, or what somebody has edited or erased."""
 STORES: Final = {"latest": "latest", **dict.fromkeys(WINDOWS, "aggregate")}
 """The store that holds the table of a verb, by kind."""
 
@@ -90,6 +94,14 @@ class VerbLife(Story):
         self.partitions = 1
         self.backend = "memory"
         self.evolution = Evolution("checkpoint")
+        self.edits = 0
+        """How often somebody has changed what it holds."""
+        self.returns = 0
+        """How often it has gone back to an earlier micro-batch."""
+        self.started: tuple[Any, ...] | None = None
+        """What it was when it was last started."""
+        self.looked: dict[int, tuple[Any, ...]] = {}
+        """What each verb was when its stores were last looked at, by number, but for what micro-batches told since."""
         self._numbers = 0
         self._rows = 0
         self._random = Random(0)
@@ -98,6 +110,15 @@ class VerbLife(Story):
         self.partitions, self.backend = partitions, backend
         self.drafts = [self.new(kind) for kind in kinds]
         self.start(self.drafts, says=False)
+
+    def look(self) -> None:
+        """What the tasks find in the stores of each verb of which something else has changed than by micro-batches."""
+        for verb in self.job.verbs:
+            number = verb.draft.number
+            now = verb.draft, verb.settings.generation, self.backend, self.edits, self.returns
+            if self.looked.get(number) != now:
+                self.check_stores(verb)
+                self.looked[number] = now
 
     def number(self) -> int:
         self._numbers += 1
@@ -132,7 +153,10 @@ class VerbLife(Story):
                 break
             except DeathError:
                 self.note("killed while carrying over")
-        self.drafts = list(drafts)
+        now = tuple(drafts), self.partitions, self.backend, self.edits
+        if self.started not in (None, now):
+            self.note(RELEASE)
+        self.drafts, self.started = list(drafts), now
         self.told = {one.number: self.told.get(one.number, Told()).with_calls(one.calls) for one in drafts}
         if into:
             self.kept = []
@@ -240,10 +264,14 @@ class VerbLife(Story):
     def check(self) -> None:
         """What the tasks find in their stores."""
         for verb in self.job.verbs:
-            if verb.draft.kind in STORES:
-                expected = oracle.table(verb.draft, self.told[verb.draft.number])
-                found = Counter(map(frozen, self.stored(verb)))
-                assert found == Counter(map(frozen, expected.values())), (verb.draft, found, expected)
+            self.check_stores(verb)
+
+    def check_stores(self, verb: RunningDraft) -> None:
+        """What the tasks of a verb find in their stores."""
+        if verb.draft.kind in STORES:
+            expected = oracle.table(verb.draft, self.told[verb.draft.number])
+            found = Counter(map(frozen, self.stored(verb)))
+            assert found == Counter(map(frozen, expected.values())), (verb.draft, found, expected)
 
     def stored(self, verb: RunningDraft) -> list[dict[str, Any]]:
         """The rows of the store that holds a verb's table, without those that its history keeps beside them."""
@@ -426,7 +454,7 @@ class VerbLife(Story):
         self.change(draft, after, "other windows from a time on", deaths)
 
     def repartition(self, more: int, deaths: Sequence[int]) -> None:
-        self.partitions = (self.partitions - 1 + more) % MOST + 1
+        self.partitions = (self.partitions - 1 + more) % PARTITIONS + 1
         self.evolve(self.drafts, deaths)
 
     def restart(self, says: bool) -> None:
@@ -446,6 +474,7 @@ class VerbLife(Story):
         at = self.kept[-1]
         self.job.batch, self.job.checkpoint = at.batch, dict(at.checkpoint)
         self.told = {one.number: self.told[one.number].back_at(self.told_at(one, at)) for one in self.drafts}
+        self.returns += 1
         self.start(self.drafts, deaths)
         self.note("went back")
         lived = {one.number: one.ttl for one in at.drafts}
@@ -495,6 +524,8 @@ class VerbLife(Story):
         self.edit(edit, deaths)
         self.told[draft.number] = before.without(key) if put is None else before.put(key, values)
         self.note("a row was deleted" if put is None else "a row was put")
+        held = oracle.table(draft, before)
+        self.edits += held != oracle.table(draft, self.told[draft.number])
         if undone:
             self.edit(_undo, [])
             self.told[draft.number] = before
@@ -512,7 +543,8 @@ class VerbLife(Story):
         if not self.job.checkpoint or not any(map(self.keeps, self.drafts)):
             return
         self.edit(partial(_erase, key), deaths)
-        self.told = {number: told.without(key) for number, told in self.told.items()}
+        before, self.told = self.told, {number: told.without(key) for number, told in self.told.items()}
+        self.edits += self.told != before
         self.kept = []
         self.note("a key was erased")
         self.start(self.drafts)
