@@ -51,6 +51,19 @@ def test_verbs_beside_one_that_another_takes_the_place_of_go_on(life: VerbLife) 
     life.check()
 
 
+def test_a_query_goes_back_behind_the_beginning_of_a_verb_whose_stores_are_called_after_it_and_which_was_renamed(
+    life: VerbLife,
+) -> None:
+    life.begin(["latest"], 2, "memory")
+    life.batch(ROWS, right=False)
+    life.batch(ROWS, right=False)
+    life.replace_verb(0, "apply", [])
+    life.rename_verb(0, [])
+    life.set_back(0, [])
+    life.batch(ROWS, right=False)
+    life.check()
+
+
 def test_a_verb_comes_before_the_first_micro_batch_at_another_checkpoint(life: VerbLife) -> None:
     life.begin(["totals"], 1, "memory")
     life.batch(ROWS, right=False)

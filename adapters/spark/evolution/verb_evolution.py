@@ -132,7 +132,8 @@ class VerbEvolution:
         if not held.is_known_to(newest, held.of_verbs(self.verb.owner, self.said.gone)):
             committed = Committed(batch, mine, checkpoint.last, commits_of(held.manifests))
             history = self.history.begun(self.target.fingerprint, self.target.shape)
-            return evolve(history, committed, self.target, CARRIAGES, run, anew=True, seeds=self._filling)
+            target = self._called_after(former, history.standing(mine, batch).record.shape)
+            return evolve(history, committed, target, CARRIAGES, run, anew=True, seeds=self._filling)
         if not (begun or mine or holds_state(self._storage, own)):
             self._check_place(held)
         return None
@@ -184,11 +185,16 @@ class VerbEvolution:
         source = source.begun(self.target.fingerprint, self.target.shape, keep=False)
         known = Shape(1, ()) if source.newest is None else source.newest.shape
         check_kind(before, known, self.verb.name, self.target.shape)
-        names = called_after(known, self.target.shape, before, self.verb.name)
-        target = self.target._replace(declared=replace(self.target.declared, renamed=names))
+        target = self._called_after([before], known)
         committed = Committed(held.batch, manifests, checkpoint.last, commits_of(held.manifests))
         copy_schemas(self._storage, application_id, self.history.application_id)
         return evolve(self.history, committed, target, CARRIAGES, run, anew=True, seeds=self._filling, source=source)
+
+    def _called_after(self, names: Collection[str], before: Shape) -> Target:
+        """The target, with the new names of the stores that a state has by one of these names of the verb."""
+        after = self.target.shape
+        renamed = {old: new for name in names for old, new in called_after(before, after, name, self.verb.name).items()}
+        return self.target._replace(declared=replace(self.target.declared, renamed=renamed))
 
     def _edited(self, source: History) -> list[History]:
         """The other verbs that have begun with the state of a history and were edited since.
