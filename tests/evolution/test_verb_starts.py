@@ -114,7 +114,7 @@ def test_an_edit_reaches_a_renamed_verb_that_has_not_run_since_and_not_the_state
     def edit_the_old(inspector: StateInspector) -> None:
         with StateEditor(inspector, "ann", "") as editor, pytest.raises(ConfigurationError) as refused:
             editor.delete("aggregate", ["a"], application_id=old)
-        assert f"; edit that, application_id={new!r}, or, " in str(refused.value)
+        assert f"; edit that, application_id={new!r} (--application), or, " in str(refused.value)
 
     life.edit(edit_the_old, [])
     life.edit_verb(0, None, True, [])
