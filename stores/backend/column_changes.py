@@ -3,7 +3,6 @@
 Rule of this module: objects are made of keys and values only for an engine, which takes nothing else, and part by part.
 """
 
-from bisect import bisect_left
 from collections.abc import ItemsView, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import chain
@@ -21,11 +20,8 @@ Array = Any
 """An Arrow array."""
 
 _ROWS_PER_PART: Final = 2048
-_LEAST_SHARE: Final = 16
-"""What reads less than this part of columns searches for each key."""
-
-_FEW: Final = 16
-"""A range that may be dropped after some rows begins with a part of so many."""
+_LEAST_SHARE: Final = 4
+"""What reads or changes less than this part of earlier columns is faster with a dictionary of these."""
 
 MOST_MERGED_BYTES: Final = 1 << 30
 """Columns that have more bytes together are not merged: an Arrow column holds 2 GiB, and merging makes copies."""
@@ -96,39 +92,20 @@ class ColumnChanges(SortedChanges):
     def bounds(self) -> tuple[bytes, bytes]:
         return self._bounds
 
-    def among(self, keys: Sequence[bytes]) -> Mapping[bytes, bytes | None]:
-        if len(keys) * _LEAST_SHARE < len(self):
-            places = zip(keys, map(self._place, keys), strict=True)
-            there = ((key, place) for key, place in places if place < len(self) and self._key(place) == key)
-            return {key: self.values_column[place].as_py() for key, place in there}
-        found = pc.index_in(pa.array(keys, pa.binary()), value_set=self.keys_column)
-        values = self.values_column.take(found.drop_null()).to_pylist()
-        changed = (key for key, there in zip(keys, found.is_valid().to_pylist(), strict=True) if there)
-        return dict(zip(changed, values, strict=True))
-
-    def between(
-        self, start: bytes | None, stop: bytes | None, reverse: bool
-    ) -> Iterator[tuple[bytes, bytes | None]] | None:
-        first = 0 if start is None else self._place(start)
-        count = (len(self) if stop is None else self._place(stop)) - first
-        if count <= 0:
+    def overlaid(self, later: Self) -> Self | None:
+        size = sum(column.nbytes for one in (self, later) for column in (one.keys_column, one.values_column))
+        if len(later) * _LEAST_SHARE < len(self) or size > MOST_MERGED_BYTES:
             return None
-        keys, values = self.keys_column.slice(first, count), self.values_column.slice(first, count)
-        return _walk(keys, values, reverse)
-
-    def overlaid(self, later: Mapping[bytes, bytes | None]) -> Self | None:
-        columns = as_columns(later)
-        if not isinstance(columns, ColumnChanges) or self._nbytes + columns._nbytes > MOST_MERGED_BYTES:
-            return None
-        keys, values = columns.keys_column, columns.values_column
-        kept = pc.invert(pc.is_in(self.keys_column, value_set=keys))
+        kept = pc.invert(pc.is_in(self.keys_column, value_set=later.keys_column))
         earlier = self.keys_column.filter(kept), self.values_column.filter(kept)
-        return self.of(pa.concat_arrays([keys, earlier[0]]), pa.concat_arrays([values, earlier[1]]))
+        return self.of(
+            pa.concat_arrays([later.keys_column, earlier[0]]), pa.concat_arrays([later.values_column, earlier[1]])
+        )
 
-    @property
-    def _nbytes(self) -> int:
-        size: int = self.keys_column.nbytes + self.values_column.nbytes
-        return size
+    def beside(self, others: Mapping[bytes, bytes | None]) -> Self:
+        keys = pa.array(list(others), pa.binary())
+        values = pa.array(list(others.values()), pa.binary())
+        return self.of(pa.concat_arrays([keys, self.keys_column]), pa.concat_arrays([values, self.values_column]))
 
     def items(self) -> ItemsView[bytes, bytes | None]:
         return _Items(self)
@@ -139,31 +116,12 @@ class ColumnChanges(SortedChanges):
     def __len__(self) -> int:
         return len(self.keys_column)
 
-    def _place(self, key: bytes) -> int:
-        """Where ``key`` lies, or would lie."""
-        return bisect_left(range(len(self)), key, key=self._key)
-
-    def _key(self, place: int) -> bytes:
-        key: bytes = self.keys_column[place].as_py()
-        return key
-
     def __getitem__(self, key: bytes) -> bytes | None:
         return self._content[key]
 
     @cached_property
     def _content(self) -> dict[bytes, bytes | None]:
         return dict(self.items())
-
-
-def _walk(keys: Array, values: Array, reverse: bool) -> Iterator[tuple[bytes, bytes | None]]:
-    """The pairs, part by part, of which the first is small."""
-    done, size = 0, min(_FEW, len(keys))
-    while done < len(keys):
-        start = len(keys) - done - size if reverse else done
-        pairs = list(_pairs(keys.slice(start, size), values.slice(start, size)))
-        yield from reversed(pairs) if reverse else pairs
-        done += size
-        size = min(_ROWS_PER_PART, len(keys) - done)
 
 
 def as_columns(changes: Mapping[bytes, bytes | None]) -> Mapping[bytes, bytes | None]:

@@ -5,7 +5,7 @@ are, so that importing it loads nothing.
 """
 
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Self
 
 
@@ -36,15 +36,9 @@ class SortedChanges(Mapping[bytes, bytes | None]):
         return first <= key <= last
 
     @abstractmethod
-    def among(self, keys: Sequence[bytes]) -> Mapping[bytes, bytes | None]:
-        """The new values of those of ``keys`` that are changed."""
+    def overlaid(self, later: Self) -> Self | None:
+        """These changes, and then the later ones; None where a dictionary is the better form for the two."""
 
     @abstractmethod
-    def between(
-        self, start: bytes | None, stop: bytes | None, reverse: bool
-    ) -> Iterator[tuple[bytes, bytes | None]] | None:
-        """The changes with ``start <= key < stop`` in the order of a scan; None if there are none."""
-
-    @abstractmethod
-    def overlaid(self, later: Mapping[bytes, bytes | None]) -> Self | None:
-        """These changes, and then the later ones; None where they are too large for that."""
+    def beside(self, others: Mapping[bytes, bytes | None]) -> Self:
+        """These changes and a few others, which are at keys that these do not span."""

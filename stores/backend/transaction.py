@@ -21,8 +21,6 @@ from millpond.stores.backend.contract import Backend, Changes, Entries, get_many
 from millpond.stores.backend.engine import Cursor, OpenCursors
 from millpond.stores.backend.sorted_changes import SortedChanges
 
-_LEAST_SHARE: Final = 16
-"""What changes less than this part of sorted changes is faster with a dictionary of all."""
 _FEW: Final = 8
 """So many changes cost less to copy than a scan costs that may be read later."""
 
@@ -62,24 +60,23 @@ class Transaction:
     @property
     def changes(self) -> Changes:
         """What ``commit`` would write: the last value of each changed key, None where it was deleted."""
-        pending = self._gathered()
-        if pending is None or not self._changes:
-            return pending or self._changes
-        if (together := pending.overlaid(self._changes)) is not None:
-            return together
-        self._dissolve()
-        return self._changes
+        pending = self.sorted_changes
+        if pending is None:
+            return self._changes
+        return pending.beside(self._changes) if self._changes else pending
 
     @property
     def changed_keys(self) -> int:
         """How many keys ``commit`` would write."""
-        pending = self._gathered()
+        pending = self.sorted_changes
         return len(self._changes) + (0 if pending is None else len(pending))
 
     @property
     def sorted_changes(self) -> SortedChanges | None:
         """What ``put_sorted`` was given, as long as nothing that it spans has been changed since; else None."""
-        return None if self._sorted is None or self._touched_by(self._sorted) else self._sorted
+        if self._sorted is not None and self._touched_by(self._sorted):
+            self._dissolve()
+        return self._sorted
 
     def get(self, key: bytes) -> bytes | None:
         """The value of ``key`` as this transaction sees it, or None."""
@@ -93,12 +90,8 @@ class Transaction:
 
     def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
         """The value of each key as this transaction sees it, in the order of ``keys``."""
-        changed = self._sorted.among(keys) if self._sorted is not None else None
-        if not changed:
-            return self.get_many_beside(keys)
-        single = self._changes
-        beside = iter(self.get_many_beside([key for key in keys if key in single or key not in changed]))
-        return [changed[key] if key in changed and key not in single else next(beside) for key in keys]
+        self._dissolve()
+        return self.get_many_beside(keys)
 
     def get_many_beside(self, keys: Sequence[bytes]) -> list[bytes | None]:
         """``get_many`` for keys that are not among ``sorted_changes``."""
@@ -125,12 +118,9 @@ class Transaction:
 
     def put_sorted(self, changes: SortedChanges) -> None:
         """``put_many`` for changes that need not be objects before somebody reads single keys of theirs."""
-        before = self._gathered()
-        if before is None:
-            pending: SortedChanges | None = changes
-        else:
-            pending = before.overlaid(changes) if len(changes) * _LEAST_SHARE >= len(before) else None
-        if pending is None or self._touched_by(pending):
+        before = self.sorted_changes
+        pending = changes if before is None else before.overlaid(changes)
+        if pending is None or self._order is not None or self._touched_by(pending):
             self._dissolve()
             self.put_many(dict(changes.items()))
         else:
@@ -148,18 +138,13 @@ class Transaction:
 
         A scan that is dropped after a few entries has read few, however many the range has.
         """
-        single = self._changed_between(start, stop, reverse)
-        pending = None if self._sorted is None else self._sorted.between(start, stop, reverse)
-        entries = self._backend.scan(start, stop, reverse=reverse)
-        for mine in (pending, single):
-            if mine is not None:
-                entries = _overlaid(mine, entries, reverse)
-        return entries
+        mine = self._changed_between(start, stop, reverse)
+        theirs = self._backend.scan(start, stop, reverse=reverse)
+        return theirs if mine is None else _overlaid(mine, theirs, reverse)
 
     def last(self, start: bytes, stop: bytes) -> tuple[bytes, bytes] | None:
         """The entry with the greatest key in ``start <= key < stop``, or None."""
-        if self._sorted is not None and self._sorted.between(start, stop, True) is not None:
-            return next(self.scan(start, stop, reverse=True), None)
+        self._dissolve()
         changes = self._changes
         theirs = self._find_last(start, stop)
         if not changes:
@@ -229,7 +214,8 @@ class Transaction:
     def _changed_between(
         self, start: bytes | None, stop: bytes | None, reverse: bool
     ) -> Iterator[tuple[bytes, bytes | None]] | None:
-        """The single changes in the range as they are now, in the order of a scan; None if there are none."""
+        """The changes in the range as they are now, in the order of a scan; None if there are none."""
+        self._dissolve()
         changes = self._changes
         if not changes:
             return None
@@ -241,18 +227,6 @@ class Transaction:
         if len(first) < _FEW:
             return iter(first) if first else None
         return self._scans.walk(Cursor(chain(first, entries), None, reverse, _none))
-
-    def _gathered(self) -> SortedChanges | None:
-        """The sorted changes, with what was changed since if they span it; None if there are none any more."""
-        pending = self._sorted
-        if pending is not None and self._touched_by(pending):
-            together = pending.overlaid(self._changes) if len(self._changes) < len(pending) else None
-            if together is None:
-                self._dissolve()
-            else:
-                self._sorted = together
-                self._replace_single({})
-        return self._sorted
 
     def _touched_by(self, pending: SortedChanges) -> bool:
         """Whether anything that ``pending`` spans has been changed by other means."""
@@ -276,11 +250,7 @@ class Transaction:
         if pending is not None:
             changes = dict(pending.items())
             changes.update(self._changes)
-            self._replace_single(changes)
-
-    def _replace_single(self, changes: dict[bytes, bytes | None]) -> None:
-        self._scans.detach()
-        self._changes, self._order, self._bounds = changes, None, _NO_BOUNDS
+            self._changes, self._bounds = changes, _NO_BOUNDS
 
     def _ordered(self) -> "SortedList[bytes]":
         """The changed keys in order; the order is maintained only from the first time that it is needed."""

@@ -16,13 +16,13 @@ def test_the_version_of_a_time_is_found_whatever_came_late(
 ) -> None:
     recent, expected = RecentVersions(), dict[int, bytes]()
     latest = 15
-    recent.replaced(b"row", [(pack_time(latest), b"first")], alone=alone)
+    recent.replaced(b"row", pack_time(latest), b"first", alone=alone)
     expected[latest] = b"first"
     for number, (later, time) in enumerate(puts):
         version = b"%d" % number
         if later:
             latest += 1 + time
-            recent.replaced(b"row", [(pack_time(latest), version)], alone=False)
+            recent.replaced(b"row", pack_time(latest), version, alone=False)
             expected[latest] = version
         elif time < latest:
             recent.put(b"row", pack_time(time), version)

@@ -70,16 +70,18 @@ class RecentVersions:
         """Call ``note``, which notes many versions, if somebody looks for one: before, no object is made of them."""
         self._later.append(note)
 
-    def replaced(self, row: bytes, entries: Sequence[Entry], *, alone: bool) -> None:
-        """Note that latest versions at ``row`` became older ones; ``alone`` if there was none before the first."""
+    def replaced(self, row: bytes, start: bytes, version: bytes, *, alone: bool) -> None:
+        """Note that the latest version at ``row`` became an older one; ``alone`` if there was none before it."""
         if self._later:
-            self._later.append(lambda recent: recent.replaced(row, entries, alone=alone))
+            self._later.append(lambda recent: recent.replaced(row, start, version, alone=alone))
             return
         known = self._by_row.get(row)
         if known is not None:
-            known.in_order += entries
+            known.in_order.append((start, version))
+        elif alone:
+            self._by_row[row] = _Known(_NOTHING, (start, version))
         else:
-            self._by_row[row] = _Known(*([_NOTHING] if alone else []), *entries)
+            self._by_row[row] = _Known((start, version))
 
     def put(self, row: bytes, start: bytes, version: bytes) -> None:
         """Note that an older version was put, or replaced."""
@@ -106,7 +108,7 @@ class RecentVersions:
         """The version that was valid at ``time``, which is before the latest; None if it is not known here.
 
         >>> recent = RecentVersions()
-        >>> recent.replaced(b"row", [(pack_time(5), b"five")], alone=False)
+        >>> recent.replaced(b"row", pack_time(5), b"five", alone=False)
         >>> recent.at(b"row", 4), recent.at(b"row", 7)[1]
         (None, b'five')
         """

@@ -12,15 +12,11 @@ is noted again. So a put looks at no other keys than those with something to rem
 order has one row, however often. Times are put into coarse buckets, so that a key is visited once per bucket.
 """
 
-from collections.abc import Callable, Mapping
-from typing import TypeAlias
+from collections.abc import Callable
 
 from millpond.stores.backend.transaction import Transaction
 from millpond.stores.encoding.keys import INDEX, TIME_SIZE, TIMERS, pack_time, unpack_time
 from millpond.stores.encoding.times import MAX_TIME
-
-Removed: TypeAlias = tuple[Mapping[bytes, bytes | None], int | None]
-"""The changes that remove versions of a key, and from when on more of them can be removed; None for never."""
 
 
 class SupersededIndex:
@@ -43,28 +39,21 @@ class SupersededIndex:
 
     def add(self, encoded_key: bytes, time: int) -> None:
         """Note that a version of the key can be removed once the history begins at ``time``."""
-        row, bucket_end = self._row(encoded_key, time)
-        self._write(row, b"")
+        bucket_end = min(time - time % self.bucket + self.bucket, MAX_TIME)
+        self._write(INDEX + pack_time(bucket_end) + encoded_key, b"")
         self.first = min(self.first, bucket_end)
 
-    def expired(self, horizon: int, remove: Callable[[bytes, int], Removed]) -> dict[bytes, bytes | None]:
-        """The changes by ``remove(encoded_key, horizon)`` for the keys of buckets that lie wholly up to ``horizon``.
+    def expire(self, horizon: int, remove: Callable[[bytes, int], None]) -> None:
+        """Call ``remove(encoded_key, horizon)`` for the keys of all buckets that lie wholly up to ``horizon``.
 
-        All is read before anything is written, and whoever asks writes it. There are none if ``first`` is more than
-        ``horizon + 1``.
+        There are none if ``first`` is more than ``horizon + 1``.
         """
         until = INDEX + pack_time(min(horizon + 2, MAX_TIME))
         rows = [row for row, _ in self._transaction.scan(INDEX + pack_time(self.first), until)]
-        self.first = self._find_first(until)
-        changes = dict[bytes, bytes | None].fromkeys(rows)
+        self._transaction.put_many(dict.fromkeys(rows))
         for encoded_key in {row[1 + TIME_SIZE :] for row in rows}:
-            removed, time = remove(encoded_key, horizon)
-            changes.update(removed)
-            if time is not None:
-                row, bucket_end = self._row(encoded_key, time)
-                changes[row] = b""
-                self.first = min(self.first, bucket_end)
-        return changes
+            remove(encoded_key, horizon)
+        self.first = self._find_first(until)
 
     def set_back(self, limit: int) -> None:
         """Note that no version is superseded after ``limit`` any more."""
@@ -74,11 +63,6 @@ class SupersededIndex:
         for row in rows:
             self.add(row[1 + TIME_SIZE :], limit)
         self.first = self._find_first()
-
-    def _row(self, encoded_key: bytes, time: int) -> tuple[bytes, int]:
-        """The row that leads to a version which can be removed from ``time`` on, and the end of its bucket."""
-        bucket_end = min(time - time % self.bucket + self.bucket, MAX_TIME)
-        return INDEX + pack_time(bucket_end) + encoded_key, bucket_end
 
     def _find_first(self, start: bytes = INDEX) -> int:
         """The end of the first bucket that has a row; all rows are at ``start`` or behind it."""

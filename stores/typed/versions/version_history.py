@@ -6,13 +6,13 @@ has older versions, its latest says so; and a key with a version that can be rem
 version that is no tombstone.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
+from itertools import chain
 
 from millpond.stores.backend.transaction import Transaction
-from millpond.stores.encoding.keys import DATA, INDEX, TERMINATOR, TIME_SIZE, last_time, pack_time, unpack_time
-from millpond.stores.encoding.times import MIN_TIME
+from millpond.stores.encoding.keys import DATA, INDEX, TERMINATOR, TIME_SIZE, last_time, unpack_time
 from millpond.stores.typed.versions.recent_versions import RecentVersions
-from millpond.stores.typed.versions.superseded_index import Removed, SupersededIndex
+from millpond.stores.typed.versions.superseded_index import SupersededIndex
 from millpond.stores.typed.versions.version_rows import (
     ALONE,
     HEAD_SIZE,
@@ -21,7 +21,6 @@ from millpond.stores.typed.versions.version_rows import (
     OLDER,
     TOMBSTONE,
     VALUE_START,
-    Entry,
     changes_with_latest_apart,
     damaged_latest,
     history_prefix,
@@ -79,8 +78,7 @@ class VersionHistory:
         elif start > latest[:TIME_SIZE]:
             replaced = latest[HEAD_SIZE:]
             self._write(row[:-2] + TERMINATOR + latest[:TIME_SIZE], replaced)
-            alone = latest[TIME_SIZE:HEAD_SIZE] == ALONE
-            self.recent.replaced(row, [(latest[:TIME_SIZE], replaced)], alone=alone)
+            self.recent.replaced(row, latest[:TIME_SIZE], replaced, alone=latest[TIME_SIZE:HEAD_SIZE] == ALONE)
             indexed = latest[TIME_SIZE:VALUE_START] != _NOT_INDEXED
             following = start + OLDER + version
         elif start == latest[:TIME_SIZE]:
@@ -108,11 +106,7 @@ class VersionHistory:
             return latest
         if len(latest) <= HEAD_SIZE:
             raise damaged_latest(latest)
-        encoded_key = row[1:-2] + TERMINATOR
-        changes, time = self._invisible(encoded_key, horizon)
-        self._transaction.put_many(changes)
-        if time is not None:
-            self.index.add(encoded_key, time)
+        self._remove_invisible(row[1:-2] + TERMINATOR, horizon)
         self.recent.forget(row)
         return self._transaction.get(row)
 
@@ -139,28 +133,25 @@ class VersionHistory:
 
     def expire(self, horizon: int) -> bool:
         """Remove what ended by ``horizon``, if its time has come; whether rows of latest versions may have changed."""
-        if self.index.first > horizon + 1:
-            return False
-        self._transaction.put_many(self.expired(horizon))
-        return True
+        due = self.index.first <= horizon + 1
+        if due:
+            self.index.expire(horizon, self._remove_invisible)
+        return due
 
-    def expired(self, horizon: int) -> Mapping[bytes, bytes | None]:
-        """The changes that remove what ended by ``horizon``, for one who makes them; none if its time has not come."""
-        return self.index.expired(horizon, self._invisible) if self.index.first <= horizon + 1 else {}
-
-    def _invisible(self, encoded_key: bytes, horizon: int) -> Removed:
-        """Remove what ended by ``horizon``: all versions until then, except the one that is still valid."""
+    def _remove_invisible(self, encoded_key: bytes, horizon: int) -> None:
+        """Delete what ended by ``horizon``: all versions until then, except the one that is still valid."""
         row = latest_row_of(encoded_key)
         latest = self._transaction.get(row)
         if latest is None:
-            return {}, None
-        newest, prefix = plain_entry(row, latest), history_prefix(row)
-        behind = prefix if horizon < MIN_TIME else prefix + pack_time(horizon) + JUST_ABOVE
-        until = list(self._transaction.scan(self._begins.get(row, prefix), behind))
-        later: Entry | None = next(self._transaction.scan(behind, row), newest)
-        if last_time(newest[0]) <= horizon:
-            until.append(newest)
-            later = None
+            return
+        newest = plain_entry(row, latest)
+        until, later = [], None
+        begin = self._begins.get(row, history_prefix(row))
+        for entry in chain(self._transaction.scan(begin, row), (newest,)):
+            if last_time(entry[0]) > horizon:
+                later = entry
+                break
+            until.append(entry)
         left = [later] if later is not None else []
         if until and until[-1][1] != TOMBSTONE:
             left.append(until.pop())
@@ -169,12 +160,13 @@ class VersionHistory:
             changes[row] = None
         elif left == [newest] and latest[TIME_SIZE:HEAD_SIZE] == OLDER:
             changes[row] = latest = latest[:TIME_SIZE] + ALONE + latest[HEAD_SIZE:]
+        self._transaction.put_many(changes)
         if left:
             self._begins[row] = left[-1][0]
         else:
             self._begins.pop(row, None)
-        more = None if latest[TIME_SIZE:VALUE_START] == _NOT_INDEXED else later
-        return changes, None if more is None else last_time(more[0])
+        if later is not None and latest[TIME_SIZE:VALUE_START] != _NOT_INDEXED:
+            self.index.add(encoded_key, last_time(later[0]))
 
     def remove(self, row: bytes, latest: bytes) -> None:
         """Remove all versions of the key whose latest, which lies at ``row``, is ``latest``."""

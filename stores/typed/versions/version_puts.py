@@ -1,9 +1,8 @@
 """``VersionPuts``: many versions put into a ``VersionedKeyValueStore``, as columns as far as that gives the same.
 
 Rule of this module: it decides which versions are put in one run (``millpond.stores.typed.versions.version_run``) and
-which one by one: those of keys whose versions do not come in the order of time, and those that are put although they
-are late. What nobody can see any more by then is removed before the first run of a transaction: later, its changes
-would have to be read for that. So a run is removed at the earliest by the next transaction.
+which one by one: those of keys whose versions do not come in the order of time, those after which something may
+expire, and those that are put although they are late.
 """
 
 from typing import Any, Final
@@ -22,6 +21,7 @@ from millpond.stores.typed.versions.version_row_columns import (
     Array,
     Booleans,
     Integers,
+    bucket_ends,
     keys_of,
     latest_rows,
     since_of,
@@ -61,7 +61,6 @@ class VersionPuts:
         if self._store.expiry is not None and len(self._times):
             self._store.expiry.observe(int(self._times.max()))
         start, size = 0, len(self._times)
-        self._remove_expired()
         reached = self._reached()
         late = self._taken_late(reached)
         while start < size:
@@ -74,12 +73,6 @@ class VersionPuts:
                 self._put_run(start, stop, reached[start:stop])
             start = stop
         return self._ends
-
-    def _remove_expired(self) -> None:
-        observed, transaction = self._store.observed_stream_time, self._store.transaction
-        if observed is not None and not transaction.changed_keys:
-            changes = self._store.rows.expired(observed - self._store.history_retention)
-            put_column(transaction, pa.array(changes, pa.binary()), pa.array(changes.values(), pa.binary()))
 
     def _reached(self) -> Integers:
         """The observed stream time after each."""
@@ -96,9 +89,12 @@ class VersionPuts:
         return late
 
     def _calm(self, start: int, reached: Integers, late: Booleans) -> int:
-        """How many versions from ``start`` on can be put before one is put that is late."""
-        far = max(abs(int(reached[-1])), abs(int(self._times[start:].min()))) > _FAR
-        return 0 if far else _first(late[start:])
+        """How many versions from ``start`` on can be put before something may expire, or one is put that is late."""
+        index, times, reached = self._store.rows.index, self._times[start:], reached[start:]
+        if max(abs(int(reached[-1])), abs(int(times.min()))) > _FAR:
+            return 0
+        first = np.minimum(np.minimum.accumulate(bucket_ends(times, index.bucket)), index.first)
+        return _first((first <= reached - min(self._store.history_retention, _FAR) + 1) | late[start:])
 
     def _put_each(self, places: Integers) -> None:
         """Put some one by one."""
@@ -106,11 +102,11 @@ class VersionPuts:
         times = self._times[places]
         rows, versions = latest_rows(self._stems.take(chosen)), self._versions.take(chosen)
         self._ends[places] = self._store.put_rows(
-            rows.to_pylist(), versions.to_pylist(), pack_times(times).to_pylist(), times.tolist(), removes=False
+            rows.to_pylist(), versions.to_pylist(), pack_times(times).to_pylist(), times.tolist()
         )
 
     def _put_run(self, start: int, stop: int, reached: Integers) -> None:
-        """Put those of a range."""
+        """Put those of a range, during which nothing expires."""
         admitted = self._times[start:stop] >= reached - min(self._store.grace, _FAR)
         self._ends[start:stop][~admitted] = NOT_PUT
         places = admitted.nonzero()[0] + start

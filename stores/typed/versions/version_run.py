@@ -79,18 +79,9 @@ class VersionRun:
         """Note what has been replaced."""
         for row in latest_rows(self._stems.filter(pa.array(~self._known))).to_pylist():
             recent.forget(row)
-        numbers = self._replaced_numbers()
-        order = numbers.argsort(kind="stable")
-        by_key: Any = pa.array(order)
-        starts, versions = (
-            self.replaced.starts.take(by_key).to_pylist(),
-            self.replaced.versions.take(by_key).to_pylist(),
-        )
-        keys, begins = np.unique(numbers[order], return_index=True)
-        rows = latest_rows(self._stems.take(pa.array(keys))).to_pylist()
-        ends, alone = np.append(begins, len(order))[1:].tolist(), self.replaced.alone[order[begins]].tolist()
-        for row, begin, end, first in zip(rows, begins.tolist(), ends, alone, strict=True):
-            recent.replaced(row, list(zip(starts[begin:end], versions[begin:end], strict=True)), alone=first)
+        columns = latest_rows(self.replaced.stems), self.replaced.starts, self.replaced.versions, self.replaced.alone
+        for row, start, version, alone in zip(*(column.tolist() for column in columns), strict=True):
+            recent.replaced(row, start, version, alone=alone)
 
     def rows(self) -> tuple[Array, Array]:
         """The data rows in the order of bytes, and what they are set to."""

@@ -142,13 +142,7 @@ class VersionedKeyValueStore(ReadOnlyVersionedKeyValueStore[K, V], WritableStore
         return self.put_rows(rows, versions, list(map(pack_time, timestamps)), timestamps)
 
     def put_rows(
-        self,
-        rows: Sequence[bytes],
-        versions: Sequence[bytes],
-        starts: Sequence[bytes],
-        timestamps: Sequence[int],
-        *,
-        removes: bool = True,
+        self, rows: Sequence[bytes], versions: Sequence[bytes], starts: Sequence[bytes], timestamps: Sequence[int]
     ) -> list[int]:
         """``put_many`` for what it makes of its arguments.
 
@@ -157,7 +151,6 @@ class VersionedKeyValueStore(ReadOnlyVersionedKeyValueStore[K, V], WritableStore
             versions: the bytes of the versions, as ``millpond.stores.typed.versions.version_rows`` draws them.
             starts: the packed timestamps.
             timestamps: the same as numbers.
-            removes: whether what nobody can see any more is removed; if not, a later call does.
         """
         if self._expiry is not None:
             self._expiry.observe(max(timestamps, default=MIN_TIME))
@@ -170,7 +163,7 @@ class VersionedKeyValueStore(ReadOnlyVersionedKeyValueStore[K, V], WritableStore
                 continue
             latest[row], valid_to = put(row, latest[row], start, version)
             ends.append(_told(valid_to))
-            if removes and self._expire():
+            if self._expire():
                 latest = self._history.latest(latest)
         return ends
 
