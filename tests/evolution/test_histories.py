@@ -74,7 +74,7 @@ def lives(kind: type[Life | VerbLife], number: int, *, derandomize: bool, part: 
 
 
 def test_a_job_may_change_and_die_in_every_way_and_goes_on_as_if_it_had_always_been_what_it_is() -> None:
-    seen = lives(Life, 40, derandomize=True)
+    seen = lives(Life, 20, derandomize=True)
     assert STEPS.keys() | OFTEN <= seen.times.keys()
 
 
