@@ -514,7 +514,11 @@ class VerbLife(Story):
                     table = editor.view("aggregate", application_id=application).get([key])
                     assert table is not None
                     (row,) = table.to_pylist()
-                    told = {name: put + calls[name].number for name in row["value"]}
+                    # Counts of the same rows are equal.
+                    told = {
+                        name: put if calls[name].function == "rows" else put + calls[name].number
+                        for name in row["value"]
+                    }
                     values.update({calls[name].number: value for name, value in told.items()})
                     if row["value"] == told:
                         return  # whoever died in it has put it before
