@@ -84,7 +84,7 @@ def test_a_scan_over_a_damaged_block_raises_and_one_beside_it_does_not(
     around = ((number, number + 1), (number - 3, number + 1), (number - 99, number + 99))
     with flipped(path, place_of(path, number)), SUPPLIER.open(directory) as backend:
         for start, stop in everything:
-            with pytest.raises(CorruptStoreError, match=f"{directory} is damaged .*; delete the directory"):
+            with pytest.raises(CorruptStoreError, match=f"{directory} is damaged "):
                 list(backend.scan(start, stop, reverse=reverse))
         for first, end in around:
             with pytest.raises(CorruptStoreError, match=str(path)):

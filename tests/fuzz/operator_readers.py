@@ -173,7 +173,9 @@ def _kept_operator_readers() -> dict[str, Reader]:
         "keyed timers": operator_reader(keyed_timers_spec("s"), _fill_timers, _fire_timers),
         "completion": operator_reader(aggregation, _fill_completion, _read_completion),
         "kept time": operator_reader(
-            aggregation, lambda store: KeptTime(store, "t").put(200), lambda store: KeptTime(store, "t").get()
+            aggregation,
+            lambda store: KeptTime(store, "stream-time").put(200),
+            lambda store: KeptTime(store, "stream-time").get(),
         ),
     }
 
