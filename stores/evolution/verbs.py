@@ -254,8 +254,17 @@ def verbs_with_state(storage: Storage, owner: str) -> list[str]:
     Raises:
         DurabilityError: the storage failed.
     """
+    return [name for name in verbs_beside(storage, owner) if holds_state(storage, application_of(owner, name))]
+
+
+def verbs_beside(storage: Storage, owner: str) -> list[str]:
+    """The names of an owner's verbs that have a directory, sorted.
+
+    Raises:
+        DurabilityError: the storage failed.
+    """
     names = (verb_in(owner, application_id) for application_id in storage.directories(""))
-    return sorted(name for name in names if name is not None and holds_state(storage, application_of(owner, name)))
+    return sorted(name for name in names if name is not None)
 
 
 def declaration(

@@ -40,6 +40,7 @@ from millpond.stores.evolution.verbs import (
     is_edited,
     lacks_state,
     verb_in,
+    verbs_beside,
     verbs_in,
     went_on,
 )
@@ -203,9 +204,8 @@ class VerbEvolution:
         """
         owner, storage, said = self.verb.owner, self._storage, self.said
         mine, names = {self.verb.name, *said.former(self.verb.name)}, set[str]()
-        for application_id in storage.directories(""):
-            name = verb_in(owner, application_id)
-            if name is not None and name not in said.dropped:
+        for name in verbs_beside(storage, owner):
+            if name not in said.dropped:
                 chain = {name, *said.former(name), said.now(name)}
                 names |= set() if len(chain) > 1 and mine.isdisjoint(chain) else {name}
         histories = (History.of(storage, application_of(owner, name), plain_name(name)) for name in sorted(names))
