@@ -131,6 +131,19 @@ def test_a_suppressed_row_is_found_as_it_has_come_out(declared: str) -> None:
         assert _out(driver, "B", "y", "two", 12) == [("a", "x/one!", 2), ("b", "x/one!", 3)]
 
 
+@pytest.mark.parametrize("backend", ["memory", "lmdb", "rocksdb"])
+def test_a_suppressed_row_of_a_table_joined_with_itself_is_found_as_it_has_come_out(backend: str) -> None:
+    """Where it is, Kafka Streams finds the old value of the second update: "y/x", which never was a row."""
+    builder = StreamsBuilder(key_serde="string", value_serde="string")
+    a = builder.table("A")
+    twice = a.join(a, _pair, Materialized("twice", value_serde="string"))
+    suppressed = twice.suppress(Suppressed.until_time_limit(4))
+    twice.join(suppressed, _pair, TEXT, foreign_key=lambda value: "a").to("out")
+    with TopologyDriver(builder.build(), backend=backend) as driver:
+        assert _out(driver, "A", "a", "x", 0) == []
+        assert _out(driver, "A", "a", "y", 4)[-1] == ("a", "y/y/y/y", 4)
+
+
 @pytest.mark.parametrize("declared", DECLARED)
 def test_a_value_for_which_a_function_fails_is_counted_once(declared: str) -> None:
     def right(a: KTable, b: KTable) -> KTable:
@@ -193,7 +206,7 @@ def _short(*values: Any) -> str:
     return "".join(map(str, values))[-4:]
 
 
-def _made(tables: list[KTable], step: Step, number: int) -> KTable:
+def _made(tables: list[KTable], topics: list[str], step: Step, number: int) -> KTable:
     one, other = tables[step.first % len(tables)], tables[step.second % len(tables)]
     stored = Materialized(f"store-{number}", value_serde="string") if step.kept else None
     if step.operator == "map":
@@ -203,9 +216,17 @@ def _made(tables: list[KTable], step: Step, number: int) -> KTable:
     if step.operator == "filter":
         return one.filter(lambda key, value: len(value) % 3 != number % 3, stored)
     if step.operator == "suppress":
-        return one if one.versioned else one.suppress(Suppressed.until_time_limit(4))
+        # Of a row that changes twice at a time, Kafka Streams may find a value behind it that never was.
+        twice = len(set(topics[-1])) < len(topics[-1])
+        return one if one.versioned or twice else one.suppress(Suppressed.until_time_limit(4))
     join = {"join": one.join, "left join": one.left_join, "outer join": one.outer_join}[step.operator]
     return join(other, _short, stored or TEXT)
+
+
+def _sources(topics: list[str], step: Step) -> str:
+    """The topics whose records change the step's table, each as often as a record does."""
+    one, other = topics[step.first % len(topics)], topics[step.second % len(topics)]
+    return one + other if step.operator.endswith("join") else one
 
 
 def _random(
@@ -227,7 +248,7 @@ def _random(
         order: in which order tasks take records.
     """
     builder = StreamsBuilder(key_serde="string", value_serde="string", order=order)
-    tables = []
+    tables, topics = [], ["A", "B"]
     for topic, store in zip("AB", stores, strict=True):
         if store == "aggregated":
             grouped = builder.stream(topic).group_by_key(Grouped("string", "string"))
@@ -236,7 +257,8 @@ def _random(
             tables.append(builder.table(topic, materialized=_store(store, topic)))
     for number, step in enumerate(steps):
         _join_beside(tables, unrelated, number)
-        tables.append(_made(tables, step, number))
+        topics.append(_sources(topics, step))
+        tables.append(_made(tables, topics, step, number))
     left, right = (tables[-1 - side % len(tables)] for side in sides)
     join = {"inner": left.join, "left": left.left_join}[kind]
     join(right, _short, TEXT, foreign_key=lambda value: "abc"[len(value) % 3]).to("out")
