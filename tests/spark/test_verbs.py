@@ -339,8 +339,13 @@ def test_a_mistake_is_refused_before_anything_runs(job: Job, verb: str, changed:
         "stream_join": {**both, "within": "1 minute"},
         "aggregate": {"rows": left, "calls": {"total": aggregates.sum("n")}, "by": "id", "time": "ts"},
     }
-    with pytest.raises(ConfigurationError, match=message):
-        getattr(job.pond(), verb)(**{**given[verb], **changed})
+    name = changed.get("name", "mine")
+    with pytest.raises(ConfigurationError, match=message) as refused:
+        getattr(job.pond(), verb)(**{**given[verb], "name": name, **changed})
+    assert repr(name) in str(refused.value)
+    if "name" not in changed:
+        with pytest.raises(ConfigurationError, match=f"^{verb}: |the verb '{verb}-"):
+            getattr(job.pond(), verb)(**{**given[verb], **changed})
 
 
 def test_streams_are_not_mixed_with_tables_and_names_are_not_used_twice(job: Job) -> None:

@@ -3,10 +3,11 @@
 Rule of this module: it turns arguments into what verbs take and runs nothing.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
+from functools import wraps
 from itertools import pairwise
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import Any, Final, ParamSpec, TypeAlias, TypeVar
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame
@@ -37,6 +38,24 @@ On: TypeAlias = str | Sequence[str] | Mapping[str, str]
 
 INPUT: Final = "input"
 """What messages, topics and files call the only input of a verb."""
+
+_Arguments = ParamSpec("_Arguments")
+
+
+def named_in_errors(verb: Callable[_Arguments, DataFrame]) -> Callable[_Arguments, DataFrame]:
+    """Begin each message about an argument with the verb, and with the name that the user gave it."""
+
+    @wraps(verb)
+    def named_verb(*arguments: _Arguments.args, **options: _Arguments.kwargs) -> DataFrame:
+        try:
+            return verb(*arguments, **options)
+        except ConfigurationError as error:
+            name, message = options.get("name"), str(error)
+            if name is None or repr(name) not in message:
+                error.args = (f"{verb.__name__}{'' if name is None else f' {name!r}'}: {message}",)
+            raise
+
+    return named_verb
 
 
 def check_calls(calls: Mapping[str, AggregateCall], window: Windows | None) -> None:

@@ -22,6 +22,7 @@ from millpond.adapters.spark.verbs.arguments import (
     column_pairs,
     in_micros,
     join_windows,
+    named_in_errors,
     operation_of,
     table_input,
     ttl_allowance,
@@ -61,6 +62,7 @@ _Rows: TypeAlias = tuple[DataFrame, str | Column]
 class JoinVerbs(MadeVerbs):
     """Verbs on two DataFrames."""
 
+    @named_in_errors
     def asof_join(
         self,
         left: DataFrame,
@@ -162,6 +164,7 @@ class JoinVerbs(MadeVerbs):
         )
         return self._result(run, verb, asof_join_account(run.name, kind, late, kept, left_times, ahead))
 
+    @named_in_errors
     def stream_join(
         self,
         left: DataFrame,
@@ -218,6 +221,7 @@ class JoinVerbs(MadeVerbs):
         verb = stream_join(run.name, one, other, join_type, waiting, columns=rest, shared=shared)
         return self._result(run, verb, account)
 
+    @named_in_errors
     def table_join(
         self,
         left: DataFrame,

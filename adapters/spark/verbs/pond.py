@@ -25,6 +25,7 @@ from millpond.adapters.spark.verbs.arguments import (
     emits_final,
     in_micros,
     named_calls,
+    named_in_errors,
     operation_of,
     table_input,
     ttl_allowance,
@@ -157,6 +158,7 @@ class Millpond(JoinVerbs):
         )
         super().__init__(VerbRunner(Job.of(application_id, state_dir, options), complete))
 
+    @named_in_errors
     def latest(
         self,
         rows: DataFrame,
@@ -219,6 +221,7 @@ class Millpond(JoinVerbs):
         )
         return self._result(run, verb, latest_account(run.name, kept, lives))
 
+    @named_in_errors
     def aggregate(
         self,
         rows: DataFrame,
@@ -337,6 +340,7 @@ class Millpond(JoinVerbs):
         )
         return self._result(run, verb, account, value_serde=bound.input_serde, filling=filling)
 
+    @named_in_errors
     def apply(
         self,
         rows: DataFrame,
