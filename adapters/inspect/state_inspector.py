@@ -309,8 +309,8 @@ def _is_left(query: InspectedQuery, known: Collection[InspectedQuery], begun: Co
 
 def _generation(query: InspectedQuery) -> EvolutionRecord:
     """The newest generation of a query that no edit has made."""
-    *_, newest = (record for record in query.history.records if record.edit is None)
-    return newest
+    assert query.history.unedited is not None
+    return query.history.unedited
 
 
 def _of(manifest: Manifest, application_id: str) -> bool:

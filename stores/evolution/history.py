@@ -92,6 +92,11 @@ class History:
         return self.records[-1] if self.records else None
 
     @property
+    def unedited(self) -> EvolutionRecord | None:
+        """The record of the newest generation that a start has made, and no edit."""
+        return next((record for record in reversed(self.records) if record.edit is None), None)
+
+    @property
     def next_generation(self) -> int:
         """The number of the generation after the newest."""
         return BEGINNING + 1 if self.newest is None else self.newest.generation + 1
@@ -318,11 +323,13 @@ class History:
 
     def went_on_in(self, other: "History") -> bool:
         """Whether the state goes on in that of another query: the same verb under another name."""
-        if self.newest is None or self.application_id == other.application_id:
+        if self.unedited is None or self.application_id == other.application_id:
             return False
         # Beginnings of one shape have one fingerprint. A verb that was beside one that got another name has a later
-        # generation than its beginning; and one that has begun by itself has a record of that.
-        return other.led_on and other.records[0].fingerprint == self.newest.fingerprint
+        # generation than its beginning; and one that has begun by itself has a record of that. It may be erased from
+        # later.
+        edits = self.records[self.records.index(self.unedited) :]
+        return other.led_on and other.records[0].fingerprint in {record.fingerprint for record in edits}
 
     @property
     def _subtopologies(self) -> set[int]:
@@ -416,13 +423,15 @@ def without_left_behind(storage: Storage, found: Collection[Manifest], begun_at:
     """The manifests without those of applications with which nobody goes on: verbs that were renamed or dropped.
 
     Spark's state keeps a manifest until its group of tasks runs again. That of such a verb is known to the records of
-    those that go on, and not to one of its own.
+    those that go on, and not to one of its own. Edits change nothing of it: they are no starts, and know only what they
+    edit.
 
     Args:
         storage: where the durable state is.
         found: all manifests that a checkpoint has.
-        begun_at: the micro-batch after which a query is being started: generations that begin there know all that the
-            checkpoint holds, also of verbs that go on beside theirs. None if no query is being started.
+        begun_at: the micro-batch after which a query is being started: generations that begin there, or were to begin
+            after a later one, know all that the checkpoint holds, also of verbs that go on beside theirs. None if no
+            query is being started.
 
     Raises:
         FormatError: a record is damaged, or of a later release.
@@ -438,11 +447,11 @@ def without_left_behind(storage: Storage, found: Collection[Manifest], begun_at:
         for application_id in commits
     }
     known = {
-        application_id: [record for one in theirs if (record := one.newest) is not None]
+        application_id: [record for one in theirs if (record := one.unedited) is not None]
         for application_id, theirs in histories.items()
     }
     gone_on = {
-        application_id: [one.origins for one in records if begun_at is None or one.batch != begun_at]
+        application_id: [one.origins for one in records if one.applies_to(begun_at)]
         for application_id, records in known.items()
     }
     left = {

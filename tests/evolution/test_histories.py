@@ -21,9 +21,6 @@ RELEASES: Final = 30
 """So many has the life of each query of verbs, at least."""
 FAULTS: Final = {
     4: pytest.mark.xfail(reason="an apply puts out other rows after a life of 30 releases", strict=True),
-    5: pytest.mark.xfail(
-        reason="a second erasure reads the deleted files of a verb that has another name", strict=True
-    ),
 }
 """The parts that have found what is not mended yet."""
 

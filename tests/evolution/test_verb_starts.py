@@ -102,6 +102,38 @@ def test_an_erasure_reaches_a_renamed_verb_that_had_nothing_to_do_in_the_micro_b
     life.check()
 
 
+@pytest.mark.parametrize("at_once", [False, True])
+@pytest.mark.parametrize("rows", [0, 1])
+def test_a_second_erasure_does_not_read_what_a_verb_left_under_its_former_name(
+    life: VerbLife, at_once: bool, rows: int
+) -> None:
+    """The checkpoint holds manifests of it until its tasks have run, of some tasks even then."""
+    life.begin(["totals", "latest"], 4, "memory")
+    life.batch([Arrival(f"k{number}", 0, number) for number in range(9)], right=False)
+    life.rename_verb(0, [])
+    if at_once:
+        life.erase_key("k1", [])
+    life.batch([Arrival("k2", 0, 1)][:rows], right=False)
+    asked = {f"{OWNER}.{one.name}" for one in life.drafts}
+    for key in ("k3", "k4", "k5"):
+        assert {one.history.application_id for one in life.job.inspector(life.job.storage).queries(1)} == asked
+        life.erase_key(key, [])
+    life.check()
+    life.batch(ROWS, right=False)
+    life.check()
+
+
+def test_verbs_are_there_behind_the_micro_batch_after_which_one_of_them_was_renamed(life: VerbLife) -> None:
+    life.begin(["totals", "latest"], 1, "memory")
+    life.batch(ROWS, right=False)
+    first, stood = life.drafts, life.kept[0]
+    life.batch([], right=False)
+    life.rename_verb(0, [])
+    life.job.batch, life.job.checkpoint = stood.batch, dict(stood.checkpoint)
+    found = life.job.inspector(life.job.storage).queries(stood.batch)
+    assert {one.history.application_id: one.left for one in found} == {f"{OWNER}.{one.name}": False for one in first}
+
+
 def test_an_edit_reaches_a_renamed_verb_that_has_not_run_since_and_not_the_state_under_its_old_name(
     life: VerbLife,
 ) -> None:
