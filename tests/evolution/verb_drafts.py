@@ -41,9 +41,8 @@ LONG: Final = 1_000_000 * SECOND
 REACH: Final = 15 * SECOND
 WAIT: Final = 40 * SECOND
 """How long rows of a rule wait: longer than any is late."""
-WINDOW: Final = 20
-GAP: Final = 4
-"""Seconds."""
+SIZES: Final = {"windows": (20, 7, 10, 40), "sessions": (4, 2, 9, 15)}
+"""How long windows may be, and gaps of sessions, in seconds; they begin with the first one."""
 TIMES: Final = {"left": "at", "right": "bt"}
 """The column with the time, by side; a verb with one input has the left one."""
 GROUPS: Final = {"left": "g", "right": "h"}
@@ -103,7 +102,7 @@ class Draft:
         longer: how often its history or grace is ``LONG``.
         ttl: how long what it holds lives; None for ever.
         expired: what comes out when that is over.
-        eras: how long windows were, in seconds, and until which time.
+        eras: how long windows, or gaps of sessions, were, in seconds, and until which time.
         window: how long they are from then on.
         grouped: whether the group is in its key.
         turned: whether its left input has the names of right ones, and the other way round.
@@ -119,7 +118,7 @@ class Draft:
     ttl: int | None = None
     expired: Expired = Expired.SILENT
     eras: tuple[tuple[int, int], ...] = ()
-    window: int = WINDOW
+    window: int = 0
     grouped: bool = False
     turned: bool = False
     begins: tuple[int, Mapping[str, str]] | None = None
@@ -324,23 +323,20 @@ def _aggregate(draft: Draft, run: VerbRun, changes: CallChanges, left: Rows) -> 
     states = call_states(run, rows, first.kept(arguments), changes, first.state_serde.name)
     run.schemas.keys(rows)
     run.schemas.times(rows)
-    until = {time: tumbling(size, draft.longer) for size, time in draft.eras}
+    make = WINDOWS[draft.kind]
+    until = {time: made for size, time in draft.eras if (made := make(size, draft.longer)) is not None}
     return make_aggregate(
-        draft.name, left, calls, by="k", time="at", window=WINDOWS[draft.kind](draft), until=until,
+        draft.name, left, calls, by="k", time="at", window=make(draft.window, draft.longer), until=until,
         slots=states.slots, since=states.since, ttl=draft.ttl, expired=draft.expired,
     )  # fmt: skip
 
 
-def tumbling(size: int, longer: int) -> TimeWindows:
-    return TimeWindows(size * 1_000, grace=longer * LONG // 1_000)
-
-
-WINDOWS: Final[Mapping[str, Callable[[Draft], Windows | None]]] = {
-    "totals": lambda draft: None,
-    "windows": lambda draft: tumbling(draft.window, draft.longer),
-    "sessions": lambda draft: SessionWindows(GAP * 1_000, grace=draft.longer * LONG // 1_000),
+WINDOWS: Final[Mapping[str, Callable[[int, int], Windows | None]]] = {
+    "totals": lambda size, longer: None,
+    "windows": lambda size, longer: TimeWindows(size * 1_000, grace=longer * LONG // 1_000),
+    "sessions": lambda gap, longer: SessionWindows(gap * 1_000, grace=longer * LONG // 1_000),
 }
-"""The aggregates, and their windows."""
+"""The aggregates, and their windows: so long, or with such a gap, and with a grace that is so often ``LONG``."""
 MORTAL: Final = ("latest", "totals")
 """Those that may have a time to live."""
 TTLS: Final = (None, 20 * SECOND, 60 * SECOND, 200 * SECOND)

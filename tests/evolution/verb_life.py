@@ -27,6 +27,7 @@ from tests.evolution.verb_drafts import (
     KEEPING,
     MORTAL,
     SECOND,
+    SIZES,
     TABLES,
     TIMES,
     WINDOWS,
@@ -129,7 +130,8 @@ class VerbLife(Story):
         draft = Draft(self.number(), kind, "")
         draft = replace(draft, name=f"{kind}-{draft.number}")
         if kind in WINDOWS:
-            return replace(draft, calls=tuple(self.new_call(one) for one in range(2)))
+            window = SIZES.get(kind, (0,))[0]
+            return replace(draft, calls=tuple(self.new_call(one) for one in range(2)), window=window)
         return replace(draft, columns=tuple(self.new_column(side) for side in draft.sides))
 
     def new_call(self, which: int) -> Call:
@@ -441,17 +443,19 @@ class VerbLife(Story):
         self.batch([one._replace(late=0) for one in rows], False)
 
     def change_windows(self, which: int, size: int, wait: int, deaths: Sequence[int]) -> None:
-        """Windows are longer or shorter from a time on that no row has reached, and at which one of them begins.
+        """Windows, or gaps, are longer or shorter from a time on that no row has reached; a window begins there.
 
         With a longer grace, rows count as later than they were, by what was added.
         """
-        draft = self.chosen(which, ["windows"])
-        if draft is None or size == draft.window or draft.number in self.stretched:
+        draft = self.chosen(which, list(SIZES))
+        if draft is None or draft.number in self.stretched:
             return
+        others = [one for one in SIZES[draft.kind] if one != draft.window]
+        length = others[size % len(others)]
+        grid = length * SECOND if draft.kind == "windows" else 1
         free = max([0, self.told[draft.number].clock, *(time for _, time in draft.eras)]) + 1 + wait * SECOND
-        until = -(-free // (size * SECOND)) * size * SECOND
-        after = replace(draft, eras=(*draft.eras, (draft.window, until)), window=size)
-        self.change(draft, after, "other windows from a time on", deaths)
+        after = replace(draft, eras=(*draft.eras, (draft.window, -(-free // grid) * grid)), window=length)
+        self.change(draft, after, f"other {draft.kind} from a time on", deaths)
 
     def repartition(self, more: int, deaths: Sequence[int]) -> None:
         self.partitions = (self.partitions - 1 + more) % PARTITIONS + 1

@@ -1,7 +1,7 @@
 """What verbs hold and put out, told by rows of committed micro-batches and what each column and call is known by."""
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from operator import add
@@ -10,7 +10,6 @@ from typing import Any, Final, NamedTuple
 from millpond.stores.typed.expiry import Expired
 from tests.evolution.verb_drafts import (
     CALLS,
-    GAP,
     GROUPS,
     KEEPING,
     MORTAL,
@@ -221,28 +220,39 @@ def last_told(draft: Draft, told: Told) -> dict[Any, Row]:
             row["k"]: sorted((one for one in rows if one["k"] == row["k"]), key=lambda one: one["at"]) for row in rows
         }
         return {key: {"k": key, **_called(draft, told, some)} for key, some in keys.items()}
-    groups = _in_sessions(rows) if draft.kind == "sessions" else _in_windows(draft, rows)
+    groups = _in_sessions(draft, rows) if draft.kind == "sessions" else _in_windows(draft, rows)
     return {
         (key, window): {"k": key, "window": window, **_called(draft, told, some)}
         for (key, window), some in groups.items()
     }
 
 
-def _in_sessions(rows: Sequence[Row]) -> dict[Any, Sequence[Mapping[str, Any]]]:
-    found = by_window(rows, "k", "at", sessions(GAP * SECOND), holds_end)
-    return {(key, (start, end + GAP * SECOND)): some for (key, (start, end)), some in found.items()}
+def _eras(draft: Draft) -> Iterator[tuple[int, int, int]]:
+    """How long windows or gaps are, and from when until when."""
+    begin = NEVER
+    for size, end in [*draft.eras, (draft.window, -NEVER)]:
+        yield size * SECOND, begin, end
+        begin = end
+
+
+def _in_sessions(draft: Draft, rows: Sequence[Row]) -> dict[Any, Sequence[Mapping[str, Any]]]:
+    """Sessions end where the gap becomes another one."""
+    found: dict[Any, Sequence[Mapping[str, Any]]] = {}
+    for gap, begin, end in _eras(draft):
+        own = [row for row in rows if begin <= row["at"] < end]
+        cut = by_window(own, "k", "at", sessions(gap), holds_end)
+        found |= {(key, (first, last + gap)): some for (key, (first, last)), some in cut.items()}
+    return found
 
 
 def _in_windows(draft: Draft, rows: Sequence[Row]) -> dict[Any, Sequence[Mapping[str, Any]]]:
     """A window is as long as those of the time at which it begins."""
     found = defaultdict[Any, list[Row]](list)
-    begin = NEVER
-    for size, end in [*draft.eras, (draft.window, -NEVER)]:
+    for size, begin, end in _eras(draft):
         for row in rows:
-            start = row["at"] // (size * SECOND) * size * SECOND
+            start = row["at"] // size * size
             if begin <= start < end:
-                found[row["k"], (start, start + size * SECOND)].append(row)
-        begin = end
+                found[row["k"], (start, start + size)].append(row)
     return dict(found)
 
 
