@@ -81,8 +81,14 @@ CALLS: Final[Mapping[str, tuple[AggregateCall, Callable[[Sequence[int | None]], 
     "max": (aggregates.max("v"), lambda values: max(_present(values), default=None)),
     "distinct": (aggregates.count_distinct("v"), lambda values: len(set(_present(values)))),
     "last": (aggregates.last("v"), lambda values: values[-1] if values else None),
+    "some": (aggregates.count(where="w"), len),
+    "sum of some": (aggregates.sum("v", where="w"), lambda values: sum(_present(values)) if _present(values) else None),
+    "last of some": (aggregates.last("v", where="w"), lambda values: values[-1] if values else None),
 }
-"""Calls, and what they answer of values in the order of time; an aggregate begins with some of the first ones."""
+"""Calls, and what they answer of values in the order of time; an aggregate begins with some of the first ones.
+
+Those with a condition are given the values of the rows that have it.
+"""
 
 
 def _present(values: Sequence[int | None]) -> list[int]:
@@ -143,7 +149,7 @@ class Draft:
         """The columns of one of its inputs."""
         columns: list[Any] = [("k", pa.string()), (self.named(TIMES, side), TIME)]
         if self.kind in WINDOWS:
-            return pa.schema([*columns, ("v", pa.int64())])
+            return pa.schema([*columns, ("v", pa.int64()), ("w", pa.int64())])
         if self.kind in KEEPING:
             columns.append(pa.field(self.named(GROUPS, side), pa.string(), nullable=False))
         values: list[Any] = [(one.name, pa.int64() if one.wide else pa.int32()) for one in self.of(side)]
@@ -317,10 +323,14 @@ def made_of(draft: Draft, run: VerbRun, calls: CallChanges) -> Made:
 def _aggregate(draft: Draft, run: VerbRun, changes: CallChanges, left: Rows) -> Made:
     calls = {one.name: CALLS[one.function][0] for one in draft.calls}
     arguments = {name: str(call.column) for name, call in calls.items() if call.column is not None}
-    first = RowAggregate(calls, dict.fromkeys(arguments, pa.int64()))
+    conditions = {name: str(call.where) for name, call in calls.items() if call.where is not None}
+    number, wrapped = pa.int64(), pa.struct([("value", pa.int64())])
+    first = RowAggregate(
+        calls, {name: wrapped if call.wraps else number for name, call in calls.items() if call.takes_values}
+    )
     rows = ReadRows("input", Selection(left, ["k"], [], "at"))
     run.schemas.note_expressions([rows])
-    states = call_states(run, rows, first.kept(arguments), changes, first.state_serde.name)
+    states = call_states(run, rows, first.kept(arguments, conditions), changes, first.state_serde.name)
     run.schemas.keys(rows)
     run.schemas.times(rows)
     make = WINDOWS[draft.kind]

@@ -75,6 +75,7 @@ HAPPENS: Final = frozenset(
         "a column has another name",
         "a column becomes wider",
         "a call comes",
+        "a call with a condition comes",
         "a call goes",
         "a call has another name",
         "a call has another place",

@@ -226,7 +226,7 @@ class VerbLife(Story):
         for side in draft.sides:
             columns, time, group = draft.of(side), draft.named(TIMES, side), draft.named(GROUPS, side)
             rows = [
-                {"k": one.key, time: one.time, "v": one.plain, group: one.group}
+                {"k": one.key, time: one.time, "v": one.plain, "w": one.marked, group: one.group}
                 | {column.name: one.values[column.number] for column in columns}
                 for one in come
                 if one.side == side
@@ -342,6 +342,8 @@ class VerbLife(Story):
         else:
             calls.reverse()
         self.change(draft, replace(draft, calls=tuple(calls)), f"a call {how}", deaths)
+        if how == "comes" and CALLS[calls[at].function][0].where is not None:
+            self.note("a call with a condition comes")
 
     def rename_verb(self, which: int, deaths: Sequence[int]) -> None:
         draft = self.chosen(which)
@@ -520,7 +522,7 @@ class VerbLife(Story):
                     (row,) = table.to_pylist()
                     # Counts of the same rows are equal.
                     told = {
-                        name: put if calls[name].function == "rows" else put + calls[name].number
+                        name: put if calls[name].function in oracle.COUNTS else put + calls[name].number
                         for name in row["value"]
                     }
                     values.update({calls[name].number: value for name, value in told.items()})

@@ -42,6 +42,14 @@ class Come(NamedTuple):
     plain: int | None
     group: str = ""
 
+    @property
+    def marked(self) -> int | None:
+        """What is not null in rows that calls with a condition count: some of those with a value, and of those without.
+
+        Such calls say so by the column ``w``.
+        """
+        return 1 if (self.time + (self.plain or 0)) % 2 else None
+
 
 @dataclass(frozen=True)
 class Ruled:
@@ -211,7 +219,14 @@ def last_told(draft: Draft, told: Told) -> dict[Any, Row]:
         one, other = ({row["k"]: row for row in side(draft, told, which)} for which in ("left", "right"))
         return joined_tables(one, other, "inner")
     rows: list[Row] = [
-        {"k": one.key, "at": one.time, "v": one.plain, "place": place, "put": one.values if one.side == PUT else None}
+        {
+            "k": one.key,
+            "at": one.time,
+            "v": one.plain,
+            "w": one.marked,
+            "place": place,
+            "put": one.values if one.side == PUT else None,
+        }
         for place, one in enumerate(told.rows)
     ]
     rows.sort(key=lambda row: row["at"])
@@ -261,8 +276,9 @@ def _called(draft: Draft, told: Told, rows: Sequence[Mapping[str, Any]]) -> Row:
     put: Mapping[int, int] = next((row["put"] for row in rows if row["put"] is not None), {})
     found = {}
     for call in draft.calls:
-        own = [row["v"] for row in rows if row["place"] >= told.since[call.number] and row["put"] is None]
-        answer = CALLS[call.function][1](own)
+        aggregate, answers = CALLS[call.function]
+        own = [row for row in rows if row["place"] >= told.since[call.number] and row["put"] is None]
+        answer = answers([row["v"] for row in own if aggregate.where is None or row[str(aggregate.where)] is not None])
         found[call.name] = TELLING[call.function](put[call.number], answer) if call.number in put else answer
     return found
 
@@ -275,8 +291,12 @@ TELLING: Final[Mapping[str, Callable[[int | None, int | None], int | None]]] = {
     "rows": partial(_both, add),
     "sum": partial(_both, add),
     "max": partial(_both, max),
+    "some": partial(_both, add),
+    "sum of some": partial(_both, add),
 }
 """Calls whose answers tell all that they know: what they answer of what was put and what has come since."""
+COUNTS: Final = ("rows", "some")
+"""Those that are put as equal numbers of rows."""
 
 
 def pairs(draft: Draft, told: Told) -> list[Row]:
