@@ -305,7 +305,9 @@ def made_of(draft: Draft, run: VerbRun, calls: CallChanges) -> Made:
         )  # fmt: skip
     if draft.kind == "apply":
         rule = Totals(draft.columns[0].name)
-        return make_apply(draft.name, left, rule, key="k", time="at", schema=RESULTS, lateness=WAIT, packing=Kept(run))
+        return make_apply(
+            draft.name, left, rule, key="k", time="at", schema=RESULTS, lateness=WAIT, ttl=draft.ttl, packing=Kept(run)
+        )
     right = Rows.of(f"right-{draft.number}", draft.schema("right"))
     times = draft.times
     if draft.kind == "asof":
@@ -350,6 +352,8 @@ WINDOWS: Final[Mapping[str, Callable[[int, int], Windows | None]]] = {
 MORTAL: Final = ("latest", "totals")
 """Those that may have a time to live."""
 TTLS: Final = (None, 20 * SECOND, 60 * SECOND, 200 * SECOND)
+TTLS_OF_RULES: Final = 20
+"""So many times shorter are those of rules, whose timers fire soon."""
 JOINS: Final = ("asof", "tables", "versions", "streams")
 OTHER: Final = {"left": "right", "right": "left"}
 KEEPING: Final = {

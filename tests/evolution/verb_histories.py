@@ -93,6 +93,7 @@ HAPPENS: Final = frozenset(
         "delete: something expired",
         "went back",
         "a timer fired",
+        "a rule found no state any more",
         "a row was deleted",
         "a row was put",
         "a row was brought back",

@@ -30,6 +30,7 @@ from tests.evolution.verb_drafts import (
     SIZES,
     TABLES,
     TIMES,
+    TTLS_OF_RULES,
     WINDOWS,
     Call,
     Column,
@@ -245,6 +246,8 @@ class VerbLife(Story):
             assert bag(rows) == bag(after.results), draft
             if any(row["what"] != "row" for row in rows):
                 self.note("a timer fired")
+            if after.results != before.grown(replace(draft, ttl=None), come).results:
+                self.note("a rule found no state any more")
         elif draft.kind == "asof":
             assert bag(rows) == bag(oracle.matched(draft, before, come)), draft
         else:
@@ -433,8 +436,10 @@ class VerbLife(Story):
         self, which: int, ttl: int | None, expired: Expired, rows: Sequence[Arrival], deaths: Sequence[int]
     ) -> None:
         """What a verb holds lives longer, shorter or for ever from now on, and something else is told of its end."""
-        draft = self.chosen(which, MORTAL)
+        draft = self.chosen(which, [*MORTAL, "apply"])
         if draft is not None:
+            if draft.kind == "apply":
+                ttl, expired = None if ttl is None else ttl // TTLS_OF_RULES, Expired.SILENT
             expired = Expired.SILENT if ttl is None else expired
             self.mortal.add(draft.number)
             self.change(draft, replace(draft, ttl=ttl, expired=expired), "another time to live", deaths)

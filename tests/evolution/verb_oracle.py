@@ -53,10 +53,15 @@ class Come(NamedTuple):
 
 @dataclass(frozen=True)
 class Ruled:
-    """What the rule ``Totals`` knows of a key: the total, and when its timers fire, by name."""
+    """What the rule ``Totals`` knows of a key: the total, when it was set, and when its timers fire, by name."""
 
     total: int = 0
+    set_at: int = NEVER
     timers: Mapping[str, int] = field(default_factory=dict)
+
+    def left_at(self, gone: int) -> "Ruled":
+        """Without the total, if it was not set later than that."""
+        return self if self.set_at > gone else replace(self, total=0)
 
     def taken(self, key: str, time: int, value: int) -> tuple["Ruled", Row]:
         """After a row."""
@@ -66,13 +71,13 @@ class Ruled:
         elif value % 3 == 1:
             timers.pop("soon", None)
         total = self.total + value
-        return Ruled(total, timers), {"k": key, "what": "row", "total": total, "seen": time}
+        return Ruled(total, time, timers), {"k": key, "what": "row", "total": total, "seen": time}
 
     def fired(self, key: str, name: str) -> tuple["Ruled", Row]:
         """After a timer."""
         timers = {one: time for one, time in self.timers.items() if one != name}
         told = {"k": key, "what": name, "total": self.total, "seen": self.timers[name]}
-        return Ruled(0 if name == "idle" else self.total, timers), told
+        return replace(self, total=0 if name == "idle" else self.total, timers=timers), told
 
 
 @dataclass(frozen=True)
@@ -120,19 +125,22 @@ class Told:
             timers = [(time, key, name) for key, one in ruled.items() for name, time in one.timers.items()]
             time = min([*rows, *(one[0] for one in timers)], default=until)
             if time > until or (time == until and time not in rows):
-                return replace(self, rows=tuple(rows.values()), ruled=ruled, results=results)
+                gone = self.gone_by(draft, until)
+                return replace(self, rows=tuple(rows.values()), ruled=ruled, results=results, gone=gone)
+            gone = self.gone_by(draft, time)
             if time in rows:
                 row = rows.pop(time)
                 key, value = row.key, row.values.get(column) or 0
-                ruled[key], result = ruled.get(key, Ruled()).taken(key, time, value)
+                ruled[key], result = ruled.get(key, Ruled()).left_at(gone).taken(key, time, value)
             else:
                 _, key, name = min(timers)
-                ruled[key], result = ruled[key].fired(key, name)
+                ruled[key], result = ruled[key].left_at(gone).fired(key, name)
             results.append(result)
 
-    def gone_by(self, draft: Draft) -> int:
-        """Up to which time all is gone with the time to live of today."""
-        return self.gone if draft.ttl is None else max(self.gone, self.clock - draft.ttl)
+    def gone_by(self, draft: Draft, time: int | None = None) -> int:
+        """Up to which time all is gone at a time, or now, with the time to live of today."""
+        now = self.clock if time is None else time
+        return self.gone if draft.ttl is None else max(self.gone, now - draft.ttl)
 
     def living(self, draft: Draft) -> set[Any]:
         """The keys with something that is not gone."""
