@@ -60,7 +60,7 @@ STEPS: Final[Steps] = {
     "switch_backend": (1, {"which": WHICH}),
     "lose_the_machine": (1, {}),
     "set_back": (2, _CHANGE),
-    "edit_verb": (2, {**_CHANGE, "put": st.none() | st.integers(1, 99), "undone": st.booleans()}),
+    "edit_verb": (3, {**_CHANGE, "put": st.none() | st.integers(1, 99), "undone": st.booleans()}),
     "erase_key": (1, {"key": st.sampled_from(KEYS[:5]), "deaths": _DEATHS}),
 }  # fmt: skip
 """What can happen: how likely it is, and how; the first one is always a release, so that the simplest life ends."""
@@ -96,6 +96,10 @@ HAPPENS: Final = frozenset(
         "a rule found no state any more",
         "a row was deleted",
         "a row was put",
+        "a window was deleted",
+        "a window was put",
+        "a session was deleted",
+        "a session was put",
         "a row was brought back",
         "a key was erased",
         "switch to memory",

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from random import Random
 from typing import Any, Final, NamedTuple
@@ -500,51 +501,36 @@ class VerbLife(Story):
         return at.told[draft.begins[0]].lent(draft.lent)
 
     def edit_verb(self, which: int, put: int | None, undone: bool, deaths: Sequence[int]) -> None:
-        """Somebody deletes a total or puts another while the query is stopped, and may bring the old one back."""
-        rows = [
-            (draft, key)
-            for draft in self.drafts
-            if draft.kind == "totals"
-            for key in oracle.table(draft, self.told[draft.number])
-        ]
-        if not rows or not self.job.checkpoint:
+        """Somebody deletes a result or puts another while the query is stopped, and may bring the old one back."""
+        draft = self.chosen(which, list(WINDOWS))
+        keys = [] if draft is None else list(oracle.table(draft, self.told[draft.number]))
+        if draft is None or not keys or not self.job.checkpoint:
             return
-        draft, key = rows[which % len(rows)]
-        application = f"{OWNER}.{draft.name}"
-
-        before, values = self.told[draft.number], dict[int, int]()
+        key, before = keys[-1 - which // VERBS % len(keys)], self.told[draft.number]
         calls = {one.name: one for one in (*draft.calls, *self.known[draft.number].calls)}
-        if put is not None and any(one.function not in oracle.TELLING for one in calls.values()):
+        if put is None:
+            self.edit(partial(_delete, draft, key), deaths)
+            self.told[draft.number] = before.deleted(draft, key)
+        elif any(one.function not in oracle.TELLING for one in calls.values()):
             return
-
-        def edit(inspector: StateInspector) -> None:
-            with StateEditor(inspector, "ann", "") as editor:
-                if put is None:
-                    editor.delete("aggregate", [key], application_id=application)
-                else:
-                    table = editor.view("aggregate", application_id=application).get([key])
-                    assert table is not None
-                    (row,) = table.to_pylist()
-                    # Counts of the same rows are equal.
-                    told = {
-                        name: put if calls[name].function in oracle.COUNTS else put + calls[name].number
-                        for name in row["value"]
-                    }
-                    values.update({calls[name].number: value for name, value in told.items()})
-                    if row["value"] == told:
-                        return  # whoever died in it has put it before
-                    editor.put("aggregate", [{**row, "value": told}], application_id=application)
-                editor.commit()
-
-        self.edit(edit, deaths)
-        self.told[draft.number] = before.without(key) if put is None else before.put(key, values)
-        self.note("a row was deleted" if put is None else "a row was put")
+        else:
+            # Counts of the same rows are equal.
+            told = {name: put if one.function in oracle.COUNTS else put + one.number for name, one in calls.items()}
+            shown: set[str] = set()
+            self.edit(partial(_put, draft, key, told, shown), deaths)
+            self.told[draft.number] = before.put(draft, key, {calls[name].number: told[name] for name in shown})
+        what = _RESULTS[draft.kind]
+        self.note(f"a {what} was deleted" if put is None else f"a {what} was put")
         held = oracle.table(draft, before)
         self.edits += held != oracle.table(draft, self.told[draft.number])
         if undone:
             self.edit(_undo, [])
             self.told[draft.number] = before
             self.note("a row was brought back")
+        self.edited(draft)
+
+    def edited(self, draft: Draft) -> None:
+        """Somebody has edited what a verb holds, and it goes on from there; nobody has done so before."""
         edited = {draft.number: self.told[draft.number]}
         self.kept = [*self.kept[:-1], *(replace(one, told={**one.told, **edited}) for one in self.kept[-1:])]
         self.start(self.drafts)
@@ -593,6 +579,37 @@ def _key(draft: Draft, row: Mapping[str, Any]) -> Any:
 
 def _shown(row: Mapping[str, Any] | None) -> Any:
     return None if row is None else frozen(row)
+
+
+def _delete(draft: Draft, key: Any, inspector: StateInspector) -> None:
+    with StateEditor(inspector, "ann", "") as editor:
+        name, start = (key[0], _instant(key[1][0])) if draft.kind in SIZES else (key, None)
+        editor.delete("aggregate", [name], window_start=start, application_id=f"{OWNER}.{draft.name}")
+        editor.commit()
+
+
+def _put(draft: Draft, key: Any, told: Mapping[str, int], shown: set[str], inspector: StateInspector) -> None:
+    """Put a result, with those of its calls that are shown."""
+    with StateEditor(inspector, "ann", "") as editor:
+        application = f"{OWNER}.{draft.name}"
+        table = editor.view("aggregate", application_id=application).get([key[0] if draft.kind in SIZES else key])
+        assert table is not None
+        (row,) = (
+            one for one in table.to_pylist() if draft.kind not in SIZES or one["window_start"] == _instant(key[1][0])
+        )
+        shown.update(row["value"])
+        value = {name: told[name] for name in shown}
+        if row["value"] != value:  # whoever died in it has put it before
+            editor.put("aggregate", [{**row, "value": value}], application_id=application)
+            editor.commit()
+
+
+def _instant(micros: int) -> datetime:
+    return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=micros)
+
+
+_RESULTS: Final = {"totals": "row", "windows": "window", "sessions": "session"}
+"""What those of an aggregate are called, by kind."""
 
 
 def _undo(inspector: StateInspector) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from operator import add
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from millpond.stores.typed.expiry import Expired
 from tests.evolution.verb_drafts import (
@@ -15,6 +15,7 @@ from tests.evolution.verb_drafts import (
     MORTAL,
     REACH,
     SECOND,
+    SIZES,
     TIMES,
     WAIT,
     Call,
@@ -29,7 +30,12 @@ NEVER: Final = -(1 << 62)
 
 
 PUT: Final = "put"
-"""The side of a total that somebody has put: by the numbers of calls, what it says."""
+"""The side of a result that somebody has put: by the numbers of calls, what it says."""
+REPLACED: Final = "replaced"
+"""The side of the rows in whose place it was put, which still have their times."""
+
+
+Window: TypeAlias = tuple[int, int]
 
 
 class Come(NamedTuple):
@@ -41,6 +47,10 @@ class Come(NamedTuple):
     values: Mapping[int, int | None]
     plain: int | None
     group: str = ""
+    elsewhere: frozenset[Window] = frozenset()
+    """The windows in which it does not count any more."""
+    within: Window | None = None
+    """The only window in which it counts, if somebody has put it there."""
 
     @property
     def marked(self) -> int | None:
@@ -160,18 +170,40 @@ class Told:
         since = {number: min(place, len(before.rows)) for number, place in self.since.items()}
         return replace(before, since={number: before.since.get(number, place) for number, place in since.items()})
 
-    def put(self, key: str, values: Mapping[int, int | None]) -> "Told":
-        """A total of a key that goes on from here, and has the time that it had."""
-        newest = max(one.time for one in self.rows if one.key == key)
-        told = self.without(key)
-        return replace(told, rows=(*told.rows, Come(PUT, key, newest, values, None)))
+    def put(self, draft: Draft, key: Any, values: Mapping[int, int]) -> "Told":
+        """A result that goes on from here, and has the time that it had."""
+        places = places_of(draft, self, key)
+        own = {place: self.rows[place] for place in places}
+        if draft.kind == "windows":
+            changed = {place: one._replace(elsewhere=one.elsewhere | {key[1]}) for place, one in own.items()}
+        else:
+            changed = {place: one._replace(side=REPLACED) for place, one in own.items()}
+        newest = max(own.values(), key=lambda one: one.time)
+        result = Come(PUT, newest.key, newest.time, values, None, within=key[1] if draft.kind == "windows" else None)
+        rows = (changed.get(place, one) for place, one in enumerate(self.rows))
+        return replace(self, rows=(*rows, result))
+
+    def deleted(self, draft: Draft, key: Any) -> "Told":
+        """A result is gone, and begins anew."""
+        places = places_of(draft, self, key)
+        if draft.kind != "windows":
+            return self._left([place in places for place in range(len(self.rows))])
+        rows = (
+            one._replace(elsewhere=one.elsewhere | {key[1]}) if place in places else one
+            for place, one in enumerate(self.rows)
+        )
+        return replace(self, rows=tuple(rows))
 
     def without(self, key: str, side: str | None = None, group: str | None = None) -> "Told":
         """All that is of a key is gone, from one side or from all, and of one group or of all."""
         gone = [one.key == key and side in (None, one.side) and group in (None, one.group) for one in self.rows]
+        return replace(self._left(gone), ruled={one: it for one, it in self.ruled.items() if one != key})
+
+    def _left(self, gone: Sequence[bool]) -> "Told":
+        """The rows but for some."""
         since = {number: place - sum(gone[:place]) for number, place in self.since.items()}
         rows = tuple(one for one, goes in zip(self.rows, gone, strict=True) if not goes)
-        return replace(self, rows=rows, since=since, ruled={one: it for one, it in self.ruled.items() if one != key})
+        return replace(self, rows=rows, since=since)
 
 
 def side(draft: Draft, told: Told, which: str) -> list[Row]:
@@ -226,28 +258,31 @@ def last_told(draft: Draft, told: Told) -> dict[Any, Row]:
     if draft.kind == "tables":
         one, other = ({row["k"]: row for row in side(draft, told, which)} for which in ("left", "right"))
         return joined_tables(one, other, "inner")
+    named = ("k", "window") if draft.kind in SIZES else ("k",)
+    return {
+        key: {**dict(zip(named, key if draft.kind in SIZES else (key,), strict=True)), **_called(draft, told, some)}
+        for key, some in _grouped(draft, told).items()
+    }
+
+
+def places_of(draft: Draft, told: Told, key: Any) -> set[int]:
+    """Which rows a result is made of."""
+    return {row["place"] for row in _grouped(draft, told)[key]}
+
+
+def _grouped(draft: Draft, told: Told) -> Mapping[Any, Sequence[Mapping[str, Any]]]:
+    """The rows of each result of an aggregate, in the order of time."""
     rows: list[Row] = [
-        {
-            "k": one.key,
-            "at": one.time,
-            "v": one.plain,
-            "w": one.marked,
-            "place": place,
-            "put": one.values if one.side == PUT else None,
-        }
+        {"k": one.key, "at": one.time, "v": one.plain, "w": one.marked, "place": place, "come": one}
         for place, one in enumerate(told.rows)
     ]
     rows.sort(key=lambda row: row["at"])
     if draft.kind == "totals":
-        keys = {
-            row["k"]: sorted((one for one in rows if one["k"] == row["k"]), key=lambda one: one["at"]) for row in rows
-        }
-        return {key: {"k": key, **_called(draft, told, some)} for key, some in keys.items()}
-    groups = _in_sessions(draft, rows) if draft.kind == "sessions" else _in_windows(draft, rows)
-    return {
-        (key, window): {"k": key, "window": window, **_called(draft, told, some)}
-        for (key, window), some in groups.items()
-    }
+        found = defaultdict[Any, list[Row]](list)
+        for row in rows:
+            found[row["k"]].append(row)
+        return found
+    return _in_sessions(draft, rows) if draft.kind == "sessions" else _in_windows(draft, rows)
 
 
 def _eras(draft: Draft) -> Iterator[tuple[int, int, int]]:
@@ -273,21 +308,25 @@ def _in_windows(draft: Draft, rows: Sequence[Row]) -> dict[Any, Sequence[Mapping
     found = defaultdict[Any, list[Row]](list)
     for size, begin, end in _eras(draft):
         for row in rows:
-            start = row["at"] // size * size
-            if begin <= start < end:
-                found[row["k"], (start, start + size)].append(row)
+            start, come = row["at"] // size * size, row["come"]
+            window = start, start + size
+            if begin <= start < end and window not in come.elsewhere and come.within in (None, window):
+                found[row["k"], window].append(row)
     return dict(found)
 
 
 def _called(draft: Draft, told: Told, rows: Sequence[Mapping[str, Any]]) -> Row:
     """What the calls answer of rows in the order of time."""
-    put: Mapping[int, int] = next((row["put"] for row in rows if row["put"] is not None), {})
+    puts = [row["come"].values for row in rows if row["come"].side == PUT]
+    come = [row for row in rows if row["come"].side not in (PUT, REPLACED)]
     found = {}
     for call in draft.calls:
         aggregate, answers = CALLS[call.function]
-        own = [row for row in rows if row["place"] >= told.since[call.number] and row["put"] is None]
+        own = [row for row in come if row["place"] >= told.since[call.number]]
         answer = answers([row["v"] for row in own if aggregate.where is None or row[str(aggregate.where)] is not None])
-        found[call.name] = TELLING[call.function](put[call.number], answer) if call.number in put else answer
+        for put in puts:
+            answer = TELLING[call.function](put[call.number], answer) if call.number in put else answer
+        found[call.name] = answer
     return found
 
 
