@@ -61,6 +61,16 @@ STEPS: Final[Steps] = {
     "lose_the_machine": (1, {}),
     "set_back": (2, _CHANGE),
     "edit_verb": (3, {**_CHANGE, "put": st.none() | st.integers(1, 99), "undone": st.booleans()}),
+    "edit_timer": (
+        2,
+        {
+            **_CHANGE,
+            "key": st.sampled_from(KEYS[:5]),
+            "name": st.sampled_from(["idle", "soon", "own"]),
+            "wait": st.none() | st.integers(-60, 60),
+            "undone": st.booleans(),
+        },
+    ),
     "erase_key": (1, {"key": st.sampled_from(KEYS[:5]), "deaths": _DEATHS}),
 }  # fmt: skip
 """What can happen: how likely it is, and how; the first one is always a release, so that the simplest life ends."""
@@ -96,6 +106,9 @@ HAPPENS: Final = frozenset(
         "a rule found no state any more",
         "a row was deleted",
         "a row was put",
+        "a timer was set",
+        "a timer was deleted",
+        "a timer was as before",
         "a window was deleted",
         "a window was put",
         "a session was deleted",

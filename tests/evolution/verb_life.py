@@ -529,6 +529,26 @@ class VerbLife(Story):
             self.note("a row was brought back")
         self.edited(draft)
 
+    def edit_timer(
+        self, which: int, key: str, name: str, wait: int | None, undone: bool, deaths: Sequence[int]
+    ) -> None:
+        """Somebody sets, moves or deletes a timer of a rule while the query is stopped, and may take that back."""
+        draft = self.chosen(which, ["apply"])
+        if draft is None or draft.number not in self.known or not self.job.checkpoint:
+            return
+        before = self.told[draft.number]
+        time = None if wait is None or before.clock == oracle.NEVER else before.clock + wait * SECOND
+        self.edit(partial(_set_timer, draft, key, name, time), deaths)
+        after = before.with_timer(key, name, time)
+        moved = before.ruled.get(key, oracle.Ruled()).timers.get(name) != time
+        self.note("a timer was deleted" if time is None else "a timer was set")
+        if undone and moved:
+            self.edit(_undo, [])
+            after = before
+            self.note("a timer was as before")
+        self.told[draft.number] = after
+        self.edited(draft)
+
     def edited(self, draft: Draft) -> None:
         """Somebody has edited what a verb holds, and it goes on from there; nobody has done so before."""
         edited = {draft.number: self.told[draft.number]}
@@ -602,6 +622,13 @@ def _put(draft: Draft, key: Any, told: Mapping[str, int], shown: set[str], inspe
         if row["value"] != value:  # whoever died in it has put it before
             editor.put("aggregate", [{**row, "value": value}], application_id=application)
             editor.commit()
+
+
+def _set_timer(draft: Draft, key: str, name: str, time: int | None, inspector: StateInspector) -> None:
+    with StateEditor(inspector, "ann", "") as editor:
+        moment = None if time is None else _instant(time)
+        editor.set_timer(f"{draft.name}-timers", [key], moment, name=name, application_id=f"{OWNER}.{draft.name}")
+        editor.commit()
 
 
 def _instant(micros: int) -> datetime:

@@ -183,6 +183,14 @@ class Told:
         rows = (changed.get(place, one) for place, one in enumerate(self.rows))
         return replace(self, rows=(*rows, result))
 
+    def with_timer(self, key: str, name: str, time: int | None) -> "Told":
+        """A timer of a rule is set for a time, or is deleted."""
+        one = self.ruled.get(key, Ruled())
+        timers = {other: at for other, at in one.timers.items() if other != name}
+        if time is not None:
+            timers[name] = time
+        return replace(self, ruled={**self.ruled, key: replace(one, timers=timers)})
+
     def deleted(self, draft: Draft, key: Any) -> "Told":
         """A result is gone, and begins anew."""
         places = places_of(draft, self, key)
