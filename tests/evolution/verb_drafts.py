@@ -15,6 +15,7 @@ from millpond.adapters.spark.verbs.expressions import Expression
 from millpond.adapters.spark.verbs.kept_schemas import ColumnChanges
 from millpond.adapters.spark.verbs.verb_run import VerbRun
 from millpond.processors import SessionWindows, TimeWindows
+from millpond.processors.options.joins import AsofDirection, AsofJoinType
 from millpond.processors.verbs import aggregates
 from millpond.processors.verbs.aggregate import Windows
 from millpond.processors.verbs.aggregates import AggregateCall
@@ -96,6 +97,28 @@ def _present(values: Sequence[int | None]) -> list[int]:
 
 
 @dataclass(frozen=True)
+class Match:
+    """Which right row a left row of an as-of join meets, and what comes out.
+
+    Attributes:
+        how: the type of the join.
+        exact: whether one of its very time counts.
+        tolerance: how far it may be, in microseconds; None for any age.
+        direction: whether it is older or newer.
+    """
+
+    how: AsofJoinType = AsofJoinType.INNER
+    exact: bool = True
+    tolerance: int | None = None
+    direction: AsofDirection = AsofDirection.BACKWARD
+
+    @property
+    def wait(self) -> int:
+        """How long left rows wait, where they do."""
+        return WAIT + self.direction.ahead(self.tolerance)
+
+
+@dataclass(frozen=True)
 class Draft:
     """A verb in one release.
 
@@ -111,6 +134,7 @@ class Draft:
         eras: how long windows, or gaps of sessions, were, in seconds, and until which time.
         window: how long they are from then on.
         grouped: whether the group is in its key.
+        match: of an as-of join.
         turned: whether its left input has the names of right ones, and the other way round.
         begins: with the rows of which verb it has begun, by number, and of which of its sides each side.
     """
@@ -126,6 +150,7 @@ class Draft:
     eras: tuple[tuple[int, int], ...] = ()
     window: int = 0
     grouped: bool = False
+    match: Match = Match()
     turned: bool = False
     begins: tuple[int, Mapping[str, str]] | None = None
 
@@ -310,9 +335,13 @@ def made_of(draft: Draft, run: VerbRun, calls: CallChanges) -> Made:
         )
     right = Rows.of(f"right-{draft.number}", draft.schema("right"))
     times = draft.times
-    if draft.kind == "asof":
-        packing = Kept(run, ["left"])
-        return make_asof_join(draft.name, left, right, on="k", times=times, history=keeps, packing=packing)
+    if draft.kind in ASOF:
+        waits, match = draft.kind == "waiting", draft.match
+        return make_asof_join(
+            draft.name, left, right, on="k", times=times, history=keeps, how=match.how, grace=WAIT if waits else None,
+            tolerance=match.tolerance, exact=match.exact, direction=match.direction,
+            packing=Kept(run, [] if waits else ["left"]),
+        )  # fmt: skip
     if draft.kind in ("tables", "versions"):
         history = keeps if draft.kind == "versions" else None
         return make_table_join(draft.name, left, right, on="k", times=times, history=history, packing=Kept(run))
@@ -354,7 +383,10 @@ MORTAL: Final = ("latest", "totals")
 TTLS: Final = (None, 20 * SECOND, 60 * SECOND, 200 * SECOND)
 TTLS_OF_RULES: Final = 20
 """So many times shorter are those of rules, whose timers fire soon."""
-JOINS: Final = ("asof", "tables", "versions", "streams")
+ASOF: Final = ("asof", "waiting")
+"""As-of joins; left rows of the second one wait."""
+TOLERANCES: Final = (8 * SECOND, 20 * SECOND)
+JOINS: Final = (*ASOF, "tables", "versions", "streams")
 OTHER: Final = {"left": "right", "right": "left"}
 KEEPING: Final = {
     "latest": ["left"],

@@ -4,6 +4,7 @@ from typing import Final
 
 from hypothesis import strategies as st
 
+from millpond.processors.options.joins import AsofDirection, AsofJoinType
 from millpond.stores.typed.expiry import Expired
 from tests.evolution.histories import DEATHS, KEYS, WHICH, Steps, step
 from tests.evolution.story import BACKENDS
@@ -55,6 +56,17 @@ STEPS: Final[Steps] = {
             "rows": st.lists(_ARRIVAL, min_size=1, max_size=4),
         },
     ),
+    "change_match": (
+        2,
+        {
+            **_CHANGE,
+            "how": st.sampled_from(AsofJoinType),
+            "exact": st.booleans(),
+            "tolerance": WHICH,
+            "direction": st.sampled_from(AsofDirection),
+            "rows": st.lists(_ARRIVAL, min_size=1, max_size=4),
+        },
+    ),
     "change_windows": (2, {**_CHANGE, "size": WHICH, "wait": st.sampled_from([0, 20, 60])}),
     "restart": (1, {"says": st.booleans()}),
     "switch_backend": (1, {"which": WHICH}),
@@ -97,6 +109,13 @@ HAPPENS: Final = frozenset(
         "a verb went",
         "another history or grace",
         "another time to live",
+        "another match",
+        "left: another match",
+        "semi: another match",
+        "anti: another match",
+        "forward: another match",
+        "nearest: another match",
+        "a row of the very time of another one",
         "other windows from a time on",
         "other sessions from a time on",
         "silent: something expired",

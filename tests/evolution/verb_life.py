@@ -16,6 +16,7 @@ from millpond.adapters.inspect import StateInspector
 from millpond.adapters.spark.evolution.evolution import Evolution
 from millpond.adapters.spark.verbs.sink import PartRows
 from millpond.errors import StateConflictError
+from millpond.processors.options.joins import AsofDirection, AsofJoinType
 from millpond.processors.runtime.batches.batch import Batch
 from millpond.stores.evolution.verbs import verb_and_side
 from millpond.stores.typed.expiry import Expired
@@ -23,6 +24,7 @@ from tests.evolution import verb_oracle as oracle
 from tests.evolution.process import RETAINED, Checkpoint, DeathError
 from tests.evolution.story import BACKENDS, Story, other
 from tests.evolution.verb_drafts import (
+    ASOF,
     CALLS,
     GROUPS,
     KEEPING,
@@ -31,12 +33,14 @@ from tests.evolution.verb_drafts import (
     SIZES,
     TABLES,
     TIMES,
+    TOLERANCES,
     TTLS_OF_RULES,
     WINDOWS,
     Call,
     Column,
     Draft,
     DraftChanges,
+    Match,
     begun,
     rekeyed,
 )
@@ -134,7 +138,8 @@ class VerbLife(Story):
         if kind in WINDOWS:
             window = SIZES.get(kind, (0,))[0]
             return replace(draft, calls=tuple(self.new_call(one) for one in range(2)), window=window)
-        return replace(draft, columns=tuple(self.new_column(side) for side in draft.sides))
+        match = Match(tolerance=TOLERANCES[0]) if kind == "waiting" else Match()
+        return replace(draft, columns=tuple(self.new_column(side) for side in draft.sides), match=match)
 
     def new_call(self, which: int) -> Call:
         number = self.number()
@@ -218,9 +223,20 @@ class VerbLife(Story):
             self._rows += 1
             time = (1_000 + 2 * self._rows - row.late) * SECOND + self._rows
             group = f"g{self._rows % 3}"
+            time = self.met(draft, row, side, time)
             values = {one.number: None if row.value is None else row.value + one.number for one in draft.of(side)}
             found.append(Come(side, row.key, time, values, row.value, group))
         return found
+
+    def met(self, draft: Draft, row: Arrival, side: str, time: int) -> int:
+        """The time of a row; of some left ones that of the newest right one, if that is not long ago."""
+        if draft.kind not in ASOF or side == "right" or row.late % 3:
+            return time
+        since = (1_000 + 2 * self._rows - 30) * SECOND
+        rows = self.told[draft.number].rows
+        return max(
+            (one.time for one in rows if (one.side, one.key) == ("right", row.key) and one.time >= since), default=time
+        )
 
     def tables(self, draft: Draft, come: Sequence[Come]) -> dict[str, list[pa.Table]]:
         """The rows of a micro-batch, in two files of each side."""
@@ -249,8 +265,12 @@ class VerbLife(Story):
                 self.note("a timer fired")
             if after.results != before.grown(replace(draft, ttl=None), come).results:
                 self.note("a rule found no state any more")
-        elif draft.kind == "asof":
-            assert bag(rows) == bag(oracle.matched(draft, before, come)), draft
+        elif draft.kind in ASOF:
+            due = come if draft.kind == "asof" else after.due
+            assert bag(rows) == bag(oracle.matched(draft, before, due)), draft
+            inexact = replace(draft, match=replace(draft.match, exact=not draft.match.exact))
+            if bag(rows) != bag(oracle.matched(inexact, before, due)):
+                self.note("a row of the very time of another one")
         else:
             self.check_changes(draft, *oracle.change(draft, before, after), rows)
             if any(key not in oracle.table(draft, after) for key in oracle.table(draft, before)):
@@ -428,7 +448,7 @@ class VerbLife(Story):
 
     def change_reach(self, which: int, deaths: Sequence[int]) -> None:
         """A history or grace becomes longer, or shorter again."""
-        draft = self.chosen(which, ["latest", "windows", "sessions", "asof", "streams"])
+        draft = self.chosen(which, ["latest", "windows", "sessions", *ASOF, "streams"])
         if draft is not None and not draft.eras:
             self.stretched.add(draft.number)
             self.change(draft, replace(draft, longer=3 - draft.longer), "another history or grace", deaths)
@@ -445,6 +465,23 @@ class VerbLife(Story):
             self.mortal.add(draft.number)
             self.change(draft, replace(draft, ttl=ttl, expired=expired), "another time to live", deaths)
             self.in_time(rows)
+
+    def change_match(
+        self, which: int, how: AsofJoinType, exact: bool, tolerance: int, direction: AsofDirection,
+        rows: Sequence[Arrival], deaths: Sequence[int],
+    ) -> None:  # fmt: skip
+        """Left rows of an as-of join meet others from now on, also those that wait."""
+        draft = self.chosen(which, ASOF)
+        if draft is None:
+            return
+        if draft.kind == "waiting":
+            match = Match(how, exact, TOLERANCES[tolerance % len(TOLERANCES)], direction)
+        else:
+            match = Match(how, exact, (None, *TOLERANCES)[tolerance % (len(TOLERANCES) + 1)])
+        self.change(draft, replace(draft, match=match), "another match", deaths)
+        self.note(f"{how.value}: another match")
+        self.note(f"{match.direction.value}: another match")
+        self.in_time(rows)
 
     def in_time(self, rows: Sequence[Arrival]) -> None:
         """A micro-batch that is later than all before; without a time to live, totals do not know how late it is."""
@@ -489,8 +526,8 @@ class VerbLife(Story):
         self.returns += 1
         self.start(self.drafts, deaths)
         self.note("went back")
-        lived = {one.number: one.ttl for one in at.drafts}
-        if any(lived.get(one.number) != one.ttl for one in self.drafts):
+        lived = {one.number: (one.ttl, one.match) for one in at.drafts}
+        if any(lived.get(one.number) != (one.ttl, one.match) for one in self.drafts):
             self.in_time([Arrival("k0", 0, None)])
 
     @staticmethod
@@ -557,7 +594,8 @@ class VerbLife(Story):
 
     def keeps(self, draft: Draft) -> bool:
         """Whether the keys of a verb's rows are known to its state."""
-        return any(draft.kind != "asof" or one.side == "right" for one in self.told[draft.number].rows)
+        told = self.told[draft.number]
+        return bool(told.waiting) or any(draft.kind != "asof" or one.side == "right" for one in told.rows)
 
     def erase_key(self, key: str, deaths: Sequence[int]) -> None:
         """Somebody erases a key from all verbs while the query is stopped; nobody can go back then."""

@@ -101,6 +101,8 @@ class Told:
         gone: up to which time what it held is gone.
         ruled: what a rule knows, by key; it has not seen the rows yet.
         results: of a rule, in the last micro-batch.
+        waiting: left rows of a join that wait.
+        due: those of them that waited no longer, in the last micro-batch.
     """
 
     rows: tuple[Come, ...] = ()
@@ -109,10 +111,14 @@ class Told:
     gone: int = NEVER
     ruled: Mapping[str, Ruled] = field(default_factory=dict)
     results: Sequence[Row] = ()
+    waiting: tuple[Come, ...] = ()
+    due: tuple[Come, ...] = ()
 
     def grown(self, draft: Draft, rows: Sequence[Come]) -> "Told":
         """With the rows of a micro-batch; a key that was gone begins anew, and a row that is as old is left out."""
         in_order = sorted(rows, key=lambda one: one.time)
+        if draft.kind == "waiting":
+            return self.after_waiting(draft, in_order)
         if draft.kind not in MORTAL:
             clock = max([self.clock, *(row.time for row in rows)])
             told = replace(self, rows=(*self.rows, *in_order), clock=clock)
@@ -126,6 +132,19 @@ class Told:
                     told = told.without(row.key, group=row.group if draft.grouped else None)
                 told = replace(told, rows=(*told.rows, row))
         return told
+
+    def after_waiting(self, draft: Draft, rows: Sequence[Come]) -> "Told":
+        """Left rows wait until the time of the left side is so much past theirs; right ones are there at once."""
+        left = [*self.waiting, *(row for row in rows if row.side == "left")]
+        clock = max([self.clock, *(row.time for row in left)])
+        due = tuple(row for row in left if row.time + draft.match.wait <= clock)
+        return replace(
+            self,
+            rows=(*self.rows, *(row for row in rows if row.side == "right")),
+            clock=clock,
+            waiting=tuple(row for row in left if row not in due),
+            due=due,
+        )
 
     def after_rule(self, draft: Draft) -> "Told":
         """After all rows and timers that need not wait any more, in the order of time."""
@@ -205,7 +224,10 @@ class Told:
     def without(self, key: str, side: str | None = None, group: str | None = None) -> "Told":
         """All that is of a key is gone, from one side or from all, and of one group or of all."""
         gone = [one.key == key and side in (None, one.side) and group in (None, one.group) for one in self.rows]
-        return replace(self._left(gone), ruled={one: it for one, it in self.ruled.items() if one != key})
+        waiting = tuple(one for one in self.waiting if one.key != key)
+        return replace(
+            self._left(gone), waiting=waiting, ruled={one: it for one, it in self.ruled.items() if one != key}
+        )
 
     def _left(self, gone: Sequence[bool]) -> "Told":
         """The rows but for some."""
@@ -365,5 +387,10 @@ def pairs(draft: Draft, told: Told) -> list[Row]:
 
 def matched(draft: Draft, before: Told, come: Sequence[Come]) -> list[Row]:
     """The left rows of a micro-batch, which has no right ones, with the right ones that they find."""
-    here, known = side(draft, Told(tuple(come)), "left"), side(draft, before, "right")
-    return list(asof(here, known, "inner", draft.times))
+    here, known, match = side(draft, Told(tuple(come)), "left"), side(draft, before, "right"), draft.match
+    found = asof(
+        here, known, match.how.value, draft.times, tolerance=match.tolerance, exact=match.exact,
+        direction=match.direction.value,
+    )  # fmt: skip
+    nothing = dict.fromkeys(draft.schema("right").names) if match.how.shows_right else {}
+    return [{**nothing, **row} for row in found]
