@@ -15,7 +15,7 @@ from millpond.adapters.spark.verbs.expressions import Expression
 from millpond.adapters.spark.verbs.kept_schemas import ColumnChanges
 from millpond.adapters.spark.verbs.verb_run import VerbRun
 from millpond.processors import SessionWindows, TimeWindows
-from millpond.processors.options.joins import AsofDirection, AsofJoinType
+from millpond.processors.options.joins import AsofDirection, AsofJoinType, JoinType
 from millpond.processors.verbs import aggregates
 from millpond.processors.verbs.aggregate import Windows
 from millpond.processors.verbs.aggregates import AggregateCall
@@ -135,6 +135,7 @@ class Draft:
         window: how long they are from then on.
         grouped: whether the group is in its key.
         match: of an as-of join.
+        how: the type of another join.
         turned: whether its left input has the names of right ones, and the other way round.
         begins: with the rows of which verb it has begun, by number, and of which of its sides each side.
     """
@@ -151,6 +152,7 @@ class Draft:
     window: int = 0
     grouped: bool = False
     match: Match = Match()
+    how: JoinType = JoinType.INNER
     turned: bool = False
     begins: tuple[int, Mapping[str, str]] | None = None
 
@@ -344,11 +346,15 @@ def made_of(draft: Draft, run: VerbRun, calls: CallChanges) -> Made:
         )  # fmt: skip
     if draft.kind in ("tables", "versions"):
         history = keeps if draft.kind == "versions" else None
-        return make_table_join(draft.name, left, right, on="k", times=times, history=history, packing=Kept(run))
+        return make_table_join(
+            draft.name, left, right, on="k", times=times, how=draft.how, history=history, packing=Kept(run)
+        )
     on = dict(zip(draft.keys("left"), draft.keys("right"), strict=True))
+    grace = WAIT if draft.kind == "alone" else keeps
     return make_stream_join(
-        draft.name, left, right, on=on, times=times, before=REACH, after=REACH, grace=keeps, packing=Kept(run)
-    )
+        draft.name, left, right, on=on, times=times, before=REACH, after=REACH, grace=grace, how=draft.how,
+        packing=Kept(run),
+    )  # fmt: skip
 
 
 def _aggregate(draft: Draft, run: VerbRun, changes: CallChanges, left: Rows) -> Made:
@@ -386,7 +392,13 @@ TTLS_OF_RULES: Final = 20
 ASOF: Final = ("asof", "waiting")
 """As-of joins; left rows of the second one wait."""
 TOLERANCES: Final = (8 * SECOND, 20 * SECOND)
-JOINS: Final = (*ASOF, "tables", "versions", "streams")
+JOINS: Final = (*ASOF, "tables", "versions", "streams", "alone")
+TYPES: Final = {
+    "tables": tuple(JoinType),
+    "versions": tuple(JoinType),
+    "alone": (JoinType.LEFT, JoinType.OUTER),
+}
+"""Of joins of several types, which there are; of streams, those where rows come out alone are another kind."""
 OTHER: Final = {"left": "right", "right": "left"}
 KEEPING: Final = {
     "latest": ["left"],

@@ -122,6 +122,7 @@ HAPPENS: Final = frozenset(
         "delete: something expired",
         "went back",
         "a timer fired",
+        "a row of a stream was told alone",
         "a rule found no state any more",
         "a row was deleted",
         "a row was put",

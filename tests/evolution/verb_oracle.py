@@ -284,15 +284,26 @@ def last_told(draft: Draft, told: Told) -> dict[Any, Row]:
     if draft.kind == "latest":
         return _newest(draft, told, "left")
     if draft.kind == "versions":
-        return joined_tables(_newest(draft, told, "left"), _newest(draft, told, "right"), "inner")
+        return _joined(draft, _newest(draft, told, "left"), _newest(draft, told, "right"))
     if draft.kind == "tables":
         one, other = ({row["k"]: row for row in side(draft, told, which)} for which in ("left", "right"))
-        return joined_tables(one, other, "inner")
+        return _joined(draft, one, other)
     named = ("k", "window") if draft.kind in SIZES else ("k",)
     return {
         key: {**dict(zip(named, key if draft.kind in SIZES else (key,), strict=True)), **_called(draft, told, some)}
         for key, some in _grouped(draft, told).items()
     }
+
+
+def _joined(draft: Draft, left: Mapping[Any, Row], right: Mapping[Any, Row]) -> dict[Any, Row]:
+    """Two tables by key, with nulls where one has no row."""
+    found = joined_tables(left, right, draft.how.value)
+    return {key: {**_nothing(draft), **row} for key, row in found.items()}
+
+
+def _nothing(draft: Draft) -> Row:
+    """The columns of a join, without values."""
+    return dict.fromkeys([*draft.schema("left").names, *draft.schema("right").names])
 
 
 def places_of(draft: Draft, told: Told, key: Any) -> set[int]:
@@ -377,12 +388,22 @@ COUNTS: Final = ("rows", "some")
 
 
 def pairs(draft: Draft, told: Told) -> list[Row]:
-    """The pairs of rows of two streams."""
-    found = near(side(draft, told, "left"), side(draft, told, "right"), "inner", draft.times, (REACH, REACH))
+    """The pairs of rows of two streams, and rows that are told alone, as nobody can come to them any more."""
+    sides = side(draft, told, "left"), side(draft, told, "right")
+    found = near(*sides, draft.how.value, draft.times, (REACH, REACH))
+    if draft.kind == "alone":
+        found = (row for row in found if all(time in row for time in draft.times) or _passed(draft, told, row))
+        return [{**_nothing(draft), **row} for row in found]
     if not draft.grouped:
         return list(found)
     one, other = draft.keys("left")[1], draft.keys("right")[1]
     return [{name: row[name] for name in row if name != other} for row in found if row[one] == row[other]]
+
+
+def _passed(draft: Draft, told: Told, row: Row) -> bool:
+    """Whether time is past all that could come to a row which is alone."""
+    (time,) = (row[name] for name in draft.times if name in row)
+    return bool(time + REACH + WAIT < told.clock)
 
 
 def matched(draft: Draft, before: Told, come: Sequence[Come]) -> list[Row]:
