@@ -261,7 +261,8 @@ class History:
     def begins_with(self, found: Collection[Manifest], batch: int | None) -> bool:
         """Whether the newest generation was made of what a checkpoint holds, where that stands, or before.
 
-        Micro-batches may have come since, but none in which this query had anything to do.
+        Micro-batches may have come since, but none in which this query had anything to do. A verb that has begun with
+        the rows of others, under whatever key, knows them as manifests that were there then and are there still.
 
         Args:
             found: all manifests that the checkpoint holds, of whatever applications.
@@ -275,8 +276,9 @@ class History:
         if batch is None:
             return False
         prints, left = self.made_of(newest), dict[str, list[Manifest]]()
+        seeded = any(record.seeded for record in self.lineage(newest))
         for one in found:
-            if one.fingerprint in prints:
+            if seeded or one.fingerprint in prints:
                 left.setdefault(one.application_id, []).append(one)
         return any(newest.leads_on(batch, mine) for mine in left.values())
 

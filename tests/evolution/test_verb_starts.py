@@ -102,6 +102,25 @@ def test_an_erasure_reaches_a_renamed_verb_that_had_nothing_to_do_in_the_micro_b
     life.check()
 
 
+@pytest.mark.parametrize("kind", ["asof", "versions"])
+@pytest.mark.parametrize("renamed", [False, True])
+def test_an_erasure_reaches_a_verb_that_has_begun_with_the_rows_of_another_and_had_nothing_to_do_since(
+    life: VerbLife, kind: str, renamed: bool
+) -> None:
+    life.begin(["totals", kind], 2, "memory")
+    for right in (False, True):
+        life.batch([Arrival("k1", 0, 1), Arrival("k2", 0, 2)], right)
+    life.rekey_verb(0, TABLES.index("latest"), (0, 1), False, False, [])
+    if renamed:
+        life.rename_verb(1, [])
+    life.batch([], False)
+    for key in ("k1", "k2"):
+        life.erase_key(key, [])
+        life.check()
+    life.batch(ROWS, False)
+    life.check()
+
+
 @pytest.mark.parametrize("at_once", [False, True])
 @pytest.mark.parametrize("rows", [0, 1])
 def test_a_second_erasure_does_not_read_what_a_verb_left_under_its_former_name(
