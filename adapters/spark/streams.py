@@ -22,6 +22,7 @@ from millpond.adapters.spark.job.options import DEFAULT_MAX_AHEAD, JobOptions, d
 from millpond.adapters.spark.job.state_access import StateAccess
 from millpond.adapters.spark.job.worker_settings import worker_settings
 from millpond.adapters.spark.operator.dataflow import Dataflow
+from millpond.adapters.spark.operator.on_workers import OnWorkers
 from millpond.adapters.spark.outputs.output import OutputLike
 from millpond.adapters.spark.outputs.query import SeveralSinks, chosen
 from millpond.adapters.spark.rows.sink import Sink
@@ -294,4 +295,6 @@ class SparkStreams(StateAccess):
         }
         check_workers(session)
         handling = self._job.handling(plan.sink, TimeUnit.MILLISECOND)
-        return Dataflow(plan, prepared, outputs, handling, complete)
+        sources = {topic: source for topic, (_, source) in prepared.items()}
+        frames = {topic: frame for topic, (frame, _) in prepared.items()}
+        return Dataflow(OnWorkers(plan, sources, handling), frames, outputs, complete)

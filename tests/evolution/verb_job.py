@@ -21,7 +21,8 @@ from millpond.adapters.spark.operator.held_manifests import by_application
 from millpond.adapters.spark.session.session import PARTITIONS_CONF
 from millpond.adapters.spark.verbs.kept_schemas import KeptSchemas
 from millpond.adapters.spark.verbs.verb_run import VerbRun
-from millpond.adapters.spark.worker.worker import StateSettings, begin, specs_of
+from millpond.adapters.spark.worker.attempt import Attempt
+from millpond.adapters.spark.worker.worker import StateSettings, specs_of
 from millpond.processors.distribution.plan import Plan
 from millpond.processors.distribution.shape_of import shape_of
 from millpond.processors.options.on_error import OnError
@@ -125,7 +126,7 @@ class VerbJob(Process):
         schemas, nothing = KeptSchemas(job, draft.name, changes.columns, True), self._nothing
         run = VerbRun(
             job=job, name=draft.name, session=nothing, inputs=[], schemas=schemas, handling=nothing, complete=None,
-            streaming=True, sharing=nothing, asked={}, backfill=None,
+            streaming=True, results=nothing, asked={}, backfill=None,
         )  # fmt: skip
         running = RunningVerb(made_of(draft, run, changes.calls), partitions)
         new = run.as_new(running.made.verb)
@@ -223,7 +224,7 @@ class _Keeper(Keeper):
             return
         partition = int(place.rpartition("_")[2])
         found = self.after.get(self.job.place(self.verb, part, partition))
-        begin(self.verb.settings, lambda: found)
+        Attempt.here().begin(self.verb.settings, lambda: found)
         before = self.job.start_of(self.verb, part, partition, self.after, self.batch)
         state = self.job.state(self.verb, part, partition)
         try:

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pytest
 
 from millpond.adapters.spark.operator.task_run import TaskRun
+from millpond.adapters.spark.worker.attempt import Attempt
 from millpond.adapters.spark.worker.worker import StateSettings
 from millpond.errors import CorruptStoreError, SerdeError, UnreadableRowError
 from millpond.processors import (
@@ -408,5 +409,5 @@ def test_a_damaged_row_of_which_no_table_can_be_made_fails_its_task_as_any_other
     )
     stage: Any = SimpleNamespace(settings=settings)
     with pytest.raises(UnreadableRowError) as found:
-        list(_Stopping(stage, part, 0, 0).tables([], None, unreadable))
+        list(_Stopping(stage, part, 0, 0, Attempt.here()).tables([], None, unreadable))
     assert "start the query again" in found.value.__notes__[0]

@@ -135,7 +135,7 @@ class Life:
         schemas, nothing, said = KeptSchemas(job, NAME, ColumnChanges({}, ()), True), self._nothing, CallChanges()
         run = VerbRun(
             job=job, name=NAME, session=nothing, inputs=[], schemas=schemas, handling=nothing, complete=None,
-            streaming=True, sharing=nothing, asked={}, backfill=None,
+            streaming=True, results=nothing, asked={}, backfill=None,
         )  # fmt: skip
         first = bound_of(calls)
         wanted = kept_of(first, {name: FUNCTIONS[one][0] for name, one in calls.items()})

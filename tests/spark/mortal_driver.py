@@ -33,7 +33,7 @@ from pyspark.taskcontext import TaskContext
 
 from millpond.adapters.spark.continuation.continuing import EmptyRun
 from millpond.adapters.spark.continuation.files import HadoopFiles
-from millpond.adapters.spark.worker.worker import current_batch
+from millpond.adapters.spark.worker.attempt import Attempt
 from millpond.stores.testing import Child, Fault, FaultPlan, Step
 from millpond.stores.testing.child import report, wait_for_parent
 from tests.crash.durable_task import WRITING
@@ -134,7 +134,7 @@ class Deaths:
 
     def _label(self, what: str, here: bool) -> str:
         context = TaskContext.get()
-        unit = "batch" if context is None or current_batch() is not None else f"unit {context.partitionId()}"
+        unit = "batch" if context is None or Attempt.here().batch is not None else f"unit {context.partitionId()}"
         self._counted[what] += 1
         return f"{'driver' if here else unit} in phase {self.phase}: {what}, {self._counted[what]}"
 

@@ -20,7 +20,7 @@ from millpond.adapters.rocksdb import RocksDbSupplier
 from millpond.adapters.spark import SparkStreams
 from millpond.adapters.spark.job.worker_settings import worker_settings
 from millpond.adapters.spark.worker.kept_states import IDLE_SECONDS, KeptStates, Owner
-from millpond.adapters.spark.worker.worker import StateSettings, task_state
+from millpond.adapters.spark.worker.worker import THIS_WORKER, StateSettings
 from millpond.errors import ConfigurationError
 from millpond.metrics import StoreMetric
 from millpond.processors.runtime.subtopology import Subtopology
@@ -255,7 +255,7 @@ def restored_in_turns(settings: StateSettings, part: Subtopology) -> list[int]:
     manifests: dict[int, Manifest] = {}
     restored = []
     for partition in (0, 1) * 3:
-        with task_state(settings, part, partition) as state:
+        with THIS_WORKER.task_state(settings, part, partition) as state:
             store: Any = state.open(manifests.get(partition))["sums"]
             store.put("tea", [1, 2], 3)
             manifests[partition] = state.commit()

@@ -16,6 +16,7 @@ from millpond.adapters.spark import Millpond, SparkStreams
 from millpond.adapters.spark.monitoring.measured import measured_in
 from millpond.adapters.spark.rows.dead_letters import DEAD_LETTERS, ErrorHandling
 from millpond.adapters.spark.rows.late_rows import LATE_ROWS, LateBox, read_late_rows
+from millpond.adapters.spark.worker.attempt import Attempt
 from millpond.processors import (
     Consumed,
     Materialized,
@@ -316,7 +317,7 @@ def test_values_of_all_types_come_back_from_json_and_lengths_are_exact_in_all_ti
     handling = ErrorHandling(OnError.FAIL, Storage(str(tmp_path)), "app", "verb", "run", TimeUnit.MICROSECOND)
     (part,) = counts().subtopologies
     (operator,) = (name for name, node in part.nodes.items() if node.parents and part.stores and "AGGREGATE" in name)
-    box = LateBox(handling, part, "0_0", inputs)
+    box = LateBox(handling, part, "0_0", inputs, Attempt.here())
     length = timedelta(days=200) // MICROSECOND
     records = Batch([*keys.pack(table.select(["text", "much"])), b"no key"], [*codec.pack(table), None], [0, 0])
     reached, short = np.full(2, length), np.full(2, length)

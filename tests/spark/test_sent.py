@@ -34,6 +34,7 @@ from millpond.adapters.spark.rows.left_out import _Read
 from millpond.adapters.spark.rows.sink_blobs import to_columns
 from millpond.adapters.spark.session.sent import in_workers
 from millpond.adapters.spark.verbs.backfill import UnpackBesideManifests
+from millpond.adapters.spark.worker.attempt import Attempt
 from millpond.masking import know_secret
 from millpond.processors import OnError
 from millpond.processors.runtime.failures import DeadLetter
@@ -203,7 +204,7 @@ def test_what_is_kept_of_a_record_that_was_left_out_has_no_secret(tmp_path: Path
     handling = ErrorHandling(
         OnError.DEAD_LETTER, Storage.from_uri(tmp_path), "app", "sink", "run", TimeUnit.MILLISECOND
     )
-    box = handling.box("split")
+    box = handling.box("split", Attempt.here())
     assert box.keep_letter is not None
     box.keep_letter(
         DeadLetter("map", "0_0", (), "dropped-user-error", "no answer from x?sig=hunter-99%2Fsecret", "k", "v", 1)

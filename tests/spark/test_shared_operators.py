@@ -16,8 +16,8 @@ from pyspark.sql import functions as F
 
 from millpond.adapters.inspect.state_inspector import StateInspector
 from millpond.adapters.spark import Evolution, Millpond
-from millpond.adapters.spark.verbs import sharing
-from millpond.adapters.spark.verbs.arrow_expressions import Literal, Rows, Struct
+from millpond.adapters.spark.rows.arrow_expressions import Literal, Rows, Struct
+from millpond.adapters.spark.verbs import between
 from millpond.adapters.spark.verbs.catalyst import NotInArrowError, analyzed, selected
 from millpond.adapters.spark.verbs.inputs import RowInput
 from millpond.errors import StateConflictError
@@ -161,12 +161,12 @@ def test_a_verb_stays_in_the_operator_in_which_it_has_begun(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where rows have other keys, although nothing in the chain says so, no task takes those of another one."""
-    columns = sharing._Columns.of
+    columns = between.columns_of
 
     def of_another_shop(rows: RowInput, source: Any) -> Any:
         made = columns(rows, source)
         elsewhere = {**made.projection.columns, "key": Struct(["shop"], [Literal("b", pa.string())])}
-        return made._replace(projection=replace(made.projection, columns=elsewhere))
+        return replace(made, projection=replace(made.projection, columns=elsewhere))
 
     orders = [("a", at(minute), 5) for minute in range(0, 60, 7)]
     apart = Job(spark, tmp_path / "apart", windows)
@@ -191,7 +191,7 @@ def test_a_verb_stays_in_the_operator_in_which_it_has_begun(
     shared.rows(shared.pond())  # what lies before the first verb is no part of it
     shared.bring([("a", at(LAST), 5)], [("a", at(LAST), 1.5)])
     with monkeypatch.context() as patched:
-        patched.setattr(sharing._Columns, "of", of_another_shop)
+        patched.setattr(between, "columns_of", of_another_shop)
         with pytest.raises(StreamingQueryException, match=r"other keys .*: Millpond\(share_operators=False, evo"):
             shared.run()
     evolution = Evolution(shared.checkpoint, into=f"{tmp_path}/new")

@@ -4,21 +4,22 @@ Rule of this module: its classes are the functions of ``mapInArrow``. They see o
 between micro-batches.
 """
 
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as _compute
-from pyspark.taskcontext import TaskContext
 
 from millpond.adapters.spark.rows.dead_letters import ErrorHandling
 from millpond.adapters.spark.rows.records import Source
 from millpond.adapters.spark.rows.sink import SinkColumns, SinkRows
 from millpond.adapters.spark.rows.sink_blobs import SinkBlobs
 from millpond.adapters.spark.rows.unusable import SplitReader, TopicSource
+from millpond.adapters.spark.worker.attempt import Attempt
 from millpond.adapters.spark.worker.counters import report_row, without_report
-from millpond.adapters.spark.worker.worker import current_batch, tune_worker
+from millpond.adapters.spark.worker.worker import tune_worker
 from millpond.metrics import Metrics
 from millpond.processors.distribution.combining import Combining, Sent
 from millpond.processors.distribution.exchange import (
@@ -40,7 +41,19 @@ pc: Any = _compute
 _CHUNK_BYTES: Final = 8 << 20
 
 
-class SendToTasks:
+class MapSide(ABC):
+    """What the map side does with one part of an input. Travels to the workers."""
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        tune_worker()
+        yield from self.made(batches, Attempt.here())
+
+    @abstractmethod
+    def made(self, batches: Iterator[pa.RecordBatch], attempt: Attempt) -> Iterator[pa.RecordBatch]:
+        """What comes of the rows."""
+
+
+class SendToTasks(MapSide):
     """Sends the records of one source topic to the tasks that read it.
 
     Args:
@@ -66,11 +79,10 @@ class SendToTasks:
         self._combining = combining
         self._handling = handling
 
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        tune_worker()
-        split = _split()
+    def made(self, batches: Iterator[pa.RecordBatch], attempt: Attempt) -> Iterator[pa.RecordBatch]:
+        split = attempt.split
         writer = BlobWriter(split)
-        box = self._handling.box(f"{self._source.topic}-{split}")
+        box = self._handling.box(f"{self._source.topic}-{split}", attempt)
         reader = self._source.reader(split, box.keep_letter)
         metrics = Metrics()
         latest: list[int] = []
@@ -109,7 +121,7 @@ class SendSignal:
             yield to_record_batch(signal_blobs(self._signal, self._tasks))
 
 
-class ProcessAndSend:
+class ProcessAndSend(MapSide):
     """Runs one source topic through a sub-topology that keeps nothing, and sends what comes out to other tasks.
 
     Args:
@@ -137,17 +149,17 @@ class ProcessAndSend:
         self._sinks = sinks
         self._tasks = tasks
 
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        split = _split()
+    def made(self, batches: Iterator[pa.RecordBatch], attempt: Attempt) -> Iterator[pa.RecordBatch]:
+        split = attempt.split
         writer = BlobWriter(split)
-        sinks = SinkBlobs(self._sinks, self._tasks[split % len(self._tasks)], current_batch() or 0, writer)
-        run = _Run(self._part, self._source, self._handling, split)
+        sinks = SinkBlobs(self._sinks, self._tasks[split % len(self._tasks)], attempt.batch or 0, writer)
+        run = _Run(self._part, self._source, self._handling, attempt)
         for outputs in run.outputs(batches):
             yield from _blob_rows([*self._router.send(outputs, writer), *sinks.blobs(outputs)])
         yield from _reported(EXCHANGE_SCHEMA, run.counts, run.metrics)
 
 
-class ProcessToSink:
+class ProcessToSink(MapSide):
     """Runs one source topic through a sub-topology that keeps nothing, straight into the sink."""
 
     def __init__(self, part: Subtopology, source: Source, sink: SinkColumns, handling: ErrorHandling) -> None:
@@ -156,18 +168,13 @@ class ProcessToSink:
         self._sink = sink
         self._handling = handling
 
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        run = _Run(self._part, self._source, self._handling, _split())
-        rows = SinkRows(self._sink, current_batch() or 0)
+    def made(self, batches: Iterator[pa.RecordBatch], attempt: Attempt) -> Iterator[pa.RecordBatch]:
+        run = _Run(self._part, self._source, self._handling, attempt)
+        rows = SinkRows(self._sink, attempt.batch or 0)
         for outputs in run.outputs(batches):
             for table in rows.to_tables(outputs):
                 yield from without_report(table).to_batches()
         yield from _reported(self._sink.schema, run.counts, run.metrics)
-
-
-def _split() -> int:
-    context = TaskContext.get()
-    return 0 if context is None else int(context.partitionId())
 
 
 def _chunks(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
@@ -193,10 +200,10 @@ class _Run:
         metrics: what was measured.
     """
 
-    def __init__(self, part: Subtopology, source: Source, handling: ErrorHandling, split: int) -> None:
-        tune_worker()
+    def __init__(self, part: Subtopology, source: Source, handling: ErrorHandling, attempt: Attempt) -> None:
+        split = attempt.split
         self._topic = source.topic
-        self._box = handling.box(f"{source.topic}-{split}")
+        self._box = handling.box(f"{source.topic}-{split}", attempt)
         self._reader = source.reader(split, self._box.keep_letter)
         self._task = Task(part, {}, split, policy=self._box.policy)
         self.counts: Counter[str] = Counter()

@@ -1,4 +1,4 @@
-"""The operator: runs tasks as groups of ``transformWithStateInPandas``, and keeps their manifests in Spark's state.
+"""The operator: runs tasks, a group each, and keeps their manifests in Spark's state.
 
 Rule of this module: Spark's state holds one small value per task, the manifest; nothing else that is durable passes
 through Spark. A delta is written before the manifest that names it is handed to Spark, so an attempt that fails
@@ -9,21 +9,18 @@ from the very attempt whose results they stand for; those of earlier operators p
 from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any, Final
 
-import pandas as pd
 import pyarrow as pa
-from pyspark.sql.streaming.stateful_processor import ValueState
 
 from millpond.adapters.inspect.kept_manifest import kept_manifests, kept_value
+from millpond.adapters.spark.operator.groups import Group
 from millpond.adapters.spark.operator.held_manifests import by_application
 from millpond.adapters.spark.operator.stage import BEFORE_THE_STREAM, MANIFEST_COLUMN, Stage
 from millpond.adapters.spark.operator.task_run import TaskRun
 from millpond.adapters.spark.rows.sink import SinkRows
 from millpond.adapters.spark.rows.sink_blobs import SinkBlobs
 from millpond.adapters.spark.worker.counters import report_row, without_report
-from millpond.adapters.spark.worker.worker import current_batch, tune_worker
 from millpond.metrics import Stopwatch
 from millpond.processors.distribution.exchange import (
-    EXCHANGE_SCHEMA,
     MANIFESTS,
     Blob,
     BlobWriter,
@@ -33,10 +30,6 @@ from millpond.processors.distribution.exchange import (
 from millpond.processors.distribution.execution import Outputs
 from millpond.processors.distribution.router import Router
 from millpond.processors.runtime.metrics import TaskMetric
-
-WALL_CLOCK_COLUMN: Final = "wall_clock"
-"""Of the rows that an operator takes: the time of the micro-batch, in milliseconds. Spark keeps it in the checkpoint,
-so a micro-batch that is run again is at the same time."""
 
 _SMALL: Final = 1 << 20
 """The bytes of a table that is copied sooner than that Spark handles one more."""
@@ -48,40 +41,30 @@ class Operator:
     def __init__(self, stage: Stage) -> None:
         self._stage = stage
 
-    def handle(self, number: int, rows: Iterator[Any], manifest: ValueState) -> Iterator[pd.DataFrame]:
-        """What comes out of the task of a group.
-
-        Args:
-            number: the key of the group.
-            rows: pandas DataFrames with the rows that have arrived for it.
-            manifest: Spark's state of the group.
-        """
-        tune_worker()
-        watch = Stopwatch()
-        wall_clock, blobs = arrived(number, rows)
-        if number == MANIFESTS:
-            yield in_pandas(without_report(self._manifest_rows(blobs)))
+    def tables(self, group: Group) -> Iterator[pa.Table]:
+        """What comes out of the task of a group."""
+        if group.number == MANIFESTS:
+            yield without_report(self._manifest_rows(group.blobs))
             return
-        index, partition = self._stage.tasks[number]
+        index, partition = self._stage.tasks[group.number]
         part = self._stage.parts.get(index)
         if part is None:
-            yield in_pandas(without_report(_blob_rows(blobs)))
+            yield without_report(_blob_rows(group.blobs))
             return
-        run = TaskRun(self._stage, part, partition, wall_clock)
-        tables = reported(self._committed(run, blobs, manifest), run, watch)
-        yield from map(in_pandas, tables)
+        run = TaskRun(self._stage, part, partition, group.wall_clock, group.attempt)
+        yield from reported(self._committed(run, group), run, group.watch)
 
-    def _committed(self, run: TaskRun, blobs: Collection[Blob], manifest: ValueState) -> Iterator[pa.Table]:
+    def _committed(self, run: TaskRun, group: Group) -> Iterator[pa.Table]:
         """What comes out of the task, whose manifest goes where it is kept."""
-        stored = manifest.get() if run.keeps_state else None
+        stored = group.kept.get() if run.keeps_state else None
         settings = self._stage.settings
         held = by_application([] if stored is None else kept_manifests(*stored), [settings])
-        yield from run.tables(blobs, held.get(settings.application_id), self._tables_of(run))
+        yield from run.tables(group.blobs, held.get(settings.application_id), self._tables_of(run))
         after = run.manifest
         if after is None:
             return
         if not self._stage.backfill:
-            manifest.update(kept_value([after]))
+            group.kept.update(kept_value([after]))
         elif after.files:
             index, partition = run.part.index, run.partition
             yield self._manifest_rows([manifest_blob(index, partition, after.to_json())])
@@ -92,7 +75,7 @@ class Operator:
         router = Router(stage.plan, run.part, stage.group_keys)
         writer = BlobWriter(run.partition)
         number = stage.group_keys[run.part.index, run.partition]
-        batch = BEFORE_THE_STREAM if stage.backfill else current_batch() or 0
+        batch = BEFORE_THE_STREAM if stage.backfill else run.attempt.batch or 0
         rows = None if stage.sink is None else SinkRows(stage.sink, batch)
         sinks = SinkBlobs(stage.sinks, number, batch, writer)
         if rows is None:
@@ -141,16 +124,6 @@ def _blob_rows(blobs: Collection[Blob]) -> pa.Table:
     return pa.Table.from_batches([to_record_batch(blobs)])
 
 
-def arrived(task: int, frames: Iterator[Any]) -> tuple[int, list[Blob]]:
-    """The time of the micro-batch, in milliseconds, and the blobs that it brings to a task."""
-    wall_clock, blobs = 0, []
-    for frame in frames:
-        wall_clock = int(frame[WALL_CLOCK_COLUMN].iat[0])
-        columns = (frame[name].tolist() for name in EXCHANGE_SCHEMA.names[1:])
-        blobs += [Blob(task, *numbers) for numbers in zip(*columns, strict=True)]
-    return wall_clock, blobs
-
-
 def _filled(rows: pa.Table, schema: pa.Schema) -> pa.Table:
     """The rows with nulls for the columns that they lack."""
     if rows.schema.names == schema.names:
@@ -159,14 +132,3 @@ def _filled(rows: pa.Table, schema: pa.Schema) -> pa.Table:
         rows[field.name] if field.name in rows.schema.names else pa.nulls(rows.num_rows, field.type) for field in schema
     ]
     return pa.Table.from_arrays(columns, schema=schema)
-
-
-def in_pandas(table: pa.Table) -> pd.DataFrame:
-    """The rows as Spark takes them: Arrow columns underneath, because integers with nulls must not become floats."""
-    frame: pd.DataFrame = table.to_pandas(types_mapper=_flat_dtype, maps_as_pydicts="strict")
-    return frame
-
-
-def _flat_dtype(type_: pa.DataType) -> pd.ArrowDtype | None:
-    # Spark converts nested values one by one, and would take pandas' marker of a missing value for a value.
-    return None if pa.types.is_nested(type_) else pd.ArrowDtype(type_)

@@ -12,18 +12,17 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
 
-import pandas as pd
 import pyarrow as pa
-from pyspark.sql.streaming.stateful_processor import ValueState
 
 from millpond.adapters.inspect.kept_manifest import kept_manifests, kept_value
+from millpond.adapters.spark.operator.groups import Group, KeptValue
 from millpond.adapters.spark.operator.held_manifests import by_application
-from millpond.adapters.spark.operator.operator import arrived, in_pandas, reported
+from millpond.adapters.spark.operator.operator import reported
 from millpond.adapters.spark.operator.stage import Stage
 from millpond.adapters.spark.operator.task_run import TaskRun
 from millpond.adapters.spark.rows.sink import SinkRows, SinkTables
 from millpond.adapters.spark.rows.unusable import TopicSource
-from millpond.adapters.spark.worker.worker import StateSettings, begin, current_batch, tune_worker
+from millpond.adapters.spark.worker.worker import StateSettings
 from millpond.errors import StateConflictError
 from millpond.metrics import Stopwatch
 from millpond.processors.distribution.exchange import (
@@ -128,29 +127,19 @@ class SharedOperator:
     def __init__(self, verbs: Sequence[SharingVerb]) -> None:
         self._verbs = verbs
 
-    def handle(self, number: int, rows: Iterator[Any], manifest: ValueState) -> Iterator[pd.DataFrame]:
-        """What comes out of the last task of a group.
-
-        Args:
-            number: the key of the group.
-            rows: pandas DataFrames with the rows that have arrived for it.
-            manifest: Spark's state of the group.
-        """
-        tune_worker()
-        yield from map(in_pandas, self._handle(number, rows, manifest))
-
-    def _handle(self, number: int, rows: Iterator[Any], manifest: ValueState) -> Iterator[pa.Table]:
-        wall_clock, blobs = arrived(number, rows)
-        running = [verb.stage.settings for verb in self._verbs]
-        kept = _Kept(manifest, running)
+    def tables(self, group: Group) -> Iterator[pa.Table]:
+        """What comes out of the last task of a group."""
+        attempt, running = group.attempt, [verb.stage.settings for verb in self._verbs]
+        kept = _Kept(group.kept, running)
         for settings in running:  # also of a verb that has no rows yet: it stays in this operator
-            begin(settings, partial(kept.found, settings.application_id))
+            attempt.begin(settings, partial(kept.found, settings.application_id))
         results: list[list[pa.Table]] = []
         times: list[Mapping[str, int]] = []
         for verb in self._verbs:
             watch = Stopwatch()
-            _, partition = verb.stage.tasks[number]
-            run, mine = TaskRun(verb.stage, verb.part, partition, wall_clock), verb.own(blobs)
+            _, partition = verb.stage.tasks[group.number]
+            run = TaskRun(verb.stage, verb.part, partition, group.wall_clock, attempt)
+            mine = verb.own(group.blobs)
             for topic, feed in verb.feeds.items():
                 fed = _Fed(verb, topic, feed, run)
                 mine += [*fed.blobs(results[feed.verb]), *fed.time(times[feed.verb])]
@@ -161,7 +150,7 @@ class SharedOperator:
             if not mine:
                 continue
             before = kept.found(verb.stage.settings.application_id) if run.keeps_state else None
-            tables = run.tables(mine, before, SinkRows(verb.results, current_batch() or 0).to_tables)
+            tables = run.tables(mine, before, SinkRows(verb.results, attempt.batch or 0).to_tables)
             if verb is not self._verbs[-1]:
                 results[-1] += tables
                 tables = iter(())
@@ -173,7 +162,7 @@ class SharedOperator:
 class _Kept:
     """The manifests of a group's tasks, in Spark's state, by application: each has one task in a group."""
 
-    def __init__(self, state: ValueState, running: Sequence[StateSettings]) -> None:
+    def __init__(self, state: KeptValue, running: Sequence[StateSettings]) -> None:
         self._state = state
         self._running = running
         self._manifests: dict[str, Manifest] | None = None
@@ -221,7 +210,7 @@ class _Fed:
     def blobs(self, results: Collection[pa.Table]) -> Iterator[Blob]:
         """The rows of the input, of rows of the other verb's result, as if they had been sent."""
         feed, run = self._feed, self._run
-        box = run.stage.handling.box(f"{feed.source.topic}-{run.task_id}")
+        box = run.stage.handling.box(f"{feed.source.topic}-{run.task_id}", run.attempt)
         reader, writer = feed.source.reader(run.partition, box.keep_letter), BlobWriter(run.partition)
         for table in results:
             rows = feed.between.rows(table)

@@ -16,7 +16,7 @@ import pyarrow as pa
 from millpond.adapters.spark.operator.held_manifests import explained
 from millpond.adapters.spark.operator.stage import Stage
 from millpond.adapters.spark.rows.late_rows import LateBox
-from millpond.adapters.spark.worker.worker import begin, current_batch, task_state
+from millpond.adapters.spark.worker.attempt import Attempt
 from millpond.errors import MissingFileError, StateConflictError
 from millpond.processors.distribution.exchange import Blob
 from millpond.processors.distribution.execution import Outputs, run_blobs
@@ -35,6 +35,7 @@ class TaskRun:
         part: its sub-topology.
         partition: its partition.
         wall_clock: the time of the micro-batch, in milliseconds.
+        attempt: to run it.
         counts: what it has counted, once all its output is taken.
         metrics: what it has measured, likewise.
         manifest: what it has committed, likewise; None for a task whose state, if it has any, ends with it.
@@ -44,6 +45,7 @@ class TaskRun:
     part: Subtopology
     partition: int
     wall_clock: int
+    attempt: Attempt
     counts: Counter[str] = field(default_factory=Counter)
     metrics: dict[str, int] = field(default_factory=dict)
     manifest: Manifest | None = None
@@ -68,13 +70,13 @@ class TaskRun:
             found: what it has committed before, as the checkpoint has it; None for nothing.
             tables_of: makes the tables. If a row of the state that it meets is damaged, so is the task's state.
         """
-        settings = self.stage.settings
+        settings, attempt = self.stage.settings, self.attempt
         if not self.part.stores:
             yield from chain.from_iterable(map(tables_of, self._outputs(blobs, {})))
             return
         before = self._start(found)
-        begin(settings, lambda: found)
-        with task_state(settings, self.part, self.partition) as state:
+        attempt.begin(settings, lambda: found)
+        with attempt.worker.task_state(settings, self.part, self.partition) as state:
             yield from chain.from_iterable(map(tables_of, self._outputs(blobs, self._opened(state, before))))
             if self.keeps_state:
                 self.manifest = state.commit()
@@ -86,7 +88,7 @@ class TaskRun:
         if settings.generation is None:
             return None
         try:
-            return settings.generation.start_of(self.task_id, found, current_batch())
+            return settings.generation.start_of(self.task_id, found, self.attempt.batch)
         except StateConflictError as error:
             raise explained(error, settings, found) from error
 
@@ -99,8 +101,8 @@ class TaskRun:
 
     def _outputs(self, blobs: Collection[Blob], stores: Mapping[str, Any]) -> Iterator[Outputs]:
         stage = self.stage
-        box = stage.handling.box(f"task-{self.task_id}")
-        late = LateBox(stage.handling, self.part, self.task_id, stage.rows)
+        box = stage.handling.box(f"task-{self.task_id}", self.attempt)
+        late = LateBox(stage.handling, self.part, self.task_id, stage.rows, self.attempt)
         task = Task(
             self.part,
             stores,

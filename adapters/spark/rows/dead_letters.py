@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from millpond.adapters.inspect.text import shown_text, sound_text
 from millpond.adapters.spark.rows.left_out import Kind, LeftOut, read_left_out
+from millpond.adapters.spark.worker.attempt import Attempt
 from millpond.masking import without_known
 from millpond.processors.options.on_error import OnError
 from millpond.processors.runtime.failures import DeadLetter, FailurePolicy
@@ -49,9 +50,9 @@ class ErrorHandling:
     run: str
     unit: TimeUnit
 
-    def box(self, where: str) -> "DeadLetterWriter":
+    def box(self, where: str, attempt: Attempt) -> "DeadLetterWriter":
         """What a worker keeps of the records that a task, or the reader of a part of an input, leaves out."""
-        return DeadLetterWriter(self, where)
+        return DeadLetterWriter(self, where, attempt)
 
 
 class DeadLetterWriter:
@@ -62,12 +63,12 @@ class DeadLetterWriter:
         keep_letter: takes letters; None if none are kept.
     """
 
-    def __init__(self, handling: ErrorHandling, where: str) -> None:
+    def __init__(self, handling: ErrorHandling, where: str, attempt: Attempt) -> None:
         self.keep_letter = self._add if handling.on_error is OnError.DEAD_LETTER else None
         self.policy = FailurePolicy(handling.on_error, self.keep_letter)
         self._handling = handling
         self._letters = LeftOut(
-            DEAD_LETTERS, handling.storage, handling.application_id, handling.name, handling.run, where
+            DEAD_LETTERS, handling.storage, handling.application_id, handling.name, handling.run, where, attempt
         )
 
     def _add(self, letter: DeadLetter) -> None:

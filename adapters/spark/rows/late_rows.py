@@ -16,6 +16,7 @@ from millpond.adapters.inspect.text import shown_text
 from millpond.adapters.spark.rows.dead_letters import ErrorHandling, micros_or_none
 from millpond.adapters.spark.rows.json_rows import json_rows
 from millpond.adapters.spark.rows.left_out import Kind, LeftOut, read_left_out
+from millpond.adapters.spark.worker.attempt import Attempt
 from millpond.errors import MillpondError
 from millpond.processors.runtime.late import LateRecords
 from millpond.processors.runtime.nodes import SourceNode
@@ -46,9 +47,18 @@ class LateBox:
         part: the task's sub-topology.
         task_id: the task's.
         inputs: of a verb, by topic: reads packed keys and rows.
+        attempt: to run the task.
     """
 
-    def __init__(self, handling: ErrorHandling, part: Subtopology, task_id: str, inputs: Mapping[str, Input]) -> None:
+    def __init__(
+        self,
+        handling: ErrorHandling,
+        part: Subtopology,
+        task_id: str,
+        inputs: Mapping[str, Input],
+        attempt: Attempt,
+    ) -> None:
+        self._attempt = attempt
         self._handling = handling
         self._part = part
         self._task_id = task_id
@@ -69,7 +79,8 @@ class LateBox:
             return
         handling = self._handling
         where = f"task-{self._task_id}"
-        file = LeftOut(LATE_ROWS, handling.storage, handling.application_id, handling.name, handling.run, where)
+        whose = handling.storage, handling.application_id, handling.name, handling.run
+        file = LeftOut(LATE_ROWS, *whose, where, self._attempt)
         for late in self._told:
             for row in self._rows(late):
                 file.add({**row, "query": file.query, "batch_id": file.batch_id})

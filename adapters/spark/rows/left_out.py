@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
 from millpond.adapters.spark.session.sent import in_workers
-from millpond.adapters.spark.worker.worker import current_batch, current_query
+from millpond.adapters.spark.worker.attempt import Attempt
 from millpond.errors import CorruptFileError
 from millpond.masking import quoted
 from millpond.processors.distribution.header_column import HEADERS_TYPE
@@ -63,20 +63,23 @@ class LeftOut:
         name: of the sink or the verb.
         run: takes the place of the query's id for static DataFrames.
         where: which part.
+        attempt: to run it.
 
     Attributes:
         query, batch_id: of the micro-batch; the latter is None for static DataFrames.
     """
 
-    def __init__(self, kind: Kind, storage: Storage, application_id: str, name: str, run: str, where: str) -> None:
+    def __init__(
+        self, kind: Kind, storage: Storage, application_id: str, name: str, run: str, where: str, attempt: Attempt
+    ) -> None:
         self._kind = kind
         self._storage = storage
         self._directory = _directory(kind, application_id, name)
         self._where = where
         self._rows: list[Mapping[str, Any]] = []
         self._groups: list[pa.RecordBatch] = []
-        self.batch_id = current_batch()
-        self.query = current_query() or run
+        self.batch_id = attempt.batch
+        self.query = attempt.query or run
 
     def add(self, row: Mapping[str, Any]) -> None:
         """Keep a row, with the columns of its kind."""

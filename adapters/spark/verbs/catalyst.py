@@ -12,7 +12,7 @@ import pyarrow as pa
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import DataFrame
 
-from millpond.adapters.spark.verbs.arrow_expressions import (
+from millpond.adapters.spark.rows.arrow_expressions import (
     Call,
     Cast,
     Choice,

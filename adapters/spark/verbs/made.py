@@ -94,7 +94,7 @@ class MadeVerbs:
         result, and what its state keeps. A bound says how much later than its time a row may come: the next verb adds
         it to its own grace, history or lateness, if that column is its time.
         """
-        print(explained(self._accounts.values(), self._runner.sharing.told))
+        print(explained(self._accounts.values(), self._runner.results.told))
 
     def plan(self, checkpoint: str) -> EvolutionPlan:
         """What becomes of the verbs that this object has made if their query is started at a checkpoint, as it is.

@@ -11,9 +11,9 @@ from pyspark.sql import DataFrame
 from millpond.adapters.spark.job.job import Job
 from millpond.adapters.spark.session.session import check_workers
 from millpond.adapters.spark.verbs.backfill import Backfill
+from millpond.adapters.spark.verbs.between import Results
 from millpond.adapters.spark.verbs.inputs import RowInput, check_equal_keys, check_equal_times
 from millpond.adapters.spark.verbs.kept_schemas import ColumnChanges, KeptSchemas
-from millpond.adapters.spark.verbs.sharing import Sharing
 from millpond.adapters.spark.verbs.verb_run import VerbRun
 from millpond.errors import ConfigurationError
 from millpond.processors.distribution.plan import Plan
@@ -29,14 +29,14 @@ class VerbRunner:
         job: the job.
         complete: a DataFrame any row of which says that all inputs are complete.
         backfill: of the verbs, if they run for one; None if they do not.
-        sharing: the verbs whose operators others may share.
+        results: of the verbs whose operators others may share.
         asked: the plans of the verbs that were asked for so far, by name.
     """
 
     job: Job
     complete: DataFrame | None
     backfill: Backfill | None = None
-    sharing: Sharing = field(default_factory=Sharing)
+    results: Results = field(default_factory=Results)
     asked: dict[str, Plan] = field(default_factory=dict)
 
     def verb(self, name: str, inputs: Sequence[RowInput], changes: ColumnChanges) -> VerbRun:
@@ -85,7 +85,7 @@ class VerbRunner:
             handling=handling,
             complete=complete,
             streaming=streaming,
-            sharing=self.sharing,
+            results=self.results,
             asked=self.asked,
             backfill=self.backfill,
         )

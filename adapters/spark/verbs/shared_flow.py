@@ -4,7 +4,7 @@ Rule of this module: it starts nothing and checks nothing. It takes what others 
 sub-topology in as many partitions as the others, and that rows which one makes of another's stay in their task.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from itertools import accumulate
@@ -12,6 +12,7 @@ from itertools import accumulate
 from pyspark.sql import DataFrame
 
 from millpond.adapters.spark.operator.dataflow import Dataflow, operated
+from millpond.adapters.spark.operator.map_side import MapSide
 from millpond.adapters.spark.operator.shared_operator import Between, Feed, SharedOperator, SharingVerb
 from millpond.adapters.spark.rows.unusable import SKIP_REASONS
 from millpond.adapters.spark.verbs.sink import RowSink
@@ -58,41 +59,60 @@ class SharedVerb:
     @property
     def topics(self) -> Collection[str]:
         """All its inputs."""
-        ((part,),) = self.flow.plan.stages
+        ((part,),) = self.flow.runs.plan.stages
         return part.sources
 
     def sharing(self, places: Mapping[str, int], shift: int) -> SharingVerb:
         """The verb in an operator whose verbs have these places, with ``shift`` added to the numbers of its inputs."""
         last = places[self.name] == len(places) - 1
-        (stage,) = self.flow.stages(self.settings, self.sink, {})
+        runs = self.flow.runs
+        (stage,) = runs.stages(self.settings, self.sink, {})
         feeds = {
-            topic: Feed(places[one.verb], one.between, self.flow.inputs[topic][1], one.clock, one.alone)
+            topic: Feed(places[one.verb], one.between, runs.sources[topic], one.clock, one.alone)
             for topic, one in self.inputs.items()
         }
         results = self.sink if last else self.sink.as_columns
-        return SharingVerb(self.name, stage, results, feeds, shift, self.flow.one_clock)
+        return SharingVerb(self.name, stage, results, feeds, shift, runs.one_clock)
 
 
-def shared_rows(verbs: Sequence[SharedVerb]) -> DataFrame:
-    """The rows of the last verb, as blobs.
+class SharedFlow:
+    """Verbs of a chain in one operator.
 
     Args:
         verbs: the verbs, each behind those whose results it takes.
     """
-    shifts = list(accumulate((len(verb.topics) for verb in verbs), initial=0))
-    tells_time = any(verb.flow.one_clock for verb in verbs)
-    arriving = [
-        verb.flow.sent(topic, {}, tells_time=tells_time, shift=shift)
-        for verb, shift in zip(verbs, shifts, strict=False)
-        for topic in verb.flow.inputs
-        if topic not in verb.inputs
-    ]
-    blobs = reduce(DataFrame.unionByName, [*verbs[0].flow.signals(), *arriving])
-    places = {verb.name: place for place, verb in enumerate(verbs)}
-    sharing = [verb.sharing(places, shift) for verb, shift in zip(verbs, shifts, strict=False)]
-    rows = operated(blobs, SharedOperator(sharing), counting_ddl(verbs[-1].sink.ddl))
-    for verb in verbs:
-        totals = [CounterName.WAITING, *(SKIP_REASONS if verb.inputs else ())]
-        application = verb.flow.handling.application_id
-        rows = observed(rows, f"{verb.flow.metrics}.operator.0", application, totals, verb.name)
-    return without_reports(rows)
+
+    def __init__(self, verbs: Sequence[SharedVerb]) -> None:
+        self._verbs = verbs
+        self._shifts = list(accumulate((len(verb.topics) for verb in verbs[:-1]), initial=0))
+
+    @property
+    def operator(self) -> SharedOperator:
+        """What runs them."""
+        places = {verb.name: place for place, verb in enumerate(self._verbs)}
+        return SharedOperator([verb.sharing(places, shift) for verb, shift in self._shifted])
+
+    def senders(self) -> Iterator[tuple[SharedVerb, str, MapSide]]:
+        """What makes blobs of each input that comes from outside: whose it is, its topic, and that."""
+        tells_time = any(verb.flow.runs.one_clock for verb in self._verbs)
+        for verb, shift in self._shifted:
+            for topic in verb.topics:
+                if topic not in verb.inputs:
+                    yield verb, topic, verb.flow.runs.sender(topic, {}, tells_time=tells_time, shift=shift)
+
+    def rows(self) -> DataFrame:
+        """The rows of the last verb, as blobs."""
+        first, last = self._verbs[0], self._verbs[-1]
+        arriving = [verb.flow.sent(topic, send) for verb, topic, send in self.senders()]
+        blobs = reduce(DataFrame.unionByName, [*first.flow.signals(), *arriving])
+        rows = operated(blobs, self.operator, counting_ddl(last.sink.ddl))
+        for verb in self._verbs:
+            totals = [CounterName.WAITING, *(SKIP_REASONS if verb.inputs else ())]
+            application = verb.flow.runs.handling.application_id
+            rows = observed(rows, f"{verb.flow.metrics}.operator.0", application, totals, verb.name)
+        return without_reports(rows)
+
+    @property
+    def _shifted(self) -> Iterator[tuple[SharedVerb, int]]:
+        """The verbs with what is added to the numbers of their inputs."""
+        return zip(self._verbs, self._shifts, strict=True)

@@ -21,6 +21,7 @@ from millpond.adapters.spark.job.backfill import backfilled
 from millpond.adapters.spark.job.job import Job
 from millpond.adapters.spark.job.worker_settings import warm_query, worker_settings
 from millpond.adapters.spark.operator.dataflow import Dataflow
+from millpond.adapters.spark.operator.on_workers import OnWorkers
 from millpond.adapters.spark.reading.inspection import CommittedStore
 from millpond.adapters.spark.rows.dead_letters import ErrorHandling
 from millpond.adapters.spark.rows.event_times import EventTimes
@@ -29,14 +30,15 @@ from millpond.adapters.spark.rows.sink_blobs import to_columns
 from millpond.adapters.spark.session.ticks import check_ticks
 from millpond.adapters.spark.verbs.account import Account
 from millpond.adapters.spark.verbs.backfill import Backfill, check_storable, to_results
+from millpond.adapters.spark.verbs.between import Results
 from millpond.adapters.spark.verbs.bounds import bound_marks
 from millpond.adapters.spark.verbs.feeds import feed_marks
 from millpond.adapters.spark.verbs.inputs import RowInput
 from millpond.adapters.spark.verbs.intervals import from_months, traveling
 from millpond.adapters.spark.verbs.kept_schemas import KeptSchemas
 from millpond.adapters.spark.verbs.marks import marked, together
-from millpond.adapters.spark.verbs.shared_flow import SharedVerb, shared_rows
-from millpond.adapters.spark.verbs.sharing import Shared, Sharing
+from millpond.adapters.spark.verbs.shared_flow import SharedFlow, SharedVerb
+from millpond.adapters.spark.verbs.sharing import Result, Shared, shared_by
 from millpond.adapters.spark.verbs.sink import PartRows, row_sink
 from millpond.adapters.spark.verbs.source import RowSource
 from millpond.adapters.spark.worker.worker import StateSettings
@@ -69,7 +71,7 @@ class VerbRun:
         handling: what happens to rows that cannot be processed.
         complete: a DataFrame any row of which says that all inputs are complete.
         streaming: whether it goes on with the state that there is.
-        sharing: the verbs whose operators it may share.
+        results: of the verbs whose operators it may share.
         asked: the plans of the verbs that were asked for before, by name.
         backfill: for which it runs; None for none.
     """
@@ -82,7 +84,7 @@ class VerbRun:
     handling: ErrorHandling
     complete: DataFrame | None
     streaming: bool
-    sharing: Sharing
+    results: Results
     asked: dict[str, Plan]
     backfill: Backfill | None
 
@@ -133,14 +135,14 @@ class VerbRun:
         if shared:
             plan = replace(plan, partitions=shared.partitions, behind=shared.names)
         announced, columns = columns is not None, columns or self._columns(verb.schema)
-        sources = {rows.role: (rows.selected(), self._source(rows, verb, value_serde)) for rows in self.inputs}
+        frames = {rows.role: rows.selected() for rows in self.inputs}
+        sources = {rows.role: self._source(rows, verb, value_serde) for rows in self.inputs}
         sink = row_sink(verb.name, traveling(columns), verb.parts)
         metrics = f"millpond.{self.name}"
         feeds = any(isinstance(part, ChangeColumns) for part in verb.parts)
         marks = together(bound_marks(account.marks), feed_marks(self.name, self.inputs[0].keys) if feeds else {})
-        flow = Dataflow(
-            plan, sources, [sink], self.handling, self.complete, metrics, ticks, verb.follows_time, verb.inputs
-        )
+        runs = OnWorkers(plan, sources, self.handling, verb.follows_time, verb.inputs)
+        flow = Dataflow(runs, frames, [sink], self.complete, metrics, ticks)
         if self.backfill is not None:
             return marked(self._backfilled(self.backfill, flow, columns), marks)
         settings = worker_settings(
@@ -157,10 +159,12 @@ class VerbRun:
             self._warn_of_another_name(plan)
             self.asked[self.name] = plan
         one = SharedVerb(self.name, flow, sink, settings, shared.inputs)
-        blobs = shared_rows([*shared.verbs, one]) if shared else flow.with_operators(settings)
+        verbs = [*shared.verbs, one]
+        blobs = SharedFlow(verbs).rows() if shared else flow.with_operators(settings)
         rows = marked(from_months(to_columns(blobs, traveling(columns)), columns), marks)
         if self.streaming and plan.alone and not announced and ticks is None:
-            self.sharing.add(rows, one, self.inputs, account)
+            alone = all(rows.without_nulls for rows in self.inputs)
+            self.results.add(rows, Result(verbs, self.inputs[0].keys, account, alone))
         return rows
 
     def store(self, verb: Verb, name: str, checkpoint: str, batch_id: int | None) -> DataFrame:
@@ -219,7 +223,9 @@ class VerbRun:
             if evolution is not None:
                 began = tuple(evolution.of_verbs.now(name) for name in began)
         apart = "it has ticks" if ticks is not None else self.job.apart
-        return self.sharing.shared(plan, self.inputs, verb, began, apart)
+        shared = shared_by(plan, self.results.behind(self.inputs), verb, began, apart)
+        self.results.tell(self.name, shared)
+        return shared
 
     def _warn_of_another_name(self, plan: Plan) -> None:
         """Say so where it is new and may be a verb that has state: without an evolution nobody knows the checkpoint."""
@@ -260,7 +266,7 @@ class VerbRun:
             check_storable(self.name, columns)
             keep_schemas(self.job.storage, self.job.application_id, self.schemas.by_place)
         results = backfill.results_of(self.name)
-        return backfilled(self.session, self.job, flow.plan, rows, TimeUnit.MICROSECOND, results)
+        return backfilled(self.session, self.job, flow.runs.plan, rows, TimeUnit.MICROSECOND, results)
 
     def _source(self, rows: RowInput, verb: Verb, value_serde: Serde[Any] | None) -> RowSource:
         key, time, op = ", ".join(rows.keys), _shown(rows.time), _shown(rows.op)

@@ -10,15 +10,13 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Final
 from zipimport import zipimporter
-
-from pyspark.taskcontext import TaskContext
 
 from millpond.adapters.spark.worker.kept_states import KeptStates, Owner
 from millpond.adapters.spark.worker.local_directories import query_directory, take_over
@@ -28,7 +26,6 @@ from millpond.processors.runtime.subtopology import Subtopology
 from millpond.releases import Release
 from millpond.stores.backend.contract import BackendSupplier
 from millpond.stores.durability.copies.upgrade_mode import UpgradeMode
-from millpond.stores.durability.manifests.manifest import Manifest
 from millpond.stores.durability.manifests.policy import DurabilityPolicy
 from millpond.stores.durability.state import TaskState
 from millpond.stores.durability.storage.storage import Storage
@@ -83,35 +80,6 @@ class StateSettings:
     owner: str | None = None
 
 
-_BATCH_ID: Final = "streaming.sql.batchId"
-"""The property of Spark's tasks that holds the number of their micro-batch."""
-
-_QUERY_ID: Final = "sql.streaming.queryId"
-"""The one that holds the id of their query, which its checkpoint keeps in the file ``metadata``."""
-
-
-_states: Final = KeptStates()
-
-_begun: Final[set[str]] = set()
-"""The runs of queries whose beginnings this process has kept, or found: these files are never changed."""
-
-
-def current_batch() -> int | None:
-    """The number of the micro-batch that this Spark task belongs to; None for static DataFrames."""
-    number = _property(_BATCH_ID)
-    return None if number is None else int(number)
-
-
-def current_query() -> str | None:
-    """The id of the query that this Spark task belongs to; None for static DataFrames."""
-    return _property(_QUERY_ID)
-
-
-def _property(name: str) -> str | None:
-    context = TaskContext.get()
-    return None if context is None else context.getLocalProperty(name)
-
-
 def tune_worker() -> None:
     """Tune this process for many records at a time; called at the beginning of each task.
 
@@ -125,38 +93,37 @@ def tune_worker() -> None:
             del sys.path_importer_cache[place]
 
 
-@contextmanager
-def task_state(settings: StateSettings, part: Subtopology, partition: int) -> Iterator[TaskState]:
-    """The state of one task, for one micro-batch. What is not committed at the end is rolled back."""
-    task_id = f"{part.index}_{partition}"
-    query = settings.storage.place, settings.application_id, settings.sink
-    owner, make = Owner(query, settings.run, settings.memory_budget), partial(_make, settings, part, task_id)
-    with _states.at_work(owner, task_id, make, time.monotonic()) as state:
-        try:
-            yield state
-        except BaseException as error:
-            try:
-                state.rollback(error)
-            except MillpondError as another:  # the user has to see the first
-                _log.warning("task %s did not roll back as it should: %s", task_id, another)
-            raise
-        state.rollback()
+class Worker:
+    """A process that runs tasks, and what it keeps from one to the next.
 
-
-def begin(settings: StateSettings, found: Callable[[], Manifest | None]) -> None:
-    """Keep what a query keeps beside its state, once in each run and process.
-
-    Args:
-        settings: the query's.
-        found: tells what its checkpoint has for the task that begins.
-
-    Raises:
-        StateConflictError: another query has begun or changed the state since this one was built, or has the state
-            with which this one would go on.
+    Attributes:
+        begun: the runs of queries whose beginnings it has kept, or found: these files are never changed.
     """
-    if settings.beginning is not None and settings.run not in _begun:
-        settings.beginning.keep(current_query(), may_be_empty=not current_batch() or found() is not None)
-        _begun.add(settings.run)
+
+    def __init__(self) -> None:
+        self._states = KeptStates()
+        self.begun: set[str] = set()
+
+    @contextmanager
+    def task_state(self, settings: StateSettings, part: Subtopology, partition: int) -> Iterator[TaskState]:
+        """The state of one task, for one micro-batch. What is not committed at the end is rolled back."""
+        task_id = f"{part.index}_{partition}"
+        query = settings.storage.place, settings.application_id, settings.sink
+        owner, make = Owner(query, settings.run, settings.memory_budget), partial(_make, settings, part, task_id)
+        with self._states.at_work(owner, task_id, make, time.monotonic()) as state:
+            try:
+                yield state
+            except BaseException as error:
+                try:
+                    state.rollback(error)
+                except MillpondError as another:  # the user has to see the first
+                    _log.warning("task %s did not roll back as it should: %s", task_id, another)
+                raise
+            state.rollback()
+
+
+THIS_WORKER: Final = Worker()
+"""This process."""
 
 
 def _make(settings: StateSettings, part: Subtopology, task_id: str) -> TaskState:

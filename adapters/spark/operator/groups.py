@@ -1,0 +1,104 @@
+"""A group of rows as Spark hands it to an operator: blobs come out of pandas, and tables go into it.
+
+Rule of this module: it knows how Spark calls, and what a group is; what becomes of it is up to the operator.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol
+
+import pandas as pd
+import pyarrow as pa
+
+from millpond.adapters.spark.worker.attempt import Attempt
+from millpond.adapters.spark.worker.worker import tune_worker
+from millpond.metrics import Stopwatch
+from millpond.processors.distribution.exchange import EXCHANGE_SCHEMA, Blob
+
+WALL_CLOCK_COLUMN: Final = "wall_clock"
+"""Of the rows that an operator takes: the time of the micro-batch, in milliseconds. Spark keeps it in the checkpoint,
+so a micro-batch that is run again is at the same time."""
+
+
+class KeptValue(Protocol):
+    """The value of a group in Spark's state; what is handed to it counts once Spark has committed the micro-batch."""
+
+    def get(self) -> Any:
+        """The value as the micro-batch finds it, a tuple; None if there is none."""
+
+    def update(self, newValue: Any) -> None:
+        """Hand another one to Spark."""
+
+
+@dataclass(frozen=True)
+class Group:
+    """What a micro-batch brings to a group.
+
+    Attributes:
+        number: its key.
+        blobs: what has arrived, in any order.
+        wall_clock: the time of the micro-batch, in milliseconds.
+        kept: Spark's state of the group.
+        attempt: to run it.
+        watch: running since it began to arrive.
+    """
+
+    number: int
+    blobs: list[Blob]
+    wall_clock: int
+    kept: KeptValue
+    attempt: Attempt
+    watch: Stopwatch = field(default_factory=Stopwatch)
+
+
+class TablesOfGroups(Protocol):
+    """An operator that puts out tables."""
+
+    def tables(self, group: Group) -> Iterator[pa.Table]:
+        """What comes out of the tasks of a group, with reports; in the end they have committed."""
+
+
+class InPandas:
+    """An operator as Spark calls it.
+
+    Args:
+        operator: what runs.
+    """
+
+    def __init__(self, operator: TablesOfGroups) -> None:
+        self._operator = operator
+
+    def handle(self, number: int, rows: Iterator[Any], manifest: Any) -> Iterator[pd.DataFrame]:
+        """What comes out of a group.
+
+        Args:
+            number: its key.
+            rows: pandas DataFrames with the rows that have arrived for it.
+            manifest: Spark's state of the group.
+        """
+        tune_worker()
+        watch = Stopwatch()
+        wall_clock, blobs = _arrived(number, rows)
+        group = Group(number, blobs, wall_clock, manifest, Attempt.here(), watch)
+        yield from map(_in_pandas, self._operator.tables(group))
+
+
+def _arrived(task: int, frames: Iterator[Any]) -> tuple[int, list[Blob]]:
+    """The time of the micro-batch, in milliseconds, and the blobs that it brings to a task."""
+    wall_clock, blobs = 0, []
+    for frame in frames:
+        wall_clock = int(frame[WALL_CLOCK_COLUMN].iat[0])
+        columns = (frame[name].tolist() for name in EXCHANGE_SCHEMA.names[1:])
+        blobs += [Blob(task, *numbers) for numbers in zip(*columns, strict=True)]
+    return wall_clock, blobs
+
+
+def _in_pandas(table: pa.Table) -> pd.DataFrame:
+    """The rows as Spark takes them: Arrow columns underneath, because integers with nulls must not become floats."""
+    frame: pd.DataFrame = table.to_pandas(types_mapper=_flat_dtype, maps_as_pydicts="strict")
+    return frame
+
+
+def _flat_dtype(type_: pa.DataType) -> pd.ArrowDtype | None:
+    # Spark converts nested values one by one, and would take pandas' marker of a missing value for a value.
+    return None if pa.types.is_nested(type_) else pd.ArrowDtype(type_)
