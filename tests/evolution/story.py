@@ -9,12 +9,11 @@ from pathlib import Path
 from typing import Any, Self
 
 from tests.evolution.process import Process
+from tests.metamorphic.keeping import MEMORY
 
 MOST = 5
 """So many partitions, and so many stores, a job has at most."""
 BACKENDS = ["memory", "lmdb", "lmdb", "lmdb", "rocksdb"]
-_MEMORY = "/dev/shm" if Path("/dev/shm").is_dir() else None
-"""Where files are fast, if there is such a place."""
 
 
 class Story(ABC):
@@ -30,7 +29,7 @@ class Story(ABC):
 
     def __init__(self) -> None:
         self.seen = Counter[str]()
-        self.directory = Path(tempfile.mkdtemp(dir=_MEMORY))
+        self.directory = Path(tempfile.mkdtemp(dir=MEMORY))
 
     def step(self, name: str, how: Mapping[str, Any]) -> None:
         """What happens next, and a look at all that the job holds if it was a restart."""

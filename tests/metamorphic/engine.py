@@ -1,8 +1,8 @@
 """A query of verbs on Spark without Spark: micro-batches in splits, blobs in any order, tasks with what they keep.
 
 A micro-batch counts once all of its tasks have committed; one that dies before is run again, by a process that finds
-what the other has left. What a verb puts out is what the next one reads, in as many splits as there were tasks. Where
-verbs share an operator, a task reads what the same task of the verb before it puts out, and both have the same clock.
+what the other has left. What a verb puts out is what the next one reads, in as many splits as there were tasks. Verbs
+that share operators are run in ``operators``.
 """
 
 from collections import defaultdict
@@ -27,8 +27,6 @@ from millpond.processors.distribution.exchange import (
     Blob,
     BlobWriter,
     signal_blobs,
-    time_blobs,
-    told_times,
 )
 from millpond.processors.distribution.execution import Decoder, run_blobs
 from millpond.processors.distribution.plan import Plan, make_plan
@@ -37,7 +35,6 @@ from millpond.processors.options.on_error import OnError
 from millpond.processors.runtime.batches.columns import Records
 from millpond.processors.runtime.late import LateRecords
 from millpond.processors.runtime.task import Task
-from millpond.processors.verbs.null_keys import NullKeys
 from millpond.stores.encoding.times import TimeUnit
 from tests.metamorphic.keeping import Keeper
 from tests.metamorphic.tables import Selection
@@ -112,14 +109,6 @@ class Reading:
         if newest is not None:
             yield from self.route.tell_time(newest, number)
 
-    def within_a_task(self, tables: Sequence[pa.Table], task: int, input_: int) -> Iterator[Blob]:
-        """The rows that another verb's task has made for this one."""
-        reader, writer = self.source.reader(task), BlobWriter(task)
-        for table in tables:
-            usable = reader.usable(self.selection.of(table))
-            if usable.num_rows:
-                yield from writer.cut(reader.packed(usable)[0], task, input_)
-
 
 @dataclass
 class RunningVerb:
@@ -128,34 +117,12 @@ class RunningVerb:
     Attributes:
         made: the verb, and whose rows it reads.
         partitions: how many.
-        before: by topic, the verbs whose operator it shares, and whose results the topic has.
         late: what its tasks have told in the micro-batch that is running.
-        tables: what its tasks have put out in it, by partition.
-        times: how far its inputs have come in it.
     """
 
     made: Made
     partitions: int
-    before: dict[str, "RunningVerb"] = field(default_factory=dict)
     late: list[LateRecords] = field(default_factory=list)
-    tables: dict[int, list[pa.Table]] = field(default_factory=dict)
-    times: dict[str, int] = field(default_factory=dict)
-
-    def may_share(self, topic: str, other: "RunningVerb") -> bool:
-        """Whether it may share the operator of the verb whose results the topic has, as ``Sharing`` decides it."""
-        one, selection = other.made, self.made.selections[topic]
-        keys, time = ([selection.rows.paths[name] for name in names] for names in (selection.keys, [selection.time]))
-        own = self.made.verb.inputs[topic].null_keys
-        alone = own in (NullKeys.APART, NullKeys.DROPPED) or all(read.keyed for read in one.selections.values())
-        others = {input_.null_keys for input_ in one.verb.inputs.values()}
-        return (
-            self.plan.alone
-            and other.plan.alone
-            and not one.account.kind.startswith("apply")
-            and keys == [(name,) for name in next(iter(one.selections.values())).keys]
-            and (alone or (own is NullKeys.EQUAL and others == {NullKeys.EQUAL}))
-            and (not self.made.verb.follows_time or one.account.bounds.get(time[0]) is not None)
-        )
 
     @cached_property
     def plan(self) -> Plan:
@@ -188,7 +155,6 @@ class RunningVerb:
         blobs = self._arriving(inputs)
         if complete:
             blobs += signal_blobs(COMPLETE, self.numbers.values())
-        self.tables = {}
         sink = PartColumns(self.made.verb.name, PartRows(self.made.verb.parts, self.made.verb.schema))
         results: list[pa.Table] = []
         for stage in self.plan.stages:
@@ -213,29 +179,13 @@ class RunningVerb:
                             for blob in router.send(outputs, writer):
                                 arrived[blob.task].append(blob)
                         results += [pa.concat_tables(made)] if made else []
-                        self.tables[partition] = made
             blobs = [blob for waiting in arrived.values() for blob in waiting]
         random.shuffle(results)
         return results
 
     def _arriving(self, inputs: Tables) -> list[Blob]:
-        """What reaches its tasks from outside, or from those of the verbs whose operator it shares."""
-        blobs = [
-            blob
-            for topic, reading in self.readings.items()
-            if topic not in self.before
-            for blob in reading.blobs(inputs[topic])
-        ]
-        for topic, other in self.before.items():
-            (part,), input_ = self.plan.stages[0], self.plan.input_of(topic)
-            tasks = [self.numbers[part.index, partition] for partition in range(self.partitions)]
-            for partition, tables in other.tables.items():
-                blobs += self.readings[topic].within_a_task(tables, tasks[partition], input_)
-            clock = [other.times[side] for side in other.made.account.sides or other.times if side in other.times]
-            blobs += time_blobs(max(clock), input_, 0, tasks) if clock else []
-        times = told_times(blobs)
-        topics = {self.plan.input_of(topic): topic for topic in self.readings}
-        self.times = {topics[input_]: time for input_, time in times.items()}
+        """What reaches its tasks from outside."""
+        blobs = [blob for topic, reading in self.readings.items() for blob in reading.blobs(inputs[topic])]
         return blobs if self.made.verb.follows_time else [blob for blob in blobs if blob.input != TIME]
 
 
@@ -247,52 +197,31 @@ class Query:
         partitions: of each.
         keeper: where their tasks keep what they keep.
         random: in which order blobs come.
-        shared: whether verbs share operators where they may.
 
     Attributes:
         late: by verb, what its tasks have told of late records, micro-batch by micro-batch.
     """
 
-    def __init__(
-        self,
-        chain: Sequence[Made],
-        partitions: Sequence[int],
-        keeper: Keeper,
-        random: Random,
-        *,
-        shared: bool = False,
-    ) -> None:
+    def __init__(self, chain: Sequence[Made], partitions: Sequence[int], keeper: Keeper, random: Random) -> None:
         self._verbs = [RunningVerb(made, number) for made, number in zip(chain, partitions, strict=True)]
-        self._shared = shared
-        if shared:
-            self._share()
         self._keeper = keeper
         self._random = random
         self._batch = 0
         self.late: dict[str, list[list[LateRecords]]] = {made.verb.name: [] for made in chain}
 
-    def _share(self) -> None:
-        known: dict[str, RunningVerb] = {}
-        for verb in self._verbs:
-            for topic, source in verb.made.sources.items():
-                other = known.get(source)
-                if other is not None and verb.may_share(topic, other):
-                    verb.before[topic] = other
-                    verb.partitions = other.partitions
-            verb.before = {t: other for t, other in verb.before.items() if other.partitions == verb.partitions}
-            vars(verb).pop("plan", None)  # it has as many partitions as the verb now
-            known[verb.made.verb.name] = verb
-
     def restarted(self) -> "Query":
         """The query that goes on with what this one keeps, with verbs as they come to another process."""
         self._keeper.restart()
         chain, partitions = zip(*((verb.made, verb.partitions) for verb in self._verbs), strict=True)
-        query = Query(
-            shipping.loads(shipping.dumps(chain)), partitions, self._keeper, self._random, shared=self._shared
-        )
+        query = Query(shipping.loads(shipping.dumps(chain)), partitions, self._keeper, self._random)
         query._batch = self._batch
         query.late = self.late
         return query
+
+    @property
+    def told(self) -> dict[str, list[list[Any]]]:
+        """By verb, the late records of each micro-batch, as key, value, time, reached and short."""
+        return {name: [_told(some) for some in told] for name, told in self.late.items()}
 
     def run(self, inputs: Tables, *, complete: bool = False, deaths: Sequence[int] = ()) -> list[pa.Table]:
         """One micro-batch, which dies each time that so many tasks have run, and then lives; the last verb's rows."""
@@ -319,3 +248,13 @@ class Query:
             results = verb.run(self._batch, own, complete, self._keeper, deaths, self._random)
             known[made.verb.name] = results
         return results
+
+
+def _told(late: Sequence[Any]) -> list[tuple[Any, ...]]:
+    found = []
+    for one in late:
+        batch = one.records.to_batch()
+        found += list(
+            zip(batch.keys, batch.values, batch.timestamps, one.reached.tolist(), one.short.tolist(), strict=True)
+        )
+    return found

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from random import Random
@@ -13,7 +13,8 @@ import pyarrow as pa
 from hypothesis import strategies as st
 
 from tests.metamorphic.engine import Query
-from tests.metamorphic.keeping import BackendKeeper, DurableKeeper, Keeper
+from tests.metamorphic.keeping import MEMORY, BackendKeeper, DurableKeeper, Keeper
+from tests.metamorphic.operators import OperatedQuery, Place
 from tests.metamorphic.verbs import Made
 
 SECOND: Final = 1_000_000
@@ -52,7 +53,8 @@ class Way:
         partitions: how many tasks verbs have, one after the other, again and again.
         deaths: how likely it is that a micro-batch dies.
         restarts: how likely it is that the query is ended behind a micro-batch, and begun anew.
-        shared: whether verbs share operators where they may.
+        shared: whether verbs run in the operators of Spark, and share them where they may.
+        apart: whether each of them has one of its own there.
         complete: whether the last micro-batch tells that inputs are complete; otherwise rows far in the future come.
         backend: of the stores; None for all in turn, with durable files.
     """
@@ -66,6 +68,7 @@ class Way:
     backend: str | None = "memory"
     restarts: float = 0.0
     shared: bool = False
+    apart: bool = False
 
     def partitions_of(self, verbs: int) -> list[int]:
         """Of each verb; few where stores are files."""
@@ -82,8 +85,12 @@ WAYS: Final = st.builds(
     deaths=st.sampled_from([0.0, 0.0, 0.3]),
     complete=st.booleans(),
     backend=st.sampled_from([*["memory"] * 9, "lmdb", "rocksdb", None, None]),
-    shared=st.booleans(),
 )
+SHARING: Final = st.builds(
+    replace, WAYS, shared=st.just(True), partitions=st.integers(1, 3).map(lambda number: (number,)),
+    deaths=st.sampled_from([0.0, 0.5]), restarts=st.sampled_from([0.0, 0.5]),
+)  # fmt: skip
+"""The ways of verbs that share operators."""
 
 
 @dataclass(frozen=True)
@@ -181,9 +188,9 @@ def ticking(events: Sequence[Event]) -> list[Event]:
 
 def run(chain: Chain, batches: Sequence[Sequence[Event]], way: Way) -> Answer:
     """What comes out of the last verb."""
-    with TemporaryDirectory() as directory, closing(_keeper(Path(directory), way)) as keeper:
+    with TemporaryDirectory(dir=MEMORY) as directory, closing(_keeper(Path(directory), way)) as keeper:
         random, answer = Random(way.seed), Answer(chain.key)
-        query = Query(chain.verbs, way.partitions_of(len(chain.verbs)), keeper, random, shared=way.shared)
+        query = _query(chain, keeper, random, way)
         endings = [] if way.complete else _closing(chain)
         for number, events in enumerate([*batches, *endings]):
             last = way.complete and number == len(batches) - 1
@@ -193,15 +200,25 @@ def run(chain: Chain, batches: Sequence[Sequence[Event]], way: Way) -> Answer:
             answer.tables += query.run(inputs, complete=last, deaths=dies)
             if way.restarts and random.random() < way.restarts:
                 query = query.restarted()
-        answer.late = {name: [_told(some) for some in told] for name, told in query.late.items()}
+        answer.late = query.told
         answer.batches = [list(events) for events in batches]
         return answer
 
 
-def _keeper(directory: Path, way: Way) -> Keeper:
+def _query(chain: Chain, keeper: Keeper | Place, random: Random, way: Way) -> Query | OperatedQuery:
+    partitions = way.partitions_of(len(chain.verbs))
+    if isinstance(keeper, Place):
+        return OperatedQuery(chain.verbs, partitions, keeper, random, shared=not way.apart)
+    return Query(chain.verbs, partitions, keeper, random)
+
+
+def _keeper(directory: Path, way: Way) -> Keeper | Place:
+    loses = bool(way.seed % 2)
+    if way.shared:
+        return Place(directory, BACKENDS if way.backend is None else [way.backend], loses=loses)
     if way.backend is not None:
         return BackendKeeper(directory, way.backend)
-    return DurableKeeper(directory, BACKENDS, loses=bool(way.seed % 2))
+    return DurableKeeper(directory, BACKENDS, loses=loses)
 
 
 def _closing(chain: Chain) -> list[list[Event]]:
@@ -218,16 +235,6 @@ def _closing(chain: Chain) -> list[list[Event]]:
 def _blank(schema: pa.Schema) -> dict[str, Any]:
     blanks: dict[str, Any] = {"int64": 0, "string": "upsert"}
     return {field.name: blanks.get(str(field.type)) for field in schema}
-
-
-def _told(late: Sequence[Any]) -> list[tuple[Any, ...]]:
-    found = []
-    for one in late:
-        batch = one.records.to_batch()
-        found += list(
-            zip(batch.keys, batch.values, batch.timestamps, one.reached.tolist(), one.short.tolist(), strict=True)
-        )
-    return found
 
 
 def rows_of(table: pa.Table) -> list[dict[str, Any]]:

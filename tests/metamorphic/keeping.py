@@ -20,6 +20,8 @@ from millpond.stores.backend.transaction import Transaction
 from millpond.stores.durability import DurabilityPolicy, Manifest, Storage, TaskState
 from millpond.stores.specs.location import StoreLocation
 
+MEMORY = "/dev/shm" if Path("/dev/shm").is_dir() else None
+"""Where files are fast, if there is such a place."""
 POLICY = DurabilityPolicy(max_deltas=2, retained_commits=3, retained_age=0, retained_forks=0)
 
 

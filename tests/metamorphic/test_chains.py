@@ -12,9 +12,11 @@ from millpond.processors import SessionWindows, TimeWindows
 from millpond.processors.options.joins import AsofDirection, JoinType
 from millpond.processors.verbs import aggregates
 from tests.metamorphic import oracle
-from tests.metamorphic.checking import EXAMPLES, KEYS, TWO, answers, bag, histories, rows_of, schema, table
+from tests.metamorphic.checking import EXAMPLES, KEYS, answers, bag, histories, rows_of, schema, table
 from tests.metamorphic.histories import (
     SECOND,
+    SHARING,
+    WAYS,
     Chain,
     Event,
     Way,
@@ -36,6 +38,8 @@ from tests.metamorphic.verbs import (
 )
 
 FEW = EXAMPLES // 2
+TWO = st.tuples(WAYS, SHARING).map(list)
+"""In operators of their own, over backends alone, and in operators that verbs share where they may."""
 LONG = 10_000_000 * SECOND
 GRACES = st.sampled_from([0, 2, 5, 15])
 DIRECTIONS = st.sampled_from(AsofDirection)

@@ -40,6 +40,7 @@ from tests.metamorphic.histories import BACKENDS, SECOND, Event, Way, current, c
 from tests.metamorphic.histories import Chain as Verbs
 from tests.metamorphic.histories import rows_of as rows_in
 from tests.metamorphic.keeping import BackendKeeper, DurableKeeper, Keeper
+from tests.metamorphic.operators import OperatedQuery, Place
 from tests.metamorphic.oracle import Row
 from tests.metamorphic.tables import Rows
 from tests.metamorphic.verbs import Made, make_aggregate, make_latest
@@ -326,7 +327,8 @@ def test_calls_behind_a_shared_operator_change_as_others_do() -> None:
     answers = []
     for shared in (False, True):
         life, out = Life({"n": "rows", "s": "sum"}, {"n": 0, "s": 0}), list[Row]()
-        with TemporaryDirectory() as place, closing(BackendKeeper(Path(place), "lmdb")) as keeper:
+        with TemporaryDirectory() as directory:
+            place = Place(Path(directory), ["lmdb"])
             for run in range(2):
                 changes = CallChanges()
                 if run:
@@ -336,9 +338,7 @@ def test_calls_behind_a_shared_operator_change_as_others_do() -> None:
                 made = make_aggregate(
                     "out", table.rows, life.calls, by="k", time="change_time", slots=life.restart(changes)
                 )
-                keeper.restart()
-                query = Query([table, made], [2, 2], keeper, Random(run), shared=shared)
-                query._batch = run
+                query = OperatedQuery([table, made], [2, 2], place, Random(run), shared=shared)
                 verbs = Verbs([table, made], {"a": SOURCE}, {"a": "at"})
                 for found in query.run(tables(verbs, events[run * 6 : run * 6 + 6], 1, Random(0))):
                     out += rows_in(found)
