@@ -191,7 +191,7 @@ class Aggregate(Processor):
     def process_partials(self, records: Records) -> None:
         fold, store = self._merging_fold, self._columns
         if isinstance(records, Columns) and fold is not None and store is not None and store.takes(records.keys.type):
-            self._send_columns(records, merge_columns(fold, store, records))
+            self._send_columns(records, merge_columns(fold, store, records, olds=self._config.send_olds))
         else:
             self._updates.send(self._fold_all(records.to_batch(), self._merging))
 
@@ -209,7 +209,9 @@ class Aggregate(Processor):
     def _process_run(self, fold: ColumnFold, store: TimestampedColumns, run: Columns) -> None:
         reached = self._ttl.reached(run.timestamps) if self._ttl.expires else None
         try:
-            updates = fold_columns(fold, store, run, last_only=self._caching, reached=reached)
+            updates = fold_columns(
+                fold, store, run, last_only=self._caching, olds=self._config.send_olds, reached=reached
+            )
         except pa.ArrowInvalid:
             self._updates.send(self._fold_all(run.to_batch(), self._folding))
         else:
@@ -222,7 +224,8 @@ class Aggregate(Processor):
     def _columns_of(self, store: TimestampedKeyValueStore[Any, Any] | None) -> TimestampedColumns | None:
         """The store for whole columns; None if what is computed from them, or kept, has to be objects."""
         keys, values = column_serde(self._spec.key_serde), column_serde(self._spec.value_serde)
-        if store is None or self._config.send_olds or self._tells_each or self._spec.key_serde not in PLAIN_KEYS:
+        tells_olds = self._config.send_olds and not self._caching
+        if store is None or tells_olds or self._tells_each or self._spec.key_serde not in PLAIN_KEYS:
             return None
         if self._column_fold is None or keys is None or values is None or not values.takes(self._column_fold.result):
             return None

@@ -147,6 +147,7 @@ def fold_columns(
     columns: Columns,
     *,
     last_only: bool,
+    olds: bool = False,
     reached: _Integers | None = None,
 ) -> Columns:
     """Fold records into their keys' aggregates.
@@ -156,6 +157,7 @@ def fold_columns(
         store: where the aggregates are.
         columns: the records, without null keys and values.
         last_only: whether only each key's last update is wanted.
+        olds: whether those are to have the aggregate before them.
         reached: where aggregates expire, the time that has been reached at each record; no aggregate of a record
             expires at another one.
 
@@ -171,7 +173,7 @@ def fold_columns(
     totals = fold.totals(groups, columns.values, before)
     latest = np.maximum(known, groups.latest(columns.timestamps))
     if last_only:
-        updates = Columns(groups.keys, totals, latest)
+        updates = Columns(groups.keys, totals, latest, olds=before if olds else None)
     else:
         times = np.maximum(reached_by_key(columns.timestamps, groups.numbers), known[groups.numbers])
         updates = Columns(columns.keys, fold.running(groups, columns.values, before), times)
@@ -179,8 +181,8 @@ def fold_columns(
     return updates
 
 
-def merge_columns(fold: MergingFold, store: TimestampedColumns, partials: Columns) -> Columns:
-    """Merge partial aggregates into their keys' aggregates; returns each key's update."""
+def merge_columns(fold: MergingFold, store: TimestampedColumns, partials: Columns, *, olds: bool = False) -> Columns:
+    """Merge partial aggregates into their keys' aggregates; returns each key's update, with ``olds`` if asked for."""
     groups = Groups(partials.keys)
     order, before, known = _known(store, groups)
     there = before.is_valid()
@@ -188,7 +190,7 @@ def merge_columns(fold: MergingFold, store: TimestampedColumns, partials: Column
     totals = fold.merged(Groups(groups.keys, owners), pa.concat_arrays([before.filter(there), partials.values]))
     latest = np.maximum(known, groups.latest(partials.timestamps))
     store.put(groups.keys.take(order), totals.take(order), pa.array(latest).take(order))
-    return Columns(groups.keys, totals, latest)
+    return Columns(groups.keys, totals, latest, olds=before if olds else None)
 
 
 def _known(store: TimestampedColumns, groups: Groups, reached: _Integers | None = None) -> tuple[Any, Any, _Integers]:

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 import pyarrow.compute as _compute
 
 from millpond.processors.aggregations.column_fold import ColumnFold, Groups, inverse
@@ -75,6 +76,7 @@ class TimeWindowFold(StartedWindowFold):
         keys, values: what its serdes do, for whole columns.
         final: whether final results come out, or else updates.
         span: when the windows begin.
+        olds: whether updates are to have the aggregate before them.
     """
 
     def __init__(
@@ -87,10 +89,12 @@ class TimeWindowFold(StartedWindowFold):
         *,
         final: bool,
         span: Span,
+        olds: bool = False,
     ) -> None:
         super().__init__(fold, store, keys, values, windows.size + windows.grace, windows.size, final=final)
         self._windows = windows
         self._span = span
+        self._olds = olds
 
     def fold(self, columns: Columns, standing: Standing) -> Folded | None:
         reached = reached_since(standing.stream_time, columns.timestamps)
@@ -105,27 +109,29 @@ class TimeWindowFold(StartedWindowFold):
         if int(starts.min()) <= standing.observed - self._retention:
             return None  # By another stream's time, the store has forgotten them.
         slots = _slots(taken(self._keys.write(columns.keys), records), starts)
-        folded, known = self._folded(slots, columns, records)
+        folded, before = self._folded(slots, columns, records)
         if not self._final:
             self._store.put(folded)
-            updates = self._came_out(chosen(folded, slots.as_they_came))
+            order = slots.as_they_came
+            updates = self._came_out(chosen(folded, order))
+            updates.olds = before.take(pa.array(order)) if self._olds else None
             return Folded(updates, now, standing.waiting, late, len(starts) - len(updates))
         untouched = self._untouched(standing.stream_time, now - self._reach, slots)
         self._store.put(folded)
-        waiting = standing.waiting - len(untouched.starts) - known
+        waiting = standing.waiting - len(untouched.starts) - (len(before) - before.null_count)
         waiting += int(np.count_nonzero(folded.starts > now - self._reach))
         closed = chosen(folded, folded.starts <= now - self._reach)
         return Folded(self._closed(untouched, closed), now, waiting, late)
 
-    def _folded(self, slots: _Slots, columns: Columns, records: Integers) -> tuple[Windows, int]:
-        """The windows with the records folded in, and how many of them were there before."""
+    def _folded(self, slots: _Slots, columns: Columns, records: Integers) -> tuple[Windows, Any]:
+        """The windows with the records folded in, and what they were before, null where they were not there."""
         before, since = self._store.get(slots.keys, slots.starts)
         groups = Groups(slots.keys, slots.numbers)
         totals = self._values.own(self._fold.totals(groups, taken(columns.values, records), before))
         latest = groups.latest(columns.timestamps[records])
         if since.null_count < len(since):
             latest = np.maximum(latest, since.fill_null(MIN_TIME).to_numpy())
-        return Windows(slots.keys, slots.starts, totals, latest), len(before) - before.null_count
+        return Windows(slots.keys, slots.starts, totals, latest), before
 
     def _untouched(self, stream_time: int, last: int, slots: _Slots) -> Windows:
         """The windows of the store that close up to the start ``last``, but those that records have come to."""

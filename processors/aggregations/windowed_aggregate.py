@@ -53,6 +53,8 @@ class _Placed(NamedTuple):
 class WindowedAggregate(WindowedProcessor):
     """Folds records into their windows and forwards each update, or each window's result when it closes."""
 
+    columns_tell_olds = True
+
     def __init__(self, setup: AggregateSetup, windows: TimeWindows, emit: EmitStrategy) -> None:
         super().__init__(setup, emit, TimeWindowedSerde(setup.spec.key_serde, windows.size))
         self._windows = windows
@@ -170,7 +172,10 @@ class WindowedAggregate(WindowedProcessor):
         return reached - self._closes.reach - first_starts(self._windows, times, self._span) + 1
 
     def column_fold(self, fold: ColumnFold, keys: ColumnSerde, values: ColumnSerde) -> WindowFold:
-        return TimeWindowFold(self._windows, fold, self._store, keys, values, final=self._final, span=self._span)
+        olds = self._config.send_olds
+        return TimeWindowFold(
+            self._windows, fold, self._store, keys, values, final=self._final, span=self._span, olds=olds
+        )
 
     def closes(self) -> Closes:
         windows = self._windows

@@ -3,6 +3,7 @@
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from millpond.processors.runtime.batches.batch import Batch
 from millpond.processors.runtime.batches.columns import Columns, Records, joined
@@ -32,7 +33,7 @@ class UpdateCache:
         self._merge(batch)
 
     def add_columns(self, columns: Columns) -> None:
-        """Add updates as columns, without the values before them, of keys whose serdes give equal keys equal bytes."""
+        """Add updates as columns, all with the values before them or none; keys are equal if their bytes are."""
         if self._single_batch is not None or self._updates:
             self.add(columns.to_batch())
             return
@@ -84,7 +85,7 @@ class UpdateCache:
 
 
 def _last_of_each_key(columns: Columns) -> Columns:
-    """Each key's last update, in the order in which the keys first came."""
+    """Each key's last update, with the value before the first one, in the order in which the keys first came."""
     keys = columns.keys
     numbers = keys.numbers if isinstance(keys, WindowedArray) else keys.dictionary_encode().indices.to_numpy()
     _, firsts, numbers = np.unique(numbers, return_index=True, return_inverse=True)
@@ -92,7 +93,11 @@ def _last_of_each_key(columns: Columns) -> Columns:
         return columns
     last = np.empty_like(firsts)
     last[numbers] = np.arange(len(columns))
-    return columns.taken(last[firsts.argsort()])
+    order = firsts.argsort()
+    kept = columns.taken(last[order])
+    if columns.olds is not None:
+        kept.olds = columns.olds.take(pa.array(firsts[order]))
+    return kept
 
 
 def _distinct(keys: list[Any]) -> bool:
@@ -131,7 +136,7 @@ class UpdateForwarder:
         """``send`` for updates as columns."""
         if self._cache is None:
             self._context.forward_columns(updates)
-        elif updates.olds is not None or updates.latest is not None:
+        elif updates.latest is not None:
             self.send(updates.to_batch())
         else:
             self._made += len(updates)

@@ -8,10 +8,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as _compute
 
+from millpond.processors.aggregations.aggregate import Aggregation
 from millpond.processors.dsl.builder import StreamsBuilder
 from millpond.processors.dsl.streams_and_tables import KGroupedStream, KTable
 from millpond.processors.dsl.wiring.aggregations import AnyWindows, first_windows
 from millpond.processors.dsl.wiring.grouping import WindowedGrouping
+from millpond.processors.dsl.wiring.table import StoredTable
 from millpond.processors.options.materialized import Materialized
 from millpond.processors.options.records import Consumed
 from millpond.processors.options.windows import (
@@ -48,7 +50,8 @@ STORE: Final = "aggregate"
 
 Windows: TypeAlias = TimeWindows | SlidingWindows | SessionWindows
 
-_NO_CHANGES: Final[Mapping[int, Windows]] = {}
+NO_CHANGES: Final[Mapping[int, Windows]] = {}
+"""What says that there have never been other windows."""
 
 
 @dataclass(frozen=True)
@@ -184,7 +187,7 @@ def aggregate(
     windows: Windows | None,
     *,
     final: bool,
-    until: Mapping[int, Windows] = _NO_CHANGES,
+    until: Mapping[int, Windows] = NO_CHANGES,
     ttl: int | None = None,
     expired: Expired = Expired.SILENT,
 ) -> Verb:
@@ -204,9 +207,8 @@ def aggregate(
     builder = StreamsBuilder(key_serde=BYTES, value_serde=calls.state_serde)
     grouped = builder.stream(rows.topic, Consumed(BYTES, calls.input_serde)).group_by_key()
     kept = Materialized(STORE, value_serde=calls.state_serde, caching=not final, ttl=ttl, expired=expired)
-    cut = None if windows is None else _changed(windows, until)
-    table = _aggregated(grouped, calls, cut, kept, final)
-    table.to(name)
+    cut = None if windows is None else changed_windows(windows, until)
+    KTable(aggregated_table(grouped, calls.aggregation, cut, kept, final=final)).to(name)
     keys = Keys.of_rows(rows) if cut is None else WindowedKeys(rows.keys, cut, rows.times)
     results = Results(calls, windows is not None)
     parts = (keys, results) if final else (keys, results, ChangeColumns(rows.times))
@@ -216,17 +218,26 @@ def aggregate(
     return Verb(builder.build(), {rows.topic: rows}, parts, stores, follows_time=follows_time)
 
 
-def _aggregated(
-    grouped: KGroupedStream, calls: RowAggregate, windows: AnyWindows | None, kept: Materialized, final: bool
-) -> KTable:
+def aggregated_table(
+    grouped: KGroupedStream, aggregation: Aggregation, windows: AnyWindows | None, kept: Materialized, *, final: bool
+) -> StoredTable:
+    """The aggregate of each key, or of each key and window.
+
+    Args:
+        grouped: the rows.
+        aggregation: what is computed.
+        windows: in microseconds; None for one aggregate a key.
+        kept: where, with the serde of aggregates.
+        final: whether that of a window comes out once, when the window closes.
+    """
     emit = EmitStrategy.ON_WINDOW_CLOSE if final else EmitStrategy.ON_WINDOW_UPDATE
     grouping = grouped.grouping
     if windows is None:
-        return KTable(grouping.aggregate(calls.aggregation, kept, calls.state_serde))
+        return grouping.aggregate(aggregation, kept, kept.value_serde)
     if isinstance(first_windows(windows), SessionWindows):
         # A session is kept as long as it takes rows: one that ends as long ago as the store keeps it is gone there.
         kept = replace(kept, retention=windows.retention + 1)
-    return KTable(WindowedGrouping(grouping, windows, emit).aggregate(calls.aggregation, kept, calls.state_serde))
+    return WindowedGrouping(grouping, windows, emit).aggregate(aggregation, kept, kept.value_serde)
 
 
 class _TimeWindows(TimeWindows):
@@ -247,8 +258,8 @@ def _in_micros(windows: Windows) -> Windows:
     return _TimeWindows(windows.size * MICROS, advance=windows.advance * MICROS, grace=grace)
 
 
-def _changed(windows: Windows, until: Mapping[int, Windows]) -> AnyWindows:
-    """All windows, in microseconds."""
+def changed_windows(windows: Windows, until: Mapping[int, Windows]) -> AnyWindows:
+    """All windows, in microseconds; those in ``until`` begin before some time, by which they are."""
     if not until:
         return _in_micros(windows)
     eras = [_in_micros(one) for one in (*(until[time] for time in sorted(until)), windows)]

@@ -26,6 +26,16 @@ from millpond.stores.encoding.times import TimeUnit, to_instant_micros
 Term: TypeAlias = int | str
 """A length of time, or text."""
 
+
+class Written(str):
+    """Text that a user writes without quotes, such as ``3`` or ``[True, False]``."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
 TERMS: Final = TERMS_ROW[len(METADATA) :].decode()
 """The name of the row among metadata."""
 
@@ -78,7 +88,7 @@ class Terms:
             StateConflictError: one of them is another now.
         """
         fixed, noted = before.fixed, before.noted
-        others = [(name, fixed[name], now) for name, now in self.fixed if fixed.get(name, now) != now]
+        others = [(name, _like(fixed[name], now), now) for name, now in self.fixed if fixed.get(name, now) != now]
         others += [(name, noted[name], now) for name, now in self._lasting.items() if noted.get(name, now) > now]
         if others:
             raise self._conflict(store, others, before)
@@ -188,6 +198,11 @@ class KeptTerms:
             return cls(read_terms(content["fixed"]), read_noted(content["noted"]))
         except (AttributeError, KeyError, TypeError) as error:
             raise ValueError(f"terms are damaged: {error!r}") from error
+
+
+def _like(before: Term, now: Term) -> Term:
+    """A term as it was, to be shown as the one that there is now."""
+    return Written(before) if isinstance(now, Written) else before
 
 
 def _moment(text: str) -> int:

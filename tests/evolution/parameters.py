@@ -30,6 +30,7 @@ from millpond.processors.verbs.latest import latest
 from millpond.processors.verbs.row_aggregate import RowAggregate
 from millpond.processors.verbs.stream_join import stream_join
 from millpond.processors.verbs.table_join import table_join
+from millpond.processors.verbs.top_n import OrderedRows, top_n
 from millpond.processors.verbs.verb import PackedRows, Verb
 from millpond.stores.encoding.rows.tuple_keys import KeyCodec
 from millpond.stores.encoding.serdes import INT64, STRING
@@ -145,6 +146,11 @@ def of_aggregate(
     return aggregate("v", rows, bound, windows, final=final).topology
 
 
+def of_top_n(n: int = 2, windows: Any = None, *, descending: bool = False, final: bool = False) -> Topology:
+    rows = OrderedRows.of(replace(an_input("input", KEY, VALUE), order=ORDER), (descending,))
+    return top_n("v", rows, n, windows, columns=["v"], final=final).topology
+
+
 def of_apply(*, ordered: bool = False) -> Topology:
     rows = an_input("input", KEY, VALUE)
     made = apply_topology("v", Rule(), rows.keys, rows.rows, 10, ordered=ordered)
@@ -253,6 +259,12 @@ REFUSED = [
     Change(("Millpond.latest.order",), of_latest(), of_latest(order=ORDER), None),
     Change(("Millpond.aggregate.order",), of_aggregate({"v": last("v")}), of_aggregate({"v": last("v")}, order=ORDER),
            None),
+    Change(("Millpond.top_n.n",), of_top_n(2), of_top_n(3), "by the verb 'v' with n=2 and not 3"),
+    Change(("Millpond.top_n.descending",), of_top_n(), of_top_n(descending=True), "descending=False and not True"),
+    Change(("Millpond.top_n.window",), of_top_n(windows=TimeWindows(600_000)),
+           of_top_n(windows=TimeWindows(1_200_000)), "by the verb 'v' with size='10 minutes' and not '20 minutes'"),
+    Change(("Millpond.top_n.emit",), of_top_n(windows=TimeWindows(10)),
+           of_top_n(windows=TimeWindows(10), final=True), "emit='on-window-update' and not 'on-window-close'"),
     Change(("Millpond.apply.order",), of_apply(), of_apply(ordered=True), None),
     Change(("Millpond.asof_join.right_order",), of_asof_join(), of_asof_join(order=ORDER), None),
     Change(("Millpond.asof_join.grace, added or removed",), of_asof_join(), of_asof_join(grace=None), None),

@@ -321,6 +321,8 @@ def counted(ttl: int | None, expired: Literal["silent", "delete"] = "silent") ->
     "StoreSpec.expired",
     "Millpond.aggregate.ttl",
     "Millpond.aggregate.expired",
+    "Millpond.top_n.ttl",
+    "Millpond.top_n.expired",
     "Millpond.latest.ttl",
     "Millpond.latest.expired",
 )

@@ -55,6 +55,10 @@ PARAMETERS: Final[dict[str, dict[str, str]]] = {
         "rows": OWN, "calls": REFUSAL, "by": REFUSAL, "time": REFUSAL, "order": REFUSAL, "window": REFUSAL,
         "until": REFUSAL, "emit": REFUSAL, "ttl": NO_HARM, "expired": NO_HARM, "added": OWN, **NAMES,
     },
+    "Millpond.top_n": {
+        "rows": OWN, "n": REFUSAL, "by": REFUSAL, "order": REFUSAL, "descending": REFUSAL, "time": REFUSAL,
+        "window": REFUSAL, "until": REFUSAL, "emit": REFUSAL, "ttl": NO_HARM, "expired": NO_HARM, **NAMES,
+    },
     "Millpond.apply": {
         "rows": OWN, "processor": OWN, "key": REFUSAL, "time": REFUSAL, "schema": OWN, "lateness": NO_HARM,
         "order": REFUSAL, "optional": OWN, "ttl": NO_HARM, "ticks": OWN, **NAMES,
@@ -108,10 +112,10 @@ BY_OTHERS: Final = {
     "StoreSpec.name",
     *(f"Millpond.{verb}.key" for verb in ("latest", "apply")),
     *(f"Millpond.{verb}.on" for verb in ("asof_join", "stream_join", "table_join")),
-    "Millpond.aggregate.by",
+    *(f"Millpond.{verb}.{name}" for verb in ("aggregate", "top_n") for name in ("by", "until")),
     "Millpond.aggregate.calls",
-    "Millpond.aggregate.until",
-    *(f"Millpond.{verb}.time" for verb in ("latest", "aggregate", "apply")),
+    "Millpond.top_n.order",
+    *(f"Millpond.{verb}.time" for verb in ("latest", "aggregate", "top_n", "apply")),
     *(
         f"Millpond.{verb}.{side}_time"
         for verb in ("asof_join", "stream_join", "table_join")
@@ -192,7 +196,7 @@ def test_every_parameter_is_refused_harmless_or_the_users_own() -> None:
         StoreSpec,
     ]  # fmt: skip
     known = {one.__name__: {field.name for field in fields(one)} for one in options}
-    for verb in ("latest", "aggregate", "apply", "asof_join", "stream_join", "table_join"):
+    for verb in ("latest", "aggregate", "top_n", "apply", "asof_join", "stream_join", "table_join"):
         known[f"Millpond.{verb}"] = {*inspect.signature(getattr(Millpond, verb)).parameters} - {"self"}
     assert known == {owner: {*parameters} for owner, parameters in PARAMETERS.items()}
     said = {f"{owner}.{name}": what for owner, parameters in PARAMETERS.items() for name, what in parameters.items()}

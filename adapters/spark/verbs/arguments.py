@@ -20,7 +20,7 @@ from millpond.adapters.spark.rows.names import named
 from millpond.adapters.spark.verbs.account import TTL, Allowance
 from millpond.adapters.spark.verbs.expressions import Expression
 from millpond.adapters.spark.verbs.feeds import feed_in
-from millpond.adapters.spark.verbs.inputs import RowInput, field_of
+from millpond.adapters.spark.verbs.inputs import RowInput, check_undirected, field_of
 from millpond.adapters.spark.verbs.intervals import is_in_months
 from millpond.errors import ConfigurationError
 from millpond.processors.options.join_windows import JoinWindows
@@ -72,6 +72,15 @@ def check_calls(calls: Mapping[str, AggregateCall], window: Windows | None) -> N
                 f"the aggregate {name!r} is {call!r}; give a function of millpond.processors.verbs.aggregates, such as "
                 "aggregates.count()"
             )
+    check_window(window)
+
+
+def check_window(window: Windows | None) -> None:
+    """Refuse what is no window.
+
+    Raises:
+        ConfigurationError: so it is.
+    """
     if window is not None and not isinstance(window, Windows):
         raise ConfigurationError(
             f"window is {window!r}; give TimeWindows, SlidingWindows or SessionWindows of millpond.processors"
@@ -195,6 +204,7 @@ def aggregated_input(
     Raises:
         ConfigurationError: a column is missing, or of a type that cannot be aggregated, or a condition is none.
     """
+    check_undirected(order)
     found = {name: _argument(rows, name, call) for name, call in calls.items()}
     arguments = {name: argument for name, argument in found.items() if argument is not None}
     compared = {name for name, call in calls.items() if call.compares}

@@ -4,6 +4,7 @@ Rule of this module: what can be known from the schema is checked here, before t
 converted that could come out as another value.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
@@ -33,6 +34,9 @@ ORDER: Final = "order"
 
 DAY: Final = 86_400_000_000
 """Microseconds in a day."""
+
+_DIRECTED: Final = re.compile(r"Column<'(.*) (?:ASC|DESC) NULLS (?:FIRST|LAST)(?: AS \w+)?'>", re.DOTALL)
+"""What Spark shows of a column with a direction to sort in."""
 
 _MICROSECONDS: Final = 6
 """The digits after the second."""
@@ -69,6 +73,9 @@ class RowInput:
     given: Mapping[str, Expression] | None = None
     without_nulls: bool = False
     stored: bool = True
+
+    def __post_init__(self) -> None:
+        check_undirected(self.order)
 
     @property
     def expressions(self) -> Mapping[str, Expression]:
@@ -187,6 +194,20 @@ class RowInput:
         """
         field = field_of(self.role, self.frame, name)
         return T.StructField(name, without_marks(field.dataType), field.nullable, field.metadata)
+
+
+def check_undirected(order: str | Column | None) -> None:
+    """Refuse an order that is a direction to sort in, which Spark would drop.
+
+    Raises:
+        ConfigurationError: it is one.
+    """
+    directed = _DIRECTED.fullmatch(str(order)) if isinstance(order, Column) else None
+    if directed is not None:
+        raise ConfigurationError(
+            f"the order {order} says in which direction to sort, which an expression cannot; give the column or "
+            f"expression alone, F.expr({directed[1]!r})"
+        )
 
 
 def micros(role: str, frame: DataFrame, column: str | Column) -> Column:

@@ -30,7 +30,7 @@ from millpond.adapters.spark.verbs.arguments import (
 from millpond.adapters.spark.verbs.bounds import time_of
 from millpond.adapters.spark.verbs.inputs import RowInput, check_names
 from millpond.adapters.spark.verbs.kept_schemas import ColumnChanges
-from millpond.adapters.spark.verbs.made import MadeVerbs
+from millpond.adapters.spark.verbs.top import TopVerbs
 from millpond.adapters.spark.verbs.waiting import (
     asof_allowances,
     asof_history,
@@ -59,7 +59,7 @@ _Rows: TypeAlias = tuple[DataFrame, str | Column]
 """Rows, and the column (or expression) with their times."""
 
 
-class JoinVerbs(MadeVerbs):
+class JoinVerbs(TopVerbs):
     """Verbs on two DataFrames."""
 
     @named_in_errors

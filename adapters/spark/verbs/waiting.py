@@ -88,6 +88,28 @@ def aggregate_account(
     )
 
 
+def top_n_account(
+    name: str,
+    n: int,
+    windows: Windows | None,
+    late: int,
+    *,
+    final: bool,
+    until: Collection[Windows],
+    ttl: Allowance | None,
+) -> Account:
+    """Of the first n rows of each key, or of each key and window; its times are those of an aggregate."""
+    rows = "one row" if n == 1 else f"up to {n} rows"
+    if windows is not None:
+        keeps = f"{rows} of each key and window, until the window and its grace are over"
+    elif ttl is not None:
+        keeps = f"{rows} of each key, until {_EXPIRED}: it grows with the number of keys within a ttl"
+    else:
+        keeps = f"{rows} of each key, for ever: it grows with the number of keys"
+    made = aggregate_account(name, windows, late, final=final, until=until, ttl=ttl)
+    return replace(made, kind=f"top_n, {'final' if final else 'updates'}", keeps=keeps)
+
+
 def stream_join_account(
     name: str, join_type: JoinType, windows: JoinWindows, left: InputTime, right: InputTime
 ) -> Account:

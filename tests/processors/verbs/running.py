@@ -50,6 +50,8 @@ def records(one: Input, rows: Rows, time: str, serde: Serde[Any] | None = None) 
     }
     if isinstance(one, PackedRows) and one.foreign is not None:
         columns["foreign"] = _structs(rows, one.foreign.schema)
+    if one.order is not None:
+        columns["order"] = _structs(rows, one.order.schema)
     table = pa.table(columns)
     changes = None if not rows or "op" not in rows[0] else changes_of(pa.array([row["op"] for row in rows]))
     values = one.values_of(table, changes).to_pylist()

@@ -1,0 +1,86 @@
+"""The first rows of each key by an order: what ``top_n`` keeps, as rows come and as states are merged.
+
+Rule of this module: orders and rows are bytes, and the lesser ones come first: by their orders, then as bytes. So which
+rows are kept does not depend on how they came. A state is a MessagePack array of two arrays, of the orders and of the
+rows, in the order of their ranks.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from millpond.processors.aggregations.aggregate import Aggregation
+from millpond.processors.aggregations.column_fold import Groups, MergingFold
+from millpond.processors.verbs.functions.column_forms import ranks_of
+from millpond.processors.verbs.functions.columns import Array, Integers, listed, lists_of
+from millpond.processors.verbs.state_serde import Slots, StateSerde
+from millpond.stores.encoding.rows.row_columns import PhysicalRowType
+
+ORDERED_ROWS: Final = pa.struct([("order", pa.binary()), ("row", pa.binary())])
+"""What a row brings."""
+
+_LIST: Final = pa.list_(pa.binary())
+
+TOP: Final = pa.struct([("0", _LIST), ("1", _LIST)])
+"""A state: orders and rows."""
+
+STATE_SERDE: Final = StateSerde(Slots.first("top-n-state-1: orders, rows", 2), TOP, [[], []])
+"""How states are kept. Its name has the number of their form, and is part of a topology's fingerprint."""
+
+
+class TopFold(MergingFold):
+    """Keeps the first rows of each key.
+
+    Args:
+        n: how many.
+    """
+
+    def __init__(self, n: int) -> None:
+        self.result = PhysicalRowType(TOP)
+        self._n = n
+
+    def totals(self, groups: Groups, values: Any, before: Any) -> Any:
+        kept, owners = _rows_in(before, np.arange(len(before)))
+        columns = [pa.concat_arrays(parts) for parts in zip(kept, values.storage.flatten(), strict=True)]
+        return self._first(columns, np.concatenate([owners, groups.numbers]), len(groups.keys))
+
+    def merged(self, groups: Groups, aggregates: Any) -> Any:
+        return self._first(*_rows_in(aggregates, groups.numbers), len(groups.keys))
+
+    def running(self, groups: Groups, values: Any, before: Any) -> Any:
+        raise pa.ArrowInvalid("the states after each row are made row by row")
+
+    def _first(self, columns: Sequence[Array], owners: Integers, size: int) -> Any:
+        """The states with the first of these rows, which are of so many keys; null where a key has none."""
+        orders, rows = columns
+        counts = np.bincount(owners, minlength=size)
+        places = np.lexsort((ranks_of(rows), ranks_of(orders), owners))
+        ranks = np.arange(len(places)) - (np.cumsum(counts) - counts)[owners[places]]
+        first: Any = pa.array(places[ranks < self._n])
+        lists = [lists_of(column.take(first), np.minimum(counts, self._n), _LIST, nullable=False) for column in columns]
+        mask: Any = pa.array(counts == 0)
+        return PhysicalRowType.of(pa.StructArray.from_arrays(lists, fields=list(TOP), mask=mask))
+
+
+def first_rows(n: int) -> Aggregation:
+    """The aggregation that keeps the first rows of each key."""
+
+    def add(key: Any, value: Any, state: Any) -> Any:
+        return _first(n, [*zip(*state, strict=True), tuple(value)])
+
+    def merge(key: Any, left: Any, right: Any) -> Any:
+        return _first(n, [*zip(*left, strict=True), *zip(*right, strict=True)])
+
+    return Aggregation(add, lambda: [[], []], merge, columns=TopFold(n), commutes=True)
+
+
+def _first(n: int, rows: Iterable[tuple[bytes, bytes]]) -> list[list[bytes]]:
+    return [list(column) for column in zip(*sorted(rows)[:n], strict=True)]
+
+
+def _rows_in(states: Any, keys: Integers) -> tuple[list[Array], Integers]:
+    """Orders and rows of states, and for each the number of its key, which are given for the states."""
+    (orders, counts), (rows, _) = map(listed, states.storage.flatten())
+    return [orders, rows], keys.repeat(counts)

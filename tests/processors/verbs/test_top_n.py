@@ -1,0 +1,272 @@
+"""``top_n`` gives what DuckDB's ``row_number()`` gives, in whatever order and micro-batches the rows arrive."""
+
+import random
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from millpond.processors.options.windows import SessionWindows, SlidingWindows, TimeWindows
+from millpond.processors.verbs.aggregate import Windows
+from millpond.processors.verbs.null_keys import NullKeys
+from millpond.processors.verbs.top_n import INPUT_SERDE, OrderedRows, top_n
+from millpond.stores.encoding.rows.packing import RowCodec
+from millpond.stores.encoding.rows.schemas import Schemas
+from millpond.stores.encoding.rows.tuple_keys import KeyCodec
+from millpond.stores.typed.expiry import Expired
+from tests.processors.verbs.duck import answered
+from tests.processors.verbs.running import Rows, running
+
+KEYS = ("a", "b", None)
+ROWS = pa.schema([("id", pa.int64()), ("k", pa.string()), ("t", pa.int64()), ("x", pa.float64()), ("s", pa.string())])
+ORDERS = {
+    "x asc nulls first": (["x"], (False,)),
+    "x desc nulls last": (["x"], (True,)),
+    "s desc nulls last, x asc nulls first": (["s", "x"], (True, False)),
+    "s asc nulls first, x desc nulls last": (["s", "x"], (False, True)),
+}
+"""What DuckDB is asked, with the columns and directions of the verb. The id decides in the end."""
+
+MILLISECOND = 1_000
+
+
+def an_input(columns: Sequence[str], descending: Sequence[bool]) -> OrderedRows:
+    """Rows ordered by columns, and at last by their ids."""
+    fields = [ROWS.field(name) for name in (*columns, "id")]
+    return OrderedRows(
+        "input",
+        KeyCodec(pa.schema([ROWS.field("k")])),
+        NullKeys.EQUAL,
+        RowCodec(Schemas.first(pa.schema([ROWS.field(name) for name in ("id", "t", "x", "s")]))),
+        order=KeyCodec(pa.schema([("order", pa.struct(fields))])),
+        descending=(*descending, False),
+    )
+
+
+def with_order(rows: Rows, columns: Sequence[str]) -> list[dict[str, Any]]:
+    return [{**row, "order": {name: row[name] for name in (*columns, "id")}} for row in rows]
+
+
+def some_rows(chance: random.Random, most: int = 40) -> list[dict[str, Any]]:
+    return [
+        {
+            "id": number,
+            "k": chance.choice(KEYS),
+            "t": chance.randint(-20, 60) * MILLISECOND,
+            "x": chance.choice([None, float("nan"), 0.0, -0.0, float("inf"), -1.5, 2.5, 2.5]),
+            "s": chance.choice([None, "", "a", "a\x00", "ab", "b"]),
+        }
+        for number in range(chance.randint(0, most))
+    ]
+
+
+def cut(rows: Rows, chance: random.Random) -> list[list[Any]]:
+    """The rows in micro-batches of any size."""
+    batches, rest = [], list(rows)
+    while rest:
+        size = chance.choice([1, 3, 40])
+        batches.append(rest[:size])
+        rest = rest[size:]
+    return batches
+
+
+def shown(changes: Rows) -> list[dict[str, Any]]:
+    """The rows that a reader of the changes has in the end, who must have had each that is deleted."""
+    held: dict[Any, Any] = {}
+    for change in changes:
+        window = change.get("window")
+        place = change["k"], window and window["start"], change["rank"]
+        if change["op"] == "delete":
+            del held[place]
+        else:
+            assert held.get(place) != change["id"]
+            held[place] = change["id"]
+    return [
+        {"k": k, "start": start, "rank": rank, "id": id_} for (k, start, rank), id_ in sorted(held.items(), key=repr)
+    ]
+
+
+def asked(query: str, rows: Rows) -> list[dict[str, Any]]:
+    table = pa.Table.from_pylist(list(rows), ROWS)
+    found = [dict(zip(("k", "start", "rank", "id"), row, strict=True)) for row in answered(query, r=table)]
+    return sorted(found, key=lambda row: repr(((row["k"], row["start"], row["rank"]), row)))
+
+
+def in_places(rows: Rows) -> list[str]:
+    return sorted(map(repr, rows))
+
+
+@pytest.mark.parametrize("backend", ["memory", "lmdb", "rocksdb"])
+@pytest.mark.parametrize("order", ORDERS)
+def test_each_key_has_the_rows_that_row_number_gives_it(order: str, backend: str) -> None:
+    columns, directions = ORDERS[order]
+    for seed in range(30 if backend == "memory" else 5):
+        chance = random.Random(seed)
+        rows, n = some_rows(chance), chance.choice([1, 2, 5])
+        verb = top_n("top", an_input(columns, directions), n, None, columns=["id", "t"], final=False)
+        with running(verb, backend, INPUT_SERDE) as driver:
+            for batch in cut(with_order(rows, columns), chance):
+                driver.pipe({"input": batch}, {"input": "t"})
+            found = shown(driver.read())
+        query = f"""
+            SELECT k, NULL AS start, row_number() OVER (PARTITION BY k ORDER BY {order}, id) AS rank, id FROM r
+            QUALIFY rank <= {n}
+        """
+        assert in_places(found) == in_places(asked(query, rows)), seed
+
+
+WINDOWS: dict[str, Windows] = {
+    "tumbling": TimeWindows(20, grace=1000),
+    "hopping": TimeWindows(20, advance=10, grace=1000),
+    "sliding": SlidingWindows(10, grace=1000),
+    "session": SessionWindows(5, grace=1000),
+}
+STARTS = {
+    "tumbling": "SELECT *, t - ((t % 20000) + 20000) % 20000 AS start FROM r",
+    "hopping": """
+        SELECT *, t - ((t % 10000) + 10000) % 10000 - hop * 10000 AS start FROM r, range(2) AS hops(hop)
+    """,
+    "session": """
+        SELECT *, min(t) OVER (PARTITION BY k, session) AS start FROM (
+            SELECT *, sum(begins) OVER (PARTITION BY k ORDER BY t) AS session FROM (
+                SELECT *, coalesce(t - lag(t) OVER (PARTITION BY k ORDER BY t) > 5000, true)::INT AS begins FROM r
+            )
+        )
+    """,
+}
+"""The rows with each start of a window that they are in."""
+
+
+def in_micros(changes: Rows) -> list[dict[str, Any]]:
+    """The changes, with the starts of their windows as numbers."""
+    return [{**row, "window": {"start": _micros(row["window"]["start"])}} for row in changes]
+
+
+def _micros(time: Any) -> int:
+    micros: int = pa.scalar(time, pa.timestamp("us", "UTC")).value
+    return micros
+
+
+@pytest.mark.parametrize("final", [False, True])
+@pytest.mark.parametrize("backend", ["memory", "lmdb", "rocksdb"])
+@pytest.mark.parametrize("kind", STARTS)
+def test_each_window_has_the_rows_that_row_number_gives_it(kind: str, backend: str, final: bool) -> None:
+    columns, directions = ["x"], (True,)
+    for seed in range(30 if backend == "memory" else 5):
+        chance = random.Random(seed)
+        rows, n = some_rows(chance), chance.choice([1, 2, 5])
+        verb = top_n("top", an_input(columns, directions), n, WINDOWS[kind], columns=["id", "t"], final=final)
+        with running(verb, backend, INPUT_SERDE) as driver:
+            for batch in cut(with_order(rows, columns), chance):
+                driver.pipe({"input": batch}, {"input": "t"})
+            driver.complete()
+            changes = in_micros(driver.read())
+        if final:
+            assert not any("op" in row for row in changes)
+            changes = [{**row, "op": "upsert"} for row in changes]
+        query = f"""
+            SELECT k, start, row_number() OVER (PARTITION BY k, start ORDER BY x DESC NULLS LAST, id) AS rank, id
+            FROM ({STARTS[kind]}) QUALIFY rank <= {n}
+        """
+        assert in_places(shown(changes)) == in_places(asked(query, rows)), seed
+
+
+@pytest.mark.parametrize("backend", ["memory", "lmdb", "rocksdb"])
+@pytest.mark.parametrize("kind", [None, *WINDOWS])
+def test_rows_that_are_equal_in_the_order_are_ranked_alike_in_any_order_and_micro_batches(
+    kind: str | None, backend: str
+) -> None:
+    fields = [ROWS.field(name) for name in ("id", "t", "x", "s")]
+    rows_of = OrderedRows(
+        "input",
+        KeyCodec(pa.schema([ROWS.field("k")])),
+        NullKeys.EQUAL,
+        RowCodec(Schemas.first(pa.schema(fields))),
+        order=KeyCodec(pa.schema([("order", pa.float64())])),
+        descending=(True,),
+    )
+    windows = None if kind is None else WINDOWS[kind]
+    for seed in range(10 if backend == "memory" else 2):
+        chance = random.Random(seed)
+        rows = [{**row, "id": row["id"] % 3, "order": row["x"]} for row in some_rows(chance, 25)]
+        answers = set()
+        for _ in range(3):
+            chance.shuffle(rows)
+            verb = top_n("top", rows_of, 3, windows, columns=["id", "t", "s"], final=False)
+            held: dict[Any, Any] = {}
+            with running(verb, backend, INPUT_SERDE) as driver:
+                for batch in cut(rows, chance):
+                    driver.pipe({"input": batch}, {"input": "t"})
+                for change in driver.read():
+                    place = change["k"], repr(change.get("window")), change["rank"]
+                    held[place] = change["id"], change["t"], change["s"]
+                    if change["op"] == "delete":
+                        del held[place]
+            answers.add(repr(sorted(held.items(), key=repr)))
+        assert len(answers) == 1, seed
+
+
+@pytest.mark.parametrize("backend", ["lmdb", "rocksdb"])
+@pytest.mark.parametrize("kind", [None, *STARTS])
+def test_it_goes_on_after_a_restart_as_if_there_had_been_none(kind: str | None, backend: str, tmp_path: Path) -> None:
+    columns, directions = ["s", "x"], (True, False)
+    windows = None if kind is None else WINDOWS[kind]
+    for seed in range(4):
+        chance = random.Random(seed)
+        batches = cut(with_order(some_rows(chance), columns), chance)
+        verb = top_n("top", an_input(columns, directions), 2, windows, columns=["id", "t"], final=False)
+        found: list[dict[str, Any]] = []
+        for batch in batches:
+            with running(verb, backend, INPUT_SERDE, local_dir=tmp_path / f"{kind}-{seed}") as driver:
+                driver.pipe({"input": batch}, {"input": "t"})
+                found += driver.read()
+        with running(verb, backend, INPUT_SERDE) as driver:
+            for batch in batches:
+                driver.pipe({"input": batch}, {"input": "t"})
+            expected = driver.read()
+        assert [{**row, "sequence": 0} for row in found] == [{**row, "sequence": 0} for row in expected]
+
+
+@pytest.mark.parametrize("expired", Expired)
+def test_the_rows_of_a_key_expire_together_and_the_next_begins_anew(expired: Expired) -> None:
+    rows = with_order(
+        [
+            {"id": 1, "k": "a", "t": 0, "x": 9.0, "s": None},
+            {"id": 2, "k": "a", "t": 10, "x": 8.0, "s": None},
+            {"id": 3, "k": "b", "t": 200, "x": 1.0, "s": None},
+            {"id": 4, "k": "a", "t": 201, "x": 1.0, "s": None},
+        ],
+        ["x"],
+    )
+    verb = top_n("top", an_input(["x"], (True,)), 2, None, columns=["id"], final=False, ttl=100, expired=expired)
+    with running(verb, serde=INPUT_SERDE) as driver:
+        found = []
+        for row in rows:
+            driver.pipe({"input": [row]}, {"input": "t"})
+            found += [(row["op"], row["k"], row["rank"], row["id"]) for row in driver.read()]
+    told = [("delete", "a", 1, None), ("delete", "a", 2, None)] if expired is Expired.DELETE else []
+    first = [("upsert", "a", 1, 1), ("upsert", "a", 2, 2)]
+    assert sorted(found[2:-1], key=repr) == sorted([*told, ("upsert", "b", 1, 3)], key=repr)
+    assert found[:2] == first
+    assert found[-1] == ("upsert", "a", 1, 4)
+
+
+def test_a_micro_batch_has_one_change_for_each_rank_that_holds_another_row() -> None:
+    def of(*ids: int) -> list[dict[str, Any]]:
+        return with_order([{"id": id_, "k": "a", "t": 0, "x": float(id_), "s": None} for id_ in ids], ["x"])
+
+    verb = top_n("top", an_input(["x"], (False,)), 3, None, columns=["id"], final=False)
+    with running(verb, serde=INPUT_SERDE) as driver:
+        found = []
+        for batch in (of(5, 7, 6, 9), of(4, 8), of(5), of(9, 10), of(1, 2, 3)):
+            driver.pipe({"input": batch}, {"input": "t"})
+            found.append([(row["op"], row["rank"], row["id"]) for row in driver.read()])
+    assert found == [
+        [("upsert", 1, 5), ("upsert", 2, 6), ("upsert", 3, 7)],
+        [("upsert", 1, 4), ("upsert", 2, 5), ("upsert", 3, 6)],
+        [("upsert", 3, 5)],
+        [],
+        [("upsert", 1, 1), ("upsert", 2, 2), ("upsert", 3, 3)],
+    ]
