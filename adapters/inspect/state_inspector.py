@@ -21,17 +21,20 @@ from millpond.errors import ConfigurationError
 from millpond.stores.durability.manifests.manifest import Manifest
 from millpond.stores.durability.storage.storage import Storage
 from millpond.stores.durability.storage.uris import shown as shown_uri
+from millpond.stores.encoding.rows.packing import RowCodec
 from millpond.stores.encoding.rows.schemas import Schemas
 from millpond.stores.encoding.serdes import BYTES
 from millpond.stores.encoding.times import TimeUnit
 from millpond.stores.evolution.history import History, applications_beside, sinks_of, without_left_behind
 from millpond.stores.evolution.record import EvolutionRecord, commits_of
 from millpond.stores.evolution.shape import StoreShape
+from millpond.stores.evolution.verb_sides import INPUT
 from millpond.stores.specs.store_spec import StoreSpec
 
 _NO_SPECS: Final[Mapping[str, StoreSpec]] = MappingProxyType({})
 _WORKERS: Final = 4
 _AGGREGATES: Final = "aggregate-state-"
+_TOP_ROWS: Final = "top-n-state-"
 
 
 class InspectedQuery(NamedTuple):
@@ -348,7 +351,17 @@ def _value_column(shape: StoreShape, packed: PackedPlaces, given: StoreSpec | No
     column = packed.row_column(shape.name) if shape.layout is None and shape.value_serde == BYTES.name else None
     if column is None and shape.value_serde.startswith(_AGGREGATES):
         column = _aggregated(shape.value_serde, packed.calls)
+    if shape.value_serde.startswith(_TOP_ROWS) and INPUT in packed.rows:
+        column = _top_rows(packed.rows[INPUT])
     return column or shown(shape.value_serde, None if given is None else given.value_serde)
+
+
+def _top_rows(codec: RowCodec) -> ShownColumn:
+    """The column of the first rows of keys."""
+    # Only now, because it brings all processors with it, and most queries have none.
+    from millpond.adapters.inspect.top_column import TopColumn
+
+    return TopColumn(codec)
 
 
 def _aggregated(name: str, calls: Schemas | None) -> ShownColumn | None:

@@ -154,7 +154,7 @@ def _rank_changes(values: Any, olds: Any) -> tuple[Any, Any]:
     changed = pa.concat_arrays([pa.nulls(int(gone.sum()), pa.binary()), rows.filter(pa.array(new))])
     deletes_first = np.arange(len(owners)) >= gone.sum()
     order = np.lexsort((changed_ranks, deletes_first, owners))
-    columns = [pa.array((changed_ranks[order] + 1).astype(np.int32)), changed.take(pa.array(order))]
+    columns = [_as_ranks(changed_ranks[order]), changed.take(pa.array(order))]
     return owners[order], pa.StructArray.from_arrays(columns, fields=list(_RANKED))
 
 
@@ -182,12 +182,13 @@ class RankedRows(Projection):
         return pa.schema([pa.field(RANK, pa.int32()), *rows])
 
     def columns(self, batch: Batch, first: int) -> list[Any]:
-        return self._columns(pa.array(batch.values, _RANKED))
+        return self.of_structs(pa.array(batch.values, _RANKED))
 
     def of_columns(self, columns: Columns, first: int) -> list[Any]:
-        return self._columns(columns.values)
+        return self.of_structs(columns.values)
 
-    def _columns(self, ranked: Any) -> list[Any]:
+    def of_structs(self, ranked: Any) -> list[Any]:
+        """The columns, of structs of a rank and a packed row."""
         ranks, packed = ranked.flatten()
         rows = self.codec.unpack(packed)
         return [ranks, *(rows.column(name) for name in self.names)]
@@ -206,7 +207,7 @@ class RankChangeColumns(ChangeColumns):
 
 @dataclass(frozen=True)
 class KeptRows(Projection):
-    """The rows of a key, by rank: a list of structs.
+    """The rows of a key, by rank: a list of structs with the rank and the columns.
 
     Attributes:
         codec: reads the rows.
@@ -218,23 +219,39 @@ class KeptRows(Projection):
 
     @property
     def schema(self) -> pa.Schema:
-        return pa.schema([pa.field(STORE, self._type)])
+        return pa.schema([pa.field(STORE, self.type)])
 
     @property
-    def _type(self) -> pa.DataType:
-        row = pa.struct(list(nullable(chosen(self.codec.schemas.current, self.names))))
-        return pa.list_(pa.field("element", row, nullable=False))
+    def type(self) -> pa.DataType:
+        """Of the column."""
+        return pa.list_(pa.field("element", pa.struct(list(self._ranked.schema)), nullable=False))
+
+    @property
+    def _ranked(self) -> RankedRows:
+        return RankedRows(self.codec, self.names)
 
     def columns(self, batch: Batch, first: int) -> list[Any]:
-        return self._columns(from_physical(batch.values, TOP))
+        return [self.of_states(from_physical(batch.values, TOP))]
 
     def of_columns(self, columns: Columns, first: int) -> list[Any]:
-        return self._columns(columns.values.storage)
+        return [self.of_states(columns.values.storage)]
 
-    def _columns(self, states: Any) -> list[Any]:
+    def of_states(self, states: Any) -> Any:
+        """The column, of structs of ``TOP``."""
         packed, lengths = listed(states.flatten()[1])
-        rows = self.codec.unpack(packed).select(self.names).to_struct_array().combine_chunks()
-        return [lists_of(rows, lengths, self._type)]
+        ranked = pa.StructArray.from_arrays([_as_ranks(_places(lengths)[1]), packed], fields=list(_RANKED))
+        columns = [_whole(column) for column in self._ranked.of_structs(ranked)]
+        rows = pa.StructArray.from_arrays(columns, fields=list(self._ranked.schema))
+        return lists_of(rows, lengths, self.type)
+
+
+def _as_ranks(places: Any) -> Any:
+    """Ranks, from 1 on, of places from 0 on."""
+    return pa.array((places + 1).astype(np.int32))
+
+
+def _whole(column: Any) -> Any:
+    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
 
 
 def top_n(

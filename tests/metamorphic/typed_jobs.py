@@ -34,6 +34,7 @@ from tests.metamorphic.verbs import (
     make_latest,
     make_stream_join,
     make_table_join,
+    make_top_n,
 )
 
 LONG: Final = 10_000_000 * SECOND
@@ -168,6 +169,10 @@ def window(found: Found, _: Mapping[int, Event]) -> Any:
     return {"start": found["ws"], "end": found["we"]}
 
 
+def ranked(found: Found, _: Mapping[int, Event]) -> Any:
+    return found["rank"]
+
+
 def _size(source: str) -> Getter:
     return lambda found, _: len(found[source])
 
@@ -292,6 +297,34 @@ def windows_of_rows(draft: Draft) -> Job:
     columns = {"k": kept(), "window": window, **getters}
     found = answer(relations.rows_of("a"))
     return draft.job([made], found, columns, {"a": grace}, [] if final else ["k", "window"])
+
+
+def first_rows(draft: Draft) -> Job:
+    rows, n, descending = draft.rows("a"), draft.pick(1, 2, 5), draft.pick(True, False)
+    made = make_top_n("out", rows, n, by="k", order="at", time="at", descending=descending)
+    found = relations.first(relations.grouped(relations.rows_of("a")), n, descending=descending)
+    return draft.job([made], found, {"k": kept(), "rank": ranked, **draft.values("a")}, {"a": 40}, ["k", "rank"])
+
+
+def first_rows_of_windows(draft: Draft) -> Job:
+    rows, n, descending = draft.rows("a"), draft.pick(1, 2, 5), draft.pick(True, False)
+    grace, final = draft.pick(0, 1, 3, 8, 20), draft.pick(True, False)
+    cut, answer = _windows(draft, grace)
+    made = make_top_n(
+        "out", rows, n, by="k", order="at", time="at", descending=descending, window=cut, final=final
+    )  # fmt: skip
+    found = relations.first(answer(relations.rows_of("a")), n, descending=descending)
+    columns = {"k": kept(), "window": window, "rank": ranked, **draft.values("a")}
+    return draft.job([made], found, columns, {"a": grace}, [] if final else ["k", "window", "rank"])
+
+
+def latest_of_first_rows(draft: Draft) -> Job:
+    rows, n, descending = draft.rows("a"), draft.pick(1, 2, 5), draft.pick(True, False)
+    one = make_top_n("one", rows, n, by="k", order="at", time="at", descending=descending)
+    changes = one.rows.select("k", "rank", *draft.names("a"), "op", changed="change_time")
+    two = make_latest("two", changes, key=["k", "rank"], time="changed", history=LONG, op="op")
+    found = relations.first(relations.grouped(relations.rows_of("a")), n, descending=descending)
+    return draft.job([one, two], found, {"k": kept(), "rank": ranked, **draft.values("a")}, {"a": 40}, ["k", "rank"])
 
 
 def versions(draft: Draft) -> Job:
@@ -514,6 +547,7 @@ FAMILIES: Final[Mapping[str, Callable[[Draft], Job]]] = {
     for family in (
         latest_rows, totals, windows_of_rows, versions, streams, tables, foreign_keys, rules, versions_of_the_latest,
         windows_of_versions, windows_of_pairs, totals_beside_the_latest, versions_of_versions, windows_of_rules,
-        latest_of_tables, tables_by_a_foreign_key_of_versions,
+        latest_of_tables, tables_by_a_foreign_key_of_versions, first_rows, first_rows_of_windows,
+        latest_of_first_rows,
     )
 }  # fmt: skip

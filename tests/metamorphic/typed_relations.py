@@ -20,15 +20,18 @@ class Relation:
         sql: the query.
         sources: whose rows they are made of.
         windowed: whether it has the columns ``ws`` and ``we``.
+        ranked: whether it has the column ``rank``.
     """
 
     sql: str
     sources: tuple[str, ...]
     windowed: bool = False
+    ranked: bool = False
 
     @property
     def columns(self) -> str:
-        return ", ".join(["kid", *(["ws", "we"] if self.windowed else []), *(f'"{one}"' for one in self.sources)])
+        windows, ranks = ["ws", "we"] if self.windowed else [], ["rank"] if self.ranked else []
+        return ", ".join(["kid", *windows, *ranks, *(f'"{one}"' for one in self.sources)])
 
 
 def rows_of(source: str, key: str = "k") -> Relation:
@@ -103,6 +106,16 @@ def numbered(rows: Relation) -> Relation:
 def grouped(rows: Relation) -> Relation:
     """All rows of each key."""
     return _grouped(f"select *, 0 as ws, max(t) over (partition by k) as we from ({rows.sql})", rows.sources)
+
+
+def first(groups: Relation, n: int, *, descending: bool) -> Relation:
+    """Of the rows of each key, or key and window, the first by time, or the last ones, with their ranks."""
+    (source,) = groups.sources
+    listed = f'list_reverse("{source}")' if descending else f'"{source}"'
+    ranks = f'unnest(generate_series(1, least(len("{source}"), {n})))'
+    each = f'select * exclude ("{source}"), {listed} as "{source}", {ranks} as rank from ({groups.sql})'
+    sql = f'select * exclude ("{source}"), "{source}"[rank] as "{source}" from ({each})'
+    return replace(groups, sql=sql, ranked=True)
 
 
 def hopping(rows: Relation, size: int, step: int) -> Relation:

@@ -20,6 +20,7 @@ from millpond.adapters.spark.verbs.waiting import (
     latest_account,
     stream_join_account,
     table_join_account,
+    top_n_account,
 )
 from millpond.processors.options.join_windows import JoinWindows
 from millpond.processors.options.joins import AsofDirection, AsofJoinType, JoinType, Side
@@ -34,6 +35,7 @@ from millpond.processors.verbs.row_aggregate import RowAggregate
 from millpond.processors.verbs.state_serde import Slots
 from millpond.processors.verbs.stream_join import stream_join
 from millpond.processors.verbs.table_join import table_join
+from millpond.processors.verbs.top_n import INPUT_SERDE, OrderedRows, top_n
 from millpond.processors.verbs.verb import PackedRows, Verb, chosen
 from millpond.stores.encoding.rows.packing import RowCodec
 from millpond.stores.encoding.rows.schemas import Schemas
@@ -186,6 +188,38 @@ def make_aggregate(
     )  # fmt: skip
     account = aggregate_account(name, window, late, final=final, until=others.values(), ttl=kept)
     return Made(verb, {"input": read}, account, bound.input_serde)
+
+
+def make_top_n(
+    name: str,
+    rows: Rows,
+    n: int,
+    *,
+    by: str,
+    order: str,
+    time: str,
+    descending: bool = False,
+    window: Windows | None = None,
+    final: bool = False,
+    ttl: int | None = None,
+    expired: Expired = Expired.SILENT,
+    packing: Packing = packed_rows,
+) -> Made:
+    read = Selection(rows, [by], [name for name in rows.schema.names if name != by], time, order=order)
+    late = rows.time(time).bound
+    lives = None if ttl is None else Allowance(TTL, ttl, late)
+    verb = top_n(
+        name,
+        OrderedRows.of(packing("input", read), (descending,)),
+        n,
+        extended(window, late),
+        columns=read.values,
+        final=final,
+        ttl=None if lives is None else lives.total,
+        expired=expired,
+    )
+    account = top_n_account(name, n, window, late, final=final, until=(), ttl=lives)
+    return Made(verb, {"input": read}, account, INPUT_SERDE)
 
 
 def make_apply(

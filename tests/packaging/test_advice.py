@@ -226,6 +226,8 @@ _SAID_OF_COLUMNS = (
     "stores/rows/test_evolution.py::test_what_is_said_of_columns_that_are_there_is_taken_out_or_the_columns_are"
 )
 FOLLOWED_CALLS = {
+    "orders that are not shown, so they cannot be put; ": "spark/test_top_n.py::"
+    "test_it_gives_what_row_number_gives_over_files_and_restarts_and_is_read_edited_and_erased",
     "; put it once one has come": "edit/test_refused_edits.py::"
     "test_a_window_of_a_task_without_rows_is_put_once_one_has_come_and_comes_out",
     "give a mapping from each old name": _SAID_WRONG,

@@ -85,6 +85,10 @@ class Calls:
             self.frames.left, N if calls is None else calls, **{"by": "k", "time": "at", **given}
         )
 
+    def top_n(self, n: Any = 3, rows: DataFrame | None = None, **given: Any) -> DataFrame:
+        kept = self.frames.left.drop("local", "months") if rows is None else rows
+        return self.pond.top_n(kept, n, **{"by": "k", "order": "a", "time": "at", **given})
+
     def windows(self, window: Any, **given: Any) -> DataFrame:
         return self.aggregate(window=window, **given)
 
@@ -276,6 +280,36 @@ ARGUMENTS = [
         lambda calls: calls.aggregate({"n": aggregates.percentile("a", 0.9)}),
     ),
     Refused(
+        " is to keep n=\n rows; give a number from 1 on, such as n=3",
+        lambda calls: calls.top_n(0),
+        lambda calls: calls.top_n(3),
+    ),
+    Refused(
+        " has order=\n; give a column such as order='score', an expression, or a list of them",
+        lambda calls: calls.top_n(order=[]),
+        lambda calls: calls.top_n(order="a"),
+        lambda calls: calls.top_n(order=F.length("k")),
+        lambda calls: calls.top_n(order=["a", F.length("k")]),
+    ),
+    Refused(
+        " has descending=\n; give True or False",
+        lambda calls: calls.top_n(order=["a", "at"], descending=[True, False, True]),
+        lambda calls: calls.top_n(order=["a", "at"], descending=True),
+        lambda calls: calls.top_n(order=["a", "at"], descending=[True, False]),
+        lambda calls: calls.top_n(order=F.struct("a", "at"), descending=[True, False]),
+    ),
+    Refused(
+        " says in which direction to sort, which an expression cannot; give the column or expression alone, ",
+        lambda calls: calls.latest(order=F.desc("a")),
+        lambda calls: calls.latest(order=F.expr("a")),
+        lambda calls: calls.latest(order="a"),
+    ),
+    Refused(
+        " says in which direction to sort, which an expression cannot; give the column or expression alone, ",
+        lambda calls: calls.top_n(order=["at", F.col("a").desc()]),
+        lambda calls: calls.top_n(order=["at", F.expr("a")], descending=[False, True]),
+    ),
+    Refused(
         "give an object of a subclass of KeyedProcessor",
         lambda calls: calls.apply(PassOn),
         lambda calls: calls.apply(PassOn()),
@@ -301,6 +335,30 @@ COLUMNS = [
         "the DataFrame \n has no column \n, only \n",
         lambda calls: calls.latest(key="K"),
         lambda calls: calls.latest(key="k"),
+    ),
+    Refused(
+        ", which is no column of its rows, only \n; give one of these, or an expression",
+        lambda calls: calls.top_n(order="b"),
+        lambda calls: calls.top_n(order="a"),
+        lambda calls: calls.top_n(order=F.col("a") + F.col("a")),
+    ),
+    Refused(
+        ", which is no expression of its rows: \n; give a column of \n, or an expression of these",
+        lambda calls: calls.top_n(order=F.col("b")),
+        lambda calls: calls.top_n(order=F.col("a")),
+        lambda calls: calls.top_n(order=-F.col("a")),
+    ),
+    Refused(
+        " and maps and variants have no order; give a column that has, or a value of this one",
+        lambda calls: calls.top_n(order=F.create_map("k", "a")),
+        lambda calls: calls.top_n(order=F.create_map("k", "a")["b"]),
+        lambda calls: calls.top_n(order="a"),
+    ),
+    Refused(
+        "whose rows are replaced and deleted; to rank each of its upserts as a row that stays",
+        lambda calls: calls.top_n(rows=calls.latest(), time="change_time"),
+        lambda calls: calls.top_n(rows=calls.latest().where("op = 'upsert'").drop("op"), time="change_time"),
+        lambda calls: calls.top_n(),
     ),
     Refused(
         "rename or drop them before",

@@ -10,6 +10,7 @@ import pytest
 
 from millpond.processors.options.windows import SessionWindows, SlidingWindows, TimeWindows
 from millpond.processors.verbs.aggregate import Windows
+from millpond.processors.verbs.functions.top import STATE_SERDE, first_rows
 from millpond.processors.verbs.null_keys import NullKeys
 from millpond.processors.verbs.top_n import INPUT_SERDE, OrderedRows, top_n
 from millpond.stores.encoding.rows.packing import RowCodec
@@ -17,10 +18,18 @@ from millpond.stores.encoding.rows.schemas import Schemas
 from millpond.stores.encoding.rows.tuple_keys import KeyCodec
 from millpond.stores.typed.expiry import Expired
 from tests.processors.verbs.duck import answered
-from tests.processors.verbs.running import Rows, running
+from tests.processors.verbs.running import Rows, records, running
 
+PAGE = (Path(__file__).resolve().parents[3] / "docs" / "formats.md").read_text()
 KEYS = ("a", "b", None)
-ROWS = pa.schema([("id", pa.int64()), ("k", pa.string()), ("t", pa.int64()), ("x", pa.float64()), ("s", pa.string())])
+ROW_TYPES: list[tuple[str, pa.DataType]] = [
+    ("id", pa.int64()),
+    ("k", pa.string()),
+    ("t", pa.int64()),
+    ("x", pa.float64()),
+    ("s", pa.string()),
+]
+ROWS = pa.schema(ROW_TYPES)
 ORDERS = {
     "x asc nulls first": (["x"], (False,)),
     "x desc nulls last": (["x"], (True,)),
@@ -117,6 +126,22 @@ def test_each_key_has_the_rows_that_row_number_gives_it(order: str, backend: str
         assert in_places(found) == in_places(asked(query, rows)), seed
 
 
+def test_a_state_is_what_the_page_of_formats_shows() -> None:
+    codec = RowCodec(Schemas.first(pa.schema([("id", pa.int64())])))
+    key, order = KeyCodec(pa.schema([ROWS.field("k")])), KeyCodec(pa.schema([("order", pa.float64())]))
+    rows_of = OrderedRows("input", key, NullKeys.EQUAL, codec, order=order, descending=(True,))
+    rows = [{"id": 1, "k": "a", "t": 0, "order": 2.5}, {"id": 2, "k": "a", "t": 0, "order": None}]
+    section = PAGE.partition("## States of `top_n`\n")[2].partition("\n## ")[0]
+    state = bytes.fromhex(section.split("```")[1])
+    kept = first_rows(2)
+    found = kept.initializer()
+    for value in records(rows_of, rows, "t", INPUT_SERDE).values:
+        found = kept.update(b"key", value, found)
+    assert STATE_SERDE.serialize(found) == state
+    assert STATE_SERDE.deserialize(state) == found
+    assert STATE_SERDE.name == "top-n-state-1: orders, rows"
+
+
 WINDOWS: dict[str, Windows] = {
     "tumbling": TimeWindows(20, grace=1000),
     "hopping": TimeWindows(20, advance=10, grace=1000),
@@ -145,8 +170,8 @@ def in_micros(changes: Rows) -> list[dict[str, Any]]:
 
 
 def _micros(time: Any) -> int:
-    micros: int = pa.scalar(time, pa.timestamp("us", "UTC")).value
-    return micros
+    micros: Any = pa.scalar(time, pa.timestamp("us", "UTC"))
+    return int(micros.value)
 
 
 @pytest.mark.parametrize("final", [False, True])
