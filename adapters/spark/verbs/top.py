@@ -19,6 +19,7 @@ from millpond.adapters.spark.verbs.arguments import (
     check_window,
     column_names,
     emits_final,
+    named_in_errors,
     table_input,
     ttl_allowance,
     until_in_micros,
@@ -43,6 +44,7 @@ Order: TypeAlias = str | Column | Sequence[str | Column]
 class TopVerbs(MadeVerbs):
     """Verbs that keep the first rows of each key."""
 
+    @named_in_errors
     def top_n(
         self,
         rows: DataFrame,
