@@ -1,13 +1,14 @@
 """A left join of streams: ads with the clicks of the ten minutes after them, also if the click arrives late.
 
-An ad without a click comes out once, when its window and the grace are over. Here the last row of the clicks says that
-no more will come, so that the batch answer is met to the last row. It prints::
+An ad without a click comes out once, when its window and the grace are over; an anti join has those ads alone. Here the
+last row of the clicks says that no more will come, so that the batch answer is met to the last row. It prints::
 
     1 2026-01-05 10:00:00 2026-01-05 10:09:59
     2 2026-01-05 10:02:00 2026-01-05 10:03:00
     2 2026-01-05 10:02:00 2026-01-05 10:05:00
     3 2026-01-05 10:20:00 None
     equal to Spark SQL's batch answer: True
+    without a click: [3]
 """
 
 import os
@@ -39,14 +40,15 @@ def main() -> None:
         clicks = stream(spark, f"{place}/clicks", CLICKS, "(2, '10:03')", late, "(-1, '23:59')")
         over, clicks = clicks.where("ad < 0"), clicks.where("ad > 0")
         pond = Millpond(application_id="ads", state_dir=f"{place}/state", backend="lmdb", complete=over)
-        joined = pond.stream_join(
-            ads, clicks, on="ad", left_time="seen", right_time="clicked", after="10 minutes", grace="1 hour", how="left"
-        )
-        joined.writeStream.format("memory").queryName("joined").trigger(availableNow=True).start().awaitTermination()
+        near = {"left_time": "seen", "right_time": "clicked", "after": "10 minutes", "grace": "1 hour"}
+        for name, how in (("joined", "left"), ("alone", "anti")):
+            rows = pond.stream_join(ads, clicks, on="ad", **near, how=how, name=name)
+            rows.writeStream.format("memory").queryName(name).trigger(availableNow=True).start().awaitTermination()
         answer = spark.table("joined").orderBy("ad", "clicked").collect()
         for row in answer:
             print(*row)
         print("equal to Spark SQL's batch answer:", answer == spark.sql(BATCH.format(place)).collect())
+        print("without a click:", [row.ad for row in spark.table("alone").collect()])
     spark.stop()
 
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from millpond.errors import ConfigurationError
 from millpond.processors.options.serdes import SerdeLike
@@ -22,40 +22,38 @@ class Side(Enum):
 
 
 class JoinType(Enum):
-    """Which side may be missing in a result (KIP-77)."""
+    """Which side may be missing in a result (KIP-77), or must be; each verb and operator has some of them."""
 
     INNER = "inner"
     LEFT = "left"
+    RIGHT = "right"
     OUTER = "outer"
+    SEMI = "semi"
+    ANTI = "anti"
 
     def keeps(self, side: Side) -> bool:
         """Whether a row or record of ``side`` has a result even without a match."""
-        return self is JoinType.OUTER or (self is JoinType.LEFT and side is Side.LEFT)
+        if side is Side.LEFT:
+            return self in (JoinType.LEFT, JoinType.OUTER, JoinType.ANTI)
+        return self in (JoinType.RIGHT, JoinType.OUTER)
+
+    @property
+    def shows_right(self) -> bool:
+        """Whether results have something of the right side; otherwise a left row or record has one at most."""
+        return self not in (JoinType.SEMI, JoinType.ANTI)
 
     def joins(self, left: Any, right: Any) -> bool:
-        """Whether these values have a result; None is a missing value."""
+        """Whether these values of tables have a result; None is a missing value."""
         if self is JoinType.OUTER:
             return left is not None or right is not None
         return left is not None and (self is JoinType.LEFT or right is not None)
 
 
-class AsofJoinType(Enum):
-    """Which left rows an as-of join lets out, and whether with their matches."""
+ASOF_JOINS: Final = (JoinType.INNER, JoinType.LEFT, JoinType.SEMI, JoinType.ANTI)
+"""The joins of a stream with versions."""
 
-    INNER = "inner"
-    LEFT = "left"
-    SEMI = "semi"
-    ANTI = "anti"
-
-    @property
-    def join_type(self) -> JoinType:
-        """The join in which the rows are found."""
-        return JoinType.INNER if self in (AsofJoinType.INNER, AsofJoinType.SEMI) else JoinType.LEFT
-
-    @property
-    def shows_right(self) -> bool:
-        """Whether results have columns of the right side."""
-        return self in (AsofJoinType.INNER, AsofJoinType.LEFT)
+TABLE_JOINS: Final = (JoinType.INNER, JoinType.LEFT, JoinType.OUTER)
+"""The joins of two tables."""
 
 
 class AsofDirection(Enum):

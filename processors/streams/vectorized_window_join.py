@@ -57,6 +57,8 @@ class VectorizedWindowJoin(WindowJoin):
                 one.ahead,
                 one.closes_after,
                 one.emits_unmatched,
+                one.meets_once,
+                plan.emits_pairs,
             )
             for side, one in self._sides.items()
         }

@@ -2,8 +2,10 @@
 
 A record first looks up the other side and is then kept for it, so the later of two records makes their result, at the
 larger of their timestamps and with its own headers; so do the records that came without a partner, whose time it has
-ended. A record with a null value is dropped. One with a null key has no partner (KIP-962): it is
-dropped too, except on a side whose records come out without a partner, where it comes out alone.
+ended. Where only the left side is shown, a left record is forgotten with its first partner, and so comes out once: with
+that, or, where those without a partner are wanted, never. A record with a null value is dropped. One with a null key
+has no partner (KIP-962): it is dropped too, except on a side whose records come out without a partner, where it comes
+out alone.
 
 A pair for which the joiner fails has no result, if failing records are left out. Both records have met nevertheless, so
 neither spoils the other's pairs with others.
@@ -42,7 +44,7 @@ class StreamStreamJoinPlan:
         joiner: ``joiner(key, left value, right value)``.
         windows: which records belong together.
         stores: the name of each side's window store.
-        join_type: which side's records come out without a partner too.
+        join_type: which side's records come out without a partner too, and whether pairs come out.
         waiting: the store of the records without a partner; None if they come out at once, or never.
     """
 
@@ -56,6 +58,11 @@ class StreamStreamJoinPlan:
         """How far back and how far ahead of a record of ``side`` its partners may be."""
         before, after = self.windows.before, self.windows.after
         return (before, after) if side is Side.LEFT else (after, before)
+
+    @property
+    def emits_pairs(self) -> bool:
+        """Whether records that have met have a result."""
+        return self.join_type is not JoinType.ANTI
 
     def late_after(self, side: Side) -> int:
         """How far stream time may be past a record of ``side`` for it to be joined, if late ones are dropped.
@@ -80,6 +87,7 @@ class _JoinedSide:
         self.back, self.ahead = plan.reach(side)
         self.closes_after = self.ahead + plan.windows.grace
         self.emits_unmatched = plan.join_type.keeps(side)
+        self.meets_once = side is Side.LEFT and not plan.join_type.shows_right
         self.late_after = plan.late_after(side)
         self.serialize = store.value_serde.serialize
         joiner = plan.joiner
@@ -103,6 +111,7 @@ class WindowJoin:
             joined.other = self._sides[side.other]
         self._key_serde = stores[Side.LEFT].key_serde
         self._waiting = waiting
+        self._emits_pairs = plan.emits_pairs
         self._drop_late = plan.windows.drop_late
         self._grace = plan.windows.grace
         self._kept: list[tuple[Side, Records]] = []
@@ -260,12 +269,20 @@ class WindowJoin:
         if isinstance(encoded, Exception):
             raise encoded
         assert encoded is not None
-        own.rows.put(encoded, data, timestamp)
         other, waiting = own.other, self._waiting
         matches = other.rows.fetch(encoded, timestamp - own.back, timestamp + own.ahead)
+        if own.meets_once and matches:
+            own.rows.observe(timestamp)
+            del matches[1:]
+        else:
+            own.rows.put(encoded, data, timestamp)
         for other_timestamp, other_value in matches:
             if waiting is not None and other.emits_unmatched:
                 waiting.remove(other_timestamp + other.closes_after, other_timestamp, other.side, encoded)
+            if other.meets_once:
+                other.rows.remove(encoded, other_timestamp)
+            if not self._emits_pairs:
+                continue
             try:
                 out.add(key, own.join(key, value, other_value), max(timestamp, other_timestamp))
             except Exception as error:  # a user's code may raise anything

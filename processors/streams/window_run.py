@@ -33,6 +33,8 @@ class SidePlan(NamedTuple):
         back, ahead: how far back and how far ahead of a record its partners may be.
         closes_after: how long after its time a record's window and grace are over.
         emits_unmatched: whether its records come out without a partner, too.
+        meets_once: whether a record is forgotten with its first partner.
+        emits_pairs: whether records that have met have a result.
     """
 
     store: DuplicateColumns
@@ -40,6 +42,8 @@ class SidePlan(NamedTuple):
     ahead: int
     closes_after: int
     emits_unmatched: bool
+    meets_once: bool
+    emits_pairs: bool
 
 
 class Results(NamedTuple):
@@ -65,10 +69,12 @@ class _Side:
     Attributes:
         met: which of the other side's candidates each pair is of.
         found: which of its own records has found that.
+        done: which of the other side's candidates have met one of its records, and are forgotten with that.
     """
 
     found: Integers
     met: Integers
+    done: Integers
 
     def __init__(self, plan: SidePlan, arrived: Arrivals, side: Side) -> None:
         self.plan = plan
@@ -98,6 +104,20 @@ class _Side:
         earliest = np.maximum(mine.earliest, other.horizons[mine.places] + 1)
         found, self.met = partners(mine._replace(earliest=earliest), other.candidates)
         self.found = self.complete[found]
+        self.done = np.empty(0, np.int64)
+        if self.plan.meets_once:
+            self._choose(np.unique(self.found, return_index=True)[1])
+
+    def let_go(self, other: "_Side") -> None:
+        """Leave the other side's candidates to those that meet them first; that side has found its partners."""
+        early = np.zeros(len(other.candidates.times), np.bool_)
+        early[other.before + other.found] = True
+        self._choose(np.flatnonzero(~early[self.met]))
+        self.done, first = np.unique(self.met, return_index=True)
+        self._choose(np.sort(first))
+
+    def _choose(self, pairs: Integers) -> None:
+        self.found, self.met = self.found[pairs], self.met[pairs]
 
     def unmatched(self) -> Booleans:
         """Which of its records could have had a partner, and have none."""
@@ -106,12 +126,20 @@ class _Side:
         alone[self.found] = False
         return alone
 
-    def write(self, keys: Any) -> None:
-        """Keep its records for the other side."""
-        if len(self.complete):
-            records, chosen = self.records, pa.array(self.complete)
-            numbers: Any = pa.array(records.numbers[self.complete])
-            self.plan.store.put(keys.take(numbers), records.data.take(chosen), records.times[self.complete])
+    def write(self, keys: Any, done: Integers) -> None:
+        """Keep its records for the other side, but those that are forgotten, of which ``done`` are candidates."""
+        at, records, store = self.complete, self.records, self.plan.store
+        gone = np.zeros(len(records.times), np.bool_)
+        if self.plan.meets_once:
+            at = np.flatnonzero(self.unmatched())
+            gone[done[done >= self.before] - self.before] = True
+            store.remove(self.stored.rows.take(pa.array(done[done < self.before])))
+        if len(at):
+            numbers: Any = pa.array(records.numbers[at])
+            data = records.data.take(pa.array(at, mask=gone[at] if gone.any() else None))
+            store.put(keys.take(numbers), data, records.times[at])
+        if self.plan.meets_once:
+            store.observe(records.times[self.complete])
 
 
 class WindowRun:
@@ -138,10 +166,14 @@ class WindowRun:
             one.load(arrived.keys, self._sides[side.other].seekers)
         for side, one in self._sides.items():
             one.seek(self._sides[side.other])
+        for side, one in self._sides.items():
+            if plans[side.other].meets_once:
+                one.let_go(self._sides[side.other])
         self._waiting = None if waiting is None else UnpairedRun(waiting, arrived.times)
         self._first_key = {Side.LEFT: 0, Side.RIGHT: len(arrived.sides[Side.LEFT].places)}
         alone = [self._alone(side, one) for side, one in self._sides.items()]
-        parts = [*self._due(), *(self._pairs(side, one) for side, one in self._sides.items()), *alone]
+        pairs = [self._pairs(side, one) for side, one in self._sides.items() if one.plan.emits_pairs]
+        parts = [*self._due(), *pairs, *alone]
         self.results = _in_order(parts)
 
     @property
@@ -166,8 +198,8 @@ class WindowRun:
 
     def write(self) -> None:
         """Keep the records for those to come."""
-        for one in self._sides.values():
-            one.write(self._arrived.keys)
+        for side, one in self._sides.items():
+            one.write(self._arrived.keys, self._sides[side.other].done)
         if self._waiting is not None:
             self._waiting.write()
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from millpond.processors.dsl.builder import StreamsBuilder
-from millpond.processors.options.joins import AsofDirection, AsofJoinType, Joined, JoinType
+from millpond.processors.options.joins import AsofDirection, Joined, JoinType, Side
 from millpond.processors.verbs.projections import JoinedRows, Keys, Rows, Times, pairs
 from millpond.processors.verbs.sequenced import sequenced_table
 from millpond.processors.verbs.verb import PackedRows, Verb
@@ -21,7 +21,7 @@ def asof_join(
     name: str,
     left: PackedRows,
     right: PackedRows,
-    join_type: AsofJoinType,
+    join_type: JoinType,
     *,
     history: int,
     grace: int | None,
@@ -49,7 +49,7 @@ def asof_join(
     builder = StreamsBuilder(key_serde=BYTES, value_serde=BYTES)
     table = sequenced_table(builder, right.topic, "right", history, ordered=right.order is not None)
     stream = builder.stream(left.topic)
-    join = stream.join if join_type.join_type is JoinType.INNER else stream.left_join
+    join = stream.left_join if join_type.keeps(Side.LEFT) else stream.join
     joined = Joined(
         grace=grace,
         within_history=grace is not None,
@@ -58,7 +58,7 @@ def asof_join(
         direction=direction.value,
     )
     results = join(table, pairs, joined, vectorized=True)
-    if join_type is AsofJoinType.ANTI:
+    if join_type is JoinType.ANTI:
         results = results.filter(_unmatched, vectorized=True)
     results.to(name)
     shown = columns if join_type.shows_right else ()

@@ -1,12 +1,15 @@
 """``stream_join``: the rows of two streams that are close in time (KIP-77)."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from millpond.processors.dsl.builder import StreamsBuilder
+from millpond.processors.dsl.streams_and_tables import KStream
+from millpond.processors.dsl.wiring.stream_join import join_streams
 from millpond.processors.options.join_windows import JoinWindows
-from millpond.processors.options.joins import JoinType
-from millpond.processors.verbs.projections import JoinedRows, pairs
-from millpond.processors.verbs.verb import PackedRows, Verb
+from millpond.processors.options.joins import JoinType, StreamJoined
+from millpond.processors.verbs.projections import JoinedRows, Rows, pairs
+from millpond.processors.verbs.verb import PackedRows, Projection, Verb
 from millpond.stores.encoding.serdes import BYTES
 
 
@@ -25,19 +28,25 @@ def stream_join(
     Args:
         name: its name.
         left, right: its inputs, with topics ``left`` and ``right``.
-        join_type: inner, left or outer.
+        join_type: which rows have a result, and whether with those of the right side.
         windows: which rows belong together, in microseconds.
-        columns: the right side's columns in the result; the left side has all.
+        columns: the right side's columns in the result, if it has any; the left side has all.
         shared: by the left name, the right side's column that is shown where there is no left row.
     """
     builder = StreamsBuilder(key_serde=BYTES, value_serde=BYTES)
-    one, other = builder.stream(left.topic), builder.stream(right.topic)
-    if join_type is JoinType.OUTER:
-        joined = one.outer_join(other, pairs, windows=windows, vectorized=True)
-    elif join_type is JoinType.LEFT:
-        joined = one.left_join(other, pairs, windows=windows, vectorized=True)
-    else:
-        joined = one.join(other, pairs, windows=windows, vectorized=True)
-    joined.to(name)
-    rows = JoinedRows(left.rows, right.rows, left.rows.schemas.current.names, columns, shared)
+    one, other = (builder.stream(side.topic).handle for side in (left, right))
+    joiner = _pairs if join_type.shows_right else _lefts
+    KStream(join_streams(one, other, joiner, windows, StreamJoined(), join_type, vectorized=True)).to(name)
+    names = left.rows.schemas.current.names
+    rows: Projection = Rows(left.rows, names)
+    if join_type.shows_right:
+        rows = JoinedRows(left.rows, right.rows, names, columns, shared)
     return Verb(builder.build(), {left.topic: left, right.topic: right}, (rows,))
+
+
+def _pairs(keys: Any, left: Any, right: Any) -> Any:
+    return pairs(left, right)
+
+
+def _lefts(keys: Any, left: Any, right: Any) -> Any:
+    return left

@@ -20,8 +20,8 @@ SIDES: Final = (LEFT, RIGHT)
 _TABLES: Final[Mapping[str, str]] = {"latest": INPUT, LEFT: LEFT, RIGHT: RIGHT}
 """The input of each store that is a table of rows, by the store's name."""
 
-_IN_WINDOWS: Final = re.compile(r"KSTREAM-[A-Z]*(THIS|OTHER)-\d{10}-store")
-"""The store of a side of a join of streams."""
+_IN_WINDOWS: Final = re.compile(r"KSTREAM-(?:JOIN|LEFT|RIGHT|OUTER)(THIS|OTHER)-\d{10}-store")
+"""The store of a side of a join of streams. A semi or anti join forgets left rows once they have met right ones."""
 
 _WAITING: Final = "time-ordered-buffer"
 """The layout of the store in which rows wait for their grace."""
@@ -65,7 +65,10 @@ class KeptSide(NamedTuple):
 
 
 def sides_of(shape: Shape) -> dict[str, KeptSide]:
-    """The inputs whose rows a verb keeps as they came, by role; none of an aggregate, or a join by foreign key."""
+    """The inputs whose rows a verb keeps as they came, by role.
+
+    There are none of an aggregate, a join by foreign key, or a semi or anti join of streams.
+    """
     if len({store.subtopology for store in shape.stores}) != 1:
         return {}
     names = {store.name for store in shape.stores}

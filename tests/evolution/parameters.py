@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from itertools import permutations
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -19,7 +20,7 @@ from millpond.processors import (
     TimeWindows,
     Topology,
 )
-from millpond.processors.options.joins import AsofJoinType, JoinType
+from millpond.processors.options.joins import JoinType
 from millpond.processors.runtime.record_processor import RecordProcessor
 from millpond.processors.verbs.aggregate import aggregate
 from millpond.processors.verbs.aggregates import AggregateCall, count, last, sum
@@ -164,7 +165,7 @@ def sides(**options: Any) -> tuple[PackedRows, PackedRows]:
 def of_asof_join(grace: int | None = 5, order: KeyCodec | None = None) -> Topology:
     one, other = sides()
     other = replace(other, order=order)
-    return asof_join("v", one, other, AsofJoinType.INNER, history=10, grace=grace, columns=["w"]).topology
+    return asof_join("v", one, other, JoinType.INNER, history=10, grace=grace, columns=["w"]).topology
 
 
 def of_stream_join(windows: JoinWindows, how: JoinType = JoinType.LEFT) -> Topology:
@@ -251,8 +252,9 @@ REFUSED = [
     Change(("Millpond.stream_join.within", "Millpond.stream_join.before", "Millpond.stream_join.after"),
            of_stream_join(JoinWindows.of(5 * SECOND)), of_stream_join(JoinWindows.of(6 * SECOND)),
            "before='5 seconds' and not '6 seconds', after='5 seconds' and not '6 seconds'"),
-    Change(("Millpond.stream_join.how",), of_stream_join(JoinWindows(5)),
-           of_stream_join(JoinWindows(5), JoinType.OUTER), None),
+    *(Change((f"Millpond.stream_join.how, {one.value} to {other.value}", "Millpond.stream_join.how"),
+             of_stream_join(JoinWindows(5), one), of_stream_join(JoinWindows(5), other), None)
+      for one, other in permutations(JoinType, 2)),
     Change(("Millpond.table_join.how",), of_table_join(), of_table_join(JoinType.LEFT), "how='inner' and not 'left'"),
     Change(("Millpond.table_join.left_key",), of_table_join(), of_table_join(foreign=KEY), None),
     Change(("Millpond.table_join.history, added or removed",), of_table_join(), of_table_join(history=10), None),

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from typing import Any, Final, Literal, TypeAlias
 
 Row: TypeAlias = Mapping[str, Any]
-How: TypeAlias = Literal["inner", "left", "outer"]
+How: TypeAlias = Literal["inner", "left", "right", "outer", "semi", "anti"]
 Bounds: TypeAlias = tuple[int, int]
 Cutting: TypeAlias = Callable[[Sequence[int]], Collection[Bounds]]
 """The windows of all rows of a key, of their times."""
@@ -92,16 +92,22 @@ def near(
     """The pairs of rows of which the right one is at most so much older, and so much newer, than the left one."""
     met: set[int] = set()
     for one in left:
-        alone = True
-        for other in right:
-            apart = other[times[1]] - one[times[0]]
-            if one["k"] is not None and one["k"] == other["k"] and -reach[0] <= apart <= reach[1]:
-                yield {**other, **one}
-                alone = False
-                met.add(id(other))
-        if alone and how != "inner":
+        matches = [
+            other
+            for other in right
+            if one["k"] is not None
+            and one["k"] == other["k"]
+            and -reach[0] <= other[times[1]] - one[times[0]] <= reach[1]
+        ]
+        met.update(map(id, matches))
+        if how in ("semi", "anti"):
+            if bool(matches) is (how == "semi"):
+                yield dict(one)
+            continue
+        yield from ({**other, **one} for other in matches)
+        if not matches and how in ("left", "outer"):
             yield dict(one)
-    if how == "outer":
+    if how in ("right", "outer"):
         yield from (dict(other) for other in right if id(other) not in met)
 
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millpond.processors import SessionWindows, TimeWindows
-from millpond.processors.options.joins import AsofDirection, JoinType
+from millpond.processors.options.joins import TABLE_JOINS, AsofDirection, JoinType
 from millpond.processors.verbs import aggregates
 from tests.metamorphic import oracle
 from tests.metamorphic.checking import EXAMPLES, KEYS, answers, bag, histories, rows_of, schema, table
@@ -218,7 +218,7 @@ def test_windows_of_windows_of_windows(events: list[Event], ways: list[Way], gra
 
 
 @histories(FEW)
-@given(BOTH, TWO, st.sampled_from([0, 2, 50]), st.sampled_from(JoinType))
+@given(BOTH, TWO, st.sampled_from([0, 2, 50]), st.sampled_from(TABLE_JOINS))
 def test_totals_beside_the_latest_rows(events: list[Event], ways: list[Way], history: int, how: JoinType) -> None:
     one = make_aggregate("one", A, {"s": aggregates.sum("av"), "n": aggregates.count()}, by="k", time="at")
     two = make_latest("two", B, key="k", time="bt", history=history * SECOND)
@@ -242,7 +242,7 @@ TIED = st.tuples(rows_of("a", KEYS[:2], 8, until=4), rows_of("b", KEYS[:2], 8, u
 
 
 @histories(FEW)
-@given(TIED.map(lambda both: [*both[0], *both[1]]), TWO, GRACES, st.sampled_from(JoinType))
+@given(TIED.map(lambda both: [*both[0], *both[1]]), TWO, GRACES, st.sampled_from(TABLE_JOINS))
 def test_the_latest_and_the_number_of_all_rows_of_a_table_of_tables(
     events: list[Event], ways: list[Way], history: int, how: JoinType
 ) -> None:

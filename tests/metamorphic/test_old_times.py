@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from millpond.adapters.spark.rows.event_times import EventTimes
 from millpond.adapters.spark.verbs.source import RowSource
 from millpond.errors import RecordError
-from millpond.processors.options.joins import JoinType
+from millpond.processors.options.joins import TABLE_JOINS, JoinType
 from millpond.processors.options.on_error import OnError
 from millpond.stores.encoding.times import TimeUnit, to_instant_micros
 from tests.metamorphic import engine
@@ -51,7 +51,7 @@ TESTS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     ),
     "table_join": (
         verbs.test_table_join,
-        (verbs.TABLES, TWO, st.none() | LENGTHS, st.sampled_from(JoinType)),
+        (verbs.TABLES, TWO, st.none() | LENGTHS, st.sampled_from(TABLE_JOINS)),
     ),
     "by foreign key": (
         verbs.test_table_join_by_foreign_key,

@@ -87,16 +87,16 @@ def batches(seed: int, *, step: int = 7, distinct: bool = True) -> Iterator[Tabl
 def joined(name: str, on: tuple[str, str], how: JoinType, before: int = 10) -> Made:
     """A join of streams whose sides have keys of other names."""
     windows = JoinWindows(before * SECOND, 8 * SECOND, 6 * SECOND, drop_late=True)
-    inner = how is JoinType.INNER
+    keeps = {side: how.keeps(side) for side in Side}
     rest = [column for column in RIGHT.schema.names if column != on[1]]
-    values = RIGHT.schema.names if how is JoinType.OUTER else rest
-    one = Selection(LEFT, [on[0]], LEFT.schema.names, "lt", keyed=inner)
-    other = Selection(RIGHT, [on[1]], values, "rt", keyed=how is not JoinType.OUTER)
+    values = RIGHT.schema.names if keeps[Side.RIGHT] else rest
+    one = Selection(LEFT, [on[0]], LEFT.schema.names, "lt", keyed=not keeps[Side.LEFT])
+    other = Selection(RIGHT, [on[1]], values, "rt", keyed=not keeps[Side.RIGHT])
     inputs = (
         packed_rows("left", one, NullKeys.APART, untimed=how.keeps(Side.LEFT)),
         packed_rows("right", other, NullKeys.APART, untimed=how.keeps(Side.RIGHT)),
     )
-    verb = stream_join(name, *inputs, how, windows, columns=rest, shared=dict([on]) if how is JoinType.OUTER else {})
+    verb = stream_join(name, *inputs, how, windows, columns=rest, shared=dict([on]) if keeps[Side.RIGHT] else {})
     account = stream_join_account(name, how, windows, LEFT.time("lt"), RIGHT.time("rt"))
     return Made(verb, {"left": one, "right": other}, account)
 
@@ -261,6 +261,10 @@ EXACT: dict[str, tuple[Callable[[], Made], Callable[[], Made], Mapping[str, str]
         lambda: joined("shop.old", ("la", "ra"), JoinType.LEFT),
         lambda: joined("shop.new", ("lb", "rb"), JoinType.LEFT), {"new": "old"},
     ),
+    "inner stream join that becomes a right one": (
+        lambda: joined("shop.old", ("la", "ra"), JoinType.INNER),
+        lambda: joined("shop.new", ("ln", "rn"), JoinType.RIGHT), {"new": "old"},
+    ),
     "inner stream join that becomes an outer one": (
         lambda: joined("shop.old", ("la", "ra"), JoinType.INNER),
         lambda: joined("shop.new", ("ln", "rn"), JoinType.OUTER), {"new": "old"},
@@ -420,6 +424,12 @@ def test_rows_are_not_those_of_a_verb_that_reads_others(job: Job) -> None:
     job.ran(joined("shop.near", ("la", "ra"), JoinType.INNER))
     sums = make_aggregate("shop.new", RIGHT, {"n": aggregates.count()}, by="rb", time="rt")
     assert "which keeps no rows as they came" in refused(job, sums, {"new": "old"})
+    for how in (JoinType.SEMI, JoinType.ANTI):
+        once = joined(f"shop.{how.value}", ("la", "ra"), how)
+        assert "which keeps no rows as they came" in refused(job, once, {how.value: "near"})
+        job.ran(once)
+        near = joined("shop.other", ("lb", "rb"), JoinType.INNER)
+        assert "which keeps no rows as they came" in refused(job, near, {"other": how.value})
     assert "the rows of 'sums', which keeps no rows as they came" in refused(
         job, latest_of("new", "rb"), {"new": "sums"}
     )

@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millpond.processors.options.joins import JoinType, Side
+from millpond.processors.options.joins import TABLE_JOINS, JoinType, Side
 from millpond.processors.verbs import aggregates
 from millpond.stores.typed.expiry import Expired
 from tests.metamorphic.checking import (
@@ -213,7 +213,7 @@ BOTH = st.tuples(rows_of("a", KEYS, 14, op=True, until=20), rows_of("b", KEYS, 1
 @given(
     BOTH,
     st.lists(RESTARTED, min_size=2, max_size=2),
-    st.sampled_from(JoinType),
+    st.sampled_from(TABLE_JOINS),
     st.sampled_from([2, 5, 20]),
     st.none() | st.sampled_from([0, 3, 60]),
     st.sampled_from(Expired),

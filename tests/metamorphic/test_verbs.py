@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from millpond.processors import SessionWindows, SlidingWindows, TimeWindows
 from millpond.processors.distribution import combining
-from millpond.processors.options.joins import AsofDirection, AsofJoinType, JoinType
+from millpond.processors.options.joins import ASOF_JOINS, TABLE_JOINS, AsofDirection, JoinType
 from millpond.processors.verbs import aggregates
 from millpond.processors.verbs.combining import RowCombiner
 from tests.metamorphic import oracle
@@ -214,7 +214,7 @@ class Matches(NamedTuple):
     """What matches, and what comes out."""
 
     tolerance: int | None
-    how: AsofJoinType
+    how: JoinType
     exact: bool
     filled: bool
     direction: AsofDirection
@@ -223,7 +223,7 @@ class Matches(NamedTuple):
 MATCHES = st.builds(
     Matches,
     st.sampled_from([None, None, 0, 2 * SECOND, 10 * SECOND]),
-    st.sampled_from(AsofJoinType),
+    st.sampled_from(ASOF_JOINS),
     st.booleans(),
     st.booleans(),
     st.just(AsofDirection.BACKWARD),
@@ -231,7 +231,7 @@ MATCHES = st.builds(
 AHEAD = st.builds(
     Matches,
     st.sampled_from([0, SECOND, 4 * SECOND, 20 * SECOND]),
-    st.sampled_from(AsofJoinType),
+    st.sampled_from(ASOF_JOINS),
     st.booleans(),
     st.booleans(),
     st.sampled_from([AsofDirection.FORWARD, AsofDirection.NEAREST]),
@@ -328,7 +328,7 @@ WITH_NULL = st.tuples(rows_of("a", NULLABLE, op=True), rows_of("b", NULLABLE, op
 
 
 @histories()
-@given(WITH_NULL.map(lambda both: [*both[0], *both[1]]), TWO, st.none() | LENGTHS, st.sampled_from(JoinType))
+@given(WITH_NULL.map(lambda both: [*both[0], *both[1]]), TWO, st.none() | LENGTHS, st.sampled_from(TABLE_JOINS))
 def test_table_join(events: list[Event], ways: list[Way], history: int | None, how: JoinType) -> None:
     """Without a history, changes come in order. Of an outer join, both sides have a row whose key is null."""
     if how is JoinType.OUTER:

@@ -358,10 +358,11 @@ def _micros(reach: tuple[int, int]) -> tuple[int, int]:
 
 def streams(draft: Draft) -> Job:
     reach, grace = _reach(draft), draft.pick(0, 3, 20)
-    how: How = draft.pick("inner", "left", "outer")
+    how: How = draft.pick("inner", "left", "right", "outer", "semi", "anti")
     made = _streams(draft, "out", how, reach, grace)
     answer = relations.near(relations.rows_of("a"), relations.rows_of("b"), how, _micros(reach))
-    return draft.job([made], answer, {"k": raw(), **draft.values("a", "b")}, {"b": grace, "a": grace})
+    shown = "a" if how in ("semi", "anti") else "ab"
+    return draft.job([made], answer, {"k": raw(), **draft.values(*shown)}, {"b": grace, "a": grace})
 
 
 def tables(draft: Draft) -> Job:

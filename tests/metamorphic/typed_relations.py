@@ -67,13 +67,14 @@ def asof(left: Relation, right: Relation, how: How) -> Relation:
 
 def near(left: Relation, right: Relation, how: How, reach: tuple[int, int], time: str = "l") -> Relation:
     """The pairs of rows of which the right one is at most so much older, and so much newer, than the left one."""
+    on = f"l.k = r.k and r.t - l.t between -({reach[0]}) and {reach[1]}"
+    if how in ("semi", "anti"):
+        return replace(left, sql=f"select l.* from ({left.sql}) l {how} join ({right.sql}) r on {on}")
     ids = ", ".join([*(f'l."{one}"' for one in left.sources), *(f'r."{one}"' for one in right.sources)])
-    join = {"inner": "inner", "left": "left", "outer": "full"}[how]
     sql = f"""
         select coalesce(l.kid, r.kid) as kid, coalesce(l.k, r.k) as k, {time}.t as t, false as del,
             l.kid is not null and r.kid is not null as present, {ids}
-        from ({left.sql}) l {join} join ({right.sql}) r
-        on l.k = r.k and r.t - l.t between -({reach[0]}) and {reach[1]}
+        from ({left.sql}) l {"full" if how == "outer" else how} join ({right.sql}) r on {on}
     """
     return Relation(sql, (*left.sources, *right.sources))
 

@@ -23,7 +23,7 @@ from millpond.adapters.spark.verbs.waiting import (
     top_n_account,
 )
 from millpond.processors.options.join_windows import JoinWindows
-from millpond.processors.options.joins import AsofDirection, AsofJoinType, JoinType, Side
+from millpond.processors.options.joins import AsofDirection, JoinType, Side
 from millpond.processors.verbs.aggregate import AggregatedRows, Windows, aggregate
 from millpond.processors.verbs.aggregates import AggregateCall
 from millpond.processors.verbs.apply import apply_topology
@@ -253,7 +253,7 @@ def make_asof_join(
     on: str,
     times: tuple[str, str],
     history: int,
-    how: JoinType | AsofJoinType = AsofJoinType.INNER,
+    how: JoinType = JoinType.INNER,
     grace: int | None = None,
     tolerance: int | None = None,
     exact: bool = True,
@@ -263,15 +263,13 @@ def make_asof_join(
     right_order: str | None = None,
     packing: Packing = packed_rows,
 ) -> Made:
-    kind = AsofJoinType(how.value)
-    one, other, rest = _sides(left, right, {on: on}, times, kind.join_type, right_op)
+    one, other, rest = _sides(left, right, {on: on}, times, how, right_op)
     other = replace(other, order=right_order)
     left_time, right_time = left.time(times[0], left.schema.names), right.time(times[1])
     late, kept = asof_allowances(grace, history, left_time, right_time)
     hold = held_back(late)
-    keeps_left = kind.join_type.keeps(Side.LEFT)
     packed = (
-        packing("left", one, NullKeys.APART, untimed=keeps_left),
+        packing("left", one, NullKeys.APART, untimed=how.keeps(Side.LEFT)),
         packing("right", other, NullKeys.DROPPED, versions=True),
     )
     ahead = direction.ahead(tolerance)
@@ -279,7 +277,7 @@ def make_asof_join(
     verb = asof_join(
         name,
         *packed,
-        kind,
+        how,
         history=reach,
         grace=hold,
         tolerance=tolerance,
@@ -288,7 +286,7 @@ def make_asof_join(
         columns=rest,
         default=default,
     )
-    return Made(verb, {"left": one, "right": other}, asof_join_account(name, kind, late, kept, left_time, ahead))
+    return Made(verb, {"left": one, "right": other}, asof_join_account(name, how, late, kept, left_time, ahead))
 
 
 def make_stream_join(
@@ -307,6 +305,8 @@ def make_stream_join(
     """Keys are a column of both sides, or for columns of the left one those of the right one."""
     pairs = {on: on} if isinstance(on, str) else on
     one, other, rest = _sides(left, right, pairs, times, how)
+    if not how.shows_right:
+        other, rest = replace(other, values=other.keys), []
     windows = JoinWindows(before, after, grace, drop_late=True)
     sides = left.time(times[0], left.schema.names), right.time(times[1], rest)
     account = stream_join_account(name, how, windows, *sides)
@@ -315,7 +315,7 @@ def make_stream_join(
         packing("left", one, NullKeys.APART, untimed=how.keeps(Side.LEFT)),
         packing("right", other, NullKeys.APART, untimed=how.keeps(Side.RIGHT)),
     )
-    shared = pairs if how is JoinType.OUTER else {}
+    shared = pairs if how.keeps(Side.RIGHT) else {}
     verb = stream_join(name, *packed, how, waiting, columns=rest, shared=shared)
     return Made(verb, {"left": one, "right": other}, account)
 
@@ -369,11 +369,11 @@ def _sides(
     right_op: str | None = None,
 ) -> tuple[Selection, Selection, list[str]]:
     """How a join reads its sides, and the right columns that are not in the key."""
-    keys, outer = list(on.values()), how is JoinType.OUTER
+    keys, keeps_right = list(on.values()), how.keeps(Side.RIGHT)
     rest = _rest(right, keys, right_op)
-    one = Selection(left, list(on), left.schema.names, times[0], keyed=how is JoinType.INNER)
-    values = right.schema.names if outer else rest
-    return one, Selection(right, keys, values, times[1], right_op, keyed=not outer), rest
+    one = Selection(left, list(on), left.schema.names, times[0], keyed=not how.keeps(Side.LEFT))
+    values = right.schema.names if keeps_right else rest
+    return one, Selection(right, keys, values, times[1], right_op, keyed=not keeps_right), rest
 
 
 def _rest(rows: Rows, keys: Sequence[str], op: str | None) -> list[str]:

@@ -23,6 +23,9 @@ from millpond.processors import (
     Topology,
     TopologyDriver,
 )
+from millpond.processors.dsl.wiring.stream_join import join_streams
+from millpond.processors.options.functions import keyed_joiner
+from millpond.processors.options.joins import JoinType
 from millpond.processors.options.order import Order
 from millpond.processors.runtime.nodes import ProcessorNode
 from millpond.processors.runtime.order.gathering import gathering_nodes
@@ -37,10 +40,30 @@ from tests.processors.random_topologies import LastSeen
 Records = list[tuple[Any, Any, int]]
 MicroBatch = dict[str, Batch]
 
+
+def join_of_a_verb(kind: str) -> Callable[..., KStream]:
+    """A join that the DSL has no word for."""
+
+    def join(
+        left: KStream,
+        right: KStream,
+        joiner: Callable[..., Any],
+        joined: StreamJoined,
+        *,
+        windows: JoinWindows,
+        vectorized: bool = False,
+    ) -> KStream:
+        with_key, sides = keyed_joiner(joiner), (left.handle, right.handle)
+        return KStream(join_streams(*sides, with_key, windows, joined, JoinType(kind), vectorized=vectorized))
+
+    return join
+
+
 JOINS: Mapping[str, Callable[..., KStream]] = {
     "inner": KStream.join,
     "left": KStream.left_join,
     "outer": KStream.outer_join,
+    **{kind: join_of_a_verb(kind) for kind in ("right", "semi", "anti")},
 }
 
 

@@ -7,7 +7,7 @@ from unittest import mock
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millpond.processors.options.joins import JoinType
+from millpond.processors.options.joins import TABLE_JOINS, JoinType
 from millpond.processors.runtime.processor import ProcessorContext
 from millpond.processors.tables.join_history import JoinHistoryGetter
 from millpond.processors.tables.value_getters import StoreGetter
@@ -40,7 +40,7 @@ def test_the_step_after_a_time_is_the_first_of_those_that_follow(
     kept.transaction.rollback()
 
 
-@given(PUTS, PUTS, st.sampled_from(JoinType), st.integers(-1, 31))
+@given(PUTS, PUTS, st.sampled_from(TABLE_JOINS), st.integers(-1, 31))
 def test_so_it_is_where_tables_are_joined(
     one: list[tuple[str, int | None, int]],
     other: list[tuple[str, int | None, int]],

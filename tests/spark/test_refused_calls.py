@@ -124,6 +124,14 @@ ARGUMENTS = [
         lambda calls: calls.asof(how="anti"),
     ),
     Refused(
+        "how is 'full'; give 'inner' or 'left' or 'right' or 'outer' or 'semi' or 'anti'",
+        lambda calls: calls.stream(how="full", within="1 hour"),
+        *(
+            lambda calls, how=how: calls.stream(how=how, within="1 hour")
+            for how in ("inner", "left", "right", "outer", "semi", "anti")
+        ),
+    ),
+    Refused(
         "no row lacks a match; give how='left', or leave default out",
         lambda calls: calls.asof(how="semi", default={"number": 0}),
         lambda calls: calls.asof(how="left", default={"number": 0}),

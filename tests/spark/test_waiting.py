@@ -28,7 +28,7 @@ from millpond.adapters.spark.verbs.waiting import (
 )
 from millpond.processors import SessionWindows, SlidingWindows, TimeWindows
 from millpond.processors.options.join_windows import JoinWindows
-from millpond.processors.options.joins import AsofJoinType, JoinType
+from millpond.processors.options.joins import JoinType
 from millpond.processors.verbs.aggregate import Windows
 
 MINUTE = 60_000_000
@@ -96,6 +96,9 @@ def test_the_windows_of_an_aggregate_come_out_after_their_grace_and_that_of_thei
         (JoinType.LEFT, 1, 3, {"sold": 15, "paid": 13}, 15),
         (JoinType.OUTER, 4, 3, {"sold": 15, "paid": 16}, 16),
         (JoinType.LEFT, 4, -3, {"sold": 12, "paid": 16}, 12),
+        (JoinType.RIGHT, 4, -3, {"sold": 12, "paid": 16}, 16),
+        (JoinType.SEMI, 1, 3, {"sold": 15, "paid": 13}, 15),
+        (JoinType.ANTI, 1, 3, {"sold": 15, "paid": 13}, 15),
     ],
 )
 def test_a_join_of_streams_waits_for_the_later_side(
@@ -125,7 +128,7 @@ def test_an_asof_join_waits_for_right_rows_that_are_held_back_and_remembers_as_m
     grace, kept = asof_allowances(own, 60 * MINUTE, left, right)
     assert held_back(grace) == waits
     assert kept.total == history * MINUTE
-    account = asof_join_account("priced", AsofJoinType.LEFT, grace, kept, left)
+    account = asof_join_account("priced", JoinType.LEFT, grace, kept, left)
     assert list(minutes(account).values()) == [bound]
     assert account.marks == ({left.path: bound * MINUTE} if bound else {})
     assert [one.what for one in account.allowances] == ([HISTORY] if waits is None else [GRACE, HISTORY])
@@ -134,7 +137,7 @@ def test_an_asof_join_waits_for_right_rows_that_are_held_back_and_remembers_as_m
 def test_an_asof_join_that_looks_ahead_waits_for_its_tolerance_as_well() -> None:
     grace, kept = asof_allowances(3 * MINUTE, 30 * MINUTE, LATE, LATE)
     ahead = 20 * MINUTE
-    account = asof_join_account("priced", AsofJoinType.LEFT, grace, kept, LATE, ahead)
+    account = asof_join_account("priced", JoinType.LEFT, grace, kept, LATE, ahead)
     # The bound of the left side, the tolerance, and the grace with the bound of the right side.
     assert minutes(account) == {"sold": 10 + 20 + 3 + 10}
     assert account.longest == account.bounds["sold",]
@@ -164,7 +167,7 @@ def test_the_results_of_a_processor_are_as_late_as_its_rows_may_be() -> None:
 def test_explain_says_what_is_known_line_by_line() -> None:
     grace, kept = asof_allowances(None, 60 * MINUTE, EARLY, LATE)
     accounts = [
-        asof_join_account("priced", AsofJoinType.LEFT, grace, kept, EARLY),
+        asof_join_account("priced", JoinType.LEFT, grace, kept, EARLY),
         aggregate_account("visits", SessionWindows("30 minutes"), 0, final=True),
     ]
     assert explained(accounts) == (

@@ -3,7 +3,7 @@
 Rule of this module: it turns arguments into what verbs take and runs nothing.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import wraps
 from itertools import pairwise
@@ -24,7 +24,7 @@ from millpond.adapters.spark.verbs.inputs import RowInput, check_undirected, fie
 from millpond.adapters.spark.verbs.intervals import is_in_months
 from millpond.errors import ConfigurationError
 from millpond.processors.options.join_windows import JoinWindows
-from millpond.processors.options.joins import AsofJoinType, JoinType
+from millpond.processors.options.joins import JoinType
 from millpond.processors.options.windows import SessionWindows, TimeWindows
 from millpond.processors.verbs.aggregate import Windows
 from millpond.processors.verbs.aggregates import AggregateCall
@@ -256,15 +256,13 @@ def _column(rows: DataFrame, column: str | Column) -> Column:
     return named(field_of(INPUT, rows, column).name) if isinstance(column, str) else column
 
 
-Join = TypeVar("Join", JoinType, AsofJoinType)
-
-
-def chosen_join(how: str, *known: Join) -> Join:
+def chosen_join(how: str, known: Iterable[JoinType]) -> JoinType:
     """The type of join called ``how``, which must be among those that are known.
 
     Raises:
         ConfigurationError: it is not.
     """
+    known = list(known)
     for join_type in known:
         if join_type.value == how:
             return join_type

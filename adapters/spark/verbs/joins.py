@@ -40,7 +40,7 @@ from millpond.adapters.spark.verbs.waiting import (
     table_join_account,
 )
 from millpond.errors import ConfigurationError
-from millpond.processors.options.joins import AsofDirection, AsofJoinType, JoinType, Side
+from millpond.processors.options.joins import ASOF_JOINS, TABLE_JOINS, AsofDirection, JoinType, Side
 from millpond.processors.verbs.asof_join import asof_join
 from millpond.processors.verbs.null_keys import NullKeys
 from millpond.processors.verbs.projections import CHANGE_COLUMNS
@@ -123,8 +123,7 @@ class JoinVerbs(TopVerbs):
             StateConflictError: the state is that of another verb, or of other columns.
             DurabilityError: the state could not be read or written.
         """
-        kind = chosen_join(how, *AsofJoinType)
-        join_type = kind.join_type
+        join_type = chosen_join(how, ASOF_JOINS)
         keys = column_pairs(on)
         reach = in_micros(history, "history")
         wait = None if grace is None else in_micros(grace, "grace")
@@ -136,7 +135,7 @@ class JoinVerbs(TopVerbs):
             raise ConfigurationError(f"{waits}, but only a history of {history!r} is kept; make history as long")
         right_op = operation_of(right, right_op)
         (one, other), rest = _row_inputs((left, left_time), (right, right_time), keys, join_type, right_op, right_order)
-        if kind.shows_right:
+        if join_type.shows_right:
             check_names([*one.values, *rest], changes=False)
         left_times, right_times = time_of(left, left_time, left.columns), time_of(right, right_time)
         late, kept = asof_allowances(wait, reach, left_times, right_times)
@@ -153,16 +152,16 @@ class JoinVerbs(TopVerbs):
         verb = asof_join(
             run.name,
             *packed,
-            kind,
+            join_type,
             history=asof_history(kept, hold, exact, ahead),
             grace=hold,
             tolerance=most,
             exact=exact,
             direction=towards,
             columns=rest,
-            default=_defaults(default or {}, kind, packed[1].rows.schemas.current, rest),
+            default=_defaults(default or {}, join_type, packed[1].rows.schemas.current, rest),
         )
-        return self._result(run, verb, asof_join_account(run.name, kind, late, kept, left_times, ahead))
+        return self._result(run, verb, asof_join_account(run.name, join_type, late, kept, left_times, ahead))
 
     @named_in_errors
     def stream_join(
@@ -176,7 +175,7 @@ class JoinVerbs(TopVerbs):
         within: Duration | None = None,
         before: Duration | None = None,
         after: Duration | None = None,
-        how: Literal["inner", "left", "outer"] = "inner",
+        how: Literal["inner", "left", "right", "outer", "semi", "anti"] = "inner",
         grace: Duration = 0,
         name: str | None = None,
         renamed: Mapping[str, str] | None = None,
@@ -190,31 +189,35 @@ class JoinVerbs(TopVerbs):
             left_time, right_time: the columns (or expressions) with the times: timestamps or dates.
             within: how far apart the times may be; or else
             before, after: how much older, and how much newer, than the left row the right one may be.
-            how: ``"inner"``; ``"left"`` or ``"outer"`` to keep the rows of the left or of both sides that find nobody.
-                Such a row comes out once, when its window and grace have passed; one without a time at once.
+            how: ``"inner"``; ``"left"``, ``"right"`` or ``"outer"`` to keep the rows of the left, the right or both
+                sides that find nobody, as one with a null in ``on``. Such a row comes out once, when its window and
+                grace have passed; one without a time at once. ``"semi"`` for the left rows that find somebody, each
+                once, as soon as the first is there; ``"anti"`` for those that find nobody, when ``"left"`` shows them.
             grace: how late a row may be, beyond the bounds that the times have from other verbs.
             name: of the verb; by default made of ``stream_join`` and the columns.
             renamed, dropped: columns of the inputs that had another name, or were there, in an earlier run.
 
         Returns:
-            All columns of the left side, then those of the right side that are not in ``on``. Where there is no left
-            row, the columns in ``on`` are the right row's.
+            All columns of the left side, then, unless ``how`` is ``"semi"`` or ``"anti"``, those of the right side that
+            are not in ``on``. Where there is no left row, the columns in ``on`` are the right row's.
 
         Raises:
             ConfigurationError: an argument is missing or invalid, or a column is absent or of a type that does not do.
             StateConflictError: the state is that of another verb, or of other columns.
             DurabilityError: the state could not be read or written.
         """
-        join_type = chosen_join(how, *JoinType)
+        join_type = chosen_join(how, JoinType)
         keys = column_pairs(on)
         inputs, rest = _row_inputs((left, left_time), (right, right_time), keys, join_type)
+        if not join_type.shows_right:
+            inputs, rest = (inputs[0], replace(inputs[1], values=inputs[1].keys)), []
         windows = join_windows(within, before, after, grace)
         run = self._runner.verb(name or f"stream_join-{'-'.join(keys)}", inputs, ColumnChanges(renamed or {}, dropped))
         one, other = (
             run.schemas.input(rows, NullKeys.APART, untimed=join_type.keeps(side))
             for rows, side in zip(inputs, (Side.LEFT, Side.RIGHT), strict=True)
         )
-        shared = keys if join_type is JoinType.OUTER else {}
+        shared = keys if join_type.keeps(Side.RIGHT) else {}
         left_times, right_times = time_of(left, left_time, left.columns), time_of(right, right_time, rest)
         account = stream_join_account(run.name, join_type, windows, left_times, right_times)
         waiting = replace(windows, grace=account.allowances[0].total)
@@ -279,7 +282,7 @@ class JoinVerbs(TopVerbs):
         keys = column_pairs(on)
         primary = list(keys) if left_key is None else column_names(left_key, "left_key")
         foreign = [] if primary == list(keys) else list(keys)
-        join_type = chosen_join(how, *((JoinType.INNER, JoinType.LEFT) if foreign else JoinType))
+        join_type = chosen_join(how, (JoinType.INNER, JoinType.LEFT) if foreign else TABLE_JOINS)
         if history is None and (left_order is not None or right_order is not None):
             given = "left_order" if left_order is not None else "right_order"
             raise ConfigurationError(
@@ -347,24 +350,23 @@ def _row_inputs(
     one = RowInput(_LEFT, left[0], list(keys), left[0].columns, left[1])
     other = table_input(_RIGHT, frame, theirs, time, taken=one.values, op=right_op, order=right_order)
     rest = other.values
-    if join_type is JoinType.OUTER:
-        return (one, replace(other, values=frame.columns)), rest
-    if join_type is JoinType.INNER:
+    if not join_type.keeps(Side.LEFT):
         one = one.without_null_keys()
-    return (one, other.without_null_keys()), rest
+    other = replace(other, values=frame.columns) if join_type.keeps(Side.RIGHT) else other.without_null_keys()
+    return (one, other), rest
 
 
 def _defaults(
-    default: Mapping[str, Any], kind: AsofJoinType, schema: pa.Schema, columns: Sequence[str]
+    default: Mapping[str, Any], join_type: JoinType, schema: pa.Schema, columns: Sequence[str]
 ) -> dict[str, Any]:
     """What columns of the right side have where there is no match, in the types of these.
 
     Raises:
         ConfigurationError: no row lacks a match, or a column is not one of the result, or of another type.
     """
-    if default and kind is not AsofJoinType.LEFT:
+    if default and join_type is not JoinType.LEFT:
         raise ConfigurationError(
-            f"default is {default!r}, but in the result of a join with how={kind.value!r} no row lacks a match; "
+            f"default is {default!r}, but in the result of a join with how={join_type.value!r} no row lacks a match; "
             "give how='left', or leave default out"
         )
     found = {}

@@ -20,7 +20,7 @@ from millpond.adapters.spark.verbs.account import (
     shown,
 )
 from millpond.processors.options.join_windows import JoinWindows
-from millpond.processors.options.joins import AsofJoinType, JoinType
+from millpond.processors.options.joins import JoinType, Side
 from millpond.processors.options.windows import SessionWindows, SlidingWindows
 from millpond.processors.verbs.aggregate import WINDOW, Windows
 from millpond.processors.verbs.projections import CHANGE_TIME
@@ -116,18 +116,27 @@ def stream_join_account(
     """Of a join of streams, with its windows as the user wrote them, in microseconds."""
     grace = Allowance(GRACE, windows.grace, max(left.bound, right.bound))
     # The clock of both is that of the side which is less behind; only rows that wait for it are let out by it.
-    behind = grace.total + (0 if join_type is JoinType.INNER else min(left.bound, right.bound))
+    keeps = [join_type.keeps(side) for side in Side]
+    behind = grace.total + (min(left.bound, right.bound) if any(keeps) else 0)
     bounds = [max(0, windows.after) + behind, max(0, windows.before) + behind]
-    kept = {JoinType.LEFT: "left row", JoinType.OUTER: "row"}.get(join_type)
+    kept = "row" if all(keeps) else "left row" if keeps[0] else "right row"
+    waits, stays = "each row for its match", "the rows of both sides until their windows and graces are over"
+    if any(keeps):
+        waits = f"a {kept} without a match, until its window and grace are over"
+    if not join_type.shows_right:
+        waits = waits.replace("each row for its", "each left row for its first")
+        stays = (
+            "left rows until their first match or the end of their windows and graces, and keys and times of right ones"
+        )
     return Account(
         name,
         f"stream_join, {join_type.value}",
         _OF_BOTH,
         [grace],
-        "each row for its match" if kept is None else f"a {kept} without a match, until its window and grace are over",
-        max(bounds) if join_type is JoinType.OUTER else bounds[0],
+        waits,
+        max(bounds) if all(keeps) else bounds[1] if join_type is JoinType.RIGHT else bounds[0],
         {time.path: bound for time, bound in zip((left, right), bounds, strict=True) if time.path is not None},
-        "the rows of both sides until their windows and graces are over",
+        stays,
     )
 
 
@@ -160,7 +169,7 @@ def asof_history(history: Allowance, hold: int | None, exact: bool, ahead: int =
 
 
 def asof_join_account(
-    name: str, join_type: AsofJoinType, grace: Allowance | None, history: Allowance, left: InputTime, ahead: int = 0
+    name: str, join_type: JoinType, grace: Allowance | None, history: Allowance, left: InputTime, ahead: int = 0
 ) -> Account:
     """Of an as-of join whose matches may be so much ahead of a left row."""
     wait = left.bound + (0 if grace is None else grace.total + ahead)

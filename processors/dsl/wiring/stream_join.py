@@ -40,7 +40,7 @@ def join_streams(
     *,
     vectorized: bool = False,
 ) -> StreamHandle:
-    """The stream of the results.
+    """The stream of the results; of a join that does not show the right side, left values, once each.
 
     Raises:
         TopologyError: the inputs are not co-partitioned, a serde is not known, or the joiner takes columns and a serde
@@ -58,7 +58,7 @@ def join_streams(
         _check_columns(specs, f"the join of {left.node!r} with {right.node!r}")
     waiting = (
         _waiting_spec(joined, names[Side.LEFT], specs[Side.LEFT].key_serde, windows, join_type)
-        if join_type is not JoinType.INNER and not windows.eager
+        if any(map(join_type.keeps, Side)) and not windows.eager
         else None
     )
     plan = StreamStreamJoinPlan(
@@ -104,10 +104,8 @@ def _node_name(left: StreamHandle, joined: StreamJoined, join_type: JoinType, si
     which = "this" if side is Side.LEFT else "other"
     if joined.name is not None:
         return f"{joined.name}-{which}-join"
-    alone = {JoinType.INNER: "", JoinType.LEFT: "LEFT" if side is Side.RIGHT else "", JoinType.OUTER: "OUTER"}[
-        join_type
-    ]
-    return left.graph.new_name(f"KSTREAM-{alone or 'JOIN'}{which.upper()}-")
+    plain = join_type is JoinType.INNER or join_type.value == side.value
+    return left.graph.new_name(f"KSTREAM-{'JOIN' if plain else join_type.name}{which.upper()}-")
 
 
 def _supplier(plan: StreamStreamJoinPlan, side: Side, vectorized: bool) -> Callable[[], StreamStreamJoin]:

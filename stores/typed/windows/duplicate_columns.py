@@ -10,6 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as _compute
 
+from millpond.stores.backend.column_changes import put_column
 from millpond.stores.encoding.column_keys import pack_times, terminated_column, time_at
 from millpond.stores.encoding.column_serdes import ColumnSerde
 from millpond.stores.encoding.keys import DATA, TIME_SIZE, pack_time
@@ -32,11 +33,13 @@ class Puts(NamedTuple):
         keys: of each, the position of its key among those that were asked for.
         times: their times.
         values: their values.
+        rows: where they are.
     """
 
     keys: Times
     times: Times
     values: Any
+    rows: Any
 
 
 class DuplicateColumns(SegmentColumns):
@@ -76,23 +79,34 @@ class DuplicateColumns(SegmentColumns):
             entries += [entry for _, entry in found]
         numbers = np.concatenate([np.empty(0, np.int64), *places])
         rows, data = (pa.array([entry[part] for entry in entries], pa.binary()) for part in (0, 1))
-        return Puts(numbers, time_at(rows, -2 * TIME_SIZE), self._values.read(data))
+        return Puts(numbers, time_at(rows, -2 * TIME_SIZE), self._values.read(data), rows)
 
     def put(self, keys: Any, data: Any, times: Times) -> None:
         """Put values one after another, without those that have expired by the time that it is their turn.
 
         Args:
             keys: an Arrow array of bytes.
-            data: the values as the value serde writes them.
+            data: the values as the value serde writes them; null for one that has been removed since.
             times: as many times.
         """
         kept = times > self.horizons(times)[:-1]
+        numbers = self._number(int(np.count_nonzero(kept))) + np.cumsum(kept)
+        if data.null_count:
+            kept &= data.is_valid().to_numpy(zero_copy_only=False)
         if not kept.all():
             mask: Any = pa.array(kept)
-            keys, data, times = keys.filter(mask), data.filter(mask), times[kept]
+            keys, data, times, numbers = keys.filter(mask), data.filter(mask), times[kept], numbers[kept]
         if len(times):
-            numbers = self._number(len(times)) + np.arange(1, len(times) + 1)
             self._put(self._rows(keys, times, numbers ^ MIN_TIME), data, times)
+
+    def remove(self, rows: Any) -> None:
+        """Remove puts, by their rows."""
+        put_column(self._segments.transaction, rows, pa.nulls(len(rows), pa.binary()))
+
+    def observe(self, times: Times) -> None:
+        """Move the observed stream time to the greatest of some, if that is later."""
+        if len(times):
+            self._segments.advance(int(times.max()))
 
     def horizons(self, times: Times) -> Times:
         """The latest time that has expired before the first of some puts, and after each of them.

@@ -2,7 +2,7 @@
 
 A batch reads the rows of all its keys together and writes what it puts together. Between the two nothing but this
 object is asked, and it answers each record as the store itself would have done at its place: with what was put before
-it, and without what had expired by then.
+it, and without what was removed or had expired by then.
 """
 
 from bisect import bisect_left, bisect_right
@@ -38,7 +38,8 @@ class WindowBatch(Generic[V]):
         self._observed = MIN_TIME - 1 if observed is None else observed
         self._horizon = segments.horizon()
         self._loaded: dict[bytes, tuple[list[int], list[list[Any]]]] = {}
-        self._puts: list[tuple[bytes, bytes, int]] = []
+        self._puts: list[tuple[bytes, bytes, int] | None] = []
+        self._removed: list[bytes] = []
 
     @property
     def observed_stream_time(self) -> int | None:
@@ -57,7 +58,7 @@ class WindowBatch(Generic[V]):
         for key, (row, data) in self._segments.rows_between(ranges):
             times, values = by_row[key]
             times.append(unpack_time(row, len(row) - _REST))
-            values.append([data, _UNREAD])
+            values.append([data, _UNREAD, row])
 
     def fetch(self, key: bytes, earliest: int, latest: int) -> list[tuple[int, V]]:
         """Time and value of what is kept for ``key`` from ``earliest`` to ``latest``, both included.
@@ -77,10 +78,7 @@ class WindowBatch(Generic[V]):
             ConfigurationError: the time is not an integer of 64 bits; nothing has changed.
         """
         time = to_instant(time, "window_start")
-        if time > self._observed:
-            self._observed = time
-            self._horizon = time - self._retention
-        elif time <= self._horizon:
+        if not self.observe(time):
             return
         self._puts.append((key, data, time))
         loaded = self._loaded.get(key)
@@ -88,26 +86,46 @@ class WindowBatch(Generic[V]):
             times, values = loaded
             at = bisect_right(times, time) if times and time < times[-1] else len(times)
             times.insert(at, time)
-            values.insert(at, [data, _UNREAD])
+            values.insert(at, [data, _UNREAD, len(self._puts) - 1])
 
-    def to_write(self, sequence: int) -> tuple[dict[bytes, bytes], int]:
+    def observe(self, time: int) -> bool:
+        """Move the observed stream time to ``time``, if that is later. Returns whether a put of then is kept."""
+        if time > self._observed:
+            self._observed = time
+            self._horizon = time - self._retention
+        return time > self._horizon
+
+    def remove(self, key: bytes, time: int) -> None:
+        """Remove all that is kept of ``key`` at a time; both must be among those that were loaded."""
+        times, values = self._loaded[key]
+        first, past = bisect_left(times, time), bisect_right(times, time)
+        for _, _, origin in values[first:past]:
+            if isinstance(origin, bytes):
+                self._removed.append(origin)
+            else:
+                self._puts[origin] = None
+        del times[first:past], values[first:past]
+
+    def to_write(self, sequence: int) -> tuple[dict[bytes, bytes | None], int]:
         """Observe the times of what was put, and return the rows to write.
 
         Args:
             sequence: the number of the store's last put.
 
         Returns:
-            The rows, without those that have expired meanwhile, and the number of the last put.
+            The rows, without those that have expired meanwhile, None for one that goes, and the number of the last put.
         """
-        if not self._puts:
-            return {}, sequence
         segments = self._segments
-        segments.advance(self._observed)
+        if self._observed >= MIN_TIME:
+            segments.advance(self._observed)
         kept_from = segments.start(max(segments.horizon() + 1, MIN_TIME))
         interval = segments.interval
         prefixes: dict[int, bytes | None] = {}
-        rows = {}
-        for number, (key, data, time) in enumerate(self._puts, sequence + 1):
+        rows: dict[bytes, bytes | None] = dict.fromkeys(self._removed)
+        for number, put in enumerate(self._puts, sequence + 1):
+            if put is None:
+                continue
+            key, data, time = put
             piece = time // interval
             if piece in prefixes:
                 prefix = prefixes[piece]

@@ -1,0 +1,71 @@
+"""Joins of streams beside those of Spark: rows out of order, a restart, rows that find nobody, and null keys."""
+
+from collections.abc import Mapping
+from functools import reduce
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from tests.spark.test_verbs import Job, in_order
+
+pytestmark = pytest.mark.spark
+
+LEFT, RIGHT = "k string, at timestamp, a int", "rk string, since timestamp, b int"
+
+FILES: list[tuple[list[tuple[Any, ...]], list[tuple[Any, ...]]]] = [
+    (
+        [("x", "2024-01-01 10:00", 1), ("y", "2024-01-01 10:20", 2), (None, "2024-01-01 10:05", 3)],
+        [("x", "2024-01-01 10:09", 1), (None, "2024-01-01 10:05", 2)],
+    ),
+    (
+        [("x", "2024-01-01 10:02", 4), ("z", "2024-01-01 10:30", 5)],
+        [("x", "2024-01-01 10:01", 3), ("y", "2024-01-01 10:50", 4), ("y", "2024-01-01 10:15", 5)],
+    ),
+    ([("end", "2024-01-02 00:00", 6)], [("over", "2024-01-02 00:00", 6)]),
+]
+"""By the time of the last rows all windows are over, and so are the watermarks of Spark."""
+
+CLOSE = "k = rk and since between at - interval 10 minutes and at + interval 10 minutes"
+
+
+def test_right_semi_and_anti_joins_of_streams_give_what_spark_gives(spark: SparkSession, tmp_path: Path) -> None:
+    job = Job(spark, tmp_path)
+    given: dict[str, Any] = {
+        "on": {"k": "rk"}, "left_time": "at", "right_time": "since", "within": "10 minutes", "grace": "1 hour",
+    }  # fmt: skip
+    for count, (lefts, rights) in enumerate(FILES):
+        left, right = job.arrive("left", job.rows(LEFT, *lefts)), job.arrive("right", job.rows(RIGHT, *rights))
+        pond = job.pond()
+        hows = ("right", "semi", "anti")
+        joins = {how: pond.stream_join(left, right, **{**given, "how": how, "name": how}) for how in hows}
+        ours = shown(joins)
+        if count != 1:
+            job.run(ours)
+    one, other = left.withWatermark("at", "1 hour"), right.withWatermark("since", "1 hour")
+    streamed = {how: one.join(other, F.expr(CLOSE), how) for how in ("right", "semi")}
+    theirs = shown({**streamed, "right": streamed["right"].withColumn("k", F.coalesce("k", "rk"))})
+    job.run(theirs, "theirs")
+    whole = job.rows(LEFT, *(row for rows, _ in FILES for row in rows))
+    alone = whole.join(job.rows(RIGHT, *(row for _, rows in FILES for row in rows)), F.expr(CLOSE), "anti")
+    expected = [*job.written(theirs, "theirs"), *in_order(shown({"anti": alone}))]
+    found = job.written(ours)
+    assert in_time(found) == in_time(expected)
+    assert len(in_time(found)) == 5 + 3 + 2
+
+
+def in_time(rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+    """All but the last rows, which wait for others."""
+    return sorted((row for row in rows if row[1] not in ("end", "over")), key=repr)
+
+
+def shown(joins: Mapping[str, DataFrame]) -> DataFrame:
+    """The rows of several joins, with the name of each."""
+    nothing = F.lit(None).cast("int")
+    parts = [
+        rows.select(F.lit(how).alias("how"), "k", *(F.col(n) if n in rows.columns else nothing.alias(n) for n in "ab"))
+        for how, rows in joins.items()
+    ]
+    return reduce(DataFrame.unionAll, parts)
