@@ -14,6 +14,7 @@ last row of the clicks says that no more will come, so that the batch answer is 
 import os
 import sys
 import tempfile
+from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -40,9 +41,10 @@ def main() -> None:
         clicks = stream(spark, f"{place}/clicks", CLICKS, "(2, '10:03')", late, "(-1, '23:59')")
         over, clicks = clicks.where("ad < 0"), clicks.where("ad > 0")
         pond = Millpond(application_id="ads", state_dir=f"{place}/state", backend="lmdb", complete=over)
-        near = {"left_time": "seen", "right_time": "clicked", "after": "10 minutes", "grace": "1 hour"}
-        for name, how in (("joined", "left"), ("alone", "anti")):
-            rows = pond.stream_join(ads, clicks, on="ad", **near, how=how, name=name)
+        near: dict[str, Any] = {"left_time": "seen", "right_time": "clicked", "after": "10 minutes", "grace": "1 hour"}
+        joined = pond.stream_join(ads, clicks, on="ad", **near, how="left")
+        alone = pond.stream_join(ads, clicks, on="ad", **near, how="anti", name="alone")
+        for name, rows in (("joined", joined), ("alone", alone)):
             rows.writeStream.format("memory").queryName(name).trigger(availableNow=True).start().awaitTermination()
         answer = spark.table("joined").orderBy("ad", "clicked").collect()
         for row in answer:

@@ -13,7 +13,7 @@ from millpond.processors.dsl.builder import StreamsBuilder
 from millpond.processors.options.joins import AsofDirection, Joined, JoinType, Side
 from millpond.processors.verbs.projections import JoinedRows, Keys, Rows, Times, pairs
 from millpond.processors.verbs.sequenced import sequenced_table
-from millpond.processors.verbs.verb import PackedRows, Verb
+from millpond.processors.verbs.verb import PackedRows, Verb, null_safety
 from millpond.stores.encoding.serdes import BYTES
 
 
@@ -30,6 +30,7 @@ def asof_join(
     direction: AsofDirection = AsofDirection.BACKWARD,
     columns: Sequence[str],
     default: Mapping[str, Any] | None = None,
+    null_safe: bool = False,
 ) -> Verb:
     """The verb.
 
@@ -45,6 +46,7 @@ def asof_join(
             grace together, and both are given.
         columns: the right side's columns in the result, if it has any; the left side has all.
         default: what some of these have where there is no match, as scalars of Arrow; the others are null there.
+        null_safe: whether null keys are equal.
     """
     builder = StreamsBuilder(key_serde=BYTES, value_serde=BYTES)
     table = sequenced_table(builder, right.topic, "right", history, ordered=right.order is not None)
@@ -64,7 +66,8 @@ def asof_join(
     shown = columns if join_type.shows_right else ()
     rows = JoinedRows(left.rows, right.rows, left.rows.schemas.current.names, shown, default=default or {})
     stores = {"right": (Keys.of_rows(right), Rows(right.rows, columns), Times("valid_from", right.times))}
-    return Verb(builder.build(), {right.topic: right, left.topic: left}, (rows,), stores)
+    inputs = {right.topic: right, left.topic: left}
+    return Verb(builder.build(), inputs, (rows,), stores, terms=null_safety(null_safe))
 
 
 def _unmatched(keys: Any, values: Any) -> Any:

@@ -3,7 +3,7 @@
 Rule of this module: these bytes are written and read here and nowhere else. ::
 
     01, length of the key (4 bytes, big-endian), key, row
-    01, ffffffff, row                                        a row whose foreign key has a null
+    01, ffffffff, row                                        a row whose foreign key has a null, which equals nothing
 
 The first byte is the version of this form.
 """
@@ -22,10 +22,12 @@ _NO_KEY: Final = b"\xff\xff\xff\xff"
 _HEAD: Final = len(_VERSION) + len(_NO_KEY)
 
 
-def with_foreign_keys(codec: KeyCodec, columns: pa.Table, rows: Sequence[bytes]) -> list[bytes]:
-    """The packed rows with the foreign keys that their columns make."""
+def with_foreign_keys(
+    codec: KeyCodec, columns: pa.Table, rows: Sequence[bytes], *, null_safe: bool = False
+) -> list[bytes]:
+    """The packed rows with the foreign keys that their columns make; one with a null is a key only if so it is said."""
     heads = [_VERSION + len(key).to_bytes(4) + key for key in codec.pack(columns)]
-    for i in np.flatnonzero(null_rows(columns)).tolist():
+    for i in [] if null_safe else np.flatnonzero(null_rows(columns)).tolist():
         heads[i] = _VERSION + _NO_KEY
     return [head + row for head, row in zip(heads, rows, strict=True)]
 

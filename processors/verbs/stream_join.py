@@ -9,7 +9,7 @@ from millpond.processors.dsl.wiring.stream_join import join_streams
 from millpond.processors.options.join_windows import JoinWindows
 from millpond.processors.options.joins import JoinType, StreamJoined
 from millpond.processors.verbs.projections import JoinedRows, Rows, pairs
-from millpond.processors.verbs.verb import PackedRows, Projection, Verb
+from millpond.processors.verbs.verb import PackedRows, Projection, Verb, null_safety
 from millpond.stores.encoding.serdes import BYTES
 
 
@@ -22,6 +22,7 @@ def stream_join(
     *,
     columns: Sequence[str],
     shared: Mapping[str, str],
+    null_safe: bool = False,
 ) -> Verb:
     """The verb.
 
@@ -32,6 +33,7 @@ def stream_join(
         windows: which rows belong together, in microseconds.
         columns: the right side's columns in the result, if it has any; the left side has all.
         shared: by the left name, the right side's column that is shown where there is no left row.
+        null_safe: whether null keys are equal.
     """
     builder = StreamsBuilder(key_serde=BYTES, value_serde=BYTES)
     one, other = (builder.stream(side.topic).handle for side in (left, right))
@@ -41,7 +43,7 @@ def stream_join(
     rows: Projection = Rows(left.rows, names)
     if join_type.shows_right:
         rows = JoinedRows(left.rows, right.rows, names, columns, shared)
-    return Verb(builder.build(), {left.topic: left, right.topic: right}, (rows,))
+    return Verb(builder.build(), {left.topic: left, right.topic: right}, (rows,), terms=null_safety(null_safe))
 
 
 def _pairs(keys: Any, left: Any, right: Any) -> Any:

@@ -9,7 +9,7 @@ from millpond.processors.options.materialized import Materialized
 from millpond.processors.verbs.foreign_keyed import foreign_key_of
 from millpond.processors.verbs.projections import CHANGE_TIME, ChangeColumns, JoinedRows, Keys, Rows, Times, pair, pairs
 from millpond.processors.verbs.sequenced import sequenced_table
-from millpond.processors.verbs.verb import PackedRows, Verb
+from millpond.processors.verbs.verb import PackedRows, Verb, null_safety
 from millpond.stores.encoding.serdes import BYTES, MSGPACK
 from millpond.stores.typed.expiry import Expired
 
@@ -25,6 +25,7 @@ def table_join(
     right_columns: Sequence[str],
     ttl: int | None = None,
     expired: Expired = Expired.SILENT,
+    null_safe: bool = False,
 ) -> Verb:
     """The verb; a join by foreign key if the left rows have one in front.
 
@@ -37,6 +38,7 @@ def table_join(
         left_columns, right_columns: the columns of either side in the result, besides those of the key.
         ttl: by key, how long a row of either side lives after its time, in microseconds; None for ever.
         expired: what comes out of a row that has expired.
+        null_safe: whether null keys are equal.
     """
     builder = StreamsBuilder(key_serde=BYTES, value_serde=BYTES)
     one, other = (_table(builder, rows, history, ttl, expired) for rows in (left, right))
@@ -58,7 +60,7 @@ def table_join(
     }
     keys = Keys.of_rows(left, right) if join_type is JoinType.OUTER else Keys.of_rows(left)
     parts = keys, rows, ChangeColumns(left.times)
-    terms = {"how": join_type.value}
+    terms = {"how": join_type.value, **null_safety(null_safe)}
     follows_time = history is not None or ttl is not None
     return Verb(builder.build(), inputs, parts, stores, follows_time=follows_time, terms=terms)
 

@@ -105,10 +105,12 @@ class PackedRows(Input):
     Attributes:
         rows: how they are packed.
         foreign: how the foreign key in front of each is packed; None if there is none.
+        null_safe: whether a null in the foreign key equals another one; otherwise such a row has none.
     """
 
     rows: RowCodec
     foreign: KeyCodec | None = None
+    null_safe: bool = field(default=False, kw_only=True)
 
     def values_of(self, rows: pa.Table, changes: Sequence[Change | None] | None = None) -> Any:
         values = super().values_of(rows, changes)
@@ -123,7 +125,9 @@ class PackedRows(Input):
         values = self.rows.pack_columns(flattened(rows["value"]))
         if self.foreign is None:
             return values
-        return pa.array(with_foreign_keys(self.foreign, flattened(rows["foreign"]), values.to_pylist()), pa.binary())
+        foreign = flattened(rows["foreign"])
+        packed = with_foreign_keys(self.foreign, foreign, values.to_pylist(), null_safe=self.null_safe)
+        return pa.array(packed, pa.binary())
 
 
 def flattened(column: Any) -> pa.Table:
@@ -189,6 +193,11 @@ class Verb:
     def schema(self) -> pa.Schema:
         """The result's columns."""
         return schema_of(self.parts)
+
+
+def null_safety(null_safe: bool) -> dict[str, str]:
+    """The terms of a verb whose rows depend on whether null keys are equal."""
+    return {"null_safe": str(null_safe)}
 
 
 def schema_of(parts: Sequence[Projection]) -> pa.Schema:

@@ -41,6 +41,9 @@ TERMS: Final = TERMS_ROW[len(METADATA) :].decode()
 
 TERMS_VERSION: Final = 1
 
+_UNNAMED: Final[Mapping[str, Term]] = {"null_safe": "False"}
+"""What rows were made with by releases that kept terms and did not name these."""
+
 SINCE: Final = " since "
 """In the names of terms of rows that begin at some time: such terms may come, and never go."""
 
@@ -88,6 +91,8 @@ class Terms:
             StateConflictError: one of them is another now.
         """
         fixed, noted = before.fixed, before.noted
+        if fixed or noted:
+            fixed = {**_UNNAMED, **fixed}
         others = [(name, _like(fixed[name], now), now) for name, now in self.fixed if fixed.get(name, now) != now]
         others += [(name, noted[name], now) for name, now in self._lasting.items() if noted.get(name, now) > now]
         if others:
@@ -149,6 +154,8 @@ class Terms:
         return _packed(dict(self.fixed), dict(self.noted))
 
     def _shown(self, value: Term) -> str:
+        if value in ("True", "False"):
+            return str(value)
         return repr(self.unit.length(value) if isinstance(value, int) else value)
 
 

@@ -162,14 +162,15 @@ def sides(**options: Any) -> tuple[PackedRows, PackedRows]:
     return an_input("left", KEY, {**VALUE}, **options), an_input("right", KEY, {"w": pa.int64()})
 
 
-def of_asof_join(grace: int | None = 5, order: KeyCodec | None = None) -> Topology:
+def of_asof_join(grace: int | None = 5, order: KeyCodec | None = None, null_safe: bool = False) -> Topology:
     one, other = sides()
     other = replace(other, order=order)
-    return asof_join("v", one, other, JoinType.INNER, history=10, grace=grace, columns=["w"]).topology
+    made = asof_join("v", one, other, JoinType.INNER, history=10, grace=grace, columns=["w"], null_safe=null_safe)
+    return made.topology
 
 
-def of_stream_join(windows: JoinWindows, how: JoinType = JoinType.LEFT) -> Topology:
-    return stream_join("v", *sides(), how, windows, columns=["w"], shared={}).topology
+def of_stream_join(windows: JoinWindows, how: JoinType = JoinType.LEFT, null_safe: bool = False) -> Topology:
+    return stream_join("v", *sides(), how, windows, columns=["w"], shared={}, null_safe=null_safe).topology
 
 
 def of_table_join(
@@ -177,10 +178,13 @@ def of_table_join(
     history: int | None = None,
     foreign: dict[str, Any] | None = None,
     orders: tuple[KeyCodec | None, KeyCodec | None] = (None, None),
+    null_safe: bool = False,
 ) -> Topology:
     one, other = sides(foreign=foreign)
     one, other = replace(one, order=orders[0]), replace(other, order=orders[1])
-    made = table_join("v", one, other, how, history=history, left_columns=["v"], right_columns=["w"])
+    made = table_join(
+        "v", one, other, how, history=history, left_columns=["v"], right_columns=["w"], null_safe=null_safe
+    )
     return made.topology
 
 
@@ -240,7 +244,7 @@ REFUSED = [
     Change(("StoreSpec.window_size",), with_a_store(), with_a_store(window_size=20),
            "made with window_size='10 milliseconds' and not '20 milliseconds'"),
     Change(("StoreSpec.retain_duplicates",), with_a_store(), with_a_store(retain_duplicates=True),
-           "retain_duplicates='False' and not 'True'"),
+           "retain_duplicates=False and not True"),
     Change(("Joined.grace, added or removed",), stream_with_table(100, 5), stream_with_table(100), None),
     Change(("Millpond.aggregate.window",), of_aggregate(windows=TimeWindows(600_000)),
            of_aggregate(windows=TimeWindows(1_200_000)), "by the verb 'v' with size='10 minutes' and not '20 minutes'"),
@@ -256,6 +260,12 @@ REFUSED = [
              of_stream_join(JoinWindows(5), one), of_stream_join(JoinWindows(5), other), None)
       for one, other in permutations(JoinType, 2)),
     Change(("Millpond.table_join.how",), of_table_join(), of_table_join(JoinType.LEFT), "how='inner' and not 'left'"),
+    Change(("Millpond.asof_join.null_safe",), of_asof_join(), of_asof_join(null_safe=True),
+           "null_safe=False and not True, and do not become others; write null_safe=False again"),
+    Change(("Millpond.stream_join.null_safe",), of_stream_join(JoinWindows(5), null_safe=True),
+           of_stream_join(JoinWindows(5)), "null_safe=True and not False"),
+    Change(("Millpond.table_join.null_safe",), of_table_join(), of_table_join(null_safe=True),
+           "null_safe=False and not True"),
     Change(("Millpond.table_join.left_key",), of_table_join(), of_table_join(foreign=KEY), None),
     Change(("Millpond.table_join.history, added or removed",), of_table_join(), of_table_join(history=10), None),
     Change(("Millpond.latest.order",), of_latest(), of_latest(order=ORDER), None),

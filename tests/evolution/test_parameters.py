@@ -6,6 +6,8 @@ does what one would that had always had the new value, with what the old one has
 """
 
 import inspect
+import json
+from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, Final
@@ -34,7 +36,7 @@ from millpond.stores.evolution.matching import Declared, check_terms, origins_of
 from millpond.stores.evolution.shape import Shape
 from millpond.stores.specs.store_spec import StoreSpec
 from millpond.stores.typed.terms import merged_terms
-from tests.evolution.parameters import REFUSED, Change, grouped, with_a_store
+from tests.evolution.parameters import REFUSED, Change, grouped, of_asof_join, of_table_join, with_a_store
 from tests.evolution.test_harmless_parameters import HARMLESS
 
 OWN: Final = "the user's own"
@@ -66,17 +68,17 @@ PARAMETERS: Final[dict[str, dict[str, str]]] = {
     "Millpond.asof_join": {
         "left": OWN, "right": OWN, "on": REFUSAL, "left_time": REFUSAL, "right_time": REFUSAL, "history": NO_HARM,
         "how": NO_HARM, "grace": NO_HARM, "tolerance": OWN, "exact": OWN, "direction": NO_HARM, "default": OWN,
-        "right_order": REFUSAL, "right_op": REFUSAL, **NAMES,
+        "right_order": REFUSAL, "right_op": REFUSAL, "null_safe": REFUSAL, **NAMES,
     },
     "Millpond.stream_join": {
         "left": OWN, "right": OWN, "on": REFUSAL, "left_time": REFUSAL, "right_time": REFUSAL, "within": REFUSAL,
-        "before": REFUSAL, "after": REFUSAL, "how": REFUSAL, "grace": NO_HARM, **NAMES,
+        "before": REFUSAL, "after": REFUSAL, "how": REFUSAL, "grace": NO_HARM, "null_safe": REFUSAL,
+        **NAMES,
     },
     "Millpond.table_join": {
         "left": OWN, "right": OWN, "on": REFUSAL, "left_time": REFUSAL, "right_time": REFUSAL, "left_key": REFUSAL,
         "left_order": REFUSAL, "right_order": REFUSAL, "left_op": REFUSAL, "right_op": REFUSAL, "how": REFUSAL,
-        "ttl": NO_HARM, "expired": NO_HARM,
-        "history": NO_HARM, **NAMES,
+        "ttl": NO_HARM, "expired": NO_HARM, "history": NO_HARM, "null_safe": REFUSAL, **NAMES,
     },
     "TimeWindows": {"size": REFUSAL, "advance": REFUSAL, "grace": NO_HARM},
     "SlidingWindows": {"difference": REFUSAL, "grace": NO_HARM},
@@ -252,6 +254,24 @@ def test_damaged_terms_are_refused() -> None:
 def test_partitions_that_become_one_know_the_shortest_history_of_all() -> None:
     one, other = (b'{"fixed":{"size":10},"noted":{"grace":%d}}' % grace for grace in (5, 3))
     assert merged_terms([one, other]) == b'{"fixed":{"size":10},"noted":{"grace":3},"terms":1}'
+
+
+@pytest.mark.parametrize("verb", [of_asof_join, of_table_join])
+def test_state_of_a_release_without_null_safe_keys_goes_on_without_them(verb: Callable[..., Topology]) -> None:
+    """All terms but that of null-safe keys are known."""
+    for name, spec in verb().stores.items():
+        backend = MemoryBackend()
+        committed(spec, backend)
+        kept = json.loads(backend.get(TERMS_ROW) or b"{}")
+        assert kept["fixed"].pop("null_safe") == "False"
+        if not kept["fixed"] and not kept["noted"]:
+            continue
+        backend.write({TERMS_ROW: json.dumps(kept).encode()})
+        after = verb(null_safe=True).stores[name]
+        with Transaction(backend) as transaction, pytest.raises(StateConflictError, match="null_safe=False and not"):
+            after.open(transaction)
+        committed(spec, backend)
+        assert json.loads(backend.get(TERMS_ROW) or b"{}")["fixed"]["null_safe"] == "False"
 
 
 def test_terms_without_a_number_are_those_of_the_first_version() -> None:

@@ -261,16 +261,17 @@ def make_asof_join(
     default: Mapping[str, Any] | None = None,
     right_op: str | None = None,
     right_order: str | None = None,
+    null_safe: bool = False,
     packing: Packing = packed_rows,
 ) -> Made:
-    one, other, rest = _sides(left, right, {on: on}, times, how, right_op)
+    one, other, rest = _sides(left, right, {on: on}, times, how, right_op, null_safe=null_safe)
     other = replace(other, order=right_order)
     left_time, right_time = left.time(times[0], left.schema.names), right.time(times[1])
     late, kept = asof_allowances(grace, history, left_time, right_time)
     hold = held_back(late)
     packed = (
-        packing("left", one, NullKeys.APART, untimed=how.keeps(Side.LEFT)),
-        packing("right", other, NullKeys.DROPPED, versions=True),
+        packing("left", one, NullKeys.EQUAL if null_safe else NullKeys.APART, untimed=how.keeps(Side.LEFT)),
+        packing("right", other, NullKeys.EQUAL if null_safe else NullKeys.DROPPED, versions=True),
     )
     ahead = direction.ahead(tolerance)
     reach = asof_history(kept, hold, exact, ahead)
@@ -285,6 +286,7 @@ def make_asof_join(
         direction=direction,
         columns=rest,
         default=default,
+        null_safe=null_safe,
     )
     return Made(verb, {"left": one, "right": other}, asof_join_account(name, how, late, kept, left_time, ahead))
 
@@ -300,23 +302,25 @@ def make_stream_join(
     after: int,
     grace: int,
     how: JoinType = JoinType.INNER,
+    null_safe: bool = False,
     packing: Packing = packed_rows,
 ) -> Made:
     """Keys are a column of both sides, or for columns of the left one those of the right one."""
     pairs = {on: on} if isinstance(on, str) else on
-    one, other, rest = _sides(left, right, pairs, times, how)
+    one, other, rest = _sides(left, right, pairs, times, how, null_safe=null_safe)
     if not how.shows_right:
         other, rest = replace(other, values=other.keys), []
     windows = JoinWindows(before, after, grace, drop_late=True)
     sides = left.time(times[0], left.schema.names), right.time(times[1], rest)
     account = stream_join_account(name, how, windows, *sides)
     waiting = replace(windows, grace=account.allowances[0].total)
+    null_keys = NullKeys.EQUAL if null_safe else NullKeys.APART
     packed = (
-        packing("left", one, NullKeys.APART, untimed=how.keeps(Side.LEFT)),
-        packing("right", other, NullKeys.APART, untimed=how.keeps(Side.RIGHT)),
+        packing("left", one, null_keys, untimed=how.keeps(Side.LEFT)),
+        packing("right", other, null_keys, untimed=how.keeps(Side.RIGHT)),
     )
     shared = pairs if how.keeps(Side.RIGHT) else {}
-    verb = stream_join(name, *packed, how, waiting, columns=rest, shared=shared)
+    verb = stream_join(name, *packed, how, waiting, columns=rest, shared=shared, null_safe=null_safe)
     return Made(verb, {"left": one, "right": other}, account)
 
 
@@ -333,6 +337,7 @@ def make_table_join(
     history: int | None = None,
     ttl: int | None = None,
     expired: Expired = Expired.SILENT,
+    null_safe: bool = False,
     packing: Packing = packed_rows,
 ) -> Made:
     """The column of the left side's foreign key has the name that the right side's key has."""
@@ -340,13 +345,16 @@ def make_table_join(
     rests = _rest(left, [primary], ops[0]), _rest(right, [on], ops[1])
     foreign = primary != on
     inner, outer = how is JoinType.INNER and not foreign, how is JoinType.OUTER
-    one = Selection(left, [primary], rests[0], times[0], ops[0], [on] if foreign else [], keyed=inner)
-    other = Selection(right, [on], rests[1], times[1], ops[1], keyed=not outer)
-    null_keys = NullKeys.EQUAL if foreign else NullKeys.OWN_SIDE
+    one = Selection(left, [primary], rests[0], times[0], ops[0], [on] if foreign else [], keyed=inner and not null_safe)
+    other = Selection(right, [on], rests[1], times[1], ops[1], keyed=not (outer or null_safe))
+    null_keys = NullKeys.EQUAL if foreign or null_safe else NullKeys.OWN_SIDE
     late = max(left.time(times[0]).bound, right.time(times[1]).bound)
     kept = None if history is None else Allowance(HISTORY, history, late)
     lives = None if ttl is None else Allowance(TTL, ttl, late)
-    packed = packing("left", one, null_keys, versions=True), packing("right", other, null_keys, versions=True)
+    packed = (
+        replace(packing("left", one, null_keys, versions=True), null_safe=null_safe),
+        packing("right", other, null_keys, versions=True),
+    )
     verb = table_join(
         name,
         *packed,
@@ -356,6 +364,7 @@ def make_table_join(
         right_columns=rests[1],
         ttl=None if lives is None else lives.total,
         expired=expired,
+        null_safe=null_safe,
     )
     return Made(verb, {"left": one, "right": other}, table_join_account(name, how, kept, late, lives))
 
@@ -367,13 +376,15 @@ def _sides(
     times: tuple[str, str],
     how: JoinType,
     right_op: str | None = None,
+    *,
+    null_safe: bool,
 ) -> tuple[Selection, Selection, list[str]]:
     """How a join reads its sides, and the right columns that are not in the key."""
     keys, keeps_right = list(on.values()), how.keeps(Side.RIGHT)
     rest = _rest(right, keys, right_op)
-    one = Selection(left, list(on), left.schema.names, times[0], keyed=not how.keeps(Side.LEFT))
+    one = Selection(left, list(on), left.schema.names, times[0], keyed=not (null_safe or how.keeps(Side.LEFT)))
     values = right.schema.names if keeps_right else rest
-    return one, Selection(right, keys, values, times[1], right_op, keyed=not keeps_right), rest
+    return one, Selection(right, keys, values, times[1], right_op, keyed=not (null_safe or keeps_right)), rest
 
 
 def _rest(rows: Rows, keys: Sequence[str], op: str | None) -> list[str]:

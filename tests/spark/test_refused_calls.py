@@ -132,6 +132,13 @@ ARGUMENTS = [
         ),
     ),
     Refused(
+        "give null_safe=True if nulls of all columns in on are to be equal",
+        lambda calls: calls.asof(null_safe="k"),
+        lambda calls: calls.asof(null_safe=True),
+        lambda calls: calls.stream(null_safe=True, within="1 hour"),
+        lambda calls: calls.table(null_safe=True),
+    ),
+    Refused(
         "no row lacks a match; give how='left', or leave default out",
         lambda calls: calls.asof(how="semi", default={"number": 0}),
         lambda calls: calls.asof(how="left", default={"number": 0}),

@@ -40,7 +40,7 @@ def test_right_semi_and_anti_joins_of_streams_give_what_spark_gives(spark: Spark
         left, right = job.arrive("left", job.rows(LEFT, *lefts)), job.arrive("right", job.rows(RIGHT, *rights))
         pond = job.pond()
         hows = ("right", "semi", "anti")
-        joins = {how: pond.stream_join(left, right, **{**given, "how": how, "name": how}) for how in hows}
+        joins = {how: pond.stream_join(left, right, **{**given, "how": how, "name": f"{how}-join"}) for how in hows}
         ours = shown(joins)
         if count != 1:
             job.run(ours)
@@ -53,7 +53,7 @@ def test_right_semi_and_anti_joins_of_streams_give_what_spark_gives(spark: Spark
     expected = [*job.written(theirs, "theirs"), *in_order(shown({"anti": alone}))]
     found = job.written(ours)
     assert in_time(found) == in_time(expected)
-    assert len(in_time(found)) == 5 + 3 + 2
+    assert len(in_time(found)) == 7 + 3 + 2
 
 
 def in_time(rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:

@@ -416,6 +416,32 @@ def test_keys_are_equal_where_spark_joins_them_and_tables_have_no_null(job: Job)
     assert repr(in_order(reduce(DataFrame.unionAll, ours))) == repr(in_order(reduce(DataFrame.unionAll, sparks)))
 
 
+def test_null_keys_are_equal_where_spark_compares_them_null_safely(job: Job) -> None:
+    left = job.rows("k int, j int, at timestamp, a int", *(
+        (k, j, "2024-01-01 10:00", 10 * (k or 0) + (j or 0)) for k in (1, None) for j in (2, None)
+    ))  # fmt: skip
+    right = job.rows("k int, j int, since timestamp, b int", (1, None, "2024-01-01 09:59", 1),
+                     (None, None, "2024-01-01 09:58", 2), (1, 3, "2024-01-01 09:57", 3))  # fmt: skip
+    same = F.expr("l.k <=> r.k and l.j <=> r.j")
+    ours: list[DataFrame] = []
+    sparks: list[DataFrame] = []
+    for how in ("inner", "left", "semi", "anti", "outer"):
+        given: dict[str, Any] = {
+            "on": ["k", "j"], "left_time": "at", "right_time": "since", "how": how, "null_safe": True,
+        }  # fmt: skip
+        pairs = left.alias("l").join(right.alias("r"), same, how)
+        joins = {"stream": job.pond().stream_join(left, right, within="1 hour", name=f"stream-{how}", **given)}
+        if how != "outer":
+            joins["asof"] = job.pond().asof_join(left, right, history="1 hour", name=f"asof-{how}", **given)
+        if how not in ("semi", "anti"):
+            joins["table"] = job.pond().table_join(left, right, name=f"table-{how}", **given)
+        for verb, joined in joins.items():
+            for found, rows in ((ours, joined), (sparks, pairs)):
+                shown = ["b"] if "b" in rows.columns else [F.lit(None).cast("int")]
+                found.append(rows.select(F.lit(f"{verb} {how}"), "a", *shown))
+    assert repr(in_order(reduce(DataFrame.unionAll, ours))) == repr(in_order(reduce(DataFrame.unionAll, sparks)))
+
+
 @pytest.mark.long
 def test_a_match_is_as_old_as_the_tolerance_whatever_the_history(job: Job) -> None:
     left = job.rows("k int, at timestamp", (1, "2024-01-01 10:00"), (2, "2024-01-01 10:00"))

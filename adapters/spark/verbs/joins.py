@@ -80,6 +80,7 @@ class JoinVerbs(TopVerbs):
         default: Mapping[str, Any] | None = None,
         right_order: str | Column | None = None,
         right_op: str | Column | None = None,
+        null_safe: bool = False,
         name: str | None = None,
         renamed: Mapping[str, str] | None = None,
         dropped: Collection[str] = (),
@@ -111,6 +112,7 @@ class JoinVerbs(TopVerbs):
                 others are null there. A null of a right row that matches stays null.
             right_order: what decides among right rows of one key and time, as ``order`` in ``latest``.
             right_op: the column that says which right rows are deletes, as ``op`` in ``latest``.
+            null_safe: whether a null in ``on`` equals a null, as by ``<=>``; otherwise it equals nothing, as by ``=``.
             name: of the verb; by default made of ``asof_join`` and the columns.
             renamed, dropped: columns of the inputs that had another name, or were there, in an earlier run.
 
@@ -134,7 +136,9 @@ class JoinVerbs(TopVerbs):
             waits = f"tolerance and grace together are {tolerance!r} and {grace!r}" if ahead else f"grace is {grace!r}"
             raise ConfigurationError(f"{waits}, but only a history of {history!r} is kept; make history as long")
         right_op = operation_of(right, right_op)
-        (one, other), rest = _row_inputs((left, left_time), (right, right_time), keys, join_type, right_op, right_order)
+        (one, other), rest = _row_inputs(
+            (left, left_time), (right, right_time), keys, join_type, right_op, right_order, null_safe=null_safe
+        )
         if join_type.shows_right:
             check_names([*one.values, *rest], changes=False)
         left_times, right_times = time_of(left, left_time, left.columns), time_of(right, right_time)
@@ -146,8 +150,10 @@ class JoinVerbs(TopVerbs):
         changes = ColumnChanges(renamed or {}, (*dropped, *added))
         run = self._runner.verb(name or f"asof_join-{'-'.join(keys)}", inputs, changes)
         packed = (
-            run.schemas.input(inputs[0], NullKeys.APART, untimed=join_type.keeps(Side.LEFT)),
-            run.schemas.input(inputs[1], NullKeys.DROPPED, versions=True),
+            run.schemas.input(
+                inputs[0], NullKeys.EQUAL if null_safe else NullKeys.APART, untimed=join_type.keeps(Side.LEFT)
+            ),
+            run.schemas.input(inputs[1], NullKeys.EQUAL if null_safe else NullKeys.DROPPED, versions=True),
         )
         verb = asof_join(
             run.name,
@@ -160,6 +166,7 @@ class JoinVerbs(TopVerbs):
             direction=towards,
             columns=rest,
             default=_defaults(default or {}, join_type, packed[1].rows.schemas.current, rest),
+            null_safe=null_safe,
         )
         return self._result(run, verb, asof_join_account(run.name, join_type, late, kept, left_times, ahead))
 
@@ -177,6 +184,7 @@ class JoinVerbs(TopVerbs):
         after: Duration | None = None,
         how: Literal["inner", "left", "right", "outer", "semi", "anti"] = "inner",
         grace: Duration = 0,
+        null_safe: bool = False,
         name: str | None = None,
         renamed: Mapping[str, str] | None = None,
         dropped: Collection[str] = (),
@@ -194,6 +202,7 @@ class JoinVerbs(TopVerbs):
                 grace have passed; one without a time at once. ``"semi"`` for the left rows that find somebody, each
                 once, as soon as the first is there; ``"anti"`` for those that find nobody, when ``"left"`` shows them.
             grace: how late a row may be, beyond the bounds that the times have from other verbs.
+            null_safe: whether a null in ``on`` equals a null, as by ``<=>``; otherwise it equals nothing, as by ``=``.
             name: of the verb; by default made of ``stream_join`` and the columns.
             renamed, dropped: columns of the inputs that had another name, or were there, in an earlier run.
 
@@ -208,20 +217,20 @@ class JoinVerbs(TopVerbs):
         """
         join_type = chosen_join(how, JoinType)
         keys = column_pairs(on)
-        inputs, rest = _row_inputs((left, left_time), (right, right_time), keys, join_type)
+        inputs, rest = _row_inputs((left, left_time), (right, right_time), keys, join_type, null_safe=null_safe)
         if not join_type.shows_right:
             inputs, rest = (inputs[0], replace(inputs[1], values=inputs[1].keys)), []
         windows = join_windows(within, before, after, grace)
         run = self._runner.verb(name or f"stream_join-{'-'.join(keys)}", inputs, ColumnChanges(renamed or {}, dropped))
         one, other = (
-            run.schemas.input(rows, NullKeys.APART, untimed=join_type.keeps(side))
+            run.schemas.input(rows, NullKeys.EQUAL if null_safe else NullKeys.APART, untimed=join_type.keeps(side))
             for rows, side in zip(inputs, (Side.LEFT, Side.RIGHT), strict=True)
         )
         shared = keys if join_type.keeps(Side.RIGHT) else {}
         left_times, right_times = time_of(left, left_time, left.columns), time_of(right, right_time, rest)
         account = stream_join_account(run.name, join_type, windows, left_times, right_times)
         waiting = replace(windows, grace=account.allowances[0].total)
-        verb = stream_join(run.name, one, other, join_type, waiting, columns=rest, shared=shared)
+        verb = stream_join(run.name, one, other, join_type, waiting, columns=rest, shared=shared, null_safe=null_safe)
         return self._result(run, verb, account)
 
     @named_in_errors
@@ -242,6 +251,7 @@ class JoinVerbs(TopVerbs):
         history: Duration | None = None,
         ttl: Duration | None = None,
         expired: Literal["silent", "delete"] = "silent",
+        null_safe: bool = False,
         name: str | None = None,
         renamed: Mapping[str, str] | None = None,
         dropped: Collection[str] = (),
@@ -267,6 +277,7 @@ class JoinVerbs(TopVerbs):
             expired: what comes out when the ``ttl`` of a row is over: ``"silent"`` for nothing, so what was joined with
                 it stands until its key changes, or ``"delete"`` for what the deletion of the row makes of the result,
                 at the time at which it was over.
+            null_safe: whether a null in ``on`` equals a null, as by ``<=>``; otherwise it equals nothing, as by ``=``.
             name: of the verb; by default made of ``table_join`` and the columns.
             renamed, dropped: columns of the inputs that had another name, or were there, in an earlier run.
 
@@ -304,18 +315,22 @@ class JoinVerbs(TopVerbs):
         theirs = list(keys.values())
         other = table_input(_RIGHT, right, theirs, right_time, taken=CHANGE_COLUMNS, op=right_op, order=right_order)
         check_names([*one.carried, *other.values], changes=True)
-        if foreign or join_type is not JoinType.OUTER:
+        _check_null_safe(null_safe)
+        if not null_safe and (foreign or join_type is not JoinType.OUTER):
             other = other.without_null_keys()
-        if not foreign and join_type is JoinType.INNER:
+        if not null_safe and not foreign and join_type is JoinType.INNER:
             one = one.without_null_keys()
-        null_keys = NullKeys.EQUAL if foreign else NullKeys.OWN_SIDE
+        null_keys = NullKeys.EQUAL if foreign or null_safe else NullKeys.OWN_SIDE
         run = self._runner.verb(
             name or f"table_join-{'-'.join(keys)}", (one, other), ColumnChanges(renamed or {}, dropped)
         )
         late = max(time_of(left, left_time).bound, time_of(right, right_time).bound)
         kept = None if history is None else Allowance(HISTORY, in_micros(history, "history"), late)
         reach, lives = None if kept is None else kept.total, ttl_allowance(ttl, late)
-        inputs = run.schemas.input(one, null_keys, versions=True), run.schemas.input(other, null_keys, versions=True)
+        inputs = (
+            run.schemas.input(one, null_keys, versions=True, null_safe=null_safe),
+            run.schemas.input(other, null_keys, versions=True),
+        )
         verb = table_join(
             run.name,
             *inputs,
@@ -325,6 +340,7 @@ class JoinVerbs(TopVerbs):
             right_columns=other.values,
             ttl=None if lives is None else lives.total,
             expired=Expired(expired),
+            null_safe=null_safe,
         )
         return self._result(run, verb, table_join_account(run.name, join_type, kept, late, lives))
 
@@ -336,6 +352,8 @@ def _row_inputs(
     join_type: JoinType,
     right_op: str | Column | None = None,
     right_order: str | Column | None = None,
+    *,
+    null_safe: bool,
 ) -> tuple[tuple[RowInput, RowInput], Sequence[str]]:
     """The inputs of a join whose left rows come out as they are, without rows that neither match nor are kept.
 
@@ -343,17 +361,31 @@ def _row_inputs(
         The inputs, and the right columns that are not in the key.
 
     Raises:
-        ConfigurationError: a column is missing, or the result would have one twice.
+        ConfigurationError: a column is missing, or the result would have one twice, or ``null_safe`` is no bool.
     """
+    _check_null_safe(null_safe)
     frame, time = right
     theirs = list(keys.values())
     one = RowInput(_LEFT, left[0], list(keys), left[0].columns, left[1])
     other = table_input(_RIGHT, frame, theirs, time, taken=one.values, op=right_op, order=right_order)
     rest = other.values
-    if not join_type.keeps(Side.LEFT):
-        one = one.without_null_keys()
-    other = replace(other, values=frame.columns) if join_type.keeps(Side.RIGHT) else other.without_null_keys()
-    return (one, other), rest
+    if join_type.keeps(Side.RIGHT):
+        other = replace(other, values=frame.columns)
+    elif not null_safe:
+        other = other.without_null_keys()
+    return (one if null_safe or join_type.keeps(Side.LEFT) else one.without_null_keys(), other), rest
+
+
+def _check_null_safe(null_safe: object) -> None:
+    """Refuse what is no bool.
+
+    Raises:
+        ConfigurationError: it is none.
+    """
+    if not isinstance(null_safe, bool):
+        raise ConfigurationError(
+            f"null_safe is {null_safe!r}; give null_safe=True if nulls of all columns in on are to be equal"
+        )
 
 
 def _defaults(

@@ -153,6 +153,7 @@ class KeptSchemas:
         *,
         untimed: bool = False,
         versions: bool = False,
+        null_safe: bool = False,
     ) -> PackedRows:
         """How the rows of one of the inputs are packed; their schema is kept with the state.
 
@@ -161,6 +162,7 @@ class KeptSchemas:
             null_keys: what happens to rows with a null in their key.
             untimed: whether rows without a time are kept.
             versions: whether its times say from when on its rows are valid.
+            null_safe: whether a null in its foreign key equals another one.
 
         Raises:
             StateConflictError: the state has rows that cannot be read with these columns.
@@ -180,6 +182,7 @@ class KeptSchemas:
             untimed=untimed,
             times=self.times(rows),
             versions=versions,
+            null_safe=null_safe,
         )
 
     def beside(

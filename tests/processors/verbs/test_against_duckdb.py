@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import datetime
 from itertools import pairwise
 from typing import Any
@@ -97,25 +98,33 @@ COMES_OUT: dict[JoinType, Callable[[Any], bool]] = {
 """Which left rows have a result, by the value of their match."""
 
 
+def equal(null_safe: bool) -> str:
+    """What compares keys in SQL."""
+    return "IS NOT DISTINCT FROM" if null_safe else "="
+
+
 @pytest.mark.parametrize("how", ASOF_JOINS)
-@pytest.mark.parametrize("exact", [True, False])
+@pytest.mark.parametrize(("exact", "null_safe"), [(True, False), (False, False), (True, True)])
 @pytest.mark.parametrize("backend", ["memory", "lmdb", "rocksdb"])
 def test_an_asof_join_gives_each_row_the_version_that_was_valid_at_its_time_or_before(
-    how: JoinType, exact: bool, backend: str
+    how: JoinType, exact: bool, null_safe: bool, backend: str
 ) -> None:
+    apart, dropped = (NullKeys.EQUAL,) * 2 if null_safe else (NullKeys.APART, NullKeys.DROPPED)
     for seed in HISTORIES if backend == "memory" else range(5):
         chance = random.Random(seed)
         lefts, rights = left_rows(chance), right_rows(chance)
-        kept = [row for row in rights if row["k"] is not None]
-        left = an_input("left", {"k": STRING}, {"id": LONG_INT, "k": STRING}, NullKeys.APART)
-        right = an_input("right", {"k": STRING}, {"v": LONG_INT}, NullKeys.DROPPED)
-        verb = asof_join("priced", left, right, how, history=LONG, grace=LONG, exact=exact, columns=["v"])
+        kept = [row for row in rights if null_safe or row["k"] is not None]
+        left = an_input("left", {"k": STRING}, {"id": LONG_INT, "k": STRING}, apart)
+        right = an_input("right", {"k": STRING}, {"v": LONG_INT}, dropped)
+        verb = asof_join(
+            "priced", left, right, how, history=LONG, grace=LONG, exact=exact, columns=["v"], null_safe=null_safe
+        )
         rows = driven(verb, {"left": lefts, "right": kept}, seed, backend=backend)
-        if how is JoinType.INNER:
+        if how is JoinType.INNER and not null_safe:
             rows = [row for row in rows if row["k"] is not None]
         query = f"""
             SELECT l.id, l.k, CASE WHEN r.op = 'upsert' THEN r.v END FROM l ASOF LEFT JOIN r
-            ON l.k = r.k AND l.t {">=" if exact else ">"} r.t
+            ON l.k {equal(null_safe)} r.k AND l.t {">=" if exact else ">"} r.t
         """
         expected = [row for row in asked(query, l=lefts, r=rights) if COMES_OUT[how](row[2])]
         found = joined_values(rows)
@@ -165,25 +174,27 @@ def test_an_asof_join_ahead_gives_each_row_what_pandas_gives_it(
 
 
 @pytest.mark.parametrize("how", list(JoinType))
+@pytest.mark.parametrize("null_safe", [False, True])
 @pytest.mark.parametrize("backend", ["memory", "lmdb", "rocksdb"])
 def test_a_stream_join_gives_the_pairs_that_are_close_in_time_and_once_who_has_none(
-    how: JoinType, backend: str
+    how: JoinType, null_safe: bool, backend: str
 ) -> None:
+    null_keys = NullKeys.EQUAL if null_safe else NullKeys.APART
     for seed in HISTORIES if backend == "memory" else range(5):
         chance = random.Random(seed)
         lefts = left_rows(chance)
         rights = [{"k": chance.choice(KEYS), "t": chance.randint(0, 60), "v": i} for i in range(chance.randint(0, 20))]
         before, after = chance.randint(0, 10), chance.randint(0, 10)
         windows = JoinWindows(before, after, LONG)
-        left = an_input("left", {"k": STRING}, {"id": LONG_INT, "k": STRING}, NullKeys.APART)
-        right = an_input("right", {"k": STRING}, {"k": STRING, "v": LONG_INT}, NullKeys.APART)
-        verb = stream_join("pairs", left, right, how, windows, columns=["v"], shared={"k": "k"})
+        left = an_input("left", {"k": STRING}, {"id": LONG_INT, "k": STRING}, null_keys)
+        right = an_input("right", {"k": STRING}, {"k": STRING, "v": LONG_INT}, null_keys)
+        verb = stream_join("pairs", left, right, how, windows, columns=["v"], shared={"k": "k"}, null_safe=null_safe)
         found = joined_values(driven(verb, {"left": lefts, "right": rights}, seed, backend=backend))
         shown = "coalesce(l.k, r.k), r.v" if how.shows_right else "l.k, NULL"
         join = "FULL OUTER" if how is JoinType.OUTER else how.name
         expected = asked(
             f"""SELECT l.id, {shown} FROM l {join} JOIN r
-            ON l.k = r.k AND r.t BETWEEN l.t - {before} AND l.t + {after}""",
+            ON l.k {equal(null_safe)} r.k AND r.t BETWEEN l.t - {before} AND l.t + {after}""",
             l=lefts,
             r=rights,
         )
@@ -207,18 +218,22 @@ WHERE n = 1 AND op <> 'delete')"""
 
 
 @pytest.mark.parametrize("how", TABLE_JOINS)
-def test_a_table_join_is_kept_current_whichever_side_changes(how: JoinType) -> None:
+@pytest.mark.parametrize("null_safe", [False, True])
+def test_a_table_join_is_kept_current_whichever_side_changes(how: JoinType, null_safe: bool) -> None:
     names = {JoinType.INNER: "INNER", JoinType.LEFT: "LEFT", JoinType.OUTER: "FULL OUTER"}
+    keys = KEYS if null_safe else KEYS[:3]
     for seed in HISTORIES:
         chance = random.Random(seed)
-        ours, theirs = ([{**row, name: row["v"]} for row in right_rows(chance, ("a", "b", "c"))] for name in ("x", "y"))
+        ours, theirs = ([{**row, name: row["v"]} for row in right_rows(chance, keys)] for name in ("x", "y"))
         left = an_input("left", {"k": STRING}, {"x": LONG_INT})
         right = an_input("right", {"k": STRING}, {"y": LONG_INT})
-        verb = table_join("both", left, right, how, history=LONG, left_columns=["x"], right_columns=["y"])
+        verb = table_join(
+            "both", left, right, how, history=LONG, left_columns=["x"], right_columns=["y"], null_safe=null_safe
+        )
         merged = the_table_of(driven(verb, {"left": ours, "right": theirs}, seed), "k")
         expected = asked(
             f"""SELECT coalesce(a.k, b.k), a.v, b.v FROM {LATEST.format("ours")} a
-            {names[how]} JOIN {LATEST.format("theirs")} b ON a.k = b.k""",
+            {names[how]} JOIN {LATEST.format("theirs")} b ON a.k {equal(null_safe)} b.k""",
             ours=ours,
             theirs=theirs,
         )
@@ -226,20 +241,26 @@ def test_a_table_join_is_kept_current_whichever_side_changes(how: JoinType) -> N
 
 
 @pytest.mark.parametrize("how", [JoinType.INNER, JoinType.LEFT])
-def test_a_table_join_by_foreign_key_follows_changes_of_the_foreign_key_and_of_what_it_names(how: JoinType) -> None:
+@pytest.mark.parametrize("null_safe", [False, True])
+def test_a_table_join_by_foreign_key_follows_changes_of_the_foreign_key_and_of_what_it_names(
+    how: JoinType, null_safe: bool
+) -> None:
     for seed in HISTORIES:
         chance = random.Random(seed)
         ours = [
             {**row, "x": row["v"], "f": chance.choice(("p", "q", None))} for row in right_rows(chance, ("a", "b", "c"))
         ]
-        theirs = [{**row, "y": row["v"]} for row in right_rows(chance, ("p", "q"))]
+        theirs = [{**row, "y": row["v"]} for row in right_rows(chance, ("p", "q", None) if null_safe else ("p", "q"))]
         left = an_input("left", {"k": STRING}, {"x": LONG_INT, "f": STRING}, foreign={"f": STRING})
+        left = replace(left, null_safe=null_safe)
         right = an_input("right", {"k": STRING}, {"y": LONG_INT})
-        verb = table_join("both", left, right, how, history=LONG, left_columns=["x", "f"], right_columns=["y"])
+        verb = table_join(
+            "both", left, right, how, history=LONG, left_columns=["x", "f"], right_columns=["y"], null_safe=null_safe
+        )
         merged = the_table_of(driven(verb, {"left": ours, "right": theirs}, seed), "k")
         expected = asked(
             f"""SELECT a.k, a.v, a.f, b.v FROM {LATEST.format("ours")} a
-            {"INNER" if how is JoinType.INNER else "LEFT"} JOIN {LATEST.format("theirs")} b ON a.f = b.k""",
+            {how.name} JOIN {LATEST.format("theirs")} b ON a.f {equal(null_safe)} b.k""",
             ours=ours,
             theirs=theirs,
         )
