@@ -109,9 +109,15 @@ BOTH = st.tuples(rows_of("a", NULLABLE), rows_of("b", NULLABLE)).map(lambda both
 
 
 @histories(EXAMPLES // 2)
-@given(BOTH, ALIKE, GRACES, st.sampled_from([(0, 0), (3, 3), (2, 7), (10, -4), (-3, 9)]))
-def test_an_inner_join_of_streams_is_that_of_the_rows_in_time(
-    events: list[Event], ways: list[Way], grace: int, reach: tuple[int, int]
+@given(
+    BOTH,
+    ALIKE,
+    GRACES,
+    st.sampled_from([(0, 0), (3, 3), (2, 7), (10, -4), (-3, 9)]),
+    st.sampled_from([JoinType.INNER, JoinType.SEMI]),
+)
+def test_an_inner_or_semi_join_of_streams_is_that_of_the_rows_in_time(
+    events: list[Event], ways: list[Way], grace: int, reach: tuple[int, int], how: JoinType
 ) -> None:
     events = [event for event in events if event.row["k"] is not None]
     schemas = {"b": schema("b"), "a": schema("a")}
@@ -125,12 +131,13 @@ def test_an_inner_join_of_streams_is_that_of_the_rows_in_time(
         before=before,
         after=after,
         grace=grace * SECOND,
+        how=how,
     )
     chain = Chain([made], schemas, {"b": "bt", "a": "at"})
     batches = late_batches(chain, events, ways[0])
     most = {"a": max(after, 0) + grace * SECOND, "b": max(before, 0) + grace * SECOND}
     in_time, late = _sorted_out(batches, lambda event, clock: event.at + most[event.source] < clock)
-    expected = bag(oracle.near(own(in_time, "a"), own(in_time, "b"), "inner", ("at", "bt"), (before, after)))
+    expected = bag(oracle.near(own(in_time, "a"), own(in_time, "b"), how.value, ("at", "bt"), (before, after)))
     for answer in answers(chain, batches, ways):
         assert [Counter(time for time, _, _ in some.elements()) for some in told(answer)] == late
         assert bag(answer.rows) == expected
@@ -222,6 +229,15 @@ def verbs(grace: int) -> Mapping[str, Chain]:
             ),
             two,
         ),
+        **{
+            f"{how.value} join": (
+                make_stream_join(
+                    "out", left, right, on="k", times=times, before=4 * SECOND, after=2 * SECOND, grace=micros, how=how
+                ),
+                two,
+            )
+            for how in (JoinType.RIGHT, JoinType.SEMI, JoinType.ANTI)
+        },
         "table_join": (
             make_table_join("out", *changes, on="k", times=times, ops=("ao", "bo"), how=JoinType.OUTER, history=micros),
             feeds,

@@ -198,9 +198,9 @@ class JoinVerbs(TopVerbs):
             within: how far apart the times may be; or else
             before, after: how much older, and how much newer, than the left row the right one may be.
             how: ``"inner"``; ``"left"``, ``"right"`` or ``"outer"`` to keep the rows of the left, the right or both
-                sides that find nobody, as one with a null in ``on``. Such a row comes out once, when its window and
-                grace have passed; one without a time at once. ``"semi"`` for the left rows that find somebody, each
-                once, as soon as the first is there; ``"anti"`` for those that find nobody, when ``"left"`` shows them.
+                sides that find nobody. Such a row comes out once, when its window and grace have passed; one without a
+                time at once. ``"semi"`` for the left rows that find somebody, each once, as soon as the first is there;
+                ``"anti"`` for those that find nobody, when ``"left"`` shows them.
             grace: how late a row may be, beyond the bounds that the times have from other verbs.
             null_safe: whether a null in ``on`` equals a null, as by ``<=>``; otherwise it equals nothing, as by ``=``.
             name: of the verb; by default made of ``stream_join`` and the columns.
