@@ -15,7 +15,7 @@ from millpond.adapters.spark.verbs.expressions import Expression
 from millpond.adapters.spark.verbs.kept_schemas import ColumnChanges
 from millpond.adapters.spark.verbs.verb_run import VerbRun
 from millpond.processors import SessionWindows, TimeWindows
-from millpond.processors.options.joins import AsofDirection, AsofJoinType, JoinType
+from millpond.processors.options.joins import TABLE_JOINS, AsofDirection, JoinType
 from millpond.processors.verbs import aggregates
 from millpond.processors.verbs.aggregate import Windows
 from millpond.processors.verbs.aggregates import AggregateCall
@@ -107,7 +107,7 @@ class Match:
         direction: whether it is older or newer.
     """
 
-    how: AsofJoinType = AsofJoinType.INNER
+    how: JoinType = JoinType.INNER
     exact: bool = True
     tolerance: int | None = None
     direction: AsofDirection = AsofDirection.BACKWARD
@@ -394,8 +394,8 @@ ASOF: Final = ("asof", "waiting")
 TOLERANCES: Final = (8 * SECOND, 20 * SECOND)
 JOINS: Final = (*ASOF, "tables", "versions", "streams", "alone")
 TYPES: Final = {
-    "tables": tuple(JoinType),
-    "versions": tuple(JoinType),
+    "tables": TABLE_JOINS,
+    "versions": TABLE_JOINS,
     "alone": (JoinType.LEFT, JoinType.OUTER),
 }
 """Of joins of several types, which there are; of streams, those where rows come out alone are another kind."""

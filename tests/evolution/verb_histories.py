@@ -4,7 +4,7 @@ from typing import Final
 
 from hypothesis import strategies as st
 
-from millpond.processors.options.joins import AsofDirection, AsofJoinType
+from millpond.processors.options.joins import ASOF_JOINS, AsofDirection
 from millpond.stores.typed.expiry import Expired
 from tests.evolution.histories import DEATHS, KEYS, WHICH, Steps, step
 from tests.evolution.story import BACKENDS
@@ -60,7 +60,7 @@ STEPS: Final[Steps] = {
         2,
         {
             **_CHANGE,
-            "how": st.sampled_from(AsofJoinType),
+            "how": st.sampled_from(ASOF_JOINS),
             "exact": st.booleans(),
             "tolerance": WHICH,
             "direction": st.sampled_from(AsofDirection),

@@ -16,7 +16,7 @@ from millpond.adapters.inspect import StateInspector
 from millpond.adapters.spark.evolution.evolution import Evolution
 from millpond.adapters.spark.verbs.sink import PartRows
 from millpond.errors import StateConflictError
-from millpond.processors.options.joins import AsofDirection, AsofJoinType, JoinType
+from millpond.processors.options.joins import AsofDirection, JoinType
 from millpond.processors.runtime.batches.batch import Batch
 from millpond.stores.evolution.verbs import verb_and_side
 from millpond.stores.typed.expiry import Expired
@@ -472,7 +472,7 @@ class VerbLife(Story):
             self.in_time(rows)
 
     def change_match(
-        self, which: int, how: AsofJoinType, exact: bool, tolerance: int, direction: AsofDirection,
+        self, which: int, how: JoinType, exact: bool, tolerance: int, direction: AsofDirection,
         rows: Sequence[Arrival], deaths: Sequence[int],
     ) -> None:  # fmt: skip
         """Left rows of an as-of join meet others from now on, also those that wait."""

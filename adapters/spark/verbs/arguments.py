@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import wraps
 from itertools import pairwise
-from typing import Any, Final, ParamSpec, TypeAlias, TypeVar
+from typing import Any, Final, ParamSpec, TypeAlias
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame
