@@ -91,19 +91,26 @@ def test_windows_of_the_latest_rows(events: list[Event], ways: list[Way], grace:
 
 
 @histories(FEW)
-@given(BOTH, TWO, GRACES, st.sampled_from([(0, 8), (4, 4), (9, -3)]))
-def test_windows_of_rows_that_a_left_join_has_held_back(
-    events: list[Event], ways: list[Way], grace: int, reach: tuple[int, int]
+@given(
+    BOTH,
+    TWO,
+    GRACES,
+    st.sampled_from([(0, 8), (4, 4), (9, -3)]),
+    st.sampled_from([JoinType.LEFT, JoinType.RIGHT, JoinType.SEMI, JoinType.ANTI]),
+)
+def test_windows_of_rows_that_a_join_of_streams_has_held_back(
+    events: list[Event], ways: list[Way], grace: int, reach: tuple[int, int], how: JoinType
 ) -> None:
+    time, value = {JoinType.LEFT: ("at", "bv"), JoinType.RIGHT: ("bt", "av")}.get(how, ("at", "av"))
     before, after = reach[0] * SECOND, reach[1] * SECOND
     one = make_stream_join(
-        "one", A, B, on="k", times=("at", "bt"), before=before, after=after, grace=grace * SECOND, how=JoinType.LEFT
+        "one", A, B, on="k", times=("at", "bt"), before=before, after=after, grace=grace * SECOND, how=how
     )
-    two = counts("two", one.rows, "at", TimeWindows(4_000), s=aggregates.sum("bv"))
+    two = counts("two", one.rows, time, TimeWindows(4_000), s=aggregates.sum(value))
     chain = chain_of(one, two)
     a, b = (rows_from(chain, events, source) for source in "ab")
-    found = counted(oracle.near(a, b, "left", ("at", "bt"), (before, after)), "at", 4)
-    expected = [{"k": k, "window": bounds, "n": len(rows), "s": total(rows, "bv")} for k, bounds, rows in found]
+    found = counted(oracle.near(a, b, how.value, ("at", "bt"), (before, after)), time, 4)
+    expected = [{"k": k, "window": bounds, "n": len(rows), "s": total(rows, value)} for k, bounds, rows in found]
     check(chain, events, dict.fromkeys("ab", min(grace, 3)) if grace else {}, ways, expected)
 
 
