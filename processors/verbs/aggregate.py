@@ -27,9 +27,9 @@ from millpond.processors.runtime.batches.batch import Batch
 from millpond.processors.runtime.batches.columns import Columns
 from millpond.processors.runtime.batches.windowed_columns import WindowedArray
 from millpond.processors.verbs.functions.function import without_notes
+from millpond.processors.verbs.functions.row_fold import rows_type
 from millpond.processors.verbs.projections import CHANGE_TIME, ChangeColumns, Keys, Times, in_micros
 from millpond.processors.verbs.row_aggregate import RowAggregate
-from millpond.processors.verbs.row_fold import rows_type
 from millpond.processors.verbs.verb import MICROS, Input, Projection, Verb, flattened
 from millpond.stores.encoding.column_keys import pack_times
 from millpond.stores.encoding.rows.nested import with_leaves

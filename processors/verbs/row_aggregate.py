@@ -20,10 +20,10 @@ from millpond.processors.verbs.aggregates import AggregateCall
 from millpond.processors.verbs.combining import combiner_of_rows
 from millpond.processors.verbs.functions.binding import bind, state_name
 from millpond.processors.verbs.functions.function import AggregateFunction
+from millpond.processors.verbs.functions.row_fold import MOMENTS, TIMES, RowFold, rows_type
 from millpond.processors.verbs.functions.since import Since
 from millpond.processors.verbs.functions.sums import Average
 from millpond.processors.verbs.kept_calls import ORDERED, KeptCall
-from millpond.processors.verbs.row_fold import MOMENTS, TIMES, RowFold, rows_type
 from millpond.processors.verbs.state_serde import Slots, StateSerde
 from millpond.stores.encoding.column_serdes import ColumnarSerde, ColumnSerde
 from millpond.stores.encoding.nulls import spread

@@ -16,12 +16,12 @@ from pyspark.sql import types as T
 
 from millpond.adapters.spark.job.options import moment_of
 from millpond.adapters.spark.rows.column_types import check_leaf_types, compared_otherwise
+from millpond.adapters.spark.rows.intervals import is_in_months
 from millpond.adapters.spark.rows.names import named
 from millpond.adapters.spark.verbs.account import TTL, Allowance
 from millpond.adapters.spark.verbs.expressions import Expression
 from millpond.adapters.spark.verbs.feeds import feed_in
 from millpond.adapters.spark.verbs.inputs import RowInput, check_undirected, field_of
-from millpond.adapters.spark.verbs.intervals import is_in_months
 from millpond.errors import ConfigurationError
 from millpond.processors.options.join_windows import JoinWindows
 from millpond.processors.options.joins import JoinType

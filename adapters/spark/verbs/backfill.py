@@ -16,9 +16,9 @@ from pyspark.sql import types as T
 
 from millpond.adapters.spark.operator.stage import MANIFEST_COLUMN
 from millpond.adapters.spark.rows.column_types import check_leaf_types
+from millpond.adapters.spark.rows.intervals import from_months, traveling
 from millpond.adapters.spark.rows.sink import arrow_schema
 from millpond.adapters.spark.session.sent import in_workers
-from millpond.adapters.spark.verbs.intervals import from_months, traveling
 from millpond.errors import ConfigurationError
 
 

@@ -17,11 +17,11 @@ from pyspark.sql import types as T
 from pyspark.sql.pandas.types import from_arrow_type
 
 from millpond.adapters.spark.rows.column_types import check_leaf_types, check_operations, compared_otherwise
+from millpond.adapters.spark.rows.intervals import MONTHS, is_in_months, to_months, traveling
 from millpond.adapters.spark.rows.names import did_you_mean, named, written
 from millpond.adapters.spark.rows.sink import arrow_schema
 from millpond.adapters.spark.verbs.expressions import Expression
 from millpond.adapters.spark.verbs.feeds import Feed
-from millpond.adapters.spark.verbs.intervals import MONTHS, is_in_months, to_months, traveling
 from millpond.adapters.spark.verbs.marks import without_marks
 from millpond.errors import ConfigurationError
 from millpond.processors.distribution.exchange import PLACE

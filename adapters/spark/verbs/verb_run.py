@@ -25,6 +25,7 @@ from millpond.adapters.spark.operator.on_workers import OnWorkers
 from millpond.adapters.spark.reading.inspection import CommittedStore
 from millpond.adapters.spark.rows.dead_letters import ErrorHandling
 from millpond.adapters.spark.rows.event_times import EventTimes
+from millpond.adapters.spark.rows.intervals import from_months, traveling
 from millpond.adapters.spark.rows.sink import arrow_schema
 from millpond.adapters.spark.rows.sink_blobs import to_columns
 from millpond.adapters.spark.session.ticks import check_ticks
@@ -34,7 +35,6 @@ from millpond.adapters.spark.verbs.between import Results
 from millpond.adapters.spark.verbs.bounds import bound_marks
 from millpond.adapters.spark.verbs.feeds import feed_marks
 from millpond.adapters.spark.verbs.inputs import RowInput
-from millpond.adapters.spark.verbs.intervals import from_months, traveling
 from millpond.adapters.spark.verbs.kept_schemas import KeptSchemas
 from millpond.adapters.spark.verbs.marks import marked, together
 from millpond.adapters.spark.verbs.shared_flow import SharedFlow, SharedVerb
