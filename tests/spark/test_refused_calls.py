@@ -295,19 +295,19 @@ ARGUMENTS = [
         lambda calls: calls.aggregate({"n": aggregates.percentile("a", 0.9)}),
     ),
     Refused(
-        " is to keep n=\n rows; give a number from 1 on, such as n=3",
+        " n is \n; give a number from 1 on, such as n=3",
         lambda calls: calls.top_n(0),
         lambda calls: calls.top_n(3),
     ),
     Refused(
-        " has order=\n; give a column such as order='score', an expression, or a list of them",
+        " order is \n; give a column such as order='score', an expression, or a list of them",
         lambda calls: calls.top_n(order=[]),
         lambda calls: calls.top_n(order="a"),
         lambda calls: calls.top_n(order=F.length("k")),
         lambda calls: calls.top_n(order=["a", F.length("k")]),
     ),
     Refused(
-        " has descending=\n; give True or False",
+        " descending is \n; give True or False",
         lambda calls: calls.top_n(order=["a", "at"], descending=[True, False, True]),
         lambda calls: calls.top_n(order=["a", "at"], descending=True),
         lambda calls: calls.top_n(order=["a", "at"], descending=[True, False]),
@@ -352,13 +352,13 @@ COLUMNS = [
         lambda calls: calls.latest(key="k"),
     ),
     Refused(
-        ", which is no column of its rows, only \n; give one of these, or an expression",
+        ", which is no column of the rows, only \n; give one of these, or an expression",
         lambda calls: calls.top_n(order="b"),
         lambda calls: calls.top_n(order="a"),
         lambda calls: calls.top_n(order=F.col("a") + F.col("a")),
     ),
     Refused(
-        ", which is no expression of its rows: \n; give a column of \n, or an expression of these",
+        ", which is no expression of the rows: \n; give a column of \n, or an expression of these",
         lambda calls: calls.top_n(order=F.col("b")),
         lambda calls: calls.top_n(order=F.col("a")),
         lambda calls: calls.top_n(order=-F.col("a")),
@@ -370,7 +370,7 @@ COLUMNS = [
         lambda calls: calls.top_n(order="a"),
     ),
     Refused(
-        "whose rows are replaced and deleted; to rank each of its upserts as a row that stays",
+        "are replaced and deleted; to rank each of its upserts as a row that stays",
         lambda calls: calls.top_n(rows=calls.latest(), time="change_time"),
         lambda calls: calls.top_n(rows=calls.latest().where("op = 'upsert'").drop("op"), time="change_time"),
         lambda calls: calls.top_n(),

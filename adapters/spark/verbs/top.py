@@ -110,7 +110,7 @@ class TopVerbs(MadeVerbs):
         """
         keys = column_names(by, "by")
         label = name or f"top_n-{'-'.join(keys)}"
-        where = f"the verb {label!r}, top_n by {', '.join(keys)},"
+        where = f"by {', '.join(keys)},"
         check_window(window)
         check_ttl(ttl, expired, window)
         others = until_in_micros(window, until)
@@ -147,7 +147,7 @@ def _check_number(where: str, n: int) -> None:
         ConfigurationError: so it is.
     """
     if type(n) is not int or n < 1:
-        raise ConfigurationError(f"{where} is to keep n={n!r} rows; give a number from 1 on, such as n=3")
+        raise ConfigurationError(f"{where} n is {n!r}; give a number from 1 on, such as n=3")
 
 
 def _check_rows_stay(where: str, rows: DataFrame) -> None:
@@ -159,8 +159,8 @@ def _check_rows_stay(where: str, rows: DataFrame) -> None:
     feed = feed_in(rows)
     if feed is not None and feed.op is not None:
         raise ConfigurationError(
-            f"{where} keeps n rows of each key and forgets the others, but its rows are a change feed ({feed.op!r}), "
-            "whose rows are replaced and deleted; to rank each of its upserts as a row that stays, write "
+            f"{where} n rows are kept and the others forgotten, but these are a change feed ({feed.op!r}), whose rows "
+            "are replaced and deleted; to rank each of its upserts as a row that stays, write "
             f".where(\"{feed.op} = 'upsert'\").drop({feed.op!r}), or rank the rows of which the feed was made"
         )
 
@@ -174,7 +174,7 @@ def _order(where: str, rows: DataFrame, order: Order) -> tuple[str | Column, int
     given: Any = [order] if isinstance(order, str | Column) else order
     if not isinstance(given, Sequence) or not given or not all(isinstance(one, str | Column) for one in given):
         raise ConfigurationError(
-            f"{where} has order={order!r}; give a column such as order='score', an expression, or a list of them"
+            f"{where} order is {order!r}; give a column such as order='score', an expression, or a list of them"
         )
     fields = [_decisive(where, rows, one) for one in given]
     if len(given) > 1:
@@ -191,7 +191,7 @@ def _decisive(where: str, rows: DataFrame, one: str | Column) -> T.StructField:
     """
     if isinstance(one, str) and one not in rows.columns:
         raise ConfigurationError(
-            f"{where} orders by {one!r}, which is no column of its rows, only {', '.join(rows.columns)}"
+            f"{where} the order has {one!r}, which is no column of the rows, only {', '.join(rows.columns)}"
             f"{did_you_mean(one, rows.columns)}; give one of these, or an expression such as F.col('a') + F.col('b')"
         )
     check_undirected(one)
@@ -199,13 +199,13 @@ def _decisive(where: str, rows: DataFrame, one: str | Column) -> T.StructField:
         field: T.StructField = rows.select(named(one) if isinstance(one, str) else one).schema.fields[0]
     except AnalysisException as error:
         raise ConfigurationError(
-            f"{where} orders by {one}, which is no expression of its rows: {error}; give a column of "
+            f"{where} the order has {one}, which is no expression of the rows: {error}; give a column of "
             f"{', '.join(rows.columns)}, or an expression of these"
         ) from error
     if _has_no_order(field.dataType):
         raise ConfigurationError(
-            f"{where} orders by {one}, which is of type {field.dataType.simpleString()}, and maps and variants have no "
-            "order; give a column that has, or a value of this one, such as order=F.col('a')['b']"
+            f"{where} the order has {one}, which is of type {field.dataType.simpleString()}, and maps and variants "
+            "have no order; give a column that has, or a value of this one, such as order=F.col('a')['b']"
         )
     return field
 
@@ -228,5 +228,5 @@ def _directions(where: str, descending: bool | Sequence[bool], size: int) -> tup
     several = isinstance(given, Sequence) and all(isinstance(one, bool) for one in given)
     if not several or len(given) not in (1, size) or not given:
         one_each = f", or a list of {size}, one for each" if size > 1 else ""
-        raise ConfigurationError(f"{where} has descending={descending!r}; give True or False{one_each}")
+        raise ConfigurationError(f"{where} descending is {descending!r}; give True or False{one_each}")
     return tuple(given) if len(set(given)) > 1 else (given[0],)
