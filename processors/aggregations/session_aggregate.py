@@ -210,7 +210,10 @@ class SessionAggregate(WindowedProcessor):
     def column_fold(self, fold: ColumnFold, keys: ColumnSerde, values: ColumnSerde) -> WindowFold | None:
         if not isinstance(fold, MergingFold):
             return None
-        return SessionFold(self._windows, fold, self._store, keys, values, final=self._final, span=self._span)
+        olds = self._config.send_olds
+        return SessionFold(
+            self._windows, fold, self._store, keys, values, final=self._final, span=self._span, olds=olds
+        )
 
     def closes(self) -> Closes:
         return Closes(self._own, self._delay + 1)

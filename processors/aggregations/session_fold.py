@@ -82,6 +82,7 @@ class SessionFold(WindowFold):
         keys, values: what its serdes do, for whole columns.
         final: whether final results come out, or else updates.
         span: when the sessions begin, and end.
+        olds: whether updates have the aggregate before them.
     """
 
     def __init__(
@@ -94,8 +95,9 @@ class SessionFold(WindowFold):
         *,
         final: bool,
         span: Span,
+        olds: bool,
     ) -> None:
-        super().__init__(keys, values, windows.delay + 1, final=final)
+        super().__init__(keys, values, windows.delay + 1, final=final, olds=olds)
         self._span = span
         self._gap = windows.gap
         self._grace = windows.grace
@@ -211,7 +213,14 @@ class SessionFold(WindowFold):
         deletes = gone._replace(values=nulls(len(gone.ends), gone.values.type))
         keys, starts, ends, values = laid_end_to_end([deletes, folded])
         order = np.append(met_by[replaced], np.arange(len(folded.ends))).argsort(kind="stable")
-        return self._results(taken(keys, order), starts[order], ends[order], taken(values, order), ends[order])
+        updates = self._results(taken(keys, order), starts[order], ends[order], taken(values, order), ends[order])
+        if self._olds:
+            goes_on = np.flatnonzero((met_by >= 0) & same)
+            places = np.full(len(folded.ends), -1)
+            places[met_by[goes_on]] = goes_on
+            before = met.values.take(pa.array(places, mask=places < 0))
+            updates.olds = taken(pa.concat_arrays([gone.values, before]), order)
+        return updates
 
     def _closed(self, *parts: Sessions) -> Columns:
         """The results of sessions that have closed."""

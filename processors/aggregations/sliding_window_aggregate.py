@@ -286,7 +286,8 @@ class SlidingWindowAggregate(WindowedProcessor):
         return reached - self._grace - times
 
     def column_fold(self, fold: ColumnFold, keys: ColumnSerde, values: ColumnSerde) -> WindowFold:
-        return SlidingWindowFold(self._windows, fold, self._store, keys, values, final=self._final)
+        olds = self._config.send_olds
+        return SlidingWindowFold(self._windows, fold, self._store, keys, values, final=self._final, olds=olds)
 
     def closes(self) -> Closes:
         return Closes(self._store.fetch_all, self._difference + self._grace + 1, self._difference)

@@ -105,6 +105,7 @@ class SlidingWindowFold(StartedWindowFold):
         store: where the aggregates are.
         keys, values: what its serdes do, for whole columns.
         final: whether final results come out, or else updates.
+        olds: whether updates have the aggregate before them.
     """
 
     def __init__(
@@ -116,9 +117,10 @@ class SlidingWindowFold(StartedWindowFold):
         values: ColumnSerde,
         *,
         final: bool,
+        olds: bool,
     ) -> None:
         difference = windows.difference
-        super().__init__(fold, store, keys, values, difference + windows.grace + 1, difference, final=final)
+        super().__init__(fold, store, keys, values, difference + windows.grace + 1, difference, final=final, olds=olds)
         # Beyond this, some of a record's windows have closed, or the store has forgotten one that tells of them.
         self._in_time = min(windows.grace, store.retention - 2 * difference - 1)
         self._earliest = 2 * difference + 1 if windows.from_epoch else None
@@ -141,7 +143,8 @@ class SlidingWindowFold(StartedWindowFold):
         folded = self._folded(slots, run, records)
         if not self._final:
             self._store.put(folded)
-            return Folded(self._came_out(folded), now, standing.waiting, number)
+            before = run.met.values.take(pa.array(slots.bases, mask=~slots.known))
+            return Folded(self._updates(folded, before), now, standing.waiting, number)
         last = now - self._reach
         untouched = self._untouched(standing.stream_time, last, run.groups.keys, slots)
         self._store.put(folded)

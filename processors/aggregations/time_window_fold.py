@@ -76,7 +76,7 @@ class TimeWindowFold(StartedWindowFold):
         keys, values: what its serdes do, for whole columns.
         final: whether final results come out, or else updates.
         span: when the windows begin.
-        olds: whether updates are to have the aggregate before them.
+        olds: whether updates have the aggregate before them.
     """
 
     def __init__(
@@ -89,12 +89,11 @@ class TimeWindowFold(StartedWindowFold):
         *,
         final: bool,
         span: Span,
-        olds: bool = False,
+        olds: bool,
     ) -> None:
-        super().__init__(fold, store, keys, values, windows.size + windows.grace, windows.size, final=final)
+        super().__init__(fold, store, keys, values, windows.size + windows.grace, windows.size, final=final, olds=olds)
         self._windows = windows
         self._span = span
-        self._olds = olds
 
     def fold(self, columns: Columns, standing: Standing) -> Folded | None:
         reached = reached_since(standing.stream_time, columns.timestamps)
@@ -113,8 +112,7 @@ class TimeWindowFold(StartedWindowFold):
         if not self._final:
             self._store.put(folded)
             order = slots.as_they_came
-            updates = self._came_out(chosen(folded, order))
-            updates.olds = before.take(pa.array(order)) if self._olds else None
+            updates = self._updates(chosen(folded, order), before.take(pa.array(order)))
             return Folded(updates, now, standing.waiting, late, len(starts) - len(updates))
         untouched = self._untouched(standing.stream_time, now - self._reach, slots)
         self._store.put(folded)

@@ -72,13 +72,15 @@ class WindowFold(ABC):
         values: what the store's value serde does, for whole columns.
         reach: a window is closed once stream time is this far past the time that windows go by.
         final: whether final results come out, or else updates.
+        olds: whether updates have the aggregate before them.
     """
 
-    def __init__(self, keys: ColumnSerde, values: ColumnSerde, reach: int, *, final: bool) -> None:
+    def __init__(self, keys: ColumnSerde, values: ColumnSerde, reach: int, *, final: bool, olds: bool) -> None:
         self._keys = keys
         self._values = values
         self._reach = reach
         self._final = final
+        self._olds = olds
 
     def takes(self, columns: Columns, stream_time: int) -> bool:
         """Whether the keys are of a type that can be written, and no sum of times leaves 64 bits."""
@@ -120,6 +122,7 @@ class StartedWindowFold(WindowFold):
         reach: a window is closed once stream time is this far past its start.
         length: from a window's start to its end.
         final: whether final results come out, or else updates.
+        olds: whether updates have the aggregate before them.
     """
 
     def __init__(
@@ -132,8 +135,9 @@ class StartedWindowFold(WindowFold):
         length: int,
         *,
         final: bool,
+        olds: bool,
     ) -> None:
-        super().__init__(keys, values, reach, final=final)
+        super().__init__(keys, values, reach, final=final, olds=olds)
         self._fold = fold
         self._retention = store.retention
         self._store = WindowColumns(store, values)
@@ -143,6 +147,12 @@ class StartedWindowFold(WindowFold):
     def _nothing(self) -> Windows:
         none = np.empty(0, np.int64)
         return Windows(pa.array([], pa.binary()), none, pa.array([], self._values.type), none)
+
+    def _updates(self, windows: Windows, before: Any) -> Columns:
+        """The last updates of windows, which were like ``before``: null where they were not there."""
+        updates = self._came_out(windows)
+        updates.olds = before if self._olds else None
+        return updates
 
     def _closed(self, *parts: Windows) -> Columns:
         """The results of windows that have closed."""

@@ -53,8 +53,6 @@ class _Placed(NamedTuple):
 class WindowedAggregate(WindowedProcessor):
     """Folds records into their windows and forwards each update, or each window's result when it closes."""
 
-    columns_tell_olds = True
-
     def __init__(self, setup: AggregateSetup, windows: TimeWindows, emit: EmitStrategy) -> None:
         super().__init__(setup, emit, TimeWindowedSerde(setup.spec.key_serde, windows.size))
         self._windows = windows

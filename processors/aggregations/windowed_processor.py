@@ -21,7 +21,7 @@ processors on the store::
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from typing import Any, ClassVar, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -149,10 +149,7 @@ class WindowedProcessor(Processor):
 
     Attributes:
         told_by: those that tell of late records, too, each up to some time.
-        columns_tell_olds: whether updates that are columns can have the values before them.
     """
-
-    columns_tell_olds: ClassVar[bool] = False
 
     def __init__(self, setup: AggregateSetup, emit: EmitStrategy, key_serde: Serde[Any]) -> None:
         self._setup = setup
@@ -249,7 +246,7 @@ class WindowedProcessor(Processor):
         """What folds whole columns; None if what is computed from them, or kept, or comes out, has to be objects."""
         spec, fold = self._setup.spec, self._setup.aggregation.columns
         keys, values = column_serde(spec.key_serde), column_serde(spec.value_serde)
-        untold = self._config.send_olds and (self._final or not self.columns_tell_olds)
+        untold = self._config.send_olds and self._final
         if not (self._final or self._caching) or untold or spec.key_serde not in PLAIN_KEYS:
             return None
         if fold is None or keys is None or values is None or not values.takes(fold.result):

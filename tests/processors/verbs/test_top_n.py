@@ -1,18 +1,24 @@
 """``top_n`` gives what DuckDB's ``row_number()`` gives, in whatever order and micro-batches the rows arrive."""
 
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
+from millpond.processors.distribution.execution import Decoder
 from millpond.processors.options.windows import SessionWindows, SlidingWindows, TimeWindows
+from millpond.processors.runtime.batches.columns import Columns
+from millpond.processors.runtime.task import Task
 from millpond.processors.verbs.aggregate import Windows
 from millpond.processors.verbs.functions.top import STATE_SERDE, first_rows
 from millpond.processors.verbs.null_keys import NullKeys
-from millpond.processors.verbs.top_n import INPUT_SERDE, OrderedRows, top_n
+from millpond.processors.verbs.top_n import INPUT_SERDE, OrderedRows, RankChanges, top_n
+from millpond.processors.verbs.verb import Verb
+from millpond.stores.backend.registry import supplier
+from millpond.stores.backend.transaction import Transaction
 from millpond.stores.encoding.rows.packing import RowCodec
 from millpond.stores.encoding.rows.schemas import Schemas
 from millpond.stores.encoding.rows.tuple_keys import KeyCodec
@@ -295,3 +301,63 @@ def test_a_micro_batch_has_one_change_for_each_rank_that_holds_another_row() -> 
         [],
         [("upsert", 1, 1), ("upsert", 2, 2), ("upsert", 3, 3)],
     ]
+
+
+def as_columns(one: OrderedRows, rows: Rows) -> Columns:
+    """What travels to the tasks of the rows."""
+    times = pa.array([row["t"] for row in rows], pa.int64())
+    table = pa.table(
+        {
+            "key": pa.array([{"k": row["k"]} for row in rows], pa.struct(list(one.keys.schema))),
+            "value": pa.array([dict(row) for row in rows], pa.struct(list(one.rows.schemas.current))),
+            "order": pa.array([{"order": row["order"]} for row in rows], pa.struct(list(ORDER_OF_X))),
+            "timestamp": times,
+        }
+    )
+    return Columns(one.keys_of(table), one.values_of(table), times.to_numpy())
+
+
+ORDER_OF_X = pa.schema([("order", pa.struct([ROWS.field("x"), ROWS.field("id")]))])
+
+
+def outcome(verb: Verb, runs: Sequence[Columns], *, whole: bool) -> Iterator[Any]:
+    """What comes out of each micro-batch, and what is stored then, as columns or as objects."""
+    (part,) = verb.topology.subtopologies
+    engine, decoder = supplier("memory").open(Path("unused")), Decoder("input", None, INPUT_SERDE)
+    for run in runs:
+        transaction = Transaction(engine)
+        stores = {name: spec.open(transaction) for name, spec in part.stores.items()}
+        task = Task(part, stores)
+        task.process("input", decoder.decode(run if whole else run.to_batch()))
+        task.flush()
+        found = [records for records in task.take().get("top", []) if len(records)]
+        made = [[column for one in verb.parts for column in one.of(records, 0)] for records in found]
+        for store in stores.values():
+            store.flush()
+        transaction.commit()
+        rows = [row for columns in made for row in pa.Table.from_arrays(columns, schema=verb.schema).to_pylist()]
+        yield sorted(repr({**row, "sequence": 0}) for row in rows), list(engine.scan())
+
+
+@pytest.mark.parametrize("final", [False, True])
+@pytest.mark.parametrize("kind", [None, *WINDOWS])
+def test_columns_give_what_objects_give_to_the_byte_of_every_state(
+    kind: str | None, final: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if kind is None and final:
+        return
+    windows, rows_of = None if kind is None else WINDOWS[kind], an_input(["x"], (True,))
+    verb = top_n("top", rows_of, 2, windows, columns=["id", "t"], final=final)
+    for seed in range(6):
+        chance = random.Random(seed)
+        rows = with_order(some_rows(chance), ["x"])
+        rows += [{**row, "id": row["id"] + 100, "t": row["t"] + 90_000, "k": "b"} for row in rows]
+        runs = [as_columns(rows_of, batch) for batch in cut(rows, chance)]
+        of_objects = list(outcome(verb, runs, whole=False))
+        with monkeypatch.context() as patched:
+            patched.setattr(RankChanges, "process", _refused)
+            assert list(outcome(verb, runs, whole=True)) == of_objects, seed
+
+
+def _refused(*_: Any) -> None:
+    raise AssertionError("columns have become objects")
