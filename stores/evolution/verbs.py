@@ -45,6 +45,37 @@ class VerbOf:
 
 
 @dataclass(frozen=True)
+class EditedAs:
+    """A verb that has been started under another name and edited there. Travels to the workers.
+
+    Attributes:
+        verb: the verb, under its own name.
+        now: the other name.
+        record: of the generation with the edit.
+    """
+
+    verb: VerbOf
+    now: str
+    record: EvolutionRecord
+
+    def check(self, task_id: str, found: Manifest | None, next_batch: int | None) -> None:
+        """Refuse a task that would go on without the edit.
+
+        Args:
+            task_id: the task.
+            found: what Spark's state has of the verb under its own name.
+            next_batch: the number of the micro-batch; None if it has none.
+
+        Raises:
+            StateConflictError: the edit is of what the checkpoint holds.
+        """
+        is_of = task_id in self.record.bases if found is None else found.commit in self.record.origins
+        if is_of and self.record.applies_to(next_batch):
+            line = declaration(None, {self.now: self.verb.name})
+            raise is_edited(self.verb.owner, self.verb.name, self.now, [line], None)
+
+
+@dataclass(frozen=True)
 class SaidOfVerbs:
     """What a user says of verbs that are not what they were.
 
@@ -248,6 +279,28 @@ def went_on(storage: Storage, owner: str, names: Collection[str]) -> dict[str, s
     return found
 
 
+def edited_as(storage: Storage, verb: VerbOf, asked: Collection[str]) -> tuple[EditedAs, ...]:
+    """The other names under which a verb has been started and edited, if nothing is said of names.
+
+    Args:
+        storage: the state directory.
+        verb: the verb.
+        asked: the names of verbs that run beside it.
+
+    Raises:
+        FormatError: a record is damaged, or of a later release.
+        DurabilityError: the storage failed.
+    """
+    own = History.of(storage, application_of(verb.owner, verb.name), plain_name(verb.name))
+    others = (name for name in verbs_beside(storage, verb.owner) if name not in (verb.name, *asked))
+    histories = {name: History.of(storage, application_of(verb.owner, name), plain_name(name)) for name in others}
+    return tuple(
+        EditedAs(verb, name, one.newest)
+        for name, one in histories.items()
+        if one.newest is not None and own.edited_in(one)
+    )
+
+
 def verbs_with_state(storage: Storage, owner: str) -> list[str]:
     """The names of an owner's verbs that have state, sorted.
 
@@ -349,21 +402,22 @@ def has_gone_on(owner: str, old: str, now: str, new: str, checkpoint: str) -> St
     )
 
 
-def is_edited(owner: str, old: str, now: str, names: Sequence[str], checkpoint: str) -> StateConflictError:
+def is_edited(owner: str, old: str, now: str, lines: Sequence[str], checkpoint: str | None) -> StateConflictError:
     """The error for a verb that is to go on with the state of one that has been started under another name since.
 
     Args:
         owner: the application.
         old: the verb with whose state it would go on.
         now: the other name, under which that has been edited.
-        names: the verb's, and those of others that began in the same shape, of which each may be the one.
-        checkpoint: where the query stands.
+        lines: what to write to go on with the edit, each for a verb that may be the one.
+        checkpoint: where the query stands; None if nothing is said of it.
     """
-    lines = " or, if it was another verb, ".join(declaration(checkpoint, {now: name}) for name in names)
+    where = "its checkpoint" if checkpoint is None else f"the checkpoint {checkpoint}"
+    written = " or, if it was another verb, ".join(lines)
     return StateConflictError(
-        f"at the checkpoint {checkpoint} the verb {old!r} of application {owner!r} has been started as {now!r} and "
-        f"edited as {now!r}, so its state as {old!r} lacks the edit; to go on with that, write {lines}; or take it "
-        "back: millpond state undo"
+        f"at {where} the verb {old!r} of application {owner!r} has been started as {now!r} and edited as {now!r}, so "
+        f"its state as {old!r} lacks the edit; to go on with that, write {written}; or take it back: millpond state "
+        "undo"
     )
 
 

@@ -452,6 +452,87 @@ def test_a_start_that_takes_a_renaming_out_is_refused_where_there_is_an_edit_und
     life.check()
 
 
+@pytest.mark.parametrize("partitions", [1, 3])
+def test_an_edit_under_a_new_name_is_not_lost_where_nothing_is_said_of_names(life: VerbLife, partitions: int) -> None:
+    life.begin(["totals", "latest"], partitions, "memory")
+    life.batch(ROWS, right=False)
+    first = life.drafts
+    life.rename_verb(0, [])
+    life.edit_verb(0, None, True, [])
+    life.start(first, says=False)
+    life.check()
+    life.evolution = Evolution("checkpoint", renamed={first[0].name: "second"})
+    life.start([replace(first[0], name="second"), *first[1:]])
+    life.edit_verb(0, None, False, [])
+    life.start(life.drafts, says=False)
+    life.check()
+    life.start(first, says=False)
+    line = f"evolution=Evolution(checkpoint, renamed={{'second': '{first[0].name}'}})"
+    with pytest.raises(StateConflictError, match=r"at its checkpoint .* edited as 'second'") as refused:
+        life.batch(ROWS, right=False)
+    assert f"to go on with that, write {line}; or take it back: millpond state undo" in str(refused.value)
+    life.evolution = Evolution("checkpoint", renamed={"second": first[0].name})
+    life.start(first)
+    life.check()
+    life.batch(ROWS, right=False)
+    life.start(life.drafts, says=False)
+    life.batch(ROWS, right=False)
+    life.check()
+
+
+def test_rows_put_under_a_new_name_are_not_lost_in_a_task_that_had_none(life: VerbLife) -> None:
+    life.begin(["totals"], 4, "memory")
+    life.batch([Arrival("a", 0, 1)], right=False)
+    first = life.drafts
+    life.rename_verb(0, [])
+    new = life.drafts[0].name
+
+    def put(inspector: StateInspector) -> None:
+        with StateEditor(inspector, "ann", "") as editor:
+            table = editor.view("aggregate", application_id=f"{OWNER}.{new}").get(["a"])
+            assert table is not None
+            (row,) = table.to_pylist()
+            rows = [{**row, "key": {"k": key}} for key in "bcdefgh"]
+            editor.put("aggregate", rows, ahead=True, application_id=f"{OWNER}.{new}")
+            editor.commit()
+
+    life.edit(put, [])
+    life.start(first, says=False)
+    for key in "bcdefgh":
+        with pytest.raises(StateConflictError, match=f"edited as '{new}'"):
+            life.batch([Arrival(key, 0, 1)], right=False)
+
+
+def test_a_verb_does_not_begin_with_rows_that_lack_an_edit_under_a_new_name_and_begins_with_those_that_have_it(
+    life: VerbLife,
+) -> None:
+    life.begin(["latest", "totals"], 2, "memory")
+    life.batch(ROWS, right=False)
+    old = life.drafts[0]
+    life.rename_verb(0, [])
+    renamed = life.drafts[0]
+
+    def edit(inspector: StateInspector) -> None:
+        with StateEditor(inspector, "ann", "") as editor:
+            editor.delete("latest", ["a"], application_id=f"{OWNER}.{renamed.name}")
+            editor.commit()
+
+    life.edit(edit, [])
+    new = life.begun(old, "latest", (0, 0), grouped=True)
+    wanted = [new, *life.drafts[1:]]
+    life.evolution = Evolution("checkpoint", rekeyed={new.name: old.name}, accept_loss=True)
+    with pytest.raises(StateConflictError, match=f"edited as '{renamed.name}'") as refused:
+        life.start(wanted)
+    assert f"rekeyed={{'{new.name}': '{renamed.name}'}}" in str(refused.value)
+    life.told[new.number] = life.told[old.number].without("a").lent(new.lent)
+    life.evolution = Evolution("checkpoint", rekeyed={new.name: renamed.name}, accept_loss=True)
+    for _ in range(2):
+        life.start(wanted)
+        life.check()
+    life.batch(ROWS, right=False)
+    life.check()
+
+
 def test_an_edit_under_a_new_name_may_be_that_of_each_verb_of_its_shape_which_the_driver_has_not_reached(
     life: VerbLife,
 ) -> None:

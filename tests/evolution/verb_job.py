@@ -17,6 +17,7 @@ import pyarrow as pa
 from millpond.adapters.spark.evolution.evolution import Evolution, Standpoint, Whereabouts, generation_at
 from millpond.adapters.spark.job.job import Job
 from millpond.adapters.spark.job.options import JobOptions
+from millpond.adapters.spark.job.worker_settings import unsaid_edits
 from millpond.adapters.spark.operator.held_manifests import by_application
 from millpond.adapters.spark.session.session import PARTITIONS_CONF
 from millpond.adapters.spark.verbs.kept_schemas import KeptSchemas
@@ -142,6 +143,7 @@ class VerbJob(Process):
             application_id=job.application_id, sink=plan.sink, run=uuid4().hex, generation=generation,
             storage=job.storage, local_dir=str(self.local), supplier=supplier("memory"), policy=POLICY, reset=None,
             checksums=False, upgrade=None, upgrade_from=None, memory_budget=None, beginning=beginning, owner=OWNER,
+            edited=unsaid_edits(job, said.evolution, asked),
         )  # fmt: skip
         return RunningDraft(draft, settings, running, operator)
 
@@ -180,8 +182,7 @@ class VerbJob(Process):
     ) -> Manifest | None:
         found = checkpoint.get(self.place(verb, part, partition))
         mine = by_application([] if found is None else [found], [verb.settings]).get(verb.settings.application_id)
-        assert verb.settings.generation is not None
-        return verb.settings.generation.start_of(f"{part.index}_{partition}", mine, batch)
+        return verb.settings.start_of(f"{part.index}_{partition}", mine, batch)
 
     @staticmethod
     def place(verb: RunningDraft, part: Subtopology, partition: int) -> tuple[int, int]:

@@ -33,12 +33,14 @@ from millpond.stores.evolution.verbs import (
     VerbOf,
     alike,
     application_of,
+    declaration,
     has_gone_on,
     has_no_place,
     has_two,
     holds_state,
     is_edited,
     lacks_state,
+    verb_and_side,
     verb_in,
     verbs_beside,
     verbs_in,
@@ -231,7 +233,8 @@ class VerbEvolution:
                 name: History.of(self._storage, application_of(owner, name), plain_name(name)) for name in beside
             }
             twins = [name for name, one in histories.items() if one.edited_in(other)]
-            raise is_edited(owner, before, now, [self.verb.name, *twins], held.location)
+            lines = [declaration(held.location, {now: name}) for name in (self.verb.name, *twins)]
+            raise is_edited(owner, before, now, lines, held.location)
 
     def _has_begun(self, mine: Collection[Manifest], held: HeldState) -> bool:
         """Whether it has begun with the rows of others, and goes on from there."""
@@ -257,13 +260,19 @@ class VerbEvolution:
             )
         for verb, _ in wanted.values():
             theirs = held.of_verbs(self.verb.owner, [verb])
-            if not theirs:
+            source = History.of(self._storage, application_of(self.verb.owner, verb), plain_name(verb))
+            if not (theirs or source.begins_with(held.manifests, held.batch)):
                 there = verbs_in(self.verb.owner, held.manifests)
                 raise StateConflictError(
                     f"rekeyed names the verb {verb!r}, of which the checkpoint {held.location} holds no state, only "
                     f"that of {', '.join(map(repr, there)) or 'no verb'}; name the verb as it was, or take it out"
                 )
             self._check_state(verb, theirs, held)
+            for now in self._elsewhere(self._edited(source), theirs, held):
+                assert now is not None
+                rekeyed = {place: _renamed(one, verb, now) for place, one in self.said.rekeyed.items()}
+                line = declaration(held.location, rekeyed=rekeyed)
+                raise is_edited(self.verb.owner, verb, now, [line], held.location)
         assert self.inputs is not None
         made = Rekeyed(self._storage, self.verb, self.plan, self.target, self.inputs, wanted, held)
         committed = Committed(held.batch, mine, checkpoint.last, commits_of(held.manifests))
@@ -284,6 +293,11 @@ class VerbEvolution:
         there = [name for name in verbs_in(self.verb.owner, current) if name not in self.asked]
         likeliest = alike(self._storage, self.verb.owner, self.verb.name, self.target.shape, there)
         raise has_no_place(self.verb.owner, self.verb.name, there, likeliest, held.location)
+
+
+def _renamed(source: str, verb: str, now: str) -> str:
+    """Whose rows a verb begins with, or a side of it, where one of the verbs has another name."""
+    return now + source.removeprefix(verb) if verb_and_side(source)[0] == verb else source
 
 
 def _began_with_rows(record: EvolutionRecord) -> bool:

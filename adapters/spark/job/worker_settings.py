@@ -13,7 +13,7 @@ from uuid import uuid4
 from pyspark.sql import SparkSession
 
 from millpond.adapters.spark.copies.warm_query import WarmQuery
-from millpond.adapters.spark.evolution.evolution import generation_of
+from millpond.adapters.spark.evolution.evolution import Evolution, generation_of
 from millpond.adapters.spark.evolution.rekeyed import NewVerb
 from millpond.adapters.spark.job.job import Job
 from millpond.adapters.spark.session.session import check_operator, start_coordinator
@@ -30,6 +30,7 @@ from millpond.stores.encoding.times import TimeUnit
 from millpond.stores.evolution.beginning import Beginning
 from millpond.stores.evolution.matching import check_terms
 from millpond.stores.evolution.record import EvolutionRecord
+from millpond.stores.evolution.verbs import EditedAs, edited_as
 from millpond.stores.specs.directory import plain_name
 
 NO_SCHEMAS: Final[Mapping[str, Schemas]] = MappingProxyType({})
@@ -82,7 +83,20 @@ def worker_settings(
     generation = generation_of(session, history, plan, evolution, seeds, job.verb, asked, inputs)
     check_terms(generation.shape, shape_of(plan))
     beginning = Beginning(job.storage, job.application_id, plain_name(plan.sink), generation, dict(schemas))
-    return replace(settings_in(job, session, plan, unit, generation), beginning=beginning)
+    edited = unsaid_edits(job, evolution, asked)
+    return replace(settings_in(job, session, plan, unit, generation), beginning=beginning, edited=edited)
+
+
+def unsaid_edits(job: Job, evolution: Evolution | None, asked: Collection[str]) -> tuple[EditedAs, ...]:
+    """The edits of a verb under other names, if nothing is said of where it stands, so that workers have to look.
+
+    Raises:
+        FormatError: a record is damaged, or of a later release.
+        DurabilityError: the storage failed.
+    """
+    if job.verb is None or not job.reached or (evolution is not None and evolution.tells_of(job.verb.name)):
+        return ()
+    return edited_as(job.storage, job.verb, asked)
 
 
 def check_runnable(job: Job, session: SparkSession, plan: Plan, *, evolved: bool) -> None:

@@ -85,10 +85,8 @@ class TaskRun:
     def _start(self, found: Manifest | None) -> Manifest | None:
         """With which manifest it starts."""
         settings = self.stage.settings
-        if settings.generation is None:
-            return None
         try:
-            return settings.generation.start_of(self.task_id, found, self.attempt.batch)
+            return settings.start_of(self.task_id, found, self.attempt.batch)
         except StateConflictError as error:
             raise explained(error, settings, found) from error
 

@@ -31,6 +31,7 @@ from millpond.stores.durability.state import TaskState
 from millpond.stores.durability.storage.storage import Storage
 from millpond.stores.evolution.beginning import Beginning
 from millpond.stores.evolution.record import EvolutionRecord
+from millpond.stores.evolution.verbs import EditedAs
 from millpond.stores.specs.store_spec import StoreSpec
 
 _log = logging.getLogger(__name__)
@@ -61,6 +62,7 @@ class StateSettings:
         memory_budget: bytes for all stores of a worker; None for no limit.
         beginning: what is kept beside the state before the first row is put; None if that has been done, or never is.
         owner: of a verb, the application that it is a verb of; None for a topology.
+        edited: the other names under which a verb has been edited, of which nothing is said.
     """
 
     application_id: str
@@ -78,6 +80,25 @@ class StateSettings:
     memory_budget: int | None
     beginning: Beginning | None = None
     owner: str | None = None
+    edited: tuple[EditedAs, ...] = ()
+
+    def start_of(self, task_id: str, found: Manifest | None, next_batch: int | None) -> Manifest | None:
+        """With which manifest a task starts a micro-batch; None for empty state.
+
+        Args:
+            task_id: the task.
+            found: what Spark's state has for it, or for a task of an earlier generation in its place.
+            next_batch: the number of the micro-batch; None if it has none.
+
+        Raises:
+            StateConflictError: the checkpoint does not stand where this generation began, or later, or there is an edit
+                under another name.
+        """
+        if self.generation is None:
+            return None
+        for one in self.edited:
+            one.check(task_id, found, next_batch)
+        return self.generation.start_of(task_id, found, next_batch)
 
 
 def tune_worker() -> None:
