@@ -26,6 +26,7 @@ from millpond.processors.runtime.subtopology import Subtopology
 from millpond.releases import Release
 from millpond.stores.backend.contract import BackendSupplier
 from millpond.stores.durability.copies.upgrade_mode import UpgradeMode
+from millpond.stores.durability.manifests.manifest import Manifest
 from millpond.stores.durability.manifests.policy import DurabilityPolicy
 from millpond.stores.durability.state import TaskState
 from millpond.stores.durability.storage.storage import Storage
