@@ -141,7 +141,7 @@ class StateInspector:
         Raises as ``stores``.
         """
         held = self.checkpoint.manifests(batch)
-        found = without_left_behind(self.storage, held, batch)
+        found = without_left_behind(self.storage, held, batch, starting=True)
         if not found:
             raise ConfigurationError(
                 f"the checkpoint {shown_uri(self.checkpoint.storage.uri)} holds no state of Millpond after micro-batch "

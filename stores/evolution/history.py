@@ -94,7 +94,12 @@ class History:
     @property
     def unedited(self) -> EvolutionRecord | None:
         """The record of the newest generation that a start has made, and no edit."""
-        return next((record for record in reversed(self.records) if record.edit is None), None)
+        return self.unedited_at(None)
+
+    def unedited_at(self, batch: int | None) -> EvolutionRecord | None:
+        """The newest of those that had begun after a micro-batch; None for the last one."""
+        following = None if batch is None else batch + 1
+        return next((one for one in reversed(self.records) if one.edit is None and one.applies_to(following)), None)
 
     @property
     def next_generation(self) -> int:
@@ -412,7 +417,7 @@ def current_manifests(storage: Storage, found: Collection[Manifest], batch: int 
         DurabilityError: the storage failed.
     """
     current: list[Manifest] = []
-    found = without_left_behind(storage, found)
+    found = without_left_behind(storage, found, batch)
     for application_id in sorted({one.application_id for one in found}):
         mine = [one for one in found if one.application_id == application_id]
         histories = (History.of(storage, application_id, sink) for sink in sinks_of(storage, application_id))
@@ -421,19 +426,21 @@ def current_manifests(storage: Storage, found: Collection[Manifest], batch: int 
     return current
 
 
-def without_left_behind(storage: Storage, found: Collection[Manifest], begun_at: int | None = None) -> list[Manifest]:
+def without_left_behind(
+    storage: Storage, found: Collection[Manifest], batch: int | None, *, starting: bool = False
+) -> list[Manifest]:
     """The manifests without those of applications with which nobody goes on: verbs that were renamed or dropped.
 
     Spark's state keeps a manifest until its group of tasks runs again. That of such a verb is known to the records of
     those that go on, and not to one of its own. Edits change nothing of it: they are no starts, and know only what they
-    edit.
+    edit. Nor do generations that began later, as a checkpoint that was set back may hold what one held there.
 
     Args:
         storage: where the durable state is.
         found: all manifests that a checkpoint has.
-        begun_at: the micro-batch after which a query is being started: generations that begin there, or were to begin
-            after a later one, know all that the checkpoint holds, also of verbs that go on beside theirs. None if no
-            query is being started.
+        batch: after which micro-batch; None if there was none.
+        starting: whether a query is being started there: generations that begin there know all that the checkpoint
+            holds, also of verbs that go on beside theirs.
 
     Raises:
         FormatError: a record is damaged, or of a later release.
@@ -449,11 +456,11 @@ def without_left_behind(storage: Storage, found: Collection[Manifest], begun_at:
         for application_id in commits
     }
     known = {
-        application_id: [record for one in theirs if (record := one.unedited) is not None]
+        application_id: [record for one in theirs if (record := one.unedited_at(batch)) is not None]
         for application_id, theirs in histories.items()
     }
     gone_on = {
-        application_id: [one.origins for one in records if one.applies_to(begun_at)]
+        application_id: [one.origins for one in records if not (starting and one.batch == batch)]
         for application_id, records in known.items()
     }
     left = {

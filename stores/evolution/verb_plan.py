@@ -212,7 +212,7 @@ class Planning:
         """What the checkpoint holds of verbs that were not left behind, by operator."""
         if self.held is None:
             return {}
-        current = without_left_behind(self.storage, self.held.manifests)
+        current = without_left_behind(self.storage, self.held.manifests, self.held.batch)
         return {
             number: [one for one in manifests if one in current] for number, manifests in self.held.operators.items()
         }

@@ -64,6 +64,21 @@ def test_a_query_goes_back_behind_the_beginning_of_a_verb_whose_stores_are_calle
     life.check()
 
 
+def test_a_query_goes_back_to_what_it_held_when_a_verb_that_is_gone_was_carried_over_with_the_others(
+    life: VerbLife,
+) -> None:
+    life.begin(["latest", "latest", "latest"], 2, "memory")
+    life.batch(ROWS, right=False)
+    life.batch([], right=False)
+    life.rename_verb(2, [])
+    life.batch(ROWS, right=False)
+    life.rename_verb(1, [])
+    life.set_back(0, [])
+    life.check()
+    life.batch(ROWS, right=False)
+    life.check()
+
+
 def test_a_verb_comes_before_the_first_micro_batch_at_another_checkpoint(life: VerbLife) -> None:
     life.begin(["totals"], 1, "memory")
     life.batch(ROWS, right=False)

@@ -150,7 +150,7 @@ class Reshaping:
         batch, found = self.checkpoint.newest()
         if not found:
             raise ConfigurationError(f"there is no state of Millpond's at {self.checkpoint.location}")
-        current, others = without_left_behind(self.storage, found), commits_of(found)
+        current, others = without_left_behind(self.storage, found, batch), commits_of(found)
         names = sorted({one.application_id for one in current})
         mine = {name: [one for one in current if one.application_id == name] for name in names}
         return {name: Committed(batch, manifests, self.checkpoint.last, others) for name, manifests in mine.items()}

@@ -108,7 +108,7 @@ class VerbEvolution:
         if batch is None:
             return None
         held, own = HeldState(checkpoint.location, batch, operators), self.history.application_id
-        current = without_left_behind(self._storage, held.manifests, batch)
+        current = without_left_behind(self._storage, held.manifests, batch, starting=True)
         former = self.said.former(self.verb.name)
         mine = [one for one in current if one.application_id == own]
         wanted = self.said.begins_with(self.verb.name)
@@ -289,7 +289,7 @@ class VerbEvolution:
         taken = bool(held.operators) and all(held.operators.values())
         if self.plan.behind or self.into or not taken:
             return
-        current = without_left_behind(self._storage, held.manifests)
+        current = without_left_behind(self._storage, held.manifests, held.batch)
         there = [name for name in verbs_in(self.verb.owner, current) if name not in self.asked]
         likeliest = alike(self._storage, self.verb.owner, self.verb.name, self.target.shape, there)
         raise has_no_place(self.verb.owner, self.verb.name, there, likeliest, held.location)

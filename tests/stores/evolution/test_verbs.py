@@ -1,6 +1,7 @@
 """Verbs under other names, without Spark: state goes on, and what is left open is refused with a line to write."""
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -84,8 +85,8 @@ def test_what_was_renamed_is_renamed_again_from_where_it_stands(query: Query) ->
 def test_tasks_of_a_verb_that_is_gone_do_not_count_once_others_go_on(query: Query) -> None:
     record, old = renamed(query), list(query.checkpoint.values())
     new = list(record.bases.values())
-    assert without_left_behind(query.storage, old) == old
-    assert without_left_behind(query.storage, [*old, *new]) == new
+    assert without_left_behind(query.storage, old, query.batch) == old
+    assert without_left_behind(query.storage, [*old, *new], query.batch) == new
     assert current_manifests(query.storage, [*old, *new[:1]], query.batch) != []
     assert {one.application_id for one in current_manifests(query.storage, [*old, *new[:1]], query.batch)} == {"other"}
     state = TaskState(
@@ -106,8 +107,22 @@ def test_tasks_of_a_verb_that_had_other_partitions_before_it_got_another_name_do
     old = list(query.checkpoint.values())
     query.start(shape(3, "old-state"))
     new = list(renamed(query).bases.values())
-    assert without_left_behind(query.storage, [*old, *new]) == new
     assert without_left_behind(query.storage, [*old, *new], query.batch) == new
+    assert without_left_behind(query.storage, [*old, *new], query.batch, starting=True) == new
+
+
+def test_a_generation_that_began_after_a_micro_batch_does_not_tell_what_was_left_behind_there(query: Query) -> None:
+    held, history = list(query.checkpoint.values()), History.of(query.storage, "other", "new")
+    began = EvolutionRecord(1, "new/2#1@new", shape(2, "new-state"), 3, None, commits_of(held))
+    later = replace(began, generation=2, batch=6, origins=frozenset())
+    history.begun("new/2", shape(2, "new-state")).keep(began).keep(later)
+    files = [one.files[-1]._replace(commit=f"{one.commit}0") for one in held]
+    beside = [Manifest("other", one.task_id, "new/2", one.lineage, file) for one, file in zip(held, files, strict=True)]
+    assert without_left_behind(query.storage, [*held, *beside], 2) == [*held, *beside]
+    assert current_manifests(query.storage, [*held, *beside], 2) == [*held, *beside]
+    assert without_left_behind(query.storage, [*held, *beside], 3, starting=True) == [*held, *beside]
+    assert without_left_behind(query.storage, [*held, *beside], 3) == beside
+    assert without_left_behind(query.storage, [*held, *beside], 4, starting=True) == beside
 
 
 def test_schemas_go_along_and_those_of_another_are_not_replaced(query: Query) -> None:
