@@ -346,8 +346,13 @@ class History:
     def knows(self, found: Collection[Manifest]) -> bool:
         """Whether some of these manifests are of a generation of this query, or are what one was made from."""
         later = [record for record in self.records if record.generation > BEGINNING]
-        prints, origins = {one.fingerprint for one in later}, {commit for one in later for commit in one.origins}
+        prints, origins = {one.fingerprint for one in later}, self.origins
         return any(one.fingerprint in prints or one.commit in origins for one in found)
+
+    @property
+    def origins(self) -> frozenset[str]:
+        """The commits that some generation knows to go on from."""
+        return frozenset(commit for record in self.records for commit in record.origins)
 
     def standing(self, found: Collection[Manifest], batch: int | None) -> Standing:
         """Where a checkpoint stands.

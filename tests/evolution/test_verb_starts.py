@@ -18,7 +18,7 @@ from millpond.errors import ConfigurationError, StateConflictError
 from millpond.processors.verbs.aggregates import count
 from millpond.processors.verbs.kept_calls import CallChanges
 from tests.evolution.verb_drafts import TABLES, rekeyed
-from tests.evolution.verb_job import OWNER
+from tests.evolution.verb_job import OWNER, Said
 from tests.evolution.verb_life import Arrival, VerbLife
 
 ROWS = [Arrival("a", 0, 1), Arrival("b", 0, 2), Arrival("c", 3, None)]
@@ -61,6 +61,21 @@ def test_a_query_goes_back_behind_the_beginning_of_a_verb_whose_stores_are_calle
     life.rename_verb(0, [])
     life.set_back(0, [])
     life.batch(ROWS, right=False)
+    life.check()
+
+
+def test_a_verb_that_has_nothing_to_do_goes_on_beside_one_in_another_shape_and_one_that_is_renamed(
+    life: VerbLife, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    life.begin(["latest", "totals", "totals"], 2, "memory")
+    life.batch(ROWS, right=False)
+    life.job.start(life.drafts[1:2], 3, "memory", Said(life.evolution, into=False, changes={}))
+    life.start(life.drafts)
+    come, quiet = life.come, life.drafts[0].number
+    monkeypatch.setattr(life, "come", lambda draft, *how: [] if draft.number == quiet else come(draft, *how))
+    life.batch(ROWS, right=False)
+    life.check()
+    life.rename_verb(2, [])
     life.check()
 
 

@@ -314,6 +314,9 @@ def _generation_at(
         raise _conflict(begun, plan, shape)
     history = history.begun(*beginning)
     committed = committed_of(history, checkpoint, moved=place.moved)
+    if verb is not None and place.into is None:
+        # What verbs hold that go on beside this one is not left behind. What is, has been declared before.
+        committed = committed._replace(others=committed.others & history.origins)
     anew = fills or place.into is not None
     generation = evolve(history, committed, target, CARRIAGES, run, anew=anew, seeds=seeds or filling)
     if place.into is not None:
