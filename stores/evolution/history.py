@@ -333,10 +333,11 @@ class History:
         if self.unedited is None or self.application_id == other.application_id:
             return False
         # Beginnings of one shape have one fingerprint. A verb that was beside one that got another name has a later
-        # generation than its beginning; and one that has begun by itself has a record of that. It may be erased from
-        # later.
+        # generation than its beginning; and one that has begun by itself has a record of that, or was carried over
+        # before its first row, and had nothing to begin with. It may be erased from later.
         edits = self.records[self.records.index(self.unedited) :]
-        return other.led_on and other.records[0].fingerprint in {record.fingerprint for record in edits}
+        led_on = other.led_on and bool(other.records[1].bases)
+        return led_on and other.records[0].fingerprint in {record.fingerprint for record in edits}
 
     @property
     def _subtopologies(self) -> set[int]:

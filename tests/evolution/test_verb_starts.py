@@ -132,6 +132,21 @@ def test_an_erasure_reaches_a_renamed_verb_that_had_nothing_to_do_in_the_micro_b
     life.check()
 
 
+def test_a_verb_keeps_its_state_beside_one_of_the_same_stores_that_became_another_before_its_first_row(
+    life: VerbLife,
+) -> None:
+    """Its tasks have been opened before, as by a first micro-batch that failed."""
+    life.begin(["totals", "latest", "totals"], 1, "memory")
+    life.check()
+    life.change_calls(0, "comes", 0, [])
+    life.check()
+    life.batch(ROWS, right=False)
+    life.rekey_verb(0, TABLES.index("latest"), (0, 0), False, False, [])
+    life.check()
+    life.batch(ROWS, right=False)
+    life.check()
+
+
 @pytest.mark.parametrize("kind", ["asof", "versions"])
 @pytest.mark.parametrize("renamed", [False, True])
 def test_an_erasure_reaches_a_verb_that_has_begun_with_the_rows_of_another_and_had_nothing_to_do_since(

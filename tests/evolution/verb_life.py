@@ -480,6 +480,8 @@ class VerbLife(Story):
         if draft is None:
             return
         if draft.kind == "waiting":
+            # Rows wait in a store that is called after what becomes of those without a match.
+            how = how if how.join_type is draft.match.how.join_type else draft.match.how
             match = Match(how, exact, TOLERANCES[tolerance % len(TOLERANCES)], direction)
         else:
             match = Match(how, exact, (None, *TOLERANCES)[tolerance % (len(TOLERANCES) + 1)])
