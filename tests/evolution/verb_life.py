@@ -16,7 +16,7 @@ from millpond.adapters.inspect import StateInspector
 from millpond.adapters.spark.evolution.evolution import Evolution
 from millpond.adapters.spark.verbs.sink import PartRows
 from millpond.errors import StateConflictError
-from millpond.processors.options.joins import AsofDirection, JoinType
+from millpond.processors.options.joins import ASOF_JOINS, AsofDirection, JoinType, Side
 from millpond.processors.runtime.batches.batch import Batch
 from millpond.stores.evolution.verbs import verb_and_side
 from millpond.stores.typed.expiry import Expired
@@ -139,7 +139,8 @@ class VerbLife(Story):
         if kind in WINDOWS:
             window = SIZES.get(kind, (0,))[0]
             return replace(draft, calls=tuple(self.new_call(one) for one in range(2)), window=window)
-        match = Match(tolerance=TOLERANCES[0]) if kind == "waiting" else Match()
+        joins = ASOF_JOINS if kind == "waiting" else (JoinType.INNER,)
+        match = Match(joins[draft.number % len(joins)], tolerance=TOLERANCES[0] if kind == "waiting" else None)
         types = TYPES.get(kind, (JoinType.INNER,))
         how = types[draft.number % len(types)]
         return replace(draft, columns=tuple(self.new_column(side) for side in draft.sides), match=match, how=how)
@@ -481,7 +482,7 @@ class VerbLife(Story):
             return
         if draft.kind == "waiting":
             # Rows wait in a store that is called after what becomes of those without a match.
-            how = how if how.join_type is draft.match.how.join_type else draft.match.how
+            how = how if how.keeps(Side.LEFT) is draft.match.how.keeps(Side.LEFT) else draft.match.how
             match = Match(how, exact, TOLERANCES[tolerance % len(TOLERANCES)], direction)
         else:
             match = Match(how, exact, (None, *TOLERANCES)[tolerance % (len(TOLERANCES) + 1)])
