@@ -24,6 +24,7 @@ from millpond.stores.encoding.nulls import spread
 from millpond.stores.encoding.rows.packing import RowCodec
 from millpond.stores.encoding.rows.tuple_keys import KeyCodec
 from millpond.stores.encoding.times import TimeUnit
+from millpond.stores.typed.terms import Written
 
 MICROS: Final = 1_000
 """Microseconds in the millisecond, which is the unit of integers that a user gives as a duration."""
@@ -195,9 +196,9 @@ class Verb:
         return schema_of(self.parts)
 
 
-def null_safety(null_safe: bool) -> dict[str, str]:
+def null_safety(null_safe: bool) -> dict[str, Written]:
     """The terms of a verb whose rows depend on whether null keys are equal."""
-    return {"null_safe": str(null_safe)}
+    return {"null_safe": Written(null_safe)}
 
 
 def schema_of(parts: Sequence[Projection]) -> pa.Schema:

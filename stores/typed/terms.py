@@ -154,8 +154,6 @@ class Terms:
         return _packed(dict(self.fixed), dict(self.noted))
 
     def _shown(self, value: Term) -> str:
-        if value in ("True", "False"):
-            return str(value)
         return repr(self.unit.length(value) if isinstance(value, int) else value)
 
 

@@ -244,7 +244,7 @@ REFUSED = [
     Change(("StoreSpec.window_size",), with_a_store(), with_a_store(window_size=20),
            "made with window_size='10 milliseconds' and not '20 milliseconds'"),
     Change(("StoreSpec.retain_duplicates",), with_a_store(), with_a_store(retain_duplicates=True),
-           "retain_duplicates=False and not True"),
+           "retain_duplicates='False' and not 'True'"),
     Change(("Joined.grace, added or removed",), stream_with_table(100, 5), stream_with_table(100), None),
     Change(("Millpond.aggregate.window",), of_aggregate(windows=TimeWindows(600_000)),
            of_aggregate(windows=TimeWindows(1_200_000)), "by the verb 'v' with size='10 minutes' and not '20 minutes'"),

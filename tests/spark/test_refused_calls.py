@@ -124,14 +124,6 @@ ARGUMENTS = [
         lambda calls: calls.asof(how="anti"),
     ),
     Refused(
-        "how is 'full'; give 'inner' or 'left' or 'right' or 'outer' or 'semi' or 'anti'",
-        lambda calls: calls.stream(how="full", within="1 hour"),
-        *(
-            lambda calls, how=how: calls.stream(how=how, within="1 hour")
-            for how in ("inner", "left", "right", "outer", "semi", "anti")
-        ),
-    ),
-    Refused(
         "give null_safe=True if nulls of all columns in on are to be equal",
         lambda calls: calls.asof(null_safe="k"),
         lambda calls: calls.asof(null_safe=True),
