@@ -121,7 +121,7 @@ class VerbJob(Process):
             self.checkpoint, self.moved, self.operators = {}, True, 0
 
     def _started(self, draft: Draft, partitions: int, said: Said, operator: int, asked: Sequence[str]) -> RunningDraft:
-        job = Job(OWNER, self.faulty_storage, _options(partitions, said.evolution)).part(draft.name).looking()
+        job = Job(OWNER, self.faulty_storage, job_options(partitions, said.evolution)).part(draft.name).looking()
         job = job.of_verb(OWNER, draft.name, goes_on=True)
         changes = said.changes.get(draft.number, DraftChanges())
         schemas, nothing = KeptSchemas(job, draft.name, changes.columns, True), self._nothing
@@ -242,7 +242,7 @@ class _Keeper(Keeper):
     die = restart = close = commit
 
 
-def _options(partitions: int, evolution: Evolution | None) -> JobOptions:
+def job_options(partitions: int, evolution: Evolution | None) -> JobOptions:
     return JobOptions(
         local_dir=None, partitions=partitions, backend=None, on_error=OnError.FAIL, max_ahead=None, policy=POLICY,
         reset_stream_time=None, evolution=evolution, checksums=False, upgrade=None, memory_budget=None,

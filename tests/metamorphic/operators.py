@@ -66,8 +66,8 @@ from tests.metamorphic.tables import Selection
 from tests.metamorphic.verbs import Made
 
 OWNER = "app"
-Values: TypeAlias = dict[tuple[str, int], tuple[int, str]]
-"""By the last verb of an operator, with the number of the operator among those of that verb, and by group."""
+Values: TypeAlias = dict[tuple[int, int], tuple[int, str]]
+"""What Spark's state holds, by the number of the operator and by group."""
 
 
 @dataclass
@@ -75,7 +75,7 @@ class Value:
     """The value of a group in what stands in for Spark's state."""
 
     values: Values
-    place: tuple[str, int]
+    place: tuple[int, int]
 
     def get(self) -> Any:
         return self.values.get(self.place)
@@ -239,6 +239,7 @@ class RunningOperator:
         deaths: Deaths,
         random: Random,
         *,
+        first: int = 0,
         complete: bool = False,
     ) -> list[pa.Table]:
         """One micro-batch; what comes out of each group.
@@ -249,6 +250,7 @@ class RunningOperator:
             attempt: of a split.
             deaths: which end the process.
             random: in which order blobs come.
+            first: its number among the operators of the query.
             complete: whether inputs are complete.
         """
         arriving: dict[int, list[Blob]] = defaultdict(list)
@@ -265,7 +267,7 @@ class RunningOperator:
         blobs: list[Blob] = []
         for level, operator in enumerate(self.operators):
 
-            def value_of(group: int, place: str = f"{self.name}/{level}") -> Value:
+            def value_of(group: int, place: int = first + level) -> Value:
                 return Value(values, (place, group))
 
             found = operated(operator, blobs + arriving[level], value_of, attempt(0), deaths, random)
@@ -404,9 +406,11 @@ class OperatedQuery:
     def _run(self, inputs: Tables, values: Values, deaths: Deaths, *, complete: bool) -> list[pa.Table]:
         known: dict[str, Sequence[pa.Table]] = dict(inputs)
         results: list[pa.Table] = []
+        first = 0
         for operator in self.operators:
-            results = operator.run(known, values, self._attempt, deaths, self._random, complete=complete)
+            results = operator.run(known, values, self._attempt, deaths, self._random, first=first, complete=complete)
             known[operator.name] = results
+            first += len(operator.operators)
         return results
 
     def _attempt(self, split: int) -> Attempt:

@@ -221,20 +221,34 @@ def test_an_operator_lets_nobody_go_on_from_the_manifest_of_a_stranger(tmp_path:
     place, events = Place(tmp_path, ["memory"]), [event for events in batches for event in events]
     OperatedQuery(chain.verbs, [1] * 3, place, Random(1), shared=True).run(tables(chain, events, 2, Random(0)))
     others = chain_in([asof("another", A.select("k", t="at", v="av"))], "ab")
-    place.values = {("another/0", group): value for (_, group), value in place.values.items()}
     query = OperatedQuery(others.verbs, [1], place, Random(1), shared=True)
     with pytest.raises(StateConflictError, match="verb-"):
         query.run(tables(others, events, 2, Random(0)))
 
 
+def test_a_window_closes_as_soon_as_the_verb_before_has_come_far_enough_whether_or_not_a_row_says_so(
+    tmp_path: Path,
+) -> None:
+    """In an operator of its own it would wait for a row of the join."""
+    join = make_asof_join("join", A.select("k", t="at", v="av"), B, on="k", times=("t", "bt"), history=LONG)
+    chain = chain_in([join, windows("windows", rows_behind(join))], "ab")
+    query = OperatedQuery(chain.verbs, [2, 2], Place(tmp_path, ["memory"]), Random(0), shared=True)
+    found = []
+    for rows in ([("b", "k", 0), ("a", "k", 1)], [("a", "nothing matches", 500)]):
+        events = [_event(source, key, second) for source, key, second in rows]
+        found.append([row["k"] for one in query.run(tables(chain, events, 1, Random(0))) for row in told(one)])
+    assert found == [[], ["k"]]
+
+
+def _event(source: str, key: str, second: int) -> Event:
+    at = (1_000 + second) * SECOND
+    return Event(source, at, {"k": key, f"{source}t": at, f"{source}v": second})
+
+
 def test_rows_from_outside_and_from_a_verb_meet(tmp_path: Path) -> None:
     """Of the second of two joins one side comes from the first, the other from outside."""
     chain = chain_of([asof, near])
-    rows = [("a", 0), ("b", 1), ("a", 2)]
-    events = [
-        Event(source, (1_000 + at) * SECOND, {"k": "k", f"{source}t": (1_000 + at) * SECOND, f"{source}v": at})
-        for source, at in rows
-    ]
+    events = [_event(source, "k", second) for source, second in (("a", 0), ("b", 1), ("a", 2))]
     query = OperatedQuery(chain.verbs, [2, 2], Place(tmp_path, ["memory"]), Random(0), shared=True)
     found = query.run(tables(chain, events, 1, Random(0)), complete=True)
     assert sorted((row["v"], row["bv"]) for one in found for row in told(one)) == [(0, 1), (2, 1)]

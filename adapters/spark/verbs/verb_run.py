@@ -53,7 +53,7 @@ from millpond.stores.encoding.serdes import Serde
 from millpond.stores.encoding.times import TimeUnit
 from millpond.stores.evolution.history import History
 from millpond.stores.evolution.seeding import Filling
-from millpond.stores.evolution.verbs import alike, declaration, verbs_with_state, went_on
+from millpond.stores.evolution.verbs import alike, declaration, verbs_beside, verbs_with_state, went_on
 
 _log = logging.getLogger(__name__)
 
@@ -208,6 +208,24 @@ class VerbRun:
                 inputs[rows.role] = NewInput(packed, rows.without_nulls, given)
         return NewVerb(inputs, verb.follows_time, self.schemas.by_place, filling)
 
+    @property
+    def began_behind(self) -> list[str] | None:
+        """The verbs, as they are called now, behind which it has begun in their operator; None if it has not begun."""
+        newest = self.began.newest
+        return None if newest is None else list(map(self._now, newest.shape.behind))
+
+    def _now(self, name: str) -> str:
+        """What a verb is called now: as is said, or as it has gone on since, about which nothing needs to be said."""
+        evolution, verb = self.job.options.evolution, self.job.verb
+        name = name if evolution is None else evolution.of_verbs.now(name)
+        if name in self.asked or verb is None:
+            return name
+        gone, seen = went_on(self.job.storage, verb.owner, verbs_beside(self.job.storage, verb.owner)), {name}
+        while (new := gone.get(name)) is not None and name not in self.asked and new not in seen:
+            seen.add(new)
+            name = new
+        return name
+
     def _shared(self, plan: Plan, verb: Verb, ticks: DataFrame | None) -> Shared:
         """The operator that the verb shares with those before it.
 
@@ -216,12 +234,7 @@ class VerbRun:
         """
         if not self.streaming:
             return Shared()
-        newest, evolution = self.began.newest, self.job.options.evolution
-        began = None
-        if newest is not None and not self._begins_elsewhere():
-            began = newest.shape.behind
-            if evolution is not None:
-                began = tuple(evolution.of_verbs.now(name) for name in began)
+        began = None if self._begins_elsewhere() else self.began_behind
         apart = "it has ticks" if ticks is not None else self.job.apart
         shared = shared_by(plan, self.results.behind(self.inputs), verb, began, apart)
         self.results.tell(self.name, shared)
