@@ -10,13 +10,15 @@ from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as _compute
 
 from millpond.processors.aggregations.aggregate import Aggregation
 from millpond.processors.aggregations.column_fold import Groups, MergingFold
-from millpond.processors.verbs.functions.column_forms import ranks_of
 from millpond.processors.verbs.functions.columns import Array, Integers, listed, lists_of
 from millpond.processors.verbs.state_serde import Slots, StateSerde
 from millpond.stores.encoding.rows.row_columns import PhysicalRowType
+
+pc: Any = _compute
 
 ORDERED_ROWS: Final = pa.struct([("order", pa.binary()), ("row", pa.binary())])
 """What a row brings."""
@@ -56,12 +58,32 @@ class TopFold(MergingFold):
         """The states with the first of these rows, which are of so many keys; null where a key has none."""
         orders, rows = columns
         counts = np.bincount(owners, minlength=size)
-        places = np.lexsort((ranks_of(rows), ranks_of(orders), owners))
+        places = _ranked(orders, rows, owners)
         ranks = np.arange(len(places)) - (np.cumsum(counts) - counts)[owners[places]]
         first: Any = pa.array(places[ranks < self._n])
         lists = [lists_of(column.take(first), np.minimum(counts, self._n), _LIST, nullable=False) for column in columns]
         mask: Any = pa.array(counts == 0)
         return PhysicalRowType.of(pa.StructArray.from_arrays(lists, fields=list(TOP), mask=mask))
+
+
+def _ranked(orders: Array, rows: Array, owners: Integers) -> Integers:
+    """The places of rows by their keys, then their orders; where these are equal, by the bytes of the rows."""
+    ranks = _ranks(orders)
+    places = np.lexsort((ranks, owners))
+    sorted_ranks, sorted_owners = ranks[places], owners[places]
+    equal = (sorted_ranks[1:] == sorted_ranks[:-1]) & (sorted_owners[1:] == sorted_owners[:-1])
+    if not equal.any():
+        return places
+    tied = places[np.append(equal, False) | np.append(False, equal)]
+    ties = np.zeros(len(ranks), np.int64)
+    ties[tied] = _ranks(rows.take(pa.array(tied)))
+    return np.lexsort((ties, ranks, owners))
+
+
+def _ranks(column: Array) -> Integers:
+    """Numbers that are ordered as bytes are, and equal where these are."""
+    ranks: Integers = pc.rank(column, sort_keys="ascending", tiebreaker="dense").to_numpy().astype(np.int64)
+    return ranks
 
 
 def first_rows(n: int) -> Aggregation:

@@ -1,0 +1,48 @@
+"""The stores of each verb tell which one it is, and another one does not go on with them."""
+
+from collections.abc import Callable
+
+import pytest
+
+from millpond.errors import StateConflictError
+from millpond.processors import JoinWindows, TimeWindows, Topology
+from millpond.processors.distribution.plan import make_plan
+from millpond.processors.distribution.shape_of import shape_of
+from millpond.stores.evolution.shape import Shape
+from millpond.stores.evolution.verb_kinds import check_kind, kind_of
+from tests.evolution.parameters import (
+    of_aggregate,
+    of_apply,
+    of_asof_join,
+    of_latest,
+    of_stream_join,
+    of_table_join,
+    of_top_n,
+)
+
+VERBS: list[tuple[str, Callable[[], Topology]]] = [
+    ("latest", of_latest),
+    ("aggregate", of_aggregate),
+    ("aggregate", lambda: of_aggregate(windows=TimeWindows(10))),
+    ("top_n", of_top_n),
+    ("top_n", lambda: of_top_n(windows=TimeWindows(10), final=True)),
+    ("apply", of_apply),
+    ("asof_join", of_asof_join),
+    ("stream_join", lambda: of_stream_join(JoinWindows(5))),
+    ("table_join", of_table_join),
+]
+
+
+def shape(topology: Topology) -> Shape:
+    return shape_of(make_plan(topology, None, 2))
+
+
+@pytest.mark.parametrize(("kind", "verb"), VERBS)
+def test_the_stores_of_a_verb_tell_which_one_it_is(kind: str, verb: Callable[[], Topology]) -> None:
+    assert kind_of("v", shape(verb())) == kind
+
+
+@pytest.mark.parametrize(("kind", "verb"), [one for one in VERBS if one[0] != "top_n"])
+def test_a_verb_does_not_go_on_with_the_state_of_a_top_n(kind: str, verb: Callable[[], Topology]) -> None:
+    with pytest.raises(StateConflictError, match=rf"the state of the verb 'v' is that of a top_n; 'v' is an? {kind}"):
+        check_kind("v", shape(of_top_n()), "v", shape(verb()))
