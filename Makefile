@@ -49,7 +49,8 @@ OLDEST_TESTS := tests/contract/test_backends.py tests/stores/rows tests/stores/t
 	tests/spark/test_session.py tests/spark/test_several_sinks.py tests/spark/test_shared_operators.py \
 	tests/spark/test_sink.py tests/spark/test_state_source.py tests/spark/test_streams.py tests/spark/test_tables.py \
 	tests/spark/test_ticks.py tests/spark/test_values.py tests/spark/test_verb_times.py tests/spark/test_verb_types.py \
-	tests/spark/test_verbs.py tests/spark/test_continued_query.py tests/spark/test_seeds.py
+	tests/spark/test_verbs.py tests/spark/test_continued_query.py tests/spark/test_seeds.py \
+	tests/spark/test_top_n.py tests/processors/verbs/test_top_n.py
 
 FLINK := .venv-flink/bin/python
 

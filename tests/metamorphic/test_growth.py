@@ -26,6 +26,7 @@ from tests.metamorphic.verbs import (
     make_latest,
     make_stream_join,
     make_table_join,
+    make_top_n,
 )
 
 FEW, MANY, IN_A_BATCH = 1_600, 6_400, 50
@@ -63,6 +64,7 @@ CASES: dict[str, tuple[Callable[[], Made], dict[str, pa.Schema]]] = {
     "stream_join": (stream_join, BOTH),
     "table_join": (lambda: make_table_join("out", ROWS, OTHER, on="k", times=("at", "bt"), history=LONG), BOTH),
     "by key": (lambda: aggregate(None), {"a": SOURCE}),
+    "top_n": (lambda: make_top_n("out", ROWS, 3, by="k", order="at", time="at", descending=True), {"a": SOURCE}),
     "by window": (lambda: aggregate(TimeWindows(7_000, grace=GRACE)), {"a": SOURCE}),
     "by sliding window": (lambda: aggregate(SlidingWindows(3_000, grace=GRACE)), {"a": SOURCE}),
     "by session": (lambda: aggregate(SessionWindows(500, grace=GRACE)), {"a": SOURCE}),

@@ -28,7 +28,7 @@ from tests.metamorphic.histories import SECOND, WAYS, Chain, Event, Way, current
 from tests.metamorphic.oracle import Row
 from tests.metamorphic.rules import RESULTS, Fading
 from tests.metamorphic.tables import Rows
-from tests.metamorphic.verbs import make_aggregate, make_apply, make_latest, make_table_join
+from tests.metamorphic.verbs import make_aggregate, make_apply, make_latest, make_table_join, make_top_n
 
 CALLS = {
     "by columns": {"n": aggregates.count(), "s": aggregates.sum("av")},
@@ -106,6 +106,39 @@ def test_an_aggregate_that_has_expired_comes_out_as_deleted(
 
 def _answers(made: Any, source: Any, events: Sequence[Event], ways: Sequence[Way]) -> Iterator[Any]:
     return answers(Chain([made], {"a": source}, {"a": "at"}), events, {"a": 0}, ways)
+
+
+@histories(20)
+@given(rows_of("a", NULLABLE, 14), TWO, TTLS, st.sampled_from([1, 2, 5]), st.sampled_from(Expired))
+def test_the_first_rows_of_a_key_are_gone_when_they_have_expired(
+    events: list[Event], ways: list[Way], ttl: int, n: int, expired: Expired
+) -> None:
+    source = schema("a")
+    made = make_top_n(
+        "out",
+        Rows.of("a", source),
+        n,
+        by="k",
+        order="at",
+        time="at",
+        descending=True,
+        ttl=ttl * SECOND,
+        expired=expired,
+    )
+    known = lives(own(events, "a"), ttl * SECOND)
+    for way, answer in zip(ways, _answers(made, source, events, ways), strict=True):
+        end = max((row["at"] for row in own(events, "a")), default=0) if way.complete else 1 << 60
+        expected = {
+            (key, rank): row["at"]
+            for key, some in known.items()
+            if expired is Expired.SILENT or some[-1][-1]["at"] + ttl * SECOND > end
+            for rank, row in enumerate(some[-1][: -n - 1 : -1], start=1)
+        }
+        found = {place: row["at"] for place, row in current(answer.rows, ["k", "rank"]).items()}
+        if expired is Expired.SILENT:
+            # Nothing tells that the rows of ranks behind those of the last life are gone.
+            found = {place: at for place, at in found.items() if place in expected}
+        assert found == expected
 
 
 @histories(20)
