@@ -224,8 +224,8 @@ class Aggregate(Processor):
     def _columns_of(self, store: TimestampedKeyValueStore[Any, Any] | None) -> TimestampedColumns | None:
         """The store for whole columns; None if what is computed from them, or kept, has to be objects."""
         keys, values = column_serde(self._spec.key_serde), column_serde(self._spec.value_serde)
-        tells_olds = self._config.send_olds and not self._caching
-        if store is None or tells_olds or self._tells_each or self._spec.key_serde not in PLAIN_KEYS:
+        tells_each = (self._config.send_olds or self._tells_each) and not self._caching
+        if store is None or tells_each or self._spec.key_serde not in PLAIN_KEYS:
             return None
         if self._column_fold is None or keys is None or values is None or not values.takes(self._column_fold.result):
             return None

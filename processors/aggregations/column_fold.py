@@ -169,11 +169,11 @@ def fold_columns(
         pyarrow.ArrowInvalid: values or aggregates cannot be folded as columns; nothing has been written.
     """
     groups = Groups(columns.keys)
-    order, before, known = _known(store, groups, None if reached is None else groups.first(reached))
+    order, before, known, told = _known(store, groups, None if reached is None else groups.first(reached))
     totals = fold.totals(groups, columns.values, before)
     latest = np.maximum(known, groups.latest(columns.timestamps))
     if last_only:
-        updates = Columns(groups.keys, totals, latest, olds=before if olds else None)
+        updates = Columns(groups.keys, totals, latest, olds=told if olds else None)
     else:
         times = np.maximum(reached_by_key(columns.timestamps, groups.numbers), known[groups.numbers])
         updates = Columns(columns.keys, fold.running(groups, columns.values, before), times)
@@ -184,22 +184,27 @@ def fold_columns(
 def merge_columns(fold: MergingFold, store: TimestampedColumns, partials: Columns, *, olds: bool = False) -> Columns:
     """Merge partial aggregates into their keys' aggregates; returns each key's update, with ``olds`` if asked for."""
     groups = Groups(partials.keys)
-    order, before, known = _known(store, groups)
+    order, before, known, told = _known(store, groups)
     there = before.is_valid()
     owners = np.concatenate([np.flatnonzero(there.to_numpy(zero_copy_only=False)), groups.numbers])
     totals = fold.merged(Groups(groups.keys, owners), pa.concat_arrays([before.filter(there), partials.values]))
     latest = np.maximum(known, groups.latest(partials.timestamps))
     store.put(groups.keys.take(order), totals.take(order), pa.array(latest).take(order))
-    return Columns(groups.keys, totals, latest, olds=before if olds else None)
+    return Columns(groups.keys, totals, latest, olds=told if olds else None)
 
 
-def _known(store: TimestampedColumns, groups: Groups, reached: _Integers | None = None) -> tuple[Any, Any, _Integers]:
+def _known(
+    store: TimestampedColumns, groups: Groups, reached: _Integers | None = None
+) -> tuple[Any, Any, _Integers, Any]:
     """The order of the keys, and each key's aggregate and timestamp until now, null and the least where it has none.
 
-    In the order of keys, an engine finds its way faster, and nobody has to sort the changes again.
+    Last, the aggregate that one knows who is told of what expires. In the order of keys, an engine finds its way
+    faster, and nobody has to sort the changes again.
     """
     order = pc.sort_indices(groups.keys)
     places: Any = pa.array(inverse(order))
     at = None if reached is None else reached[order.to_numpy()]
-    before, since = (column.take(places) for column in store.get(groups.keys.take(order), at))
-    return order, before, since.fill_null(np.iinfo(np.int64).min).to_numpy()
+    values, times, olds = store.get_with_olds(groups.keys.take(order), at)
+    before, since = values.take(places), times.take(places)
+    told = before if olds is values else olds.take(places)
+    return order, before, since.fill_null(np.iinfo(np.int64).min).to_numpy(), told

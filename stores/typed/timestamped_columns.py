@@ -58,16 +58,30 @@ class TimestampedColumns:
             CorruptStoreError: a row is damaged.
             pyarrow.ArrowInvalid: a value is none that columns have.
         """
+        values, timestamps, _ = self.get_with_olds(keys, reached)
+        return values, timestamps
+
+    def get_with_olds(self, keys: Any, reached: Integers | None = None) -> tuple[Any, Any, Any]:
+        """What ``get`` gives, and the values that one has who is told of what expires: such a one stays until then."""
         data = get_column(self._store.transaction, self._rows(keys))
         try:
             timestamps = from_big_endian(pc.binary_slice(data, 0, TIMESTAMP_SIZE), pa.int64())
-            if self.expiry is not None:
-                data, timestamps = without_gone(self.expiry, data, timestamps, reached)
-            return self._values.read(pc.binary_slice(data, TIMESTAMP_SIZE, TO_THE_END)), timestamps
+            if self.expiry is None:
+                values = self._read(data)
+                return values, timestamps, values
+            there, times = without_gone(self.expiry, data, timestamps, reached)
+            values = self._read(there)
+            if not self.expiry.tells or times.null_count == timestamps.null_count:
+                return values, times, values
+            told = pc.less_equal(timestamps, max(self.expiry.told, MIN_TIME))
+            return values, times, self._read(pc.if_else(told, None, data))
         except pa.ArrowInvalid:
             # If one of the rows is damaged, reading them one by one says which and why.
             self._store.get_many(keys.to_pylist())
             raise
+
+    def _read(self, data: Any) -> Any:
+        return self._values.read(pc.binary_slice(data, TIMESTAMP_SIZE, TO_THE_END))
 
     def put(self, keys: Any, values: Any, timestamps: Any) -> None:
         """Set each key to the value and timestamp at the same position; a repeated key's last one counts.

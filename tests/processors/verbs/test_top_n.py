@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from millpond.processors.aggregations.aggregate import Aggregate
 from millpond.processors.distribution.execution import Decoder
 from millpond.processors.options.windows import SessionWindows, SlidingWindows, TimeWindows
 from millpond.processors.runtime.batches.columns import Columns
@@ -361,3 +362,17 @@ def test_columns_give_what_objects_give_to_the_byte_of_every_state(
 
 def _refused(*_: Any) -> None:
     raise AssertionError("columns have become objects")
+
+
+@pytest.mark.parametrize("expired", Expired)
+def test_columns_give_what_objects_give_of_rows_that_expire(expired: Expired, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows_of = an_input(["x"], (True,))
+    verb = top_n("top", rows_of, 2, None, columns=["id", "t"], final=False, ttl=15 * MILLISECOND, expired=expired)
+    for seed in range(30):
+        chance = random.Random(seed)
+        rows = sorted(with_order(some_rows(chance), ["x"]), key=lambda row: int(row["t"]) + chance.randint(0, 9000))
+        runs = [as_columns(rows_of, batch) for batch in cut(rows, chance)]
+        of_objects = list(outcome(verb, runs, whole=False))
+        with monkeypatch.context() as patched:
+            patched.setattr(Aggregate, "process", _refused)
+            assert list(outcome(verb, runs, whole=True)) == of_objects, seed
