@@ -70,6 +70,31 @@ def test_the_latest_row_is_deleted_when_its_time_is_over(spark: SparkSession, tm
     ]
 
 
+@pytest.mark.parametrize("expired", ["silent", "delete"])
+def test_what_a_verb_sees_now_is_told_from_versions_that_were_replaced_deleted_or_have_expired(
+    spark: SparkSession, tmp_path: Path, expired: str
+) -> None:
+    batches: list[list[tuple[str, int, float]]] = [
+        [("a", 1, 0), ("b", 1, 5), ("c", 1, 6)], [("b", 2, 8), ("c", -1, 9), ("d", 1, 12)],
+    ]  # fmt: skip
+    feed = rows(spark, tmp_path, *batches).selectExpr("*", "if(amount < 0, 'delete', 'upsert') as op")
+    living: dict[str, Any] = {**LATEST, "history": "1 day", "op": "op", "ttl": "10 minutes", "expired": expired}
+    verbs = pond(tmp_path)
+    run(verbs.latest(feed, **living, name="living"), tmp_path)
+    shown = verbs.read_store("living", "latest", f"{tmp_path}/checkpoint")
+    assert shown.columns == ["id", "amount", "at", "change_time", "valid_to"]
+    shown = shown.drop("at")
+    found = sorted(tuple(row) for row in shown.collect() if row.valid_to is None)
+    assert found == [("b", 2, at(8), None), ("d", 1, at(12), None)]
+    ended = sorted(tuple(row) for row in shown.where("valid_to is not null").collect())
+    assert ended == [("a", 1, at(0), at(10)), ("b", 1, at(5), at(8)), ("c", 1, at(6), at(9))]
+    named = rows(spark, tmp_path).selectExpr("*", "amount as valid_to")
+    verbs = pond(tmp_path / "other")
+    run(verbs.latest(named, **LATEST, name="named"), tmp_path / "other")
+    shown = verbs.read_store("named", "latest", f"{tmp_path}/other/checkpoint")
+    assert shown.schema["valid_to"].dataType.simpleString() == "int"
+
+
 def test_a_pair_is_deleted_when_the_time_of_a_side_is_over(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -24,7 +24,7 @@ from millpond.processors.options.records import Produced
 from millpond.processors.options.windowed_serdes import SessionWindowedSerde, TimeWindowedSerde
 from millpond.processors.runtime.batches.batch import Batch
 from millpond.processors.runtime.subtopology import Subtopology
-from millpond.stores.durability.checking.inspection import read_rows
+from millpond.stores.durability.checking.inspection import read_rows, read_versions
 from millpond.stores.durability.manifests.manifest import Manifest
 from millpond.stores.durability.storage.storage import Storage
 from millpond.stores.encoding.serdes import BYTES, JSON, STRING, Serde
@@ -61,19 +61,40 @@ class StoredRows(Protocol):
 
 @dataclass(frozen=True)
 class ReadStore:
-    """The function of ``mapInArrow`` that turns manifests into the rows of a store."""
+    """The function of ``mapInArrow`` that turns manifests into the rows of a store.
+
+    Attributes:
+        storage: the state directory.
+        spec: the store.
+        rows: makes rows of its entries.
+        deletes: whether a versioned store gives its deletes, too.
+        ends: the column with the ends of versions, in microseconds, behind the others; None for none.
+    """
 
     storage: Storage
     spec: StoreSpec
     rows: StoredRows
     deletes: bool = False
+    ends: "pa.Field[Any] | None" = None
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for text in batch.column(0).to_pylist():
-                found = read_rows(self.storage, Manifest.from_json(str(text)), self.spec, deletes=self.deletes)
+                found = self._entries(Manifest.from_json(str(text)))
                 while part := list(islice(found, _ROWS)):
-                    yield from self.rows.to_table(Batch(*map(list, zip(*part, strict=True)))).to_batches()
+                    yield from self._table(*map(list, zip(*part, strict=True))).to_batches()
+
+    def _entries(self, manifest: Manifest) -> Iterator[tuple[Any, ...]]:
+        if self.ends is not None:
+            return read_versions(self.storage, manifest, self.spec)
+        return read_rows(self.storage, manifest, self.spec, deletes=self.deletes)
+
+    def _table(self, keys: list[Any], values: list[Any], times: list[Any], *ends: list[Any]) -> pa.Table:
+        made = self.rows.to_table(Batch(keys, values, times))
+        if self.ends is None:
+            return made
+        (found,) = ends
+        return made.append_column(self.ends, pa.array(found, pa.int64()).cast(self.ends.type))
 
 
 @dataclass(frozen=True)
@@ -114,9 +135,22 @@ class CommittedStore:
         raise ConfigurationError(f"the query for sink {self.plan.sink!r} has the stores {known}, not {self.name!r}")
 
     def frame(
-        self, session: SparkSession, rows: StoredRows, columns: str | T.StructType, *, deletes: bool = False
+        self,
+        session: SparkSession,
+        rows: StoredRows,
+        columns: str | T.StructType,
+        *,
+        deletes: bool = False,
+        ends: "pa.Field[Any] | None" = None,
     ) -> DataFrame:
         """Its rows, as ``rows`` makes them of its entries; of a versioned store, also the deletes if they are wanted.
+
+        Args:
+            session: the session.
+            rows: makes rows of entries.
+            columns: the columns.
+            deletes: whether deletes of a versioned store are wanted.
+            ends: the last column, if it is to be the ends of its versions; None if not.
 
         Raises:
             ConfigurationError: the checkpoint has no commit, not that micro-batch, or is that of another query.
@@ -125,7 +159,7 @@ class CommittedStore:
         mine = self._manifests(session)
         manifests = [(one.to_json(),) for one in mine if one.task_id.startswith(prefix)]
         frame = session.createDataFrame(manifests, "manifest string").repartition(max(1, len(manifests)))
-        return in_workers(frame, ReadStore(self.storage, self.spec, rows, deletes), columns)
+        return in_workers(frame, ReadStore(self.storage, self.spec, rows, deletes, ends), columns)
 
     def _manifests(self, session: SparkSession) -> list[Manifest]:
         """The manifests of all tasks of this application that the checkpoint has."""

@@ -70,6 +70,10 @@ class MadeVerbs:
     def read_store(self, verb: str, store: str, checkpoint: str, *, batch_id: int | None = None) -> DataFrame:
         """The content of a store as committed by a query, which may still be running, with typed columns.
 
+        Of a store that keeps versions, all are there that the state still has, each from its ``change_time`` on, and
+        until its ``valid_to``, which is null for those that the verb sees now: ``where("valid_to is null")``. Where
+        rows have a column of that name, that is shown instead.
+
         Args:
             verb: the name of a verb that this object has made.
             store: ``"right"`` of an as-of join, ``"left"`` or ``"right"`` of a table join, ``"latest"``, or

@@ -15,6 +15,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import types as T
 from pyspark.sql.pandas.types import from_arrow_schema
 
+from millpond.adapters.inspect.store_form import VALID_TO
 from millpond.adapters.spark.copies.warm_query import WarmQuery
 from millpond.adapters.spark.evolution.rekeyed import NewVerb
 from millpond.adapters.spark.job.backfill import backfilled
@@ -45,7 +46,7 @@ from millpond.adapters.spark.worker.worker import StateSettings
 from millpond.errors import ConfigurationError, DurabilityError, FormatError
 from millpond.processors.distribution.plan import Plan
 from millpond.processors.distribution.shape_of import shape_of
-from millpond.processors.verbs.projections import ChangeColumns
+from millpond.processors.verbs.projections import CHANGE_TIME, ChangeColumns
 from millpond.processors.verbs.rekeying.rekeying import NewInput
 from millpond.processors.verbs.verb import PackedRows, Verb, schema_of
 from millpond.stores.durability.manifests.schema_log import keep_schemas, unkept_schemas
@@ -184,10 +185,12 @@ class VerbRun:
         unkept_schemas(self.job.storage, self.job.application_id, self.schemas.by_place)
         plan = replace(self.job, reached=True).plan(self.session, verb.topology, verb.name)
         parts = verb.stores[name]
-        columns = self._columns(schema_of(parts))
+        shown = schema_of(parts)
         found = CommittedStore(plan, self.job.application_id, self.job.storage, name, checkpoint, batch_id)
-        packed = traveling(columns)
-        return from_months(found.frame(self.session, PartRows(parts, arrow_schema(packed)), packed), columns)
+        ends = _ends(shown) if found.spec.versioned else None
+        columns = self._columns(shown if ends is None else shown.append(ends))
+        packed, rows = traveling(columns), PartRows(parts, arrow_schema(traveling(self._columns(shown))))
+        return from_months(found.frame(self.session, rows, packed, ends=ends), columns)
 
     def warmed(self, verb: Verb) -> WarmQuery:
         """The query of this verb, whose local copies are to be warmed.
@@ -304,6 +307,11 @@ class VerbRun:
                     type_ = T.ArrayType(own)
             columns.append(T.StructField(made.name, type_))
         return T.StructType(columns)
+
+
+def _ends(shown: pa.Schema) -> "pa.Field[Any] | None":
+    """The column for the ends of versions beside these; None where rows have one of its name."""
+    return None if VALID_TO in shown.names else pa.field(VALID_TO, shown.field(CHANGE_TIME).type)
 
 
 def _shown(column: str | Column | None) -> str:

@@ -98,6 +98,18 @@ def read_rows(
             yield (key, found.value, found.timestamp) if spec.kind.stamped else (key, found, None)
 
 
+def read_versions(
+    storage: Storage, manifest: Manifest, spec: StoreSpec
+) -> Iterator[tuple[Any, Any, int | None, int | None]]:
+    """The same of a versioned store, with the ``valid_to`` of each version; None for those that are valid now.
+
+    Raises as ``read_rows``.
+    """
+    with advising_of_files(task_of(manifest.application_id, manifest.task_id), storage):
+        for key, found in _content(storage, manifest, spec):
+            yield key, found.value, found.timestamp, found.valid_to
+
+
 def _with_deletes(entries: Iterator[tuple[Any, Any]]) -> Iterator[tuple[Any, Any, int]]:
     """Versions, oldest first for each key, and the ends of those that another does not follow at once."""
     entry = next(entries, None)
