@@ -26,7 +26,7 @@ from millpond.stores.encoding.rows.schemas import Schemas
 from millpond.stores.encoding.serdes import BYTES
 from millpond.stores.encoding.times import TimeUnit
 from millpond.stores.evolution.history import History, applications_beside, sinks_of, without_left_behind
-from millpond.stores.evolution.record import EvolutionRecord, commits_of
+from millpond.stores.evolution.record import BEGINNING, EvolutionRecord, commits_of
 from millpond.stores.evolution.shape import StoreShape
 from millpond.stores.evolution.verb_sides import INPUT
 from millpond.stores.specs.store_spec import StoreSpec
@@ -108,7 +108,7 @@ class StateInspector:
         return self.checkpoint.batches()
 
     def stores(self, batch: int | None = None) -> list[StoreView]:
-        """All stores, by application, sink and name.
+        """All stores with which the query goes on, by application, sink and name.
 
         Args:
             batch: after which micro-batch; None for the last one.
@@ -120,7 +120,7 @@ class StateInspector:
             DurabilityError: the checkpoint or the state directory cannot be read.
         """
         number = self.checkpoint.chosen(batch)
-        return self.stores_of(self.queries(number), number)
+        return self.stores_of([query for query in self.queries(number) if not query.left], number)
 
     def stores_of(self, queries: Collection[InspectedQuery], batch: int) -> list[StoreView]:
         """The stores of queries that were found after a micro-batch, by application, sink and name.
@@ -160,7 +160,8 @@ class StateInspector:
                 "keeps records"
             )
         begun = list(self._begun_here(queries, held, batch))
-        return [*(query._replace(left=_is_left(query, queries, begun)) for query in queries), *begun]
+        left = [query._replace(left=_is_left(query, queries, begun, batch)) for query in queries]
+        return [*left, *(query._replace(left=_is_led_on(query, [*queries, *begun])) for query in begun)]
 
     def store(
         self,
@@ -291,7 +292,9 @@ def _places(views: Collection[StoreView]) -> str:
     )
 
 
-def _is_left(query: InspectedQuery, known: Collection[InspectedQuery], begun: Collection[InspectedQuery]) -> bool:
+def _is_left(
+    query: InspectedQuery, known: Collection[InspectedQuery], begun: Collection[InspectedQuery], batch: int
+) -> bool:
     """Whether queries that begin where the checkpoint stands know of another one's state, and that does not go on.
 
     Each that goes on knows those that do not. So of two of which one alone knows the other, that is the one that may.
@@ -300,20 +303,31 @@ def _is_left(query: InspectedQuery, known: Collection[InspectedQuery], begun: Co
         query: the other one.
         known: all whose state the checkpoint has.
         begun: those that begin there.
+        batch: the checkpoint's last micro-batch.
     """
-    mine, own, beside = commits_of(query.held), _generation(query), [one for one in known if one is not query]
+    if _is_led_on(query, begun):
+        return True
+    mine, own = commits_of(query.held), _origins(query, batch)
     if not any(mine <= one.record.origins for one in begun):
         return False
-    knows = {(commits_of(one.held) <= own.origins, mine <= _generation(one).origins) for one in beside}
+    beside = [one for one in known if one is not query]
+    knows = {(commits_of(one.held) <= own, mine <= _origins(one, batch)) for one in beside}
     if (True, False) in knows:
         return any(query.history.is_led_on_in(one.history) for one in begun)
-    return (False, True) in knows or not mine <= own.origins
+    return (False, True) in knows or not mine <= own
 
 
-def _generation(query: InspectedQuery) -> EvolutionRecord:
-    """The newest generation of a query that no edit has made."""
-    assert query.history.unedited is not None
-    return query.history.unedited
+def _is_led_on(query: InspectedQuery, others: Collection[InspectedQuery]) -> bool:
+    """Whether another one was made of a query's newest generation; several may have one beginning."""
+    own = query.history.unerased
+    evolved = own is not None and own.generation > BEGINNING
+    return evolved and any(query.history.is_led_on_in(one.history) for one in others)
+
+
+def _origins(query: InspectedQuery, batch: int) -> frozenset[str]:
+    """What the newest generation of a query knows that a start has made there, or before."""
+    made = query.history.unedited_at(batch)
+    return frozenset() if made is None else made.origins
 
 
 def _of(manifest: Manifest, application_id: str) -> bool:

@@ -91,15 +91,16 @@ class History:
         """The record of the present generation."""
         return self.records[-1] if self.records else None
 
-    @property
-    def unedited(self) -> EvolutionRecord | None:
-        """The record of the newest generation that a start has made, and no edit."""
-        return self.unedited_at(None)
-
     def unedited_at(self, batch: int | None) -> EvolutionRecord | None:
-        """The newest of those that had begun after a micro-batch; None for the last one."""
+        """The record of the newest generation that a start, and no edit, had made by a micro-batch; None for the last."""
         following = None if batch is None else batch + 1
         return next((one for one in reversed(self.records) if one.edit is None and one.applies_to(following)), None)
+
+    @property
+    def unerased(self) -> EvolutionRecord | None:
+        """The record of the newest generation that no erasure has made, which reaches what is left behind, too."""
+        made = (record for record in reversed(self.records) if record.edit is None or not record.edit.erases)
+        return next(made, None)
 
     @property
     def next_generation(self) -> int:
@@ -280,6 +281,8 @@ class History:
             return True
         if batch is None:
             return False
+        if found and newest.leads_on(batch, found):
+            return True
         prints, left = self.made_of(newest), dict[str, list[Manifest]]()
         seeded = any(record.seeded for record in self.lineage(newest))
         for one in found:
@@ -310,14 +313,17 @@ class History:
             yield (record := found)
 
     def is_led_on_in(self, other: "History") -> bool:
-        """Whether another query has gone on with the newest generation of this one, or with what was made of it."""
-        if self.newest is None or other.newest is None or self.application_id == other.application_id:
+        """Whether another query has gone on with the newest generation of this one, or with what was made of it.
+
+        Erasures that have come since reach both.
+        """
+        if self.unerased is None or other.newest is None or self.application_id == other.application_id:
             return False
-        return self.newest.fingerprint in other.made_of(other.newest)
+        return self.unerased.fingerprint in other.made_of(other.newest)
 
     def edited_in(self, other: "History") -> bool:
         """Whether another query, which goes on with this one's state, has edits since that are not undone."""
-        own = next((one for one in reversed(self.records) if one.edit is None or not one.edit.erases), None)
+        own = self.unerased
         if own is None or other.newest is None or self.application_id == other.application_id:
             return False
         edits = 0
@@ -330,14 +336,14 @@ class History:
 
     def went_on_in(self, other: "History") -> bool:
         """Whether the state goes on in that of another query: the same verb under another name."""
-        if self.unedited is None or self.application_id == other.application_id:
+        if self.unerased is None or self.application_id == other.application_id:
             return False
         # Beginnings of one shape have one fingerprint. A verb that was beside one that got another name has a later
         # generation than its beginning; and one that has begun by itself has a record of that, or was carried over
-        # before its first row, and had nothing to begin with. It may be erased from later.
-        edits = self.records[self.records.index(self.unedited) :]
+        # before its first row, and had nothing to begin with.
+        last = self.records[self.records.index(self.unerased) :]
         led_on = other.led_on and bool(other.records[1].bases)
-        return led_on and other.records[0].fingerprint in {record.fingerprint for record in edits}
+        return led_on and other.records[0].fingerprint in {record.fingerprint for record in last}
 
     @property
     def _subtopologies(self) -> set[int]:

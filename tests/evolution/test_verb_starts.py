@@ -187,6 +187,54 @@ def test_a_second_erasure_does_not_read_what_a_verb_left_under_its_former_name(
     life.check()
 
 
+def names_listed(life: VerbLife) -> set[str]:
+    """The verbs whose stores ``millpond state list`` shows."""
+    return {view.application_id.removeprefix(f"{OWNER}.") for view in life.job.inspector(life.job.storage).stores()}
+
+
+@pytest.mark.parametrize("death", [None, *range(1, 16, 3)])
+def test_a_name_under_which_nothing_goes_on_is_not_listed(life: VerbLife, death: int | None) -> None:
+    deaths = [] if death is None else [death]
+    life.begin(["totals", "latest"], 1, "memory")
+    life.batch(ROWS, right=False)
+    for change in (life.repartition, life.rename_verb, life.rename_verb):
+        change(1 if change == life.repartition else 0, deaths=deaths)
+        assert names_listed(life) == {one.name for one in life.drafts}
+        life.edit_verb(0, None, True, [])
+    life.batch([], right=False)
+    life.erase_key("b", [])
+    assert names_listed(life) == {one.name for one in life.drafts}
+    life.batch(ROWS, right=False)
+    life.check()
+
+
+@pytest.mark.parametrize("beside", [[], ["latest"]])
+def test_a_verb_that_is_dropped_is_not_listed(life: VerbLife, beside: list[str]) -> None:
+    life.begin(["totals", *beside], 2, "memory")
+    life.batch(ROWS, right=False)
+    life.replace_verb(0, "windows", [])
+    for _ in range(2):
+        assert names_listed(life) == {one.name for one in life.drafts}
+        life.batch([], right=False)
+    life.batch(ROWS, right=False)
+    assert names_listed(life) == {one.name for one in life.drafts}
+    life.check()
+
+
+def test_a_verb_whose_rows_another_one_has_is_not_listed_behind_the_micro_batch_in_which_it_was_known(
+    life: VerbLife,
+) -> None:
+    life.begin(["totals", "streams", "totals"], 3, "memory")
+    life.batch(ROWS, right=False)
+    life.batch([], right=False)
+    life.rename_verb(0, [])
+    life.rekey_verb(0, 0, (0, 0), True, False, [])
+    life.set_back(0, [])
+    assert names_listed(life) == {one.name for one in life.drafts}
+    life.erase_key("a", [])
+    assert names_listed(life) == {one.name for one in life.drafts}
+
+
 def test_verbs_are_there_behind_the_micro_batch_after_which_one_of_them_was_renamed(life: VerbLife) -> None:
     life.begin(["totals", "latest"], 1, "memory")
     life.batch(ROWS, right=False)
