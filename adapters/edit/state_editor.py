@@ -227,9 +227,15 @@ class StateEditor:
         self._check_open()
         view = self.view(store, sink=sink, application_id=application_id)
         if not holds_timers(view.shape.layout):
+            timers = sorted(one.name for one in self._views if holds_timers(one.shape.layout))
+            if not timers:
+                raise ConfigurationError(
+                    f"store {store!r} holds no timers, and nor does any other: only an apply has some, and this query "
+                    "runs none"
+                )
             raise ConfigurationError(
                 f"store {store!r} holds no timers; give the store of timers of an apply, which is named after it: "
-                f"one of {sorted(one.name for one in self._views if holds_timers(one.shape.layout))}"
+                f"one of {timers}"
             )
         timer = KeyTimer(self.key_column(view).to_bytes(key), name, wall_clock=wall_clock)
         task_id = f"{view.shape.subtopology}_{partition_of(timer.key, view.partitions)}"

@@ -107,10 +107,7 @@ def undoing_of(history: History, committed: Committed, standing: Standing, note:
     """
     newest = standing.record
     if newest.edit is None or newest is not history.newest:
-        raise StateConflictError(
-            f"the state of application {history.application_id!r}, {history.sink!r}, was not edited last, so there is "
-            "no edit to be undone"
-        )
+        raise _not_edited_last(history, newest)
     if any(one.fingerprint == newest.fingerprint for one in committed.manifests):
         raise StateConflictError(
             f"the state of application {history.application_id!r}, {history.sink!r}, was edited after micro-batch "
@@ -128,6 +125,27 @@ def undoing_of(history: History, committed: Committed, standing: Standing, note:
         )
     before = replace(history, records=history.records[:-1]).standing(committed.manifests, committed.batch)
     return edit_with(history, committed, standing, before.manifests, note)
+
+
+def _not_edited_last(history: History, newest: EvolutionRecord) -> StateConflictError:
+    """The error for state that something else than an edit has changed last, or nothing."""
+    state, edited, shapes = f"the state of application {history.application_id!r}, {history.sink!r},", None, list[str]()
+    for record in history.records:
+        if record.edit is None:
+            shapes.append(f"{record.shape.partitions} partitions")
+        else:
+            edited = record if record.edit.can_be_undone else None
+    if edited is not None and edited.batch == newest.batch:
+        return StateConflictError(
+            f"{state} was edited after micro-batch {edited.batch} and then carried over, with the edit, to another "
+            f"shape or number of partitions ({shapes[-1]}), so undo does not reach that; edit the rows once more"
+        )
+    if newest.edit is None and shapes[-2:-1] not in ([], shapes[-1:]):
+        return StateConflictError(
+            f"{state} was not edited last, but carried over from {shapes[-2]} to {shapes[-1]}, which undo does not "
+            f"take back; to have {shapes[-2]} again, carry it over once more: millpond state repartition"
+        )
+    return StateConflictError(f"{state} was not edited last, so there is no edit to be undone")
 
 
 def edit_with(

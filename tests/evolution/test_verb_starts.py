@@ -596,6 +596,46 @@ def test_rows_put_under_a_new_name_are_not_lost_in_a_task_that_had_none(life: Ve
             life.batch([Arrival(key, 0, 1)], right=False)
 
 
+@pytest.mark.parametrize("edited", [False, True])
+def test_state_that_was_carried_over_last_is_told_why_nothing_is_undone_and_the_way_back(
+    life: VerbLife, edited: bool
+) -> None:
+    life.begin(["totals"], 1, "memory")
+    life.batch(ROWS, right=False)
+    if edited:
+        life.edit_verb(0, None, False, [])
+    life.repartition(1, [])
+    told = r"edited after micro-batch 0 and then carried over, .* \(2 partitions\), .*; edit the rows once more$"
+    if not edited:
+        told = r"from 1 partitions to 2 partitions, .* to have 1 partitions again, .*: millpond state repartition$"
+
+    def undo(inspector: StateInspector) -> None:
+        with StateEditor(inspector, "bob", "") as editor, pytest.raises(StateConflictError, match=told):
+            editor.undo()
+
+    life.edit(undo, [])
+    if edited:
+        life.edit_verb(0, None, True, [])
+    else:
+        life.repartition(3, [])
+        assert life.partitions == 1
+    life.check()
+    life.batch(ROWS, right=False)
+    life.check()
+
+
+def test_a_query_without_apply_is_told_that_it_has_no_timers(life: VerbLife) -> None:
+    life.begin(["totals"], 1, "memory")
+    life.batch(ROWS, right=False)
+
+    def set_timer(inspector: StateInspector) -> None:
+        told = "'aggregate' holds no timers, and nor does any other"
+        with StateEditor(inspector, "ann", "") as editor, pytest.raises(ConfigurationError, match=told):
+            editor.set_timer("aggregate", ["a"], None)
+
+    life.edit(set_timer, [])
+
+
 def test_a_verb_does_not_begin_with_rows_that_lack_an_edit_under_a_new_name_and_begins_with_those_that_have_it(
     life: VerbLife,
 ) -> None:

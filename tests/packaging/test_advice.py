@@ -170,6 +170,10 @@ FOLLOWED = {
     "test_what_stays_as_the_hosts_clock_is_apart_goes_once_that_is_set",
     "so it cannot be undone; edit the rows once more": "edit/test_editing.py::"
     "test_an_edit_is_undone_until_a_micro_batch_has_followed_it",
+    "so undo does not reach that; edit": "evolution/test_verb_starts.py::"
+    "test_state_that_was_carried_over_last_is_told_why_nothing_is_undone_and_the_way_back",
+    "again, carry it over once more: ": "evolution/test_verb_starts.py::"
+    "test_state_that_was_carried_over_last_is_told_why_nothing_is_undone_and_the_way_back",
     "is nowhere any more, so it cannot be undone": "edit/test_erasing.py::test_it_is_not_undone",
     "the query has gone on while its keys were erased": "edit/test_erasing.py::"
     "test_keys_are_erased_again_from_a_query_that_has_gone_on_meanwhile_once_it_is_stopped",
