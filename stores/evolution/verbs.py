@@ -16,6 +16,7 @@ from millpond.stores.durability.manifests.manifest import TASK_ID, Manifest
 from millpond.stores.durability.storage.durable_file import sequence_of
 from millpond.stores.durability.storage.storage import Storage
 from millpond.stores.durability.storage.uris import shown
+from millpond.stores.encoding.rows.renames import free_name, leading_back
 from millpond.stores.evolution.history import History
 from millpond.stores.evolution.matching import are_alike
 from millpond.stores.evolution.record import EvolutionRecord
@@ -141,6 +142,9 @@ class SaidOfVerbs:
             ConfigurationError: it is said to be gone.
         """
         if name in self.gone:
+            circle = leading_back(self.renamed, name)
+            if circle:
+                raise self._leads_back(name, circle)
             where, what = "rekeyed", f"says that others begin with its rows ({dict(self.rekeyed)})"
             if name in self.renamed:
                 where, what = "renamed", f"says that it is {self.renamed[name]!r} now"
@@ -151,6 +155,17 @@ class SaidOfVerbs:
                 "another name, because the old state of this one is still there"
             )
         return self.former(name)
+
+    def _leads_back(self, name: str, circle: Sequence[str]) -> ConfigurationError:
+        """The error for a verb that is asked for, whose name leads back to itself."""
+        once_more = {old: new for old, new in self.renamed.items() if old != name}
+        taken = {*self.renamed, *self.renamed.values(), *self.dropped}
+        apart = {old: free_name(new, taken) if old in circle else new for old, new in self.renamed.items()}
+        return ConfigurationError(
+            f"renamed leads from the verb {name!r}, which is asked for, back to it: {dict(self.renamed)}; if it has "
+            f"got a former name again, write renamed={once_more}; if verbs exchange names, which each start would do "
+            f"again, give them names that none has had, renamed={apart}"
+        )
 
     def now(self, name: str) -> str:
         """What a verb is called now."""

@@ -624,6 +624,40 @@ def test_state_that_was_carried_over_last_is_told_why_nothing_is_undone_and_the_
     life.check()
 
 
+def test_verbs_that_exchange_names_are_given_new_ones_and_one_that_has_its_former_name_again_goes_on(
+    life: VerbLife,
+) -> None:
+    life.begin(["totals", "latest"], 1, "memory")
+    life.batch(ROWS, right=False)
+    first, second = life.drafts
+    a, b = first.name, second.name
+    life.evolution = Evolution("checkpoint", renamed={a: b, b: a})
+    for wanted in ([replace(first, name=b), replace(second, name=a)], [replace(second, name=a)]):
+        with pytest.raises(ConfigurationError, match="give them names that none has had") as refused:
+            life.start(wanted)
+        asked = wanted[0].name
+        before = b if asked == a else a
+        assert f"if it has got a former name again, write renamed={{{before!r}: {asked!r}}}; " in str(refused.value)
+        assert str(refused.value).endswith(f", renamed={ {a: f'{b}_2', b: f'{a}_2'} }")
+    life.evolution = Evolution("checkpoint", renamed={a: f"{b}_2", b: f"{a}_2"})
+    for _ in range(2):
+        life.start([replace(first, name=f"{b}_2"), replace(second, name=f"{a}_2")])
+        life.check()
+    life.batch(ROWS, right=False)
+    life.check()
+    life.evolution = Evolution("checkpoint", renamed={f"{b}_2": a, a: f"{b}_2"})
+    back = [replace(first, name=a), life.drafts[1]]
+    with pytest.raises(ConfigurationError, match="has got a former name again") as refused:
+        life.start(back)
+    assert f"write renamed={ {f'{b}_2': a} }; " in str(refused.value)
+    life.evolution = Evolution("checkpoint", renamed={f"{b}_2": a})
+    for _ in range(2):
+        life.start(back)
+        life.check()
+        life.batch(ROWS, right=False)
+        life.check()
+
+
 def test_a_query_without_apply_is_told_that_it_has_no_timers(life: VerbLife) -> None:
     life.begin(["totals"], 1, "memory")
     life.batch(ROWS, right=False)

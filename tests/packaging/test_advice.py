@@ -232,6 +232,8 @@ _SAID_OF_COLUMNS = (
 FOLLOWED_CALLS = {
     "orders that are not shown, so they cannot be put; ": "spark/test_top_n.py::"
     "test_it_gives_what_row_number_gives_over_files_and_restarts_and_is_read_edited_and_erased",
+    "give them names that none has had, ": "evolution/test_verb_starts.py::"
+    "test_verbs_that_exchange_names_are_given_new_ones_and_one_that_has_its_former_name_again_goes_on",
     "; put it once one has come": "edit/test_refused_edits.py::"
     "test_a_window_of_a_task_without_rows_is_put_once_one_has_come_and_comes_out",
     "give a mapping from each old name": _SAID_WRONG,

@@ -59,7 +59,7 @@ renamed={'v': 'v_2'} in one release, and renamed={'w': 'v', 'v_2': 'w'} in the n
 
 def exchanged(renamed: Mapping[str, str]) -> list[str]:
     """Names each of which goes to the next one, and the last one to the first; none if there are no such."""
-    return next((one for one in (_circle(renamed, old) for old in renamed) if len(one) > 1), [])
+    return next((one for one in (leading_back(renamed, old) for old in renamed) if one), [])
 
 
 def by_third_name(circle: Collection[str], renamed: Mapping[str, str], taken: Collection[str]) -> str:
@@ -70,9 +70,9 @@ def by_third_name(circle: Collection[str], renamed: Mapping[str, str], taken: Co
     return f"renamed={{{first!r}: {third!r}}} in one release, and renamed={following} in the next"
 
 
-def _circle(renamed: Mapping[str, str], name: str) -> list[str]:
-    """The names that lead back to one; none if it is handed on for good."""
+def leading_back(renamed: Mapping[str, str], name: str) -> list[str]:
+    """The names that lead back to one, which is the first; none if it is handed on for good, or keeps its name."""
     found = [name]
     while (new := renamed.get(found[-1])) is not None and new not in found:
         found.append(new)
-    return found if renamed.get(found[-1]) == name else []
+    return found if len(found) > 1 and renamed.get(found[-1]) == name else []
