@@ -92,7 +92,7 @@ class History:
         return self.records[-1] if self.records else None
 
     def unedited_at(self, batch: int | None) -> EvolutionRecord | None:
-        """The record of the newest generation that a start, and no edit, had made by a micro-batch; None for the last."""
+        """The newest generation that a start, and no edit, had made by a micro-batch; None for the last one."""
         following = None if batch is None else batch + 1
         return next((one for one in reversed(self.records) if one.edit is None and one.applies_to(following)), None)
 

@@ -19,6 +19,9 @@ from millpond.stores.specs.store_spec import StoreKind
 _NUMBERED: Final = re.compile(r"\d{10}")
 """Stands in the name of a store to which nobody has given one."""
 
+_JOIN: Final = re.compile(r"^KSTREAM-(?:LEFT)?JOIN-(?=\d{10})")
+"""Begins the name of a store of a stream-table join, by the type of the join."""
+
 
 @dataclass(frozen=True)
 class Declared:
@@ -124,6 +127,8 @@ def origins_of(before: Shape, after: Shape, declared: Declared) -> dict[str, Ori
         StateConflictError: a declaration fits no store, an old store is neither continued nor dropped, or a store would
             continue one whose rows it cannot read.
     """
+    if declared.verb is not None:
+        declared = replace(declared, renamed={**_joined_otherwise(before, after), **declared.renamed})
     _check_declared(after, declared)
     _check_numbered(before, after, declared)
     new_names = {store.name: declared.renamed.get(store.name, store.name) for store in before.stores}
@@ -145,6 +150,13 @@ def origins_of(before: Shape, after: Shape, declared: Declared) -> dict[str, Ori
             _check_readable(store, other, declared)
         found[new] = Origin(store.subtopology, store.name, _conversion(store, others[0], declared))
     return found
+
+
+def _joined_otherwise(before: Shape, after: Shape) -> dict[str, str]:
+    """The new names of the stores of a verb that are called after the type of its join, which has another one now."""
+    now = {_JOIN.sub("", store.name): store.name for store in after.stores if _JOIN.match(store.name)}
+    names = (store.name for store in before.stores if _JOIN.match(store.name) and not after.named(store.name))
+    return {name: now[number] for name in names if (number := _JOIN.sub("", name)) in now}
 
 
 def kept_subtopologies(before: Shape, after: Shape, origins: Mapping[str, Origin]) -> frozenset[int]:

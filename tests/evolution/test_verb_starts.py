@@ -15,6 +15,7 @@ from millpond.adapters.spark.verbs.arguments import check_calls
 from millpond.adapters.spark.verbs.kept_schemas import ColumnChanges
 from millpond.adapters.spark.verbs.pond import Millpond
 from millpond.errors import ConfigurationError, StateConflictError
+from millpond.processors.options.joins import ASOF_JOINS, AsofDirection, JoinType
 from millpond.processors.verbs.aggregates import count
 from millpond.processors.verbs.kept_calls import CallChanges
 from tests.evolution.verb_drafts import TABLES, rekeyed
@@ -726,4 +727,19 @@ def test_a_verb_is_edited_beside_a_new_one_that_is_to_run_where_one_is_gone(life
     life.edit_verb(0, None, False, [])
     life.check()
     life.batch(ROWS, right=False)
+    life.check()
+
+
+@pytest.mark.parametrize("how", ASOF_JOINS)
+@pytest.mark.parametrize("before", ASOF_JOINS)
+def test_left_rows_that_wait_go_on_in_an_as_of_join_of_another_type(
+    life: VerbLife, before: JoinType, how: JoinType
+) -> None:
+    """The store in which they wait is called after the type."""
+    life.begin(["waiting"], 3, "memory")
+    life.change_match(0, before, True, 0, AsofDirection.BACKWARD, [], [])
+    life.batch([Arrival(f"k{number}", 0, number) for number in range(5)], right=False)
+    life.batch([Arrival(f"k{number}", 0, number) for number in range(3)], right=True)
+    life.change_match(0, how, True, 0, AsofDirection.BACKWARD, [Arrival("k9", 0, 1)], [])
+    life.batch([Arrival("k9", 0, 1)], right=False)
     life.check()

@@ -16,7 +16,7 @@ from millpond.adapters.inspect import StateInspector
 from millpond.adapters.spark.evolution.evolution import Evolution
 from millpond.adapters.spark.verbs.sink import PartRows
 from millpond.errors import StateConflictError
-from millpond.processors.options.joins import ASOF_JOINS, AsofDirection, JoinType, Side
+from millpond.processors.options.joins import ASOF_JOINS, AsofDirection, JoinType
 from millpond.processors.runtime.batches.batch import Batch
 from millpond.stores.evolution.verbs import verb_and_side
 from millpond.stores.typed.expiry import Expired
@@ -481,8 +481,6 @@ class VerbLife(Story):
         if draft is None:
             return
         if draft.kind == "waiting":
-            # Rows wait in a store that is called after what becomes of those without a match.
-            how = how if how.keeps(Side.LEFT) is draft.match.how.keeps(Side.LEFT) else draft.match.how
             match = Match(how, exact, TOLERANCES[tolerance % len(TOLERANCES)], direction)
         else:
             match = Match(how, exact, (None, *TOLERANCES)[tolerance % (len(TOLERANCES) + 1)])
