@@ -4,7 +4,7 @@ The first verb keeps totals of rows; each of the others keeps the latest rows of
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from random import Random
 from types import SimpleNamespace
@@ -49,13 +49,13 @@ CALLS = {"n": aggregates.count(), "v": aggregates.sum("v")}
 class HeldValues(HeldCheckpoint):
     """What the checkpoint of the chain tells: several manifests a place."""
 
-    values: tuple[Values, ...] = ()
+    values: Values = field(default_factory=dict)
 
     def held(self) -> tuple[int | None, dict[int, list[Manifest]]]:
         return self.batch, {} if self.batch is None else {0: self.manifests()}
 
     def manifests(self, _: int | None = None) -> list[Manifest]:
-        return [one for values in self.values for value in values.values() for one in kept_manifests(*value)]
+        return [one for value in self.values.values() for one in kept_manifests(*value)]
 
 
 class ChainJob(Process):
@@ -77,7 +77,7 @@ class ChainJob(Process):
 
     @property
     def held(self) -> HeldCheckpoint:
-        return HeldValues(str(self.directory / "checkpoint"), self.batch, {}, 1, (self.values,))
+        return HeldValues(str(self.directory / "checkpoint"), self.batch, {}, 1, self.values)
 
     def stop(self) -> None:
         """What a process has in memory is gone with it."""

@@ -96,7 +96,6 @@ class ChainLife(Story):
         self, chain: Mapping[int, str], deaths: Sequence[int] = (), *, says: bool = True, into: bool = False
     ) -> None:
         """Restart with these verbs, again and again if the driver dies on the way."""
-        into = into and self.job.batch is not None
         for death in [*deaths, None]:
             try:
                 self.job.start(
