@@ -9,6 +9,8 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
+from millpond.adapters.inspect.top_column import TopColumn
+from millpond.processors.aggregations.aggregate import Aggregation
 from millpond.processors.aggregations.closing import Window
 from millpond.processors.aggregations.completion import Completion
 from millpond.processors.distribution.exchange import COMPLETE, Blob, gather, to_ipc
@@ -31,10 +33,13 @@ from millpond.processors.tables.suppress_buffer import SuppressBuffer, suppress_
 from millpond.processors.tables.time_ordered_buffer import TimeOrderedBuffer, buffer_spec
 from millpond.processors.verbs import aggregates
 from millpond.processors.verbs.foreign_keyed import foreign_key_of, with_foreign_keys, without_foreign_key
+from millpond.processors.verbs.functions.top import STATE_SERDE, first_rows
 from millpond.processors.verbs.key_timers import KeyTimers, TimerClock, keyed_timers_spec
 from millpond.processors.verbs.row_aggregate import RowAggregate
 from millpond.stores.backend.memory import MemoryBackend
 from millpond.stores.backend.transaction import Transaction
+from millpond.stores.encoding.rows.packing import RowCodec
+from millpond.stores.encoding.rows.schemas import Schemas
 from millpond.stores.encoding.rows.tuple_keys import KeyCodec
 from millpond.stores.encoding.serdes import STRING
 from millpond.stores.encoding.times import MAX_TIME
@@ -241,6 +246,31 @@ def _aggregate_readers() -> dict[str, Reader]:
     return {"states of aggregates": Reader(read, tuple(framed([(b"", seed), (b"", encoded)]) for seed in seeds))}
 
 
+def _merged(kept: Aggregation, state: Any) -> Any:
+    assert kept.merger is not None
+    return kept.merger(b"k", state, state)
+
+
+def _top_readers() -> dict[str, Reader]:
+    codec = RowCodec(Schemas.first(pa.schema([("id", pa.int64())])))
+    kept, column = first_rows(2), TopColumn(codec)
+    rows = [(b"\x10", row) for row in codec.pack(pa.table({"id": [7, 8, 9]}))]
+
+    def read(data: bytes) -> None:
+        attempt(
+            lambda: column.read([data]),
+            lambda: STATE_SERDE.serialize(kept.update(b"k", rows[0], STATE_SERDE.deserialize(data))),
+            lambda: STATE_SERDE.serialize(_merged(kept, STATE_SERDE.deserialize(data))),
+        )
+
+    state = kept.initializer()
+    seeds = [STATE_SERDE.serialize(state)]
+    for row in rows:
+        state = kept.update(b"k", row, state)
+        seeds.append(STATE_SERDE.serialize(state))
+    return {"states of top_n": Reader(read, tuple(seeds))}
+
+
 def _read_blobs(data: bytes) -> None:
     blobs = []
     for place, (head, records) in enumerate(unframed(data)):
@@ -263,5 +293,6 @@ def operator_readers() -> dict[str, Reader]:
         **_kept_operator_readers(),
         **_message_readers(),
         **_aggregate_readers(),
+        **_top_readers(),
         "blobs between tasks": Reader(_read_blobs, _blobs()),
     }

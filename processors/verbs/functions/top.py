@@ -5,13 +5,14 @@ rows are kept does not depend on how they came. A state is a MessagePack array o
 rows, in the order of their ranks.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as _compute
 
+from millpond.errors import UnreadableRowError
 from millpond.processors.aggregations.aggregate import Aggregation
 from millpond.processors.aggregations.column_fold import Groups, MergingFold
 from millpond.processors.verbs.functions.columns import Array, Integers, listed, lists_of
@@ -90,16 +91,24 @@ def first_rows(n: int) -> Aggregation:
     """The aggregation that keeps the first rows of each key."""
 
     def add(key: Any, value: Any, state: Any) -> Any:
-        return _first(n, [*zip(*state, strict=True), tuple(value)])
+        return _first(n, key, lambda: [*zip(*state, strict=True), tuple(value)])
 
     def merge(key: Any, left: Any, right: Any) -> Any:
-        return _first(n, [*zip(*left, strict=True), *zip(*right, strict=True)])
+        return _first(n, key, lambda: [*zip(*left, strict=True), *zip(*right, strict=True)])
 
     return Aggregation(add, lambda: [[], []], merge, columns=TopFold(n), commutes=True)
 
 
-def _first(n: int, rows: Iterable[tuple[bytes, bytes]]) -> list[list[bytes]]:
-    return [list(column) for column in zip(*sorted(rows)[:n], strict=True)]
+def _first(n: int, key: Any, rows: Callable[[], Iterable[tuple[bytes, bytes]]]) -> list[list[bytes]]:
+    """The state with the first of some rows.
+
+    Raises:
+        UnreadableRowError: they are none that a state has, or that come.
+    """
+    try:
+        return [list(column) for column in zip(*sorted(rows())[:n], strict=True)]
+    except (TypeError, ValueError) as error:
+        raise UnreadableRowError(f"top_n: the state or the row for the key {key!r} cannot be read: {error}") from error
 
 
 def _rows_in(states: Any, keys: Integers) -> tuple[list[Array], Integers]:

@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from millpond.errors import UnreadableRowError
 from millpond.processors.aggregations.aggregate import Aggregate
 from millpond.processors.distribution.execution import Decoder
 from millpond.processors.options.windows import SessionWindows, SlidingWindows, TimeWindows
@@ -147,6 +148,13 @@ def test_a_state_is_what_the_page_of_formats_shows() -> None:
     assert STATE_SERDE.serialize(found) == state
     assert STATE_SERDE.deserialize(state) == found
     assert STATE_SERDE.name == "top-n-state-1: orders, rows"
+
+
+@pytest.mark.parametrize("state", [[[b"order"], []], [[b"order"], [7]], [[7], [b"row"]], [7, 8]])
+def test_a_damaged_state_is_told_as_such(state: Any) -> None:
+    kept = first_rows(2)
+    with pytest.raises(UnreadableRowError, match="the state or the row for the key b'key' cannot be read"):
+        kept.update(b"key", (b"order", b"row"), state)
 
 
 WINDOWS: dict[str, Windows] = {
