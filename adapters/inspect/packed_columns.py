@@ -17,7 +17,7 @@ from millpond.stores.durability.manifests.schema_log import Beside, kept_schemas
 from millpond.stores.durability.storage.storage import Storage
 from millpond.stores.encoding.rows.packing import RowCodec
 from millpond.stores.encoding.rows.schemas import Schemas
-from millpond.stores.encoding.rows.tuple_keys import KeyCodec
+from millpond.stores.encoding.rows.tuple_keys import KeyCodec, empty_rows
 
 _FOREIGN: Final = b"\x01"
 """What a row with a foreign key in front begins with; a row itself is an array of MessagePack, which never does."""
@@ -156,6 +156,8 @@ def _without_foreign_keys(rows: Sequence[bytes]) -> Sequence[bytes]:
 
 def _structs(rows: pa.Table, type_: Any) -> Any:
     """The rows of a table as structs."""
+    if not rows.column_names:
+        return pa.array([{}] * rows.num_rows, type_)
     columns = [column.combine_chunks() for column in rows.columns]
     return pa.StructArray.from_arrays(columns, fields=list(type_))
 
@@ -190,7 +192,7 @@ def packed_of(schema: pa.Schema, given: Any, what: str, pack: Callable[[pa.Table
             f"{given!r} is no {what} of {_told(schema)}; give a value for each column, in order or by name"
         )
     columns = _columns(list(schema), row, f"{given!r} is no {what} of {_told(schema)}")
-    return pack(pa.Table.from_arrays(columns, schema=schema))
+    return pack(pa.Table.from_arrays(columns, schema=schema) if columns else empty_rows(1))
 
 
 def _columns(fields: Sequence[Any], row: Mapping[str, Any], refusal: str) -> list[Any]:

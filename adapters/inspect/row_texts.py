@@ -76,8 +76,11 @@ class Writer:
     def _parquet(self) -> Any:
         from pyarrow import parquet as pq
 
-        writer: Any = self._stack.enter_context(pq.ParquetWriter(str(self._path), self._schema, compression="zstd"))
-        return writer.write_batch
+        # Parquet has no form for structs without fields, such as the key of all rows together.
+        names = [field.name for field in self._schema if not pa.types.is_struct(field.type) or field.type.num_fields]
+        schema = pa.schema([self._schema.field(name) for name in names])
+        writer: Any = self._stack.enter_context(pq.ParquetWriter(str(self._path), schema, compression="zstd"))
+        return lambda batch: writer.write_batch(batch.select(names))
 
     def _csv(self) -> Any:
         from csv import writer

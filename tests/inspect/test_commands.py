@@ -8,11 +8,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
 from millpond.adapters.edit import StateEditor
+from millpond.adapters.inspect.row_texts import Writer
 from millpond.cli import app
 from millpond.errors import ConfigurationError
 from tests.command_line.documented import KEYS as DOCUMENTED
@@ -177,3 +179,13 @@ def test_sizes_are_those_of_the_state_that_was_carried_over_or_edited_after_the_
     assert rows[2] > rows[1] >= 8
     assert before["retained_size"] < carried["retained_size"] < edited["retained_size"]
     assert edited["retained_size"] == before["retained_size"] + edited["size"]
+
+
+def test_structs_without_fields_are_exported_where_the_file_has_a_form_for_them(tmp_path: Path) -> None:
+    batch = pa.RecordBatch.from_arrays([pa.array([{}], pa.struct([])), pa.array([7])], ["key", "value"])
+    for suffix in ("parquet", "csv", "json"):
+        with Writer(tmp_path / f"all.{suffix}", batch.schema) as writer:
+            writer.write(batch)
+    assert pq.read_table(tmp_path / "all.parquet").to_pylist() == [{"value": 7}]
+    assert (tmp_path / "all.json").read_text() == '{"key": {}, "value": 7}\n'
+    assert (tmp_path / "all.csv").read_text() == "key,value\n{},7\n"

@@ -23,7 +23,8 @@ CLOSING: Final = "~"
 TICK: Final = "*"
 """The source of rows that all sources have at the same time and in the same micro-batch, with a key of their own."""
 TICKING: Final = "."
-_FAR: Final = 1_000_000 * SECOND
+FAR: Final = 1_000_000 * SECOND
+"""The time of the first rows that close a history."""
 BACKENDS: Final = ("memory", "lmdb", "rocksdb")
 
 
@@ -225,7 +226,7 @@ def _closing(chain: Chain) -> list[list[Event]]:
     """Rows of each source far in the future: one micro-batch for each verb to let go what waits, and one more."""
     return [
         [
-            Event(source, number * _FAR, {**_blank(schema), chain.key: CLOSING, chain.times[source]: number * _FAR})
+            Event(source, number * FAR, {**_blank(schema), chain.key: CLOSING, chain.times[source]: number * FAR})
             for source, schema in chain.schemas.items()
         ]
         for number in range(1, len(chain.verbs) + 2)

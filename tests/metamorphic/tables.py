@@ -90,7 +90,7 @@ class Selection:
         for name, (condition, wrapped) in self.where.items():
             columns[name] = _where(columns[name], pc.is_null(columns[condition]), wrapped=wrapped)
         made = {
-            "key": _struct(self.keys, columns),
+            "key": _struct(self.keys, columns) if self.keys else _present(table.num_rows),
             "value": _struct(self.values, columns) if self.values else _present(table.num_rows),
             "timestamp": columns[self.time].cast(pa.int64()),
         }

@@ -294,6 +294,23 @@ def test_aggregates_whose_results_do_not_tell_their_states_are_refused_by_the_na
     assert end(CALLS, put) == {**anew, "n": 5, "s": 11}
 
 
+def test_the_result_of_all_rows_is_read_put_and_deleted_by_a_key_without_columns() -> None:
+    chain = chain_of(make_aggregate("out", A, CALLS, by=[], time="at"))
+    before = [[upsert(key, second, 3) for second, key in enumerate((PERSON, OTHER))]]
+
+    def end(edit: Callable[[StateEditor], object]) -> dict[str, Any]:
+        (row,) = told(chain, before, [editing(edit)], [[upsert("c", 9, 5)]], seed=1, partitions=3)
+        return {name: row[name] for name in CALLS}
+
+    def put(editor: StateEditor) -> None:
+        (row,) = editor.view("aggregate").get({}).to_pylist()  # type: ignore[union-attr]
+        assert (row["key"], row["value"]["count"]) == ({}, 2)
+        editor.put("aggregate", [{**row, "value": {**row["value"], "count": 7}}])
+
+    assert end(put) == {"n": 8, "s": 11, "most": 5, "few": 3}
+    assert end(lambda editor: editor.delete("aggregate", [])) == {"n": 1, "s": 5, "most": 5, "few": 5}
+
+
 def test_a_window_that_no_row_could_be_in_is_refused_with_one_that_fits() -> None:
     chain = chain_of(VERBS["windows"]())
     rows = [event("a", PERSON, 0, 3, "upsert", with_op=True)]

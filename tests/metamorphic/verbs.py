@@ -150,7 +150,7 @@ def make_aggregate(
     rows: Rows,
     calls: Mapping[str, AggregateCall],
     *,
-    by: str,
+    by: str | Sequence[str],
     time: str,
     window: Windows | None = None,
     final: bool = False,
@@ -168,10 +168,11 @@ def make_aggregate(
     }
     where = {result: (f"where {call.where}", call.wraps) for result, call in calls.items() if call.where is not None}
     conditions = {f"where {call.where}": str(call.where) for call in calls.values() if call.where is not None}
-    columns = {by: by, "time": time, **arguments, **conditions}
-    assert len(columns) == 2 + len(arguments) + len(conditions)
+    keys = [by] if isinstance(by, str) else list(by)
+    columns = {**{key: key for key in keys}, "time": time, **arguments, **conditions}
+    assert len(columns) == len(keys) + 1 + len(arguments) + len(conditions)
     chosen_rows = rows.select(**columns)
-    read = Selection(chosen_rows, [by], list(arguments), "time", where=where)
+    read = Selection(chosen_rows, keys, list(arguments), "time", where=where)
     late = rows.time(time).bound
     types = {result: chosen_rows.schema.field(result).type for result in arguments}
     types |= {result: pa.struct([("value", types[result])]) for result, call in calls.items() if call.wraps}

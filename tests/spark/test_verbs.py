@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
-from millpond.adapters.spark import Millpond
+from millpond.adapters.spark import Millpond, register_state_source
 from millpond.errors import ConfigurationError, MillpondError, StateConflictError
 from millpond.processors import SessionWindows, TimeWindows
 from millpond.processors.verbs import aggregates
@@ -595,3 +595,45 @@ def test_chained_verbs_go_on_after_a_restart_and_complete_brings_out_what_waits(
     assert {"millpond.asof_join-currency.left", "millpond.aggregate-currency.operator.0"} <= names
     assert job.written(result) == expected
     assert sum(int(row[3]) for row in expected) == 11
+
+
+TOGETHER = {"n": aggregates.count(), "total": aggregates.sum("v"), "newest": aggregates.last("v")}
+
+
+def together(pond: Millpond, rows: DataFrame) -> DataFrame:
+    """All rows aggregated, and then the updates of that."""
+    updates = pond.aggregate(rows, TOGETHER, by=[], time="at")
+    seen = {"updates": aggregates.count(), "most": aggregates.max("total")}
+    return pond.aggregate(updates, seen, by=[], time="change_time", name="seen")
+
+
+@pytest.mark.slow
+def test_by_no_column_all_rows_are_aggregated_together(
+    job: Job, spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = spark.sql("select id % 3 as k, id as v, timestamp_seconds(id) as at from range(20)").repartition(3)
+    sums = {"n": aggregates.count(), "total": aggregates.sum("v")}
+    windowed = job.pond().aggregate(
+        rows, sums, by=[], time="at", window=TimeWindows("6 seconds"), emit="final", name="windows"
+    )
+    counted = [F.count("*").alias("n"), F.sum("v").alias("total")]
+    theirs = rows.groupBy(F.window("at", "6 seconds").alias("window")).agg(*counted)
+    assert in_order(windowed) == in_order(theirs)
+
+    for part in ("v < 5", "v >= 5 and v < 12", "v >= 12"):
+        pond, arriving = job.pond(), job.arrive("rows", rows.where(part))
+        result = together(pond, arriving)
+        job.run(result)
+    (everything,) = rows.groupBy().agg(*counted).collect()
+    assert [row[:2] for row in job.written(result)] == [(1, 10), (2, 66), (3, everything.total)]
+    pond.explain()
+    assert "operator   that of aggregate" in capsys.readouterr().out
+    kept = pond.read_store("aggregate", "aggregate", f"{tmp_path}/out-checkpoint")
+    assert [row[:3] for row in in_order(kept)] == [(*everything, 19)]
+    register_state_source(spark)
+    places = {"checkpoint": f"{tmp_path}/out-checkpoint", "state_dir": f"{tmp_path}/state"}
+    shown = spark.read.format("millpond").options(**places, store="aggregate", sink="aggregate").load()
+    assert [row.asDict() for row in shown.select("value.*").collect()] == [{**everything.asDict(), "newest": 19}]
+    assert [row.key for row in shown.collect()] == [Row()]
+    with pytest.raises(StateConflictError, match=r"is \(k: int64\), but .* of \(\); write by=\[\] again, or"):
+        pond.aggregate(arriving, TOGETHER, by="k", time="at", name="aggregate")

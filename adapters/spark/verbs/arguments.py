@@ -281,6 +281,15 @@ def column_names(columns: str | Sequence[str], what: str) -> list[str]:
     return names
 
 
+def grouping_names(by: str | Sequence[str]) -> list[str]:
+    """The names of the columns that rows are grouped by: none for all rows together.
+
+    Raises:
+        ConfigurationError: they are not different, or no names.
+    """
+    return [] if isinstance(by, list | tuple) and not by else column_names(by, "by")
+
+
 def in_micros(duration: Duration, name: str) -> int:
     """A length of time in microseconds.
 

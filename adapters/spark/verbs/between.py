@@ -88,8 +88,8 @@ def columns_of(rows: RowInput, source: Any) -> Columns:
     rest = iter(columns[place:])
     time = next(rest)
     made: dict[str, Expression] = {
-        "key": Struct(list(rows.keys), keys),
-        "value": Struct(list(rows.values), values) if values else Struct(["present"], [Literal(True, pa.bool_())]),
+        "key": _struct(rows.keys, keys),
+        "value": _struct(rows.values, values),
         "timestamp": _micros(time, frame.schema.fields[place].dataType),
     }
     if rows.op is not None:
@@ -106,3 +106,8 @@ def _micros(time: Expression, type_: T.DataType) -> Expression:
     if not isinstance(type_, T.DateType):
         return Cast(time, pa.int64())
     return Call("multiply", [Cast(Cast(time, pa.int32()), pa.int64()), Literal(DAY, pa.int64())])
+
+
+def _struct(names: Sequence[str], columns: Sequence[Expression]) -> Struct:
+    """Columns as a struct, of which one without columns has something in their place."""
+    return Struct(list(names), columns) if names else Struct(["present"], [Literal(True, pa.bool_())])

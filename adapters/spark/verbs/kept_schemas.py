@@ -299,7 +299,8 @@ class KeptSchemas:
         types = dict(zip(before.names, key_kinds(before), strict=True))
         cast = [name for name, kind in zip(columns.names, key_kinds(columns), strict=True) if types.get(name) != kind]
         if set(columns.names) != set(before.names):
-            return f"write the columns {', '.join(before.names)} again, or {self._begin_anew}{self._rows_along(what)}"
+            again = f"the columns {', '.join(before.names)}" if before.names else "by=[]"
+            return f"write {again} again, or {self._begin_anew}{self._rows_along(what)}"
         if what in (Beside.TIME, Beside.ORDER):
             return f"cast it: (...).cast({type_name(before.field(0))!r}), or {self._begin_anew}"
         lines = (f".withColumn({name!r}, F.col({name!r}).cast({type_name(before.field(name))!r}))" for name in cast)

@@ -23,6 +23,7 @@ from millpond.adapters.spark.verbs.arguments import (
     check_ttl,
     column_names,
     emits_final,
+    grouping_names,
     in_micros,
     named_calls,
     named_in_errors,
@@ -246,7 +247,7 @@ class Millpond(JoinVerbs):
             rows: the rows.
             calls: what is computed, by the name of its column: ``{"orders": count(), "total": sum("amount")}``. See
                 ``millpond.processors.verbs.aggregates``.
-            by: the columns of the key; null is a key like any other.
+            by: the columns of the key; null is a key like any other. With ``[]`` all rows have one key, in one task.
             time: the column (or expression) with the time of a row.
             order: what decides for ``first``, ``last`` and ``collect`` among rows of one key and time, as in
                 ``latest``; other functions have no use for it.
@@ -289,12 +290,12 @@ class Millpond(JoinVerbs):
         others = until_in_micros(window, until)
         calls = named_calls(rows, calls)
         final = emits_final(emit, window)
-        keys = column_names(by, "by")
+        keys = grouping_names(by)
         check_names([*keys, *([WINDOW] if window is not None else []), *calls], changes=not final)
         # Where no call goes by time, nothing depends on the order.
         order = order if any(call.by_time for call in calls.values()) else None
         source = aggregated_input(rows, keys, time, calls, order)
-        run = self._runner.verb(name or f"aggregate-{'-'.join(keys)}", (source,), ColumnChanges({}, ()))
+        run = self._runner.verb(name or "-".join(["aggregate", *keys]), (source,), ColumnChanges({}, ()))
         late = time_of(source.frame, source.time).bound
         types = source.schema(source.values)
         bind = partial(

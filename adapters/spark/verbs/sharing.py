@@ -196,7 +196,7 @@ def _input(behind: Behind, plan: Plan, verb: Verb, topic: str) -> InputOfVerb:
         raise UnfitError(f"its tasks have other numbers than those of {before.name!r}")
     made = behind.columns()
     if [_name(key, result.schema) for key in made.keys] != list(result.keys):
-        raise UnfitError(f"{before.name!r} has another key: {', '.join(result.keys)}")
+        raise UnfitError(f"{before.name!r} has another key: {', '.join(result.keys) or 'no columns'}")
     alone = null_keys in (NullKeys.APART, NullKeys.DROPPED)
     if not (alone or result.no_null_keys or made.no_null_keys or _all_equal(before.flow.runs.rows, null_keys)):
         there = " & ".join(f"F.col({written(key)!r}).isNotNull()" for key in behind.keys)

@@ -29,6 +29,8 @@ So nulls come first, false before true, numbers and times by value, NaN last, st
 as tuples do in Python. An integer has the same bytes in a column of any width. No element is a prefix of another: 00
 ends what has no fixed length; it is less than any code, and an escaped 00 is followed by ff, which is greater than any.
 Hence the bytes of the first columns of a key are a prefix of its bytes, and all keys with these values are one range.
+
+The one key of no columns is that of a null, 01, since a key of no bytes is none to an engine.
 """
 
 from collections.abc import Mapping

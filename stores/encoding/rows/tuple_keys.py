@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as _compute
 
-from millpond.errors import ConfigurationError
+from millpond.errors import ConfigurationError, UnreadableRowError
 from millpond.stores.encoding.rows.agreed import agreed_columns, naming
 from millpond.stores.encoding.rows.byte_columns import binary_of, headed, or_null, runs_of
 from millpond.stores.encoding.rows.key_codes import (
@@ -48,6 +48,9 @@ from millpond.stores.encoding.rows.physical import (
 
 pc: Any = _compute
 
+_ONLY: Final = bytes([NULL])
+"""The key of rows whose key has no columns."""
+
 
 @dataclass(frozen=True)
 class KeyCodec:
@@ -55,11 +58,11 @@ class KeyCodec:
 
     Attributes:
         schema: the columns of the key, with all types in their one form. Two codecs give equal values equal bytes if
-            their types have the same codes; names make no difference.
+            their types have the same codes; names make no difference. Without columns, all rows have one key.
 
     Raises:
-        ConfigurationError: there are no columns, two have the same name, or one cannot be part of a key: maps and
-            variants have no order.
+        ConfigurationError: two columns have the same name, or one cannot be part of a key: maps and variants have no
+            order.
 
     >>> codec = KeyCodec(pa.schema([("shop", pa.string()), ("order", pa.int32())]))
     >>> codec.pack(pa.table({"shop": ["b"], "order": pa.array([1], pa.int32())}))
@@ -72,8 +75,6 @@ class KeyCodec:
 
     def __post_init__(self) -> None:
         schema = normalized_schema(self.schema)
-        if not schema.names:
-            raise ConfigurationError("a key needs at least one column")
         for field in schema:
             _check_key(field, field.name)
         object.__setattr__(self, "schema", schema)
@@ -87,12 +88,15 @@ class KeyCodec:
         """The bytes of each row's key, a binary column.
 
         Args:
-            columns: those of ``schema``, in its order; types may be of another form (``normalized``).
+            columns: those of ``schema``, in its order; types may be of another form (``normalized``). Where it has
+                none, any: only their rows count.
 
         Raises:
             ConfigurationError: names or types are not those of ``schema``.
             RecordError: a null in a column that is NOT NULL, or a value that cannot be held.
         """
+        if not self.schema.names:
+            return pa.array([_ONLY] * columns.num_rows, pa.binary())
         parts = []
         for name, column in zip(self.schema.names, agreed_columns(columns, self.schema), strict=True):
             with naming(name):
@@ -108,7 +112,23 @@ class KeyCodec:
         Raises:
             SerdeError: bytes that are no packed key of these columns.
         """
+        if not self.schema.names:
+            return _without_columns(keys)
         return pa.Table.from_arrays(read_keys(keys, self.schema.types), schema=self.schema)
+
+
+def _without_columns(keys: Any) -> pa.Table:
+    """A table of as many rows as there are keys."""
+    for key in keys.to_pylist() if isinstance(keys, pa.Array) else keys:
+        if key != _ONLY:
+            raise UnreadableRowError(f"{key!r} is no packed key of no columns")
+    return empty_rows(len(keys))
+
+
+def empty_rows(count: int) -> pa.Table:
+    """A table of so many rows without columns."""
+    rows: Any = pa.array([{}] * count, pa.struct([]))
+    return pa.Table.from_struct_array(rows)
 
 
 def null_rows(columns: pa.Table) -> npt.NDArray[np.bool_]:

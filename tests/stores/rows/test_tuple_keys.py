@@ -185,9 +185,19 @@ def test_what_has_no_order_is_refused_as_a_key(type_: Any, message: str) -> None
         codec([type_])
 
 
-def test_a_key_without_columns_is_refused() -> None:
-    with pytest.raises(ConfigurationError, match="at least one column"):
-        KeyCodec(pa.schema([]))
+def test_without_columns_all_rows_have_one_key() -> None:
+    keyed = KeyCodec(pa.schema([]))
+    keys = keyed.pack(pa.table({"any": [1, None, 3]}))
+    assert keys == [b"\x01"] * 3
+    assert keyed.unpack(keys).to_pylist() == keyed.unpack(pa.array(keys)).to_pylist() == [{}] * 3
+    assert keyed.pack(keyed.unpack(keys)) == keys
+    assert keyed.pack(keyed.unpack([])) == []
+
+
+@pytest.mark.parametrize("data", [b"", b"\x02", b"\x01\x01"])
+def test_other_bytes_are_no_key_without_columns(data: bytes) -> None:
+    with pytest.raises(SerdeError, match="is no packed key of no columns"):
+        KeyCodec(pa.schema([])).unpack([b"\x01", data])
 
 
 def test_a_null_where_there_must_be_none_is_refused() -> None:
