@@ -21,12 +21,14 @@ class Values(NamedTuple):
 
     Attributes:
         argument: the column or expression, as text; None if rows are counted.
+        second: that of a function of two, as text.
         where: the condition of the rows, as text; None if there is none.
         since: the time of the first of them, in microseconds since 1970; None if all count.
         version: of the calls, with which it was added.
     """
 
     argument: str | None
+    second: str | None
     where: str | None
     since: int | None
     version: int
@@ -40,7 +42,7 @@ def values_in(history: Schemas) -> dict[str, Values]:
             firsts.setdefault(column.id, number)
     ids = {column.field.name: column.id for column in history.versions[-1]}
     return {
-        name: Values(call.argument, call.where, call.since, firsts[ids[name]])
+        name: Values(call.argument, call.second, call.where, call.since, firsts[ids[name]])
         for name, call in calls_in(history.current).items()
     }
 

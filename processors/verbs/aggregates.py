@@ -31,12 +31,14 @@ class AggregateCall:
         column: the name of a column, or an expression that the adapter evaluates; None if rows are counted.
         options: of the function, by name.
         where: a condition that the adapter evaluates: only rows for which it is true count; None if all do.
+        second: of a function of two columns, the second one: rows bring structs of both.
     """
 
     function: str
     column: object | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
     where: object | None = None
+    second: object | None = None
 
     @property
     def takes_values(self) -> bool:
@@ -62,8 +64,9 @@ class AggregateCall:
         return self.function in _COMPARING
 
     def __str__(self) -> str:
+        columns = [str(column) for column in (self.column, self.second) if column is not None]
         where = [] if self.where is None else [f"where={self.where}"]
-        return f"{self.function}({', '.join([*([] if self.column is None else [str(self.column)]), *where])})"
+        return f"{self.function}({', '.join([*columns, *where])})"
 
 
 def count(column: object | None = None, *, where: object | None = None) -> AggregateCall:
@@ -115,6 +118,38 @@ def stddev_samp(column: object, *, where: object | None = None) -> AggregateCall
 def stddev_pop(column: object, *, where: object | None = None) -> AggregateCall:
     """The square root of what ``var_pop`` gives, rounded once; null if there are no values."""
     return AggregateCall("stddev_pop", column, where=where)
+
+
+def covar_samp(column: object, other: object, *, where: object | None = None) -> AggregateCall:
+    """The covariance of the population of which the rows that have both values are a sample; null if at most one has.
+
+    Numbers give float64: the exact covariance, rounded once, whatever the order of the rows. Spark's is rounded with
+    each row. It is NaN if a value is NaN or infinite, and infinite beyond the greatest float64. The state is the exact
+    sums of values and products, some 40 bytes as a rule and 1,100 at most.
+    """
+    return AggregateCall("covar_samp", column, where=where, second=other)
+
+
+def covar_pop(column: object, other: object, *, where: object | None = None) -> AggregateCall:
+    """The covariance of the rows that have both values; null if none has. All else is as in ``covar_samp``."""
+    return AggregateCall("covar_pop", column, where=where, second=other)
+
+
+def corr(column: object, other: object, *, where: object | None = None) -> AggregateCall:
+    """Pearson's correlation coefficient of the rows that have both values, from -1 to 1.
+
+    It is null if at most one row has both, and if all values of a column are equal. All else is as in ``covar_samp``.
+    """
+    return AggregateCall("corr", column, where=where, second=other)
+
+
+def weighted_avg(column: object, weight: object, *, where: object | None = None) -> AggregateCall:
+    """The average of the values, each counted as often as its weight says, of the rows that have both.
+
+    Numbers give float64: the exact sum of the products divided by that of the weights, rounded once. It is null if no
+    row has both, or the weights add up to 0, and NaN if a value or a weight is NaN or infinite.
+    """
+    return AggregateCall("weighted_avg", column, where=where, second=weight)
 
 
 def min(column: object, *, where: object | None = None) -> AggregateCall:

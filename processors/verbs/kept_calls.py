@@ -24,6 +24,7 @@ from millpond.stores.evolution.matching import check_said
 
 _STATE: Final = b"state"
 _ARGUMENT: Final = b"argument"
+_SECOND: Final = b"second"
 _WHERE: Final = b"where"
 _SINCE: Final = re.compile(r"since (-?\d+) ")
 """Before the name of a state that has nothing from before a time. A release that knows no such times takes it for
@@ -43,20 +44,22 @@ class KeptCall(NamedTuple):
         argument: the column or expression that it is applied to, as text; None if rows are counted.
         since: the time of the first rows that count, in microseconds since 1970; None if all do.
         where: the condition of rows that count, as text; None if there is none.
+        second: the second column or expression of a function of two, as text.
     """
 
     state: str
     argument: str | None
     since: int | None = None
     where: str | None = None
+    second: str | None = None
 
     def written(self, shown: Callable[[str], str]) -> str:
         """The call as one writes it, with an argument and a condition that are shown so."""
         function = self.state.removeprefix(ORDERED).partition("(")[0]
         options = _OPTION.findall(self.state)
-        argument = [] if self.argument is None else [shown(self.argument)]
+        arguments = [shown(argument) for argument in (self.argument, self.second) if argument is not None]
         where = [] if self.where is None else [f"where={shown(self.where)}"]
-        return f"{function}({', '.join([*argument, *options, *where])})"
+        return f"{function}({', '.join([*arguments, *options, *where])})"
 
 
 Calls = Mapping[str, KeptCall]
@@ -300,8 +303,10 @@ class _Change:
                 was, is_ = f"{was} with the state {before.state}", f"{is_} with the state {now.state}"
             back = ""
             other = now.state != before.state or not self._follow(before.where, now.where)
-            if not other and before.argument is not None and now.argument is not None:
-                old, new = map(self._arguments.shown, (before.argument, now.argument))
+            pairs = ((before.argument, now.argument), (before.second, now.second))
+            differ = [[old, new] for old, new in pairs if old and new and not self._follow(old, new)]
+            if not other and differ:
+                new, old = (self._arguments.shown(one) for one in reversed(differ[0]))
                 back = f" (if the column has been renamed: .withColumnRenamed({new}, {old}))"
             lines.append(
                 f"{name!r} was {was} and is {is_}, which cannot go on with the state of the former: write it again"
@@ -358,8 +363,8 @@ class _Change:
         return found
 
     def _same(self, before: KeptCall, now: KeptCall) -> bool:
-        same = self._follow(before.argument, now.argument) and self._follow(before.where, now.where)
-        return before.state == now.state and same
+        texts = zip((before.argument, before.second, before.where), (now.argument, now.second, now.where), strict=True)
+        return before.state == now.state and all(self._follow(old, new) for old, new in texts)
 
     def _follow(self, before: str | None, now: str | None) -> bool:
         """Whether an argument or a condition may be what it was."""
@@ -398,21 +403,30 @@ def _field(name: str, call: KeptCall) -> Any:
     metadata = {_STATE: f"{since}{filtered}{call.state}".encode()}
     if call.argument is not None:
         metadata[_ARGUMENT] = call.argument.encode()
+    if call.second is not None:
+        metadata[_SECOND] = call.second.encode()
     if call.where is not None:
         metadata[_WHERE] = call.where.encode()
     return pa.field(name, pa.null(), metadata=metadata)
 
 
 def _call(column: Any) -> KeptCall:
-    argument, where = (column.metadata.get(key) for key in (_ARGUMENT, _WHERE))
+    argument, second, where = (_text(column, key) for key in (_ARGUMENT, _SECOND, _WHERE))
     state = column.metadata[_STATE].decode()
     since = _SINCE.match(state)
     return KeptCall(
         (state[since.end() :] if since else state).removeprefix("" if where is None else _FILTERED),
-        None if argument is None else argument.decode(),
+        argument,
         int(since[1]) if since else None,
-        None if where is None else where.decode(),
+        where,
+        second,
     )
+
+
+def _text(column: Any, key: bytes) -> str | None:
+    """What is kept of a call under that key."""
+    found = column.metadata.get(key)
+    return None if found is None else str(found, "utf-8")
 
 
 def _time(since: int) -> str:

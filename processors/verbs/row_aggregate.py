@@ -158,11 +158,17 @@ class RowAggregate:
             [pa.field(name, of.type, of.nullable) for name, of in zip(calls, self._functions, strict=True)]
         )
 
-    def kept(self, arguments: Mapping[str, str], conditions: Mapping[str, str] | None = None) -> dict[str, KeptCall]:
+    def kept(
+        self,
+        arguments: Mapping[str, str],
+        conditions: Mapping[str, str] | None = None,
+        seconds: Mapping[str, str] | None = None,
+    ) -> dict[str, KeptCall]:
         """The calls as they are kept, with the arguments and conditions of those that have some as text."""
-        where = conditions or {}
+        where, second = conditions or {}, seconds or {}
         return {
-            name: KeptCall(state, arguments.get(name), where=where.get(name)) for name, state in self._states.items()
+            name: KeptCall(state, arguments.get(name), where=where.get(name), second=second.get(name))
+            for name, state in self._states.items()
         }
 
     @property

@@ -203,6 +203,7 @@ def _message_readers() -> dict[str, Reader]:
     }
 
 
+PAIR: Final = pa.struct([("first", pa.int64()), ("second", pa.float64())])
 VALUES: Final[dict[str, pa.DataType]] = {"int": pa.int64(), "float": pa.float64(), "wide": pa.decimal128(30, 2)}
 
 
@@ -218,6 +219,7 @@ def _aggregate() -> RowAggregate:
         calls[f"var_pop {kind}"], types[f"var_pop {kind}"] = aggregates.var_pop(kind), type_
     for kind, type_ in VALUES.items():
         calls[f"median {kind}"], types[f"median {kind}"] = aggregates.median(kind), type_
+    calls["corr"], types["corr"] = aggregates.corr("int", "float"), PAIR
     calls["mode"], types["mode"] = aggregates.mode("int"), pa.int64()
     return RowAggregate(calls, types)
 
@@ -225,7 +227,15 @@ def _aggregate() -> RowAggregate:
 def _aggregate_readers() -> dict[str, Reader]:
     row = _aggregate()
     values = {"int": 3, "float": 2.5, "wide": (10**20).to_bytes(16)}
-    value = (1_000_000, *[values[kind] for _ in range(8) for kind in VALUES], 3, *values.values(), *values.values(), 3)
+    value = (
+        1_000_000,
+        *[values[kind] for _ in range(8) for kind in VALUES],
+        3,
+        *values.values(),
+        *values.values(),
+        [3, 0.5],
+        3,
+    )
     encoded = row.input_serde.serialize(value)
 
     def read(data: bytes) -> None:

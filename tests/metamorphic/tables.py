@@ -71,6 +71,7 @@ class Selection:
         keyed: whether rows with a null in their key are left out before.
         order: the column that decides among rows of one key and time; None if there is none.
         where: for values that only some rows bring, the column that is not null in these, and whether they are wrapped.
+        pairs: for values that are structs of two columns, the second one.
     """
 
     rows: Rows
@@ -82,11 +83,14 @@ class Selection:
     keyed: bool = False
     order: str | None = None
     where: Mapping[str, tuple[str, bool]] = field(default_factory=dict)
+    pairs: Mapping[str, str] = field(default_factory=dict)
 
     def of(self, table: pa.Table) -> pa.Table:
         for path in self.rows.present:
             table = table.filter(pc.is_valid(_column(table, path)))
         columns = {name: _column(table, path) for name, path in self.rows.paths.items()}
+        for name, second in self.pairs.items():
+            columns[name] = pa.StructArray.from_arrays([columns[name], columns[second]], ["first", "second"])
         for name, (condition, wrapped) in self.where.items():
             columns[name] = _where(columns[name], pc.is_null(columns[condition]), wrapped=wrapped)
         made = {

@@ -72,6 +72,10 @@ FUNCTIONS: dict[str, tuple[AggregateCall, Callable[[Sequence[Row]], Any]]] = {
         aggregates.var_pop("av"),
         lambda rows: float(pvariance(map(Fraction, _present(rows)))) if _present(rows) else None,
     ),
+    "covariance": (
+        aggregates.covar_pop("av", "av"),
+        lambda rows: float(pvariance(map(Fraction, _present(rows)))) if _present(rows) else None,
+    ),
     "distinct": (aggregates.count_distinct("av"), lambda rows: len(set(_present(rows)))),
 }
 """Calls, and what they answer of rows in the order of time."""
@@ -90,7 +94,9 @@ KINDS: dict[str, tuple[Any, oracle.Cutting | None, Any, int]] = {
 def types_of(calls: Mapping[str, AggregateCall]) -> dict[str, pa.DataType]:
     """The types of what rows bring for calls."""
     number, wrapped = pa.int64(), pa.struct([("value", pa.int64())])
-    return {name: wrapped if call.wraps else number for name, call in calls.items() if call.takes_values}
+    types = {name: wrapped if call.wraps else number for name, call in calls.items() if call.takes_values}
+    pair = pa.struct([("first", number), ("second", number)])
+    return {name: type_ if calls[name].second is None else pair for name, type_ in types.items()}
 
 
 def kept_of(bound: RowAggregate, calls: Mapping[str, AggregateCall]) -> Calls:
@@ -98,6 +104,7 @@ def kept_of(bound: RowAggregate, calls: Mapping[str, AggregateCall]) -> Calls:
     return bound.kept(
         {name: str(call.column) for name, call in calls.items() if call.column is not None},
         {name: str(call.where) for name, call in calls.items() if call.where is not None},
+        {name: str(call.second) for name, call in calls.items() if call.second is not None},
     )
 
 

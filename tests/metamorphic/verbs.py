@@ -169,13 +169,19 @@ def make_aggregate(
     where = {result: (f"where {call.where}", call.wraps) for result, call in calls.items() if call.where is not None}
     conditions = {f"where {call.where}": str(call.where) for call in calls.values() if call.where is not None}
     keys = [by] if isinstance(by, str) else list(by)
-    columns = {**{key: key for key in keys}, "time": time, **arguments, **conditions}
-    assert len(columns) == len(keys) + 1 + len(arguments) + len(conditions)
+    pairs = {result: f"second {result}" for result, call in calls.items() if call.second is not None}
+    seconds = {name: str(calls[result].second) for result, name in pairs.items()}
+    columns = {**{key: key for key in keys}, "time": time, **arguments, **conditions, **seconds}
+    assert len(columns) == len(keys) + 1 + len(arguments) + len(conditions) + len(seconds)
     chosen_rows = rows.select(**columns)
-    read = Selection(chosen_rows, keys, list(arguments), "time", where=where)
+    read = Selection(chosen_rows, keys, list(arguments), "time", where=where, pairs=pairs)
     late = rows.time(time).bound
     types = {result: chosen_rows.schema.field(result).type for result in arguments}
     types |= {result: pa.struct([("value", types[result])]) for result, call in calls.items() if call.wraps}
+    types |= {
+        result: pa.struct([("first", types[result]), ("second", chosen_rows.schema.field(name).type)])
+        for result, name in pairs.items()
+    }
     bound = RowAggregate(calls, types, slots=slots, since=since)
     packed = AggregatedRows(
         "input", _keys(read.rows, read.keys), NullKeys.EQUAL, list(arguments), in_order=rows.is_feed(time)

@@ -39,6 +39,9 @@ On: TypeAlias = str | Sequence[str] | Mapping[str, str]
 INPUT: Final = "input"
 """What messages, topics and files call the only input of a verb."""
 
+PAIR: Final = ("first", "second")
+"""The fields of what rows bring for a call of two columns."""
+
 _Arguments = ParamSpec("_Arguments")
 
 
@@ -110,14 +113,21 @@ def _condition(rows: DataFrame, name: str, call: AggregateCall) -> Column:
     ) from cause
 
 
+def columns_of(call: AggregateCall) -> list[Any]:
+    """The columns or expressions that a call is applied to."""
+    return [column for column in (call.column, call.second) if column is not None]
+
+
 def _argument(rows: DataFrame, name: str, call: AggregateCall) -> Column | None:
     """What rows bring for a call: null where they do not count; None if they bring nothing.
 
     Raises:
         ConfigurationError: the column is missing, or the condition is none.
     """
-    column: Any = call.column
-    value = None if column is None else _column(rows, column)
+    columns = [_column(rows, column) for column in columns_of(call)]
+    value = columns[0] if columns else None
+    if call.second is not None:
+        value = F.struct(*(column.alias(part) for column, part in zip(columns, PAIR, strict=True)))
     if call.where is None:
         return value
     present = F.lit(1) if value is None else value
@@ -238,11 +248,14 @@ def aggregated_input(
 def named_calls(rows: DataFrame, calls: Mapping[str, AggregateCall]) -> dict[str, AggregateCall]:
     """The calls, with the names of columns in place of expressions that are nothing else."""
 
-    def named_call(call: AggregateCall) -> AggregateCall:
-        found = Expression.of(rows, call.column) if isinstance(call.column, Column) else None
-        return call if found is None or found.release is not None else replace(call, column=found.text)
+    def named_column(column: Any) -> Any:
+        found = Expression.of(rows, column) if isinstance(column, Column) else None
+        return column if found is None or found.release is not None else found.text
 
-    return {name: named_call(call) for name, call in calls.items()}
+    return {
+        name: replace(call, column=named_column(call.column), second=named_column(call.second))
+        for name, call in calls.items()
+    }
 
 
 def _free(name: str, taken: Collection[str]) -> str:

@@ -69,6 +69,12 @@ def arguments_of(rows: DataFrame, calls: Mapping[str, AggregateCall]) -> dict[st
     return {name: Expression.of(rows, column).kept for name, column in columns.items()}
 
 
+def seconds_of(rows: DataFrame, calls: Mapping[str, AggregateCall]) -> dict[str, str]:
+    """The second columns of the calls that have two, as they are kept."""
+    columns: dict[str, Any] = {name: call.second for name, call in calls.items() if call.second is not None}
+    return {name: Expression.of(rows, column).kept for name, column in columns.items()}
+
+
 def conditions_of(rows: DataFrame, calls: Mapping[str, AggregateCall]) -> dict[str, str]:
     """The conditions of the calls as they are kept: text as it was given, so that a message has what can be written."""
     given: dict[str, Any] = {name: call.where for name, call in calls.items() if call.where is not None}

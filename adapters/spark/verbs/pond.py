@@ -41,6 +41,7 @@ from millpond.adapters.spark.verbs.calls import (
     conditions_of,
     filling_of,
     histories_in,
+    seconds_of,
 )
 from millpond.adapters.spark.verbs.feeds import feed_in
 from millpond.adapters.spark.verbs.inputs import RowInput, check_names
@@ -303,7 +304,7 @@ class Millpond(JoinVerbs):
         )
         histories = histories_in(added)
         first, changes = bind(), CallChanges(added_calls(added, run.name), renamed or {}, dropped, histories)
-        kept = first.kept(arguments_of(rows, calls), conditions_of(rows, calls))
+        kept = first.kept(arguments_of(rows, calls), conditions_of(rows, calls), seconds_of(rows, calls))
         states = call_states(run, source, kept, changes, first.state_serde.name)
         bound = bind(slots=states.slots, since=states.since)
         packed = AggregatedRows(

@@ -16,8 +16,10 @@ from millpond.processors.verbs.aggregates import AggregateCall
 from millpond.processors.verbs.functions.bits import bind_bits, bind_booleans
 from millpond.processors.verbs.functions.chosen import Unwrapped
 from millpond.processors.verbs.functions.counts import bind_approx_count_distinct, bind_count, bind_count_distinct
+from millpond.processors.verbs.functions.exact_sums import quotient, root
 from millpond.processors.verbs.functions.function import AggregateFunction
-from millpond.processors.verbs.functions.moments import bind_moments, quotient, root
+from millpond.processors.verbs.functions.moments import bind_moments
+from millpond.processors.verbs.functions.pairs import Correlation, Covariance, WeightedAverage, bind_pairs
 from millpond.processors.verbs.functions.picks import bind_collect, bind_first, bind_last, bind_max, bind_min
 from millpond.processors.verbs.functions.sums import bind_average, bind_sum
 from millpond.processors.verbs.functions.tallies import bind_mode, bind_percentile
@@ -31,8 +33,11 @@ FUNCTIONS: Final[Mapping[str, Callable[..., AggregateFunction]]] = {
     "bool_and": partial(bind_booleans, before=lt),
     "bool_or": partial(bind_booleans, before=gt),
     "collect": bind_collect,
+    "corr": partial(bind_pairs, of=Correlation, least=2),
     "count": bind_count,
     "count_distinct": bind_count_distinct,
+    "covar_pop": partial(bind_pairs, of=Covariance, least=1),
+    "covar_samp": partial(bind_pairs, of=Covariance, least=2),
     "first": bind_first,
     "last": bind_last,
     "max": bind_max,
@@ -44,10 +49,11 @@ FUNCTIONS: Final[Mapping[str, Callable[..., AggregateFunction]]] = {
     "sum": bind_sum,
     "var_pop": partial(bind_moments, finish=quotient, sample=False),
     "var_samp": partial(bind_moments, finish=quotient, sample=True),
+    "weighted_avg": partial(bind_pairs, of=WeightedAverage, least=1),
 }
 """By name: ``bind(path, type, **options)`` makes a function for a column of that type, which errors call ``path``.
 
-Those that go by time take the type of times behind it."""
+Those of two columns take the type of structs of both. Those that go by time take the type of times behind it."""
 
 
 def bind(call: AggregateCall, path: str, type_: pa.DataType, times: pa.DataType) -> AggregateFunction:

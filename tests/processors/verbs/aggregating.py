@@ -47,6 +47,19 @@ VALUES: dict[pa.DataType, st.SearchStrategy[Any]] = {
 }
 """Values of many types, such that a few dozen of them can be added."""
 
+PAIRED: dict[pa.DataType, st.SearchStrategy[Any]] = {
+    pa.struct([("first", first), ("second", second)]): st.fixed_dictionaries(
+        {"first": st.none() | VALUES[first], "second": st.none() | VALUES[second]}
+    )
+    for first, second in (
+        (pa.int64(), pa.float64()),
+        (pa.float32(), pa.decimal128(18, 4)),
+        (pa.decimal128(38, 10), pa.int32()),
+        (pa.float64(), pa.float64()),
+    )
+}
+"""What rows bring for functions of two columns of numbers."""
+
 NUMBERS: list[pa.DataType] = [type_ for type_ in VALUES if pa.types.is_integer(type_) or pa.types.is_floating(type_)]
 DECIMALS: list[pa.DataType] = [type_ for type_ in VALUES if pa.types.is_decimal(type_)]
 ADDED: list[pa.DataType] = [*NUMBERS, *DECIMALS, pa.duration("us")]
@@ -54,7 +67,7 @@ ADDED: list[pa.DataType] = [*NUMBERS, *DECIMALS, pa.duration("us")]
 
 def column(type_: pa.DataType, *, max_size: int = 25) -> st.SearchStrategy[list[Any]]:
     """Values of that type, some of them null, some of them often."""
-    values = VALUES[type_]
+    values = {**VALUES, **PAIRED}[type_]
     few = st.lists(values, min_size=1, max_size=3).flatmap(lambda some: st.lists(st.none() | st.sampled_from(some)))
     return few.map(lambda some: some[:max_size]) | st.lists(st.none() | values, max_size=max_size)
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 from datetime import timedelta
 from decimal import ROUND_HALF_UP, Decimal, localcontext
 from fractions import Fraction
-from functools import reduce
+from functools import partial, reduce
 from operator import and_, or_, xor
 from typing import Any
 
@@ -28,6 +28,7 @@ from tests.processors.verbs.aggregating import (
     DECIMALS,
     NESTED,
     NUMBERS,
+    PAIRED,
     VALUES,
     aggregate_state,
     column,
@@ -54,6 +55,9 @@ EXACT: list[tuple[AggregateCall, list[pa.DataType]]] = [
     (f.count_distinct("x"), TYPES),
     (f.var_samp("x"), [*NUMBERS, *DECIMALS]),
     (f.stddev_pop("x"), [*NUMBERS, *DECIMALS]),
+    (f.covar_samp("x", "y"), list(PAIRED)),
+    (f.corr("x", "y"), list(PAIRED)),
+    (f.weighted_avg("x", "y"), list(PAIRED)),
     (f.bool_and("x"), [pa.bool_()]),
     (f.bool_or("x"), [pa.bool_()]),
     (f.bit_and("x"), INTEGERS),
@@ -219,6 +223,76 @@ def test_variances_and_deviations_are_exact_and_rounded_once(type_: pa.DataType,
         else:
             exact = of(list(map(Fraction, given)))
             assert found == (float(exact) if exact < Fraction(sys.float_info.max) else math.inf)
+
+
+@pytest.mark.parametrize("type_", PAIRED, ids=str)
+@MANY
+@given(data=st.data())
+def test_functions_of_two_columns_are_exact_and_rounded_once(type_: pa.DataType, data: st.DataObject) -> None:
+    values = data.draw(column(type_))
+    given = [(row["first"], row["second"]) for row in present(values) if None not in row.values()]
+    finite = all(math.isfinite(value) for pair in given for value in pair)
+    pairs = [tuple(map(Fraction, pair)) for pair in given] if finite else []
+    for name, least, of in (
+        ("covar_samp", 2, lambda pairs: _covariance(pairs, len(pairs) - 1)),
+        ("covar_pop", 1, lambda pairs: _covariance(pairs, len(pairs))),
+        ("weighted_avg", 1, _weighted),
+        ("corr", 2, _correlation),
+    ):
+        found = result_of(getattr(f, name)("x", "y"), type_, values)
+        if len(given) < least:
+            assert found is None
+        elif not finite:
+            assert math.isnan(found)
+        elif name == "corr":
+            expected = of(pairs)
+            assert found == expected if expected is None else math.isclose(found, expected, rel_tol=1e-15)
+            assert found is None or -1 <= found <= 1
+        else:
+            assert found == _rounded(of(pairs))
+
+
+Pairs = Sequence[tuple[Fraction, ...]]
+
+
+def _covariance(pairs: Pairs, divisor: int) -> Fraction:
+    means = [statistics.mean(column) for column in zip(*pairs, strict=True)]
+    return sum(((x - means[0]) * (y - means[1]) for x, y in pairs), Fraction()) / divisor
+
+
+def _weighted(pairs: Pairs) -> Fraction | None:
+    weights = sum(weight for _, weight in pairs)
+    return sum(value * weight for value, weight in pairs) / weights if weights else None
+
+
+def _correlation(pairs: Pairs) -> float | None:
+    """The quotient of what is exact, by square roots of many digits."""
+    columns = list(zip(*pairs, strict=True))
+    variances = [statistics.pvariance(column) for column in columns]
+    if not all(variances):
+        return None
+    with localcontext(prec=60) as context:
+        context.Emin, context.Emax = -(10**6), 10**6
+        shared, product = (
+            Decimal(number.numerator) / Decimal(number.denominator)
+            for number in (_covariance(pairs, len(pairs)), variances[0] * variances[1])
+        )
+        return float(shared / product.sqrt())
+
+
+def _rounded(exact: Fraction | None) -> float | None:
+    if exact is None or abs(exact) < Fraction(sys.float_info.max):
+        return exact if exact is None else float(exact)
+    return math.inf if exact > 0 else -math.inf
+
+
+def test_the_correlation_of_what_lies_on_a_line_is_one_however_far_away() -> None:
+    line = [{"first": 1e15 + number, "second": -1e300 * number} for number in range(4)]
+    type_ = pa.struct([("first", pa.float64()), ("second", pa.float64())])
+    assert result_of(f.corr("x", "y"), type_, line) == -1
+    assert result_of(f.corr("x", "y"), type_, [{**row, "second": 0.1} for row in line]) is None
+    assert result_of(f.weighted_avg("x", "w"), type_, [{"first": 3.0, "second": 0.0}]) is None
+    assert result_of(f.weighted_avg("x", "w"), type_, [{"first": 3.0, "second": -2.0}]) == 3
 
 
 @FEW
@@ -450,6 +524,11 @@ VARIANT = pa.struct([pa.field("value", pa.binary()), pa.field("metadata", pa.bin
         (f.avg, pa.timestamp("us"), "x: only numbers and durations can be added"),
         (f.sum, pa.bool_(), "x: only numbers and durations can be added"),
         (f.var_samp, pa.duration("us"), "x: only numbers have a variance, and this is duration"),
+        (
+            partial(f.covar_pop, other="y"),
+            pa.struct([("first", pa.int32()), ("second", pa.string())]),
+            "x.second: only numbers have that, and this is string",
+        ),
         (f.bool_and, pa.int8(), "x: only booleans can be combined so, and this is int8"),
         (f.bit_or, pa.bool_(), "x: only integers have such bits, and this is bool"),
         (f.mode, MAP, "x: only values that are not maps can be compared"),

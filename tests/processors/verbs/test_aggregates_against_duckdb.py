@@ -52,6 +52,10 @@ CALLS = {
     "var_d": (f.var_pop("d"), "var_pop(d)"),
     "dev_x": (f.stddev_samp("x"), "stddev_samp(x)"),
     "dev_i": (f.stddev_pop("i", where="b"), "stddev_pop(i) filter (where b)"),
+    "covar": (f.covar_samp("x", "i"), "covar_samp(x, i)"),
+    "covar_some": (f.covar_pop("i", "d", where="b"), "covar_pop(i, d) filter (where b)"),
+    "corr": (f.corr("i", "x"), "nullif(corr(i, x), 'nan'::double)"),
+    "weighted": (f.weighted_avg("x", "i"), "sum(x * i) / nullif(sum(i) filter (where x is not null), 0)"),
     "all_b": (f.bool_and("b"), "bool_and(b)"),
     "some_b": (f.bool_or("b"), "bool_or(b)"),
     "and_i": (f.bit_and("i"), "bit_and(i)"),
@@ -89,11 +93,17 @@ CALLS = {
     "all_some": (f.collect("i", where="b"), "coalesce(list(i order by t) filter (where b and i is not null), [])"),
     "distinct_some": (f.count_distinct("s", where="b"), "count(distinct s) filter (where b)"),
 }
-TYPES: dict[str, pa.DataType] = {
-    name: pa.struct([("value", COLUMNS[str(call.column)])]) if call.wraps else COLUMNS[str(call.column or call.where)]
-    for name, (call, _) in CALLS.items()
-    if call.takes_values
-}
+
+
+def type_of(call: AggregateCall) -> pa.DataType:
+    """The type of what rows bring for a call."""
+    type_ = COLUMNS[str(call.column or call.where)]
+    if call.second is not None:
+        return pa.struct([("first", type_), ("second", COLUMNS[str(call.second)])])
+    return pa.struct([("value", type_)]) if call.wraps else type_
+
+
+TYPES = {name: type_of(call) for name, (call, _) in CALLS.items() if call.takes_values}
 ROW = RowAggregate({name: call for name, (call, _) in CALLS.items()}, TYPES)
 GAP = 7
 SIZE = 50
@@ -139,6 +149,8 @@ def records(rows: pa.Table) -> list[tuple[bytes, tuple[Any, ...], int]]:
 def _argument(physical: Mapping[str, list[Any]], call: AggregateCall) -> list[Any]:
     """What rows bring for a call."""
     values = physical[str(call.column or call.where)]
+    if call.second is not None:
+        values = [list(pair) for pair in zip(values, physical[str(call.second)], strict=True)]
     if call.where is None:
         return values
     conditions = physical[str(call.where)]
