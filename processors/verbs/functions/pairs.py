@@ -13,7 +13,7 @@ If a value is not finite, all is nil but the count, and the result is NaN.
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from math import copysign, nan
+from math import nan
 from typing import Any, ClassVar
 
 import pyarrow as pa
@@ -122,7 +122,10 @@ class Correlation(Products):
         first, second, both, first_squares, second_squares = sums
         shared = count * both - first * second
         variances = (count * first_squares - first**2) * (count * second_squares - second**2)
-        return copysign(root(shared**2, variances), shared) if variances else None
+        if not variances:
+            return None
+        size = root(shared**2, variances)
+        return size if shared > 0 else -size
 
 
 class WeightedAverage(Products):
