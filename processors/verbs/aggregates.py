@@ -18,8 +18,8 @@ FINEST_ERROR: Final = 0.0008
 """The smallest relative error that a sketch can be asked for; it takes 2 MB a group."""
 
 
-_BY_TIME: Final = ("first", "last", "collect")
-_COMPARING: Final = ("min", "max", "mode", "count_distinct", "approx_count_distinct")
+_BY_TIME: Final = ("first", "last", "collect", "map_agg")
+_COMPARING: Final = ("min", "max", "mode", "count_distinct", "approx_count_distinct", "map_agg")
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,8 +60,8 @@ class AggregateCall:
 
     @property
     def compares(self) -> bool:
-        """Whether the result depends on which values are equal, or greater."""
-        return self.function in _COMPARING
+        """Whether the result depends on which values are equal, or greater; of two columns, those of the first one."""
+        return self.function in _COMPARING or bool(self.options.get("distinct"))
 
     def __str__(self) -> str:
         columns = [str(column) for column in (self.column, self.second) if column is not None]
@@ -240,12 +240,39 @@ def last(column: object, *, ignore_nulls: bool = False, where: object | None = N
     return AggregateCall("last", column, {"ignore_nulls": ignore_nulls}, where)
 
 
-def collect(column: object, *, where: object | None = None) -> AggregateCall:
+def collect(
+    column: object, *, limit: int | None = None, distinct: bool = False, where: object | None = None
+) -> AggregateCall:
     """A list of the values that are not null, by event time, then by ``order``; never null.
 
-    The whole list is read and written with each micro-batch that touches it, so it suits groups that stay small.
+    The whole list is read and written with each micro-batch that touches it, so it suits groups that stay small, or a
+    ``limit``: no more is kept than is shown.
+
+    Args:
+        column: what is collected.
+        limit: how many values there are at most, the earliest; a late row takes the place of the last one. None for
+            all.
+        distinct: whether of equal values only the earliest is there, as in Spark's ``collect_set``. All NaNs are equal,
+            and -0.0 = 0.0.
+        where: which rows count.
+
+    Raises:
+        ConfigurationError: the limit is no number of values.
     """
-    return AggregateCall("collect", column, where=where)
+    if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 1):
+        raise ConfigurationError(f"limit={limit!r} of collect is no number of values; give 1 or more, or leave it out")
+    said = {"limit": limit, "distinct": distinct or None}
+    return AggregateCall("collect", column, {name: one for name, one in said.items() if one is not None}, where)
+
+
+def map_agg(key: object, value: object, *, where: object | None = None) -> AggregateCall:
+    """A map with the value that each key has, by its order; never null. Rows without a key do not count.
+
+    Of equal keys, the row that is latest by event time counts, and of rows at the same time the last by ``order``; its
+    value may be null. All NaNs are equal, and -0.0 = 0.0. The whole map is read and written with each micro-batch that
+    touches it.
+    """
+    return AggregateCall("map_agg", key, where=where, second=value)
 
 
 def count_distinct(column: object, *, where: object | None = None) -> AggregateCall:

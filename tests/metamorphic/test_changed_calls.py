@@ -66,6 +66,8 @@ FUNCTIONS: dict[str, tuple[AggregateCall, Callable[[Sequence[Row]], Any]]] = {
     "max": (aggregates.max("av"), lambda rows: max(_present(rows), default=None)),
     "last": (aggregates.last("av"), lambda rows: rows[-1]["av"] if rows else None),
     "collect": (aggregates.collect("av"), lambda rows: tuple(_present(rows))),
+    "early": (aggregates.collect("av", limit=2), lambda rows: tuple(_present(rows)[:2])),
+    "different": (aggregates.collect("av", distinct=True), lambda rows: tuple(dict.fromkeys(_present(rows)))),
     "some": (aggregates.count(where="av"), lambda rows: len(_present(rows))),
     "last some": (aggregates.last("av", where="av"), lambda rows: (_present(rows) or [None])[-1]),
     "variance": (

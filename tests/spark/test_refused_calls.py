@@ -282,6 +282,12 @@ ARGUMENTS = [
         lambda calls: calls.aggregate({"n": aggregates.count_distinct("a")}),
     ),
     Refused(
+        " of collect is no number of values; give 1 or more, or leave it out",
+        lambda calls: aggregates.collect("a", limit=0),
+        lambda calls: calls.aggregate({"n": aggregates.collect("a", limit=1)}),
+        lambda calls: calls.aggregate({"n": aggregates.collect("a")}),
+    ),
+    Refused(
         " of percentile is not from 0 to 1; write 0.9 for 90 %",
         lambda calls: aggregates.percentile("a", 90),
         lambda calls: calls.aggregate({"n": aggregates.percentile("a", 0.9)}),

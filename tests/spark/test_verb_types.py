@@ -286,6 +286,24 @@ def calls_and_sql() -> dict[str, tuple[AggregateCall, str]]:
             aggregates.percentile(F.expr("make_dt_interval(0, 0, 0, v + 0.000001)"), 0.3),
             "percentile(make_dt_interval(0, 0, 0, v + 0.000001), 0.3)",
         ),
+        "early": (
+            aggregates.collect("v", limit=3, where="s = 'open'"),
+            "slice(transform(array_sort(collect_list(struct(at, v)) filter (where v is not null and s = 'open')), "
+            "pair -> pair.v), 1, 3)",
+        ),
+        "different": (
+            aggregates.collect("v", distinct=True),
+            "array_distinct(transform(array_sort(collect_list(struct(at, v)) filter (where v is not null)), "
+            "pair -> pair.v))",
+        ),
+        "mapped": (
+            aggregates.map_agg(F.expr("unix_seconds(at)"), "v", where="s = 'paid'"),
+            "map_from_entries(array_sort(collect_list(struct(unix_seconds(at), v)) filter (where s = 'paid')))",
+        ),
+        "latest": (
+            aggregates.map_agg(F.expr("upper('v')"), "v"),
+            "map('V', max_by(struct(v), at).v)",
+        ),
         "first": (aggregates.first("v", where="s = 'paid'"), "min_by(struct(v), at) filter (where s = 'paid').v"),
         "last": (
             aggregates.last("v", ignore_nulls=True, where="s = 'open'"),

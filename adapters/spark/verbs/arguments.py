@@ -238,7 +238,8 @@ def aggregated_input(
                 "an int of months"
             )
         if column.name in compared:
-            check_leaf_types(f"the argument of {column.name!r}", column.name, column.dataType, compared_otherwise)
+            one = type_ if calls[column.name].second is None else type_[0].dataType
+            check_leaf_types(f"the argument of {column.name!r}", column.name, one, compared_otherwise)
     kept = None if order is None else decides
     columns = {"time": time} | ({} if order is None else {"order": order})
     given = {name: Expression.of(rows, column) for name, column in columns.items()}

@@ -250,8 +250,8 @@ class Millpond(JoinVerbs):
                 ``millpond.processors.verbs.aggregates``.
             by: the columns of the key; null is a key like any other. With ``[]`` all rows have one key, in one task.
             time: the column (or expression) with the time of a row.
-            order: what decides for ``first``, ``last`` and ``collect`` among rows of one key and time, as in
-                ``latest``; other functions have no use for it.
+            order: what decides for ``first``, ``last``, ``collect`` and ``map_agg`` among rows of one key and time, as
+                in ``latest``; other functions have no use for it.
             window: ``TimeWindows``, ``SlidingWindows`` or ``SessionWindows``, each with its grace, to which the bound
                 is added that ``time`` has from another verb; later rows are dropped and counted.
             until: where windows have had another size, advance or gap, those that begin before some time, by that time

@@ -16,6 +16,7 @@ from millpond.processors.verbs.aggregates import AggregateCall
 from millpond.processors.verbs.functions.bits import bind_bits, bind_booleans
 from millpond.processors.verbs.functions.chosen import Unwrapped
 from millpond.processors.verbs.functions.counts import bind_approx_count_distinct, bind_count, bind_count_distinct
+from millpond.processors.verbs.functions.entries import bind_entries
 from millpond.processors.verbs.functions.exact_sums import quotient, root
 from millpond.processors.verbs.functions.function import AggregateFunction
 from millpond.processors.verbs.functions.moments import bind_moments
@@ -40,6 +41,7 @@ FUNCTIONS: Final[Mapping[str, Callable[..., AggregateFunction]]] = {
     "covar_samp": partial(bind_pairs, of=Covariance, least=2),
     "first": bind_first,
     "last": bind_last,
+    "map_agg": bind_entries,
     "max": bind_max,
     "min": bind_min,
     "mode": bind_mode,

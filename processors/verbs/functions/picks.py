@@ -6,7 +6,7 @@ The states::
 
     min, max       nil, or the value
     first, last    nil, or [time, value]
-    collect        nil, or [array of times, array of values], by time
+    collect        nil, or [array of times, array of values], by time; of equal values the earliest, if it is distinct
 """
 
 from bisect import bisect_right
@@ -16,9 +16,10 @@ from operator import gt, itemgetter, lt
 from typing import Any, Final, cast
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
-from millpond.processors.verbs.functions.column_forms import ranks_of
+from millpond.processors.verbs.functions.column_forms import canonical_values, ranks_of
 from millpond.processors.verbs.functions.columns import (
     Array,
     Integers,
@@ -28,7 +29,7 @@ from millpond.processors.verbs.functions.columns import (
     picked,
     present,
 )
-from millpond.processors.verbs.functions.forms import Form, order_form
+from millpond.processors.verbs.functions.forms import Form, equality_form, order_form
 from millpond.processors.verbs.functions.function import AggregateFunction, without_notes
 
 _TIME: Final[Callable[[tuple[int, Any]], int]] = itemgetter(0)
@@ -138,11 +139,16 @@ class Collect(AggregateFunction):
     Args:
         type_: of the values.
         times: the type of times.
+        limit: how many are kept, the earliest; None for all.
+        form: of each value, what is equal if values are, of which the earliest is kept; None to keep all.
     """
 
     nullable = False
 
-    def __init__(self, type_: pa.DataType, times: pa.DataType) -> None:
+    def __init__(
+        self, type_: pa.DataType, times: pa.DataType, limit: int | None = None, form: Form | None = None
+    ) -> None:
+        self._limit, self._form = limit, form
         self.type = pa.list_(pa.field("element", type_, nullable=pa.types.is_null(type_)))
         self._lists = [pa.list_(times), pa.list_(without_notes(type_))]
         self.state_type = pa.struct(list(zip(("times", "values"), self._lists, strict=True)))
@@ -152,6 +158,8 @@ class Collect(AggregateFunction):
             return state
         if state is None:
             return [[time], [value]]
+        if self._form is not None or self._limit is not None:
+            return self.merge(state, [[time], [value]])
         times, values = state
         if time >= times[-1]:
             times.append(time)
@@ -177,10 +185,16 @@ class Collect(AggregateFunction):
         kept, (lengths, _) = zip(*map(listed, states.flatten()), strict=True)
         times, values = map(pa.concat_arrays, zip(kept, rows, strict=True))
         numbers = np.concatenate([owners.repeat(lengths), groups])
-        counts = np.bincount(numbers, minlength=size)
-        order: Any = pa.array(np.lexsort((ranks_of(times), numbers)))
+        order = np.lexsort((ranks_of(times), numbers))
+        if self._form is not None:
+            order = order[_firsts(numbers[order], ranks_of(canonical_values(values))[order])]
+        if self._limit is not None:
+            ordered = numbers[order]
+            order = order[np.arange(len(order)) - np.searchsorted(ordered, ordered) < self._limit]
+        counts = np.bincount(numbers[order], minlength=size)
         columns = [
-            lists_of(column.take(order), counts, of) for column, of in zip((times, values), self._lists, strict=True)
+            lists_of(column.take(pa.array(order)), counts, of)
+            for column, of in zip((times, values), self._lists, strict=True)
         ]
         fields: Any = list(cast(pa.StructType, self.state_type))
         return pa.StructArray.from_arrays(columns, fields=fields, mask=pa.array(counts == 0))
@@ -194,7 +208,11 @@ class Collect(AggregateFunction):
             return right if left is None else left
         pairs = [*zip(*left, strict=True), *zip(*right, strict=True)]
         pairs.sort(key=_TIME)
-        return [list(column) for column in zip(*pairs, strict=True)]
+        form = self._form
+        if form is not None:
+            firsts = {form(pair[1]): pair for pair in reversed(pairs)}
+            pairs = [pair for pair in pairs if firsts[form(pair[1])] is pair]
+        return [list(column) for column in zip(*pairs[: self._limit], strict=True)]
 
 
 def bind_min(path: str, type_: pa.DataType) -> Extreme:
@@ -225,9 +243,29 @@ def bind_last(path: str, type_: pa.DataType, times: pa.DataType, *, ignore_nulls
     return Last(type_, times, ignore_nulls=ignore_nulls)
 
 
-def bind_collect(path: str, type_: pa.DataType, times: pa.DataType) -> Collect:
-    """All values of a column of any type."""
-    return Collect(type_, times)
+def bind_collect(
+    path: str, type_: pa.DataType, times: pa.DataType, *, limit: int | None = None, distinct: bool = False
+) -> Collect:
+    """The values of a column of any type.
+
+    Raises:
+        ConfigurationError: they are to be different, and cannot be compared.
+    """
+    return Collect(type_, times, limit, (equality_form(path, type_) or _same) if distinct else None)
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def _firsts(numbers: Integers, ranks: Integers) -> npt.NDArray[np.bool_]:
+    """Which rows are the first of their number and rank."""
+    order = np.lexsort((ranks, numbers))
+    begins = np.ones(len(order), np.bool_)
+    begins[1:] = (np.diff(numbers[order]) != 0) | (np.diff(ranks[order]) != 0)
+    found = np.zeros(len(order), np.bool_)
+    found[order[begins]] = True
+    return found
 
 
 def _extreme(path: str, type_: pa.DataType, before: Callable[[Any, Any], bool]) -> Extreme:

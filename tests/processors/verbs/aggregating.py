@@ -60,6 +60,19 @@ PAIRED: dict[pa.DataType, st.SearchStrategy[Any]] = {
 }
 """What rows bring for functions of two columns of numbers."""
 
+MAPPED: dict[pa.DataType, st.SearchStrategy[Any]] = {
+    pa.struct([("first", key), ("second", value)]): st.fixed_dictionaries(
+        {"first": st.none() | VALUES[key], "second": st.none() | VALUES[value]}
+    )
+    for key, value in (
+        (pa.string(), pa.int64()),
+        (pa.float64(), NESTED),
+        (NESTED, pa.decimal128(38, 10)),
+        (pa.decimal128(38, 10), pa.bool_()),
+    )
+}
+"""What rows bring for maps."""
+
 NUMBERS: list[pa.DataType] = [type_ for type_ in VALUES if pa.types.is_integer(type_) or pa.types.is_floating(type_)]
 DECIMALS: list[pa.DataType] = [type_ for type_ in VALUES if pa.types.is_decimal(type_)]
 ADDED: list[pa.DataType] = [*NUMBERS, *DECIMALS, pa.duration("us")]
@@ -67,7 +80,7 @@ ADDED: list[pa.DataType] = [*NUMBERS, *DECIMALS, pa.duration("us")]
 
 def column(type_: pa.DataType, *, max_size: int = 25) -> st.SearchStrategy[list[Any]]:
     """Values of that type, some of them null, some of them often."""
-    values = {**VALUES, **PAIRED}[type_]
+    values = {**VALUES, **PAIRED, **MAPPED}[type_]
     few = st.lists(values, min_size=1, max_size=3).flatmap(lambda some: st.lists(st.none() | st.sampled_from(some)))
     return few.map(lambda some: some[:max_size]) | st.lists(st.none() | values, max_size=max_size)
 

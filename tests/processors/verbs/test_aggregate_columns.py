@@ -29,7 +29,7 @@ from millpond.stores.backend.registry import supplier
 from millpond.stores.backend.transaction import Transaction
 from millpond.stores.encoding.rows.tuple_keys import KeyCodec
 from tests.drawing import tries
-from tests.processors.verbs.aggregating import ADDED, PAIRED, VALUES, decimals
+from tests.processors.verbs.aggregating import ADDED, MAPPED, PAIRED, VALUES, decimals
 
 MAPS = pa.map_(pa.string(), pa.int32())
 PICKS = [pick("x", ignore_nulls=ignored) for pick in (f.first, f.last) for ignored in (False, True)]
@@ -46,6 +46,10 @@ for added in ADDED:
     if pa.types.is_integer(added):
         CALLS[added] += [f.bit_and("x"), f.bit_or("x"), f.bit_xor("x")]
 CALLS[pa.bool_()] += [f.bool_and("x"), f.bool_or("x")]
+LISTS = [f.collect("x", limit=2), f.collect("x", distinct=True), f.collect("x", limit=3, distinct=True)]
+for listed in VALUES:
+    CALLS[listed] += LISTS
+CALLS |= {type_: [f.map_agg("x", "y"), f.collect("x", limit=2)] for type_ in MAPPED}
 CALLS |= {
     type_: [f.covar_samp("x", "y"), f.covar_pop("x", "y"), f.corr("x", "y"), f.weighted_avg("x", "y")]
     for type_ in PAIRED
@@ -54,6 +58,7 @@ CALLS[MAPS] = [f.count("x"), *PICKS, f.collect("x")]
 SMALL = {
     **VALUES,
     **PAIRED,
+    **MAPPED,
     pa.decimal128(18, 4): decimals(18, 4, spare=2),
     MAPS: st.lists(st.tuples(st.sampled_from("ab"), st.none() | st.integers(0, 300)), max_size=2),
 }

@@ -26,6 +26,7 @@ from tests.drawing import tries
 from tests.processors.verbs.aggregating import (
     ADDED,
     DECIMALS,
+    MAPPED,
     NESTED,
     NUMBERS,
     PAIRED,
@@ -52,6 +53,10 @@ EXACT: list[tuple[AggregateCall, list[pa.DataType]]] = [
     (f.last("x"), TYPES),
     (f.last("x", ignore_nulls=True), TYPES),
     (f.collect("x"), TYPES),
+    (f.collect("x", limit=2), TYPES),
+    (f.collect("x", distinct=True), TYPES),
+    (f.collect("x", limit=3, distinct=True), TYPES),
+    (f.map_agg("x", "y"), list(MAPPED)),
     (f.count_distinct("x"), TYPES),
     (f.var_samp("x"), [*NUMBERS, *DECIMALS]),
     (f.stddev_pop("x"), [*NUMBERS, *DECIMALS]),
@@ -67,6 +72,7 @@ EXACT: list[tuple[AggregateCall, list[pa.DataType]]] = [
     (f.percentile("x", 0.3), ADDED),
     (f.median("x"), ADDED),
 ]
+Pairs = Sequence[tuple[Fraction, ...]]
 every_function = pytest.mark.parametrize(
     ("call", "types"), EXACT, ids=lambda given: str(given) if isinstance(given, AggregateCall) else ""
 )
@@ -225,6 +231,38 @@ def test_variances_and_deviations_are_exact_and_rounded_once(type_: pa.DataType,
             assert found == (float(exact) if exact < Fraction(sys.float_info.max) else math.inf)
 
 
+@pytest.mark.parametrize("type_", TYPES, ids=str)
+@FEW
+@given(data=st.data())
+def test_lists_have_the_earliest_values_and_of_equal_ones_the_first(type_: pa.DataType, data: st.DataObject) -> None:
+    values = data.draw(column(type_))
+    times = data.draw(st.lists(st.integers(0, 5), min_size=len(values), max_size=len(values)))
+    limit = data.draw(st.integers(1, 4))
+    listed: list[Any] = result_of(f.collect("x"), type_, values, times)
+    assert repr(result_of(f.collect("x", limit=limit), type_, values, times)) == repr(listed[:limit])
+    firsts = [one for place, one in enumerate(listed) if rank(one) not in map(rank, listed[:place])]
+    assert repr(result_of(f.collect("x", distinct=True), type_, values, times)) == repr(firsts)
+    both = f.collect("x", distinct=True, limit=limit)
+    assert repr(result_of(both, type_, values, times, parts=2)) == repr(firsts[:limit])
+
+
+@pytest.mark.parametrize("type_", MAPPED, ids=str)
+@SOME
+@given(data=st.data())
+def test_a_map_has_the_latest_value_of_each_key_by_the_order_of_keys(type_: pa.DataType, data: st.DataObject) -> None:
+    rows = data.draw(column(type_))
+    times = data.draw(st.lists(st.integers(0, 5), min_size=len(rows), max_size=len(rows)))
+    latest: list[tuple[Any, Any]] = []
+    for _, row in sorted(zip(times, rows, strict=True), key=lambda pair: pair[0]):
+        if row is not None and row["first"] is not None:
+            latest = [entry for entry in latest if rank(entry[0]) != rank(row["first"])]
+            latest.append((row["first"], row["second"]))
+    latest.sort(key=lambda entry: rank(entry[0]))
+    found: list[tuple[Any, Any]] = result_of(f.map_agg("x", "y"), type_, rows, times)
+    assert [rank(key) for key, _ in found] == [rank(key) for key, _ in latest]
+    assert repr([value for _, value in found]) == repr([value for _, value in latest])
+
+
 @pytest.mark.parametrize("type_", PAIRED, ids=str)
 @MANY
 @given(data=st.data())
@@ -233,26 +271,23 @@ def test_functions_of_two_columns_are_exact_and_rounded_once(type_: pa.DataType,
     given = [(row["first"], row["second"]) for row in present(values) if None not in row.values()]
     finite = all(math.isfinite(value) for pair in given for value in pair)
     pairs = [tuple(map(Fraction, pair)) for pair in given] if finite else []
-    for name, least, of in (
-        ("covar_samp", 2, lambda pairs: _covariance(pairs, len(pairs) - 1)),
-        ("covar_pop", 1, lambda pairs: _covariance(pairs, len(pairs))),
-        ("weighted_avg", 1, _weighted),
+    expected: list[tuple[str, int, Callable[[Pairs], Any]]] = [
+        ("covar_samp", 2, lambda pairs: _rounded(_covariance(pairs, len(pairs) - 1))),
+        ("covar_pop", 1, lambda pairs: _rounded(_covariance(pairs, len(pairs)))),
+        ("weighted_avg", 1, lambda pairs: _rounded(_weighted(pairs))),
         ("corr", 2, _correlation),
-    ):
+    ]
+    for name, least, of in expected:
         found = result_of(getattr(f, name)("x", "y"), type_, values)
         if len(given) < least:
             assert found is None
         elif not finite:
             assert math.isnan(found)
-        elif name == "corr":
-            expected = of(pairs)
-            assert found == expected if expected is None else math.isclose(found, expected, rel_tol=1e-15)
-            assert found is None or -1 <= found <= 1
+        elif name == "corr" and found is not None:
+            assert math.isclose(found, of(pairs), rel_tol=1e-15)
+            assert -1 <= found <= 1
         else:
-            assert found == _rounded(of(pairs))
-
-
-Pairs = Sequence[tuple[Fraction, ...]]
+            assert found == of(pairs)
 
 
 def _covariance(pairs: Pairs, divisor: int) -> Fraction:
@@ -290,6 +325,8 @@ def test_the_correlation_of_what_lies_on_a_line_is_one_however_far_away() -> Non
     line = [{"first": 1e15 + number, "second": -1e300 * number} for number in range(4)]
     type_ = pa.struct([("first", pa.float64()), ("second", pa.float64())])
     assert result_of(f.corr("x", "y"), type_, line) == -1
+    tiny = [{"first": 7e8, "second": 0.0}, {"first": 1.5e-268, "second": 1e16}]
+    assert result_of(f.corr("x", "y"), type_, tiny) == -1
     assert result_of(f.corr("x", "y"), type_, [{**row, "second": 0.1} for row in line]) is None
     assert result_of(f.weighted_avg("x", "w"), type_, [{"first": 3.0, "second": 0.0}]) is None
     assert result_of(f.weighted_avg("x", "w"), type_, [{"first": 3.0, "second": -2.0}]) == 3

@@ -76,6 +76,7 @@ CALLS = {
     "last_s": (f.last("s"), "last(s order by t)"),
     "last_w": (f.last("w", ignore_nulls=True), "last(w order by t) filter (w is not null)"),
     "all_i": (f.collect("i"), "coalesce(list(i order by t) filter (i is not null), [])"),
+    "early_i": (f.collect("i", limit=3), "coalesce(list(i order by t) filter (i is not null), [])[:3]"),
     "distinct_x": (f.count_distinct("x"), "count(distinct x)"),
     "distinct_s": (f.count_distinct("s"), "count(distinct s)"),
     "about_s": (f.approx_count_distinct("s"), "count(distinct s)"),

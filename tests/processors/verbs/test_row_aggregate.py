@@ -186,6 +186,21 @@ GOLDEN: list[tuple[AggregateCall, pa.DataType, list[Any], str, str]] = [
     (f.first("x"), pa.string(), ["a", "b"], "first(string, ignore_nulls=False)", "91 92 00 a161"),
     (f.last("x"), pa.string(), ["a", "b"], "last(string, ignore_nulls=False)", "91 92 01 a162"),
     (f.collect("x"), pa.string(), ["a", "b"], "collect(string)", "91 92 92 00 01 92 a161 a162"),
+    (f.collect("x", limit=1), pa.string(), ["a", "b"], "collect(string, limit=1)", "91 92 91 00 91 a161"),
+    (
+        f.collect("x", distinct=True),
+        pa.float64(),
+        [0.0, -0.0],
+        "collect(float, distinct=True)",
+        "91 92 91 00 91 cb0000000000000000",
+    ),
+    (
+        f.map_agg("x", "y"),
+        pa.struct([("first", pa.string()), ("second", pa.int32())]),
+        [("b", 1), ("a", 2), ("b", 3)],
+        "map_agg(struct<string, int>)",
+        "91 93 92 01 02 92 a161 a162 92 02 03",
+    ),
     (f.count_distinct("x"), pa.string(), ["b", "a", "b"], "count_distinct(string)", "91 92 a161 a162"),
     (f.count_distinct("x"), pa.float64(), [-0.0], "count_distinct(float)", "91 91 c409 cb0000000000000000"),
     (
