@@ -15,6 +15,8 @@ from millpond.errors import ConfigurationError
 from millpond.stores.backend.transaction import Transaction
 from millpond.stores.encoding.keys import BEYOND, DATA, METADATA
 from millpond.stores.specs.store_spec import StoreKind
+from millpond.stores.typed.windows.calendar import grid_of
+from millpond.stores.typed.windows.grids import Grid
 from millpond.stores.typed.windows.windowed import Windowed
 
 
@@ -45,23 +47,22 @@ class AggregatedWindows:
             ConfigurationError: it is one.
         """
         fixed = self.view.terms.at(place.start)
+        grid, unit = grid_of(fixed), self.view.form.unit
         if before is None:
-            step = fixed.get("advance", fixed.get("size"))
-            if str(fixed.get("windows")).lstrip("_") != _FIXED or not isinstance(step, int):
+            if grid is None:
                 raise ConfigurationError(
                     f"store {self.view.name!r} has no window that fits the row {dict(row)!r}, and which there can be "
                     "depends on its rows; put a value of one that is there"
                 )
-            if place.start % step:
+            if grid.last(place.start) != place.start:
                 raise ConfigurationError(
-                    f"the row {dict(row)!r} is of no window of store {self.view.name!r}, which start every "
-                    f"{self.view.form.unit.length(step)}: give the {with_option(WINDOW_START)} "
-                    f"{self.view.form.unit.shown(place.start - place.start % step)}"
+                    f"the row {dict(row)!r} is of no window of store {self.view.name!r}, which start "
+                    f"{grid.told(unit)}: give the {with_option(WINDOW_START)} {unit.shown(grid.last(place.start))}"
                 )
         if fixed.get("emit") == _FINAL:
             self._check_to_come(row, place)
         if stamp is not None and (before is None or stamp != before.timestamp):
-            self._check_stamp(row, place, stamp, fixed.get("size"))
+            self._check_stamp(row, place, stamp, grid)
 
     def settle(self) -> None:
         """Have the operator know how many windows will come out."""
@@ -74,9 +75,9 @@ class AggregatedWindows:
         rows = {METADATA + name.encode(): data for name, data in revised.items()}
         self.transaction.put_many(rows)
 
-    def _check_stamp(self, row: Mapping[str, Any], place: Windowed[bytes], stamp: int, size: Any) -> None:
+    def _check_stamp(self, row: Mapping[str, Any], place: Windowed[bytes], stamp: int, grid: Grid | None) -> None:
         """Refuse a timestamp that no row of a window has; of one that depends on its rows, one before it starts."""
-        end = place.start + size if isinstance(size, int) else None
+        end = None if grid is None else grid.end(place.start)
         if stamp < place.start or (end is not None and stamp >= end):
             shown = self.view.form.unit.shown
             until = "" if end is None else f" until before {shown(end)}"
@@ -109,9 +110,6 @@ class AggregatedWindows:
                 f"{self.view.form.unit.shown(max(reached.values()))} have, so nobody would hear of it; put a later one"
             )
 
-
-_FIXED = "TimeWindows"
-"""What the terms of windows of a fixed size name them, behind an underscore where times are microseconds."""
 
 _FINAL = "on-window-close"
 """What they have where windows come out once."""

@@ -18,6 +18,7 @@ from millpond.processors.aggregations.completion import (
     completion_of,
     kept_changes,
 )
+from millpond.processors.aggregations.windowed_processor import GRACE, since_named
 from millpond.processors.options.windows import ALL_TIMES, Span
 from millpond.processors.runtime.kept_time import STREAM_TIME, KeptTime, stream_time_of, versioned
 from millpond.processors.runtime.waiting_counts import WAITING, bytes_of_counts, counted_at, waiting_of
@@ -27,6 +28,7 @@ from millpond.stores.evolution.carriage import LayoutCarriage, OldStore, forgott
 from millpond.stores.specs.store_spec import KeyForm
 from millpond.stores.typed.observed_stream_time import METADATA_NAME as OBSERVED
 from millpond.stores.typed.terms import TERMS, KeptTerms
+from millpond.stores.typed.windows.calendar import Calendar, grid_of
 from millpond.stores.typed.windows.segments import key_part
 
 _Place: TypeAlias = tuple[bytes, int, int | None]
@@ -80,15 +82,32 @@ def _span_of(olds: Sequence[OldStore], number: int) -> Span:
     return Span(ends[number], ends[number + 1] - 1) if since else ALL_TIMES
 
 
+def _calendar_of(olds: Sequence[OldStore], span: Span) -> Calendar | None:
+    """The calendar whose windows those of a span are; None for others."""
+    known = [KeptTerms.from_bytes(old.get_metadata(TERMS)) for old in olds]
+    # A partition without a record since windows are these does not know of them.
+    grids = (grid_of(one.at(span.first)) for one in known if span.first in (MIN_TIME, *one.since))
+    return next((grid for grid in grids if isinstance(grid, Calendar)), None)
+
+
+def _closed_by(old: OldStore, time: int, calendar: Calendar, span: Span) -> int:
+    """Up to which start windows of a calendar have closed when stream time is ``time``."""
+    noted = KeptTerms.from_bytes(old.get_metadata(TERMS)).noted
+    return calendar.first(time - noted.get(since_named(GRACE, span.first), 0)) - 1
+
+
 def _parts(olds: Sequence[OldStore], number: int) -> list[_Part]:
     """The partitions in which the processor has had records."""
     span = _span_of(olds, number)
+    calendar = _calendar_of(olds, span)
     times = [(old, time) for old in olds if (time := _time_in(old, number, span)) is not None]
     counted = [(time, counted_at(old, waiting_of(number), 1)) for old, time in times]
     reach = max((time - closed for time, closed in counted if closed is not None and closed > MIN_TIME), default=None)
     parts = []
     for old, time in times:
         closed = MIN_TIME if reach is None else max(time - reach, MIN_TIME)
+        if calendar is not None:
+            closed = _closed_by(old, time, calendar, span)
         complete = KeptTime(old, completion_of(number)).get()
         seen = closed if complete is None else max(closed, complete)
         parts.append(_Part(old, time, closed, seen, kept_changes(old, number), span))

@@ -77,11 +77,17 @@ class Completion:
         number: which of the processors on the store it is.
         encode: makes the bytes of a key.
         value_serde: of the results.
-        length: from a window's start to its end, if windows go by their starts; None if they go by their ends.
+        end: the end of a window by its start, if windows go by their starts; None if they go by their ends.
     """
 
     def __init__(
-        self, store: Any, number: int, encode: Callable[[Any], bytes], value_serde: Serde[Any], *, length: int | None
+        self,
+        store: Any,
+        number: int,
+        encode: Callable[[Any], bytes],
+        value_serde: Serde[Any],
+        *,
+        end: Callable[[int], int] | None,
     ) -> None:
         self._store = store
         self._kept_time = KeptTime(store, completion_of(number))
@@ -89,8 +95,8 @@ class Completion:
         self._encode = encode
         self._serde = value_serde
         self._decode = reading(store.name, "result", value_serde)
-        self._by_end = length is None
-        self._length = length
+        self._by_end = end is None
+        self._end_of = end
         kept = self._kept_time.get()
         self._time = MIN_TIME if kept is None else kept
         self._returned = 0
@@ -163,9 +169,9 @@ class Completion:
         """The end of a window, which follows from its start if it is not kept."""
         if end is not None:
             return end
-        if self._length is None:
+        if self._end_of is None:
             raise _damage(self._store.name, self._name, self._saved)
-        return start + self._length
+        return self._end_of(start)
 
     def _includes(self, window: Window) -> bool:
         return (window.end if self._by_end else window.start) <= self._time

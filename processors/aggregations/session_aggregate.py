@@ -216,7 +216,7 @@ class SessionAggregate(WindowedProcessor):
         )
 
     def closes(self) -> Closes:
-        return Closes(self._own, self._delay + 1)
+        return Closes(self._own, lambda time: time - self._delay - 1)
 
     def _own(self, earliest: int, latest: int) -> Iterator[Any]:
         """The sessions of the store that ended from ``earliest`` to ``latest``, without those of other gaps."""

@@ -24,6 +24,7 @@ from millpond.processors.options.windows import EmitStrategy, SlidingWindows
 from millpond.processors.runtime.batches.batch import Batch, BatchBuilder
 from millpond.processors.runtime.batches.headers import Headers
 from millpond.stores.encoding.column_serdes import ColumnSerde
+from millpond.stores.typed.windows.grids import EvenGrid
 from millpond.stores.typed.windows.segments import Span
 from millpond.stores.typed.windows.windowed import Windowed
 
@@ -290,7 +291,8 @@ class SlidingWindowAggregate(WindowedProcessor):
         return SlidingWindowFold(self._windows, fold, self._store, keys, values, final=self._final, olds=olds)
 
     def closes(self) -> Closes:
-        return Closes(self._store.fetch_all, self._difference + self._grace + 1, self._difference)
+        reach = self._difference + self._grace + 1
+        return Closes(self._store.fetch_all, lambda time: time - reach, EvenGrid(self._difference).end)
 
     def result(self, window: Window, state: Any) -> tuple[Any, int] | None:
         value, timestamp = state

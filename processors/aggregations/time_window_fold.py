@@ -4,6 +4,7 @@ Rule of this module: a window that has closed takes no more records, so its resu
 of it, and results come out in the order of the windows' starts, then keys, whatever the order of the records was.
 """
 
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,6 +21,7 @@ from millpond.processors.aggregations.window_fold import (
     places_in,
     reached_since,
 )
+from millpond.processors.options.placing import ends_of, first_starts, last_starts
 from millpond.processors.options.windows import Span, TimeWindows
 from millpond.processors.runtime.batches.column_tuples import chosen, taken
 from millpond.processors.runtime.batches.columns import Columns
@@ -67,7 +69,7 @@ class _Slots(NamedTuple):
 
 
 class TimeWindowFold(StartedWindowFold):
-    """Folds columns into windows of a fixed size.
+    """Folds columns into tumbling and hopping windows.
 
     Args:
         windows: the windows.
@@ -91,7 +93,8 @@ class TimeWindowFold(StartedWindowFold):
         span: Span,
         olds: bool,
     ) -> None:
-        super().__init__(fold, store, keys, values, windows.size + windows.grace, windows.size, final=final, olds=olds)
+        ends = partial(ends_of, windows)
+        super().__init__(fold, store, keys, values, windows.retention, ends, final=final, olds=olds)
         self._windows = windows
         self._span = span
 
@@ -99,7 +102,7 @@ class TimeWindowFold(StartedWindowFold):
         reached = reached_since(standing.stream_time, columns.timestamps)
         now = int(reached[-1])
         records, starts = _placed(self._windows, columns.timestamps, self._span)
-        is_open = starts > reached[records] - self._reach
+        is_open = ends_of(self._windows, starts) > reached[records] - self._windows.grace
         late = len(is_open) - int(np.count_nonzero(is_open))
         if late:
             records, starts = records[is_open], starts[is_open]
@@ -114,11 +117,12 @@ class TimeWindowFold(StartedWindowFold):
             order = slots.as_they_came
             updates = self._updates(chosen(folded, order), before.take(pa.array(order)))
             return Folded(updates, now, standing.waiting, late, len(starts) - len(updates))
-        untouched = self._untouched(standing.stream_time, now - self._reach, slots)
+        last = self._windows.closed(now)
+        untouched = self._untouched(standing.stream_time, last, slots)
         self._store.put(folded)
         waiting = standing.waiting - len(untouched.starts) - (len(before) - before.null_count)
-        waiting += int(np.count_nonzero(folded.starts > now - self._reach))
-        closed = chosen(folded, folded.starts <= now - self._reach)
+        waiting += int(np.count_nonzero(folded.starts > last))
+        closed = chosen(folded, folded.starts <= last)
         return Folded(self._closed(untouched, closed), now, waiting, late)
 
     def _folded(self, slots: _Slots, columns: Columns, records: Integers) -> tuple[Windows, Any]:
@@ -133,8 +137,8 @@ class TimeWindowFold(StartedWindowFold):
 
     def _untouched(self, stream_time: int, last: int, slots: _Slots) -> Windows:
         """The windows of the store that close up to the start ``last``, but those that records have come to."""
-        first, last = self._span.cut(stream_time - self._reach + 1, last)
-        if stream_time == MIN_TIME or first > last - last % self._windows.advance:
+        first, last = self._span.cut(self._windows.closed(stream_time) + 1, last)
+        if stream_time == MIN_TIME or first > self._windows.grid.last(last):
             return self._nothing
         stored = self._store.between(first, last)
         return chosen(stored, ~slots.holds(stored)) if slots.begins[0] <= last else stored
@@ -143,20 +147,11 @@ class TimeWindowFold(StartedWindowFold):
 def _placed(windows: TimeWindows, times: Integers, span: Span) -> tuple[Integers, Integers]:
     """Each record once for every window that holds it: the record's place, and the window's start."""
     advance = windows.advance
-    lasts, firsts = np.minimum(times, span.last), first_starts(windows, times, span)
-    lasts -= lasts % advance
+    lasts, firsts = last_starts(windows, np.minimum(times, span.last)), first_starts(windows, times, span)
     counts = (lasts - firsts) // advance + 1
     records = np.arange(len(times)).repeat(counts)
     within = np.arange(len(records)) - (np.cumsum(counts) - counts)[records]
     return records, firsts[records] + within * advance
-
-
-def first_starts(windows: TimeWindows, times: Integers, span: Span) -> Integers:
-    """The start of the first window within the span that holds each of these times."""
-    beyond = times % windows.advance
-    firsts: Integers = times - beyond - (windows.size - 1 - beyond) // windows.advance * windows.advance
-    firsts = np.where(times >= 0, np.maximum(firsts, 0), firsts) if windows.from_epoch else firsts
-    return np.maximum(firsts, span.first)
 
 
 def _slots(keys: Any, starts: Integers) -> _Slots:

@@ -7,6 +7,7 @@ columns is left to objects, before anything has changed. Within a fold keys are 
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
@@ -113,14 +114,14 @@ class WindowFold(ABC):
 
 
 class StartedWindowFold(WindowFold):
-    """Folds columns into windows that go by their starts and are all as long.
+    """Folds columns into windows that go by their starts, from which their ends follow.
 
     Args:
         fold: the aggregate.
         store: where the aggregates are.
         keys, values: what its serdes do, for whole columns.
-        reach: a window is closed once stream time is this far past its start.
-        length: from a window's start to its end.
+        reach: a window is closed once stream time is this far past its start, or earlier.
+        ends: the ends of windows by their starts.
         final: whether final results come out, or else updates.
         olds: whether updates have the aggregate before them.
     """
@@ -132,7 +133,7 @@ class StartedWindowFold(WindowFold):
         keys: ColumnSerde,
         values: ColumnSerde,
         reach: int,
-        length: int,
+        ends: Callable[[Integers], Integers],
         *,
         final: bool,
         olds: bool,
@@ -141,7 +142,7 @@ class StartedWindowFold(WindowFold):
         self._fold = fold
         self._retention = store.retention
         self._store = WindowColumns(store, values)
-        self._length = length
+        self._ends = ends
 
     @property
     def _nothing(self) -> Windows:
@@ -161,7 +162,7 @@ class StartedWindowFold(WindowFold):
 
     def _came_out(self, windows: Windows) -> Columns:
         keys, starts, values, timestamps = windows
-        return self._results(keys, starts, starts + self._length, values, timestamps)
+        return self._results(keys, starts, self._ends(starts), values, timestamps)
 
 
 def closing_order(keys: Any, *times: Integers) -> Integers:

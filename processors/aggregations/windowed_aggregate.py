@@ -1,4 +1,4 @@
-"""Aggregation by key and window of a fixed size, tumbling or hopping.
+"""Aggregation by key and window of time: tumbling, hopping, or of the calendar.
 
 A record goes into every window that holds its timestamp and is still open: one that ends after stream time minus the
 grace period. It is counted as late once for each window that has closed.
@@ -13,9 +13,10 @@ from millpond.processors.aggregations.aggregate import AggregateSetup
 from millpond.processors.aggregations.closing import Closing, Window
 from millpond.processors.aggregations.column_fold import ColumnFold
 from millpond.processors.aggregations.fold import Fold
-from millpond.processors.aggregations.time_window_fold import TimeWindowFold, first_starts
+from millpond.processors.aggregations.time_window_fold import TimeWindowFold
 from millpond.processors.aggregations.window_fold import Integers, WindowFold
 from millpond.processors.aggregations.windowed_processor import Closes, WindowedProcessor
+from millpond.processors.options.placing import ends_of, first_starts
 from millpond.processors.options.windowed_serdes import TimeWindowedSerde
 from millpond.processors.options.windows import ALL_TIMES, EmitStrategy, TimeWindows
 from millpond.processors.runtime.batches.batch import Batch, BatchBuilder
@@ -54,8 +55,9 @@ class WindowedAggregate(WindowedProcessor):
     """Folds records into their windows and forwards each update, or each window's result when it closes."""
 
     def __init__(self, setup: AggregateSetup, windows: TimeWindows, emit: EmitStrategy) -> None:
-        super().__init__(setup, emit, TimeWindowedSerde(setup.spec.key_serde, windows.size))
+        super().__init__(setup, emit, TimeWindowedSerde(setup.spec.key_serde, windows.size, windows.calendar))
         self._windows = windows
+        self._grid = windows.grid
         self._span = setup.span
         self._folding = Fold(self._initializer, self._update, self._copy, setup.aggregation.tally)
 
@@ -81,9 +83,9 @@ class WindowedAggregate(WindowedProcessor):
         if self._caching:
             self._updates.replaced(len(placed.slots) - len(states))
         if closing is not None:
-            size = self._windows.size
+            end = self._grid.end
             changes = (
-                ((slot[0], slot[1], slot[1] + size), key, was is not None, states[slot][0] is not None)
+                ((slot[0], slot[1], end(slot[1])), key, was is not None, states[slot][0] is not None)
                 for (slot, key), was in zip(slots.items(), before, strict=True)
             )
             self.note_changes(closing, closed, changes)
@@ -91,11 +93,11 @@ class WindowedAggregate(WindowedProcessor):
 
     def _place(self, batch: Batch) -> _Placed:
         """Place each record into its open windows, and advance stream time."""
-        size, grace = self._windows.size, self._windows.grace
+        end, grace = self._grid.end, self._windows.grace
         times = list(accumulate(batch.timestamps, max, initial=self._stream_time))[1:]
         self._stream_time = times[-1]
-        if self._windows.advance == size:
-            starts = [timestamp - timestamp % size for timestamp in batch.timestamps]
+        if self._windows.advance == self._windows.size:
+            starts = list(map(self._grid.last, batch.timestamps))
             columns = [self._slots(batch.keys), batch.keys, batch.values, batch.timestamps, times, batch.headers or []]
         else:
             (first, last), starts_of = self._span, self._windows.starts
@@ -105,7 +107,7 @@ class WindowedAggregate(WindowedProcessor):
             columns = [[item for item, group in zip(column, each, strict=False) for _ in group] for column in given]
         ids, keys, values, timestamps, times, headers = columns
         slots: list[Slot] = list(zip(ids, starts, strict=True))
-        is_open = [start + size > time - grace for start, time in zip(starts, times, strict=True)]
+        is_open = [end(start) > time - grace for start, time in zip(starts, times, strict=True)]
         self._late = is_open.count(False)
         return self._forget(_Placed(slots, keys, values, timestamps, times, headers).select(is_open))
 
@@ -134,25 +136,25 @@ class WindowedAggregate(WindowedProcessor):
         return Batch(list(self._windowed(slots, slots.values())), values, times, olds, headers=headers)
 
     def _windowed(self, slots: Any, keys: Any) -> Iterator[Windowed[Any]]:
-        size = self._windows.size
-        return (Windowed(key, slot[1], slot[1] + size) for key, slot in zip(keys, slots, strict=True))
+        end = self._grid.end
+        return (Windowed(key, slot[1], end(slot[1])) for key, slot in zip(keys, slots, strict=True))
 
     def _fold_final(self, placed: _Placed, slots: dict[Slot, Any], states: dict[Slot, Any], closing: Closing) -> Batch:
         """The results of the windows that stream time closes, each before the record that closes it is folded in."""
-        reach = self._windows.size + self._windows.grace
+        closed, end, grace = self._windows.closed, self._grid.end, self._windows.grace
         for (id_, start, *_), key in slots.items():
             if start <= closing.last:
                 closing.add(start, self._encode(key), self._window(id_, start, key))
         out = BatchBuilder(olds=self._config.send_olds)
         done = 0
         while (first := closing.first) is not None:
-            number = bisect_left(placed.times, first + reach)  # stream time never falls
+            number = bisect_left(placed.times, end(first) + grace)  # stream time never falls
             if number == len(placed.times):
                 break
             self._fold_part(states, placed, done, number)
             done = number
             out.current = placed.headers[number] if placed.headers else None
-            for window in closing.due(placed.times[number] - reach):
+            for window in closing.due(closed(placed.times[number])):
                 state = states.get((window.id, window.start)) or closing.stored.get(window[:3])
                 self.emit(out, window, state)
         self._fold_part(states, placed, done, None)
@@ -167,7 +169,8 @@ class WindowedAggregate(WindowedProcessor):
         return self._windows.grace
 
     def short_by(self, times: Integers, reached: Integers) -> Integers:
-        return reached - self._closes.reach - first_starts(self._windows, times, self._span) + 1
+        firsts = first_starts(self._windows, times, self._span)
+        return reached - self._windows.grace - ends_of(self._windows, firsts) + 1
 
     def column_fold(self, fold: ColumnFold, keys: ColumnSerde, values: ColumnSerde) -> WindowFold:
         olds = self._config.send_olds
@@ -176,8 +179,7 @@ class WindowedAggregate(WindowedProcessor):
         )
 
     def closes(self) -> Closes:
-        windows = self._windows
-        return Closes(self._own, windows.size + windows.grace, windows.size, windows.advance)
+        return Closes(self._own, self._windows.closed, self._grid.end, self._grid)
 
     def _own(self, earliest: int, latest: int) -> Iterator[Any]:
         """The windows of the store that start from ``earliest`` to ``latest``, without those of other sizes."""
@@ -185,11 +187,11 @@ class WindowedAggregate(WindowedProcessor):
             return iter(self._store.fetch_all(earliest, latest))
         first, last = self._span.cut(earliest, latest)
         found = self._store.fetch_all(first, last) if first <= last else ()
-        size = self._windows.size
-        return ((Windowed(key, start, min(start + size, MAX_TIME)), state) for (key, start, _), state in found)
+        end = self._grid.end
+        return ((Windowed(key, start, min(end(start), MAX_TIME)), state) for (key, start, _), state in found)
 
     def result(self, window: Window, state: Any) -> tuple[Any, int] | None:
         return None if state[0] is None else (state[0], state[1])
 
     def _window(self, id_: Any, start: int, key: Any) -> Window:
-        return Window(id_, start, start + self._windows.size, key)
+        return Window(id_, start, self._grid.end(start), key)

@@ -19,7 +19,7 @@ processors on the store::
 """
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
@@ -33,7 +33,7 @@ from millpond.processors.aggregations.column_fold import ColumnFold
 from millpond.processors.aggregations.completion import COMPLETION, Completion
 from millpond.processors.aggregations.fold import copier, slotter
 from millpond.processors.aggregations.window_fold import Integers, Standing, WindowFold, reached_since
-from millpond.processors.options.windows import ChangedWindows, EmitStrategy, Windows
+from millpond.processors.options.windows import ChangedWindows, EmitStrategy, SlidingWindows, TimeWindows, Windows
 from millpond.processors.runtime.batches.batch import Batch, BatchBuilder
 from millpond.processors.runtime.batches.columns import Columns, Records
 from millpond.processors.runtime.counters import CounterName
@@ -47,7 +47,8 @@ from millpond.stores.encoding.times import MAX_TIME, MIN_TIME, TimeUnit
 from millpond.stores.specs.store_spec import StoreSpec
 from millpond.stores.typed.layouts import Layout
 from millpond.stores.typed.set_back import SetBack
-from millpond.stores.typed.terms import SINCE, Terms
+from millpond.stores.typed.terms import SINCE, Term, Terms
+from millpond.stores.typed.windows.grids import EvenGrid, Grid
 from millpond.stores.typed.windows.windowed import Windowed
 
 
@@ -64,24 +65,27 @@ NEVER: Final = MIN_TIME
 """Before all stream time."""
 
 
-_GRACE: Final = "grace"
+GRACE: Final = "grace"
 """What the terms of the store note."""
 
 _RESULT: Final = "result"
 """What they note of results that count records from some time on alone."""
 
-_MAY_CHANGE: Final = ("size", "advance", "gap")
+_USUAL: Final[Mapping[str, Term]] = {"offset": 0, "zone": "", "week_start": ""}
+"""What windows of time have unless they say otherwise, as those of all releases had that did not ask."""
+
+_MAY_CHANGE: Final = ("size", "advance", "gap", *_USUAL)
 """What windows may have otherwise from some time on."""
 
 
-def _since(what: str, time: int) -> str:
+def since_named(what: str, time: int) -> str:
     """How terms call something of windows that begin from some time on."""
     return what if time == MIN_TIME else f"{what}{SINCE}{TimeUnit.MICROSECOND.shown(time)}"
 
 
 def _noted(addition: Addition) -> str:
     """How terms call what counts records from some time on alone."""
-    return _since(f"{_RESULT} {addition.place}", addition.since)
+    return since_named(f"{_RESULT} {addition.place}", addition.since)
 
 
 def windowed_aggregation_spec(
@@ -99,15 +103,24 @@ def windowed_aggregation_spec(
     if isinstance(windows, ChangedWindows):
         eras = [(span.first, one) for span, one in zip(windows.spans, windows.eras, strict=True)]
     first = eras[0][1]
-    lengths = {_since(name, since): value for since, one in eras for name, value in vars(one).items() if name != _GRACE}
+    lengths, named = dict[str, Term](), set[str]()
+    for since, one in eras:
+        named |= one.terms.keys() & _USUAL.keys()
+        every = {name: value for name, value in _USUAL.items() if name in named} | dict(one.terms)
+        lengths |= {since_named(name, since): value for name, value in every.items()}
     fixed = {"windows": type(first).__name__, **lengths, "emit": emit.value}
-    noted = {_since(_GRACE, since): one.grace for since, one in eras}
+    usual = tuple((since_named(name, since), value) for since, _ in eras for name, value in _USUAL.items())
+    noted = {since_named(GRACE, since): one.grace for since, one in eras}
     # With a shorter one, windows whose final results have not come out would be forgotten.
     lasting = tuple(noted) if emit is EmitStrategy.ON_WINDOW_CLOSE else ()
     noted |= {_noted(one): one.since for one in additions}
-    changing = tuple(name for name in _MAY_CHANGE if name in lengths)
     terms = Terms(
-        tuple(fixed.items()), tuple(noted.items()), lasting, maker="a windowed aggregation", changing=changing
+        tuple(fixed.items()),
+        tuple(noted.items()),
+        lasting,
+        maker="a windowed aggregation",
+        changing=() if isinstance(first, SlidingWindows) else _MAY_CHANGE,
+        usual=usual if isinstance(first, TimeWindows) else (),
     )
     return replace(spec, layout=WINDOWED_AGGREGATION, terms=terms)
 
@@ -118,25 +131,29 @@ Change = tuple[tuple[Any, int, int], Any, bool, bool]
 _new = tuple.__new__
 
 
+EVERYWHERE: Final = EvenGrid(0)
+"""Windows may begin at any time."""
+
+
 class Closes(NamedTuple):
     """When windows close.
 
     Attributes:
         fetch: reads the store's windows between two times, both included: their starts, or their ends.
-        reach: a window is closed once stream time is this far past that time.
-        length: from a window's start to its end, where windows go by their starts; None for those that go by ends.
-        grid: such times are multiples of this.
+        closed: up to which of these times windows have closed, by stream time.
+        end: the end of a window by its start, where windows go by their starts; None for those that go by ends.
+        grid: when windows may begin.
     """
 
     fetch: Callable[[int, int], Iterable[Any]]
-    reach: int
-    length: int | None = None
-    grid: int = 1
+    closed: Callable[[int], int]
+    end: Callable[[int], int] | None = None
+    grid: Grid = EVERYWHERE
 
     @property
     def by_end(self) -> bool:
         """Whether windows go by their ends."""
-        return self.length is None
+        return self.end is None
 
 
 class WindowedProcessor(Processor):
@@ -185,7 +202,7 @@ class WindowedProcessor(Processor):
             self._check_free(addition)
         self._stream_time = self._resumed(self._stream_time)
         self._completion = Completion(
-            self._store, setup.number, self._encode, setup.spec.value_serde, length=self._closes.length
+            self._store, setup.number, self._encode, setup.spec.value_serde, end=self._closes.end
         )
         self._completion.close(self._closed)
         self._waiting = 0
@@ -205,8 +222,8 @@ class WindowedProcessor(Processor):
         before = KeptTime(self._store, stream_time_of(self._setup.number - 1)).get()
         since = self._setup.span.first
         if before is not None and before >= since:
-            grid, shown = self._closes.grid, TimeUnit.MICROSECOND.shown
-            earliest = shown(before + grid - before % grid)
+            shown = TimeUnit.MICROSECOND.shown
+            earliest = shown(self._closes.grid.next(before))
             raise StateConflictError(
                 f"the windows of the store {self._setup.spec.name!r} are to be others from {shown(since)} on, but rows "
                 f"have come up to {shown(before)}, and some would be missing in them; the earliest time that is free "
@@ -237,7 +254,7 @@ class WindowedProcessor(Processor):
 
         With a longer one, it is ahead by what is added. With a shorter one, what has closed by now alone is late.
         """
-        before: int | None = self._store.noted(_since(_GRACE, self._setup.span.first))
+        before: int | None = self._store.noted(since_named(GRACE, self._setup.span.first))
         if before is None or stream_time == NEVER:
             return stream_time
         return stream_time + max(self.grace - before, 0)
@@ -256,7 +273,7 @@ class WindowedProcessor(Processor):
     @property
     def _closed(self) -> int:
         """The time up to which windows have closed; results in those after it wait."""
-        return max(self._stream_time - self._closes.reach, NEVER)
+        return NEVER if self._stream_time == NEVER else max(self._closes.closed(self._stream_time), NEVER)
 
     def _scan_waiting(self) -> list[int]:
         return [len(self.load_closing(MAX_TIME).stored)]
@@ -404,10 +421,10 @@ class WindowedProcessor(Processor):
     def load_closing(self, newest: int) -> Closing:
         """The windows of the store that close by the time that stream time is ``newest``, and have not come out."""
         closes = self._closes
-        reach, by_end, grid = closes.reach, closes.by_end, closes.grid
-        closing = Closing(max(self._stream_time, newest) - reach)
-        first = self._stream_time - reach + 1
-        if self._stream_time != NEVER and first <= closing.last - closing.last % grid:
+        by_end = closes.by_end
+        closing = Closing(closes.closed(max(self._stream_time, newest)))
+        first = closes.closed(self._stream_time) + 1
+        if self._stream_time != NEVER and first <= closes.grid.last(closing.last):
             found = list(closes.fetch(first, closing.last))
             ids = self._slots([key for (key, _, _), _ in found])
             for id_, ((key, start, end), state) in zip(ids, found, strict=True):

@@ -25,7 +25,7 @@ from millpond.processors.dsl.wiring.stream_table import stream_to_table
 from millpond.processors.dsl.wiring.table import latest_changes
 from millpond.processors.options.materialized import Materialized
 from millpond.processors.options.records import Grouped, Produced
-from millpond.processors.options.windows import EmitStrategy, SessionWindows, SlidingWindows, TimeWindows
+from millpond.processors.options.windows import EmitStrategy, SessionWindows, SlidingWindows, TimeWindows, of_moments
 from millpond.stores.encoding.times import Duration
 
 
@@ -180,7 +180,7 @@ class KGroupedStream:
         """
         if isinstance(windows, SessionWindows):
             return SessionWindowedKStream(WindowedGrouping(self._grouping, windows))
-        return TimeWindowedKStream(WindowedGrouping(self._grouping, windows))
+        return TimeWindowedKStream(WindowedGrouping(self._grouping, of_moments(windows)))
 
 
 class WindowedKStream:
@@ -276,7 +276,7 @@ class CogroupedKStream:
         """Group by windows of time, or by sessions, as well."""
         if isinstance(windows, SessionWindows):
             return SessionWindowedCogroupedKStream(self._cogroup, windows)
-        return TimeWindowedCogroupedKStream(self._cogroup, windows)
+        return TimeWindowedCogroupedKStream(self._cogroup, of_moments(windows))
 
 
 class TimeWindowedCogroupedKStream:

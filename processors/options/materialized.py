@@ -10,6 +10,7 @@ from millpond.stores.encoding.times import Duration, to_length
 from millpond.stores.specs.store_spec import StoreKind, StoreSpec
 from millpond.stores.typed.expiry import Expired, to_ttl
 from millpond.stores.typed.versions.late_puts import LatePuts
+from millpond.stores.typed.windows.calendar import Calendar
 
 TABLE_KINDS: Final = (StoreKind.TIMESTAMPED_KEY_VALUE, StoreKind.VERSIONED, StoreKind.KEY_VALUE)
 """The kinds of stores that hold a table by key; the first one is that of a table for which nobody chooses.
@@ -91,6 +92,7 @@ class Materialized:
         *,
         retention: int | None = None,
         window_size: int | None = None,
+        calendar: Calendar | None = None,
     ) -> StoreSpec:
         """The spec of the store; ``retention``, in milliseconds, is for window and session stores if this names none.
 
@@ -99,6 +101,7 @@ class Materialized:
             kinds: those that can hold the table; it is of the first of them, unless this chooses another.
             key_serde, value_serde: of the input, for those that this does not name.
             retention, window_size: of windows, in milliseconds.
+            calendar: whose windows they are, if they are of one.
 
         Raises:
             TopologyError: a serde is not known, here or from the input, or the kind is none of these.
@@ -128,6 +131,7 @@ class Materialized:
             late_puts=self.late_puts,
             retention=retention if self.retention is None else self._millis("retention"),
             window_size=window_size,
+            calendar=calendar,
             ttl=None if self.ttl is None else to_ttl(self.ttl, name),
             expired=Expired.of(self.expired),
         )

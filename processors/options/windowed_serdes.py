@@ -5,7 +5,7 @@ The layouts::
     window     key start (8 bytes, big-endian, signed)
     session    key end (8 bytes, big-endian, signed) start (8 bytes, big-endian, signed)
 
-All windows of a table have the same size, so their ends are not stored.
+All windows of a table have the same size, or that of a calendar, so their ends are not stored.
 """
 
 import struct
@@ -13,6 +13,8 @@ from typing import Final, Generic, TypeVar
 
 from millpond.errors import SerdeError
 from millpond.stores.encoding.serdes import Serde
+from millpond.stores.typed.windows.calendar import Calendar
+from millpond.stores.typed.windows.grids import EvenGrid, Grid
 from millpond.stores.typed.windows.windowed import SESSION_WINDOWED, TIME_WINDOWED, Windowed
 
 K = TypeVar("K")
@@ -22,11 +24,12 @@ _TWO: Final = struct.Struct(">qq")
 
 
 class TimeWindowedSerde(Serde[Windowed[K]], Generic[K]):
-    """Keys of windows of a fixed size.
+    """Keys of windows of a fixed size, or of a calendar.
 
     Args:
         key_serde: of the keys without their windows.
         size: milliseconds from a window's start to its end.
+        calendar: the calendar whose windows they are; then none is longer than the size.
 
     Raises:
         SerdeError: a value is no ``Windowed`` of this size, or bytes are too short.
@@ -38,20 +41,21 @@ class TimeWindowedSerde(Serde[Windowed[K]], Generic[K]):
 
     name = TIME_WINDOWED
 
-    def __init__(self, key_serde: Serde[K], size: int) -> None:
+    def __init__(self, key_serde: Serde[K], size: int, calendar: Calendar | None = None) -> None:
         self.key_serde = key_serde
-        self._size = size
+        self._grid: Grid = EvenGrid(size) if calendar is None else calendar
 
     def serialize(self, value: Windowed[K]) -> bytes:
         _check_windowed(value)
-        if value.end - value.start != self._size:
-            raise SerdeError(f"{value} is no window of {self._size} ms; give the serde the size of its table's windows")
+        length = self._grid.end(value.start) - value.start
+        if value.end - value.start != length:
+            raise SerdeError(f"{value} is no window of {length} ms; give the serde the size of its table's windows")
         return self.key_serde.serialize(value.key) + _ONE.pack(value.start)
 
     def deserialize(self, data: bytes) -> Windowed[K]:
         _check_size(data, _ONE.size)
         (start,) = _ONE.unpack_from(data, len(data) - _ONE.size)
-        return Windowed(self.key_serde.deserialize(data[: -_ONE.size]), start, start + self._size)
+        return Windowed(self.key_serde.deserialize(data[: -_ONE.size]), start, self._grid.end(start))
 
 
 class SessionWindowedSerde(Serde[Windowed[K]], Generic[K]):

@@ -5,13 +5,18 @@ an aggregation has seen; a window closes, and accepts no more records, once stre
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 from enum import Enum
-from typing import ClassVar, Final, NamedTuple
+from typing import ClassVar, Final, NamedTuple, Self, TypeVar
 
 from millpond.errors import TopologyError
-from millpond.stores.encoding.times import MAX_TIME, MIN_TIME, Duration, to_millis
+from millpond.processors.options.calendar_units import calendar_unit
+from millpond.stores.encoding.times import MAX_TIME, MIN_TIME, Duration, TimeUnit, to_millis
+from millpond.stores.typed.terms import Term
+from millpond.stores.typed.windows.calendar import WEEKDAYS, Calendar, CalendarUnit, zone_of
+from millpond.stores.typed.windows.grids import EvenGrid, Grid
 
 
 class EmitStrategy(Enum):
@@ -43,6 +48,17 @@ class Windows(ABC):
     def delay(self) -> int:
         """How far past the end in a window's key stream time must be for its result to be final, in milliseconds."""
 
+    @property
+    def terms(self) -> Mapping[str, Term]:
+        """What tells which windows they are, by the names that a user writes."""
+        return {name: value for name, value in vars(self).items() if name != "grace"}
+
+    def with_grace(self, grace: int) -> Self:
+        """The same windows with another grace."""
+        made = copy(self)
+        object.__setattr__(made, "grace", grace)
+        return made
+
     def _set(self, what: str, duration: Duration, least: int) -> None:
         millis = to_millis(duration, f"{what} of {type(self).__name__}")
         if millis < least:
@@ -52,35 +68,73 @@ class Windows(ABC):
 
 @dataclass(frozen=True, init=False)
 class TimeWindows(Windows):
-    """Windows of a fixed size, ``[start, start + size)``: tumbling, or hopping if they overlap.
+    """Windows ``[start, start + size)``: tumbling, hopping if they overlap, or those of the calendar.
 
-    Windows start at multiples of their advance since 1970; a record from then on is in no window that starts earlier.
+    Windows of a fixed length start at multiples of their advance since 1970, moved by the offset. Without one, a record
+    from 1970 on is in no window that starts earlier.
+
+    Windows of the calendar of a time zone are tumbling: a day there has 23 or 25 hours where the clocks change, and
+    begins when the clock first shows its date. As the rules of zones change, all machines and later runs need the same
+    ones (``tzdata``).
 
     Args:
-        size: the length of a window.
+        size: the length of a window. With ``zone``: ``"1 day"``, ``"1 week"``, ``"1 month"``, ``"3 months"`` for
+            quarters, or ``"1 year"``.
         advance: the distance between the starts of consecutive windows; at most ``size``, which is the default.
         grace: how long after its end a window still accepts late records.
+        offset: how much later than 1970 a window starts; less than the advance. ``TimeWindows("1 hour", offset="15
+            minutes")`` are from a quarter past to a quarter past, as ``startTime`` has it in Spark.
+        zone: the time zone of whose calendar they are, such as ``"America/New_York"``. Times without a zone
+            (``timestamp_ntz``) need none, and then months and years are those that they show.
+        week_start: the day with which weeks begin, ``"monday"`` unless another is given; without a ``zone``, of times
+            without one.
+
+    Attributes:
+        size, advance: of windows of a calendar, how long one can be, which takes the clocks into account.
 
     Raises:
-        TopologyError: the size or the advance is not positive, the advance exceeds the size, or the grace is negative.
+        TopologyError: the size or the advance is not positive, the advance exceeds the size, the offset is not less
+            than the advance, the grace is negative, or the calendar has no such windows.
+        ConfigurationError: there is no such zone.
 
     >>> from datetime import timedelta
     >>> TimeWindows(timedelta(minutes=1), advance=timedelta(seconds=30)).starts(70_000)
     [30000, 60000]
+    >>> TimeWindows("1 hour", offset="15 minutes").starts(7_200_000)
+    [4500000]
+    >>> TimeWindows("1 day", zone="America/New_York").starts(7_200_000)
+    [-68400000]
     """
 
     size: int
     advance: int
+    offset: int = 0
+    calendar: Calendar | None = None
 
-    def __init__(self, size: Duration, *, advance: Duration | None = None, grace: Duration = 0) -> None:
-        self._set("size", size, 1)
-        self._set("advance", size if advance is None else advance, 1)
+    def __init__(
+        self,
+        size: Duration,
+        *,
+        advance: Duration | None = None,
+        grace: Duration = 0,
+        offset: Duration = 0,
+        zone: str | None = None,
+        week_start: str | None = None,
+    ) -> None:
+        unit = calendar_unit(size, zone, week_start)
+        if unit is None:
+            self._set("size", size, 1)
+            self._set("advance", size if advance is None else advance, 1)
+        else:
+            self._set_calendar(unit, size, advance, zone, week_start)
         self._set("grace", grace, 0)
         if self.advance > self.size:
             raise TopologyError(
                 f"TimeWindows: an advance of {self.advance} ms leaves gaps between windows of {self.size} ms; give at "
                 f"most the size"
             )
+        if (late := to_millis(offset, "offset of TimeWindows")) != 0:
+            self._set_offset(late)
 
     @property
     def retention(self) -> int:
@@ -90,11 +144,77 @@ class TimeWindows(Windows):
     def delay(self) -> int:
         return self.grace
 
+    @property
+    def terms(self) -> Mapping[str, Term]:
+        if self.calendar is not None:
+            return self.calendar.terms
+        moved = {"offset": self.offset} if self.offset else {}
+        return {"size": self.size, "advance": self.advance, **moved}
+
+    @property
+    def grid(self) -> Grid:
+        """Where windows begin and end."""
+        return EvenGrid(self.size, self.advance, self.offset) if self.calendar is None else self.calendar
+
+    @property
+    def is_bounded(self) -> bool:
+        """Whether a record from 1970 on is in no window that starts earlier."""
+        return self.from_epoch and self.calendar is None and not self.offset
+
     def starts(self, timestamp: int) -> list[int]:
         """The starts of the windows that hold ``timestamp``, ascending."""
-        last = timestamp - timestamp % self.advance
-        first = last - (self.size - 1 - timestamp % self.advance) // self.advance * self.advance
-        return list(range(max(first, 0) if self.from_epoch and timestamp >= 0 else first, last + 1, self.advance))
+        first, last = self.grid.first(timestamp), self.grid.last(timestamp)
+        return list(range(max(first, 0) if self.is_bounded and timestamp >= 0 else first, last + 1, self.advance))
+
+    def closed(self, stream_time: int) -> int:
+        """The time up to which windows start that have closed when stream time is ``stream_time``."""
+        if self.calendar is None:
+            return stream_time - self.retention
+        return self.calendar.first(stream_time - self.grace) - 1
+
+    def _set_calendar(
+        self, unit: CalendarUnit, size: Duration, advance: Duration | None, zone: str | None, week_start: str | None
+    ) -> None:
+        if advance is not None and advance != size:
+            raise TopologyError(
+                f"TimeWindows: windows of the calendar follow one another, and an advance of {advance!r} is not their "
+                f"size, {size!r}; leave out advance, or give windows of a fixed length, without zone"
+            )
+        calendar = Calendar(unit, None if zone is None else zone_of(zone).key, week_start or WEEKDAYS[0])
+        object.__setattr__(self, "size", calendar.longest)
+        object.__setattr__(self, "advance", calendar.longest)
+        object.__setattr__(self, "calendar", calendar)
+
+    def _set_offset(self, offset: int) -> None:
+        if self.calendar is not None:
+            raise TopologyError(
+                "TimeWindows: windows of the calendar begin with its days; leave out offset, or for weeks that begin "
+                "on another day give week_start='sunday'"
+            )
+        if not 0 <= offset < self.advance:
+            same = offset % self.advance
+            raise TopologyError(
+                f"TimeWindows: an offset of {offset} ms is not within the advance of {self.advance} ms; windows start "
+                f"at the same times with offset={TimeUnit.MILLISECOND.length(same)!r}"
+            )
+        object.__setattr__(self, "offset", offset)
+
+
+AnyWindows = TypeVar("AnyWindows", bound=Windows)
+
+
+def of_moments(windows: AnyWindows) -> AnyWindows:
+    """Windows of times that are moments, as those of topologies are.
+
+    Raises:
+        TopologyError: they are of a calendar, but not of which time zone.
+    """
+    if isinstance(windows, TimeWindows) and windows.calendar is not None and windows.calendar.zone is None:
+        raise TopologyError(
+            f"TimeWindows: windows are of the calendar, {windows.calendar.text!r}, but not of which time zone; give "
+            f"it: TimeWindows({windows.calendar.unit.value!r}, zone='Europe/Berlin')"
+        )
+    return windows
 
 
 @dataclass(frozen=True, init=False)
@@ -214,4 +334,4 @@ def _last_in(windows: TimeWindows | SessionWindows, latest: int) -> int:
     """The last time that is in a window which begins up to ``latest``; sessions are cut there."""
     if isinstance(windows, SessionWindows):
         return latest
-    return latest - latest % windows.advance + windows.size - 1
+    return windows.grid.end(windows.grid.last(latest)) - 1

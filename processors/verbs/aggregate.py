@@ -15,6 +15,7 @@ from millpond.processors.dsl.wiring.aggregations import AnyWindows, first_window
 from millpond.processors.dsl.wiring.grouping import WindowedGrouping
 from millpond.processors.dsl.wiring.table import StoredTable
 from millpond.processors.options.materialized import Materialized
+from millpond.processors.options.placing import ends_of
 from millpond.processors.options.records import Consumed
 from millpond.processors.options.windows import (
     ChangedWindows,
@@ -37,6 +38,7 @@ from millpond.stores.encoding.rows.physical import check_text, from_physical, no
 from millpond.stores.encoding.rows.row_columns import PackedRowType
 from millpond.stores.encoding.rows.tuple_keys import KeyCodec
 from millpond.stores.encoding.serdes import BYTES
+from millpond.stores.encoding.times import TimeUnit
 from millpond.stores.typed.expiry import Expired
 from millpond.stores.typed.windows.windowed import Windowed
 
@@ -146,11 +148,12 @@ class WindowedKeys(Projection):
         """The ends as they are shown: of a session when its gap is over, as in Spark."""
         if not isinstance(self.windows, ChangedWindows):
             return pc.add(ends, self.windows.gap) if isinstance(self.windows, SessionWindows) else ends
-        begun, eras = np.asarray(starts), self.windows.eras
-        lengths = np.array([one.gap if isinstance(one, SessionWindows) else one.size for one in eras], np.int64)
-        from_end = isinstance(eras[0], SessionWindows)
-        own = lengths[np.searchsorted(np.array(self.windows.since, np.int64), begun, side="right")]
-        return (np.asarray(ends) if from_end else begun) + own
+        begun, shown = np.asarray(starts), np.array(ends)
+        numbers = np.searchsorted(np.array(self.windows.since, np.int64), begun, side="right")
+        for number, era in enumerate(self.windows.eras):
+            own = numbers == number
+            shown[own] = shown[own] + era.gap if isinstance(era, SessionWindows) else ends_of(era, begun[own])
+        return shown
 
 
 @dataclass(frozen=True)
@@ -243,24 +246,30 @@ def aggregated_table(
 class _TimeWindows(TimeWindows):
     from_epoch = False
 
+    def __init__(self, windows: TimeWindows) -> None:
+        for name in ("size", "advance", "grace", "offset"):
+            object.__setattr__(self, name, getattr(windows, name) * MICROS)
+        if windows.calendar is not None:
+            object.__setattr__(self, "calendar", replace(windows.calendar, scale=TimeUnit.MICROSECOND))
+
 
 class _SlidingWindows(SlidingWindows):
     from_epoch = False
 
 
-def _in_micros(windows: Windows) -> Windows:
+def windows_in_micros(windows: Windows) -> Windows:
     """The same windows, in microseconds, of all times."""
     grace = windows.grace * MICROS
     if isinstance(windows, SessionWindows):
         return SessionWindows(windows.gap * MICROS, grace=grace)
     if isinstance(windows, SlidingWindows):
         return _SlidingWindows(windows.difference * MICROS, grace=grace)
-    return _TimeWindows(windows.size * MICROS, advance=windows.advance * MICROS, grace=grace)
+    return _TimeWindows(windows)
 
 
 def changed_windows(windows: Windows, until: Mapping[int, Windows]) -> AnyWindows:
     """All windows, in microseconds; those in ``until`` begin before some time, by which they are."""
     if not until:
-        return _in_micros(windows)
-    eras = [_in_micros(one) for one in (*(until[time] for time in sorted(until)), windows)]
+        return windows_in_micros(windows)
+    eras = [windows_in_micros(one) for one in (*(until[time] for time in sorted(until)), windows)]
     return ChangedWindows([one for one in eras if not isinstance(one, SlidingWindows)], sorted(until))

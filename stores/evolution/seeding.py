@@ -254,11 +254,12 @@ class Seed:
                 continue
             if entry.start is None or entry.end is None:
                 raise self.refusal(f"the key {entry.key!r} has no window; fill window_start and window_end")
-            size = self.spec.window_size
-            if form is KeyForm.WINDOW and size is not None and entry.end - entry.start != size:
+            grid = self.spec.grid
+            if form is KeyForm.WINDOW and grid is not None and entry.end != grid.end(entry.start):
+                length = grid.end(entry.start) - entry.start
                 raise self.refusal(
-                    f"the window of {entry.key!r} from {entry.start} to {entry.end} is not {size} ms long, as those of "
-                    "the store are; seed it from windows of its own size"
+                    f"the window of {entry.key!r} from {entry.start} to {entry.end} is not {length} ms long, as that "
+                    "of the store is; seed it from windows of its own size"
                 )
 
     def _by_partition(self, entries: Sequence[Entry]) -> dict[int, list[Entry]]:

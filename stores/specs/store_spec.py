@@ -24,11 +24,13 @@ from millpond.stores.typed.expiry import Expired
 from millpond.stores.typed.keyvalue import KeyValueStore, ReadOnlyKeyValueStore
 from millpond.stores.typed.layouts import Layout, check_layout
 from millpond.stores.typed.store import Store, WritableStore
-from millpond.stores.typed.terms import KeptTerms, Terms, kept_terms
+from millpond.stores.typed.terms import KeptTerms, Term, Terms, kept_terms
 from millpond.stores.typed.timestamped_keyvalue import ReadOnlyTimestampedKeyValueStore, TimestampedKeyValueStore
 from millpond.stores.typed.versions.late_puts import LatePuts
 from millpond.stores.typed.versions.read_only_versioned import ReadOnlyVersionedKeyValueStore, check_grace
 from millpond.stores.typed.versions.versioned import HISTORY, VersionedKeyValueStore
+from millpond.stores.typed.windows.calendar import Calendar
+from millpond.stores.typed.windows.grids import EvenGrid, Grid
 from millpond.stores.typed.windows.session import ReadOnlySessionStore, SessionStore
 from millpond.stores.typed.windows.timestamped_session import ReadOnlyTimestampedSessionStore, TimestampedSessionStore
 from millpond.stores.typed.windows.timestamped_window import ReadOnlyTimestampedWindowStore, TimestampedWindowStore
@@ -151,7 +153,7 @@ _WINDOW = StoreTraits(
     key_form=KeyForm.WINDOW,
     in_segments=True,
     needed=("retention", "window_size"),
-    optional=("retain_duplicates",),
+    optional=("calendar", "retain_duplicates"),
 )
 _SESSION = StoreTraits(
     "session",
@@ -193,7 +195,8 @@ class StoreSpec:
         late_puts: versioned stores: what becomes of puts that are older than that.
         retention: window and session stores: how long a window or session stays, counted back from the observed
             stream time.
-        window_size: window stores: the length of a window.
+        window_size: window stores: the length of a window; of one of a calendar, at most.
+        calendar: window stores: the calendar whose windows they are; None for windows that are all as long.
         ttl: timestamped key-value stores and versioned stores: how long an entry lives after its timestamp, by the
             observed stream time; None for ever.
         expired: what becomes of entries that have expired, besides that no read finds them.
@@ -216,6 +219,7 @@ class StoreSpec:
     late_puts: LatePuts = LatePuts.REFUSED
     retention: int | None = None
     window_size: int | None = None
+    calendar: Calendar | None = None
     ttl: int | None = None
     expired: Expired = Expired.SILENT
     retain_duplicates: bool = False
@@ -234,6 +238,11 @@ class StoreSpec:
                 )
         for what in ("history_retention", "grace", "retention", "window_size", "ttl"):
             self._check_duration(what, getattr(self, what))
+        if self.calendar is not None and "calendar" not in self._options:
+            raise ConfigurationError(
+                f"store {self.name!r} of kind {self.kind.value} has no calendar; leave it out, or choose the kind "
+                f"{StoreKind.WINDOW.value}"
+            )
         if self.retain_duplicates and "retain_duplicates" not in self._options:
             raise ConfigurationError(f"store {self.name!r} of kind {self.kind.value} cannot retain duplicates")
         if self.late_puts is not LatePuts.REFUSED and "late_puts" not in self._options:
@@ -285,6 +294,13 @@ class StoreSpec:
         """The name of its directory, with the suffix of its format version."""
         return self.format_version.directory_name(self.name)
 
+    @property
+    def grid(self) -> Grid | None:
+        """Where its windows end by their starts; None if that is no window store."""
+        if self.calendar is not None:
+            return self.calendar
+        return None if self.window_size is None else EvenGrid(self.window_size)
+
     def open(self, transaction: Transaction) -> WritableStore[Any, Any]:
         """The store over ``transaction``, whose backend holds the rows of this store and of no other.
 
@@ -314,7 +330,13 @@ class StoreSpec:
         terms, history = self.terms, self.history_retention
         if terms is None and self.window_size is not None:
             duplicates = str(self.retain_duplicates)
-            terms = Terms((("window_size", self.window_size), ("retain_duplicates", duplicates)))
+            fixed: tuple[tuple[str, Term], ...] = (
+                ("window_size", self.window_size),
+                ("retain_duplicates", duplicates),
+            )
+            if self.calendar is not None:
+                fixed = (*fixed, ("calendar", self.calendar.text))
+            terms = Terms(fixed, usual=(("calendar", ""),))
         if history is not None:
             terms = terms or Terms()
             terms = replace(terms, noted=(*terms.noted, (HISTORY, history)))

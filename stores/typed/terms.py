@@ -60,6 +60,7 @@ class Terms:
         verb: whether that is a verb, whose name is that of its state.
         unit: what lengths of time count.
         changing: the names of what may be another for rows that begin from some time on, of a verb that is told so.
+        usual: what terms have that do not name it, as those of releases that did not know it.
     """
 
     fixed: tuple[tuple[str, Term], ...] = ()
@@ -69,6 +70,7 @@ class Terms:
     verb: bool = False
     unit: TimeUnit = TimeUnit.MILLISECOND
     changing: tuple[str, ...] = ()
+    usual: tuple[tuple[str, Term], ...] = ()
 
     def of_verb(self, name: str, fixed: Mapping[str, Term], unit: TimeUnit) -> Self:
         """The terms of a store of a verb, which has some of its own."""
@@ -90,14 +92,16 @@ class Terms:
         Raises:
             StateConflictError: one of them is another now.
         """
-        fixed, noted = before.fixed, before.noted
+        own, noted = {**dict(self.usual), **dict(self.fixed)}, before.noted
+        times = {_time_of(name) for name in before.fixed}
+        fixed = {name: value for name, value in self.usual if _time_of(name) in times} | dict(before.fixed)
         if fixed or noted:
             fixed = {**_UNNAMED, **fixed}
-        others = [(name, _like(fixed[name], now), now) for name, now in self.fixed if fixed.get(name, now) != now]
+        others = [(name, _like(fixed[name], now), now) for name, now in own.items() if fixed.get(name, now) != now]
         others += [(name, noted[name], now) for name, now in self._lasting.items() if noted.get(name, now) > now]
         if others:
             raise self._conflict(store, others, before)
-        gone = {name: value for name, value in fixed.items() if SINCE in name and name not in dict(self.fixed)}
+        gone = {name: value for name, value in fixed.items() if SINCE in name and name not in own}
         if gone:
             told = ", ".join(f"{name}={self._shown(value)}" for name, value in gone.items())
             raise StateConflictError(
@@ -124,8 +128,8 @@ class Terms:
             others: name, value that the rows were made with, and value now, of each parameter that is another one.
             before: the terms that the rows were made with.
         """
-        told = ", ".join(f"{name}={self._shown(old)} and not {self._shown(now)}" for name, old, now in others)
-        again = ", ".join(f"{name}={self._shown(old)}" for name, old, _ in others)
+        told = ", ".join(f"{self._named(name, old)} and not {self._shown(now)}" for name, old, now in others)
+        again = ", ".join(self._named(name, old) for name, old, _ in others)
         new = "give the verb another name and a new checkpoint"
         if self.verb and all(name in self.changing for name, _, _ in others):
             new = f"{new}, or leave windows that have begun as they were: {self._until(before)}"
@@ -140,7 +144,7 @@ class Terms:
     def _until(self, before: "KeptTerms") -> str:
         """What one writes for windows that are others from some time on."""
         known = {**dict(self.fixed), **before.fixed}
-        lengths = {name: known[name] for name in self.changing}
+        lengths = {name: before.fixed[name] for name in self.changing if name in before.fixed}
         graces = {name: value for name, value in before.noted.items() if SINCE not in name and value}
         told = ", ".join(f"{name}={self._shown(value)}" for name, value in {**lengths, **graces}.items())
         windows = str(known["windows"]).removeprefix("_")
@@ -152,6 +156,10 @@ class Terms:
     def to_bytes(self) -> bytes:
         """What the row ``TERMS_ROW`` holds."""
         return _packed(dict(self.fixed), dict(self.noted))
+
+    def _named(self, name: str, value: Term) -> str:
+        """A term as a user writes it, or that there is none."""
+        return f"no {name}" if (name, value) in self.usual else f"{name}={self._shown(value)}"
 
     def _shown(self, value: Term) -> str:
         return repr(self.unit.length(value) if isinstance(value, int) else value)
@@ -208,6 +216,11 @@ class KeptTerms:
 def _like(before: Term, now: Term) -> Term:
     """A term as it was, to be shown as the one that there is now."""
     return Written(before) if isinstance(now, Written) else before
+
+
+def _time_of(name: str) -> str:
+    """From when on rows have a term; empty for those that have been there from the beginning."""
+    return name.partition(SINCE)[2]
 
 
 def _moment(text: str) -> int:

@@ -36,6 +36,7 @@ from millpond.processors.verbs.verb import PackedRows, Verb
 from millpond.stores.encoding.rows.tuple_keys import KeyCodec
 from millpond.stores.encoding.serdes import INT64, STRING
 from millpond.stores.specs.store_spec import StoreKind, StoreSpec
+from millpond.stores.typed.windows.calendar import Calendar, CalendarUnit
 from tests.processors.verbs.running import an_aggregated_input, an_input
 
 
@@ -204,11 +205,30 @@ class Change(NamedTuple):
 
 
 SECOND = 1_000_000
+DAYS = TimeWindows("1 day", zone="Europe/Berlin")
+MONTHS = Calendar(CalendarUnit.MONTH, "UTC")
 REFUSED = [
     Change(("TimeWindows.size",), grouped(TimeWindows(600_000)), grouped(TimeWindows(1_200_000)),
            "by a windowed aggregation with size='10 minutes' and not '20 minutes'"),
     Change(("TimeWindows.advance",), grouped(TimeWindows(10, advance=5)), grouped(TimeWindows(10, advance=2)),
            "advance='5 milliseconds' and not '2 milliseconds'"),
+    Change(("TimeWindows.offset",), grouped(TimeWindows(10)), grouped(TimeWindows(10, offset=5)),
+           "with no offset and not '5 milliseconds', .*; write no offset again"),
+    Change(("TimeWindows.offset, none",), grouped(TimeWindows(10, offset=5)), grouped(TimeWindows(10)),
+           "with offset='5 milliseconds' and not '0 seconds', .*; write offset='5 milliseconds' again"),
+    Change(("TimeWindows.calendar",), grouped(DAYS), grouped(TimeWindows("1 day")),
+           "with zone='Europe/Berlin' and not '', .*; write zone='Europe/Berlin' again"),
+    Change(("TimeWindows.zone, none",), grouped(TimeWindows("1 day")), grouped(DAYS),
+           "with no zone and not 'Europe/Berlin', .*; write no zone again"),
+    Change(("TimeWindows.zone",), grouped(DAYS), grouped(TimeWindows("1 day", zone="UTC")),
+           "zone='Europe/Berlin' and not 'UTC'"),
+    Change(("TimeWindows.size, of a calendar",), grouped(DAYS), grouped(TimeWindows("1 month", zone="Europe/Berlin")),
+           "size='1 day' and not '1 month', advance='1 day' and not '1 month'"),
+    Change(("TimeWindows.week_start",), grouped(TimeWindows("1 week", zone="UTC", week_start="sunday")),
+           grouped(TimeWindows("1 week", zone="UTC")), "week_start='sunday' and not 'monday'"),
+    Change(("Millpond.aggregate.window, of another zone",), of_aggregate(windows=DAYS),
+           of_aggregate(windows=TimeWindows("1 day", zone="UTC")),
+           r"'1 day', zone='Europe/Berlin'\)}, with a time that no row has reached and at which new windows begin"),
     Change(("SlidingWindows.difference",), grouped(SlidingWindows(10)), grouped(SlidingWindows(20)),
            "difference='10 milliseconds' and not '20 milliseconds'"),
     Change(("SessionWindows.gap",), grouped(SessionWindows(10)), grouped(SessionWindows(1_000)),
@@ -243,6 +263,10 @@ REFUSED = [
            "join='inner' and not 'left'"),
     Change(("StoreSpec.window_size",), with_a_store(), with_a_store(window_size=20),
            "made with window_size='10 milliseconds' and not '20 milliseconds'"),
+    Change(("StoreSpec.calendar",), with_a_store(), with_a_store(calendar=MONTHS),
+           "with no calendar and not '1 month of UTC'"),
+    Change(("StoreSpec.calendar, none",), with_a_store(calendar=MONTHS), with_a_store(),
+           "calendar='1 month of UTC' and not ''"),
     Change(("StoreSpec.retain_duplicates",), with_a_store(), with_a_store(retain_duplicates=True),
            "retain_duplicates='False' and not 'True'"),
     Change(("Joined.grace, added or removed",), stream_with_table(100, 5), stream_with_table(100), None),

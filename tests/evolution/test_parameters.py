@@ -80,7 +80,7 @@ PARAMETERS: Final[dict[str, dict[str, str]]] = {
         "left_order": REFUSAL, "right_order": REFUSAL, "left_op": REFUSAL, "right_op": REFUSAL, "how": REFUSAL,
         "ttl": NO_HARM, "expired": NO_HARM, "history": NO_HARM, "null_safe": REFUSAL, **NAMES,
     },
-    "TimeWindows": {"size": REFUSAL, "advance": REFUSAL, "grace": NO_HARM},
+    "TimeWindows": {"size": REFUSAL, "advance": REFUSAL, "grace": NO_HARM, "offset": REFUSAL, "calendar": REFUSAL},
     "SlidingWindows": {"difference": REFUSAL, "grace": NO_HARM},
     "SessionWindows": {"gap": REFUSAL, "grace": NO_HARM},
     "JoinWindows": {
@@ -103,7 +103,8 @@ PARAMETERS: Final[dict[str, dict[str, str]]] = {
         "checksums": OWN,
     },
     "StoreSpec": {
-        "name": REFUSAL, "kind": REFUSAL, **SERDES, "window_size": REFUSAL, "retain_duplicates": REFUSAL,
+        "name": REFUSAL, "kind": REFUSAL, **SERDES, "window_size": REFUSAL, "calendar": REFUSAL,
+        "retain_duplicates": REFUSAL,
         "layout": REFUSAL, "terms": REFUSAL, "history_retention": NO_HARM, "grace": NO_HARM, "late_puts": NO_HARM,
         "retention": NO_HARM, "ttl": NO_HARM, "expired": NO_HARM, "backend": OWN, "checksums": OWN,
     },

@@ -44,6 +44,7 @@ from millpond.stores.encoding.rows.tuple_keys import KeyCodec
 from millpond.stores.encoding.serdes import STRING
 from millpond.stores.encoding.times import MAX_TIME
 from millpond.stores.specs.store_spec import StoreKind, StoreSpec
+from millpond.stores.typed.windows.grids import EvenGrid
 from tests.fuzz.reader import Reader, attempt, framed, rows_of, transaction_over, unframed
 
 HASH: Final = bytes(range(16))
@@ -144,7 +145,7 @@ WINDOW: Final = Window("a", 0, 10, "a")
 
 
 def _completion(store: Any) -> Completion:
-    return Completion(store, 0, STRING.serialize, STRING, length=10)
+    return Completion(store, 0, STRING.serialize, STRING, end=EvenGrid(10).end)
 
 
 def _fill_completion(store: Any) -> None:

@@ -8,11 +8,12 @@ from collections import Counter
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 from hypothesis import given
@@ -34,6 +35,7 @@ from millpond.stores.durability import Manifest
 from millpond.stores.durability.manifests.claim import GENERATION_MARK
 from millpond.stores.evolution.carrying import carry_unit, units
 from millpond.stores.evolution.matching import Declared, check_terms, origins_of
+from millpond.stores.typed.windows.calendar import Calendar
 from tests.metamorphic.checking import event, histories, own, schema
 from tests.metamorphic.engine import Query
 from tests.metamorphic.histories import BACKENDS, SECOND, Event, Way, current, cut, rows_of, tables
@@ -48,6 +50,26 @@ from tests.metamorphic.verbs import Made, make_aggregate
 SOURCE = schema("a")
 MILLI = 1_000
 LONG = 10**9
+KINDS = ["tumbling", "hopping", "offset", "calendar", "session"]
+EPOCH, MICROSECOND = datetime(1970, 1, 1, tzinfo=UTC), timedelta(microseconds=1)
+STEP = 5 * 3_600
+"""So many seconds are one, where windows are of the calendar."""
+
+CHANGES = (datetime(2026, 10, 23, 1, 30, tzinfo=UTC) - EPOCH) // MICROSECOND
+"""Some hours before clocks change in Europe, and some days before they do in America."""
+
+CALENDARS = [
+    TimeWindows("1 day", zone="America/New_York"),
+    TimeWindows("1 day", zone="Europe/Berlin"),
+    TimeWindows("1 week", zone="America/New_York"),
+    TimeWindows("1 week", zone="Australia/Lord_Howe", week_start="sunday"),
+    TimeWindows("1 month", zone="Asia/Kathmandu"),
+    TimeWindows("1 month"),
+    TimeWindows("3 months", zone="Europe/Berlin"),
+    TimeWindows("1 year", zone="Pacific/Auckland"),
+    TimeWindows("18 hours", advance="9 hours", offset="1 hour 30 minutes"),
+]
+"""Windows of the calendar, and some that become such."""
 
 Come = list[tuple[Row, int, int]]
 """Each row, the run in which it came, and the newest time that micro-batches before its own have shown."""
@@ -86,8 +108,7 @@ class Eras:
             missed = False
             for windows, first, end in self._each():
                 if isinstance(windows, TimeWindows):
-                    for start in range(first_start(windows, row["at"]), row["at"] + 1, windows.advance * MILLI):
-                        stop = start + windows.size * MILLI
+                    for start, stop in held_by(windows, row["at"]):
                         if first <= start < end and stop + windows.grace * MILLI > clock:
                             found.setdefault((row["k"], (start, stop)), []).append(one)
                         missed |= first <= start < end and stop + windows.grace * MILLI <= clock
@@ -95,10 +116,31 @@ class Eras:
         return found, late
 
 
-def first_start(windows: TimeWindows, at: int) -> int:
-    advance = windows.advance * MILLI
-    return next(start for start in range((at - windows.size * MILLI) // advance * advance, at + 1, advance)
-                if start + windows.size * MILLI > at)  # fmt: skip
+def held_by(windows: TimeWindows, at: int) -> list[tuple[int, int]]:
+    """The windows that hold a time."""
+    if windows.calendar is not None:
+        return [spanned(windows.calendar, at)]
+    size, advance, offset = (length * MILLI for length in (windows.size, windows.advance, windows.offset))
+    starts = range((at - size - offset) // advance * advance + offset, at + 1, advance)
+    return [(start, start + size) for start in starts if start + size > at]
+
+
+def spanned(calendar: Calendar, at: int) -> tuple[int, int]:
+    """The window of a calendar, in zones whose clocks never change at midnight."""
+    zone = ZoneInfo(calendar.zone or "UTC")
+    day = (EPOCH + timedelta(microseconds=at)).astimezone(zone).date()
+    months = {"1 month": 1, "3 months": 3, "1 year": 12}.get(calendar.unit.value)
+    if months:
+        first = day.replace(month=day.month - (day.month - 1) % months, day=1)
+        month = first.month - 1 + months
+        until = first.replace(year=first.year + month // 12, month=month % 12 + 1)
+    else:
+        days = 7 if calendar.unit.value == "1 week" else 1
+        names = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
+        first = day if days == 1 else day - timedelta((day.weekday() - names.index(calendar.week_start)) % 7)
+        until = first + timedelta(days)
+    start, stop = ((datetime(*one.timetuple()[:3], tzinfo=zone) - EPOCH) // MICROSECOND for one in (first, until))
+    return start, stop
 
 
 def _sessions(come: Come, gap: int, found: dict[tuple[Any, tuple[int, int]], Come]) -> None:
@@ -115,15 +157,28 @@ def _sessions(come: Come, gap: int, found: dict[tuple[Any, tuple[int, int]], Com
 def drawn(kind: str, random: Random, grace: int) -> Any:
     if kind == "session":
         return SessionWindows(random.choice([0, 1_000, 4_000, 9_000]), grace=LONG)
+    if kind == "calendar":
+        return random.choice(CALENDARS).with_grace(min(grace * 10_000, LONG))
     size = random.choice([1_000, 3_000, 7_000, 20_000])
+    if kind == "offset":
+        return TimeWindows(size, advance=random.choice([1_000, size]), offset=random.choice([0, 1, 250]), grace=grace)
     return TimeWindows(size, advance=size if kind == "tumbling" else random.choice([1_000, size]), grace=grace)
 
 
 def later(eras: Eras, windows: Any, clock: int, random: Random) -> Eras:
     """The windows are these from a time on that no row has reached, and at which one of them begins."""
-    grid = windows.advance * MILLI if isinstance(windows, TimeWindows) else 1
-    free = max([clock, *eras.until]) + 1 + random.choice([0, 0, 2 * SECOND, 9 * SECOND])
-    return Eras([*eras.windows, windows], [*eras.until, -(-free // grid) * grid])
+    wait = random.choice([0, 0, 2 * SECOND, 9 * SECOND]) * (STEP if windows.with_grace(0) in CALENDARS else 1)
+    free = max([0, clock, *eras.until]) + 1 + wait
+    if isinstance(windows, TimeWindows):
+        starts = [one for at in (free, held_by(windows, free)[-1][1]) for one, _ in held_by(windows, at)]
+        free = min(start for start in starts if start >= free)
+    return Eras([*eras.windows, windows], [*eras.until, free])
+
+
+def stretched(one: Event) -> Event:
+    """The same, with hours for seconds, about the days on which the clocks change."""
+    at = CHANGES + (one.at - 1_000 * SECOND) * STEP
+    return Event(one.source, at, {**one.row, "at": at})
 
 
 class CarriedKeeper(DurableKeeper):
@@ -187,6 +242,8 @@ def live(kind: str, seed: int, backend: str | None, runs: int) -> None:
     places = random.sample([(key, second) for key in [None, "", *"abc"] for second in range(61)], random.randint(4, 50))
     events = [event("a", key, second, random.choice([None, 1, 2, 7]), "", with_op=False) for key, second in places]
     events.sort(key=lambda one: one.at + random.choice([0, 0, 4, 15]) * SECOND)
+    if kind == "calendar":
+        events = [stretched(one) for one in events]
     life, partitions = Life({"n": "rows"}, {"n": 0}), random.choice([1, 2])
     eras, come, clock, batch = Eras([drawn(kind, random, grace)]), Come(), -(1 << 60), 0
     out, late = list[Row](), 0
@@ -234,7 +291,7 @@ def live(kind: str, seed: int, backend: str | None, runs: int) -> None:
 
 
 @pytest.mark.parametrize("columns", [True, False])
-@pytest.mark.parametrize("kind", ["tumbling", "hopping", "session"])
+@pytest.mark.parametrize("kind", KINDS)
 @histories(12)
 @given(st.integers(0, 1 << 32), st.sampled_from(["memory", "memory", "lmdb", "rocksdb", None]), st.integers(2, 4))
 def test_old_windows_end_as_they_began_and_new_ones_begin_at_their_time(
@@ -247,7 +304,7 @@ def test_old_windows_end_as_they_began_and_new_ones_begin_at_their_time(
         live(kind, seed, backend, runs)
 
 
-@pytest.mark.parametrize("kind", ["tumbling", "hopping", "session"])
+@pytest.mark.parametrize("kind", KINDS)
 @histories(12)
 @given(st.integers(0, 1 << 32))
 def test_windows_that_have_changed_go_on_in_other_partitions(kind: str, seed: int) -> None:

@@ -483,6 +483,54 @@ TABLES = [
         lambda calls: TimeWindows(10, advance=10),
     ),
     Refused(
+        " ms; windows start at the same times with offset=",
+        lambda calls: TimeWindows("1 hour", offset="75 minutes"),
+        lambda calls: TimeWindows("1 hour", offset="15 minutes"),
+    ),
+    Refused(
+        "windows of the calendar follow one another",
+        lambda calls: TimeWindows("1 week", zone="Europe/Berlin", advance="1 day"),
+        lambda calls: TimeWindows("1 week", zone="Europe/Berlin"),
+        lambda calls: TimeWindows("1 week", advance="1 day"),
+    ),
+    Refused(
+        "windows of the calendar begin with its days",
+        lambda calls: TimeWindows("1 week", zone="Europe/Berlin", offset="6 days"),
+        lambda calls: TimeWindows("1 week", zone="Europe/Berlin"),
+        lambda calls: TimeWindows("1 week", zone="Europe/Berlin", week_start="sunday"),
+    ),
+    Refused(
+        " is no window of the calendar; give one of ",
+        lambda calls: TimeWindows("2 months", zone="Europe/Berlin"),
+        *(
+            lambda calls, size=size: TimeWindows(size, zone="Europe/Berlin")
+            for size in ("1 day", "1 week", "1 month", "3 months", "1 year")
+        ),
+        lambda calls: TimeWindows("12 hours"),
+    ),
+    Refused(
+        " are no weeks; leave it out",
+        lambda calls: TimeWindows("1 day", zone="Europe/Berlin", week_start="sunday"),
+        lambda calls: TimeWindows("1 day", zone="Europe/Berlin"),
+        lambda calls: TimeWindows("1 week", zone="Europe/Berlin", week_start="sunday"),
+    ),
+    Refused(
+        "TimeWindows: week_start is \n; give one of ",
+        lambda calls: TimeWindows("1 week", zone="Europe/Berlin", week_start="sun"),
+        lambda calls: TimeWindows("1 week", zone="Europe/Berlin", week_start="sunday"),
+    ),
+    Refused(
+        "of this machine has none of that name",
+        lambda calls: TimeWindows("1 day", zone="Berlin"),
+        lambda calls: TimeWindows("1 day", zone="Europe/Berlin"),
+        lambda calls: TimeWindows("1 day", zone="UTC"),
+    ),
+    Refused(
+        "TimeWindows: windows are of the calendar, ",
+        lambda calls: calls.stream().group_by_key().windowed_by(TimeWindows("1 month")),
+        lambda calls: calls.stream().group_by_key().windowed_by(TimeWindows("1 month", zone="Europe/Berlin")),
+    ),
+    Refused(
         "holds records back for a grace period, but their ",
         lambda calls: calls.bare.stream("in").join(
             calls.bare.table("v", TEXT, Materialized.versioned(history_retention=10)), max, Joined(grace=10)

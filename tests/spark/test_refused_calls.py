@@ -175,6 +175,19 @@ ARGUMENTS = [
         lambda calls: calls.windows(SessionWindows("1 hour"), name="sessions"),
     ),
     Refused(
+        " are moments; give it: TimeWindows(",
+        lambda calls: calls.windows(TimeWindows("1 month")),
+        lambda calls: calls.windows(TimeWindows("1 month", zone="Europe/Berlin")),
+    ),
+    Refused(
+        "(timestamp_ntz); leave out zone for the calendar that they show, or give time as a timestamp",
+        lambda calls: calls.windows(TimeWindows("1 month", zone="Europe/Berlin"), time="local"),
+        lambda calls: calls.windows(TimeWindows("1 month"), time="local"),
+        lambda calls: calls.windows(
+            TimeWindows("1 month", zone="Europe/Berlin"), time=F.col("local").cast("timestamp"), name="months"
+        ),
+    ),
+    Refused(
         "at which none of the windows after it begins",
         lambda calls: calls.windows(TimeWindows("2 hours"), until={"2026-06-01T01:00:00Z": TimeWindows("1 hour")}),
         lambda calls: calls.windows(TimeWindows("2 hours"), until={"2026-06-01T02:00:00+00:00": TimeWindows("1 hour")}),

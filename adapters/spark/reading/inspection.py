@@ -207,7 +207,7 @@ def seed_rows(spec: StoreSpec) -> Sink:
 
 def _row_key_serde(spec: StoreSpec, reader: Serde[Any]) -> Serde[Any]:
     if spec.kind.key_form is KeyForm.WINDOW and spec.window_size is not None:
-        return TimeWindowedSerde(reader, spec.window_size)
+        return TimeWindowedSerde(reader, spec.window_size, spec.calendar)
     if spec.kind.key_form is KeyForm.SESSION:
         return SessionWindowedSerde(reader)
     return reader

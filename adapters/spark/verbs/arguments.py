@@ -23,13 +23,13 @@ from millpond.adapters.spark.verbs.expressions import Expression
 from millpond.adapters.spark.verbs.feeds import feed_in
 from millpond.adapters.spark.verbs.inputs import RowInput, check_undirected, field_of
 from millpond.errors import ConfigurationError
+from millpond.processors.aggregations.windowed_processor import EVERYWHERE
 from millpond.processors.options.join_windows import JoinWindows
 from millpond.processors.options.joins import JoinType
 from millpond.processors.options.windows import SessionWindows, TimeWindows
-from millpond.processors.verbs.aggregate import Windows
+from millpond.processors.verbs.aggregate import Windows, windows_in_micros
 from millpond.processors.verbs.aggregates import AggregateCall
 from millpond.processors.verbs.projections import SEQUENCE
-from millpond.processors.verbs.verb import MICROS
 from millpond.stores.encoding.times import Duration, Instant, TimeUnit, to_micros
 from millpond.stores.typed.expiry import Expired
 
@@ -153,13 +153,37 @@ def until_in_micros(window: Windows | None, until: Mapping[Instant | str, Window
     eras = [*sorted(found), None]
     for moment, following in pairwise(eras):
         after = window if following is None else found[following]
-        if moment is not None and isinstance(after, TimeWindows) and moment % (after.advance * MICROS):
-            shown, grid = TimeUnit.MICROSECOND.shown, after.advance * MICROS
+        cut = None if after is None else windows_in_micros(after)
+        grid = cut.grid if isinstance(cut, TimeWindows) else EVERYWHERE
+        if moment is not None and grid.last(moment) != moment:
+            shown = TimeUnit.MICROSECOND.shown
             raise ConfigurationError(
                 f"until has the time {shown(moment)!r}, at which none of the windows after it begins, which are "
-                f"{after}; the next that does is {shown(moment + grid - moment % grid)!r}"
+                f"{after}; the next that does is {shown(grid.next(moment))!r}"
             )
     return found
+
+
+def check_zones(windows: Collection[Windows | None], instants: bool, time: str | Column) -> None:
+    """Refuse windows of the calendar of a zone for times without one, and such without a zone for instants.
+
+    Raises:
+        ConfigurationError: there are such windows.
+    """
+    for one in windows:
+        calendar = one.calendar if isinstance(one, TimeWindows) else None
+        if calendar is None or instants == (calendar.zone is not None):
+            continue
+        if instants:
+            raise ConfigurationError(
+                f"windows are of the calendar, {calendar.text!r}, but not of which time zone, and the times of "
+                f"{time!r} are moments; give it: TimeWindows({calendar.unit.value!r}, zone='Europe/Berlin')"
+            )
+        raise ConfigurationError(
+            f"windows are of the calendar of {calendar.zone!r}, but the times of {time!r} are of no time zone "
+            "(timestamp_ntz); leave out zone for the calendar that they show, or give time as a timestamp, such as "
+            f"time=F.col({time!r}).cast('timestamp')"
+        )
 
 
 def emits_final(emit: str, window: Windows | None) -> bool:

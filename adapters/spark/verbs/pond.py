@@ -21,6 +21,7 @@ from millpond.adapters.spark.verbs.arguments import (
     aggregated_input,
     check_calls,
     check_ttl,
+    check_zones,
     column_names,
     emits_final,
     grouping_names,
@@ -65,7 +66,7 @@ from millpond.processors.verbs.latest import latest
 from millpond.processors.verbs.null_keys import NullKeys
 from millpond.processors.verbs.projections import CHANGE_COLUMNS
 from millpond.processors.verbs.row_aggregate import RowAggregate
-from millpond.processors.verbs.verb import Verb
+from millpond.processors.verbs.verb import INSTANT, Verb
 from millpond.stores.backend.contract import BackendSupplier
 from millpond.stores.durability.manifests.policy import DurabilityPolicy
 from millpond.stores.encoding.times import Duration, Instant
@@ -297,6 +298,7 @@ class Millpond(JoinVerbs):
         order = order if any(call.by_time for call in calls.values()) else None
         source = aggregated_input(rows, keys, time, calls, order)
         run = self._runner.verb(name or "-".join(["aggregate", *keys]), (source,), ColumnChanges({}, ()))
+        check_zones([window, *others.values()], source.times == INSTANT, time)
         late = time_of(source.frame, source.time).bound
         types = source.schema(source.values)
         bind = partial(

@@ -8,7 +8,7 @@ of time are in microseconds, but windows of aggregates have milliseconds, as the
 
 from collections.abc import Collection
 from dataclasses import replace
-from typing import Final, TypeVar
+from typing import Final, TypeVar, cast
 
 from millpond.adapters.spark.verbs.account import (
     GRACE,
@@ -37,7 +37,9 @@ _EXPIRED: Final = "the clock is the ttl past its last row"
 
 def extended(windows: AnyWindows, late: int) -> AnyWindows:
     """The windows with a grace for rows that come so much later."""
-    return windows if windows is None or not late else replace(windows, grace=windows.grace + _in_millis(late))
+    if windows is None or not late:
+        return windows
+    return cast(AnyWindows, windows.with_grace(windows.grace + _in_millis(late)))
 
 
 def aggregate_account(

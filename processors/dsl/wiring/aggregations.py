@@ -79,13 +79,20 @@ def _add_window_aggregation(
     store = graph.new_name("KSTREAM-AGGREGATE-STATE-STORE-")
     first = first_windows(windows)
     assert not isinstance(first, SessionWindows)
-    size = first.size if isinstance(first, TimeWindows) else first.difference
+    size, calendar = (first.size, first.calendar) if isinstance(first, TimeWindows) else (first.difference, None)
     kinds = (StoreKind.TIMESTAMPED_WINDOW,)
-    spec = materialized.spec(store, kinds, *_known(graph, serdes), retention=windows.retention, window_size=size)
+    spec = materialized.spec(
+        store,
+        kinds,
+        *_known(graph, serdes),
+        retention=windows.retention,
+        window_size=size,
+        calendar=calendar,
+    )
     additions = [one for _, aggregation in inputs for one in aggregation.additions]
     spec = windowed_aggregation_spec(_retained(spec, windows, emit), windows, emit, additions)
 
-    key_serde = TimeWindowedSerde(spec.key_serde, size)
+    key_serde = TimeWindowedSerde(spec.key_serde, size, calendar)
     node = _add(graph, inputs, spec, materialized.caching, partial(_windowed, windows, emit), key_serde)
     graph.windows[node] = windows
     return WindowedTable(graph, node, key_serde, spec.value_serde)

@@ -140,7 +140,7 @@ class PastRows:
             windows = windows.eras[bisect_right(windows.since, start)]
         assert windows is not None
         assert not isinstance(windows, SessionWindows)
-        return start + (windows.difference if isinstance(windows, SlidingWindows) else windows.size - 1)
+        return start + windows.difference if isinstance(windows, SlidingWindows) else windows.grid.end(start) - 1
 
 
 def _runs(column: Any) -> dict[Any, tuple[int, int]]:

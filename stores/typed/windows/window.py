@@ -20,6 +20,8 @@ from millpond.stores.encoding.times import MAX_TIME, MIN_TIME, Duration, Instant
 from millpond.stores.typed.scans import Scan
 from millpond.stores.typed.set_back import SetBack
 from millpond.stores.typed.store import K, V, WritableStore
+from millpond.stores.typed.windows.calendar import Calendar
+from millpond.stores.typed.windows.grids import EvenGrid, Grid
 from millpond.stores.typed.windows.segments import SegmentedStore, Span, key_part
 from millpond.stores.typed.windows.window_batch import WindowBatch
 from millpond.stores.typed.windows.windowed import Windowed
@@ -45,7 +47,8 @@ class ReadOnlyWindowStore(SegmentedStore[K, V]):
         key_serde: how its keys become bytes.
         value_serde: how its values become bytes.
         retention: how long windows stay.
-        window_size: how long a window is, from which ``Windowed.end`` follows.
+        window_size: how long a window is, from which ``Windowed.end`` follows; of a calendar, at most.
+        calendar: from which it follows, if windows are those of a calendar.
         retain_duplicates: keep every put of a key and window, instead of the last.
     """
 
@@ -58,10 +61,12 @@ class ReadOnlyWindowStore(SegmentedStore[K, V]):
         *,
         retention: Duration,
         window_size: Duration,
+        calendar: Calendar | None = None,
         retain_duplicates: bool = False,
     ) -> None:
         super().__init__(name, transaction, key_serde, value_serde, retention=retention)
         self._window_size = to_length(window_size, f"window_size of store {name!r}")
+        self._grid: Grid = EvenGrid(self._window_size) if calendar is None else calendar
         self._duplicates = retain_duplicates
         self._rest = 2 * TIME_SIZE if retain_duplicates else TIME_SIZE
         saved = self.get_metadata(SEQUENCE_NAME) if retain_duplicates else None
@@ -72,7 +77,7 @@ class ReadOnlyWindowStore(SegmentedStore[K, V]):
 
     @property
     def window_size(self) -> int:
-        """How long a window is, in milliseconds."""
+        """How long a window is, or of a calendar can be, in milliseconds."""
         return self._window_size
 
     def fetch(self, key: K, window_start: Instant) -> V | None:
@@ -164,10 +169,10 @@ class ReadOnlyWindowStore(SegmentedStore[K, V]):
         return ((unpack_time(row, len(row) - rest), decode(data)) for row, data in rows)
 
     def _windows(self, rows: Entries) -> Iterator[tuple[Windowed[K], V]]:
-        decode_key, decode_value, rest, size = self._decode_key, self._decode_value, self._rest, self._window_size
+        decode_key, decode_value, rest, end = self._decode_key, self._decode_value, self._rest, self._grid.end
         for row, data in rows:
             start = unpack_time(row, len(row) - rest)
-            window = Windowed(decode_key(unterminated(key_part(row, rest))), start, min(start + size, MAX_TIME))
+            window = Windowed(decode_key(unterminated(key_part(row, rest))), start, min(end(start), MAX_TIME))
             yield window, decode_value(data)
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as _compute
 import pytest
 
 from millpond.processors import (
@@ -28,6 +29,8 @@ from millpond.stores.encoding.rows.physical import to_physical
 from millpond.stores.encoding.serdes import BYTES
 from millpond.stores.typed.windows.windowed import Windowed
 from tests.processors.verbs.duck import answered
+
+pc: Any = _compute
 
 COLUMNS: dict[str, pa.DataType] = {
     "i": pa.int64(),
@@ -242,6 +245,44 @@ def test_windows(seed: int, caching: bool) -> None:
 
     found = {(key.key.decode(), key.start): row for key, row in driven(build, rows, seed).items()}
     assert_equal(found, asked(rows, "rows", f"k, t // {SIZE} * {SIZE}"))
+
+
+HOURS = 3_600_000
+BEGIN = 1_772_600_000_000
+"""In March 2026, some days before clocks change in America and weeks before they do in Europe."""
+
+CALENDARS = {
+    "day": TimeWindows("1 day", zone="America/New_York", grace=10**11),
+    "week": TimeWindows("1 week", zone="Europe/Berlin", grace=10**11),
+    "month": TimeWindows("1 month", zone="Europe/Berlin", grace=10**11),
+    "quarter": TimeWindows("3 months", zone="America/New_York", grace=10**11),
+    "year": TimeWindows("1 year", zone="Asia/Kathmandu", grace=10**11),
+}
+
+
+@pytest.mark.parametrize("backend", ["memory", "lmdb", "rocksdb"])
+@pytest.mark.parametrize("caching", [True, False])
+@pytest.mark.parametrize("unit", CALENDARS)
+def test_windows_of_the_calendar(unit: str, caching: bool, backend: str, tmp_path: Path) -> None:
+    rows = random_rows(len(unit))
+    times: Any = rows["t"]
+    moved = pc.add(pc.multiply(times, HOURS if unit == "day" else 10 * HOURS), BEGIN)
+    rows = rows.set_column(1, "t", moved)
+    windows = CALENDARS[unit]
+    assert windows.calendar is not None
+
+    def build(stream: KStream) -> KTable:
+        windowed = stream.group_by_key().windowed_by(windows)
+        return windowed.aggregate(ROW.initializer, ROW.aggregator, store(caching=caching))
+
+    folder = None if backend == "memory" else tmp_path
+    answer = driven(build, rows, 1, backend=backend, folder=folder)
+    found = {(key.key.decode(), key.start, key.end): row for key, row in answer.items()}
+    zone = windows.calendar.zone
+    begun = f"date_trunc('{unit}', epoch_ms(t) at time zone 'UTC' at time zone '{zone}')"
+    bounds = (f"epoch_ms(({one}) at time zone '{zone}')" for one in (begun, f"{begun} + interval 1 {unit}"))
+    assert_equal(found, asked(rows, "rows", f"k, {', '.join(bounds)}"))
+    assert len({end - start for _, start, end in found}) > (unit not in ("year", "quarter"))
 
 
 @pytest.mark.parametrize("caching", [True, False])

@@ -1,0 +1,56 @@
+"""In which windows of time whole columns of times are."""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from millpond.processors.options.windows import Span, TimeWindows
+from millpond.stores.typed.windows.calendar import Calendar, starts_on
+
+Integers = npt.NDArray[np.int64]
+
+
+def last_starts(windows: TimeWindows, times: Integers) -> Integers:
+    """The start of the last window that holds each of these times."""
+    return _begun(windows.calendar, times) if windows.calendar else _even(windows).last(times)
+
+
+def first_starts(windows: TimeWindows, times: Integers, span: Span) -> Integers:
+    """The start of the first window within the span that holds each of these times."""
+    if windows.calendar is not None:
+        return np.maximum(_begun(windows.calendar, times), span.first)
+    firsts: Integers = _even(windows).first(times)
+    firsts = np.where(times >= 0, np.maximum(firsts, 0), firsts) if windows.is_bounded else firsts
+    return np.maximum(firsts, span.first)
+
+
+def ends_of(windows: TimeWindows, starts: Integers) -> Integers:
+    """The ends of the windows that begin then."""
+    if windows.calendar is None:
+        ends: Integers = _even(windows).end(starts)
+        return ends
+    distinct, places = _met(windows.calendar, starts)
+    return np.array([windows.calendar.end(start) for start in distinct.tolist()], np.int64)[places]
+
+
+def _even(windows: TimeWindows) -> Any:
+    """The grid, which takes arrays."""
+    return windows.grid
+
+
+def _begun(calendar: Calendar, times: Integers) -> Integers:
+    """The starts of the windows of a calendar that hold each of these times."""
+    starts, places = _met(calendar, times)
+    return starts[places]
+
+
+def _met(calendar: Calendar, times: Integers) -> tuple[Integers, Integers]:
+    """The starts of some windows, ascending, and which of them holds each of these times."""
+    if not len(times):
+        return times, times
+    first, last = int(times.min()) // calendar.bucket, int(times.max()) // calendar.bucket
+    within = range(first, last + 1)
+    buckets = within if len(within) <= len(times) else np.unique(times // calendar.bucket).tolist()
+    starts = np.unique(np.array([start for one in buckets for start in starts_on(calendar, one)], np.int64))
+    return starts, np.searchsorted(starts, times, side="right") - 1
