@@ -35,6 +35,7 @@ from millpond.stores.typed.timestamped_keyvalue import (
 from millpond.stores.typed.versions.late_puts import LatePuts
 from millpond.stores.typed.versions.read_only_versioned import ReadOnlyVersionedKeyValueStore, VersionedRecord
 from millpond.stores.typed.versions.versioned import NOT_PUT, VALID_TO_UNDEFINED, VersionedKeyValueStore
+from millpond.stores.typed.windows.calendar import Calendar, CalendarUnit
 from millpond.stores.typed.windows.session import ReadOnlySessionStore, SessionStore
 from millpond.stores.typed.windows.timestamped_session import ReadOnlyTimestampedSessionStore, TimestampedSessionStore
 from millpond.stores.typed.windows.timestamped_window import ReadOnlyTimestampedWindowStore, TimestampedWindowStore
@@ -45,6 +46,8 @@ __all__ = [
     "BYTES",
     "Backend",
     "BackendSupplier",
+    "Calendar",
+    "CalendarUnit",
     "Changes",
     "Entries",
     "FLOAT64",

@@ -4,8 +4,9 @@ from collections.abc import Mapping
 from typing import Final
 
 from millpond.errors import ConfigurationError, TopologyError
+from millpond.processors.options.choices import choice
 from millpond.stores.encoding.times import Duration, to_millis
-from millpond.stores.typed.windows.calendar import WEEKDAYS, CalendarUnit
+from millpond.stores.typed.windows.calendar import CalendarUnit, Weekday
 
 _DAY: Final = 86_400_000
 
@@ -26,7 +27,8 @@ def calendar_unit(size: Duration, zone: str | None, week_start: str | None) -> C
         size, zone, week_start: those of ``TimeWindows``.
 
     Raises:
-        TopologyError: the calendar has no windows of that size, or ``week_start`` is none of its days.
+        TopologyError: the calendar has no windows of that size, or they are no weeks.
+        ConfigurationError: ``week_start`` is no day.
     """
     text = " ".join(size.split()).lower().removeprefix("interval ") if isinstance(size, str) else ""
     unit = _UNITS.get(text)
@@ -51,8 +53,7 @@ def _check_week_start(week_start: str, unit: CalendarUnit) -> None:
             f"TimeWindows: week_start is {week_start!r}, but windows of {unit.value!r} are no weeks; leave it out, or "
             "give the size '1 week'"
         )
-    if week_start not in WEEKDAYS:
-        raise TopologyError(f"TimeWindows: week_start is {week_start!r}; give one of {', '.join(map(repr, WEEKDAYS))}")
+    choice("week_start", week_start, Weekday)
 
 
 def _length(size: Duration) -> int:

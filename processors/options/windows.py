@@ -15,7 +15,7 @@ from millpond.errors import TopologyError
 from millpond.processors.options.calendar_units import calendar_unit
 from millpond.stores.encoding.times import MAX_TIME, MIN_TIME, Duration, TimeUnit, to_millis
 from millpond.stores.typed.terms import Term
-from millpond.stores.typed.windows.calendar import WEEKDAYS, Calendar, CalendarUnit, zone_of
+from millpond.stores.typed.windows.calendar import Calendar, CalendarUnit, Weekday, zone_of
 from millpond.stores.typed.windows.grids import EvenGrid, Grid
 
 
@@ -95,7 +95,7 @@ class TimeWindows(Windows):
     Raises:
         TopologyError: the size or the advance is not positive, the advance exceeds the size, the offset is not less
             than the advance, the grace is negative, or the calendar has no such windows.
-        ConfigurationError: there is no such zone.
+        ConfigurationError: there is no such zone, or day of the week.
 
     >>> from datetime import timedelta
     >>> TimeWindows(timedelta(minutes=1), advance=timedelta(seconds=30)).starts(70_000)
@@ -180,7 +180,9 @@ class TimeWindows(Windows):
                 f"TimeWindows: windows of the calendar follow one another, and an advance of {advance!r} is not their "
                 f"size, {size!r}; leave out advance, or give windows of a fixed length, without zone"
             )
-        calendar = Calendar(unit, None if zone is None else zone_of(zone).key, week_start or WEEKDAYS[0])
+        calendar = Calendar(
+            unit, None if zone is None else zone_of(zone).key, Weekday(week_start or Weekday.MONDAY).value
+        )
         object.__setattr__(self, "size", calendar.longest)
         object.__setattr__(self, "advance", calendar.longest)
         object.__setattr__(self, "calendar", calendar)

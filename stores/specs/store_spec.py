@@ -196,7 +196,6 @@ class StoreSpec:
         retention: window and session stores: how long a window or session stays, counted back from the observed
             stream time.
         window_size: window stores: the length of a window; of one of a calendar, at most.
-        calendar: window stores: the calendar whose windows they are; None for windows that are all as long.
         ttl: timestamped key-value stores and versioned stores: how long an entry lives after its timestamp, by the
             observed stream time; None for ever.
         expired: what becomes of entries that have expired, besides that no read finds them.
@@ -205,6 +204,7 @@ class StoreSpec:
         layout: what lies in the rows beyond what the kind says; None for nothing.
         checksums: whether each row has a checksum, which every read verifies; None for the job's choice, or else none.
         terms: the parameters of the operator that fills it on which its rows depend; None to keep none.
+        calendar: window stores: the calendar whose windows they are; None for windows that are all as long.
 
     Raises:
         ConfigurationError: a value makes no sense, is missing, or does not belong to the kind.
@@ -219,7 +219,6 @@ class StoreSpec:
     late_puts: LatePuts = LatePuts.REFUSED
     retention: int | None = None
     window_size: int | None = None
-    calendar: Calendar | None = None
     ttl: int | None = None
     expired: Expired = Expired.SILENT
     retain_duplicates: bool = False
@@ -227,6 +226,7 @@ class StoreSpec:
     layout: Layout | None = None
     checksums: bool | None = None
     terms: Terms | None = None
+    calendar: Calendar | None = None
 
     def __post_init__(self) -> None:
         check_store_name(self.name)

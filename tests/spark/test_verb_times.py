@@ -122,6 +122,77 @@ def test_times_without_a_zone_come_out_without_one(spark: SparkSession, tmp_path
     assert (last.n, last.m, last.change_time) == (3, 3, datetime(2024, 11, 3, 1, 30))
 
 
+def of_two_years(spark: SparkSession, type_: str = "timestamp") -> DataFrame:
+    """Rows at many hours, those included in which clocks change."""
+    hours = "make_interval(0, 0, 0, 0, cast(id * 7919 % 17520 as int), 30)"
+    return spark.range(600).selectExpr("id % 3 as k", f"{type_}'2023-03-01 00:00:00' + {hours} as at", "id as n")
+
+
+def truncated(rows: DataFrame, unit: str, length: str) -> DataFrame:
+    """What Spark says of the windows of the calendar of its session."""
+    start = F.date_trunc(unit, "at").cast(rows.schema["at"].dataType)
+    window = F.struct(start.alias("start"), (start + F.expr(f"make_interval({length})")).alias("end"))
+    return rows.groupBy("k", window.alias("window")).agg(F.sum("n").alias("total"))
+
+
+UNITS = [
+    ("day", "1 day", "0, 0, 0, 1"),
+    ("week", "1 week", "0, 0, 1, 0"),
+    ("month", "1 month", "0, 1"),
+    ("quarter", "3 months", "0, 3"),
+    ("year", "1 year", "1"),
+]
+
+
+@pytest.mark.usefixtures("far_from_utc")
+@pytest.mark.parametrize(("unit", "size", "length"), UNITS)
+def test_windows_of_the_calendar_are_what_spark_truncates_times_to(
+    spark: SparkSession, tmp_path: Path, unit: str, size: str, length: str
+) -> None:
+    given: dict[str, Any] = {"by": "k", "time": "at", "emit": "final"}
+    total, own = {"total": aggregates.sum("n")}, {"week_start": "monday"} if unit == "week" else {}
+    rows, local = of_two_years(spark), of_two_years(spark, "timestamp_ntz")
+    found = pond(tmp_path).aggregate(rows, total, window=TimeWindows(size, zone=ZONE), **given)
+    assert listed(found) == listed(truncated(rows, unit, length))
+    shown = pond(tmp_path).aggregate(local, total, window=TimeWindows(size, **own), **given)
+    assert shown.schema["window"].dataType.simpleString() == "struct<start:timestamp_ntz,end:timestamp_ntz>"
+    assert listed(shown) == listed(truncated(local, unit, length))
+
+
+@pytest.mark.usefixtures("far_from_utc")
+@pytest.mark.parametrize("backend", ["memory", "lmdb", "rocksdb"])
+def test_months_go_on_after_a_restart_and_state_shows_their_ends(
+    spark: SparkSession, tmp_path: Path, backend: str
+) -> None:
+    rows = of_two_years(spark)
+    for number in range(2):
+        verbs = pond(tmp_path, backend=backend)
+        window = TimeWindows("1 month", zone=ZONE, grace="1000 days")
+        source = arriving(rows, tmp_path / "rows")
+        found = verbs.aggregate(source, {"total": aggregates.sum("n")}, by="k", time="at", window=window)
+        updates = {row[:2]: row[2] for row in streamed(found, tmp_path)}
+        expected = {row[:2]: (number + 1) * row[2] for row in listed(truncated(rows, "month", "0, 1"))}
+        assert updates.keys() == expected.keys()
+        stored = verbs.read_store("aggregate-k", "aggregate", f"{tmp_path}/checkpoint")
+        assert {(row.k, row.window): row.total for row in stored.collect()} == expected
+
+
+@pytest.mark.parametrize(
+    ("size", "advance", "offset"), [("1 hour", "1 hour", "15 minutes"), ("7 hours", "3 hours", "2 hours 1 second")]
+)
+@pytest.mark.parametrize("type_", ["timestamp", "timestamp_ntz"])
+def test_an_offset_is_the_start_time_of_sparks_windows(
+    spark: SparkSession, tmp_path: Path, size: str, advance: str, offset: str, type_: str
+) -> None:
+    rows = of_two_years(spark, type_)
+    windows = TimeWindows(size, advance=advance, offset=offset)
+    found = pond(tmp_path).aggregate(
+        rows, {"total": aggregates.sum("n")}, by="k", time="at", window=windows, emit="final"
+    )
+    theirs = rows.groupBy("k", F.window("at", size, advance, offset).alias("window")).agg(F.sum("n").alias("total"))
+    assert listed(found) == listed(theirs)
+
+
 @pytest.mark.usefixtures("far_from_utc")
 def test_a_restart_keeps_to_the_kind_of_time_that_its_state_has(spark: SparkSession, tmp_path: Path) -> None:
     rows = spark.sql("select 1 as k, timestamp_ntz'2024-01-01 10:00:00' as at, 'v' as v")

@@ -13,7 +13,7 @@ from millpond.processors import TimeWindows
 from millpond.processors.options.placing import ends_of, first_starts, last_starts
 from millpond.processors.options.windows import ALL_TIMES
 from millpond.stores.encoding.times import TimeUnit
-from millpond.stores.typed.windows.calendar import WEEKDAYS, Calendar, CalendarUnit, grid_of, zone_of
+from millpond.stores.typed.windows.calendar import Calendar, CalendarUnit, Weekday, grid_of, zone_of
 from millpond.stores.typed.windows.grids import EvenGrid
 from tests.drawing import tries
 from tests.processors.verbs.duck import answered
@@ -59,13 +59,16 @@ def test_windows_of_the_calendar_are_what_duckdb_truncates_times_to(unit: Calend
         assert (calendar.last(time), calendar.end(calendar.last(time))) == (start, end)
 
 
-@pytest.mark.parametrize("week_start", WEEKDAYS)
+DAYS = [day.value for day in Weekday]
+
+
+@pytest.mark.parametrize("week_start", DAYS)
 def test_weeks_begin_on_the_day_that_is_given(week_start: str) -> None:
     calendar, random = Calendar(CalendarUnit.WEEK, "America/New_York", week_start), Random(1)
     for _ in range(tries(100)):
         time = random.randint(0, millis(2040, 1, 1))
         begun = datetime.fromtimestamp(calendar.last(time) / 1000, ZoneInfo("America/New_York"))
-        assert (WEEKDAYS[begun.weekday()], begun.hour, begun.minute) == (week_start, 0, 0)
+        assert (DAYS[begun.weekday()], begun.hour, begun.minute) == (week_start, 0, 0)
         assert 0 <= time - calendar.last(time) < 7 * DAY + HOUR
 
 
@@ -202,4 +205,6 @@ def test_users_write_windows_of_the_calendar_in_the_words_of_spark() -> None:
         CalendarUnit.MONTH, CalendarUnit.QUARTER, CalendarUnit.QUARTER, CalendarUnit.YEAR, CalendarUnit.YEAR,
     ]  # fmt: skip
     assert TimeWindows("1 day").calendar is None
+    with pytest.raises(ConfigurationError, match=r"week_start is 'Sun'; give one of 'monday', .*, 'sunday'"):
+        TimeWindows("1 week", week_start="Sun")
     assert TimeWindows("1 day", zone="UTC", advance="1 day").calendar is not None

@@ -10,7 +10,7 @@ from bisect import bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta, tzinfo
-from enum import Enum
+from enum import Enum, StrEnum
 from functools import lru_cache
 from itertools import pairwise
 from typing import Any, Final
@@ -19,8 +19,6 @@ from zoneinfo import ZoneInfo
 from millpond.errors import ConfigurationError, CorruptStoreError
 from millpond.stores.encoding.times import TimeUnit
 from millpond.stores.typed.windows.grids import EvenGrid, Grid
-
-WEEKDAYS: Final = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND: Final = timedelta(microseconds=1)
@@ -38,6 +36,18 @@ _CHANGES_DAYS: Final = 140 * 366
 
 _MOST_CHANGES: Final = 10
 """No zone has had more of them within a year."""
+
+
+class Weekday(StrEnum):
+    """A day with which weeks begin."""
+
+    MONDAY = "monday"
+    TUESDAY = "tuesday"
+    WEDNESDAY = "wednesday"
+    THURSDAY = "thursday"
+    FRIDAY = "friday"
+    SATURDAY = "saturday"
+    SUNDAY = "sunday"
 
 
 class CalendarUnit(Enum):
@@ -72,6 +82,7 @@ _DAYS: Final = {
     CalendarUnit.QUARTER: 92,
     CalendarUnit.YEAR: 366,
 }
+_WEEKDAYS: Final = [day.value for day in Weekday]
 _MONTHS: Final = {CalendarUnit.MONTH: 1, CalendarUnit.QUARTER: 3, CalendarUnit.YEAR: 12}
 
 
@@ -91,7 +102,7 @@ class Calendar(Grid):
 
     unit: CalendarUnit
     zone: str | None = None
-    week_start: str = WEEKDAYS[0]
+    week_start: str = Weekday.MONDAY.value
     scale: TimeUnit = TimeUnit.MILLISECOND
 
     def last(self, time: int) -> int:
@@ -120,7 +131,7 @@ class Calendar(Grid):
         """As long as a window can be."""
         return (self.unit.days * _DAY + _put_back(self.zone, self.unit.days)) // self.scale
 
-    def found_end(self, start: int) -> int:
+    def _found_end(self, start: int) -> int:
         """What ``end`` finds, without looking it up."""
         moved, eras = _within(start * self.scale)
         begins, end = self._first_day(_date_at(moved, self._tz)), moved
@@ -129,7 +140,7 @@ class Calendar(Grid):
             end = _begin_of(begins, self._tz)
         return (end + eras) // self.scale
 
-    def found(self, time: int) -> int:
+    def _found(self, time: int) -> int:
         """What ``last`` finds, without looking it up."""
         moved, eras = _within(time * self.scale)
         begins = self._first_day(_date_at(moved, self._tz))
@@ -146,7 +157,7 @@ class Calendar(Grid):
         if self.unit.months:
             return day.replace(month=day.month - (day.month - 1) % self.unit.months, day=1)
         if self.unit is CalendarUnit.WEEK:
-            return day - timedelta(days=(day.weekday() - WEEKDAYS.index(self.week_start)) % 7)
+            return day - timedelta(days=(day.weekday() - _WEEKDAYS.index(self.week_start)) % 7)
         return day
 
     def _following(self, first: date) -> date:
@@ -197,7 +208,7 @@ def grid_of(terms: Mapping[str, Any]) -> Grid | None:
     units |= {unit.days * _DAY // scale: unit for unit in CalendarUnit if unit.is_even}
     if size not in units:
         raise CorruptStoreError(f"the terms {dict(terms)} tell of windows that there are not")
-    return Calendar(units[size], zone, week_start or WEEKDAYS[0], scale)
+    return Calendar(units[size], zone, week_start or Weekday.MONDAY.value, scale)
 
 
 @lru_cache(maxsize=1 << 8)
@@ -220,16 +231,16 @@ def zone_of(name: str) -> ZoneInfo:
 def starts_on(calendar: Calendar, bucket: int) -> tuple[int, ...]:
     """The starts of the windows with times of a bucket, ascending; buckets are counted from 1970."""
     earliest = bucket * calendar.bucket
-    found = [calendar.found(earliest + calendar.bucket - 1)]
+    found = [calendar._found(earliest + calendar.bucket - 1)]
     while found[-1] > earliest:
-        found.append(calendar.found(found[-1] - 1))
+        found.append(calendar._found(found[-1] - 1))
     return tuple(reversed(found))
 
 
 @lru_cache(maxsize=1 << 16)
 def end_of(calendar: Calendar, start: int) -> int:
     """The end of the window that begins at ``start``."""
-    return calendar.found_end(start)
+    return calendar._found_end(start)
 
 
 @lru_cache(maxsize=1 << 12)
