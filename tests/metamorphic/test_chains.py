@@ -13,6 +13,7 @@ from millpond.processors import SessionWindows, TimeWindows
 from millpond.processors.options.joins import TABLE_JOINS, AsofDirection, JoinType
 from millpond.processors.verbs import aggregates
 from tests.metamorphic import oracle
+from tests.metamorphic.calendars import STEP, spanned, stretched
 from tests.metamorphic.checking import EXAMPLES, KEYS, answers, bag, histories, rows_of, schema, table
 from tests.metamorphic.histories import (
     SECOND,
@@ -226,6 +227,27 @@ def test_windows_of_windows_of_windows(events: list[Event], ways: list[Way], gra
         for k, bounds, rows in counted(second, "last", 20)
     ]
     check(chain, events, {"a": grace}, ways, expected)
+
+
+@histories(FEW)
+@given(ONE, TWO, GRACES, st.booleans())
+def test_weeks_of_days_of_other_clocks(events: list[Event], ways: list[Way], grace: int, shared: bool) -> None:
+    """A day of 25 hours, too, is waited for."""
+    events = [stretched(event) for event in events]
+    day = TimeWindows("1 day", zone="America/New_York", grace=grace * STEP * 1_000)
+    week = TimeWindows("1 week", zone="Europe/Berlin")
+    assert day.calendar is not None
+    assert week.calendar is not None
+    one = counts("one", A, "at", day)
+    two = counts("two", one.rows.select("k", "n", end=("window", "end")), "end", week, s=aggregates.sum("n"))
+    chain = chain_of(one, two)
+    found = defaultdict[Any, dict[Any, int]](lambda: defaultdict(int))
+    for row in rows_from(chain, events, "a"):
+        _, end = spanned(day.calendar, row["at"])
+        found[row["k"], spanned(week.calendar, end)][end] += 1
+    expected = [{"k": k, "window": bounds, "n": len(ns), "s": sum(ns.values())} for (k, bounds), ns in found.items()]
+    ways = [replace(way, complete=True, shared=shared) for way in ways]
+    check(chain, events, {"a": grace * STEP}, ways, expected)
 
 
 @histories(FEW)

@@ -8,12 +8,11 @@ from collections import Counter
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
 from typing import Any
-from zoneinfo import ZoneInfo
 
 import pytest
 from hypothesis import given
@@ -35,7 +34,7 @@ from millpond.stores.durability import Manifest
 from millpond.stores.durability.manifests.claim import GENERATION_MARK
 from millpond.stores.evolution.carrying import carry_unit, units
 from millpond.stores.evolution.matching import Declared, check_terms, origins_of
-from millpond.stores.typed.windows.calendar import Calendar
+from tests.metamorphic.calendars import STEP, held_by, stretched
 from tests.metamorphic.checking import event, histories, own, schema
 from tests.metamorphic.engine import Query
 from tests.metamorphic.histories import BACKENDS, SECOND, Event, Way, current, cut, rows_of, tables
@@ -51,13 +50,6 @@ SOURCE = schema("a")
 MILLI = 1_000
 LONG = 10**9
 KINDS = ["tumbling", "hopping", "offset", "calendar", "session"]
-EPOCH, MICROSECOND = datetime(1970, 1, 1, tzinfo=UTC), timedelta(microseconds=1)
-STEP = 5 * 3_600
-"""So many seconds are one, where windows are of the calendar."""
-
-CHANGES = (datetime(2026, 10, 23, 1, 30, tzinfo=UTC) - EPOCH) // MICROSECOND
-"""Some hours before clocks change in Europe, and some days before they do in America."""
-
 CALENDARS = [
     TimeWindows("1 day", zone="America/New_York"),
     TimeWindows("1 day", zone="Europe/Berlin"),
@@ -116,33 +108,6 @@ class Eras:
         return found, late
 
 
-def held_by(windows: TimeWindows, at: int) -> list[tuple[int, int]]:
-    """The windows that hold a time."""
-    if windows.calendar is not None:
-        return [spanned(windows.calendar, at)]
-    size, advance, offset = (length * MILLI for length in (windows.size, windows.advance, windows.offset))
-    starts = range((at - size - offset) // advance * advance + offset, at + 1, advance)
-    return [(start, start + size) for start in starts if start + size > at]
-
-
-def spanned(calendar: Calendar, at: int) -> tuple[int, int]:
-    """The window of a calendar, in zones whose clocks never change at midnight."""
-    zone = ZoneInfo(calendar.zone or "UTC")
-    day = (EPOCH + timedelta(microseconds=at)).astimezone(zone).date()
-    months = {"1 month": 1, "3 months": 3, "1 year": 12}.get(calendar.unit.value)
-    if months:
-        first = day.replace(month=day.month - (day.month - 1) % months, day=1)
-        month = first.month - 1 + months
-        until = first.replace(year=first.year + month // 12, month=month % 12 + 1)
-    else:
-        days = 7 if calendar.unit.value == "1 week" else 1
-        names = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
-        first = day if days == 1 else day - timedelta((day.weekday() - names.index(calendar.week_start)) % 7)
-        until = first + timedelta(days)
-    start, stop = ((datetime(*one.timetuple()[:3], tzinfo=zone) - EPOCH) // MICROSECOND for one in (first, until))
-    return start, stop
-
-
 def _sessions(come: Come, gap: int, found: dict[tuple[Any, tuple[int, int]], Come]) -> None:
     for key in {row["k"] for row, _, _ in come}:
         some: Come = []
@@ -173,12 +138,6 @@ def later(eras: Eras, windows: Any, clock: int, random: Random) -> Eras:
         starts = [one for at in (free, held_by(windows, free)[-1][1]) for one, _ in held_by(windows, at)]
         free = min(start for start in starts if start >= free)
     return Eras([*eras.windows, windows], [*eras.until, free])
-
-
-def stretched(one: Event) -> Event:
-    """The same, with hours for seconds, about the days on which the clocks change."""
-    at = CHANGES + (one.at - 1_000 * SECOND) * STEP
-    return Event(one.source, at, {**one.row, "at": at})
 
 
 class CarriedKeeper(DurableKeeper):

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.spark
 
 def pond(directory: Path, **options: Any) -> Millpond:
     given: dict[str, Any] = {"application_id": "times", "partitions": 2, "backend": "memory"}
-    return Millpond(**given, state_dir=f"{directory}/state", **options)
+    return Millpond(**(given | options), state_dir=f"{directory}/state")
 
 
 def listed(rows: DataFrame) -> list[tuple[Any, ...]]:

@@ -2,19 +2,25 @@
 
 from datetime import UTC, date, datetime, timedelta
 from random import Random
+from typing import Any
 from zoneinfo import ZoneInfo
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
-from millpond.errors import ConfigurationError, CorruptStoreError
-from millpond.processors import TimeWindows
+from millpond.errors import ConfigurationError, CorruptStoreError, SerdeError
+from millpond.processors import TimeWindowedSerde, TimeWindows
 from millpond.processors.options.placing import ends_of, first_starts, last_starts
 from millpond.processors.options.windows import ALL_TIMES
+from millpond.stores.backend.memory import MemoryBackend
+from millpond.stores.backend.transaction import Transaction
+from millpond.stores.encoding.serdes import INT64, STRING
 from millpond.stores.encoding.times import TimeUnit
+from millpond.stores.specs.store_spec import StoreKind, StoreSpec
 from millpond.stores.typed.windows.calendar import Calendar, CalendarUnit, Weekday, grid_of, zone_of
 from millpond.stores.typed.windows.grids import EvenGrid
+from millpond.stores.typed.windows.windowed import Windowed
 from tests.drawing import tries
 from tests.processors.verbs.duck import answered
 
@@ -208,3 +214,22 @@ def test_users_write_windows_of_the_calendar_in_the_words_of_spark() -> None:
     with pytest.raises(ConfigurationError, match=r"week_start is 'Sun'; give one of 'monday', .*, 'sunday'"):
         TimeWindows("1 week", week_start="Sun")
     assert TimeWindows("1 day", zone="UTC", advance="1 day").calendar is not None
+
+
+def test_a_store_and_its_keys_end_windows_as_the_calendar_does() -> None:
+    calendar = Calendar(CalendarUnit.DAY, "America/New_York")
+    starts = [calendar.last(millis(2026, 3, day, 12)) for day in (7, 8, 9)]
+    ends = [*starts[1:], calendar.end(starts[-1])]
+    assert [(end - start) // HOUR for start, end in zip(starts, ends, strict=True)] == [24, 23, 24]
+    limits: dict[str, Any] = {"retention": 10**10, "window_size": calendar.longest, "calendar": calendar}
+    spec = StoreSpec("days", StoreKind.WINDOW, STRING, INT64, **limits)
+    with Transaction(MemoryBackend()) as transaction:
+        store = spec.open(transaction)
+        for start in starts:
+            store.put("a", 1, start)  # type: ignore[attr-defined]
+        found = [key for key, _ in store.fetch_all()]  # type: ignore[attr-defined]
+    assert found == [Windowed("a", *bounds) for bounds in zip(starts, ends, strict=True)]
+    keys = TimeWindowedSerde(STRING, calendar.longest, calendar)
+    assert [keys.deserialize(keys.serialize(key)) for key in found] == found
+    with pytest.raises(SerdeError, match="is no window of 82800000 ms"):
+        keys.serialize(Windowed("a", starts[1], starts[1] + DAY))

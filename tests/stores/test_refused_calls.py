@@ -20,6 +20,7 @@ from millpond.stores.specs.directory import check_plain_name
 from millpond.stores.specs.store_spec import StoreKind, StoreSpec
 from millpond.stores.typed.expiry import Expired, to_ttl
 from millpond.stores.typed.versions.late_puts import LatePuts
+from millpond.stores.typed.windows.calendar import Calendar, CalendarUnit
 from millpond.stores.typed.windows.windowed import Windowed
 from tests.refusing import Refused
 
@@ -74,6 +75,14 @@ STORES = [
         lambda _: spec(late_puts=LatePuts.VALID),
         lambda _: spec(),
         lambda _: versioned(late_puts=LatePuts.VALID),
+    ),
+    Refused(
+        " has no calendar; leave it out, or choose the kind ",
+        lambda _: spec(calendar=Calendar(CalendarUnit.DAY, "UTC")),
+        lambda _: spec(),
+        lambda _: spec(
+            kind=StoreKind.WINDOW, retention=100, window_size=10, calendar=Calendar(CalendarUnit.DAY, "UTC")
+        ),
     ),
     Refused(
         " is 0; give a length of time, or leave it out",
