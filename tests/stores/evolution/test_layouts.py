@@ -3,6 +3,7 @@
 import random
 from collections import Counter
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
@@ -112,6 +113,7 @@ def looked_up(builder: StreamsBuilder) -> KStream:
 BUILDS: dict[str, Build] = {
     "windows": windowed(TimeWindows(10, grace=5)),
     "final hopping windows": windowed(TimeWindows(10, advance=4, grace=5), FINAL),
+    "final months": windowed(TimeWindows("1 month", zone="Europe/Berlin", grace="5 days"), FINAL),
     "final sliding windows": windowed(SlidingWindows(8, grace=5), FINAL),
     "final sessions": windowed(SessionWindows(6, grace=5), FINAL),
     "suppressed windows": suppressed_windows,
@@ -162,12 +164,16 @@ def test_an_operator_puts_out_what_it_would_put_out_in_these_partitions_all_alon
         assert job.run(end, complete=True) == always.run(end, complete=True), (before, after)
 
 
-def uneven(seed: int, before: int) -> list[Input]:
+STEPS = {"final months": 3 * 86_400_000}
+"""How long it is from one record to the next, where that is more than a millisecond."""
+
+
+def uneven(seed: int, before: int, step: int) -> list[Input]:
     """Records whose times depend on the partition, in order within each."""
     made = random.Random(seed)
     given = [(made.choice(KEYS), at) for at in range(100, 160)]
     behind = {key: 13 * partition_of(key.encode(), before) for key in KEYS}
-    return [Input("in", key, "x", at - behind[key]) for key, at in given]
+    return [Input("in", key, "x", (at - behind[key]) * step) for key, at in given]
 
 
 WAITING = [name for name in BUILDS if name.startswith(("final", "suppressed")) or name == "left join"]
@@ -177,7 +183,8 @@ WAITING = [name for name in BUILDS if name.startswith(("final", "suppressed")) o
 def test_what_waits_comes_out_once_although_partitions_had_come_to_different_times(name: str, storage: Storage) -> None:
     made = topology(BUILDS[name])
     for seed, (before, after) in enumerate(TIMES):
-        given, end = uneven(seed, before), everywhere(made.sources, "x", 1000, before, after)
+        step = STEPS.get(name, 1)
+        given, end = uneven(seed, before, step), everywhere(made.sources, "x", 1000 * step, before, after)
         for ended in (False, True):
             job = Job(storage, made, before)
             job.run(given[:30], complete=ended)
@@ -186,6 +193,21 @@ def test_what_waits_comes_out_once_although_partitions_had_come_to_different_tim
             assert moved.run([]) == Counter()
             assert moved.run([], complete=True) == Job(storage, made, before, job.manifests).run([], complete=True)
             assert again.run(end) == job.run(end), (before, after, ended)
+
+
+def test_a_short_month_that_has_come_out_does_not_do_so_again_beside_a_partition_within_a_long_one(
+    storage: Storage,
+) -> None:
+    made = topology(BUILDS["final months"])
+    ahead, behind = (next(key for key in KEYS if partition_of(key.encode(), 2) == number) for number in (0, 1))
+    times = [(ahead, 2, 10), (behind, 2, 5), (ahead, 3, 6)]
+    given = [
+        Input("in", key, "x", round(datetime(1971, month, day, 12, tzinfo=UTC).timestamp() * 1000))
+        for key, month, day in times
+    ]
+    job, end = Job(storage, made, 2), everywhere(made.sources, "x", 100 * STEPS["final months"] * 10, 2, 1)
+    assert sum(job.run(given).values()) == 1
+    assert carried(storage, job, 1, CARRIAGES).run(end) == job.run(end)
 
 
 def test_timers_fire_once_each_in_the_partition_of_their_key(storage: Storage) -> None:
