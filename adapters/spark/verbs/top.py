@@ -17,6 +17,7 @@ from millpond.adapters.spark.verbs.arguments import (
     INPUT,
     check_ttl,
     check_window,
+    check_zones,
     column_names,
     emits_final,
     named_in_errors,
@@ -34,6 +35,7 @@ from millpond.errors import ConfigurationError
 from millpond.processors.verbs.aggregate import WINDOW, Windows
 from millpond.processors.verbs.projections import CHANGE_COLUMNS
 from millpond.processors.verbs.top_n import INPUT_SERDE, RANK, OrderedRows, top_n
+from millpond.processors.verbs.verb import INSTANT
 from millpond.stores.encoding.times import Duration, Instant
 from millpond.stores.typed.expiry import Expired
 
@@ -121,6 +123,7 @@ class TopVerbs(MadeVerbs):
         directions = _directions(where, descending, size)
         taken = [RANK, *([WINDOW] if window is not None else [])]
         source = table_input(INPUT, rows, keys, time, taken=CHANGE_COLUMNS, order=decides)
+        check_zones([window, *others.values()], source.times == INSTANT, time)
         check_names([*keys, *taken, *source.values], changes=not final)
         run = self._runner.verb(label, (source,), ColumnChanges(renamed or {}, dropped))
         late = time_of(rows, time).bound
