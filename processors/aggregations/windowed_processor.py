@@ -19,7 +19,7 @@ processors on the store::
 """
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
@@ -33,7 +33,7 @@ from millpond.processors.aggregations.column_fold import ColumnFold
 from millpond.processors.aggregations.completion import COMPLETION, Completion
 from millpond.processors.aggregations.fold import copier, slotter
 from millpond.processors.aggregations.window_fold import Integers, Standing, WindowFold, reached_since
-from millpond.processors.options.windows import ChangedWindows, EmitStrategy, SlidingWindows, TimeWindows, Windows
+from millpond.processors.options.windows import ChangedWindows, EmitStrategy, SlidingWindows, Windows
 from millpond.processors.runtime.batches.batch import Batch, BatchBuilder
 from millpond.processors.runtime.batches.columns import Columns, Records
 from millpond.processors.runtime.counters import CounterName
@@ -47,7 +47,7 @@ from millpond.stores.encoding.times import MAX_TIME, MIN_TIME, TimeUnit
 from millpond.stores.specs.store_spec import StoreSpec
 from millpond.stores.typed.layouts import Layout
 from millpond.stores.typed.set_back import SetBack
-from millpond.stores.typed.terms import SINCE, Term, Terms
+from millpond.stores.typed.terms import SINCE, USUAL, Term, Terms
 from millpond.stores.typed.windows.grids import EvenGrid, Grid
 from millpond.stores.typed.windows.windowed import Windowed
 
@@ -71,10 +71,10 @@ GRACE: Final = "grace"
 _RESULT: Final = "result"
 """What they note of results that count records from some time on alone."""
 
-_USUAL: Final[Mapping[str, Term]] = {"offset": 0, "zone": "", "week_start": ""}
-"""What windows of time have unless they say otherwise, as those of all releases had that did not ask."""
+_PLACES: Final = ("offset", "zone", "week_start")
+"""What of windows of time says where they begin; those that do not name it have what is usual."""
 
-_MAY_CHANGE: Final = ("size", "advance", "gap", *_USUAL)
+_MAY_CHANGE: Final = ("size", "advance", "gap", *_PLACES)
 """What windows may have otherwise from some time on."""
 
 
@@ -105,11 +105,10 @@ def windowed_aggregation_spec(
     first = eras[0][1]
     lengths, named = dict[str, Term](), set[str]()
     for since, one in eras:
-        named |= one.terms.keys() & _USUAL.keys()
-        every = {name: value for name, value in _USUAL.items() if name in named} | dict(one.terms)
+        named |= one.terms.keys() & set(_PLACES)
+        every = {name: USUAL[name] for name in _PLACES if name in named} | dict(one.terms)
         lengths |= {since_named(name, since): value for name, value in every.items()}
     fixed = {"windows": type(first).__name__, **lengths, "emit": emit.value}
-    usual = tuple((since_named(name, since), value) for since, _ in eras for name, value in _USUAL.items())
     noted = {since_named(GRACE, since): one.grace for since, one in eras}
     # With a shorter one, windows whose final results have not come out would be forgotten.
     lasting = tuple(noted) if emit is EmitStrategy.ON_WINDOW_CLOSE else ()
@@ -120,7 +119,6 @@ def windowed_aggregation_spec(
         lasting,
         maker="a windowed aggregation",
         changing=() if isinstance(first, SlidingWindows) else _MAY_CHANGE,
-        usual=usual if isinstance(first, TimeWindows) else (),
     )
     return replace(spec, layout=WINDOWED_AGGREGATION, terms=terms)
 

@@ -336,7 +336,7 @@ class StoreSpec:
             )
             if self.calendar is not None:
                 fixed = (*fixed, ("calendar", self.calendar.text))
-            terms = Terms(fixed, usual=(("calendar", ""),))
+            terms = Terms(fixed)
         if history is not None:
             terms = terms or Terms()
             terms = replace(terms, noted=(*terms.noted, (HISTORY, history)))

@@ -13,7 +13,7 @@ as all of it is in a store of a release that kept none, and agrees with anything
 """
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Final, Self, TypeAlias
@@ -41,8 +41,8 @@ TERMS: Final = TERMS_ROW[len(METADATA) :].decode()
 
 TERMS_VERSION: Final = 1
 
-_UNNAMED: Final[Mapping[str, Term]] = {"null_safe": "False"}
-"""What rows were made with by releases that kept terms and did not name these."""
+USUAL: Final[Mapping[str, Term]] = {"null_safe": "False", "calendar": "", "offset": 0, "zone": "", "week_start": ""}
+"""What terms have that do not name these, as those of releases that did not know them."""
 
 SINCE: Final = " since "
 """In the names of terms of rows that begin at some time: such terms may come, and never go."""
@@ -60,7 +60,6 @@ class Terms:
         verb: whether that is a verb, whose name is that of its state.
         unit: what lengths of time count.
         changing: the names of what may be another for rows that begin from some time on, of a verb that is told so.
-        usual: what terms have that do not name it, as those of releases that did not know it.
     """
 
     fixed: tuple[tuple[str, Term], ...] = ()
@@ -70,7 +69,6 @@ class Terms:
     verb: bool = False
     unit: TimeUnit = TimeUnit.MILLISECOND
     changing: tuple[str, ...] = ()
-    usual: tuple[tuple[str, Term], ...] = ()
 
     def of_verb(self, name: str, fixed: Mapping[str, Term], unit: TimeUnit) -> Self:
         """The terms of a store of a verb, which has some of its own."""
@@ -92,11 +90,8 @@ class Terms:
         Raises:
             StateConflictError: one of them is another now.
         """
-        own, noted = {**dict(self.usual), **dict(self.fixed)}, before.noted
-        times = {_time_of(name) for name in before.fixed}
-        fixed = {name: value for name, value in self.usual if _time_of(name) in times} | dict(before.fixed)
-        if fixed or noted:
-            fixed = {**_UNNAMED, **fixed}
+        noted, names = before.noted, {*dict(self.fixed), *before.fixed}
+        own, fixed = self.kept.spelled_out(names), before.spelled_out(names)
         others = [(name, _like(fixed[name], now), now) for name, now in own.items() if fixed.get(name, now) != now]
         others += [(name, noted[name], now) for name, now in self._lasting.items() if noted.get(name, now) > now]
         if others:
@@ -159,7 +154,8 @@ class Terms:
 
     def _named(self, name: str, value: Term) -> str:
         """A term as a user writes it, or that there is none."""
-        return f"no {name}" if (name, value) in self.usual else f"{name}={self._shown(value)}"
+        absent = not value and _plain(name) in USUAL
+        return f"no {name}" if absent else f"{name}={self._shown(value)}"
 
     def _shown(self, value: Term) -> str:
         return repr(self.unit.length(value) if isinstance(value, int) else value)
@@ -175,6 +171,12 @@ class KeptTerms:
 
     fixed: Mapping[str, Term]
     noted: Mapping[str, int]
+
+    def spelled_out(self, names: Collection[str]) -> dict[str, Term]:
+        """What is fixed, and of other terms of these names what they usually are, as far as anything is known."""
+        times = {_time_of(name) for name in (*self.fixed, *self.noted)}
+        unnamed = (name for name in names if _plain(name) in USUAL and _time_of(name) in times)
+        return {name: USUAL[_plain(name)] for name in unnamed} | dict(self.fixed)
 
     @property
     def since(self) -> list[int]:
@@ -216,6 +218,11 @@ class KeptTerms:
 def _like(before: Term, now: Term) -> Term:
     """A term as it was, to be shown as the one that there is now."""
     return Written(before) if isinstance(now, Written) else before
+
+
+def _plain(name: str) -> str:
+    """The name of a term, whenever rows with it begin."""
+    return name.partition(SINCE)[0]
 
 
 def _time_of(name: str) -> str:
