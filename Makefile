@@ -90,7 +90,7 @@ test-delta: java needs-mvn .venv-oldest/stamp .venv-oldest/spark-classes.jsa
 
 soak: .venv/dev.stamp
 	MILLPOND_SOAK_SECONDS='$(SECONDS)' $(BIN)/python -m pytest -q -s tests/crash/test_soak.py -k soak_for $(ARGS)
-	MILLPOND_SOAK_SECONDS='$(SECONDS)' $(BIN)/python -m pytest -q -m long tests/evolution/test_histories.py
+	MILLPOND_SOAK_SECONDS='$(SECONDS)' $(BIN)/python -m pytest -q -m long tests/evolution
 
 fuzz: .venv/dev.stamp
 	$(BIN)/python -m tests.fuzz.fuzzer --seconds '$(SECONDS)' $(ARGS)

@@ -185,9 +185,8 @@ class Told:
         return replace(self, since={one.number: self.since.get(one.number, len(self.rows)) for one in calls})
 
     def back_at(self, before: "Told") -> "Told":
-        """The rows of an earlier micro-batch, and the calls of today."""
-        since = {number: min(place, len(before.rows)) for number, place in self.since.items()}
-        return replace(before, since={number: before.since.get(number, place) for number, place in since.items()})
+        """The rows of an earlier micro-batch, and the calls of today; those that came later begin there."""
+        return replace(before, since={number: before.since.get(number, len(before.rows)) for number in self.since})
 
     def put(self, draft: Draft, key: Any, values: Mapping[int, int]) -> "Told":
         """A result that goes on from here, and has the time that it had."""
