@@ -34,6 +34,7 @@ from tests.metamorphic.verbs import (
     make_latest,
     make_stream_join,
     make_table_join,
+    make_top_n,
 )
 
 SECOND: Final = 1_000_000
@@ -283,7 +284,8 @@ class ReadRows:
     @property
     def expressions(self) -> Mapping[str, Expression]:
         side = "" if self.role == "input" else f"{self.role}_"
-        return {f"{side}time": Expression(self.read.time)}
+        order = {} if self.read.order is None else {"order": Expression(self.read.order)}
+        return {f"{side}time": Expression(self.read.time), **order}
 
     def schema(self, names: Sequence[str]) -> pa.Schema:
         return chosen(self.read.rows.schema, names)
@@ -291,7 +293,8 @@ class ReadRows:
     key_schema = schema
 
     def order_schema(self) -> pa.Schema:
-        raise NotImplementedError
+        assert self.read.order is not None
+        return pa.schema([("order", self.read.rows.schema.field(self.read.order).type)])
 
 
 @dataclass(frozen=True)
@@ -330,6 +333,8 @@ def made_of(draft: Draft, run: VerbRun, calls: CallChanges) -> Made:
             draft.name, left, key=keys, time=time, history=keeps, ttl=draft.ttl, expired=draft.expired,
             packing=Kept(run),
         )  # fmt: skip
+    if draft.kind == "top":
+        return make_top_n(draft.name, left, TOP, by="k", order="at", descending=True, time="at", packing=Kept(run))
     if draft.kind == "apply":
         rule = Totals(draft.columns[0].name)
         return make_apply(
@@ -396,7 +401,7 @@ JOINS: Final = (*ASOF, "tables", "versions", "streams", "alone")
 TYPES: Final = {
     "tables": TABLE_JOINS,
     "versions": TABLE_JOINS,
-    "alone": (JoinType.LEFT, JoinType.OUTER),
+    "alone": (JoinType.LEFT, JoinType.RIGHT, JoinType.OUTER, JoinType.SEMI, JoinType.ANTI),
 }
 """Of joins of several types, which there are; of streams, those where rows come out alone are another kind."""
 OTHER: Final = {"left": "right", "right": "left"}
@@ -409,4 +414,6 @@ KEEPING: Final = {
 """Verbs that keep rows for others to begin with, and of which sides."""
 TABLES: Final = ("latest", "asof", "versions")
 """Those of them that keep versions of a table."""
-KINDS: Final = ("latest", "apply", *WINDOWS, *JOINS)
+TOP: Final = 2
+"""Of how many rows ``top_n`` knows: the newest of each key."""
+KINDS: Final = ("latest", "top", "apply", *WINDOWS, *JOINS)

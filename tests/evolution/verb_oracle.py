@@ -1,12 +1,13 @@
 """What verbs hold and put out, told by rows of committed micro-batches and what each column and call is known by."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from operator import add
 from typing import Any, Final, NamedTuple, TypeAlias
 
+from millpond.processors.options.joins import JoinType
 from millpond.stores.typed.expiry import Expired
 from tests.evolution.verb_drafts import (
     CALLS,
@@ -17,6 +18,7 @@ from tests.evolution.verb_drafts import (
     SECOND,
     SIZES,
     TIMES,
+    TOP,
     WAIT,
     Call,
     Column,
@@ -258,6 +260,17 @@ def _newest(draft: Draft, told: Told, which: str) -> dict[Any, Row]:
     return {tuple(row[name] for name in keys) if draft.grouped else row["k"]: row for row in rows}
 
 
+def _newest_first(draft: Draft, told: Told) -> dict[Any, Row]:
+    """The first rows of each key, by key and rank."""
+    found: dict[Any, Row] = {}
+    ranks = Counter[str]()
+    for row in sorted(side(draft, told, "left"), key=lambda row: -int(row["at"])):
+        ranks[row["k"]] += 1
+        if (rank := ranks[row["k"]]) <= TOP:
+            found[row["k"], rank] = {**row, "rank": rank}
+    return found
+
+
 def _named(columns: Sequence[Column], row: Come) -> Row:
     return {column.name: row.values.get(column.number) for column in columns}
 
@@ -282,6 +295,8 @@ def last_told(draft: Draft, told: Told) -> dict[Any, Row]:
     """The table with what is gone, until something else comes in its place."""
     if draft.kind == "latest":
         return _newest(draft, told, "left")
+    if draft.kind == "top":
+        return _newest_first(draft, told)
     if draft.kind == "versions":
         return _joined(draft, _newest(draft, told, "left"), _newest(draft, told, "right"))
     if draft.kind == "tables":
@@ -390,9 +405,12 @@ def pairs(draft: Draft, told: Told) -> list[Row]:
     """The pairs of rows of two streams, and rows that are told alone, as nobody can come to them any more."""
     sides = side(draft, told, "left"), side(draft, told, "right")
     found = near(*sides, draft.how.value, draft.times, (REACH, REACH))
+    if draft.how is JoinType.SEMI:
+        return list(found)
     if draft.kind == "alone":
         found = (row for row in found if all(time in row for time in draft.times) or _passed(draft, told, row))
-        return [{**_nothing(draft), **row} for row in found]
+        nothing = _nothing(draft) if draft.how.shows_right else {}
+        return [{**nothing, **row} for row in found]
     if not draft.grouped:
         return list(found)
     one, other = draft.keys("left")[1], draft.keys("right")[1]
