@@ -578,7 +578,7 @@ VARIANT = pa.struct([pa.field("value", pa.binary()), pa.field("metadata", pa.bin
         (f.count_distinct, pa.struct([("v", VARIANT)]), "x.v: variants cannot be compared"),
         (f.last, pa.timestamp("ns"), "column 'x' is of type"),
     ],
-    ids=lambda given: str(getattr(given, "__name__", given)),
+    ids=lambda given: str(getattr(getattr(given, "func", given), "__name__", given)),
 )
 def test_types_that_a_function_does_not_take_are_refused(
     call: Callable[[str], AggregateCall], type_: pa.DataType, message: str
