@@ -123,7 +123,7 @@ class Terms:
             others: name, value that the rows were made with, and value now, of each parameter that is another one.
             before: the terms that the rows were made with.
         """
-        told = ", ".join(f"{self._named(name, old)} and not {self._shown(now)}" for name, old, now in others)
+        told = ", ".join(f"{self._named(name, old)} and not {self._now(name, now)}" for name, old, now in others)
         again = ", ".join(self._named(name, old) for name, old, _ in others)
         new = "give the verb another name and a new checkpoint"
         if self.verb and all(name in self.changing for name, _, _ in others):
@@ -154,11 +154,19 @@ class Terms:
 
     def _named(self, name: str, value: Term) -> str:
         """A term as a user writes it, or that there is none."""
-        absent = not value and _plain(name) in USUAL
-        return f"no {name}" if absent else f"{name}={self._shown(value)}"
+        return f"no {name}" if _is_absent(name, value) else f"{name}={self._shown(value)}"
+
+    def _now(self, name: str, value: Term) -> str:
+        """A value as a user writes it, or that there is none."""
+        return "none" if _is_absent(name, value) else self._shown(value)
 
     def _shown(self, value: Term) -> str:
         return repr(self.unit.length(value) if isinstance(value, int) else value)
+
+
+def _is_absent(name: str, value: Term) -> bool:
+    """Whether a term says that there is no such thing."""
+    return not value and _plain(name) in USUAL
 
 
 @dataclass(frozen=True)
