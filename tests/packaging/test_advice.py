@@ -57,8 +57,8 @@ _SAID_WRONG = "evolution/test_verb_starts.py::test_what_is_no_mapping_or_list_is
 FOLLOWED = {
     " is that of \n": "evolution/test_verb_starts.py::"
     "test_the_name_of_a_verb_of_another_kind_is_refused_with_both_kinds_and_the_line_that_is_right",
-    "to carry the state over, write ": "evolution/test_verb_starts.py::"
-    "test_a_verb_in_another_shape_is_told_of_verbs_and_goes_on_once_that_is_written",
+    "write what the verb is given as it was, or give it another name, and drop this one": "spark/test_stream_join.py::"
+    "test_another_type_that_cannot_go_on_with_the_stores_is_refused_without_advice_to_carry_them_over",
     "; write what it is given as it was, or ": "stores/evolution/test_advice.py::"
     "test_a_verb_is_told_of_its_own_name_and_of_the_kinds_that_its_stores_may_become",
     "lacks the edit; to go on with that, write": "evolution/test_verb_starts.py::"

@@ -9,6 +9,8 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from millpond.adapters.spark import Evolution
+from millpond.errors import StateConflictError
 from tests.spark.test_verbs import Job, in_order
 
 pytestmark = pytest.mark.spark
@@ -54,6 +56,25 @@ def test_right_semi_and_anti_joins_of_streams_give_what_spark_gives(spark: Spark
     found = job.written(ours)
     assert in_time(found) == in_time(expected)
     assert len(in_time(found)) == 7 + 3 + 2
+
+
+def test_another_type_that_cannot_go_on_with_the_stores_is_refused_without_advice_to_carry_them_over(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    job, (lefts, rights) = Job(spark, tmp_path), FILES[0]
+    left, right = job.arrive("left", job.rows(LEFT, *lefts)), job.arrive("right", job.rows(RIGHT, *rights))
+
+    def run(how: str, **declared: Any) -> None:
+        given: dict[str, Any] = {"on": {"k": "rk"}, "left_time": "at", "right_time": "since", "within": "10 minutes"}
+        name = "matches" if declared else "pairs"
+        job.run(job.pond(**declared).stream_join(left, right, **{**given, "how": how, "name": name}))
+
+    run("right")
+    with pytest.raises(StateConflictError, match="write what the verb is given as it was") as refused:
+        run("inner")
+    assert "to carry the state over" not in str(refused.value)
+    assert "evolution=Evolution(checkpoint, dropped=['pairs'])" in str(refused.value)
+    run("inner", evolution=Evolution(str(tmp_path / "out-checkpoint"), dropped=["pairs"]))
 
 
 def in_time(rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:

@@ -29,7 +29,14 @@ from millpond.stores.encoding.times import Instant
 from millpond.stores.evolution.backfilling import check_ended
 from millpond.stores.evolution.evolving import Committed, RunUnits, Target, Work, evolve
 from millpond.stores.evolution.history import History
-from millpond.stores.evolution.matching import Declared, check_said, conversions_to_declare, same_state, told_difference
+from millpond.stores.evolution.matching import (
+    Declared,
+    check_said,
+    conversions_to_declare,
+    lost_stores,
+    same_state,
+    told_difference,
+)
 from millpond.stores.evolution.record import BEGINNING, EvolutionRecord, commits_of
 from millpond.stores.evolution.seeding import Seeds
 from millpond.stores.evolution.shape import Shape
@@ -417,10 +424,13 @@ def _conflict(history: History, plan: Plan, shape: Shape) -> StateConflictError:
 
 def _conflict_of_verb(history: History, verb: VerbOf, before: Shape, shape: Shape) -> StateConflictError:
     """The error for a verb whose state has another shape, of which nothing is said."""
-    carried = declaration(None, converted=conversions_to_declare(before, shape))
+    converted = conversions_to_declare(before, shape)
+    carried = f"to carry the state over, write {declaration(None, converted=converted)}; or "
+    if lost_stores(before, shape, Declared(converted=converted, verb=verb.name)):
+        carried = ""
     return StateConflictError(
         f"{history.storage.describe(history.application_id)} holds the state of the verb {verb.name!r} in another "
-        f"shape than it has now:\n{told_difference(before, shape)}\nto carry the state over, write {carried}; or write "
-        f"what the verb is given as it was, or give it another name, and drop this one: "
-        f"{declaration(None, dropped=[verb.name])}; print(pond.plan(checkpoint)) tells what becomes of all verbs"
+        f"shape than it has now:\n{told_difference(before, shape)}\n{carried}write what the verb is given as it was, "
+        f"or give it another name, and drop this one: {declaration(None, dropped=[verb.name])}; "
+        "print(pond.plan(checkpoint)) tells what becomes of all verbs"
     )
