@@ -127,12 +127,12 @@ def covar_samp(column: object, other: object, *, where: object | None = None) ->
     each row. It is NaN if a value is NaN or infinite, and infinite beyond the greatest float64. The state is the exact
     sums of values and products, some 40 bytes as a rule and 1,100 at most.
     """
-    return AggregateCall("covar_samp", column, where=where, second=other)
+    return _of_two("covar_samp", column, other, where)
 
 
 def covar_pop(column: object, other: object, *, where: object | None = None) -> AggregateCall:
     """The covariance of the rows that have both values; null if none has. All else is as in ``covar_samp``."""
-    return AggregateCall("covar_pop", column, where=where, second=other)
+    return _of_two("covar_pop", column, other, where)
 
 
 def corr(column: object, other: object, *, where: object | None = None) -> AggregateCall:
@@ -140,7 +140,7 @@ def corr(column: object, other: object, *, where: object | None = None) -> Aggre
 
     It is null if at most one row has both, and if all values of a column are equal. All else is as in ``covar_samp``.
     """
-    return AggregateCall("corr", column, where=where, second=other)
+    return _of_two("corr", column, other, where)
 
 
 def weighted_avg(column: object, weight: object, *, where: object | None = None) -> AggregateCall:
@@ -149,7 +149,7 @@ def weighted_avg(column: object, weight: object, *, where: object | None = None)
     Numbers give float64: the exact sum of the products divided by that of the weights, rounded once. It is null if no
     row has both, or the weights add up to 0, and NaN if a value or a weight is NaN or infinite.
     """
-    return AggregateCall("weighted_avg", column, where=where, second=weight)
+    return _of_two("weighted_avg", column, weight, where)
 
 
 def min(column: object, *, where: object | None = None) -> AggregateCall:
@@ -306,3 +306,17 @@ def approx_count_distinct(
             "choose one in between, or count_distinct for an exact count"
         )
     return AggregateCall("approx_count_distinct", column, {"relative_error": relative_error}, where)
+
+
+def _of_two(function: str, column: object, other: object, where: object | None) -> AggregateCall:
+    """A call of two columns.
+
+    Raises:
+        ConfigurationError: one of them is None.
+    """
+    if column is None or other is None:
+        raise ConfigurationError(
+            f"{function} is of two columns, and was given {column!r} and {other!r}; give both, such as "
+            f"{function}('x', 'y')"
+        )
+    return AggregateCall(function, column, where=where, second=other)

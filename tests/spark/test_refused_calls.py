@@ -305,6 +305,33 @@ ARGUMENTS = [
         lambda calls: aggregates.percentile("a", 90),
         lambda calls: calls.aggregate({"n": aggregates.percentile("a", 0.9)}),
     ),
+    *(
+        Refused(
+            " is \n, which is no column; give the name of one, or an expression such as F.col('a')",
+            wrong,
+            lambda calls: calls.top_n(time="at"),
+            lambda calls: calls.aggregate({"n": aggregates.corr("a", F.col("a"))}, time=F.col("at")),
+        )
+        for wrong in (
+            lambda calls: calls.top_n(time=None),
+            lambda calls: calls.latest(time=3),
+            lambda calls: calls.apply(time=None),
+            lambda calls: calls.aggregate(time=None),
+            lambda calls: calls.aggregate({"n": aggregates.last("a")}, order=3),
+            lambda calls: calls.latest(order=3),
+            lambda calls: calls.asof(right_order=3),
+            lambda calls: calls.aggregate({"n": aggregates.count(1)}),
+            lambda calls: calls.aggregate({"n": aggregates.map_agg("k", 1)}),
+            lambda calls: calls.asof(left_time=None),
+            lambda calls: calls.stream(right_time=None, within="1 hour"),
+            lambda calls: calls.table(left_time=None),
+        )
+    ),
+    Refused(
+        " is of two columns, and was given \n and \n; give both, such as ",
+        lambda calls: calls.aggregate({"n": aggregates.corr("a", None)}),
+        lambda calls: calls.aggregate({"n": aggregates.corr("a", "a")}),
+    ),
     Refused(
         " n is \n; give a number from 1 on, such as n=3",
         lambda calls: calls.top_n(0),
@@ -781,3 +808,8 @@ def test_a_refused_call_of_spark_streams_is_built_as_its_message_says(
     refused: Refused, frames: Frames, tmp_path: Path
 ) -> None:
     refused.check(lambda: Streams(frames, tmp_path), MillpondError)
+
+
+def test_top_n_tells_how_a_direction_is_given(frames: Frames, tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match=r"F\.expr\('a'\), and the direction as descending=True or False"):
+        Calls(frames, tmp_path).top_n(order=["at", F.desc("a")])

@@ -21,7 +21,7 @@ from millpond.adapters.spark.rows.names import named
 from millpond.adapters.spark.verbs.account import TTL, Allowance
 from millpond.adapters.spark.verbs.expressions import Expression
 from millpond.adapters.spark.verbs.feeds import feed_in
-from millpond.adapters.spark.verbs.inputs import RowInput, check_undirected, field_of
+from millpond.adapters.spark.verbs.inputs import RowInput, check_column, check_undirected, field_of
 from millpond.errors import ConfigurationError
 from millpond.processors.aggregations.windowed_processor import EVERYWHERE
 from millpond.processors.options.join_windows import JoinWindows
@@ -124,7 +124,7 @@ def _argument(rows: DataFrame, name: str, call: AggregateCall) -> Column | None:
     Raises:
         ConfigurationError: the column is missing, or the condition is none.
     """
-    columns = [_column(rows, column) for column in columns_of(call)]
+    columns = [_column(rows, column, f"the argument of {name!r}") for column in columns_of(call)]
     value = columns[0] if columns else None
     if call.second is not None:
         value = F.struct(*(column.alias(part) for column, part in zip(columns, PAIR, strict=True)))
@@ -246,10 +246,10 @@ def aggregated_input(
     moment, decides, place = (_free(name, taken) for name in ("time", "order", SEQUENCE))
     feed = feed_in(rows)
     selected = rows.select(
-        *(_column(rows, key) for key in keys),
-        _column(rows, time).alias(moment),
+        *(_column(rows, key, "by") for key in keys),
+        _column(rows, time, "time").alias(moment),
         *(argument.alias(name) for name, argument in arguments.items()),
-        *([] if order is None else [_column(rows, order).alias(decides)]),
+        *([] if order is None else [_column(rows, order, "order").alias(decides)]),
         *([] if feed is None or feed.sequence is None else [named(feed.sequence).alias(place)]),
     )
     if feed is not None and feed.sequence is not None:
@@ -290,7 +290,8 @@ def _free(name: str, taken: Collection[str]) -> str:
     return name
 
 
-def _column(rows: DataFrame, column: str | Column) -> Column:
+def _column(rows: DataFrame, column: str | Column, what: str) -> Column:
+    check_column(what, column)
     return named(field_of(INPUT, rows, column).name) if isinstance(column, str) else column
 
 

@@ -75,6 +75,9 @@ class RowInput:
     stored: bool = True
 
     def __post_init__(self) -> None:
+        check_column(_option(self.role), self.time)
+        if self.order is not None:
+            check_column(_option(self.role, "order"), self.order)
         check_undirected(self.order)
 
     @property
@@ -196,8 +199,24 @@ class RowInput:
         return T.StructField(name, without_marks(field.dataType), field.nullable, field.metadata)
 
 
-def check_undirected(order: str | Column | None) -> None:
+def check_column(what: str, column: object) -> None:
+    """Refuse what is neither the name of a column nor an expression; ``what`` begins the message.
+
+    Raises:
+        ConfigurationError: so it is.
+    """
+    if not isinstance(column, str | Column):
+        raise ConfigurationError(
+            f"{what} is {column!r}, which is no column; give the name of one, or an expression such as F.col('a')"
+        )
+
+
+def check_undirected(order: str | Column | None, instead: str = "") -> None:
     """Refuse an order that is a direction to sort in, which Spark would drop.
+
+    Args:
+        order: what the user gave.
+        instead: what the user can write instead of a direction, where the verb has that.
 
     Raises:
         ConfigurationError: it is one.
@@ -206,7 +225,7 @@ def check_undirected(order: str | Column | None) -> None:
     if directed is not None:
         raise ConfigurationError(
             f"the order {order} says in which direction to sort, which an expression cannot; give the column or "
-            f"expression alone, F.expr({directed[1]!r})"
+            f"expression alone, F.expr({directed[1]!r}){instead}"
         )
 
 
@@ -229,9 +248,9 @@ def micros(role: str, frame: DataFrame, column: str | Column) -> Column:
     )
 
 
-def _option(role: str) -> str:
-    """What the user gave the time of an input as."""
-    return "time" if role == "input" else f"{role}_time"
+def _option(role: str, what: str = "time") -> str:
+    """What the user gave the time, or the order, of an input as."""
+    return what if role == "input" else f"{role}_{what}"
 
 
 def _type(role: str, frame: DataFrame, column: str | Column) -> T.DataType:
