@@ -515,6 +515,12 @@ TABLES = [
         lambda calls: TimeWindows("1 week", zone="Europe/Berlin", week_start="sunday"),
     ),
     Refused(
+        "which may be another one on each machine; give the name of a place, such as",
+        lambda calls: TimeWindows("1 day", zone="localtime"),
+        lambda calls: TimeWindows("1 day", zone="Europe/Berlin"),
+        lambda calls: TimeWindows("1 day", zone="UTC"),
+    ),
+    Refused(
         "of this machine has none of that name",
         lambda calls: TimeWindows("1 day", zone="Berlin"),
         lambda calls: TimeWindows("1 day", zone="Europe/Berlin"),

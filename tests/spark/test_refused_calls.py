@@ -363,6 +363,11 @@ ARGUMENTS = [
         lambda calls: calls.top_n(order=["at", F.expr("a")], descending=[False, True]),
     ),
     Refused(
+        " says in which direction to sort, which an expression cannot; give the column or expression alone, ",
+        lambda calls: calls.aggregate({"all": aggregates.collect(F.desc("a"))}),
+        lambda calls: calls.aggregate({"all": aggregates.collect(F.expr("a"))}),
+    ),
+    Refused(
         "give an object of a subclass of KeyedProcessor",
         lambda calls: calls.apply(PassOn),
         lambda calls: calls.apply(PassOn()),

@@ -238,7 +238,7 @@ def aggregated_input(
     Raises:
         ConfigurationError: a column is missing, or of a type that cannot be aggregated, or a condition is none.
     """
-    check_undirected(order)
+    check_undirected("the order", order)
     found = {name: _argument(rows, name, call) for name, call in calls.items()}
     arguments = {name: argument for name, argument in found.items() if argument is not None}
     compared = {name for name, call in calls.items() if call.compares}
@@ -292,6 +292,7 @@ def _free(name: str, taken: Collection[str]) -> str:
 
 def _column(rows: DataFrame, column: str | Column, what: str) -> Column:
     check_column(what, column)
+    check_undirected(what, column)
     return named(field_of(INPUT, rows, column).name) if isinstance(column, str) else column
 
 

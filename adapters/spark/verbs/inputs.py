@@ -78,7 +78,7 @@ class RowInput:
         check_column(_option(self.role), self.time)
         if self.order is not None:
             check_column(_option(self.role, "order"), self.order)
-        check_undirected(self.order)
+        check_undirected("the order", self.order)
 
     @property
     def expressions(self) -> Mapping[str, Expression]:
@@ -211,20 +211,21 @@ def check_column(what: str, column: object) -> None:
         )
 
 
-def check_undirected(order: str | Column | None, instead: str = "") -> None:
-    """Refuse an order that is a direction to sort in, which Spark would drop.
+def check_undirected(what: str, column: str | Column | None, instead: str = "") -> None:
+    """Refuse a direction to sort in, which Spark would drop.
 
     Args:
-        order: what the user gave.
+        what: how errors call what the user gave.
+        column: that.
         instead: what the user can write instead of a direction, where the verb has that.
 
     Raises:
         ConfigurationError: it is one.
     """
-    directed = _DIRECTED.fullmatch(str(order)) if isinstance(order, Column) else None
+    directed = _DIRECTED.fullmatch(str(column)) if isinstance(column, Column) else None
     if directed is not None:
         raise ConfigurationError(
-            f"the order {order} says in which direction to sort, which an expression cannot; give the column or "
+            f"{what} {column} says in which direction to sort, which an expression cannot; give the column or "
             f"expression alone, F.expr({directed[1]!r}){instead}"
         )
 

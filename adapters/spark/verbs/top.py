@@ -197,7 +197,9 @@ def _decisive(where: str, rows: DataFrame, one: str | Column) -> T.StructField:
             f"{where} the order has {one!r}, which is no column of the rows, only {', '.join(rows.columns)}"
             f"{did_you_mean(one, rows.columns)}; give one of these, or an expression such as F.col('a') + F.col('b')"
         )
-    check_undirected(one, ", and the direction as descending=True or False, or as a list of one for each column")
+    check_undirected(
+        "the order", one, ", and the direction as descending=True or False, or as a list of one for each column"
+    )
     try:
         field: T.StructField = rows.select(named(one) if isinstance(one, str) else one).schema.fields[0]
     except AnalysisException as error:

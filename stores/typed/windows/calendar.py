@@ -20,6 +20,9 @@ from millpond.errors import ConfigurationError, CorruptStoreError
 from millpond.stores.encoding.times import TimeUnit
 from millpond.stores.typed.windows.grids import EvenGrid, Grid
 
+_OF_THE_MACHINE: Final = ("localtime", "Factory")
+"""Zones that each machine sets for itself."""
+
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND: Final = timedelta(microseconds=1)
 _DAY: Final = timedelta(days=1) // _MICROSECOND
@@ -216,8 +219,13 @@ def zone_of(name: str) -> ZoneInfo:
     """The time zone of that name.
 
     Raises:
-        ConfigurationError: there is none.
+        ConfigurationError: there is none, or it is that of whatever machine asks.
     """
+    if name in _OF_THE_MACHINE:
+        raise ConfigurationError(
+            f"zone is {name!r}, which may be another one on each machine; give the name of a place, such as "
+            "zone='Europe/Berlin', or zone='UTC'"
+        )
     try:
         return ZoneInfo(name)
     except (KeyError, OSError, TypeError, ValueError) as error:
