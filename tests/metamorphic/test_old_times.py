@@ -28,9 +28,9 @@ FIRST, LAST = (to_instant_micros(datetime(year, 1, 1, tzinfo=UTC)) for year in (
 ORIGINS = {"year 1": FIRST, "1900": to_instant_micros(datetime(1900, 1, 1, tzinfo=UTC)), "1970": -20 * SECOND}
 SCHEMAS = {source: schema(source) for source in "ab"}
 A, B = (Rows.of(source, one) for source, one in SCHEMAS.items())
-AGGREGATE: tuple[Any, ...] = (verbs.SOME, TWO, verbs.WHICH, LENGTHS, st.booleans())
+AGGREGATE: tuple[Any, ...] = (verbs.SOME, TWO, verbs.BY, verbs.WHICH, LENGTHS, st.booleans())
 TESTS: dict[str, tuple[Any, tuple[Any, ...]]] = {
-    "aggregate": (verbs.test_aggregates_by_key, (verbs.SOME, TWO, verbs.WHICH)),
+    "aggregate": (verbs.test_aggregates_by_key, (verbs.SOME, TWO, verbs.BY, verbs.WHICH)),
     "tumbling": (verbs.test_aggregates_by_tumbling_window, AGGREGATE),
     "hopping": (verbs.test_aggregates_by_hopping_window, AGGREGATE),
     "sliding": (verbs.test_aggregates_by_sliding_window, AGGREGATE),

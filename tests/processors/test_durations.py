@@ -76,7 +76,15 @@ def test_lengths_of_time_can_be_text_everywhere(place: str, make: Callable[[Any]
     make("1 minute")
 
 
-@pytest.mark.parametrize("nonsense", ["1 minuet", "1 month", "", 1.5, datetime(2020, 1, 1, tzinfo=UTC), True])
+def test_a_month_is_no_length_of_time_but_of_windows_of_the_calendar() -> None:
+    for place, make in PLACES.items():
+        if place != "size of TimeWindows":
+            with pytest.raises(ConfigurationError, match=place):
+                make("1 month")
+    assert TimeWindows("1 month").calendar is not None
+
+
+@pytest.mark.parametrize("nonsense", ["1 minuet", "1 monty", "", 1.5, datetime(2020, 1, 1, tzinfo=UTC), True])
 @pytest.mark.parametrize(("place", "make"), PLACES.items())
 def test_nonsense_is_refused_where_it_is_written(place: str, make: Callable[[Any], object], nonsense: object) -> None:
     with pytest.raises(ConfigurationError, match=place):

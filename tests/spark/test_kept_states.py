@@ -268,7 +268,7 @@ def test_a_worker_keeps_within_the_budget_that_the_job_or_its_session_says(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def restored(number: int, **options: Any) -> list[int]:
-        monkeypatch.setattr("millpond.adapters.spark.worker.worker._states", KeptStates())
+        monkeypatch.setattr(THIS_WORKER, "_states", KeptStates())
         where: dict[str, Any] = {"state_dir": str(tmp_path / "state"), "partitions": 2, "backend": "memory"}
         job = SparkStreams(rated_orders(), application_id=f"job-{number}", **where, **options)._job
         plan = job.plan(spark, rated_orders(), "totals")

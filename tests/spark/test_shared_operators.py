@@ -268,7 +268,9 @@ def test_all_verbs_of_an_operator_can_be_looked_at(spark: SparkSession, tmp_path
     job.run()
     pond = job.pond()
     job.rows(pond)
-    assert pond.read_store("asof_join-shop", "right", job.checkpoint).count() == 1
+    versions = pond.read_store("asof_join-shop", "right", job.checkpoint)
+    assert versions.count() == 1
+    assert versions.columns[-2:] == ["valid_from", "valid_to"]
     assert pond.read_store("short", "aggregate", job.checkpoint).count() > 0
     inspector = StateInspector.at(job.checkpoint, f"{tmp_path}/state")
     assert {store.application_id for store in inspector.stores()} == {"job.asof_join-shop", "job.short", "job.long"}

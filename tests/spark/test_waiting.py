@@ -64,7 +64,7 @@ def test_lengths_of_time_are_shown_in_all_units_that_they_have(length: int, text
 )
 def test_a_window_waits_as_much_longer_as_its_rows_are_late_in_whole_milliseconds(windows: Windows) -> None:
     assert extended(windows, 0) is windows
-    assert extended(windows, 1) == extended(windows, 1_000) == replace(windows, grace=8)
+    assert extended(windows, 1) == extended(windows, 1_000) == windows.with_grace(8)
     assert extended(None, 1) is None
 
 

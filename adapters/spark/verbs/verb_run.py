@@ -46,7 +46,7 @@ from millpond.adapters.spark.worker.worker import StateSettings
 from millpond.errors import ConfigurationError, DurabilityError, FormatError
 from millpond.processors.distribution.plan import Plan
 from millpond.processors.distribution.shape_of import shape_of
-from millpond.processors.verbs.projections import CHANGE_TIME, ChangeColumns
+from millpond.processors.verbs.projections import ChangeColumns
 from millpond.processors.verbs.rekeying.rekeying import NewInput
 from millpond.processors.verbs.verb import PackedRows, Verb, schema_of
 from millpond.stores.durability.manifests.schema_log import keep_schemas, unkept_schemas
@@ -310,8 +310,8 @@ class VerbRun:
 
 
 def _ends(shown: pa.Schema) -> "pa.Field[Any] | None":
-    """The column for the ends of versions beside these; None where rows have one of its name."""
-    return None if VALID_TO in shown.names else pa.field(VALID_TO, shown.field(CHANGE_TIME).type)
+    """The column for the ends of versions beside these, of which the last has their times; None if there is one."""
+    return None if VALID_TO in shown.names else pa.field(VALID_TO, shown.types[-1])
 
 
 def _shown(column: str | Column | None) -> str:
