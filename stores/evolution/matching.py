@@ -127,11 +127,12 @@ def origins_of(before: Shape, after: Shape, declared: Declared) -> dict[str, Ori
         StateConflictError: a declaration fits no store, an old store is neither continued nor dropped, or a store would
             continue one whose rows it cannot read.
     """
-    declared = _with_joins(before, after, declared)
+    if declared.verb is not None:
+        declared = replace(declared, renamed={**_joined_otherwise(before, after), **declared.renamed})
     _check_declared(after, declared)
     _check_numbered(before, after, declared)
     new_names = {store.name: declared.renamed.get(store.name, store.name) for store in before.stores}
-    lost = lost_stores(before, after, declared)
+    lost = sorted(old for old, new in new_names.items() if not after.named(new) and old not in declared.dropped)
     if lost and declared.verb is not None:
         raise _lacks(lost, after, declared)
     if lost:
@@ -149,20 +150,6 @@ def origins_of(before: Shape, after: Shape, declared: Declared) -> dict[str, Ori
             _check_readable(store, other, declared)
         found[new] = Origin(store.subtopology, store.name, _conversion(store, others[0], declared))
     return found
-
-
-def lost_stores(before: Shape, after: Shape, declared: Declared) -> list[str]:
-    """The names of the old stores that no store of the new shape continues, and that are not dropped; sorted."""
-    new_names = _with_joins(before, after, declared).renamed
-    names = {store.name for store in before.stores}.difference(declared.dropped)
-    return sorted(name for name in names if not after.named(new_names.get(name, name)))
-
-
-def _with_joins(before: Shape, after: Shape, declared: Declared) -> Declared:
-    """What is said, and of a verb the new names that its join gives to stores."""
-    if declared.verb is None:
-        return declared
-    return replace(declared, renamed={**_joined_otherwise(before, after), **declared.renamed})
 
 
 def _joined_otherwise(before: Shape, after: Shape) -> dict[str, str]:

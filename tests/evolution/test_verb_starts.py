@@ -743,3 +743,19 @@ def test_left_rows_that_wait_go_on_in_an_as_of_join_of_another_type(
     life.change_match(0, how, True, 0, AsofDirection.BACKWARD, [Arrival("k9", 0, 1)], [])
     life.batch([Arrival("k9", 0, 1)], right=False)
     life.check()
+
+
+def test_a_verb_that_cannot_go_on_with_its_state_is_not_told_to_carry_it_over(life: VerbLife) -> None:
+    life.begin(["totals"], 2, "memory")
+    life.batch(ROWS, right=False)
+    (draft,) = life.drafts
+    windows = replace(draft, kind="windows", window=20)
+    with pytest.raises(StateConflictError, match="in another shape than it has now") as told:
+        life.start([windows], says=False)
+    assert "carry the state over" not in str(told.value)
+    with pytest.raises(StateConflictError, match="cannot go on with the rows of 'aggregate'"):
+        life.start([windows])
+    (line,) = re.findall(r"dropped=\[.*?\]", str(told.value))
+    assert line == f"dropped=[{draft.name!r}]"
+    life.evolve([life.new("windows")], [])
+    life.batch(ROWS, right=False)

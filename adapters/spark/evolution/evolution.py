@@ -33,7 +33,7 @@ from millpond.stores.evolution.matching import (
     Declared,
     check_said,
     conversions_to_declare,
-    lost_stores,
+    origins_of,
     same_state,
     told_difference,
 )
@@ -426,7 +426,9 @@ def _conflict_of_verb(history: History, verb: VerbOf, before: Shape, shape: Shap
     """The error for a verb whose state has another shape, of which nothing is said."""
     converted = conversions_to_declare(before, shape)
     carried = f"to carry the state over, write {declaration(None, converted=converted)}; or "
-    if lost_stores(before, shape, Declared(converted=converted, verb=verb.name)):
+    try:
+        origins_of(before, shape, Declared(converted=converted, verb=verb.name))
+    except StateConflictError:
         carried = ""
     return StateConflictError(
         f"{history.storage.describe(history.application_id)} holds the state of the verb {verb.name!r} in another "
