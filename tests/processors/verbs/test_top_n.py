@@ -73,7 +73,7 @@ def some_rows(chance: random.Random, most: int = 40) -> list[dict[str, Any]]:
             "k": chance.choice(KEYS),
             "t": chance.randint(-20, 60) * MILLISECOND,
             "x": chance.choice([None, float("nan"), 0.0, -0.0, float("inf"), -1.5, 2.5, 2.5]),
-            "s": chance.choice([None, "", "a", "a\x00", "ab", "b"]),
+            "s": chance.choice([None, "", "a", "a\x01", "ab", "b"]),
         }
         for number in range(chance.randint(0, most))
     ]
@@ -113,6 +113,20 @@ def asked(query: str, rows: Rows) -> list[dict[str, Any]]:
 
 def in_places(rows: Rows) -> list[str]:
     return sorted(map(repr, rows))
+
+
+@pytest.mark.parametrize("descending", [False, True])
+def test_texts_that_begin_alike_and_end_in_zero_bytes_are_different(descending: bool) -> None:
+    """DuckDB 1.1 takes them for equal in a window."""
+    texts = ["a\x00", "", "a\x00\x00", "ab", "a", "\x00", "a\x00b"]
+    rows = [{"id": number, "k": "k", "t": 0, "x": None, "s": text} for number, text in enumerate(texts)]
+    verb = top_n("top", an_input(["s"], [descending]), len(texts), None, columns=["id", "t"], final=False)
+    with running(verb, "memory", INPUT_SERDE) as driver:
+        for row in with_order(rows, ["s"]):
+            driver.pipe({"input": [row]}, {"input": "t"})
+        found = shown(driver.read())
+    ranked = [one["id"] for one in sorted(found, key=lambda one: int(one["rank"]))]
+    assert [texts[number] for number in ranked] == sorted(texts, reverse=descending)
 
 
 @pytest.mark.parametrize("backend", ["memory", "lmdb", "rocksdb"])
