@@ -12,7 +12,7 @@ import pyarrow as pa
 from millpond.adapters.inspect.columns import ShownColumn
 from millpond.errors import ConfigurationError, UnreadableRowError
 from millpond.processors.verbs.functions.top import STATE_SERDE
-from millpond.processors.verbs.top_n import KeptRows
+from millpond.processors.verbs.top_n import KeptRows, RankedRows
 from millpond.stores.encoding.rows.packing import RowCodec
 
 
@@ -24,7 +24,7 @@ class TopColumn(ShownColumn):
     """
 
     def __init__(self, codec: RowCodec) -> None:
-        self._rows = KeptRows(codec, codec.schemas.current.names)
+        self._rows = KeptRows(RankedRows(codec, codec.schemas.current.names))
         self.type = self._rows.type
 
     def read(self, data: Sequence[bytes]) -> Any:

@@ -27,7 +27,7 @@ from millpond.processors.aggregations.window_fold import (
 )
 from millpond.processors.options.windows import SlidingWindows
 from millpond.processors.runtime.batches.column_tuples import chosen, taken
-from millpond.processors.runtime.batches.columns import Columns
+from millpond.processors.runtime.batches.columns import Columns, spread
 from millpond.stores.encoding.column_serdes import ColumnSerde
 from millpond.stores.encoding.times import MIN_TIME
 from millpond.stores.typed.windows.timestamped_window import TimestampedWindowStore
@@ -223,8 +223,8 @@ def _slots(run: _Run, difference: int) -> _Slots | None:
     known = order < len(stored)
     firsts = np.searchsorted(every, lefts)
     counts = np.searchsorted(every, moments.of(own, times), side="right") - firsts
-    records = np.arange(len(times)).repeat(counts)
-    numbers = np.arange(len(records)) - (np.cumsum(counts) - counts - firsts)[records]
+    records, within = spread(counts)
+    numbers = within + firsts[records]
     changed = np.bincount(numbers, minlength=len(every)) > 0
     changed |= ~known & (bases >= 0)
     places = np.cumsum(changed) - 1

@@ -24,7 +24,7 @@ from millpond.processors.aggregations.window_fold import (
 from millpond.processors.options.placing import ends_of, first_starts, last_starts
 from millpond.processors.options.windows import Span, TimeWindows
 from millpond.processors.runtime.batches.column_tuples import chosen, taken
-from millpond.processors.runtime.batches.columns import Columns
+from millpond.processors.runtime.batches.columns import Columns, spread
 from millpond.stores.encoding.column_serdes import ColumnSerde
 from millpond.stores.encoding.times import MIN_TIME
 from millpond.stores.typed.windows.timestamped_window import TimestampedWindowStore
@@ -149,8 +149,7 @@ def _placed(windows: TimeWindows, times: Integers, span: Span) -> tuple[Integers
     advance = windows.advance
     lasts, firsts = last_starts(windows, np.minimum(times, span.last)), first_starts(windows, times, span)
     counts = (lasts - firsts) // advance + 1
-    records = np.arange(len(times)).repeat(counts)
-    within = np.arange(len(records)) - (np.cumsum(counts) - counts)[records]
+    records, within = spread(counts)
     return records, firsts[records] + within * advance
 
 

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from millpond.processors.runtime.batches.columns import spread
 from millpond.processors.runtime.order.time_order import reached_by_key
 
 Integers = npt.NDArray[np.int64]
@@ -66,16 +67,6 @@ def partners(seekers: ProbeSide, candidates: BuildSide) -> tuple[Integers, Integ
     met = order[first[found] + at]
     earlier = candidates.places[met] < seekers.places[found]
     return found[earlier], met[earlier]
-
-
-def spread(counts: Integers) -> tuple[Integers, Integers]:
-    """Each position as often as its count says, and how often it has come before.
-
-    >>> [column.tolist() for column in spread(np.array([2, 0, 3]))]
-    [[0, 0, 2, 2, 2], [0, 1, 0, 1, 2]]
-    """
-    positions = np.arange(len(counts)).repeat(counts)
-    return positions, np.arange(len(positions)) - (np.cumsum(counts) - counts)[positions]
 
 
 def spans_of_each(keys: Integers, earliest: Integers, latest: Integers) -> tuple[Integers, Integers, Integers]:

@@ -22,7 +22,7 @@ from millpond.processors.dsl.streams_and_tables import KStream
 from millpond.processors.options.materialized import Materialized
 from millpond.processors.options.records import Consumed
 from millpond.processors.runtime.batches.batch import Batch
-from millpond.processors.runtime.batches.columns import Columns
+from millpond.processors.runtime.batches.columns import Columns, spread
 from millpond.processors.runtime.batches.windowed_columns import windowed_keys
 from millpond.processors.runtime.processor import Processor
 from millpond.processors.verbs.aggregate import (
@@ -140,14 +140,14 @@ def _rank_changes(values: Any, olds: Any) -> tuple[Any, Any]:
     """
     rows, lengths = listed(values.storage.flatten()[1])
     before, lengths_before = (rows.slice(0, 0), 0 * lengths) if olds is None else listed(olds.storage.flatten()[1])
-    updates, ranks = _places(lengths)
+    updates, ranks = spread(lengths)
     starts = np.cumsum(lengths_before) - lengths_before
     there = ranks < lengths_before[updates]
     same = there.copy()
     held = pa.array((starts[updates] + ranks)[there])
     same[there] = pc.equal(rows.filter(pa.array(there)), before.take(held)).to_numpy(zero_copy_only=False)
     new = ~same
-    of_olds, ranks_before = _places(lengths_before)
+    of_olds, ranks_before = spread(lengths_before)
     gone = ranks_before >= lengths[of_olds]
     owners = np.concatenate([of_olds[gone], updates[new]])
     changed_ranks = np.concatenate([ranks_before[gone], ranks[new]])
@@ -156,12 +156,6 @@ def _rank_changes(values: Any, olds: Any) -> tuple[Any, Any]:
     order = np.lexsort((changed_ranks, deletes_first, owners))
     columns = [_as_ranks(changed_ranks[order]), changed.take(pa.array(order))]
     return owners[order], pa.StructArray.from_arrays(columns, fields=list(_RANKED))
-
-
-def _places(lengths: Any) -> tuple[Any, Any]:
-    """For each element of lists of these lengths, the number of its list, and its place in it."""
-    owners = np.arange(len(lengths)).repeat(lengths)
-    return owners, np.arange(len(owners)) - (np.cumsum(lengths) - lengths)[owners]
 
 
 @dataclass(frozen=True)
@@ -210,12 +204,10 @@ class KeptRows(Projection):
     """The rows of a key, by rank: a list of structs with the rank and the columns.
 
     Attributes:
-        codec: reads the rows.
-        names: which of their columns.
+        ranked: makes the columns of each.
     """
 
-    codec: RowCodec
-    names: Sequence[str]
+    ranked: RankedRows
 
     @property
     def schema(self) -> pa.Schema:
@@ -224,11 +216,7 @@ class KeptRows(Projection):
     @property
     def type(self) -> pa.DataType:
         """Of the column."""
-        return pa.list_(pa.field("element", pa.struct(list(self._ranked.schema)), nullable=False))
-
-    @property
-    def _ranked(self) -> RankedRows:
-        return RankedRows(self.codec, self.names)
+        return pa.list_(pa.field("element", pa.struct(list(self.ranked.schema)), nullable=False))
 
     def columns(self, batch: Batch, first: int) -> list[Any]:
         return [self.of_states(from_physical(batch.values, TOP))]
@@ -239,9 +227,9 @@ class KeptRows(Projection):
     def of_states(self, states: Any) -> Any:
         """The column, of structs of ``TOP``."""
         packed, lengths = listed(states.flatten()[1])
-        ranked = pa.StructArray.from_arrays([_as_ranks(_places(lengths)[1]), packed], fields=list(_RANKED))
-        columns = [_whole(column) for column in self._ranked.of_structs(ranked)]
-        rows = pa.StructArray.from_arrays(columns, fields=list(self._ranked.schema))
+        ranked = pa.StructArray.from_arrays([_as_ranks(spread(lengths)[1]), packed], fields=list(_RANKED))
+        columns = [_whole(column) for column in self.ranked.of_structs(ranked)]
+        rows = pa.StructArray.from_arrays(columns, fields=list(self.ranked.schema))
         return lists_of(rows, lengths, self.type)
 
 
@@ -291,7 +279,7 @@ def top_n(
     keys = Keys.of_rows(rows) if cut is None else WindowedKeys(rows.keys, cut, rows.times)
     ranked = RankedRows(rows.rows, columns)
     parts = (keys, ranked) if final else (keys, ranked, RankChangeColumns(rows.times))
-    stores = {STORE: (keys, KeptRows(rows.rows, columns), Times(CHANGE_TIME, rows.times))}
+    stores = {STORE: (keys, KeptRows(ranked), Times(CHANGE_TIME, rows.times))}
     follows_time = windows is not None or ttl is not None
     terms = {"n": Written(n), "descending": _shown(rows.descending)}
     return Verb(builder.build(), {rows.topic: rows}, parts, stores, follows_time=follows_time, terms=terms)

@@ -202,3 +202,13 @@ def as_column(result: Any, size: int) -> Array:
 def nulls(size: int, type_: Any) -> Array:
     """A column of nothing but nulls of a type of Arrow."""
     return pa.nulls(size, type_)
+
+
+def spread(counts: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Each position as often as its count says, and how often it has come before.
+
+    >>> [column.tolist() for column in spread(np.array([2, 0, 3]))]
+    [[0, 0, 2, 2, 2], [0, 1, 0, 1, 2]]
+    """
+    positions = np.arange(len(counts)).repeat(counts)
+    return positions, np.arange(len(positions)) - (np.cumsum(counts) - counts)[positions]

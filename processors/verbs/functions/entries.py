@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from millpond.processors.verbs.functions.column_forms import canonical_values, ranks_of
 from millpond.processors.verbs.functions.columns import Array, Integers, listed, lists_of, present
-from millpond.processors.verbs.functions.forms import Form, canonical_form, order_form
+from millpond.processors.verbs.functions.forms import Form, canonical_form, order_form, same
 from millpond.processors.verbs.functions.function import AggregateFunction, without_notes
 
 
@@ -34,8 +34,8 @@ class Entries(AggregateFunction):
 
     def __init__(self, path: str, type_: pa.StructType, times: pa.DataType) -> None:
         key, value = type_.field(0).type, type_.field(1).type
-        self._canonical = canonical_form(f"{path}.key", key) or _same
-        self._order: Form = order_form(f"{path}.key", key) or _same
+        self._canonical = canonical_form(f"{path}.key", key) or same
+        self._order: Form = order_form(f"{path}.key", key) or same
         self.type = pa.map_(key, value)
         self._lists = [pa.list_(times), *(pa.list_(without_notes(one)) for one in (key, value))]
         self.state_type = pa.struct(list(zip(("times", "keys", "values"), self._lists, strict=True)))
@@ -91,10 +91,6 @@ class Entries(AggregateFunction):
         (keys, lengths), (values, _) = map(listed, states.flatten()[1:])
         offsets: Any = pa.array(np.concatenate([[0], np.cumsum(lengths)]), pa.int32())
         return pa.MapArray.from_arrays(offsets, keys, values)
-
-
-def _same(value: Any) -> Any:
-    return value
 
 
 def bind_entries(path: str, type_: Any, times: pa.DataType) -> Entries:

@@ -40,9 +40,9 @@ def _order_form(path: str, type_: pa.DataType) -> Form | None:
     if pa.types.is_decimal(type_) and type_.precision > SHORT_DECIMAL:
         return _wide_order
     if pa.types.is_list(type_):
-        return partial(_list_order, _order_form(f"{path}.element", type_.value_type) or _same)
+        return partial(_list_order, _order_form(f"{path}.element", type_.value_type) or same)
     if pa.types.is_struct(type_):
-        return partial(_struct_order, [_order_form(name, of) or _same for name, of in _fields(path, type_)])
+        return partial(_struct_order, [_order_form(name, of) or same for name, of in _fields(path, type_)])
     _check_scalar(path, type_)
     return None
 
@@ -54,7 +54,7 @@ def equality_form(path: str, type_: pa.DataType) -> Form | None:
         ConfigurationError: such values are never equal.
     """
     if pa.types.is_nested(type_) or pa.types.is_floating(type_):
-        return partial(_packed, canonical_form(path, type_) or _same)
+        return partial(_packed, canonical_form(path, type_) or same)
     _check_scalar(path, type_)
     return None
 
@@ -72,7 +72,7 @@ def canonical_form(path: str, type_: pa.DataType) -> Form | None:
         return None if inner is None else partial(_canonical_list, inner)
     if pa.types.is_struct(type_):
         forms = [canonical_form(name, of) for name, of in _fields(path, type_)]
-        return partial(_canonical_struct, [form or _same for form in forms]) if any(forms) else None
+        return partial(_canonical_struct, [form or same for form in forms]) if any(forms) else None
     _check_scalar(path, type_)
     return None
 
@@ -89,7 +89,8 @@ def _fields(path: str, type_: pa.StructType) -> list[tuple[str, pa.DataType]]:
     return [(f"{path}.{field.name}", field.type) for field in type_]
 
 
-def _same(value: Any) -> Any:
+def same(value: Any) -> Any:
+    """The value as it is, where it needs no other form."""
     return value
 
 

@@ -29,7 +29,7 @@ from millpond.processors.verbs.functions.columns import (
     picked,
     present,
 )
-from millpond.processors.verbs.functions.forms import Form, equality_form, order_form
+from millpond.processors.verbs.functions.forms import Form, equality_form, order_form, same
 from millpond.processors.verbs.functions.function import AggregateFunction, without_notes
 
 _TIME: Final[Callable[[tuple[int, Any]], int]] = itemgetter(0)
@@ -251,11 +251,7 @@ def bind_collect(
     Raises:
         ConfigurationError: they are to be different, and cannot be compared.
     """
-    return Collect(type_, times, limit, (equality_form(path, type_) or _same) if distinct else None)
-
-
-def _same(value: Any) -> Any:
-    return value
+    return Collect(type_, times, limit, (equality_form(path, type_) or same) if distinct else None)
 
 
 def _firsts(numbers: Integers, ranks: Integers) -> npt.NDArray[np.bool_]:

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from millpond.processors.verbs.functions.column_forms import canonical_values, ranks_of
 from millpond.processors.verbs.functions.columns import Array, Integers, integers, listed, lists_of, picked, present
-from millpond.processors.verbs.functions.forms import Form, canonical_form, order_form
+from millpond.processors.verbs.functions.forms import Form, canonical_form, order_form, same
 from millpond.processors.verbs.functions.function import AggregateFunction, refusal, without_notes
 from millpond.processors.verbs.functions.sums import DURATION, whole
 from millpond.stores.encoding.rows.physical import from_physical, to_physical
@@ -33,8 +33,8 @@ class Tally(AggregateFunction):
     """
 
     def __init__(self, path: str, type_: pa.DataType) -> None:
-        self._canonical = canonical_form(path, type_) or _same
-        self._order: Form = order_form(path, type_) or _same
+        self._canonical = canonical_form(path, type_) or same
+        self._order: Form = order_form(path, type_) or same
         self._lists = [pa.list_(without_notes(type_)), pa.list_(pa.int64())]
         self.state_type = pa.struct(list(zip(("values", "counts"), self._lists, strict=True)))
 
@@ -153,10 +153,6 @@ def tallied(states: Array) -> tuple[Array, Integers, Integers]:
     if (lengths != others).any():
         raise pa.ArrowInvalid("a state has more values than counts, or fewer")
     return values, integers(counts), lengths
-
-
-def _same(value: Any) -> Any:
-    return value
 
 
 def bind_mode(path: str, type_: pa.DataType) -> Mode:

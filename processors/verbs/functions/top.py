@@ -15,6 +15,7 @@ import pyarrow.compute as _compute
 from millpond.errors import UnreadableRowError
 from millpond.processors.aggregations.aggregate import Aggregation
 from millpond.processors.aggregations.column_fold import Groups, MergingFold
+from millpond.processors.runtime.batches.columns import spread
 from millpond.processors.verbs.functions.columns import Array, Integers, listed, lists_of
 from millpond.processors.verbs.state_serde import Slots, StateSerde
 from millpond.stores.encoding.rows.row_columns import PhysicalRowType
@@ -60,7 +61,7 @@ class TopFold(MergingFold):
         orders, rows = columns
         counts = np.bincount(owners, minlength=size)
         places = _ranked(orders, rows, owners)
-        ranks = np.arange(len(places)) - (np.cumsum(counts) - counts)[owners[places]]
+        _, ranks = spread(counts)
         first: Any = pa.array(places[ranks < self._n])
         lists = [lists_of(column.take(first), np.minimum(counts, self._n), _LIST, nullable=False) for column in columns]
         mask: Any = pa.array(counts == 0)
