@@ -307,6 +307,8 @@ def edited_as(storage: Storage, verb: VerbOf, asked: Collection[str]) -> tuple[E
         DurabilityError: the storage failed.
     """
     own = History.of(storage, application_of(verb.owner, verb.name), plain_name(verb.name))
+    if own.newest is None:
+        return ()
     others = (name for name in verbs_beside(storage, verb.owner) if name not in (verb.name, *asked))
     histories = {name: History.of(storage, application_of(verb.owner, name), plain_name(name)) for name in others}
     return tuple(
