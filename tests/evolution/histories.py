@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, Final, TypeAlias
 
+from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 from millpond.stores.durability.copies.upgrade_mode import UpgradeMode
@@ -21,6 +22,18 @@ SOMETIMES: Final[st.SearchStrategy[list[int]]] = st.just(list[int]()) | DEATHS
 _SELDOM = st.one_of(*[st.just(list[int]())] * 9, DEATHS)
 _IN_PLACE = st.sampled_from([None, UpgradeMode.IN_PLACE])
 _BATCHES = st.lists(st.tuples(st.lists(_RECORD, min_size=3, max_size=7), _SELDOM), min_size=2, max_size=4)
+
+
+def lived(number: int, *, derandomize: bool) -> settings:
+    """So many lives, which are the same each time if they are derandomized."""
+    return settings(
+        max_examples=number,
+        derandomize=derandomize,
+        database=None,
+        deadline=None,
+        suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+    )
+
 
 Steps: TypeAlias = Mapping[str, tuple[int, Mapping[str, st.SearchStrategy[Any]]]]
 

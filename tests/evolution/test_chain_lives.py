@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from millpond.adapters.spark import Evolution
 from millpond.errors import StateConflictError
 from tests.evolution.chain_life import PARTITIONS, ChainLife
-from tests.evolution.histories import DEATHS, KEYS, SOMETIMES, WHICH, Steps, step
+from tests.evolution.histories import DEATHS, KEYS, SOMETIMES, WHICH, Steps, lived, step
 from tests.evolution.story import BACKENDS
 
 _ROWS = st.lists(st.tuples(st.sampled_from(KEYS[:5]), st.none() | st.integers(0, 99)), max_size=6)
@@ -50,13 +50,7 @@ def lives(number: int, *, derandomize: bool) -> Counter[str]:
     """Run so many of them; what has happened."""
     seen = Counter[str]()
 
-    @settings(
-        max_examples=number,
-        derandomize=derandomize,
-        database=None,
-        deadline=None,
-        suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
-    )
+    @lived(number, derandomize=derandomize)
     @given(BEGINNINGS, st.lists(step(STEPS), min_size=12, max_size=25))
     def live(beginning: Mapping[str, Any], history: Sequence[Any]) -> None:
         with ChainLife() as life:

@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import pytest
-from hypothesis import HealthCheck, given, seed, settings
+from hypothesis import given, seed
 from hypothesis import strategies as st
 
 from tests.evolution import verb_histories as verbs
-from tests.evolution.histories import BEGINNINGS, HISTORIES, OFTEN, SELDOM, STEPS, Happening
+from tests.evolution.histories import BEGINNINGS, HISTORIES, OFTEN, SELDOM, STEPS, Happening, lived
 from tests.evolution.life import Life
 from tests.evolution.verb_life import RELEASE, VerbLife
 
@@ -58,13 +58,7 @@ def lives(kind: type[Life | VerbLife], number: int, *, derandomize: bool, part: 
         seen.append(life.seen)
 
     of_kind = given(BEGINNINGS, HISTORIES)(live_job) if kind is Life else given(verbs.BEGINNINGS, st.data())(live_query)
-    live = settings(
-        max_examples=number,
-        derandomize=derandomize and part is None,
-        database=None,
-        deadline=None,
-        suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
-    )(of_kind)
+    live = lived(number, derandomize=derandomize and part is None)(of_kind)
     (seed(part)(live) if derandomize and part is not None else live)()
     times, happened = Counter[str](), Counter[str]()
     for one in seen:
