@@ -1,9 +1,11 @@
 """Tumbling, hopping and sliding windows against oracles that look at all records; final results; restarts."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable
+from datetime import date, datetime, timedelta
 from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 
@@ -398,3 +400,33 @@ def test_a_windowed_table_that_is_grouped_by_plain_keys_has_to_say_how_they_beco
 
     with pytest.raises(UserFunctionError, match=r"Grouped\(key_serde"):
         drive(build, rows(("k", "x", 1)))
+
+
+@pytest.mark.parametrize("backend", ["memory", "lmdb", "rocksdb"])
+@pytest.mark.parametrize("final", [False, True])
+def test_days_of_a_time_zone_hold_the_records_of_each_date_in_any_cut_and_after_restarts(
+    final: bool, backend: str, tmp_path: Path
+) -> None:
+    """Of Berlin, one of which has 23 hours."""
+    zone, hour = ZoneInfo("Europe/Berlin"), 3_600_000
+
+    def moment(day: date) -> int:
+        return int(datetime(day.year, day.month, day.day, tzinfo=zone).timestamp()) * 1_000
+
+    def window(time: int) -> tuple[int, int]:
+        day = datetime.fromtimestamp(time / 1_000, zone).date()
+        return moment(day), moment(day + timedelta(days=1))
+
+    begin, end = moment(date(2024, 3, 28)), moment(date(2024, 6, 1))
+    shifted = random_records(1, 200, step=2 * hour, disorder=5 * hour)
+    records = [one._replace(timestamp=one.timestamp + begin) for one in shifted] + rows(("end", "x", end))
+    expected = Counter(Windowed(one.key, *window(one.timestamp)) for one in records if one.key != "end")
+    assert {one.end - one.start for one in expected} == {23 * hour, 24 * hour}
+    build = counted(TimeWindows("1 day", zone="Europe/Berlin", grace="6 hours"), final=final)
+    for size in (1, 17, len(records)):
+        local_dir = None if backend == "memory" else tmp_path / str(size)
+        every = None if backend == "memory" else max(size, 30)
+        output = drive(build, records, size=size, backend=backend, local_dir=local_dir, restart_every=every)
+        found = {key: count for key, count in last_values(output).items() if key.key != "end"}
+        assert found == expected
+        assert len(output) == (len(expected) if final else len(records))
