@@ -334,16 +334,23 @@ class History:
                 edits += record.edit.can_be_undone - record.edit.undoes
         return False
 
-    def went_on_in(self, other: "History") -> bool:
-        """Whether the state goes on in that of another query: the same verb under another name."""
+    def went_on_in(self, other: "History", *, empty: bool = False) -> bool:
+        """Whether the state goes on in that of another query: the same verb under another name.
+
+        Args:
+            other: the other query's.
+            empty: whether to count it, too, if there was nothing to go on with, as no row had come yet.
+        """
         if self.unerased is None or self.application_id == other.application_id:
             return False
         # Beginnings of one shape have one fingerprint. A verb that was beside one that got another name has a later
         # generation than its beginning; and one that has begun by itself has a record of that, or was carried over
         # before its first row, and had nothing to begin with.
         last = self.records[self.records.index(self.unerased) :]
-        led_on = other.led_on and bool(other.records[1].bases)
-        return led_on and other.records[0].fingerprint in {record.fingerprint for record in last}
+        if not other.led_on or other.records[0].fingerprint not in {record.fingerprint for record in last}:
+            return False
+        named = other.records[0].fingerprint.endswith(f"@{self.sink}")
+        return bool(other.records[1].bases) or (empty and named)
 
     @property
     def _subtopologies(self) -> set[int]:

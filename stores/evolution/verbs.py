@@ -273,13 +273,14 @@ def alike(storage: Storage, owner: str, name: str, shape: Shape, among: Collecti
     return get_close_matches(name, found, max(1, len(found)), 0)
 
 
-def went_on(storage: Storage, owner: str, names: Collection[str]) -> dict[str, str]:
+def went_on(storage: Storage, owner: str, names: Collection[str], *, empty: bool = False) -> dict[str, str]:
     """Under which of the other names the state of a verb goes on, by the name of each of which it does.
 
     Args:
         storage: the state directory.
         owner: the application.
         names: those of verbs.
+        empty: whether to count those, too, that had nothing to go on with.
 
     Raises:
         FormatError: a record is damaged, or of a later release.
@@ -289,7 +290,7 @@ def went_on(storage: Storage, owner: str, names: Collection[str]) -> dict[str, s
     found: dict[str, str] = {}
     for old, own in histories.items():
         for new, other in histories.items():
-            if own.went_on_in(other):
+            if own.went_on_in(other, empty=empty):
                 found.setdefault(old, new)
     return found
 

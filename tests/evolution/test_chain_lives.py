@@ -90,6 +90,19 @@ def test_a_verb_finds_the_one_before_it_under_another_name_of_which_nothing_is_s
         life.check()
 
 
+def test_so_it_does_if_no_row_had_come_yet() -> None:
+    with ChainLife() as life:
+        life.begin(2, 1, "memory")
+        life.batch([])
+        life.add_verb(0, True, [])
+        life.batch([])
+        life.rename_verb(0, [])
+        life.restart(says=False)
+        life.batch([("k0", 1)])
+        life.restart(says=False)
+        life.check()
+
+
 @pytest.mark.parametrize("change", ["add_verb", "drop_verb"])
 def test_between_two_verbs_of_an_operator_none_comes_or_goes_but_at_another_checkpoint(change: str) -> None:
     with ChainLife() as life:

@@ -223,7 +223,8 @@ class VerbRun:
         name = name if evolution is None else evolution.of_verbs.now(name)
         if name in self.asked or verb is None:
             return name
-        gone, seen = went_on(self.job.storage, verb.owner, verbs_beside(self.job.storage, verb.owner)), {name}
+        beside, seen = verbs_beside(self.job.storage, verb.owner), {name}
+        gone = went_on(self.job.storage, verb.owner, beside, empty=True)
         while (new := gone.get(name)) is not None and name not in self.asked and new not in seen:
             seen.add(new)
             name = new
