@@ -13,7 +13,7 @@ Where aggregates expire (``ttl``), a record that comes after its key's aggregate
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -34,7 +34,9 @@ from millpond.processors.runtime.batches.partials import Combiner
 from millpond.processors.runtime.change import Change
 from millpond.processors.runtime.counters import CounterName
 from millpond.processors.runtime.failures import is_of_record
-from millpond.processors.runtime.processor import Processor, ProcessorContext
+from millpond.processors.runtime.operators.operator import Operator
+from millpond.processors.runtime.operators.promises import Promises
+from millpond.processors.runtime.processor import ProcessorContext
 from millpond.processors.tables.config import TableConfig
 from millpond.processors.tables.table_store import TableStore
 from millpond.processors.tables.time_to_live import TimeToLive
@@ -137,7 +139,7 @@ def reducing(reducer: Callable[[Any, Any], Any]) -> Aggregation:
     return Aggregation(update, merger=merge)
 
 
-class Aggregate(Processor):
+class Aggregate(Operator):
     """Folds each record into its key's aggregate and forwards the update, or with caching each key's last update.
 
     The functions may change the aggregate that they are given in place: any value not known to be immutable goes
@@ -154,14 +156,14 @@ class Aggregate(Processor):
         self._column_fold = aggregation.columns
         self._merging_fold = aggregation.columns if isinstance(aggregation.columns, MergingFold) else None
         self._combiner = aggregation.combiner
-        self.commutes = aggregation.commutes
-        self.unordered = setup.caching and aggregation.commutes and self._may_combine
+        unordered = setup.caching and aggregation.commutes and self._may_combine
+        self.promises = Promises(commutes=aggregation.commutes, unordered=unordered)
         self._folding = Fold(aggregation.initializer, aggregation.update, self._copy, aggregation.tally)
         self._merging = Fold(aggregation.initializer, aggregation.merger or aggregation.update, self._copy)
 
     def init(self, context: ProcessorContext) -> None:
         super().init(context)
-        self.fills = self._spec.name
+        self.promises = replace(self.promises, fills=self._spec.name)
         store = context.store(self._spec.name)
         self._table = TableStore(store)
         self._many = store if isinstance(store, TimestampedKeyValueStore) else None
@@ -355,7 +357,7 @@ def columns_without_nulls(context: ProcessorContext, columns: Columns) -> Column
     return kept
 
 
-class MergedUpdates(Processor):
+class MergedUpdates(Operator):
     """Follows several processors that share a store: forwards their updates, or with caching each key's last."""
 
     def __init__(self, key_serde: Serde[Any], *, caching: bool) -> None:

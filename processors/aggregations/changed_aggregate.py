@@ -17,10 +17,12 @@ from millpond.processors.options.windows import Span
 from millpond.processors.runtime.batches.batch import Batch
 from millpond.processors.runtime.batches.columns import Columns
 from millpond.processors.runtime.counters import CounterName
-from millpond.processors.runtime.processor import Processor, ProcessorContext
+from millpond.processors.runtime.operators.operator import Operator
+from millpond.processors.runtime.operators.promises import Promises
+from millpond.processors.runtime.processor import ProcessorContext
 
 
-class ChangedAggregate(Processor):
+class ChangedAggregate(Operator):
     """Lets the processor of each era fold in the records that may be in its windows.
 
     Args:
@@ -30,7 +32,7 @@ class ChangedAggregate(Processor):
 
     def __init__(self, eras: Sequence[WindowedProcessor], taken: Sequence[Span]) -> None:
         self._eras = list(zip(eras, taken, strict=True))
-        self.commutes = all(era.commutes for era in eras)
+        self.promises = Promises(commutes=all(era.promises.commutes for era in eras))
         for number, era in enumerate(eras):
             # A record that is late for windows of two eras is told of once.
             era.told_by = [(other, span.last) for other, span in self._eras[:number]]

@@ -14,13 +14,14 @@ from millpond.processors.runtime.batches.batch import Batch, BatchBuilder
 from millpond.processors.runtime.batches.headers import Headers
 from millpond.processors.runtime.change import Change
 from millpond.processors.runtime.counters import CounterName
-from millpond.processors.runtime.processor import Processor
+from millpond.processors.runtime.operators.operator import Operator
+from millpond.processors.runtime.operators.promises import Promises
 
 Selector = Callable[[Any, Any], tuple[Any, Any]]
 """``selector(key, value) -> (group key, group value)``."""
 
 
-class TableRepartition(Processor):
+class TableRepartition(Operator):
     """Makes changes by group out of a table's updates; the values that it forwards are ``Change`` objects.
 
     Args:
@@ -29,7 +30,7 @@ class TableRepartition(Processor):
         separate: always send two changes, which is what releases before KIP-904 understand.
     """
 
-    repeatable = True
+    promises = Promises(repeatable=True)
 
     def __init__(self, selector: Selector, *, versioned: bool, separate: bool) -> None:
         self._selector = selector

@@ -38,7 +38,9 @@ from millpond.processors.runtime.batches.batch import Batch, BatchBuilder
 from millpond.processors.runtime.batches.columns import Columns, Records
 from millpond.processors.runtime.counters import CounterName
 from millpond.processors.runtime.kept_time import STREAM_TIME, KeptTime, stream_time_of
-from millpond.processors.runtime.processor import Processor, ProcessorContext
+from millpond.processors.runtime.operators.operator import Operator
+from millpond.processors.runtime.operators.promises import Promises
+from millpond.processors.runtime.processor import ProcessorContext
 from millpond.processors.runtime.waiting_counts import WaitingCounts, waiting_of
 from millpond.processors.tables.update_cache import UpdateForwarder
 from millpond.stores.encoding.column_serdes import ColumnSerde, column_serde
@@ -154,7 +156,7 @@ class Closes(NamedTuple):
         return self.end is None
 
 
-class WindowedProcessor(Processor):
+class WindowedProcessor(Operator):
     """Drops records without a key or a value, keeps stream time, and forwards updates or final results.
 
     Args:
@@ -168,7 +170,7 @@ class WindowedProcessor(Processor):
 
     def __init__(self, setup: AggregateSetup, emit: EmitStrategy, key_serde: Serde[Any]) -> None:
         self._setup = setup
-        self.commutes = setup.aggregation.commutes
+        self.promises = Promises(commutes=setup.aggregation.commutes)
         self._config = setup.config
         self._update = setup.aggregation.update
         self._initializer = setup.aggregation.initializer

@@ -114,7 +114,7 @@ def combiner_of(plan: Plan, topic: str) -> Combiner | None:
     """What makes partial aggregates of the records of a topic; None if they must travel as they are."""
     if len(plan.all_readers(topic)) > 1:
         return None
-    reader = only_reader(plan.readers[topic], topic, lambda node: node.supplier())
+    reader = only_reader(plan.readers[topic], topic, lambda node: node.operator())
     return None if reader is None else reader.combiner
 
 

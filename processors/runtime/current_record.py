@@ -1,7 +1,7 @@
 """What a task knows of the record that it is at: where it came from, and stream time.
 
 Rule of this module: the task tells it, and it reads no clock. It is right only while records are taken one after the
-other, so it is there only for processors that ask for that (``Processor.record_by_record``).
+other, so it is there only for processors that ask for that (``ProcessorContext.declare``).
 """
 
 from collections.abc import Iterable

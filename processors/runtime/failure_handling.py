@@ -11,10 +11,11 @@ from millpond.processors.runtime.batches.batch import Batch
 from millpond.processors.runtime.batches.headers import Headers
 from millpond.processors.runtime.counters import CounterName
 from millpond.processors.runtime.failures import FailurePolicy, Place, failure, is_of_record
+from millpond.processors.runtime.operators.promises import Promises
 
 _NOT_ALONE: Final = (
     "correct it and restart; on_error cannot leave out single records here, because what had been done with them when "
-    "it failed is not known: give a RecordProcessor, or set repeatable = True if nothing had"
+    "it failed is not known: give a RecordProcessor, or call context.declare(repeatable=True) in init if nothing had"
 )
 
 
@@ -22,8 +23,8 @@ class Repeatable(Protocol):
     """A processor, as far as a failure concerns it."""
 
     @property
-    def repeatable(self) -> bool:
-        """See ``Processor.repeatable``."""
+    def promises(self) -> Promises:
+        """See ``Operator.promises``."""
 
     def process(self, batch: Batch) -> None:
         """See ``Processor.process``."""
@@ -103,7 +104,7 @@ class FailureHandling(ABC):
         Raises:
             UserFunctionError: it fails for a record, and the policy or the processor allows to leave none out.
         """
-        if processor.repeatable:
+        if processor.promises.repeatable:
             self._one_by_one(processor.process, batch, error)
             return
         if not is_of_record(error):

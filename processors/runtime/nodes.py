@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from millpond.errors import TopologyError
 from millpond.processors.options.records import Consumed, Produced
+from millpond.processors.runtime.operators.operator import Operator, as_operator
 from millpond.processors.runtime.processor import Processor
 
 
@@ -44,6 +45,10 @@ class ProcessorNode(Node):
     """Runs the processor that ``supplier`` makes, one for each task."""
 
     supplier: Callable[[], Processor] = _no_processor
+
+    def operator(self) -> Operator:
+        """A new processor, as tasks run it."""
+        return as_operator(self.supplier())
 
 
 @dataclass(frozen=True)

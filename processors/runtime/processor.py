@@ -8,7 +8,8 @@ part of the changelog and comes back after a restart.
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, ClassVar, TypeVar
+from dataclasses import replace
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
@@ -16,19 +17,31 @@ from millpond.errors import TopologyError
 from millpond.metrics import Metrics
 from millpond.processors.runtime.batches.batch import Batch
 from millpond.processors.runtime.batches.columns import Columns, Records
-from millpond.processors.runtime.batches.partials import Combiner
 from millpond.processors.runtime.counters import CounterName
 from millpond.processors.runtime.current_record import TASK_TIME, CurrentRecord, RecordMetadata
-from millpond.processors.runtime.failure_handling import FailureHandling
+from millpond.processors.runtime.failure_handling import FailureHandling, Repeatable
 from millpond.processors.runtime.failures import FailurePolicy, Place
 from millpond.processors.runtime.kept_time import KeptTime
 from millpond.processors.runtime.late import Booleans, Integers, KeepLate, LateRecords, chosen
 from millpond.processors.runtime.metrics import TaskMetric
+from millpond.processors.runtime.operators.promises import Promises
 from millpond.processors.runtime.punctuation import PUNCTUATION, Punctuation, PunctuationType, Punctuator, Scheduler
 from millpond.stores.encoding.times import Duration, to_millis
 from millpond.stores.typed.set_back import SetBack
 
 _Shared = TypeVar("_Shared")
+
+
+class Child(Repeatable, Protocol):
+    """An operator, as far as those that forward to it know it."""
+
+    context: "ProcessorContext"
+
+    def process_columns(self, columns: Columns) -> None:
+        """See ``Processor.process_columns``."""
+
+    def advance(self, time: int) -> None:
+        """See ``Operator.advance``."""
 
 
 class ProcessorContext(FailureHandling):
@@ -40,7 +53,7 @@ class ProcessorContext(FailureHandling):
         counters: what the task counts, by name; dropped and late records are counted here, not raised.
         separable: whether a whole batch may go to one child after another. If not, a processor that uses
             ``forward_to`` must keep the order of records across children; ``forward`` does so by itself.
-        gathers: whether this processor, which knows how to (``Processor.gathers``), keeps what comes until ``settle``.
+        gathers: whether this processor, which knows how to (``Promises.gathers``), keeps what comes until ``settle``.
         metrics: what the task measures, for the operators that come with Millpond.
     """
 
@@ -49,7 +62,7 @@ class ProcessorContext(FailureHandling):
         node: str,
         task_id: str,
         stores: Mapping[str, Any],
-        children: Sequence[tuple[str, "Processor"]],
+        children: Sequence[tuple[str, Child]],
         separable: bool,
         counters: Counter[str],
         levels: dict[str, Callable[[], int]],
@@ -76,15 +89,17 @@ class ProcessorContext(FailureHandling):
         self.metrics = metrics
         self._keep_late = keep_late
         self._current: CurrentRecord | None = None
+        self._declared = Promises()
+        self._may_declare = True
 
-    def _connect(self, children: Sequence[tuple[str, "Processor"]]) -> None:
+    def _connect(self, children: Sequence[tuple[str, Child]]) -> None:
         self._by_name = {name: child.process for name, child in children}
         self._owners = {child.process: child for _, child in children}
         self._children = list(self._by_name.values())
         self._column_owners = {child.process_columns: child for _, child in children}
         self._column_children = list(self._column_owners)
 
-    def put_between(self, child: str, processor: "Processor") -> None:
+    def put_between(self, child: str, processor: Child) -> None:
         """Forward to ``processor`` from now on what would go to ``child``."""
         self._connect([(name, processor if name == child else self._owners[to]) for name, to in self._by_name.items()])
 
@@ -100,7 +115,7 @@ class ProcessorContext(FailureHandling):
         None before the first. It goes on after a restart, because the processor's first store keeps it.
 
         Raises:
-            TopologyError: the processor's class does not say ``record_by_record``, or the processor has no store.
+            TopologyError: the processor has not declared ``record_by_record``, or the processor has no store.
         """
         current = self._known("stream_time")
         if not self._stores:
@@ -115,11 +130,11 @@ class ProcessorContext(FailureHandling):
     def record_metadata(self) -> RecordMetadata | None:
         """Of the record that the task has taken: topic, timestamp and headers, whatever other processors made of it.
 
-        None in punctuations, in ``flush`` and at the completion of the input. What was held back until another record
-        came, as by ``suppress``, has that one's.
+        None in punctuations, for what is held back until a commit, and at the completion of the input. What was held
+        back until another record came, as by ``suppress``, has that one's.
 
         Raises:
-            TopologyError: the processor's class does not say ``record_by_record``.
+            TopologyError: the processor has not declared ``record_by_record``.
         """
         return self._known("record_metadata").metadata
 
@@ -143,10 +158,41 @@ class ProcessorContext(FailureHandling):
         if self._current is None:
             raise TopologyError(
                 f"processor {self.node!r} asks for {what}, which is known only if the task takes one record after the "
-                "other, and once it has begun: set record_by_record = True in the processor's class, and ask where "
-                "records are processed"
+                "other, and once it has begun: call context.declare(record_by_record=True) in init, or in open of a "
+                "RecordProcessor, and ask where records are processed"
             )
         return self._current
+
+    def declare(self, *, repeatable: bool = False, record_by_record: bool = False) -> None:
+        """Say what the task may rely on, or has to do; called in ``init``, or in ``open`` of a ``RecordProcessor``.
+
+        Args:
+            repeatable: ``process`` has changed and forwarded nothing when it raises, neither stores nor its own
+                attributes. Then a batch for which it fails is processed again record by record, and those for which it
+                fails again are left out if the job's ``on_error`` says so. Without that promise a failure ends the job,
+                because what had been done is not known. To keep it, compute first, then write to stores, then forward.
+            record_by_record: the task has to take one record after the other, with all effects of one before the next,
+                which is slower. Then ``stream_time`` and ``record_metadata`` are those of the record that it is at.
+
+        Raises:
+            TopologyError: ``init`` is over.
+        """
+        if not self._may_declare:
+            raise TopologyError(
+                f"processor {self.node!r} declares something after its init, when the task has begun without; call "
+                "context.declare in init, or in open of a RecordProcessor"
+            )
+        declared = self._declared
+        self._declared = replace(
+            declared,
+            repeatable=repeatable or declared.repeatable,
+            record_by_record=record_by_record or declared.record_by_record,
+        )
+
+    def declared(self) -> Promises:
+        """What has been declared; from now on nothing may be."""
+        self._may_declare = False
+        return self._declared
 
     def store(self, name: str) -> Any:
         """The store ``name``, which must be connected to this processor.
@@ -225,7 +271,7 @@ class ProcessorContext(FailureHandling):
             except Exception as error:  # a user's code may raise anything
                 owner.context.recover(owner, columns.to_batch(), error)
 
-    def _child(self, name: str) -> "Processor":
+    def _child(self, name: str) -> Child:
         try:
             return self._owners[self._by_name[name]]
         except KeyError:
@@ -313,70 +359,24 @@ class ProcessorContext(FailureHandling):
 
 
 class Processor(ABC):
-    """One step of a sub-topology, made anew for each task."""
+    """Base class for processors of your own that see whole batches: override ``process``.
 
-    repeatable: ClassVar[bool] = False
-    """Whether ``process`` has changed and forwarded nothing when it raises, neither stores nor its own attributes.
+    Each task makes one anew. ``RecordProcessor`` is for those that see one record at a time.
 
-    Then a batch for which it fails is processed again record by record, and those for which it fails again are left out
-    if the job's ``on_error`` says so. Without that promise a failure ends the job, because what had been done is not
-    known. To keep it, compute first, then write to stores, then forward.
-    """
+    Attributes:
+        context: its stores, its children, its task's clock and counters; set by ``init``.
 
-    by_key: bool = False
-    """Whether records of different keys may come in any order, if ``Batch.positions`` tells the order that they had.
-
-    Then what it does with a record depends only on those of the same key before it, and changes only that key's state.
-    What it forwards, it forwards at once: under the record's key, or else to sinks only; at its timestamp or a later
-    one; and with its position.
-    """
-
-    commutes: bool = False
-    """Whether records of one key and time may come in any order: what it makes of them is the same."""
-
-    unordered: bool = False
-    """Whether all records up to a flush may come in any order: what it forwards by then is the same for each key."""
-
-    at_flush: bool = False
-    """Whether ``process`` only holds records back: it forwards nothing and touches no store before ``flush``.
-
-    Then, and by ``advance``, it may do so; and if it ``looks_up`` stores with a history, before these forget.
-    """
-
-    keeps_records: bool = False
-    """Whether it forwards only what it makes at once of single records, under their own keys and timestamps."""
-
-    puts: str | None = None
-    """The store, if there is one, that takes the records as they come, under their own keys and timestamps."""
-
-    looks_up: Mapping[str, bool] = {}
-    """The stores that it only reads, each record's key for each record; true where it reads as of the timestamp."""
-
-    looks_ahead: int = 0
-    """How much newer than the records, at most, what it reads of these stores may be.
-
-    These seven are set by the end of ``init``. Whoever runs a task may then take its inputs in longer runs
-    (``millpond.processors.runtime.order.lookup_order``).
-    """
-
-    fills: str | None = None
-    """The store, if there is one, whose entries ``expire``; set by the end of ``init``."""
-
-    keeps_positions: ClassVar[bool] = False
-    """Whether it forwards at once, and at most one record for each, with the positions of those that came."""
-
-    record_by_record: bool = False
-    """Whether its task takes one record after the other, with all effects of one before the next, which is slower.
-
-    Then ``context.stream_time`` and ``context.record_metadata`` are those of the record that the task is at.
-    """
-
-    gathers: ClassVar[bool] = False
-    """Whether it can keep what comes until ``settle``, and process it then in the order of positions, together with all
-    that came to others that use its stores; records of one position as they came.
-
-    It does so if ``context.gathers``: where the graph does not allow it, everything is processed as it comes
-    (``millpond.processors.runtime.order.gathering``).
+    >>> from millpond.processors import StreamsBuilder, TopologyDriver
+    >>> class Shares(Processor):
+    ...     def process(self, batch):
+    ...         total = sum(batch.values)
+    ...         self.context.forward(batch.with_values([value / total for value in batch.values]))
+    >>> builder = StreamsBuilder()
+    >>> builder.stream("votes").process(Shares).to("shares")
+    >>> with TopologyDriver(builder.build()) as driver:
+    ...     driver.pipe_all("votes", [("ann", 1, 10), ("ben", 3, 20)])
+    ...     [record.value for record in driver.read("shares")]
+    [0.25, 0.75]
     """
 
     context: ProcessorContext
@@ -396,40 +396,8 @@ class Processor(ABC):
         """
         self.process(columns.to_batch())
 
-    @property
-    def combiner(self) -> Combiner | None:
-        """What makes partial aggregates of its records before they reach it, if only the last updates are forwarded.
-
-        None, as by default, where it must have the records themselves.
-        """
-        return None
-
-    def process_partials(self, records: Records) -> None:
-        """Process partial aggregates, which its ``combiner`` has made; ``records`` are never empty."""
-        raise TopologyError(f"{type(self).__name__} takes no partial aggregates")
-
-    def advance(self, time: int) -> None:
-        """Learn that the time of the input is ``time``: forward what waits for it, then tell the children.
-
-        An override is for a processor that has a stream time of its own; it does what a record of that time would do
-        for the others, and calls this one last.
-        """
-        self.context.advance(time)
-
-    def expire(self, time: int) -> None:
-        """Let the entries of the store that it ``fills`` expire as of ``time``, and forward that if somebody asks."""
-
-    def settle(self) -> None:
-        """Process what was kept, if ``context.gathers``: nothing that comes before it is still on its way."""
-
-    def flush(self) -> None:
-        """Called before each commit, parents before children: forward what was held back, store what must last.
-
-        It may be called several times before a commit.
-        """
-
     def complete(self) -> None:
-        """Called when the input is complete, parents before children, each after its ``flush``.
+        """Called when the input is complete, parents before children.
 
         Forward everything that waits, as if stream time had passed all of it. What has come out does not come out
         again; stream time stays what it is, and records that come nevertheless are treated as before.

@@ -16,6 +16,7 @@ from millpond.processors.runtime.global_stores import as_reader
 from millpond.processors.runtime.late import KeepLate
 from millpond.processors.runtime.metrics import TaskMetric
 from millpond.processors.runtime.nodes import Node, ProcessorNode, SinkNode, SourceNode
+from millpond.processors.runtime.operators.operator import Operator
 from millpond.processors.runtime.order.expiring import ExpiringStores
 from millpond.processors.runtime.order.gathering import gathering_nodes
 from millpond.processors.runtime.order.keyed_region import Edge
@@ -23,7 +24,7 @@ from millpond.processors.runtime.order.lookup_order import LookupOrder
 from millpond.processors.runtime.order.resequencer import Resequencer
 from millpond.processors.runtime.order.time_order import Regroup
 from millpond.processors.runtime.order.unordered import only_reader
-from millpond.processors.runtime.processor import Processor, ProcessorContext
+from millpond.processors.runtime.processor import ProcessorContext
 from millpond.processors.runtime.punctuation import PunctuationType, Scheduler
 from millpond.processors.runtime.stream_time_reset import StreamTimeReset
 from millpond.processors.runtime.subtopology import Subtopology
@@ -34,7 +35,7 @@ from millpond.stores.encoding.times import MAX_TIME, MIN_TIME, NO_TIME, TimeUnit
 _Written = TypeVar("_Written")
 
 
-class _Forwarder(Processor):
+class _Forwarder(Operator):
     """A source: forwards what comes in."""
 
     def process(self, batch: Batch) -> None:
@@ -44,7 +45,7 @@ class _Forwarder(Processor):
         self.context.forward_columns(columns)
 
 
-class _Collector(Processor):
+class _Collector(Operator):
     """A sink: keeps what comes in until the driver takes it."""
 
     def __init__(self, output: list[Records]) -> None:
@@ -117,18 +118,18 @@ class Task:
             self._order = LookupOrder.of(subtopology, self._processors, stores, self._gathering)
         self._gates = [] if self._order is None else [self._gate(edges) for edges in self._order.gates]
 
-    def _make(self, node: Node) -> Processor:
+    def _make(self, node: Node) -> Operator:
         if isinstance(node, SourceNode):
             return _Forwarder()
         if isinstance(node, SinkNode):
             return _Collector(self._outputs[node.topic])
         assert isinstance(node, ProcessorNode)
-        return node.supplier()
+        return node.operator()
 
     def _context(self, node: Node) -> ProcessorContext:
         children = [(child, self._processors[child]) for child in node.children]
         whole = self.subtopology.separable(node.name, self._gathering)
-        separable = whole or all(child.at_flush for _, child in children)
+        separable = whole or all(child.promises.at_flush for _, child in children)
         return self._context_with(node, {name: self._store(node, name) for name in node.stores}, children, separable)
 
     def _store(self, node: Node, name: str) -> Any:
@@ -138,7 +139,7 @@ class Task:
         return store if filler in (None, node.name) else as_reader(store, self.subtopology.stores[name].kind)
 
     def _context_with(
-        self, node: Node, stores: Mapping[str, Any], children: Sequence[tuple[str, Processor]], separable: bool
+        self, node: Node, stores: Mapping[str, Any], children: Sequence[tuple[str, Operator]], separable: bool
     ) -> ProcessorContext:
         return ProcessorContext(
             node.name,
@@ -159,7 +160,7 @@ class Task:
 
     def _follow(self) -> None:
         """Let the processors that want it know the record that the task is at."""
-        asking = [processor for processor in self._processors.values() if processor.record_by_record]
+        asking = [processor for processor in self._processors.values() if processor.promises.record_by_record]
         self._one_by_one = bool(asking)
         kept = [one for processor in asking if (one := processor.context.follow(self._current)) is not None]
         self._current.keep_in(kept)
@@ -168,7 +169,7 @@ class Task:
         """A gate on edges that lead to one node, or to sinks of one topic, which are alike."""
         behind = edges[0][1]
         node = self.subtopology.nodes[behind]
-        whole = self._processors[behind].at_flush or self.subtopology.takes_whole(behind, self._gathering)
+        whole = self._processors[behind].promises.at_flush or self.subtopology.takes_whole(behind, self._gathering)
         gate = Resequencer(self._context_with(node, {}, [(behind, self._processors[behind])], whole))
         for parent, child in edges:
             self._processors[parent].context.put_between(child, gate)
@@ -231,7 +232,7 @@ class Task:
             self._process(topic, source, run)
             self.settle()
 
-    def _process(self, topic: str, source: Processor, records: Records) -> None:
+    def _process(self, topic: str, source: Operator, records: Records) -> None:
         if self._gathering:
             records = self._positioned(records)
         if self._takes_each_alone:
@@ -242,7 +243,7 @@ class Task:
         else:
             source.process(records)
 
-    def _process_alone(self, topic: str, source: Processor, row: Batch) -> None:
+    def _process_alone(self, topic: str, source: Operator, row: Batch) -> None:
         """Process the only record of ``row``, and what is due by its time."""
         current = self._current
         current.begin(topic, row, moves_time=not self.subtopology.sources[topic].broadcast)
@@ -256,12 +257,12 @@ class Task:
 
     def minds_ties(self, topic: str) -> bool:
         """Whether it makes a difference which of two records of a source topic, of one key and time, comes first."""
-        return not all(self._processors[child].commutes for child in self.subtopology.sources[topic].children)
+        return not all(self._processors[child].promises.commutes for child in self.subtopology.sources[topic].children)
 
     def minds_order(self, topic: str) -> bool:
         """Whether it makes a difference in which order the records of a source topic come, if they have no headers."""
         reader = only_reader(self.subtopology, topic, lambda node: self._processors[node.name])
-        return reader is None or not reader.unordered
+        return reader is None or not reader.promises.unordered
 
     def partials_serde(self, topic: str) -> Serde[Any] | None:
         """How partial aggregates of the records of a source topic travel."""
@@ -273,7 +274,7 @@ class Task:
         self.metrics.add(TaskMetric.RECORDS_IN, len(records))
         self._reader(topic).process_partials(records)
 
-    def _reader(self, topic: str) -> Processor:
+    def _reader(self, topic: str) -> Operator:
         (reader,) = self.subtopology.sources[topic].children
         return self._processors[reader]
 
@@ -377,7 +378,7 @@ def _within_64_bits(time: int) -> int:
     return max(MIN_TIME, min(time, MAX_TIME))
 
 
-def _step(processor: Processor, step: Callable[[], None]) -> None:
+def _step(processor: Operator, step: Callable[[], None]) -> None:
     """Take a step that handles no record, whose error then tells the processor.
 
     Raises:

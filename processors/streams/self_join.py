@@ -10,11 +10,12 @@ from typing import Any
 from millpond.processors.options.join_windows import JoinWindows
 from millpond.processors.runtime.batches.batch import Batch, BatchBuilder
 from millpond.processors.runtime.counters import CounterName
-from millpond.processors.runtime.processor import Processor, ProcessorContext
+from millpond.processors.runtime.operators.operator import Operator
+from millpond.processors.runtime.processor import ProcessorContext
 from millpond.stores.typed.windows.window import WindowStore
 
 
-class StreamSelfJoin(Processor):
+class StreamSelfJoin(Operator):
     """Joins each record with the earlier ones as their left partner, then with itself, then as their right partner.
 
     Args:

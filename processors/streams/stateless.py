@@ -11,19 +11,17 @@ from millpond.processors.options.functions import positional_parameters
 from millpond.processors.runtime.batches.batch import Batch
 from millpond.processors.runtime.batches.columns import Columns
 from millpond.processors.runtime.counters import CounterName
-from millpond.processors.runtime.processor import Processor
+from millpond.processors.runtime.operators.operator import Operator
+from millpond.processors.runtime.operators.promises import Promises
 
 Predicate = Callable[[Any, Any], bool]
 """``predicate(key, value)``."""
 
 
-class StreamFilter(Processor):
+class StreamFilter(Operator):
     """Passes on the records for which ``predicate(key, value)`` is ``wanted``."""
 
-    repeatable = True
-    by_key = True
-    keeps_records = True
-    keeps_positions = True
+    promises = Promises(repeatable=True, by_key=True, keeps_records=True, keeps_positions=True)
 
     def __init__(self, predicate: Predicate, wanted: bool = True) -> None:
         self._predicate = predicate
@@ -34,11 +32,10 @@ class StreamFilter(Processor):
         self.context.forward(batch.select(verdicts if self._wanted else [not verdict for verdict in verdicts]))
 
 
-class StreamMap(Processor):
+class StreamMap(Operator):
     """Replaces each record with the pair ``mapper(key, value)``."""
 
-    repeatable = True
-    keeps_positions = True
+    promises = Promises(repeatable=True, keeps_positions=True)
 
     def __init__(self, mapper: Callable[[Any, Any], tuple[Any, Any]]) -> None:
         self._mapper = mapper
@@ -49,13 +46,10 @@ class StreamMap(Processor):
         self.context.forward(Batch(keys, values, batch.timestamps, positions=batch.positions, headers=batch.headers))
 
 
-class StreamMapValues(Processor):
+class StreamMapValues(Operator):
     """Replaces each value with ``mapper(value)`` or ``mapper(key, value)``; called for None too, unlike on a table."""
 
-    repeatable = True
-    by_key = True
-    keeps_records = True
-    keeps_positions = True
+    promises = Promises(repeatable=True, by_key=True, keeps_records=True, keeps_positions=True)
 
     def __init__(self, mapper: Callable[..., Any]) -> None:
         self._mapper = mapper
@@ -66,10 +60,10 @@ class StreamMapValues(Processor):
         self.context.forward(batch.with_values(list(map(self._mapper, *columns))))
 
 
-class StreamFlatMap(Processor):
+class StreamFlatMap(Operator):
     """Replaces each record with the pairs of ``mapper(key, value)``, all at the record's time."""
 
-    repeatable = True
+    promises = Promises(repeatable=True)
 
     def __init__(self, mapper: Callable[[Any, Any], Iterable[tuple[Any, Any]]]) -> None:
         self._mapper = mapper
@@ -92,12 +86,10 @@ class StreamFlatMap(Processor):
         self.context.forward(Batch(keys, values, timestamps, headers=headers))
 
 
-class StreamFlatMapValues(Processor):
+class StreamFlatMapValues(Operator):
     """Replaces each record with one for each of the values in ``mapper(value)`` or ``mapper(key, value)``."""
 
-    repeatable = True
-    by_key = True
-    keeps_records = True
+    promises = Promises(repeatable=True, by_key=True, keeps_records=True)
 
     def __init__(self, mapper: Callable[..., Iterable[Any]]) -> None:
         self._mapper = mapper
@@ -110,11 +102,10 @@ class StreamFlatMapValues(Processor):
         self.context.forward(repeated.with_values([value for values in made for value in values]))
 
 
-class StreamSelectKey(Processor):
+class StreamSelectKey(Operator):
     """Replaces each key with ``selector(key, value)``."""
 
-    repeatable = True
-    keeps_positions = True
+    promises = Promises(repeatable=True, keeps_positions=True)
 
     def __init__(self, selector: Callable[[Any, Any], Any]) -> None:
         self._selector = selector
@@ -125,12 +116,10 @@ class StreamSelectKey(Processor):
         self.context.forward(Batch(keys, batch.values, batch.timestamps, positions=positions, headers=headers))
 
 
-class StreamPeek(Processor):
+class StreamPeek(Operator):
     """Shows each record to ``action(key, value)``, in the order of all records, and passes it on as it is."""
 
-    repeatable = True
-    keeps_records = True
-    keeps_positions = True
+    promises = Promises(repeatable=True, keeps_records=True, keeps_positions=True)
 
     def __init__(self, action: Callable[[Any, Any], object]) -> None:
         self._action = action
@@ -141,12 +130,10 @@ class StreamPeek(Processor):
         self.context.forward(batch)
 
 
-class StreamPass(Processor):
+class StreamPass(Operator):
     """Passes records on as they are: where several streams become one, or a branch begins."""
 
-    by_key = True
-    keeps_records = True
-    keeps_positions = True
+    promises = Promises(by_key=True, keeps_records=True, keeps_positions=True)
 
     def process(self, batch: Batch) -> None:
         self.context.forward(batch)
@@ -155,17 +142,14 @@ class StreamPass(Processor):
         self.context.forward_columns(columns)
 
 
-class StreamSplit(Processor):
+class StreamSplit(Operator):
     """Sends each record to the child that is chosen for it; without one it is dropped.
 
     Args:
         destinations: the names of the children.
     """
 
-    repeatable = True
-    by_key = True
-    keeps_records = True
-    keeps_positions = True
+    promises = Promises(repeatable=True, by_key=True, keeps_records=True, keeps_positions=True)
 
     def __init__(self, destinations: Sequence[str]) -> None:
         self._destinations = destinations
@@ -203,11 +187,10 @@ class StreamBranch(StreamSplit):
         return next((child for predicate, child in self._branches if predicate(key, value)), None)
 
 
-class DropNullKeys(Processor):
+class DropNullKeys(Operator):
     """Drops records without a key before a repartition topic: they have no partition."""
 
-    by_key = True
-    keeps_records = True
+    promises = Promises(by_key=True, keeps_records=True)
 
     def process(self, batch: Batch) -> None:
         kept = batch.select([key is not None for key in batch.keys])

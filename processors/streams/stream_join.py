@@ -7,12 +7,14 @@ first has the records of both joined in their order.
 from millpond.processors.options.joins import Side
 from millpond.processors.runtime.batches.batch import Batch
 from millpond.processors.runtime.batches.columns import Columns, Records
-from millpond.processors.runtime.processor import Processor, ProcessorContext
+from millpond.processors.runtime.operators.operator import Operator
+from millpond.processors.runtime.operators.promises import Promises
+from millpond.processors.runtime.processor import ProcessorContext
 from millpond.processors.streams.vectorized_window_join import VectorizedWindowJoin
 from millpond.processors.streams.window_join import StreamStreamJoinPlan, WindowJoin
 
 
-class StreamStreamJoin(Processor):
+class StreamStreamJoin(Operator):
     """Joins the records of one side with what the other side has kept.
 
     Args:
@@ -21,8 +23,7 @@ class StreamStreamJoin(Processor):
         vectorized: whether the joiner takes columns.
     """
 
-    gathers = True
-    commutes = True
+    promises = Promises(gathers=True, commutes=True)
 
     def __init__(self, plan: StreamStreamJoinPlan, side: Side, *, vectorized: bool = False) -> None:
         self._plan = plan

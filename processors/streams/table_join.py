@@ -10,6 +10,7 @@ later, so nothing is looked up that is still to come.
 
 import logging
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,9 @@ from millpond.processors.runtime.batches.batch import Batch
 from millpond.processors.runtime.batches.columns import Records, joined
 from millpond.processors.runtime.counters import CounterName
 from millpond.processors.runtime.late import Booleans, Integers
-from millpond.processors.runtime.processor import Processor, ProcessorContext
+from millpond.processors.runtime.operators.operator import Operator
+from millpond.processors.runtime.operators.promises import Promises
+from millpond.processors.runtime.processor import ProcessorContext
 from millpond.processors.tables.time_ordered_buffer import BufferSpec, TimeOrderedBuffer
 from millpond.processors.tables.value_getters import ValueGetterFactory
 from millpond.stores.encoding.times import MAX_TIME, NO_TIME
@@ -27,7 +30,7 @@ from millpond.stores.encoding.times import MAX_TIME, NO_TIME
 _log = logging.getLogger(__name__)
 
 
-class StreamTableJoin(Processor):
+class StreamTableJoin(Operator):
     """Joins each record of a stream with the table's value for its key.
 
     A null key joins nothing: an inner join drops the record, a left join passes it on alone (KIP-962). A null value is
@@ -47,9 +50,6 @@ class StreamTableJoin(Processor):
         direction: which version it meets. If it may be a newer one, there is a tolerance, the table is versioned, and
             records are held back for the tolerance and longer.
     """
-
-    repeatable = True
-    commutes = True
 
     def __init__(
         self,
@@ -73,28 +73,35 @@ class StreamTableJoin(Processor):
         self._direction = direction
         self._apart = 0 if exact else 1
         self._from = -self._apart if direction.looks_back else self._apart
-        self.looks_ahead = direction.ahead(tolerance)
-        self.at_flush = within_history and buffer is not None
+        self._ahead = direction.ahead(tolerance)
+        self._at_flush = within_history and buffer is not None
         self._arrived: list[Records] = []
         self._arrived_from: int | None = None
-        self.keeps_records = buffer is None
-        self.by_key = buffer is None and selector is None
+        self.promises = Promises(
+            repeatable=True,
+            commutes=True,
+            by_key=buffer is None and selector is None,
+            keeps_records=buffer is None,
+            at_flush=self._at_flush,
+            looks_ahead=self._ahead,
+        )
 
     def init(self, context: ProcessorContext) -> None:
         super().init(context)
         self._getter = self._factory.make(context)
-        if self.by_key or self.at_flush:
-            self.looks_up = dict.fromkeys(self._factory.stores, self._getter.versioned)
+        if self.promises.by_key or self._at_flush:
+            looks_up = dict.fromkeys(self._factory.stores, self._getter.versioned)
+            self.promises = replace(self.promises, looks_up=looks_up)
         self._warned = False
         self._buffer: TimeOrderedBuffer | None = None
         if self._buffer_spec is not None:
             buffer = self._buffer = TimeOrderedBuffer(self._buffer_spec, context.store(self._buffer_spec.store))
             context.level(CounterName.WAITING, lambda: buffer.waiting)
-            for store in self._factory.stores if self.at_flush else ():
+            for store in self._factory.stores if self._at_flush else ():
                 context.store(store).stragglers.append(self)
 
     def process(self, batch: Batch) -> None:
-        if self.at_flush:
+        if self._at_flush:
             self._keep(batch)
         else:
             self._process(batch)
@@ -209,7 +216,7 @@ class StreamTableJoin(Processor):
 
     def _following(self, keys: list[Any], timestamps: list[int]) -> list[Any]:
         """The first version of each key from a time on, within the tolerance."""
-        ahead = self.looks_ahead
+        ahead = self._ahead
         latest = [time if time == NO_TIME else min(time + ahead, MAX_TIME) for time in timestamps]
         return self._getter.get_many_from(keys, [time + self._apart for time in timestamps], latest)
 

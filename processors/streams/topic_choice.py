@@ -1,6 +1,7 @@
 """Where a function chooses the topic that each record is written to (KIP-303)."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 from millpond.errors import ConfigurationError
 from millpond.processors.options.functions import positional_parameters
@@ -28,7 +29,8 @@ class StreamToTopics(StreamSplit):
     def init(self, context: ProcessorContext) -> None:
         super().init(context)
         # The topic of a task's only input needs no look at single records.
-        self.record_by_record = self._informed and len(context.topics) > 1
+        self._many_topics = self._informed and len(context.topics) > 1
+        self.promises = replace(self.promises, record_by_record=self._many_topics)
 
     def choose(self, batch: Batch) -> list[str | None]:
         columns: list[Sequence[object]] = [batch.keys, batch.values]
@@ -40,7 +42,7 @@ class StreamToTopics(StreamSplit):
 
     def _topic(self) -> str | None:
         """The topic that the task has taken the records from; None if it has held them back."""
-        if not self.record_by_record:
+        if not self._many_topics:
             return self.context.topics[0]
         current = self.context.record_metadata
         return None if current is None else current.topic

@@ -7,6 +7,7 @@ either way, record by record, too.
 
 from abc import abstractmethod
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,14 +17,14 @@ import pyarrow as pa
 from millpond.processors.options.functions import positional_parameters
 from millpond.processors.runtime.batches.batch import Batch
 from millpond.processors.runtime.batches.columns import Array, Columns, as_column
-from millpond.processors.runtime.processor import Processor
+from millpond.processors.runtime.operators.operator import Operator
+from millpond.processors.runtime.operators.promises import Promises
 
 
-class _Vectorized(Processor):
+class _Vectorized(Operator):
     """One step on columns."""
 
-    repeatable = True
-    keeps_positions = True
+    promises = Promises(repeatable=True, keeps_positions=True)
 
     def process(self, batch: Batch) -> None:
         times = np.array(batch.timestamps, np.int64)
@@ -37,8 +38,7 @@ class _Vectorized(Processor):
 class VectorizedMapValues(_Vectorized):
     """Replaces the values with ``mapper(values)`` or ``mapper(keys, values)``."""
 
-    by_key = True
-    keeps_records = True
+    promises = replace(_Vectorized.promises, by_key=True, keeps_records=True)
 
     def __init__(self, mapper: Callable[..., Any]) -> None:
         self._mapper = mapper
@@ -58,8 +58,7 @@ class VectorizedMapValues(_Vectorized):
 class VectorizedFilter(_Vectorized):
     """Passes on the records for which ``predicate(keys, values)`` is ``wanted``; null is not true."""
 
-    by_key = True
-    keeps_records = True
+    promises = replace(_Vectorized.promises, by_key=True, keeps_records=True)
 
     def __init__(self, predicate: Callable[[Any, Any], Any], wanted: bool = True) -> None:
         self._predicate = predicate

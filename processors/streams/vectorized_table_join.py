@@ -29,7 +29,7 @@ class VectorizedStreamTableJoin(StreamTableJoin):
     """
 
     def process_columns(self, columns: Columns) -> None:
-        if self.at_flush:
+        if self._at_flush:
             self._keep(columns)
             return
         if self._buffer is not None or self._selector is not None:

@@ -7,13 +7,16 @@ update of a versioned side that is not its key's latest makes no result; each si
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import compress
 from typing import Any
 
 from millpond.processors.options.joins import JoinType, Side
 from millpond.processors.runtime.batches.batch import Batch
 from millpond.processors.runtime.batches.columns import Columns
-from millpond.processors.runtime.processor import Processor, ProcessorContext
+from millpond.processors.runtime.operators.operator import Operator
+from millpond.processors.runtime.operators.promises import Promises
+from millpond.processors.runtime.processor import ProcessorContext
 from millpond.processors.tables.config import TableConfig
 from millpond.processors.tables.latest_only import latest_only
 from millpond.processors.tables.value_getters import ValueGetter, ValueGetterFactory
@@ -25,7 +28,7 @@ Joiner = Callable[[Any, Any, Any], Any]
 """``joiner(key, left, right)``."""
 
 
-class TableTableJoin(Processor):
+class TableTableJoin(Operator):
     """One side of a join: takes that side's updates and looks up the other.
 
     Args:
@@ -37,7 +40,7 @@ class TableTableJoin(Processor):
         result: the configuration of the joined table, which says whether old results are needed.
     """
 
-    by_key = True
+    promises = Promises(by_key=True)
 
     def __init__(
         self,
@@ -59,7 +62,7 @@ class TableTableJoin(Processor):
     def init(self, context: ProcessorContext) -> None:
         super().init(context)
         self._getter = self._other.make(context)
-        self.looks_up = dict.fromkeys(self._other.stores, False)
+        self.promises = replace(self.promises, looks_up=dict.fromkeys(self._other.stores, False))
 
     def process(self, batch: Batch) -> None:
         self.context.attempt(self._join_all, latest_only(self.context, batch, self._versioned))
@@ -132,11 +135,10 @@ class TableTableJoin(Processor):
 class JoinedTable(TableProcessor):
     """Where the results of both sides come together; puts them into the store if the joined table has one."""
 
-    repeatable = True
-
     def __init__(self, config: TableConfig) -> None:
         super().__init__(config)
-        self.by_key = not config.caching and (config.store is None or not config.versioned)
+        by_key = not config.caching and (config.store is None or not config.versioned)
+        self.promises = Promises(repeatable=True, by_key=by_key)
 
     def process(self, batch: Batch) -> None:
         self._output.write(batch)

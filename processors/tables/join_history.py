@@ -7,12 +7,15 @@ each change is forwarded with the time at which it happened. Taken as versioned 
 table's history, as far as both tables keep theirs.
 """
 
+from dataclasses import replace
 from typing import Any
 
 from millpond.processors.options.joins import JoinType, Side
 from millpond.processors.runtime.batches.batch import Batch, BatchBuilder
 from millpond.processors.runtime.batches.headers import Headers
-from millpond.processors.runtime.processor import Processor, ProcessorContext
+from millpond.processors.runtime.operators.operator import Operator
+from millpond.processors.runtime.operators.promises import Promises
+from millpond.processors.runtime.processor import ProcessorContext
 from millpond.processors.tables.join import Joiner, JoinGetter
 from millpond.processors.tables.value_getters import ValueGetterFactory
 from millpond.stores.typed.timestamped_keyvalue import ValueAndTimestamp
@@ -21,7 +24,7 @@ _ANY = object()
 """Stands for a value that this side may have had before the update."""
 
 
-class TableHistoryJoin(Processor):
+class TableHistoryJoin(Operator):
     """One side of a join with a complete history.
 
     Args:
@@ -32,8 +35,7 @@ class TableHistoryJoin(Processor):
         side: which side this is.
     """
 
-    repeatable = True
-    by_key = True
+    promises = Promises(repeatable=True, by_key=True)
 
     def __init__(
         self, this: ValueGetterFactory, other: ValueGetterFactory, joiner: Joiner, join_type: JoinType, *, side: Side
@@ -46,7 +48,8 @@ class TableHistoryJoin(Processor):
     def init(self, context: ProcessorContext) -> None:
         super().init(context)
         self._this, self._other = (factory.make(context) for factory in self._factories)
-        self.looks_up = dict.fromkeys((store for factory in self._factories for store in factory.stores), False)
+        stores = (store for factory in self._factories for store in factory.stores)
+        self.promises = replace(self.promises, looks_up=dict.fromkeys(stores, False))
 
     def process(self, batch: Batch) -> None:
         out = BatchBuilder(positions=batch.positions is not None)

@@ -5,7 +5,9 @@ from typing import TypeVar
 from millpond.processors.runtime.batches.batch import Batch
 from millpond.processors.runtime.batches.columns import Columns
 from millpond.processors.runtime.counters import CounterName
-from millpond.processors.runtime.processor import Processor, ProcessorContext
+from millpond.processors.runtime.operators.operator import Operator
+from millpond.processors.runtime.operators.promises import Promises
+from millpond.processors.runtime.processor import ProcessorContext
 
 Updates = TypeVar("Updates", Batch, Columns)
 
@@ -19,11 +21,10 @@ def latest_only(context: ProcessorContext, updates: Updates, versioned: bool) ->
     return kept
 
 
-class LatestOnly(Processor):
+class LatestOnly(Operator):
     """Passes on a table's latest rows, for a copy of the table elsewhere."""
 
-    by_key = True
-    keeps_records = True
+    promises = Promises(by_key=True, keeps_records=True)
 
     def __init__(self, versioned: bool) -> None:
         self._versioned = versioned

@@ -6,14 +6,16 @@ their key's latest. A record that is later than that goes to the table at once, 
 
 from millpond.processors.runtime.batches.batch import Batch
 from millpond.processors.runtime.counters import CounterName
-from millpond.processors.runtime.processor import Processor, ProcessorContext
+from millpond.processors.runtime.operators.operator import Operator
+from millpond.processors.runtime.operators.promises import Promises
+from millpond.processors.runtime.processor import ProcessorContext
 from millpond.processors.tables.time_ordered_buffer import BufferSpec, TimeOrderedBuffer
 
 
-class TableReorder(Processor):
+class TableReorder(Operator):
     """Holds the records of a table's topic back until the grace period after their timestamp is over."""
 
-    repeatable = True
+    promises = Promises(repeatable=True)
 
     def __init__(self, spec: BufferSpec) -> None:
         self._spec = spec

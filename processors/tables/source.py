@@ -3,6 +3,7 @@
 from millpond.processors.runtime.batches.batch import Batch
 from millpond.processors.runtime.batches.columns import Columns
 from millpond.processors.runtime.counters import CounterName
+from millpond.processors.runtime.operators.promises import Promises
 from millpond.processors.tables.config import TableConfig
 from millpond.processors.tables.writer import TableProcessor
 
@@ -10,12 +11,10 @@ from millpond.processors.tables.writer import TableProcessor
 class TableSource(TableProcessor):
     """Turns each record into an update of its key; records without a key are dropped and counted."""
 
-    repeatable = True
-
     def __init__(self, config: TableConfig) -> None:
         super().__init__(config)
-        self.puts = config.store
-        self.by_key = self.keeps_records = not config.caching
+        at_once = not config.caching
+        self.promises = Promises(repeatable=True, puts=config.store, by_key=at_once, keeps_records=at_once)
 
     def process(self, batch: Batch) -> None:
         kept = batch.select([key is not None for key in batch.keys]) if None in batch.keys else batch

@@ -11,7 +11,8 @@ from millpond.processors.options.suppressed import Suppressed
 from millpond.processors.runtime.batches.batch import Batch, BatchBuilder
 from millpond.processors.runtime.batches.headers import NO_HEADERS
 from millpond.processors.runtime.counters import CounterName
-from millpond.processors.runtime.processor import Processor, ProcessorContext
+from millpond.processors.runtime.operators.operator import Operator
+from millpond.processors.runtime.processor import ProcessorContext
 from millpond.processors.tables.config import TableConfig
 from millpond.processors.tables.suppress_buffer import SuppressBuffer
 from millpond.processors.tables.value_getters import ValueGetter
@@ -19,7 +20,7 @@ from millpond.stores.encoding.serdes import Serde
 from millpond.stores.typed.timestamped_keyvalue import UNKNOWN_TIMESTAMP, ValueAndTimestamp
 
 
-class Suppress(Processor):
+class Suppress(Operator):
     """Buffers each update, then emits what is due by the stream time that this processor has seen.
 
     Args:

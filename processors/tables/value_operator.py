@@ -13,6 +13,7 @@ from typing import Any
 
 from millpond.processors.runtime.batches.batch import Batch
 from millpond.processors.runtime.batches.headers import Headers
+from millpond.processors.runtime.operators.promises import Promises
 from millpond.processors.runtime.processor import ProcessorContext
 from millpond.processors.tables.config import TableConfig
 from millpond.processors.tables.value_getters import ValueGetter
@@ -95,12 +96,11 @@ class TableOperator(TableProcessor):
         versioned_parent: whether the parent is versioned; then every tombstone is kept (KIP-914).
     """
 
-    repeatable = True
-
     def __init__(self, operation: TableOperation, config: TableConfig, *, versioned_parent: bool) -> None:
         super().__init__(config)
         self._operation = operation
-        self.by_key = not config.caching and (config.store is None or not config.versioned)
+        by_key = not config.caching and (config.store is None or not config.versioned)
+        self.promises = Promises(repeatable=True, by_key=by_key)
         self._drop = operation.drops_repeated_tombstones and not versioned_parent
 
     def process(self, batch: Batch) -> None:

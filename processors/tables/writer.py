@@ -1,6 +1,7 @@
 """``TableWriter``: puts a table's updates into its store, and decides what is forwarded and when."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
@@ -10,7 +11,8 @@ from millpond.processors.runtime.batches.batch import Batch, BatchBuilder
 from millpond.processors.runtime.batches.columns import Array, Columns, Records
 from millpond.processors.runtime.counters import CounterName
 from millpond.processors.runtime.late import Booleans
-from millpond.processors.runtime.processor import Processor, ProcessorContext
+from millpond.processors.runtime.operators.operator import Operator
+from millpond.processors.runtime.processor import ProcessorContext
 from millpond.processors.tables.config import TableConfig
 from millpond.processors.tables.table_columns import table_columns, values_before
 from millpond.processors.tables.table_store import TableStore
@@ -294,8 +296,8 @@ class _Forwarder:
         """Nothing is held back."""
 
 
-class TableProcessor(Processor):
-    """A processor whose updates make a table, which may have a store.
+class TableProcessor(Operator):
+    """An operator whose updates make a table, which may have a store.
 
     Args:
         config: the configuration of the table.
@@ -306,7 +308,7 @@ class TableProcessor(Processor):
 
     def init(self, context: ProcessorContext) -> None:
         super().init(context)
-        self.fills = self._config.store
+        self.promises = replace(self.promises, fills=self._config.store)
         stored = self._config.store is not None
         self._output = TableWriter(context, self._config) if stored else _Forwarder(context)
 

@@ -27,7 +27,8 @@ from millpond.processors.options.records import Consumed, Produced
 from millpond.processors.runtime.batches.batch import Batch
 from millpond.processors.runtime.counters import CounterName
 from millpond.processors.runtime.kept_time import KeptTime
-from millpond.processors.runtime.processor import Processor, ProcessorContext
+from millpond.processors.runtime.operators.operator import Operator
+from millpond.processors.runtime.processor import ProcessorContext
 from millpond.processors.runtime.topology import Topology
 from millpond.processors.tables.time_ordered_buffer import BufferSpec, TimeOrderedBuffer
 from millpond.processors.verbs.key_timers import WATERMARK, KeyTimers, TimerClock, keyed_timers_spec
@@ -162,7 +163,7 @@ def apply_topology(
     return builder.build()
 
 
-class Apply(Processor):
+class Apply(Operator):
     """Hands the records and timers of all keys to a rule, in order."""
 
     def __init__(self, spec: ApplySpec, rule: KeyedProcessor) -> None:

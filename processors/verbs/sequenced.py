@@ -16,7 +16,9 @@ from millpond.processors.dsl.streams_and_tables import KTable
 from millpond.processors.options.materialized import Materialized
 from millpond.processors.runtime.batches.batch import Batch
 from millpond.processors.runtime.counters import CounterName
-from millpond.processors.runtime.processor import Processor, ProcessorContext
+from millpond.processors.runtime.operators.operator import Operator
+from millpond.processors.runtime.operators.promises import Promises
+from millpond.processors.runtime.processor import ProcessorContext
 from millpond.processors.verbs.ordered_rows import order_and_row
 from millpond.stores.encoding.serdes import BYTES
 from millpond.stores.encoding.times import MIN_TIME
@@ -60,16 +62,14 @@ def sequenced_table(
     return rows.to_table(materialized)
 
 
-class Sequenced(Processor):
+class Sequenced(Operator):
     """Passes a row on unless one of its key and time, with a greater order, has come before.
 
     Args:
         store: the name of the store of orders, by key and time.
     """
 
-    by_key = True
-    keeps_records = True
-    keeps_positions = True
+    promises = Promises(by_key=True, keeps_records=True, keeps_positions=True)
 
     def __init__(self, store: str) -> None:
         self._name = store

@@ -24,7 +24,8 @@ from millpond.processors.options.records import Consumed
 from millpond.processors.runtime.batches.batch import Batch
 from millpond.processors.runtime.batches.columns import Columns, spread
 from millpond.processors.runtime.batches.windowed_columns import windowed_keys
-from millpond.processors.runtime.processor import Processor
+from millpond.processors.runtime.operators.operator import Operator
+from millpond.processors.runtime.operators.promises import Promises
 from millpond.processors.verbs.aggregate import (
     NO_CHANGES,
     WindowedKeys,
@@ -104,10 +105,10 @@ def _flipped(column: Any) -> Any:
     return pa.Array.from_buffers(pa.binary(), len(column), [None, buffer(offsets - offsets[0]), buffer(~data)])
 
 
-class RankChanges(Processor):
+class RankChanges(Operator):
     """Makes changes of ranks of updates of the rows that keys have; without the rows before, of all of them."""
 
-    by_key = True
+    promises = Promises(by_key=True)
 
     def process(self, batch: Batch) -> None:
         states = [batch.values, batch.olds or [None] * len(batch)]

@@ -22,6 +22,7 @@ from millpond.processors import (
     KStream,
     KTable,
     Processor,
+    ProcessorContext,
     RecordProcessor,
     StreamsBuilder,
     Suppressed,
@@ -75,7 +76,9 @@ class AtOnce(Processor):
 
 
 class Promising(AtOnce):
-    repeatable = True
+    def init(self, context: ProcessorContext) -> None:
+        super().init(context)
+        context.declare(repeatable=True)
 
 
 class OneByOne(RecordProcessor):
@@ -84,7 +87,7 @@ class OneByOne(RecordProcessor):
 
 
 def test_a_processor_leaves_records_out_once_it_takes_them_one_by_one_or_says_that_it_is_repeatable() -> None:
-    with pytest.raises(UserFunctionError, match="give a RecordProcessor, or set repeatable = True if nothing had"):
+    with pytest.raises(UserFunctionError, match=r"give a RecordProcessor, or call context\.declare\(repeatable=True"):
         run(lambda stream: stream.process(AtOnce), NUMBERS, "skip")
     for processor in (OneByOne, Promising):
         assert run(lambda stream, made=processor: stream.process(made), NUMBERS, "skip") == ROOTS  # type: ignore[misc]

@@ -9,6 +9,7 @@ from millpond.errors import TopologyError, UserFunctionError
 from millpond.processors import (
     Batch,
     Processor,
+    ProcessorContext,
     PunctuationType,
     RecordMetadata,
     RecordProcessor,
@@ -31,7 +32,8 @@ TIMES = StoreSpec("times", StoreKind.KEY_VALUE, STRING, INT64)
 class Told(RecordProcessor):
     """Forwards what it is told."""
 
-    record_by_record = True
+    def open(self) -> None:
+        self.context.declare(record_by_record=True)
 
     def process_record(self, key: Any, value: Any, timestamp: int) -> None:
         found = self.context.record_metadata
@@ -42,7 +44,8 @@ class Told(RecordProcessor):
 class Clock(RecordProcessor):
     """Forwards stream time."""
 
-    record_by_record = True
+    def open(self) -> None:
+        self.context.declare(record_by_record=True)
 
     def process_record(self, key: Any, value: Any, timestamp: int) -> None:
         self.forward(key, self.context.stream_time, timestamp)
@@ -152,16 +155,20 @@ def test_who_asks_for_stream_time_has_to_say_so_and_to_have_a_store_and_followin
 
     with (
         asking(Asking, TIMES) as driver,
-        pytest.raises(TopologyError, match=r"'asking' asks for stream_time, .* set record_by_record = True"),
+        pytest.raises(TopologyError, match=r"'asking' asks for stream_time, .* call context.declare"),
     ):
         driver.pipe("in", "a", 1, 5)
-    Asking.record_by_record = True
+
+    class Declaring(Asking):
+        def open(self) -> None:
+            self.context.declare(record_by_record=True)
+
     with (
-        asking(Asking) as driver,
+        asking(Declaring) as driver,
         pytest.raises(TopologyError, match=r"has no store .*stores=\[StoreSpec\('task-time-of-asking', StoreK"),
     ):
         driver.pipe("in", "a", 1, 5)
-    with asking(Asking, StoreSpec("task-time-of-asking", StoreKind.KEY_VALUE, STRING, INT64)) as driver:
+    with asking(Declaring, StoreSpec("task-time-of-asking", StoreKind.KEY_VALUE, STRING, INT64)) as driver:
         driver.pipe("in", "a", 1, 5)
         assert values(driver) == [5]
 
@@ -192,6 +199,7 @@ def test_what_another_record_lets_go_has_that_one_s_metadata() -> None:
 def test_a_punctuation_and_the_completion_have_no_metadata() -> None:
     class Asking(Told):
         def open(self) -> None:
+            super().open()
             self.schedule(10, PunctuationType.STREAM_TIME, self.ask)
 
         def ask(self, now: int) -> None:
@@ -210,7 +218,9 @@ def test_a_punctuation_and_the_completion_have_no_metadata() -> None:
 
 def test_a_processor_of_whole_batches_can_ask_too_and_gets_them_one_by_one() -> None:
     class Batches(Processor):
-        record_by_record = True
+        def init(self, context: ProcessorContext) -> None:
+            super().init(context)
+            context.declare(record_by_record=True)
 
         def process(self, batch: Batch) -> None:
             assert self.context.record_metadata == RecordMetadata("in", batch.timestamps[0])
@@ -232,6 +242,6 @@ def test_who_asks_for_metadata_has_to_say_so() -> None:
     builder.stream("in").process(Asking, name="asking").to("out")
     with (
         TopologyDriver(builder.build()) as driver,
-        pytest.raises(TopologyError, match=r"'asking' asks for record_metadata, .* set record_by_record = True in the"),
+        pytest.raises(TopologyError, match=r"'asking' asks for record_metadata, .* call context.declare"),
     ):
         driver.pipe("in", "a", 1, 5)

@@ -18,6 +18,8 @@ from millpond.processors import (
     Task,
     TopologyDriver,
 )
+from millpond.processors.runtime.operators.operator import as_operator
+from millpond.processors.runtime.operators.promises import Promises
 from millpond.stores.backend.memory import MemoryBackend
 from millpond.stores.backend.transaction import Transaction
 from millpond.stores.encoding.serdes import INT64, STRING
@@ -133,6 +135,41 @@ def test_a_processor_of_whole_batches_may_be_used_as_well() -> None:
     with TopologyDriver(builder.build()) as driver:
         driver.pipe_all("in", [("a", 1, 1), ("b", 2, 2)])
         assert _values(driver) == [2]
+
+
+def test_a_processor_of_one_s_own_has_six_members_and_no_promises() -> None:
+    members = {name for name in {*vars(Processor), *Processor.__annotations__} if not name.startswith("_")}
+    assert members == {"context", "init", "process", "process_columns", "complete", "close"}
+
+    class Sizes(Processor):
+        by_key = commutes = unordered = at_flush = repeatable = gathers = True
+
+        def process(self, batch: Batch) -> None:
+            self.context.forward(batch.with_values([len(batch)] * len(batch)))
+
+    sizes = Sizes()
+    operator = as_operator(sizes)
+    assert operator.promises == Promises()
+    assert (operator.process, operator.process_columns) == (sizes.process, sizes.process_columns), "no call in between"
+    assert as_operator(operator) is operator
+
+
+def test_a_processor_declares_one_thing_beside_another() -> None:
+    class Halves(Processor):
+        def init(self, context: ProcessorContext) -> None:
+            super().init(context)
+            context.declare(repeatable=True)
+            context.declare(record_by_record=True)
+
+        def process(self, batch: Batch) -> None:
+            assert self.context.record_metadata is not None
+            self.context.forward(batch.with_values([len(batch) / value for value in batch.values]))
+
+    builder = StreamsBuilder()
+    builder.stream("in").process(Halves).to("out", OUT)
+    with TopologyDriver(builder.build(), on_error="skip") as driver:
+        driver.pipe_all("in", [("a", 2, 1), ("b", 0, 2), ("c", 4, 3)])
+        assert _values(driver) == [0.5, 0.25]
 
 
 def test_a_processor_may_choose_the_child() -> None:

@@ -83,7 +83,15 @@ class Untimed(PassOn):
 class Timed(Untimed):
     """Asks for the stream time, and takes one record after the other."""
 
-    record_by_record = True
+    def open(self) -> None:
+        self.context.declare(record_by_record=True)
+
+
+class LateDeclaring(PassOn):
+    """Declares something when the first record comes."""
+
+    def process_record(self, key: Any, value: Any, timestamp: int) -> None:
+        self.context.declare(record_by_record=True)
 
 
 class Naming(PassOn):
@@ -751,6 +759,11 @@ RUNNING = [
         "but has no store that keeps it from micro-batch to micro-batch; give it one where it is added",
         lambda calls: processed(calls, Timed),
         lambda calls: processed(calls, Timed, StoreSpec("task-time-of-mine", StoreKind.KEY_VALUE, STRING, INT64)),
+    ),
+    Refused(
+        " declares something after its init, when the task has begun without",
+        lambda calls: processed(calls, LateDeclaring, TOTALS),
+        lambda calls: processed(calls, Timed, TOTALS),
     ),
     Refused(
         ", which is known only if the task takes one record after the other",

@@ -301,7 +301,7 @@ def gathers(build: Callable[[KStream, KStream, StreamsBuilder], None]) -> set[st
     left, right = builder.stream("left"), builder.stream("right")
     build(left, right, builder)
     (part,) = builder.build().subtopologies
-    processors = {name: node.supplier() for name, node in part.nodes.items() if isinstance(node, ProcessorNode)}
+    processors = {name: node.operator() for name, node in part.nodes.items() if isinstance(node, ProcessorNode)}
     return set(gathering_nodes(part, processors))
 
 

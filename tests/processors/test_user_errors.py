@@ -327,7 +327,7 @@ def test_a_processor_that_promises_nothing_fails_the_job_whatever_the_policy() -
     with TopologyDriver(builder.build(), on_error="skip") as driver:
         with pytest.raises(UserFunctionError, match=expected) as caught:
             driver.pipe_all("in", [("a", 1, 1), ("b", 0, 2)])
-        assert "give a RecordProcessor, or set repeatable = True" in str(caught.value)
+        assert "give a RecordProcessor, or call context.declare(repeatable=True)" in str(caught.value)
 
 
 def test_a_failure_of_the_storage_is_nobodys_record() -> None:

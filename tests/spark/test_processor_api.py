@@ -48,7 +48,8 @@ class Fill(RecordProcessor):
 class Order(RecordProcessor):
     """Forwards the name of what is ordered, how many orders its task's key has had, and stream time."""
 
-    record_by_record = True
+    def open(self) -> None:
+        self.context.declare(record_by_record=True)
 
     def process_record(self, key: Any, value: Any, timestamp: int) -> None:
         totals, names = self.context.store("totals"), self.context.store("names")

@@ -4,7 +4,7 @@ The stream time of such a store is that of the task, not only of what is put int
 whichever input they are of, within which nothing expires that was there before; what expires before a run is forwarded
 before its records come. Where several stores tell what has expired, they do so in the order of time.
 
-Rule of this module: it decides when, and processors what (``Processor.expire``).
+Rule of this module: it decides when, and processors what (``Operator.expire``).
 """
 
 from collections.abc import Iterator, Mapping
@@ -13,7 +13,7 @@ from typing import Any, Self
 import numpy as np
 
 from millpond.processors.runtime.batches.columns import Records
-from millpond.processors.runtime.processor import Processor
+from millpond.processors.runtime.operators.operator import Operator
 from millpond.processors.runtime.subtopology import Subtopology
 from millpond.stores.encoding.times import NO_TIME
 from millpond.stores.typed.expiry import Expiry
@@ -26,18 +26,18 @@ class ExpiringStores:
         filled: those who fill them, with what their time to live does.
     """
 
-    def __init__(self, filled: Mapping[Processor, Expiry]) -> None:
+    def __init__(self, filled: Mapping[Operator, Expiry]) -> None:
         self._filled = filled
         self._telling = [expiry for expiry in filled.values() if expiry.tells]
 
     @classmethod
-    def of(cls, part: Subtopology, processors: Mapping[str, Processor], stores: Mapping[str, Any]) -> Self | None:
+    def of(cls, part: Subtopology, processors: Mapping[str, Operator], stores: Mapping[str, Any]) -> Self | None:
         """Those of a task of ``part``, whose processors are initialized; None if there are none."""
-        filled: dict[Processor, Expiry] = {}
+        filled: dict[Operator, Expiry] = {}
         for name, processor in processors.items():
-            expiry = getattr(stores.get(processor.fills or ""), "expiry", None)
+            expiry = getattr(stores.get(processor.promises.fills or ""), "expiry", None)
             others = (node for node in part.nodes.values() if node.name != name)
-            if expiry is not None and any(processor.fills in node.stores for node in others):
+            if expiry is not None and any(processor.promises.fills in node.stores for node in others):
                 filled[processor] = expiry
         return cls(filled) if filled else None
 

@@ -5,7 +5,7 @@ batch is a record. But nobody can tell when a join has processed a record before
 its stores, are looked at. So it may wait for all records of both sides and take them together, in the order of their
 positions.
 
-Rule of this module: the graph decides, and what processors say of themselves (``Processor.gathers``,
+Rule of this module: the graph decides, and what processors say of themselves (``Promises.gathers``,
 ``keeps_positions``). All that use one store gather together, and only if every record reaches them with its position,
 and if nothing else touches what they and the nodes below them touch.
 """
@@ -13,18 +13,18 @@ and if nothing else touches what they and the nodes below them touch.
 from collections.abc import Iterable, Mapping
 
 from millpond.processors.runtime.nodes import SourceNode
-from millpond.processors.runtime.processor import Processor
+from millpond.processors.runtime.operators.operator import Operator
 from millpond.processors.runtime.subtopology import Subtopology
 
 
-def gathering_nodes(part: Subtopology, processors: Mapping[str, Processor]) -> frozenset[str]:
+def gathering_nodes(part: Subtopology, processors: Mapping[str, Operator]) -> frozenset[str]:
     """The nodes of a task of ``part`` that gather."""
-    groups = {_group(part, name) for name, processor in processors.items() if processor.gathers}
+    groups = {_group(part, name) for name, processor in processors.items() if processor.promises.gathers}
     return frozenset().union(
         *(
             group
             for group in groups
-            if all(processors[name].gathers for name in group)
+            if all(processors[name].promises.gathers for name in group)
             and _is_closed(part, group)
             and _have_positions(part, processors, group)
         )
@@ -49,12 +49,12 @@ def _is_closed(part: Subtopology, group: frozenset[str]) -> bool:
     return True
 
 
-def _have_positions(part: Subtopology, processors: Mapping[str, Processor], group: Iterable[str]) -> bool:
+def _have_positions(part: Subtopology, processors: Mapping[str, Operator], group: Iterable[str]) -> bool:
     """Whether all nodes above ``group`` pass on the positions of records."""
     waiting = [parent for name in group for parent in part.nodes[name].parents]
     while waiting:
         node = part.nodes[waiting.pop()]
-        if not isinstance(node, SourceNode) and not processors[node.name].keeps_positions:
+        if not isinstance(node, SourceNode) and not processors[node.name].promises.keeps_positions:
             return False
         waiting.extend(node.parents)
     return True

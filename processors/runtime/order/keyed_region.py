@@ -1,7 +1,7 @@
 """The nodes of a sub-topology that records may reach in any order of keys, and where their order must be restored.
 
-Rule of this module: what processors do is known only from what they say of themselves (``Processor.by_key`` and the
-attributes after it). Where that is not enough, a node is not in the region.
+Rule of this module: what operators do is known only from what they promise (``Promises``). Where that is not enough, a
+node is not in the region.
 """
 
 from collections.abc import Collection, Mapping
@@ -9,7 +9,7 @@ from itertools import combinations
 from typing import TypeAlias
 
 from millpond.processors.runtime.nodes import Node, SinkNode, SourceNode
-from millpond.processors.runtime.processor import Processor
+from millpond.processors.runtime.operators.operator import Operator
 from millpond.processors.runtime.subtopology import Subtopology
 
 Edge: TypeAlias = tuple[str, str]
@@ -29,7 +29,7 @@ class KeyedRegion:
         timed: the nodes that see records only under their own timestamps.
     """
 
-    def __init__(self, part: Subtopology, processors: Mapping[str, Processor], gathering: Collection[str] = ()) -> None:
+    def __init__(self, part: Subtopology, processors: Mapping[str, Operator], gathering: Collection[str] = ()) -> None:
         self._part = part
         self._gathering = gathering
         self._processors = processors
@@ -56,7 +56,7 @@ class KeyedRegion:
 
     def writes(self, name: str) -> set[str]:
         """The stores that a node may write."""
-        return set(self._part.nodes[name].stores) - self._processors[name].looks_up.keys()
+        return set(self._part.nodes[name].stores) - self._processors[name].promises.looks_up.keys()
 
     def gates(self) -> list[list[Edge]] | None:
         """The ways out of the region: those of each gate, which restores one order.
@@ -81,7 +81,7 @@ class KeyedRegion:
         """The region if some nodes cannot be in it."""
         inside: set[str] = set()
         for node in self._part.nodes.values():
-            may = self._processors[node.name].by_key and node.name not in excluded and self._puts_in_time(node)
+            may = self._processors[node.name].promises.by_key and node.name not in excluded and self._puts_in_time(node)
             if isinstance(node, SourceNode) or (may and inside.issuperset(node.parents)):
                 inside.add(node.name)
         return inside
@@ -97,7 +97,7 @@ class KeyedRegion:
         return not histories or node.name in self.timed
 
     def _keeps_times(self, node: Node) -> bool:
-        return isinstance(node, SourceNode) or self._processors[node.name].keeps_records
+        return isinstance(node, SourceNode) or self._processors[node.name].promises.keeps_records
 
     def _sharing_stores(self) -> set[str]:
         """The nodes in the region that share a store with one outside."""
@@ -107,11 +107,11 @@ class KeyedRegion:
         return {name for name in self.nodes if not outside.isdisjoint(self._part.nodes[name].stores)}
 
     def _uses_at_once(self, name: str) -> set[str]:
-        return set() if self._processors[name].at_flush else set(self._part.nodes[name].stores)
+        return set() if self._processors[name].promises.at_flush else set(self._part.nodes[name].stores)
 
     def _claims(self, name: str) -> set[tuple[str, str]]:
         """What records that come to a node touch at once, there and below."""
-        if self._processors[name].at_flush:
+        if self._processors[name].promises.at_flush:
             return {("node", name)}
         node = self._part.nodes[name]
         claims = {("node", name), *(("store", store) for store in node.stores)}

@@ -19,9 +19,9 @@ import numpy as np
 import numpy.typing as npt
 
 from millpond.processors.runtime.nodes import SourceNode
+from millpond.processors.runtime.operators.operator import Operator
 from millpond.processors.runtime.order.keyed_region import Edge, KeyedRegion
 from millpond.processors.runtime.order.waves import Booleans, Integers, returns, seen_too_early, wave_order
-from millpond.processors.runtime.processor import Processor
 from millpond.processors.runtime.subtopology import Subtopology
 from millpond.stores.encoding.serdes import PLAIN_KEYS, serde
 
@@ -146,7 +146,7 @@ class LookupOrder:
     def of(
         cls,
         part: Subtopology,
-        processors: Mapping[str, Processor],
+        processors: Mapping[str, Operator],
         stores: Mapping[str, Any],
         gathering: Collection[str] = (),
     ) -> Self | None:
@@ -170,12 +170,13 @@ class LookupOrder:
             for one, other in combinations(inputs, 2)
             if one.meets(other)
         ]
+        promises = [processor.promises for processor in processors.values()]
         histories = [
             _History(
                 stores[name],
                 [one.topic for one in inputs if name in one.written],
                 [one.topic for one in inputs if name in one.looked_up],
-                max((one.looks_ahead for one in processors.values() if name in one.looks_up), default=0),
+                max((one.looks_ahead for one in promises if name in one.looks_up), default=0),
             )
             for name, spec in part.stores.items()
             if spec.history_retention is not None and any(name in one.written for one in inputs)
@@ -241,21 +242,22 @@ class _Input:
     """
 
     def __init__(
-        self, part: Subtopology, processors: Mapping[str, Processor], region: KeyedRegion, source: SourceNode
+        self, part: Subtopology, processors: Mapping[str, Operator], region: KeyedRegion, source: SourceNode
     ) -> None:
         self.topic = source.topic
         self.written: set[str] = set()
         self.looked_up: set[str] = set()
         self._otherwise: set[str] = set()
         for name in region.reached(source.name):
-            processor, in_time = processors[name], name in region.timed
-            as_of = {store for store, as_of in processor.looks_up.items() if as_of} | {processor.puts}
+            promises, in_time = processors[name].promises, name in region.timed
+            as_of = {store for store, as_of in promises.looks_up.items() if as_of} | {promises.puts}
             self.written |= region.writes(name)
-            self.looked_up |= processor.looks_up.keys()
+            self.looked_up |= promises.looks_up.keys()
             self._otherwise |= set(part.nodes[name].stores) - (as_of if in_time else set())
             for child in part.nodes[name].children:
                 # It looks up at the flush, or before what it looks up is forgotten.
-                self.looked_up |= processors[child].looks_up.keys() if processors[child].at_flush else set()
+                below = processors[child].promises
+                self.looked_up |= below.looks_up.keys() if below.at_flush else set()
 
     def meets(self, other: "_Input") -> bool:
         """Whether one of the two changes what the other uses."""

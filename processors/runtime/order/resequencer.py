@@ -5,10 +5,11 @@ Rule of this module: it knows the positions of records and nothing else of them.
 
 from millpond.processors.runtime.batches.batch import Batch
 from millpond.processors.runtime.batches.columns import Columns, Records, put_in_order
-from millpond.processors.runtime.processor import Processor, ProcessorContext
+from millpond.processors.runtime.operators.operator import Operator
+from millpond.processors.runtime.processor import ProcessorContext
 
 
-class Resequencer(Processor):
+class Resequencer(Operator):
     """Holds records with positions back until all before them have come, and passes them on in order.
 
     Args:

@@ -1,16 +1,16 @@
 """Topics of which nothing is made but one aggregate, so that nobody could tell in which order their records came.
 
-Rule of this module: the graph decides, and what processors say of themselves (``Processor.by_key``).
+Rule of this module: the graph decides, and what processors say of themselves (``Promises.by_key``).
 """
 
 from collections.abc import Callable
 
 from millpond.processors.runtime.nodes import Node, ProcessorNode, SinkNode
-from millpond.processors.runtime.processor import Processor
+from millpond.processors.runtime.operators.operator import Operator
 from millpond.processors.runtime.subtopology import Subtopology
 
 
-def only_reader(part: Subtopology, topic: str, processor_of: Callable[[ProcessorNode], Processor]) -> Processor | None:
+def only_reader(part: Subtopology, topic: str, processor_of: Callable[[ProcessorNode], Operator]) -> Operator | None:
     """The one processor to which all goes that ``part`` reads; None if there are others.
 
     What follows it has no state and leads to no other task.
@@ -25,7 +25,7 @@ def only_reader(part: Subtopology, topic: str, processor_of: Callable[[Processor
         """Whether a node treats each update by itself."""
         if isinstance(node, SinkNode):
             return node.topic not in part.internal_topics
-        return isinstance(node, ProcessorNode) and not node.stores and processor_of(node).by_key
+        return isinstance(node, ProcessorNode) and not node.stores and processor_of(node).promises.by_key
 
     source = part.sources[topic]
     readers = [part.nodes[child] for child in source.children]

@@ -5,6 +5,7 @@ columns are answered as columns, unless one of them is not in the usual form.
 """
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,7 +15,9 @@ import pyarrow.compute as _compute
 
 from millpond.processors.runtime.batches.batch import Batch, BatchBuilder
 from millpond.processors.runtime.batches.columns import Array, Columns, valid
-from millpond.processors.runtime.processor import Processor, ProcessorContext
+from millpond.processors.runtime.operators.operator import Operator
+from millpond.processors.runtime.operators.promises import Promises
+from millpond.processors.runtime.processor import ProcessorContext
 from millpond.processors.tables.foreign_key.message_columns import (
     Messages,
     column_serdes,
@@ -42,7 +45,7 @@ from millpond.stores.typed.store import column_of
 pc: Any = _compute
 
 
-class SubscriptionReceive(Processor):
+class SubscriptionReceive(Operator):
     """In the foreign task: keeps or forgets each subscription and answers it.
 
     Args:
@@ -51,7 +54,7 @@ class SubscriptionReceive(Processor):
         serdes: of the left keys, the foreign keys and the foreign values.
     """
 
-    by_key = True
+    promises = Promises(by_key=True)
 
     def __init__(
         self, store: str, foreign: ValueGetterFactory, serdes: tuple[Serde[Any], Serde[Any], Serde[Any]]
@@ -65,7 +68,7 @@ class SubscriptionReceive(Processor):
         super().init(context)
         self._store = context.store(self._store_name)
         self._getter = self._foreign.make(context)
-        self.looks_up = dict.fromkeys(self._foreign.stores, False)
+        self.promises = replace(self.promises, looks_up=dict.fromkeys(self._foreign.stores, False))
 
     def process(self, batch: Batch) -> None:
         foreign_keys = self._foreign_serde.serialize_many(batch.keys)
@@ -181,7 +184,7 @@ def _contents(subscriptions: Messages, found: npt.NDArray[np.bool_]) -> npt.NDAr
     return np.where(found & ~forgotten, Content.VALUE, contents).astype(np.uint8)
 
 
-class ForeignTableJoin(Processor):
+class ForeignTableJoin(Operator):
     """In the foreign task: answers all subscriptions of a foreign key whose value has changed.
 
     Args:
@@ -190,7 +193,7 @@ class ForeignTableJoin(Processor):
         versioned: whether the foreign table is versioned.
     """
 
-    by_key = True
+    promises = Promises(by_key=True)
 
     def __init__(self, store: str, serdes: tuple[Serde[Any], Serde[Any], Serde[Any]], *, versioned: bool) -> None:
         self._store_name = store

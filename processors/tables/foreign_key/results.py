@@ -16,7 +16,9 @@ from millpond.processors.runtime.batches.batch import Batch, BatchBuilder
 from millpond.processors.runtime.batches.columns import Columns, Records, joined
 from millpond.processors.runtime.batches.headers import Headers
 from millpond.processors.runtime.counters import CounterName
-from millpond.processors.runtime.processor import Processor, ProcessorContext
+from millpond.processors.runtime.operators.operator import Operator
+from millpond.processors.runtime.operators.promises import Promises
+from millpond.processors.runtime.processor import ProcessorContext
 from millpond.processors.tables.foreign_key.messages import Content, read_left_rows, read_responses
 from millpond.processors.tables.foreign_key.user_functions import RowFunction
 from millpond.processors.tables.table_store import TableStore
@@ -24,7 +26,7 @@ from millpond.stores.encoding.serdes import Serde
 from millpond.stores.typed.store import column_of
 
 
-class RowJoining(Processor):
+class RowJoining(Operator):
     """Joins left values with foreign ones by a user's function.
 
     Args:
@@ -54,7 +56,7 @@ class UnjoinedRows(RowJoining):
         serdes: of the left and the foreign values.
     """
 
-    by_key = True
+    promises = Promises(by_key=True)
 
     def __init__(self, joiner: RowFunction, serdes: tuple[Serde[Any], Serde[Any]]) -> None:
         super().__init__(joiner)
@@ -89,7 +91,7 @@ class ResponseJoin(RowJoining):
         join_type: inner, or left, where rows without a foreign value have a result too.
     """
 
-    at_flush = True
+    promises = Promises(at_flush=True)
 
     def __init__(
         self, joiner: RowFunction, rows: str, result: str, serdes: tuple[Serde[Any], Serde[Any]], join_type: JoinType

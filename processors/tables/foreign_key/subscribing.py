@@ -16,7 +16,8 @@ from millpond.processors.options.joins import JoinType
 from millpond.processors.runtime.batches.batch import Batch
 from millpond.processors.runtime.batches.columns import Array, Columns, valid
 from millpond.processors.runtime.batches.headers import Headers
-from millpond.processors.runtime.processor import Processor
+from millpond.processors.runtime.operators.operator import Operator
+from millpond.processors.runtime.operators.promises import Promises
 from millpond.processors.tables.foreign_key.message_columns import (
     column_serdes,
     hash_column,
@@ -44,7 +45,7 @@ class _Columns(NamedTuple):
     foreign_key: ColumnSerde
 
 
-class SubscriptionSend(Processor):
+class SubscriptionSend(Operator):
     """In the left task: turns each changed row into subscriptions, and sends its value to the result task.
 
     A row for which ``extract`` fails counts as deleted, if such records are to be left out.
@@ -57,8 +58,7 @@ class SubscriptionSend(Processor):
         subscriptions, rows: the sinks of the two kinds of messages.
     """
 
-    repeatable = True
-    by_key = True
+    promises = Promises(repeatable=True, by_key=True)
 
     def __init__(
         self,

@@ -1,0 +1,1 @@
+"""What the operators that come with Millpond promise, and can do, beyond processors of one's own."""

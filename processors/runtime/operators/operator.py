@@ -1,0 +1,86 @@
+"""``Operator``: a processor as tasks run it, with what only the operators that come with Millpond promise and do.
+
+A processor of a user's is run by an operator that promises no more than the processor has declared.
+"""
+
+from collections.abc import Callable
+
+from millpond.errors import TopologyError
+from millpond.processors.runtime.batches.batch import Batch
+from millpond.processors.runtime.batches.columns import Columns, Records
+from millpond.processors.runtime.batches.partials import Combiner
+from millpond.processors.runtime.operators.promises import Promises
+from millpond.processors.runtime.processor import Processor, ProcessorContext
+
+
+class Operator(Processor):
+    """A processor whose promises whoever runs a task goes by, and that is told more than one of a user's.
+
+    Attributes:
+        promises: what it promises; settled by the end of ``init``.
+    """
+
+    promises: Promises = Promises()
+
+    @property
+    def combiner(self) -> Combiner | None:
+        """What makes partial aggregates of its records before they reach it, if only the last updates are forwarded.
+
+        None, as by default, where it must have the records themselves.
+        """
+        return None
+
+    def process_partials(self, records: Records) -> None:
+        """Process partial aggregates, which its ``combiner`` has made; ``records`` are never empty."""
+        raise TopologyError(f"{type(self).__name__} takes no partial aggregates")
+
+    def advance(self, time: int) -> None:
+        """Learn that the time of the input is ``time``: forward what waits for it, then tell the children.
+
+        An override is for an operator that has a stream time of its own; it does what a record of that time would do
+        for the others, and calls this one last.
+        """
+        self.context.advance(time)
+
+    def expire(self, time: int) -> None:
+        """Let the entries of the store that it ``fills`` expire as of ``time``, and forward that if somebody asks."""
+
+    def settle(self) -> None:
+        """Process what was kept, if ``context.gathers``: nothing that comes before it is still on its way."""
+
+    def flush(self) -> None:
+        """Called before each commit, parents before children: forward what was held back, store what must last.
+
+        It may be called several times before a commit.
+        """
+
+
+class _OfAUser(Operator):
+    """Runs a processor that is no operator. Its ``process`` is the processor's own: no call lies between."""
+
+    def __init__(self, processor: Processor) -> None:
+        self._processor = processor
+
+    def init(self, context: ProcessorContext) -> None:
+        super().init(context)
+        self._processor.init(context)
+        self.promises = context.declared()
+
+    @property
+    def process(self) -> Callable[[Batch], None]:
+        return self._processor.process
+
+    @property
+    def process_columns(self) -> Callable[[Columns], None]:
+        return self._processor.process_columns
+
+    def complete(self) -> None:
+        self._processor.complete()
+
+    def close(self) -> None:
+        self._processor.close()
+
+
+def as_operator(processor: Processor) -> Operator:
+    """A processor as tasks run it."""
+    return processor if isinstance(processor, Operator) else _OfAUser(processor)
