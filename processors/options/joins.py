@@ -1,5 +1,6 @@
 """How a user describes a join: its type, and the serdes of inputs that are repartitioned or kept."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final, Literal
@@ -98,6 +99,42 @@ class AsofDirection(Enum):
         return tolerance or 0 if self.looks_ahead else 0
 
 
+class Unfit(Enum):
+    """What a record meets whose version does not fulfill the condition: nothing, or the next version that does.
+
+    The next one lies farther from the record, in the direction in which its version was found.
+    """
+
+    MISS = "miss"
+    NEXT = "next"
+
+    @classmethod
+    def chosen(cls, otherwise: str, where: object, tolerance: Duration | None) -> "Unfit":
+        """The choice of that name, if all is there that it needs.
+
+        Raises:
+            ConfigurationError: there is none, or it is the next version, and the condition or the tolerance is missing.
+        """
+        if otherwise not in [one.value for one in cls]:
+            raise ConfigurationError(f"otherwise is {otherwise!r}; give {' or '.join(repr(one.value) for one in cls)}")
+        chosen = cls(otherwise)
+        if chosen is cls.NEXT and where is None:
+            raise ConfigurationError(
+                "otherwise is 'next', but there is no condition that a version could fail; give where=..., or leave "
+                "otherwise out"
+            )
+        if chosen is cls.NEXT and tolerance is None:
+            raise ConfigurationError(
+                "otherwise is 'next', so versions are passed over until one fulfills the condition, and nothing says "
+                "how far; give tolerance='10 minutes', how far from a row its match may be"
+            )
+        return chosen
+
+    def back(self, tolerance: int | None, direction: AsofDirection) -> int:
+        """How much older than a record the times may be as of which versions are looked up for it."""
+        return tolerance or 0 if self is Unfit.NEXT and direction.looks_back else 0
+
+
 @dataclass(frozen=True)
 class Joined:
     """How a stream is joined with a table: the serdes of its records, and how long they wait for the table.
@@ -118,10 +155,17 @@ class Joined:
             both by the time from which it is valid, and of two that are equally close the earlier. A delete is no
             value: forward, the next value after it counts. The last two wait for the tolerance and the grace together,
             and need both. Kafka Streams has no such thing.
+        where: ``where(value, table_value)`` says whether a value of the table is a match for a record's value; None if
+            any is. Of a join with ``vectorized=True`` it takes Arrow arrays and returns one of booleans; null is no.
+            Kafka Streams has no such thing.
+        otherwise: what a record meets whose value of the table is no match by ``where``: ``"miss"`` for nothing;
+            ``"next"`` for the next value of a versioned table that is one, the next older one, or the next newer one
+            that a ``direction`` finds, within the tolerance, which is needed. A delete is not passed over backward.
 
     Raises:
         ConfigurationError: the grace or the tolerance is not a length of time; or there is no grace, and
-            ``within_history`` is wanted; or there is no such direction, or it lacks a grace or a tolerance.
+            ``within_history`` is wanted; or there is no such direction, or it lacks a grace or a tolerance; or
+            ``otherwise`` is neither of the two, or lacks a condition or a tolerance.
     """
 
     key_serde: SerdeLike | None = None
@@ -132,9 +176,12 @@ class Joined:
     tolerance: Duration | None = None
     exact: bool = True
     direction: Literal["backward", "forward", "nearest"] = "backward"
+    where: Callable[[Any, Any], Any] | None = None
+    otherwise: Literal["miss", "next"] = "miss"
 
     def __post_init__(self) -> None:
         AsofDirection.chosen(self.direction, self.grace, self.tolerance)
+        Unfit.chosen(self.otherwise, self.where, self.tolerance)
         if self.tolerance is not None:
             to_millis(self.tolerance, "tolerance of Joined")
         if self.grace is not None:

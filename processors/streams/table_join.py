@@ -6,16 +6,19 @@ keeps it, and both count it.
 
 A record that waits may also meet what becomes valid after its own time. It then waits for as much longer as that may be
 later, so nothing is looked up that is still to come.
+
+What a record meets may have to fulfill a condition of both values. A version that does not is no match, or is passed
+over, one look-up after the other, until the tolerance ends. A delete ends it, too: nothing is valid behind it.
 """
 
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
-from millpond.processors.options.joins import AsofDirection, JoinType, Side
+from millpond.processors.options.joins import AsofDirection, JoinType, Side, Unfit
 from millpond.processors.runtime.batches.batch import Batch
 from millpond.processors.runtime.batches.columns import Records, joined
 from millpond.processors.runtime.counters import CounterName
@@ -25,9 +28,12 @@ from millpond.processors.runtime.operators.promises import Promises
 from millpond.processors.runtime.processor import ProcessorContext
 from millpond.processors.tables.time_ordered_buffer import BufferSpec, TimeOrderedBuffer
 from millpond.processors.tables.value_getters import ValueGetterFactory
-from millpond.stores.encoding.times import MAX_TIME, NO_TIME
+from millpond.stores.encoding.times import FARTHEST, MAX_TIME, NO_TIME
 
 _log = logging.getLogger(__name__)
+
+_Further: TypeAlias = Callable[[list[Any], list[int], list[int]], list[Any]]
+"""Looks up what is beyond the versions of these keys, for records of these times, by the times of the versions."""
 
 
 class StreamTableJoin(Operator):
@@ -49,6 +55,9 @@ class StreamTableJoin(Operator):
             one after it. The table is versioned then.
         direction: which version it meets. If it may be a newer one, there is a tolerance, the table is versioned, and
             records are held back for the tolerance and longer.
+        where: called with the record's value and the table's; what is not true is no match. None if all values are.
+        unfit: what a record meets whose value of the table is no match by ``where``. If it is the next one that is,
+            there is a tolerance, the table is versioned, and its history reaches back for the tolerance more.
     """
 
     def __init__(
@@ -63,6 +72,8 @@ class StreamTableJoin(Operator):
         tolerance: int | None = None,
         exact: bool = True,
         direction: AsofDirection = AsofDirection.BACKWARD,
+        where: Callable[[Any, Any], Any] | None = None,
+        unfit: Unfit = Unfit.MISS,
     ) -> None:
         self._factory = table
         self._joiner = joiner
@@ -72,8 +83,12 @@ class StreamTableJoin(Operator):
         self._tolerance = tolerance
         self._direction = direction
         self._apart = 0 if exact else 1
-        self._from = -self._apart if direction.looks_back else self._apart
+        self._first = -self._apart if direction.looks_back else self._apart
+        self._where = where
+        self._unfit = unfit
         self._ahead = direction.ahead(tolerance)
+        self._back = min(unfit.back(tolerance, direction), 2 * FARTHEST)
+        self._from = self._first - self._back
         self._at_flush = within_history and buffer is not None
         self._arrived: list[Records] = []
         self._arrived_from: int | None = None
@@ -84,6 +99,7 @@ class StreamTableJoin(Operator):
             keeps_records=buffer is None,
             at_flush=self._at_flush,
             looks_ahead=self._ahead,
+            looks_back=self._back,
         )
 
     def init(self, context: ProcessorContext) -> None:
@@ -165,7 +181,7 @@ class StreamTableJoin(Operator):
             return
         looked_up, (found, nothing) = kept, self._look_up(kept)
         missed = self._missed(nothing, kept.timestamps)
-        found = self._near(found, kept.timestamps)
+        found = self._matches(kept, found)
         joiner = self._joiner
         if not self._left:
             matched = [entry is not None for entry in found]
@@ -196,43 +212,78 @@ class StreamTableJoin(Operator):
         """What the table has for each record, and which were looked up and found nothing."""
         wanted = self._lookup_keys(batch)
         if None not in wanted:
-            found = self._get(wanted, batch.timestamps)
+            found = self._get(wanted, batch)
             return found, [entry is None for entry in found]
         present = [i for i, key in enumerate(wanted) if key is not None]
-        entries = iter(self._get([wanted[i] for i in present], [batch.timestamps[i] for i in present]))
+        entries = iter(self._get([wanted[i] for i in present], batch.select([key is not None for key in wanted])))
         found = [None if key is None else next(entries) for key in wanted]
         return found, [entry is None and key is not None for entry, key in zip(found, wanted, strict=True)]
 
-    def _get(self, keys: list[Any], timestamps: list[int]) -> list[Any]:
+    def _get(self, keys: list[Any], records: Batch) -> list[Any]:
         if not self._getter.versioned:
             return self._getter.get_many(keys)
         if self._direction is AsofDirection.FORWARD:
-            return self._following(keys, timestamps)
-        found = self._getter.get_many_as_of(keys, self._looked_up(timestamps))
+            return self._following(keys, records)
+        before = self._getter.get_many_as_of(keys, moved(records.timestamps, self._first))
+        before = self._passed(before, keys, records, self._older)
         if self._direction is AsofDirection.BACKWARD:
-            return found
-        following = self._following(keys, timestamps)
-        return list(map(_closer, timestamps, found, following))
+            return before
+        return list(map(_closer, records.timestamps, before, self._following(keys, records)))
 
-    def _following(self, keys: list[Any], timestamps: list[int]) -> list[Any]:
-        """The first version of each key from a time on, within the tolerance."""
+    def _following(self, keys: list[Any], records: Batch) -> list[Any]:
+        """The first version of each key after its record, within the tolerance."""
+        starts = [time + self._apart - 1 for time in records.timestamps]
+        return self._passed(self._newer(keys, records.timestamps, starts), keys, records, self._newer)
+
+    def _older(self, keys: list[Any], timestamps: list[int], found: list[int]) -> list[Any]:
+        """What was valid before the versions that were found, by the times of these."""
+        return self._getter.get_many_as_of(keys, [time - 1 for time in found])
+
+    def _newer(self, keys: list[Any], timestamps: list[int], found: list[int]) -> list[Any]:
+        """The first version after each that was found, within the tolerance of the record."""
         ahead = self._ahead
         latest = [time if time == NO_TIME else min(time + ahead, MAX_TIME) for time in timestamps]
-        return self._getter.get_many_from(keys, [time + self._apart for time in timestamps], latest)
+        return self._getter.get_many_from(keys, [time + 1 for time in found], latest)
 
-    def _looked_up(self, timestamps: Any) -> Any:
-        """The first of the times at which the table is looked up for records of these times."""
-        if not self._from:
-            return timestamps
-        times = np.asarray(timestamps, np.int64)
-        times = times + self._from * (times != NO_TIME)
-        return times if isinstance(timestamps, np.ndarray) else times.tolist()
+    def _passed(self, found: list[Any], keys: list[Any], records: Batch, further: _Further) -> list[Any]:
+        """What was found; where that is to be passed over, what is further on."""
+        if self._unfit is not Unfit.NEXT:
+            return found
+        failing = self._failing(range(len(found)), records, found)
+        while failing:
+            times = [records.timestamps[place] for place in failing]
+            others = further([keys[place] for place in failing], times, [found[place].timestamp for place in failing])
+            for place, other in zip(failing, others, strict=True):
+                found[place] = other
+            failing = self._failing(failing, records, found)
+        return found
+
+    def _failing(self, places: Sequence[int], records: Batch, found: list[Any]) -> list[int]:
+        """Where what was found is not too old, and does not fulfill the condition."""
+        near = self._near([found[place] for place in places], [records.timestamps[place] for place in places])
+        there = [place for place, entry in zip(places, near, strict=True) if entry is not None]
+        fits = self._fits([records.values[place] for place in there], [found[place] for place in there])
+        return [place for place, fit in zip(there, fits, strict=True) if not fit]
+
+    def _fits(self, values: list[Any], entries: list[Any]) -> list[bool]:
+        """Which of the table's values fulfill the condition."""
+        where = self._where
+        assert where is not None
+        return [bool(where(value, entry.value)) for value, entry in zip(values, entries, strict=True)]
+
+    def _matches(self, records: Batch, found: list[Any]) -> list[Any]:
+        """What was found, without what is no match."""
+        found = self._near(found, records.timestamps)
+        if self._where is not None and self._unfit is Unfit.MISS:
+            for place in self._failing(range(len(found)), records, found):
+                found[place] = None
+        return found
 
     def _near(self, entries: list[Any], timestamps: Sequence[int]) -> list[Any]:
         """What the table has, without what is too old for its record."""
         most = self._tolerance
         if most is None:
-            return entries
+            return list(entries)
         return [
             entry if entry is not None and time - entry.timestamp <= most else None
             for entry, time in zip(entries, timestamps, strict=True)
@@ -243,7 +294,7 @@ class StreamTableJoin(Operator):
         horizon = self._getter.horizon() if self._getter.versioned else None
         if horizon is None or not len(timestamps):
             return None
-        times = np.asarray(self._looked_up(timestamps), np.int64)
+        times = np.asarray(moved(timestamps, self._from), np.int64)
         return None if times.min() >= horizon else np.asarray(nothing, np.bool_) & (times < horizon)
 
     def _note_missed(self, records: Records, missed: Booleans | None) -> None:
@@ -252,7 +303,7 @@ class StreamTableJoin(Operator):
         if missed is None or horizon is None or not missed.any():
             return
         self.context.count(CounterName.BEYOND_HISTORY_RETENTION, int(np.count_nonzero(missed)))
-        times = np.asarray(self._looked_up(records.timestamps), np.int64)
+        times = np.asarray(moved(records.timestamps, self._from), np.int64)
         allowed = self._getter.history_retention()
         reached = np.full(len(times), horizon + allowed)
         self.context.tell_late(CounterName.BEYOND_HISTORY_RETENTION, records, missed, reached, horizon - times, allowed)
@@ -264,6 +315,15 @@ class StreamTableJoin(Operator):
                 self.context.node,
                 CounterName.BEYOND_HISTORY_RETENTION.value,
             )
+
+
+def moved(timestamps: Any, by: int) -> Any:
+    """Times that are later by so much; none is as it was."""
+    if not by:
+        return timestamps
+    times = np.asarray(timestamps, np.int64)
+    times = times + by * (times != NO_TIME)
+    return times if isinstance(timestamps, np.ndarray) else times.tolist()
 
 
 def _closer(time: int, before: Any, after: Any) -> Any:

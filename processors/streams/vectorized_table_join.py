@@ -11,11 +11,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as _compute
 
+from millpond.processors.options.joins import Unfit
 from millpond.processors.runtime.batches.batch import Batch
 from millpond.processors.runtime.batches.columns import Array, Columns, as_column, valid
 from millpond.processors.runtime.counters import CounterName
 from millpond.processors.runtime.late import Booleans
-from millpond.processors.streams.table_join import StreamTableJoin
+from millpond.processors.streams.table_join import StreamTableJoin, moved
 from millpond.stores.encoding.nulls import spread
 
 pc: Any = _compute
@@ -47,9 +48,9 @@ class VectorizedStreamTableJoin(StreamTableJoin):
         found, since = self._look_up_columns(kept)
         missed = self._missed(~valid(found) & valid(kept.keys), kept.timestamps) if found.null_count else None
         if self._tolerance is not None:
-            near = pc.less_equal(pc.subtract(pa.array(kept.timestamps), since), self._tolerance)
-            far = ~near.fill_null(False).to_numpy(zero_copy_only=False)
-            found = found.take(pa.array(np.arange(len(found)), mask=far))
+            found = _without(found, ~self._within(kept, since))
+        if self._where is not None and self._unfit is Unfit.MISS:
+            found = _without(found, self._failing_columns(kept, found, since))
         if not self._left and found.null_count:
             kept, found = kept.select(valid(found)), found.drop_null()
         if not len(kept):
@@ -59,20 +60,66 @@ class VectorizedStreamTableJoin(StreamTableJoin):
     def _look_up_columns(self, kept: Columns) -> tuple[Array, Array]:
         """What the table has for each record, and the timestamp of that."""
         keyed = kept.present()
-        found = self._getter.get_columns(keyed.keys, self._looked_up(keyed.timestamps))
+        found = self._getter.get_columns(keyed.keys, moved(keyed.timestamps, self._first))
         if found is None:
             entries = self._look_up(kept.to_batch())[0]
             times = [None if entry is None else entry.timestamp for entry in entries]
             return self._values(entries), pa.array(times, pa.int64())
+        values, since = found if self._unfit is Unfit.MISS else self._passed_columns(keyed, *found)
         keys = valid(kept.keys)
-        return spread(found[0], keys), spread(found[1], keys)
+        return spread(values, keys), spread(since, keys)
+
+    def _passed_columns(self, records: Columns, found: Array, since: Array) -> tuple[Array, Array]:
+        """``_passed`` for records with keys."""
+        values, times, places = [found], [since], np.arange(len(records))
+        failing = np.flatnonzero(self._failing_columns(records, found, since))
+        begun, size = since.take(pa.array(failing)), len(records)
+        while len(failing):
+            rows = records.taken(failing)
+            older = self._getter.get_columns(rows.keys, begun.to_numpy() - 1)
+            assert older is not None
+            values.append(older[0])
+            times.append(older[1])
+            places[failing] = np.arange(size, size + len(failing))
+            size += len(failing)
+            again = self._failing_columns(rows, *older)
+            failing, begun = failing[again], older[1].filter(pa.array(again))
+        shown: Any = pa.array(places)
+        return pa.concat_arrays(values).take(shown), pa.concat_arrays(times).take(shown)
+
+    def _failing_columns(self, records: Columns, found: Array, since: Array) -> Booleans:
+        """Which records have found what is not too old, and does not fulfill the condition."""
+        failing = valid(found) if self._tolerance is None else valid(found) & self._within(records, since)
+        rows: Any = pa.array(failing)
+        failing[failing] = ~self._fit(records.values.filter(rows), found.filter(rows))
+        return failing
+
+    def _within(self, records: Columns, since: Array) -> Booleans:
+        """Which records have found what is not too old."""
+        near = pc.less_equal(pc.subtract(pa.array(records.timestamps), since), self._tolerance)
+        within: Booleans = near.fill_null(False).to_numpy(zero_copy_only=False)
+        return within
+
+    def _fits(self, values: list[Any], entries: list[Any]) -> list[bool]:
+        fit: list[bool] = self._fit(pa.array(values), self._values(entries)).tolist()
+        return fit
+
+    def _fit(self, values: Array, found: Array) -> Booleans:
+        """Which of the table's values, of which none is missing, fulfill the condition."""
+        if not len(values):
+            return np.zeros(0, np.bool_)
+        assert self._where is not None
+        fit: Booleans = (
+            as_column(self._where(values, found), len(values)).fill_null(False).to_numpy(zero_copy_only=False)
+        )
+        return fit
 
     def _join(self, kept: Batch) -> None:
         if not len(kept):
             return
         looked_up, (entries, nothing) = kept, self._look_up(kept)
         missed = self._missed(nothing, kept.timestamps)
-        entries = self._near(entries, kept.timestamps)
+        entries = self._matches(kept, entries)
         if not self._left:
             kept = kept.select([entry is not None for entry in entries])
             entries = [entry for entry in entries if entry is not None]
@@ -86,3 +133,8 @@ class VectorizedStreamTableJoin(StreamTableJoin):
     def _values(self, entries: list[Any]) -> Array:
         """The table's values, of their own type even where all of them are null."""
         return pa.array([None if entry is None else entry.value for entry in entries], self._getter.value_type)
+
+
+def _without(found: Array, hidden: Booleans) -> Array:
+    """What was found, null where it is hidden."""
+    return found.take(pa.array(np.arange(len(found)), mask=hidden))

@@ -126,7 +126,11 @@ class JoinedRows(Projection):
         return self._columns([row for row, _ in pairs], self.right.unpack(right), matched)
 
     def of_columns(self, columns: Columns, first: int) -> list[Any]:
-        left, right = columns.values.flatten()
+        return self.of_pairs(columns.values)
+
+    def of_pairs(self, values: Any) -> list[Any]:
+        """The columns for pairs of rows, structs of both."""
+        left, right = values.flatten()
         # A right row is in many results, and read once.
         encoded = right.dictionary_encode()
         rows = self.right.unpack(pa.concat_arrays([encoded.dictionary, nulls(1, encoded.dictionary.type)]))

@@ -67,7 +67,8 @@ PARAMETERS: Final[dict[str, dict[str, str]]] = {
     },
     "Millpond.asof_join": {
         "left": OWN, "right": OWN, "on": REFUSAL, "left_time": REFUSAL, "right_time": REFUSAL, "history": NO_HARM,
-        "how": NO_HARM, "grace": NO_HARM, "tolerance": OWN, "exact": OWN, "direction": NO_HARM, "default": OWN,
+        "how": NO_HARM, "grace": NO_HARM, "tolerance": OWN, "exact": OWN, "direction": NO_HARM,
+        "where": OWN, "otherwise": OWN, "default": OWN,
         "right_order": REFUSAL, "right_op": REFUSAL, "null_safe": REFUSAL, **NAMES,
     },
     "Millpond.stream_join": {
@@ -96,7 +97,7 @@ PARAMETERS: Final[dict[str, dict[str, str]]] = {
     },
     "Joined": {
         "key_serde": OWN, "value_serde": OWN, "grace": NO_HARM, "name": OWN, "within_history": NO_HARM,
-        "tolerance": OWN, "exact": OWN, "direction": NO_HARM,
+        "tolerance": OWN, "exact": OWN, "direction": NO_HARM, "where": OWN, "otherwise": OWN,
     },
     "StreamJoined": {
         **SERDES, "other_value_serde": REFUSAL, "name": REFUSAL, "store_name": REFUSAL, "backend": OWN,

@@ -54,11 +54,12 @@ def judge_versions(
 def asof(
     left: Sequence[Row], right: Sequence[Row], how: str, times: tuple[str, str], op: str | None = None,
     tolerance: int | None = None, exact: bool = True, default: Mapping[str, Any] | None = None,
-    direction: str = "backward",
+    direction: str = "backward", where: Callable[[Row, Row], bool] | None = None, passed: bool = False,
 ) -> Iterator[dict[str, Any]]:  # fmt: skip
     """Each left row with the right row that was valid at its time, unless that is older than the tolerance.
 
-    Or with the first that becomes valid from its time on, or the closer one.
+    Or with the first that becomes valid from its time on, or the closer one. One that does not fulfill the condition is
+    no match, or is ``passed`` over as if it were not there.
     """
     bisect = bisect_right if exact else bisect_left
     versions = defaultdict[Any, list[Row]](list)
@@ -67,6 +68,8 @@ def asof(
     nothing = {name: None for row in right[:1] for name in row if name not in ("k", op)} | dict(default or {})
     for row in left:
         known = versions[row["k"]] if row["k"] is not None else []
+        if where is not None and passed:
+            known = [one for one in known if (op is not None and one[op] == "delete") or where(row, one)]
         place = bisect([one[times[1]] for one in known], row[times[0]])
         match = known[place - 1] if place and (op is None or known[place - 1][op] != "delete") else None
         at, time = row[times[0]], times[1]
@@ -76,6 +79,8 @@ def asof(
             closer = match is None or (later is not None and later[time] - at < at - match[time])
             match = later if direction == "forward" or closer else match
         if match is not None and tolerance is not None and abs(at - match[time]) > tolerance:
+            match = None
+        if match is not None and where is not None and not where(row, match):
             match = None
         if how in ("semi", "anti"):
             if (match is None) is (how == "anti"):

@@ -6,13 +6,14 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from millpond.processors import SessionWindows, SlidingWindows, TimeWindows
 from millpond.processors.distribution import combining
-from millpond.processors.options.joins import ASOF_JOINS, TABLE_JOINS, AsofDirection, JoinType
+from millpond.processors.options.joins import ASOF_JOINS, TABLE_JOINS, AsofDirection, JoinType, Unfit
 from millpond.processors.verbs import aggregates
 from millpond.processors.verbs.combining import RowCombiner
 from tests.metamorphic import oracle
@@ -225,7 +226,24 @@ class Matches(NamedTuple):
     exact: bool
     filled: bool
     direction: AsofDirection
+    unfit: Unfit | None = None
 
+    @property
+    def chosen(self) -> Unfit | None:
+        """What a left row meets whose right row is too great, if there is such a condition."""
+        return Unfit.MISS if self.unfit is not None and self.tolerance is None else self.unfit
+
+
+def is_less(both: pa.Table) -> Any:
+    """Whether the right value is less, or as great; null is neither."""
+    return pc.less_equal(both["bv"], both["av"])
+
+
+def is_less_of(left: Row, right: Row) -> bool:
+    return left["av"] is not None and right["bv"] is not None and bool(right["bv"] <= left["av"])
+
+
+UNFIT = st.sampled_from([None, None, *Unfit])
 
 MATCHES = st.builds(
     Matches,
@@ -234,6 +252,7 @@ MATCHES = st.builds(
     st.booleans(),
     st.booleans(),
     st.just(AsofDirection.BACKWARD),
+    UNFIT,
 )
 AHEAD = st.builds(
     Matches,
@@ -242,6 +261,7 @@ AHEAD = st.builds(
     st.booleans(),
     st.booleans(),
     st.sampled_from([AsofDirection.FORWARD, AsofDirection.NEAREST]),
+    UNFIT,
 )
 PAIRS = st.tuples(rows_of("a", NULLABLE), rows_of("b", NULLABLE, op=True)).map(lambda both: [*both[0], *both[1]])
 
@@ -291,12 +311,14 @@ def _check_asof(
         tolerance=matches.tolerance,
         exact=matches.exact,
         direction=matches.direction,
+        where=None if matches.chosen is None else is_less,
+        unfit=matches.chosen or Unfit.MISS,
         default={name: pa.scalar(value, schemas["b"].field(name).type) for name, value in default.items()},
         right_op=op,
     )
     found = oracle.asof(
         own(events, "a"), own(events, "b"), how, ("at", "bt"), op, matches.tolerance, matches.exact, default,
-        matches.direction.value,
+        matches.direction.value, None if matches.chosen is None else is_less_of, matches.chosen is Unfit.NEXT,
     )  # fmt: skip
     expected = bag({name: row[name] for name in row if name != op} for row in found)
     chain = Chain([made], schemas, {"b": "bt", "a": "at"})

@@ -1,6 +1,6 @@
 """Verbs on tables, made as ``Millpond`` makes them on DataFrames: with what their inputs add to their graces."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -23,7 +23,7 @@ from millpond.adapters.spark.verbs.waiting import (
     top_n_account,
 )
 from millpond.processors.options.join_windows import JoinWindows
-from millpond.processors.options.joins import AsofDirection, JoinType, Side
+from millpond.processors.options.joins import AsofDirection, JoinType, Side, Unfit
 from millpond.processors.verbs.aggregate import AggregatedRows, Windows, aggregate
 from millpond.processors.verbs.aggregates import AggregateCall
 from millpond.processors.verbs.apply import apply_topology
@@ -265,6 +265,8 @@ def make_asof_join(
     tolerance: int | None = None,
     exact: bool = True,
     direction: AsofDirection = AsofDirection.BACKWARD,
+    where: Callable[[pa.Table], Any] | None = None,
+    unfit: Unfit = Unfit.MISS,
     default: Mapping[str, Any] | None = None,
     right_op: str | None = None,
     right_order: str | None = None,
@@ -280,8 +282,8 @@ def make_asof_join(
         packing("left", one, NullKeys.EQUAL if null_safe else NullKeys.APART, untimed=how.keeps(Side.LEFT)),
         packing("right", other, NullKeys.EQUAL if null_safe else NullKeys.DROPPED, versions=True),
     )
-    ahead = direction.ahead(tolerance)
-    reach = asof_history(kept, hold, exact, ahead)
+    ahead, back = direction.ahead(tolerance), unfit.back(tolerance, direction)
+    reach = asof_history(kept, hold, exact, ahead, back)
     verb = asof_join(
         name,
         *packed,
@@ -291,11 +293,13 @@ def make_asof_join(
         tolerance=tolerance,
         exact=exact,
         direction=direction,
+        where=where,
+        unfit=unfit,
         columns=rest,
         default=default,
         null_safe=null_safe,
     )
-    return Made(verb, {"left": one, "right": other}, asof_join_account(name, how, late, kept, left_time, ahead))
+    return Made(verb, {"left": one, "right": other}, asof_join_account(name, how, late, kept, left_time, ahead, back))
 
 
 def make_stream_join(

@@ -1,5 +1,6 @@
 """Topologies that are refused, each followed by what the message advises, which is then built."""
 
+import operator
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
@@ -326,6 +327,31 @@ JOINS = [
         lambda calls: calls.stream().join(calls.versioned(), max, Joined(grace=10)),
     ),
     Refused(
+        "otherwise is \n; give ",
+        lambda calls: calls.stream().join(calls.versioned(), max, Joined(otherwise="older")),  # type: ignore[arg-type]
+        lambda calls: calls.stream().join(calls.versioned(), max, Joined(otherwise="miss")),
+        lambda calls: calls.stream().join(
+            calls.versioned(), max, Joined(where=operator.lt, otherwise="next", tolerance=1)
+        ),
+    ),
+    Refused(
+        "no condition that a version could fail; give where=..., or leave otherwise out",
+        lambda calls: calls.stream().join(calls.versioned(), max, Joined(otherwise="next", tolerance=1)),
+        lambda calls: calls.stream().join(
+            calls.versioned(), max, Joined(where=operator.lt, otherwise="next", tolerance=1)
+        ),
+        lambda calls: calls.stream().join(calls.versioned(), max, Joined(tolerance=1)),
+    ),
+    Refused(
+        "and nothing says how far; give tolerance='10 minutes', how far from a row its match may be",
+        lambda calls: calls.stream().join(calls.versioned(), max, Joined(where=operator.lt, otherwise="next")),
+        lambda calls: calls.stream().join(
+            calls.versioned(retention=600_000),
+            max,
+            Joined(where=operator.lt, otherwise="next", tolerance="10 minutes"),
+        ),
+    ),
+    Refused(
         "direction is \n; give ",
         lambda calls: calls.stream().join(calls.versioned(), max, Joined(direction="backwards")),  # type: ignore[arg-type]
         lambda calls: calls.stream().join(calls.versioned(), max, Joined(direction="backward")),
@@ -345,12 +371,12 @@ JOINS = [
         ),
     ),
     Refused(
-        "has exact=False, but its table ",
+        " is not versioned, so nothing tells what ",
         lambda calls: calls.stream().join(calls.table(), max, Joined(exact=False)),
         lambda calls: calls.stream().join(calls.versioned(), max, Joined(exact=False)),
     ),
     Refused(
-        "cannot have exact=False: a global table has no history",
+        "cannot have \n: a global table has no history; join with",
         lambda calls: calls.stream().join(calls.builder.global_table("g"), max, Joined(exact=False)),
         lambda calls: calls.stream().join(calls.versioned(), max, Joined(exact=False)),
     ),

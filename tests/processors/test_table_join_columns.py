@@ -57,7 +57,7 @@ def columns_of_sides(left: Any, right: Any) -> Any:
 
 
 def join(
-    key_serde: str, how: str, history: int | None, grace: int | None, order: Order, *, vectorized: bool
+    key_serde: str, how: str, history: int | None, grace: int | None, order: Order, *, vectorized: bool, **given: Any
 ) -> Topology:
     consumed = Consumed(key_serde, "int64")
     kept = Materialized("kept") if history is None else Materialized.versioned("kept", history_retention=history)
@@ -66,8 +66,15 @@ def join(
     stream = builder.stream("in", consumed)
     method = stream.left_join if how == "left" else stream.join
     joiner = columns_of_sides if vectorized else sides
-    method(table, joiner, Joined(key_serde, "int64", grace=grace), vectorized=vectorized).to("out")
+    method(table, joiner, Joined(key_serde, "int64", grace=grace, **given), vectorized=vectorized).to("out")
     return builder.build()
+
+
+def fits(value: Any, other: Any) -> Any:
+    """Whether a record's value is a match for the table's, as objects or as columns."""
+    if isinstance(value, pa.Array):
+        return pc.greater_equal(pc.bit_wise_and(value, 3), pc.bit_wise_and(other, 3))
+    return value & 3 >= other & 3
 
 
 def run(

@@ -152,6 +152,13 @@ ARGUMENTS = [
         lambda calls: calls.asof(how="left", default={"since": datetime(2026, 1, 1).astimezone()}),
     ),
     Refused(
+        "of which Arrow does not evaluate all: \n; make what it compares columns of the two sides before",
+        lambda calls: calls.asof(where=F.lower("k") == F.lit("a")),
+        lambda calls: calls.asof(
+            right=calls.frames.right.withColumn("small", F.lower("k")), where=F.col("small") == F.lit("a")
+        ),
+    ),
+    Refused(
         "give a function of millpond.processors.verbs.aggregates",
         lambda calls: calls.aggregate({"n": "count"}),
         lambda calls: calls.aggregate({"n": aggregates.count()}),

@@ -43,6 +43,17 @@ class Rows:
         return value if scalar is None else pa.repeat(scalar, self.table.num_rows)
 
 
+@dataclass(frozen=True)
+class Condition:
+    """What rows fulfill for which an expression is true. Travels to the workers."""
+
+    expression: Expression
+
+    def __call__(self, table: pa.Table) -> Any:
+        """Whether they do, an Arrow array with a value or a null for each row of the table."""
+        return Rows(table).column(self.expression)
+
+
 @dataclass(frozen=True, eq=False)
 class Column(Expression):
     """A column of the table, by its place."""

@@ -90,13 +90,12 @@ def check_window(window: Windows | None) -> None:
         )
 
 
-def _condition(rows: DataFrame, name: str, call: AggregateCall) -> Column:
-    """The condition of rows that count for a call.
+def condition_of(rows: DataFrame, what: str, where: Any, example: str) -> Column:
+    """A condition on rows; ``what`` and an ``example`` are for errors.
 
     Raises:
         ConfigurationError: it is none.
     """
-    where: Any = call.where
     wrong, cause = "that is none", None
     try:
         if isinstance(where, str | Column):
@@ -108,8 +107,7 @@ def _condition(rows: DataFrame, name: str, call: AggregateCall) -> Column:
     except AnalysisException as error:
         wrong, cause = str(error), error
     raise ConfigurationError(
-        f"where of {name!r} is {where!r}: {wrong}; give a condition as DataFrame.where takes it, such as "
-        "where=\"status = 'paid'\""
+        f"{what} is {where!r}: {wrong}; give a condition as DataFrame.where takes it, such as where={example}"
     ) from cause
 
 
@@ -131,7 +129,8 @@ def _argument(rows: DataFrame, name: str, call: AggregateCall) -> Column | None:
     if call.where is None:
         return value
     present = F.lit(1) if value is None else value
-    return F.when(_condition(rows, name, call), F.struct(present.alias("value")) if call.wraps else present)
+    condition = condition_of(rows, f"where of {name!r}", call.where, "\"status = 'paid'\"")
+    return F.when(condition, F.struct(present.alias("value")) if call.wraps else present)
 
 
 def until_in_micros(window: Windows | None, until: Mapping[Instant | str, Windows] | None) -> dict[int, Windows]:

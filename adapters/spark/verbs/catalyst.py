@@ -10,6 +10,7 @@ from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 from py4j.protocol import Py4JJavaError
+from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame
 
 from millpond.adapters.spark.rows.arrow_expressions import (
@@ -68,6 +69,16 @@ def selected(plan: Any, source: Any) -> Selected:
     """
     columns, conditions = _selected(plan, source)
     return Selected([columns[id_] for id_ in column_ids(plan)], conditions)
+
+
+def evaluated(frame: DataFrame, condition: SparkColumn) -> Expression | None:
+    """A condition on the rows of a DataFrame; None in a session of Spark Connect.
+
+    Raises:
+        NotInArrowError: there is something in it that Arrow does not evaluate.
+    """
+    source, plan = analyzed(frame), analyzed(frame.select(condition.alias("condition")))
+    return None if plan is None else selected(plan, source).columns[0]
 
 
 def _selected(plan: Any, source: Any) -> tuple[Mapping[int, Expression], Sequence[Expression]]:

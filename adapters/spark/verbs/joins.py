@@ -12,7 +12,8 @@ from typing import Any, Final, Literal, TypeAlias
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 
-from millpond.adapters.spark.rows.names import did_you_mean
+from millpond.adapters.spark.rows.arrow_expressions import Condition
+from millpond.adapters.spark.rows.names import did_you_mean, named
 from millpond.adapters.spark.verbs.account import HISTORY, Allowance
 from millpond.adapters.spark.verbs.arguments import (
     On,
@@ -20,6 +21,7 @@ from millpond.adapters.spark.verbs.arguments import (
     chosen_join,
     column_names,
     column_pairs,
+    condition_of,
     in_micros,
     join_windows,
     named_in_errors,
@@ -28,6 +30,7 @@ from millpond.adapters.spark.verbs.arguments import (
     ttl_allowance,
 )
 from millpond.adapters.spark.verbs.bounds import time_of
+from millpond.adapters.spark.verbs.catalyst import NotInArrowError, evaluated
 from millpond.adapters.spark.verbs.inputs import RowInput, check_names
 from millpond.adapters.spark.verbs.kept_schemas import ColumnChanges
 from millpond.adapters.spark.verbs.top import TopVerbs
@@ -40,7 +43,7 @@ from millpond.adapters.spark.verbs.waiting import (
     table_join_account,
 )
 from millpond.errors import ConfigurationError
-from millpond.processors.options.joins import ASOF_JOINS, TABLE_JOINS, AsofDirection, JoinType, Side
+from millpond.processors.options.joins import ASOF_JOINS, TABLE_JOINS, AsofDirection, JoinType, Side, Unfit
 from millpond.processors.verbs.asof_join import asof_join
 from millpond.processors.verbs.null_keys import NullKeys
 from millpond.processors.verbs.projections import CHANGE_COLUMNS
@@ -77,6 +80,8 @@ class JoinVerbs(TopVerbs):
         tolerance: Duration | None = None,
         exact: bool = True,
         direction: Literal["backward", "forward", "nearest"] = "backward",
+        where: str | Column | None = None,
+        otherwise: Literal["miss", "next"] = "miss",
         default: Mapping[str, Any] | None = None,
         right_order: str | Column | None = None,
         right_op: str | Column | None = None,
@@ -108,6 +113,13 @@ class JoinVerbs(TopVerbs):
                 from that time on, past deletes; ``"nearest"`` for the closer one of both, the older one of two that are
                 equally close. The last two need ``tolerance`` and ``grace``: a left row waits for both together, in
                 event time of the left side, and ``history`` is as long as both.
+            where: a condition of a match on the columns of both sides, as ``DataFrame.where`` takes it, such as
+                ``"price <= most"``; those of the right side are the ones that are not in ``on``. It compares, combines
+                and calculates what Arrow can as Spark does; null is not true. By default any right row is a match.
+            otherwise: what becomes of a left row whose right row does not fulfill ``where``: ``"miss"`` if it has no
+                match, as if it was valid but of no use; ``"next"`` if that row is passed over, and the next one that
+                fulfills it is the match: the next older one, or, by the direction, newer. This needs ``tolerance``, and
+                state reaches back for the history and the tolerance together. A delete is not passed over backward.
             default: for ``"left"``: what columns of the right side have, by their names, where there is no match; the
                 others are null there. A null of a right row that matches stays null.
             right_order: what decides among right rows of one key and time, as ``order`` in ``latest``.
@@ -131,7 +143,8 @@ class JoinVerbs(TopVerbs):
         wait = None if grace is None else in_micros(grace, "grace")
         most = None if tolerance is None else in_micros(tolerance, "tolerance")
         towards = AsofDirection.chosen(direction, grace, tolerance)
-        ahead = towards.ahead(most)
+        unfit = Unfit.chosen(otherwise, where, tolerance)
+        ahead, back = towards.ahead(most), unfit.back(most, towards)
         if wait is not None and wait + ahead > reach:
             waits = f"tolerance and grace together are {tolerance!r} and {grace!r}" if ahead else f"grace is {grace!r}"
             raise ConfigurationError(f"{waits}, but only a history of {history!r} is kept; make history as long")
@@ -159,16 +172,18 @@ class JoinVerbs(TopVerbs):
             run.name,
             *packed,
             join_type,
-            history=asof_history(kept, hold, exact, ahead),
+            history=asof_history(kept, hold, exact, ahead, back),
             grace=hold,
             tolerance=most,
             exact=exact,
             direction=towards,
+            where=None if where is None else _matching(left, right, rest, where),
+            unfit=unfit,
             columns=rest,
             default=_defaults(default or {}, join_type, packed[1].rows.schemas.current, rest),
             null_safe=null_safe,
         )
-        return self._result(run, verb, asof_join_account(run.name, join_type, late, kept, left_times, ahead))
+        return self._result(run, verb, asof_join_account(run.name, join_type, late, kept, left_times, ahead, back))
 
     @named_in_errors
     def stream_join(
@@ -374,6 +389,28 @@ def _row_inputs(
     elif not null_safe:
         other = other.without_null_keys()
     return (one if null_safe or join_type.keeps(Side.LEFT) else one.without_null_keys(), other), rest
+
+
+def _matching(left: DataFrame, right: DataFrame, columns: Sequence[str], where: str | Column) -> Condition:
+    """The condition of a match, on the columns of the left side and these of the right side.
+
+    Raises:
+        ConfigurationError: it is none, or has something that Arrow does not evaluate.
+    """
+    both = left.crossJoin(right.select(*map(named, columns)))
+    condition = condition_of(both, "where", where, '"price <= most"')
+    try:
+        found = evaluated(both, condition)
+    except NotInArrowError as error:
+        raise ConfigurationError(
+            f"where is {where!r}, of which Arrow does not evaluate all: {error}; make what it compares columns of the "
+            "two sides before, such as right=right.withColumn('small', F.lower('name')), and compare these"
+        ) from error
+    if found is None:
+        raise ConfigurationError(
+            f"where is {where!r}, and how Spark understands it is not shown to a session of Spark Connect"
+        )
+    return Condition(found)
 
 
 def _check_null_safe(null_safe: object) -> None:

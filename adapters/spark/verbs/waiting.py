@@ -162,20 +162,27 @@ def held_back(grace: Allowance | None) -> int | None:
     return None if grace is None else grace.total + 1
 
 
-def asof_history(history: Allowance, hold: int | None, exact: bool, ahead: int = 0) -> int:
+def asof_history(history: Allowance, hold: int | None, exact: bool, ahead: int = 0, back: int = 0) -> int:
     """How far back an as-of join looks the right side up; a moment farther for what was valid just before a row.
 
-    Matches may be so much ``ahead`` of a left row.
+    Matches may be so much ``ahead`` of a left row, and rows so much older than it be looked up one after the other.
     """
-    return max(history.total, (hold or 0) + ahead) + (0 if exact else 1)
+    return max(history.total, (hold or 0) + ahead) + (0 if exact else 1) + back
 
 
 def asof_join_account(
-    name: str, join_type: JoinType, grace: Allowance | None, history: Allowance, left: InputTime, ahead: int = 0
+    name: str,
+    join_type: JoinType,
+    grace: Allowance | None,
+    history: Allowance,
+    left: InputTime,
+    ahead: int = 0,
+    back: int = 0,
 ) -> Account:
-    """Of an as-of join whose matches may be so much ahead of a left row."""
+    """Of an as-of join whose matches may be so much ahead of a left row, or be looked for so far back behind it."""
     wait = left.bound + (0 if grace is None else grace.total + ahead)
     until = f"until {shown(ahead)} and its grace are over" if ahead else "until its grace is over"
+    reach = f"the history and {shown(back)} more" if back else "the history"
     clock = "for versions, the newest time of right that earlier micro-batches have shown"
     return Account(
         name,
@@ -187,8 +194,8 @@ def asof_join_account(
         else f"each left row for right rows that are {'later or ' if ahead else ''}late, {until}",
         wait,
         {} if left.path is None else {left.path: wait},
-        "versions of the right side for the history, and the latest one of each key for ever: it grows with the number "
-        "of keys that are not deleted",
+        f"versions of the right side for {reach}, and the latest one of each key for ever: it grows with the number of "
+        "keys that are not deleted",
         sides=("left",),
     )
 

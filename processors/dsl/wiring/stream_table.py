@@ -8,7 +8,7 @@ from millpond.processors.dsl.wiring.copartition import check_copartitioned
 from millpond.processors.dsl.wiring.global_table import GlobalKTable
 from millpond.processors.dsl.wiring.stream import StreamHandle
 from millpond.processors.dsl.wiring.table import SourceTable, TableHandle, reordered, source_table
-from millpond.processors.options.joins import AsofDirection, Joined, JoinType, Side
+from millpond.processors.options.joins import AsofDirection, Joined, JoinType, Side, Unfit
 from millpond.processors.options.materialized import TABLE_KINDS, Materialized
 from millpond.processors.streams.table_join import StreamTableJoin
 from millpond.processors.streams.vectorized_table_join import VectorizedStreamTableJoin
@@ -44,8 +44,8 @@ def join_stream_with_table(
     """Look up each record's key in ``table``; with a grace period, once it has waited for late table records.
 
     Raises:
-        TopologyError: the inputs are not co-partitioned; or a grace period on a table that is not versioned, or it, or
-            it and the tolerance for which records wait, are longer than the table's history retention.
+        TopologyError: the inputs are not co-partitioned; or a grace period, or what looks farther back, on a table that
+            is not versioned, or it, or it and the tolerance, are longer than the table's history retention.
     """
     stream = stream.together(
         joined.name, joined.key_serde, joined.value_serde, keep_null_keys=join_type.keeps(Side.LEFT)
@@ -55,17 +55,25 @@ def join_stream_with_table(
     node = joined.name or graph.new_name(_PREFIXES[join_type])
     stores, buffer = getter.stores, None
     within, tolerance, direction = joined.within_history, _tolerance(joined), AsofDirection(joined.direction)
+    unfit = Unfit(joined.otherwise)
+    back = unfit.back(tolerance, direction)
+    if unfit is Unfit.NEXT:
+        _check_versions(table, node, "otherwise='next'", "what was valid before the value that it has")
     if joined.grace is not None:
         ahead = direction.ahead(tolerance)
         wait = to_millis(joined.grace, "grace") + ahead
-        _check_wait(table, getter, wait, "tolerance and a grace period" if ahead else "grace period", node)
+        _check_versioned(table, node)
+        what = "tolerance and a grace period" if ahead or back else "grace period"
+        _check_history(table, getter, wait + back, what, node)
         key_serde, value_serde = joined.key_serde or stream.key_serde, joined.value_serde or stream.value_serde
         buffer = buffer_spec(f"{node}-Buffer", wait, key_serde, value_serde, f"the join {node!r}")
         graph.add_store(buffer.store_spec)
         stores = (*stores, buffer.store)
+    elif back:
+        _check_history(table, getter, back, "tolerance", node)
     processor = _processor(vectorized)
     if not joined.exact:
-        _check_versions(table, node)
+        _check_versions(table, node, "exact=False", "what was valid before a record")
 
     def made() -> StreamTableJoin:
         return processor(
@@ -77,6 +85,8 @@ def join_stream_with_table(
             tolerance=tolerance,
             exact=joined.exact,
             direction=direction,
+            where=joined.where,
+            unfit=unfit,
         )
 
     return stream.then("", made, node, stores).with_new_values()
@@ -90,24 +100,27 @@ def _tolerance(joined: Joined) -> int | None:
     return None if joined.tolerance is None else to_millis(joined.tolerance, "tolerance")
 
 
-def _check_versions(table: TableHandle, node: str) -> None:
+def _check_versions(table: TableHandle, node: str, given: str, unknown: str) -> None:
     if not table.versioned:
         raise TopologyError(
-            f"the join {node!r} has exact=False, but its table {table.node!r} is not versioned, so nothing tells what "
-            "was valid before a record; materialize it with Materialized.versioned"
+            f"the join {node!r} has {given}, but its table {table.node!r} is not versioned, so nothing tells what "
+            f"{unknown}; materialize it with Materialized.versioned"
         )
 
 
-def _check_wait(table: TableHandle, getter: ValueGetterFactory, wait: int, what: str, node: str) -> None:
+def _check_versioned(table: TableHandle, node: str) -> None:
     if not table.versioned:
         raise TopologyError(
             f"the join {node!r} has a grace period, but its table {table.node!r} is not versioned: a record that has "
             "waited could not see the table as it was at the record's time; materialize it with Materialized.versioned"
         )
+
+
+def _check_history(table: TableHandle, getter: ValueGetterFactory, reach: int, what: str, node: str) -> None:
     retention = min(table.graph.stores[store].history_retention or 0 for store in getter.stores)
-    if wait > retention:
+    if reach > retention:
         raise TopologyError(
-            f"the join {node!r} has a {what} of {wait} ms, but its table {table.node!r} keeps only {retention} "
+            f"the join {node!r} has a {what} of {reach} ms, but its table {table.node!r} keeps only {retention} "
             "ms of history; make the history retention at least as long as that"
         )
 
@@ -132,15 +145,16 @@ def join_stream_with_global_table(
             f"the join of {stream.node!r} with the global table {table.node!r} cannot have a grace period: a global "
             "table has no history; join with a versioned table instead"
         )
-    if not joined.exact:
+    past = "otherwise='next'" if joined.otherwise == "next" else None if joined.exact else "exact=False"
+    if past is not None:
         raise TopologyError(
-            f"the join of {stream.node!r} with the global table {table.node!r} cannot have exact=False: a global "
+            f"the join of {stream.node!r} with the global table {table.node!r} cannot have {past}: a global "
             "table has no history; join with a versioned table instead"
         )
     getter, processor, tolerance = store_getter(table.store), _processor(vectorized), _tolerance(joined)
     result = stream.then(
         _PREFIXES[join_type],
-        lambda: processor(getter, joiner, join_type, selector=selector, tolerance=tolerance),
+        lambda: processor(getter, joiner, join_type, selector=selector, tolerance=tolerance, where=joined.where),
         joined.name,
         getter.stores,
     )

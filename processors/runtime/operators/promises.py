@@ -31,6 +31,7 @@ class Promises:
         looks_up: the stores that it only reads, each record's key for each record; true where it reads as of the
             timestamp.
         looks_ahead: how much newer than the records, at most, what it reads of these stores may be.
+        looks_back: how much older than the records, at most, the times are as of which it reads of these stores.
         fills: the store, if there is one, whose entries ``expire``.
         keeps_positions: whether it forwards at once, and at most one record for each, with the positions of those that
             came.
@@ -49,6 +50,7 @@ class Promises:
     puts: str | None = None
     looks_up: Mapping[str, bool] = field(default_factory=dict)
     looks_ahead: int = 0
+    looks_back: int = 0
     fills: str | None = None
     keeps_positions: bool = False
     record_by_record: bool = False

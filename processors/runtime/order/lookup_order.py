@@ -91,12 +91,14 @@ class _History:
         store: the store.
         writers, readers: the topics whose records are put into it, and look it up.
         ahead: how much newer than the readers' records what these look up may be.
+        back: how much older than the readers' records the times may be as of which these look up.
     """
 
     store: Any
     writers: Sequence[str]
     readers: Sequence[str]
     ahead: int
+    back: int
 
     def newest(self, arrived: _Arrived) -> Integers:
         """The latest time that the store has been told of, after each of the records."""
@@ -117,7 +119,7 @@ class _History:
         writes, reads = section.of(self.writers), section.of(self.readers)
         if not writes.any():
             return True
-        if section.times[reads].min(initial=newest) < newest - self.store.history_retention:
+        if section.times[reads].min(initial=newest) < newest - self.store.history_retention + self.back:
             return False
         if section.times[writes].min() >= newest - self.store.grace + self.ahead:
             return True
@@ -177,6 +179,7 @@ class LookupOrder:
                 [one.topic for one in inputs if name in one.written],
                 [one.topic for one in inputs if name in one.looked_up],
                 max((one.looks_ahead for one in promises if name in one.looks_up), default=0),
+                max((one.looks_back for one in promises if name in one.looks_up), default=0),
             )
             for name, spec in part.stores.items()
             if spec.history_retention is not None and any(name in one.written for one in inputs)

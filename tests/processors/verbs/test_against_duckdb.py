@@ -4,7 +4,7 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime
-from itertools import pairwise
+from itertools import pairwise, product
 from typing import Any
 
 import pandas as pd
@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from millpond.processors.options.join_windows import JoinWindows
-from millpond.processors.options.joins import ASOF_JOINS, TABLE_JOINS, AsofDirection, JoinType
+from millpond.processors.options.joins import ASOF_JOINS, TABLE_JOINS, AsofDirection, JoinType, Unfit
 from millpond.processors.options.windows import SessionWindows, TimeWindows
 from millpond.processors.verbs import aggregates
 from millpond.processors.verbs.aggregate import Windows, aggregate
@@ -42,11 +42,17 @@ def driven(
     *,
     backend: str = "memory",
     serde: Serde[Any] | None = None,
+    first: str | None = None,
 ) -> list[dict[str, Any]]:
-    """What comes out for the rows of both sides, each side in its order, in micro-batches of any size."""
+    """What comes out for the rows of both sides, each side in its order, in micro-batches of any size.
+
+    All of the ``first`` side come before the other one.
+    """
     chance = random.Random(seed)
     waiting = {role: list(rows) for role, rows in sides.items()}
     with running(verb, backend, serde) as driver:
+        if first is not None:
+            driver.pipe({first: waiting.pop(first)}, dict.fromkeys(sides, "t"))
         while any(waiting.values()):
             batch = {}
             for role, rows in waiting.items():
@@ -171,6 +177,83 @@ def test_an_asof_join_ahead_gives_each_row_what_pandas_gives_it(
                 ON l.k = r.k AND l.t {"<=" if exact else "<"} r.t
             """
             assert in_any_order(found) == in_any_order(asked(query, l=lefts, r=rights)), seed
+
+
+FITTING = "r.v * 7 % 10 <= l.id % 10"
+"""A condition of both sides, as SQL has it."""
+
+
+def fitting(both: pa.Table) -> Any:
+    """The same, as a verb calls it."""
+    left, right = (both[name].to_numpy() for name in ("id", "v"))
+    return pa.array(right * 7 % 10 <= left % 10)
+
+
+@pytest.mark.parametrize("how", ASOF_JOINS)
+@pytest.mark.parametrize("exact", [True, False])
+@pytest.mark.parametrize("grace", [LONG, None])
+@pytest.mark.parametrize("backend", ["memory", "lmdb", "rocksdb"])
+def test_a_version_that_fails_the_condition_hides_the_older_ones_or_is_passed_over(
+    how: JoinType, exact: bool, grace: int | None, backend: str
+) -> None:
+    """Without a grace, all versions are there before the first left row."""
+    for seed, unfit in product(HISTORIES if backend == "memory" else range(5), Unfit):
+        chance = random.Random(seed)
+        lefts, rights, reach = left_rows(chance), right_rows(chance, KEYS[:3]), chance.choice([0, 5, 20, LONG])
+        left = an_input("left", {"k": STRING}, {"id": LONG_INT, "k": STRING}, NullKeys.APART)
+        right = an_input("right", {"k": STRING}, {"v": LONG_INT}, NullKeys.DROPPED)
+        verb = asof_join(
+            "priced", left, right, how, history=3 * LONG, grace=grace, tolerance=reach, exact=exact, where=fitting,
+            unfit=unfit, columns=["v"],
+        )  # fmt: skip
+        first = None if grace is not None else "right"
+        rows = driven(verb, {"left": lefts, "right": rights}, seed, backend=backend, first=first)
+        if how is JoinType.INNER:
+            rows = [row for row in rows if row["k"] is not None]
+        met, older = f"r.t {'<=' if exact else '<'} l.t", f"AND {FITTING}" if unfit is Unfit.NEXT else ""
+        query = f"""
+            SELECT l.id, l.k, (
+                SELECT CASE WHEN arg_max(r.op, r.t) = 'upsert' AND arg_max({FITTING}, r.t) AND
+                    max(r.t) >= l.t - {reach} THEN arg_max(r.v, r.t) END
+                FROM r WHERE r.k = l.k AND {met} AND (r.op = 'delete' OR (r.op = 'upsert' {older}))
+            ) FROM l
+        """
+        expected = [row for row in asked(query, l=lefts, r=rights) if COMES_OUT[how](row[2])]
+        if not how.shows_right:
+            expected = [(*row[:2], None) for row in expected]
+        assert in_any_order(joined_values(rows)) == in_any_order(expected), (seed, unfit)
+
+
+@pytest.mark.parametrize("unfit", Unfit)
+@pytest.mark.parametrize("exact", [True, False])
+@pytest.mark.parametrize("direction", [AsofDirection.FORWARD, AsofDirection.NEAREST])
+@pytest.mark.parametrize("backend", ["memory", "lmdb", "rocksdb"])
+def test_a_version_ahead_that_fails_the_condition_is_no_match_or_is_passed_over(
+    direction: AsofDirection, exact: bool, unfit: Unfit, backend: str
+) -> None:
+    for seed in HISTORIES if backend == "memory" else range(5):
+        chance = random.Random(seed)
+        lefts, rights, reach = left_rows(chance), right_rows(chance, KEYS[:3]), chance.choice([0, 3, 12, LONG])
+        if direction is AsofDirection.NEAREST:
+            rights = [{**row, "op": "upsert"} for row in rights]
+        left = an_input("left", {"k": STRING}, {"id": LONG_INT, "k": STRING}, NullKeys.APART)
+        right = an_input("right", {"k": STRING}, {"v": LONG_INT}, NullKeys.DROPPED)
+        verb = asof_join(
+            "priced", left, right, JoinType.LEFT, history=3 * LONG, grace=LONG, tolerance=reach, exact=exact,
+            direction=direction, where=fitting, unfit=unfit, columns=["v"],
+        )  # fmt: skip
+        found = joined_values(driven(verb, {"left": lefts, "right": rights}, seed, backend=backend))
+        ahead = f"r.t {'>=' if exact else '>'} l.t" if direction is AsofDirection.FORWARD else "true"
+        apart = "true" if exact else "r.t <> l.t"
+        passed = FITTING if unfit is Unfit.NEXT else "true"
+        distance = "abs(r.t - l.t) * 2 + CAST(r.t > l.t AS INT)"
+        query = f"""
+            SELECT l.id, l.k, (
+                SELECT CASE WHEN arg_min({FITTING}, {distance}) THEN arg_min(r.v, {distance}) END FROM r
+                WHERE r.k = l.k AND r.op = 'upsert' AND {ahead} AND {apart} AND {passed} AND abs(r.t - l.t) <= {reach}
+            ) FROM l
+        """
+        assert in_any_order(found) == in_any_order(asked(query, l=lefts, r=rights)), seed
 
 
 @pytest.mark.parametrize("how", list(JoinType))
