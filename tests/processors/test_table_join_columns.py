@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from millpond.errors import UserFunctionError
+from millpond.errors import TopologyError, UserFunctionError
 from millpond.processors import (
     Consumed,
     Joined,
@@ -144,18 +144,39 @@ def micro_batches(key_serde: str) -> st.SearchStrategy[list[MicroBatch]]:
     return st.lists(st.tuples(records, records), min_size=1, max_size=3)
 
 
-@settings(deadline=None, max_examples=tries(40))
-@given(st.sampled_from(CASES), st.sampled_from(Order), st.booleans(), st.data())
+CONDITIONS: list[dict[str, Any]] = [
+    {},
+    {"where": fits},
+    {"where": fits, "tolerance": 3},
+    {"where": fits, "otherwise": "next", "tolerance": 3},
+]
+
+
+@settings(deadline=None, max_examples=tries(60))
+@given(st.sampled_from(CASES), st.sampled_from(CONDITIONS), st.sampled_from(Order), st.booleans(), st.data())
 def test_a_join_of_columns_is_the_join_of_their_records(
-    case: tuple[str, str, str, int | None, int | None], order: Order, vectorized: bool, data: st.DataObject
-) -> None:
+    case: tuple[str, str, str, int | None, int | None], given_: dict[str, Any], order: Order, vectorized: bool,
+    data: st.DataObject,
+) -> None:  # fmt: skip
     key_serde, backend, how, history, grace = case
+    if history is None and "otherwise" in given_:
+        given_ = {"where": fits}
     batches, key_type = data.draw(micro_batches(key_serde)), KEYS[key_serde][0]
-    by_record = join(key_serde, how, history, grace, order, vectorized=False)
+    by_record = join(key_serde, how, history, grace, order, vectorized=False, **given_)
     expected = run(by_record, backend, batches, key_type, whole=False)
-    topology = join(key_serde, how, history, grace, order, vectorized=vectorized)
+    topology = join(key_serde, how, history, grace, order, vectorized=vectorized, **given_)
     with mock.patch.object(exchange, "COLUMNS_FROM", 1):
         assert run(topology, backend, batches, key_type, whole=True) == expected
+
+
+@pytest.mark.parametrize("history", [None, 2])
+def test_values_are_passed_over_only_where_there_is_a_history_of_them(history: int | None) -> None:
+    told = "nothing tells what was valid before" if history is None else "has a tolerance of 3 ms, but .* keeps only 2"
+    with pytest.raises(TopologyError, match=told):
+        join("string", "left", history, None, Order.TIME, vectorized=False, **CONDITIONS[-1])
+    builder = StreamsBuilder(key_serde="string", value_serde="int64")
+    with pytest.raises(TopologyError, match="cannot have otherwise='next': a global table has no history"):
+        builder.stream("in").join(builder.global_table("all"), sides, Joined(**CONDITIONS[-1]))
 
 
 def joined_with(joiner: Callable[..., Any], policy: OnError = OnError.FAIL) -> Task:

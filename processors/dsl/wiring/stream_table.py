@@ -58,7 +58,7 @@ def join_stream_with_table(
     unfit = Unfit(joined.otherwise)
     back = unfit.back(tolerance, direction)
     if unfit is Unfit.NEXT:
-        _check_versions(table, node, "otherwise='next'", "what was valid before the value that it has")
+        _check_versions(table, node, "otherwise='next'", "was valid before the value that it has")
     if joined.grace is not None:
         ahead = direction.ahead(tolerance)
         wait = to_millis(joined.grace, "grace") + ahead
@@ -73,7 +73,7 @@ def join_stream_with_table(
         _check_history(table, getter, back, "tolerance", node)
     processor = _processor(vectorized)
     if not joined.exact:
-        _check_versions(table, node, "exact=False", "what was valid before a record")
+        _check_versions(table, node, "exact=False", "was valid before a record")
 
     def made() -> StreamTableJoin:
         return processor(
