@@ -13,6 +13,7 @@ from millpond.processors.dsl.streams_and_tables import (
 )
 from millpond.processors.dsl.topology_builder import TopologyBuilder
 from millpond.processors.dsl.wiring.global_table import GlobalKTable
+from millpond.processors.options.cumulative_windows import CumulativeWindows
 from millpond.processors.options.join_windows import JoinWindows
 from millpond.processors.options.joins import Joined, StreamJoined
 from millpond.processors.options.materialized import Materialized
@@ -44,6 +45,7 @@ __all__ = [
     "Columns",
     "Consumed",
     "CounterName",
+    "CumulativeWindows",
     "DeadLetter",
     "EmitStrategy",
     "GlobalKTable",

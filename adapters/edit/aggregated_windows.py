@@ -77,13 +77,13 @@ class AggregatedWindows:
 
     def _check_stamp(self, row: Mapping[str, Any], place: Windowed[bytes], stamp: int, grid: Grid | None) -> None:
         """Refuse a timestamp that no row of a window has; of one that depends on its rows, one before it starts."""
-        end = None if grid is None else grid.end(place.start)
-        if stamp < place.start or (end is not None and stamp >= end):
+        start, end = (place.start, None) if grid is None else (grid.begin(place.start), grid.end(place.start))
+        if stamp < start or (end is not None and stamp >= end):
             shown = self.view.form.unit.shown
             until = "" if end is None else f" until before {shown(end)}"
             raise ConfigurationError(
                 f"the row {dict(row)!r} has a timestamp that no row of its window has; give a "
-                f"{with_option(TIMESTAMP)} from {shown(place.start)}{until}"
+                f"{with_option(TIMESTAMP)} from {shown(start)}{until}"
             )
 
     def _check_to_come(self, row: Mapping[str, Any], place: Windowed[bytes]) -> None:

@@ -30,6 +30,8 @@ from millpond.stores.evolution.record import BEGINNING, EvolutionRecord, commits
 from millpond.stores.evolution.shape import StoreShape
 from millpond.stores.evolution.verb_sides import INPUT
 from millpond.stores.specs.store_spec import StoreSpec
+from millpond.stores.typed.windows.calendar import grid_of
+from millpond.stores.typed.windows.grids import EVERYWHERE
 
 _NO_SPECS: Final[Mapping[str, StoreSpec]] = MappingProxyType({})
 _WORKERS: Final = 4
@@ -244,6 +246,7 @@ class StateInspector:
             _value_column(shape, packed, given),
             unit,
             given,
+            (None if shape.terms is None else grid_of(shape.terms.kept.fixed)) or EVERYWHERE,
         )
 
 

@@ -29,6 +29,7 @@ from millpond.stores.specs.store_spec import KeyForm, StoreKind, StoreSpec
 from millpond.stores.typed.layouts import Layout
 from millpond.stores.typed.terms import kept_terms
 from millpond.stores.typed.versions.versioned import HISTORY
+from millpond.stores.typed.windows.grids import EVERYWHERE, Grid
 from millpond.stores.typed.windows.window import SEQUENCE_NAME
 
 KEY: Final = "key"
@@ -87,6 +88,7 @@ class StoreForm:
         key, value: the columns of keys and values.
         unit: what its times count.
         given: the spec that somebody has given, whose limits then count; None if only the state tells of the store.
+        grid: where its windows begin and end, if they do so by a rule.
     """
 
     name: str
@@ -96,6 +98,7 @@ class StoreForm:
     value: ShownColumn
     unit: TimeUnit
     given: StoreSpec | None = None
+    grid: Grid = EVERYWHERE
 
     @property
     def schema(self) -> pa.Schema:
@@ -195,7 +198,8 @@ class StoreForm:
             columns += [self._times([one.start for one in keys])]
             columns += [self._times([one.end if known else None for one in keys])]
         values = [one.value for one in found] if stamped else found
-        columns += [self.value.read_in(values, [one.start for one in keys]) if windowed else self.value.read(values)]
+        starts = [self.grid.begin(one.start) for one in keys] if windowed else []
+        columns += [self.value.read_in(values, starts) if windowed else self.value.read(values)]
         if stamped:
             columns += [self._times([one.timestamp for one in found])]
         if self.kind.versioned:

@@ -122,7 +122,9 @@ class SlidingWindowFold(StartedWindowFold):
         difference = windows.difference
         self._length = difference
         reach = difference + windows.grace + 1
-        super().__init__(fold, store, keys, values, reach, lambda starts: starts + difference, final=final, olds=olds)
+        super().__init__(
+            fold, store, keys, values, reach, lambda starts: (starts, starts + difference), final=final, olds=olds
+        )
         # Beyond this, some of a record's windows have closed, or the store has forgotten one that tells of them.
         self._in_time = min(windows.grace, store.retention - 2 * difference - 1)
         self._earliest = 2 * difference + 1 if windows.from_epoch else None

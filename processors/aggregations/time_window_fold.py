@@ -1,10 +1,9 @@
-"""Folding whole columns into tumbling and hopping windows.
+"""Folding whole columns into tumbling, hopping and cumulative windows.
 
 Rule of this module: a window that has closed takes no more records, so its result is what all records of the run make
-of it, and results come out in the order of the windows' starts, then keys, whatever the order of the records was.
+of it, and results come out in the order of the windows' places, then keys, whatever the order of the records was.
 """
 
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,8 +20,8 @@ from millpond.processors.aggregations.window_fold import (
     places_in,
     reached_since,
 )
-from millpond.processors.options.placing import ends_of, first_starts, last_starts
-from millpond.processors.options.windows import Span, TimeWindows
+from millpond.processors.options.placing import begins_of, ends_of, first_starts, last_starts
+from millpond.processors.options.windows import GridWindows, Span
 from millpond.processors.runtime.batches.column_tuples import chosen, taken
 from millpond.processors.runtime.batches.columns import Columns, spread
 from millpond.stores.encoding.column_serdes import ColumnSerde
@@ -69,7 +68,7 @@ class _Slots(NamedTuple):
 
 
 class TimeWindowFold(StartedWindowFold):
-    """Folds columns into tumbling and hopping windows.
+    """Folds columns into tumbling, hopping and cumulative windows.
 
     Args:
         windows: the windows.
@@ -83,7 +82,7 @@ class TimeWindowFold(StartedWindowFold):
 
     def __init__(
         self,
-        windows: TimeWindows,
+        windows: GridWindows,
         fold: ColumnFold,
         store: TimestampedWindowStore[Any, Any],
         keys: ColumnSerde,
@@ -93,10 +92,12 @@ class TimeWindowFold(StartedWindowFold):
         span: Span,
         olds: bool,
     ) -> None:
-        ends = partial(ends_of, windows)
-        super().__init__(fold, store, keys, values, windows.retention, ends, final=final, olds=olds)
+        super().__init__(fold, store, keys, values, windows.retention, self._bounds_of, final=final, olds=olds)
         self._windows = windows
         self._span = span
+
+    def _bounds_of(self, places: Integers) -> tuple[Integers, Integers]:
+        return begins_of(self._windows, places), ends_of(self._windows, places)
 
     def fold(self, columns: Columns, standing: Standing) -> Folded | None:
         reached = reached_since(standing.stream_time, columns.timestamps)
@@ -144,9 +145,9 @@ class TimeWindowFold(StartedWindowFold):
         return chosen(stored, ~slots.holds(stored)) if slots.begins[0] <= last else stored
 
 
-def _placed(windows: TimeWindows, times: Integers, span: Span) -> tuple[Integers, Integers]:
-    """Each record once for every window that holds it: the record's place, and the window's start."""
-    advance = windows.advance
+def _placed(windows: GridWindows, times: Integers, span: Span) -> tuple[Integers, Integers]:
+    """Each record once for every window that holds it: where the record is, and the place of the window."""
+    advance = windows.distance
     lasts, firsts = last_starts(windows, np.minimum(times, span.last)), first_starts(windows, times, span)
     counts = (lasts - firsts) // advance + 1
     records, within = spread(counts)

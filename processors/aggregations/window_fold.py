@@ -114,14 +114,14 @@ class WindowFold(ABC):
 
 
 class StartedWindowFold(WindowFold):
-    """Folds columns into windows that go by their starts, from which their ends follow.
+    """Folds columns into windows that go by their places, from which their starts and ends follow.
 
     Args:
         fold: the aggregate.
         store: where the aggregates are.
         keys, values: what its serdes do, for whole columns.
-        reach: a window is closed once stream time is this far past its start, or earlier.
-        ends: the ends of windows by their starts.
+        reach: a window is closed once stream time is this far past its place, or earlier.
+        bounds: the starts and ends of windows by their places.
         final: whether final results come out, or else updates.
         olds: whether updates have the aggregate before them.
     """
@@ -133,7 +133,7 @@ class StartedWindowFold(WindowFold):
         keys: ColumnSerde,
         values: ColumnSerde,
         reach: int,
-        ends: Callable[[Integers], Integers],
+        bounds: Callable[[Integers], tuple[Integers, Integers]],
         *,
         final: bool,
         olds: bool,
@@ -142,7 +142,7 @@ class StartedWindowFold(WindowFold):
         self._fold = fold
         self._retention = store.retention
         self._store = WindowColumns(store, values)
-        self._ends = ends
+        self._bounds = bounds
 
     @property
     def _nothing(self) -> Windows:
@@ -161,8 +161,8 @@ class StartedWindowFold(WindowFold):
         return self._came_out(chosen(whole, closing_order(whole.keys, whole.starts)))
 
     def _came_out(self, windows: Windows) -> Columns:
-        keys, starts, values, timestamps = windows
-        return self._results(keys, starts, self._ends(starts), values, timestamps)
+        keys, places, values, timestamps = windows
+        return self._results(keys, *self._bounds(places), values, timestamps)
 
 
 def closing_order(keys: Any, *times: Integers) -> Integers:

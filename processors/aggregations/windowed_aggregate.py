@@ -1,4 +1,4 @@
-"""Aggregation by key and window of time: tumbling, hopping, or of the calendar.
+"""Aggregation by key and window of time: tumbling, hopping, cumulative, or of the calendar.
 
 A record goes into every window that holds its timestamp and is still open: one that ends after stream time minus the
 grace period. It is counted as late once for each window that has closed.
@@ -18,7 +18,7 @@ from millpond.processors.aggregations.window_fold import Integers, WindowFold
 from millpond.processors.aggregations.windowed_processor import Closes, WindowedProcessor
 from millpond.processors.options.placing import ends_of, first_starts
 from millpond.processors.options.windowed_serdes import TimeWindowedSerde
-from millpond.processors.options.windows import ALL_TIMES, EmitStrategy, TimeWindows
+from millpond.processors.options.windows import ALL_TIMES, EmitStrategy, GridWindows
 from millpond.processors.runtime.batches.batch import Batch, BatchBuilder
 from millpond.processors.runtime.batches.headers import Headers
 from millpond.stores.encoding.column_serdes import ColumnSerde
@@ -26,7 +26,7 @@ from millpond.stores.encoding.times import MAX_TIME
 from millpond.stores.typed.windows.windowed import Windowed
 
 Slot = tuple[Any, ...]
-"""What tells aggregates apart: the key or its bytes, and the window's start."""
+"""What tells aggregates apart: the key or its bytes, and the window's place."""
 
 
 class _Placed(NamedTuple):
@@ -54,8 +54,8 @@ class _Placed(NamedTuple):
 class WindowedAggregate(WindowedProcessor):
     """Folds records into their windows and forwards each update, or each window's result when it closes."""
 
-    def __init__(self, setup: AggregateSetup, windows: TimeWindows, emit: EmitStrategy) -> None:
-        super().__init__(setup, emit, TimeWindowedSerde(setup.spec.key_serde, windows.size, windows.calendar))
+    def __init__(self, setup: AggregateSetup, windows: GridWindows, emit: EmitStrategy) -> None:
+        super().__init__(setup, emit, TimeWindowedSerde(setup.spec.key_serde, windows.length, windows.grid))
         self._windows = windows
         self._grid = windows.grid
         self._span = setup.span
@@ -96,7 +96,7 @@ class WindowedAggregate(WindowedProcessor):
         end, grace = self._grid.end, self._windows.grace
         times = list(accumulate(batch.timestamps, max, initial=self._stream_time))[1:]
         self._stream_time = times[-1]
-        if self._windows.advance == self._windows.size:
+        if self._windows.is_tumbling:
             starts = list(map(self._grid.last, batch.timestamps))
             columns = [self._slots(batch.keys), batch.keys, batch.values, batch.timestamps, times, batch.headers or []]
         else:
@@ -136,8 +136,8 @@ class WindowedAggregate(WindowedProcessor):
         return Batch(list(self._windowed(slots, slots.values())), values, times, olds, headers=headers)
 
     def _windowed(self, slots: Any, keys: Any) -> Iterator[Windowed[Any]]:
-        end = self._grid.end
-        return (Windowed(key, slot[1], end(slot[1])) for key, slot in zip(keys, slots, strict=True))
+        begin, end = self._grid.begin, self._grid.end
+        return (Windowed(key, begin(slot[1]), end(slot[1])) for key, slot in zip(keys, slots, strict=True))
 
     def _fold_final(self, placed: _Placed, slots: dict[Slot, Any], states: dict[Slot, Any], closing: Closing) -> Batch:
         """The results of the windows that stream time closes, each before the record that closes it is folded in."""

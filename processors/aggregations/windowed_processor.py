@@ -33,7 +33,7 @@ from millpond.processors.aggregations.column_fold import ColumnFold
 from millpond.processors.aggregations.completion import COMPLETION, Completion
 from millpond.processors.aggregations.fold import copier, slotter
 from millpond.processors.aggregations.window_fold import Integers, Standing, WindowFold, reached_since
-from millpond.processors.options.windows import ChangedWindows, EmitStrategy, SlidingWindows, Windows
+from millpond.processors.options.windows import ChangedWindows, EmitStrategy, SessionWindows, TimeWindows, Windows
 from millpond.processors.runtime.batches.batch import Batch, BatchBuilder
 from millpond.processors.runtime.batches.columns import Columns, Records
 from millpond.processors.runtime.counters import CounterName
@@ -50,7 +50,7 @@ from millpond.stores.specs.store_spec import StoreSpec
 from millpond.stores.typed.layouts import Layout
 from millpond.stores.typed.set_back import SetBack
 from millpond.stores.typed.terms import SINCE, USUAL, Term, Terms
-from millpond.stores.typed.windows.grids import EvenGrid, Grid
+from millpond.stores.typed.windows.grids import EVERYWHERE, Grid
 from millpond.stores.typed.windows.windowed import Windowed
 
 
@@ -120,7 +120,7 @@ def windowed_aggregation_spec(
         tuple(noted.items()),
         lasting,
         maker="a windowed aggregation",
-        changing=() if isinstance(first, SlidingWindows) else _MAY_CHANGE,
+        changing=_MAY_CHANGE if isinstance(first, TimeWindows | SessionWindows) else (),
     )
     return replace(spec, layout=WINDOWED_AGGREGATION, terms=terms)
 
@@ -131,17 +131,13 @@ Change = tuple[tuple[Any, int, int], Any, bool, bool]
 _new = tuple.__new__
 
 
-EVERYWHERE: Final = EvenGrid(0)
-"""Windows may begin at any time."""
-
-
 class Closes(NamedTuple):
     """When windows close.
 
     Attributes:
-        fetch: reads the store's windows between two times, both included: their starts, or their ends.
+        fetch: reads the store's windows between two times, both included: their places, or their ends.
         closed: up to which of these times windows have closed, by stream time.
-        end: the end of a window by its start, where windows go by their starts; None for those that go by ends.
+        end: the end of a window by its place, where windows go by their places; None for those that go by ends.
         grid: when windows may begin.
     """
 
@@ -438,9 +434,9 @@ class WindowedProcessor(Operator):
         """Add the final result of a window, if it has one; ``state`` is what the store has for it."""
         result = None if state is None else self.result(window, state)
         if result is not None:
-            _, start, end, key = window
+            _, place, end, key = window
             before = self._completion.before(window) if self._completion.happened else None
-            out.add(_new(Windowed, (key, start, end)), *result, before)
+            out.add(_new(Windowed, (key, self._closes.grid.begin(place), end)), *result, before)
 
     def note_changes(self, closing: Closing, closed: int, changes: Iterable[Change]) -> None:
         """Keep up the number of windows that wait, once the records of a batch are folded in.

@@ -23,6 +23,7 @@ from millpond.processors.dsl.wiring.grouping import StreamGrouping, TableGroupin
 from millpond.processors.dsl.wiring.sinks import TopicExtractor
 from millpond.processors.dsl.wiring.stream_table import stream_to_table
 from millpond.processors.dsl.wiring.table import latest_changes
+from millpond.processors.options.cumulative_windows import CumulativeWindows
 from millpond.processors.options.materialized import Materialized
 from millpond.processors.options.records import Grouped, Produced
 from millpond.processors.options.windows import EmitStrategy, SessionWindows, SlidingWindows, TimeWindows, of_moments
@@ -157,11 +158,11 @@ class KGroupedStream:
         return CogroupedKStream(Cogroup(((self._grouping, aggregator),)))
 
     @overload
-    def windowed_by(self, windows: TimeWindows | SlidingWindows) -> "TimeWindowedKStream": ...
+    def windowed_by(self, windows: TimeWindows | CumulativeWindows | SlidingWindows) -> "TimeWindowedKStream": ...
     @overload
     def windowed_by(self, windows: SessionWindows) -> "SessionWindowedKStream": ...
     def windowed_by(
-        self, windows: TimeWindows | SlidingWindows | SessionWindows
+        self, windows: TimeWindows | CumulativeWindows | SlidingWindows | SessionWindows
     ) -> "TimeWindowedKStream | SessionWindowedKStream":
         """Group by windows of time, or by sessions, as well.
 
@@ -267,11 +268,13 @@ class CogroupedKStream:
         return KTable(self._cogroup.aggregate(initializer, materialized))
 
     @overload
-    def windowed_by(self, windows: TimeWindows | SlidingWindows) -> "TimeWindowedCogroupedKStream": ...
+    def windowed_by(
+        self, windows: TimeWindows | CumulativeWindows | SlidingWindows
+    ) -> "TimeWindowedCogroupedKStream": ...
     @overload
     def windowed_by(self, windows: SessionWindows) -> "SessionWindowedCogroupedKStream": ...
     def windowed_by(
-        self, windows: TimeWindows | SlidingWindows | SessionWindows
+        self, windows: TimeWindows | CumulativeWindows | SlidingWindows | SessionWindows
     ) -> "TimeWindowedCogroupedKStream | SessionWindowedCogroupedKStream":
         """Group by windows of time, or by sessions, as well."""
         if isinstance(windows, SessionWindows):
@@ -282,7 +285,7 @@ class CogroupedKStream:
 class TimeWindowedCogroupedKStream:
     """Cogrouped streams in windows of time."""
 
-    def __init__(self, cogroup: Cogroup, windows: TimeWindows | SlidingWindows) -> None:
+    def __init__(self, cogroup: Cogroup, windows: TimeWindows | CumulativeWindows | SlidingWindows) -> None:
         self._cogroup = cogroup
         self._windows = windows
 

@@ -5,36 +5,45 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from millpond.processors.options.windows import Span, TimeWindows
+from millpond.processors.options.windows import GridWindows, Span
 from millpond.stores.typed.windows.calendar import Calendar, starts_on
 
 Integers = npt.NDArray[np.int64]
 
 
-def last_starts(windows: TimeWindows, times: Integers) -> Integers:
-    """The start of the last window that holds each of these times."""
-    return _begun(windows.calendar, times) if windows.calendar else _even(windows).last(times)
+def last_starts(windows: GridWindows, times: Integers) -> Integers:
+    """The place of the last window that holds each of these times."""
+    grid = windows.grid
+    return _begun(grid, times) if isinstance(grid, Calendar) else _even(windows).latest(times)
 
 
-def first_starts(windows: TimeWindows, times: Integers, span: Span) -> Integers:
-    """The start of the first window within the span that holds each of these times."""
-    if windows.calendar is not None:
-        return np.maximum(_begun(windows.calendar, times), span.first)
+def first_starts(windows: GridWindows, times: Integers, span: Span) -> Integers:
+    """The place of the first window within the span that holds each of these times."""
+    grid = windows.grid
+    if isinstance(grid, Calendar):
+        return np.maximum(_begun(grid, times), span.first)
     firsts: Integers = _even(windows).first(times)
     firsts = np.where(times >= 0, np.maximum(firsts, 0), firsts) if windows.is_bounded else firsts
     return np.maximum(firsts, span.first)
 
 
-def ends_of(windows: TimeWindows, starts: Integers) -> Integers:
-    """The ends of the windows that begin then."""
-    if windows.calendar is None:
+def begins_of(windows: GridWindows, places: Integers) -> Integers:
+    """The starts of the windows with these places."""
+    begins: Integers = _even(windows).begin(places)
+    return begins
+
+
+def ends_of(windows: GridWindows, starts: Integers) -> Integers:
+    """The ends of the windows with these places."""
+    grid = windows.grid
+    if not isinstance(grid, Calendar):
         ends: Integers = _even(windows).end(starts)
         return ends
-    distinct, places = _met(windows.calendar, starts)
-    return np.array([windows.calendar.end(start) for start in distinct.tolist()], np.int64)[places]
+    distinct, places = _met(grid, starts)
+    return np.array([grid.end(start) for start in distinct.tolist()], np.int64)[places]
 
 
-def _even(windows: TimeWindows) -> Any:
+def _even(windows: GridWindows) -> Any:
     """The grid, which takes arrays."""
     return windows.grid
 

@@ -2,10 +2,11 @@
 
 The layouts::
 
-    window     key start (8 bytes, big-endian, signed)
+    window     key place (8 bytes, big-endian, signed)
     session    key end (8 bytes, big-endian, signed) start (8 bytes, big-endian, signed)
 
-All windows of a table have the same size, or that of a calendar, so their ends are not stored.
+The place of a window is its start. All windows of a table have the same size, or that of a calendar, so their ends are
+not stored. Of cumulative windows, which start together, it is the start of the last step.
 """
 
 import struct
@@ -13,7 +14,6 @@ from typing import Final, Generic, TypeVar
 
 from millpond.errors import SerdeError
 from millpond.stores.encoding.serdes import Serde
-from millpond.stores.typed.windows.calendar import Calendar
 from millpond.stores.typed.windows.grids import EvenGrid, Grid
 from millpond.stores.typed.windows.windowed import SESSION_WINDOWED, TIME_WINDOWED, Windowed
 
@@ -24,12 +24,12 @@ _TWO: Final = struct.Struct(">qq")
 
 
 class TimeWindowedSerde(Serde[Windowed[K]], Generic[K]):
-    """Keys of windows of a fixed size, or of a calendar.
+    """Keys of windows of a fixed size, of a calendar, or cumulative ones.
 
     Args:
         key_serde: of the keys without their windows.
         size: milliseconds from a window's start to its end.
-        calendar: the calendar whose windows they are; then none is longer than the size.
+        grid: where windows begin and end, if they are not all of that size; none is longer.
 
     Raises:
         SerdeError: a value is no ``Windowed`` of this size, or bytes are too short.
@@ -41,21 +41,25 @@ class TimeWindowedSerde(Serde[Windowed[K]], Generic[K]):
 
     name = TIME_WINDOWED
 
-    def __init__(self, key_serde: Serde[K], size: int, calendar: Calendar | None = None) -> None:
+    def __init__(self, key_serde: Serde[K], size: int, grid: Grid | None = None) -> None:
         self.key_serde = key_serde
-        self._grid: Grid = EvenGrid(size) if calendar is None else calendar
+        self._grid: Grid = EvenGrid(size) if grid is None else grid
 
     def serialize(self, value: Windowed[K]) -> bytes:
         _check_windowed(value)
-        length = self._grid.end(value.start) - value.start
-        if value.end - value.start != length:
-            raise SerdeError(f"{value} is no window of {length} ms; give the serde the size of its table's windows")
-        return self.key_serde.serialize(value.key) + _ONE.pack(value.start)
+        place = self._grid.place(value.start, value.end)
+        start, end = self._grid.begin(place), self._grid.end(place)
+        if (start, end) != value[1:]:
+            raise SerdeError(
+                f"{value} is no window of {end - start} ms; give the serde the size of its table's windows"
+            )
+        return self.key_serde.serialize(value.key) + _ONE.pack(place)
 
     def deserialize(self, data: bytes) -> Windowed[K]:
         _check_size(data, _ONE.size)
-        (start,) = _ONE.unpack_from(data, len(data) - _ONE.size)
-        return Windowed(self.key_serde.deserialize(data[: -_ONE.size]), start, self._grid.end(start))
+        (place,) = _ONE.unpack_from(data, len(data) - _ONE.size)
+        key = self.key_serde.deserialize(data[: -_ONE.size])
+        return Windowed(key, self._grid.begin(place), self._grid.end(place))
 
 
 class SessionWindowedSerde(Serde[Windowed[K]], Generic[K]):

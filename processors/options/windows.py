@@ -66,8 +66,53 @@ class Windows(ABC):
         object.__setattr__(self, what, millis)
 
 
+class GridWindows(Windows):
+    """Windows that begin and end at times which no record decides.
+
+    The place of a window is the time by which its store has it: its start, unless several start together.
+    """
+
+    @property
+    @abstractmethod
+    def grid(self) -> Grid:
+        """Where windows begin and end."""
+
+    @property
+    @abstractmethod
+    def distance(self) -> int:
+        """From the place of a window to that of the next."""
+
+    @property
+    @abstractmethod
+    def length(self) -> int:
+        """From the place of a window to its end; of windows of a calendar, at most."""
+
+    @property
+    @abstractmethod
+    def is_tumbling(self) -> bool:
+        """Whether a record is in one window alone."""
+
+    @property
+    def is_bounded(self) -> bool:
+        """Whether a record from 1970 on is in no window that starts earlier."""
+        return False
+
+    @property
+    def delay(self) -> int:
+        return self.grace
+
+    def starts(self, timestamp: int) -> list[int]:
+        """The places of the windows that hold ``timestamp``, ascending."""
+        first, last = self.grid.first(timestamp), min(self.grid.latest(timestamp), MAX_TIME)
+        return list(range(max(first, 0) if self.is_bounded and timestamp >= 0 else first, last + 1, self.distance))
+
+    def closed(self, stream_time: int) -> int:
+        """The time up to which windows are placed that have closed when stream time is ``stream_time``."""
+        return stream_time - self.length - self.grace
+
+
 @dataclass(frozen=True, init=False)
-class TimeWindows(Windows):
+class TimeWindows(GridWindows):
     """Windows ``[start, start + size)``: tumbling, hopping if they overlap, or those of the calendar.
 
     Windows of a fixed length start at multiples of their advance since 1970, moved by the offset. Without one, a record
@@ -141,8 +186,16 @@ class TimeWindows(Windows):
         return self.size + self.grace
 
     @property
-    def delay(self) -> int:
-        return self.grace
+    def distance(self) -> int:
+        return self.advance
+
+    @property
+    def length(self) -> int:
+        return self.size
+
+    @property
+    def is_tumbling(self) -> bool:
+        return self.advance == self.size
 
     @property
     def terms(self) -> Mapping[str, Term]:
@@ -153,23 +206,15 @@ class TimeWindows(Windows):
 
     @property
     def grid(self) -> Grid:
-        """Where windows begin and end."""
         return EvenGrid(self.size, self.advance, self.offset) if self.calendar is None else self.calendar
 
     @property
     def is_bounded(self) -> bool:
-        """Whether a record from 1970 on is in no window that starts earlier."""
         return self.from_epoch and self.calendar is None and not self.offset
 
-    def starts(self, timestamp: int) -> list[int]:
-        """The starts of the windows that hold ``timestamp``, ascending."""
-        first, last = self.grid.first(timestamp), self.grid.last(timestamp)
-        return list(range(max(first, 0) if self.is_bounded and timestamp >= 0 else first, last + 1, self.advance))
-
     def closed(self, stream_time: int) -> int:
-        """The time up to which windows start that have closed when stream time is ``stream_time``."""
         if self.calendar is None:
-            return stream_time - self.retention
+            return super().closed(stream_time)
         return self.calendar.first(stream_time - self.grace) - 1
 
     def _set_calendar(

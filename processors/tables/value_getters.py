@@ -17,6 +17,7 @@ from millpond.processors.tables.table_store import TableStore
 from millpond.stores.encoding.column_serdes import column_serde
 from millpond.stores.typed.timestamped_keyvalue import ValueAndTimestamp
 from millpond.stores.typed.versions.versioned import VersionedKeyValueStore
+from millpond.stores.typed.windows.grids import Grid
 from millpond.stores.typed.windows.session import ReadOnlySessionStore
 from millpond.stores.typed.windows.windowed import Windowed
 
@@ -194,11 +195,12 @@ def store_getter(store: str) -> ValueGetterFactory:
 class _WindowGetter(ValueGetter):
     """Reads results by windowed key."""
 
-    def __init__(self, store: Any) -> None:
+    def __init__(self, store: Any, grid: Grid) -> None:
         self._store = store
+        self._place = grid.place
 
     def get(self, key: Windowed[Any]) -> ValueAndTimestamp[Any] | None:
-        found: ValueAndTimestamp[Any] | None = self._store.fetch(key.key, key.start)
+        found: ValueAndTimestamp[Any] | None = self._store.fetch(key.key, self._place(key.start, key.end))
         return found
 
 
@@ -213,11 +215,11 @@ class _SessionGetter(ValueGetter):
         return None if found is None else ValueAndTimestamp(found, key.end)
 
 
-def windowed_getter(store: str) -> ValueGetterFactory:
-    """The factory for the results of a windowed aggregation in ``store``."""
+def windowed_getter(store: str, grid: Grid) -> ValueGetterFactory:
+    """The factory for the results of a windowed aggregation in ``store``, whose windows begin and end by ``grid``."""
 
     def make(context: ProcessorContext) -> ValueGetter:
         found = context.store(store)
-        return _SessionGetter(found) if isinstance(found, ReadOnlySessionStore) else _WindowGetter(found)
+        return _SessionGetter(found) if isinstance(found, ReadOnlySessionStore) else _WindowGetter(found, grid)
 
     return ValueGetterFactory((store,), make)

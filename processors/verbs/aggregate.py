@@ -14,8 +14,9 @@ from millpond.processors.dsl.streams_and_tables import KGroupedStream, KTable
 from millpond.processors.dsl.wiring.aggregations import AnyWindows, first_windows
 from millpond.processors.dsl.wiring.grouping import WindowedGrouping
 from millpond.processors.dsl.wiring.table import StoredTable
+from millpond.processors.options.cumulative_windows import CumulativeWindows
 from millpond.processors.options.materialized import Materialized
-from millpond.processors.options.placing import ends_of
+from millpond.processors.options.placing import begins_of, ends_of
 from millpond.processors.options.records import Consumed
 from millpond.processors.options.windows import (
     ChangedWindows,
@@ -50,7 +51,7 @@ WINDOW: Final = "window"
 STORE: Final = "aggregate"
 """The store."""
 
-Windows: TypeAlias = TimeWindows | SlidingWindows | SessionWindows
+Windows: TypeAlias = TimeWindows | CumulativeWindows | SlidingWindows | SessionWindows
 
 NO_CHANGES: Final[Mapping[int, Windows]] = {}
 """What says that there have never been other windows."""
@@ -140,7 +141,8 @@ class WindowedKeys(Projection):
         # A key is in many windows, and read once.
         encoded: Any = pa.array(keys, pa.binary()).dictionary_encode()
         distinct = self.codec.unpack(encoded.dictionary)
-        bounds = [in_micros(times, self.times) for times in (starts, self._ends(starts, ends))]
+        shown = begins(self.windows, starts), self._ends(starts, ends)
+        bounds = [in_micros(times, self.times) for times in shown]
         window = pa.StructArray.from_arrays(bounds, fields=self._bounds)
         return [*distinct.take(encoded.indices).columns, window]
 
@@ -162,11 +164,12 @@ class Results(Projection):
 
     Attributes:
         aggregate: makes them of states.
-        windowed: whether keys are of windows; a result that is not of all the rows of its window is null.
+        windows: those of the keys, in microseconds; None without. A result that is not of all the rows of its window
+            is null.
     """
 
     aggregate: RowAggregate
-    windowed: bool
+    windows: AnyWindows | None
 
     @property
     def schema(self) -> pa.Schema:
@@ -174,13 +177,22 @@ class Results(Projection):
 
     def columns(self, batch: Batch, first: int) -> list[Any]:
         results = list(self.aggregate.results(batch.values).columns)
-        if not self.windowed:
+        if self.windows is None:
             return results
-        return self.aggregate.whole(results, pa.array([windowed.start for windowed in batch.keys], pa.int64()))
+        return self._whole(results, pa.array([windowed.start for windowed in batch.keys], pa.int64()))
 
     def of_columns(self, columns: Columns, first: int) -> list[Any]:
         results = self.aggregate.results_of_columns(columns.values)
-        return self.aggregate.whole(results, columns.keys.entries("start")) if self.windowed else results
+        return results if self.windows is None else self._whole(results, columns.keys.entries("start"))
+
+    def _whole(self, results: Any, starts: Any) -> list[Any]:
+        assert self.windows is not None
+        return self.aggregate.whole(results, begins(self.windows, starts))
+
+
+def begins(windows: AnyWindows, starts: Any) -> Any:
+    """When windows start, by their starts, or as stores have those that end step by step, of the last steps."""
+    return pa.array(begins_of(windows, np.asarray(starts))) if isinstance(windows, CumulativeWindows) else starts
 
 
 def aggregate(
@@ -213,7 +225,7 @@ def aggregate(
     cut = None if windows is None else changed_windows(windows, until)
     KTable(aggregated_table(grouped, calls.aggregation, cut, kept, final=final)).to(name)
     keys = Keys.of_rows(rows) if cut is None else WindowedKeys(rows.keys, cut, rows.times)
-    results = Results(calls, windows is not None)
+    results = Results(calls, cut)
     parts = (keys, results) if final else (keys, results, ChangeColumns(rows.times))
     stores = {STORE: (keys, results, Times(CHANGE_TIME, rows.times))}
     rows = replace(rows, types=calls.arguments)
@@ -253,6 +265,12 @@ class _TimeWindows(TimeWindows):
             object.__setattr__(self, "calendar", replace(windows.calendar, scale=TimeUnit.MICROSECOND))
 
 
+class _CumulativeWindows(CumulativeWindows):
+    def __init__(self, windows: CumulativeWindows) -> None:
+        for name in ("size", "step", "grace", "offset"):
+            object.__setattr__(self, name, getattr(windows, name) * MICROS)
+
+
 class _SlidingWindows(SlidingWindows):
     from_epoch = False
 
@@ -264,7 +282,7 @@ def windows_in_micros(windows: Windows) -> Windows:
         return SessionWindows(windows.gap * MICROS, grace=grace)
     if isinstance(windows, SlidingWindows):
         return _SlidingWindows(windows.difference * MICROS, grace=grace)
-    return _TimeWindows(windows)
+    return _CumulativeWindows(windows) if isinstance(windows, CumulativeWindows) else _TimeWindows(windows)
 
 
 def changed_windows(windows: Windows, until: Mapping[int, Windows]) -> AnyWindows:
@@ -272,4 +290,4 @@ def changed_windows(windows: Windows, until: Mapping[int, Windows]) -> AnyWindow
     if not until:
         return windows_in_micros(windows)
     eras = [windows_in_micros(one) for one in (*(until[time] for time in sorted(until)), windows)]
-    return ChangedWindows([one for one in eras if not isinstance(one, SlidingWindows)], sorted(until))
+    return ChangedWindows([one for one in eras if isinstance(one, TimeWindows | SessionWindows)], sorted(until))

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from millpond.processors import (
+    CumulativeWindows,
     EmitStrategy,
     Joined,
     JoinWindows,
@@ -229,6 +230,17 @@ REFUSED = [
     Change(("Millpond.aggregate.window, of another zone",), of_aggregate(windows=DAYS),
            of_aggregate(windows=TimeWindows("1 day", zone="UTC")),
            r"'1 day', zone='Europe/Berlin'\)}, with a time that no row has reached and at which new windows begin"),
+    Change(("CumulativeWindows.size",), grouped(CumulativeWindows(60, 10)), grouped(CumulativeWindows(30, 10)),
+           "size='60 milliseconds' and not '30 milliseconds'"),
+    Change(("CumulativeWindows.step",), grouped(CumulativeWindows(60, 10)), grouped(CumulativeWindows(60, 20)),
+           "step='10 milliseconds' and not '20 milliseconds'"),
+    Change(("CumulativeWindows.offset",), grouped(CumulativeWindows(60, 10)),
+           grouped(CumulativeWindows(60, 10, offset=5)), "with no offset and not '5 milliseconds'"),
+    Change(("windowed_by.windows, of cumulative ones",), grouped(TimeWindows(60)), grouped(CumulativeWindows(60, 10)),
+           "windows='TimeWindows' and not 'CumulativeWindows'"),
+    Change(("CumulativeWindows.grace, shorter, of final results",),
+           grouped(CumulativeWindows(60, 10, grace=20), "final"),
+           grouped(CumulativeWindows(60, 10, grace=5), "final"), "grace='20 milliseconds' and not '5 milliseconds'"),
     Change(("SlidingWindows.difference",), grouped(SlidingWindows(10)), grouped(SlidingWindows(20)),
            "difference='10 milliseconds' and not '20 milliseconds'"),
     Change(("SessionWindows.gap",), grouped(SessionWindows(10)), grouped(SessionWindows(1_000)),

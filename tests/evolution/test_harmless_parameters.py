@@ -16,6 +16,7 @@ import pytest
 
 from millpond.errors import StateConflictError
 from millpond.processors import (
+    CumulativeWindows,
     JoinWindows,
     Materialized,
     SessionWindows,
@@ -96,6 +97,7 @@ def test_a_shorter_grace_of_final_results_is_refused_and_the_old_one_goes_on(tmp
 WINDOWS: Final[dict[str, Callable[[int], Any]]] = {
     "TimeWindows.grace": lambda grace: TimeWindows(10, grace=grace),
     "hopping": lambda grace: TimeWindows(10, advance=4, grace=grace),
+    "CumulativeWindows.grace": lambda grace: CumulativeWindows(12, 4, grace=grace),
     "SlidingWindows.grace": lambda grace: SlidingWindows(10, grace=grace),
     "SessionWindows.grace": lambda grace: SessionWindows(10, grace=grace),
 }
@@ -104,7 +106,7 @@ WINDOWS: Final[dict[str, Callable[[int], Any]]] = {
 SHORT, LONG = 5, 40
 
 
-@harmless("TimeWindows.grace", "SlidingWindows.grace", "SessionWindows.grace")
+@harmless("TimeWindows.grace", "CumulativeWindows.grace", "SlidingWindows.grace", "SessionWindows.grace")
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("emit", ["updates", "final"])
 @pytest.mark.parametrize("windows", WINDOWS.values(), ids=WINDOWS)

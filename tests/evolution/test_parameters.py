@@ -16,6 +16,7 @@ import pytest
 
 from millpond.errors import CorruptStoreError, StateConflictError
 from millpond.processors import (
+    CumulativeWindows,
     Joined,
     JoinWindows,
     Materialized,
@@ -82,6 +83,7 @@ PARAMETERS: Final[dict[str, dict[str, str]]] = {
         "ttl": NO_HARM, "expired": NO_HARM, "history": NO_HARM, "null_safe": REFUSAL, **NAMES,
     },
     "TimeWindows": {"size": REFUSAL, "advance": REFUSAL, "grace": NO_HARM, "offset": REFUSAL, "calendar": REFUSAL},
+    "CumulativeWindows": {"size": REFUSAL, "step": REFUSAL, "grace": NO_HARM, "offset": REFUSAL},
     "SlidingWindows": {"difference": REFUSAL, "grace": NO_HARM},
     "SessionWindows": {"gap": REFUSAL, "grace": NO_HARM},
     "JoinWindows": {
@@ -196,8 +198,8 @@ def test_every_parameter_is_refused_harmless_or_the_users_own() -> None:
     from millpond.adapters.spark import Millpond
 
     options: list[Any] = [
-        TimeWindows, SlidingWindows, SessionWindows, JoinWindows, Suppressed, Materialized, Joined, StreamJoined,
-        StoreSpec,
+        TimeWindows, CumulativeWindows, SlidingWindows, SessionWindows, JoinWindows, Suppressed, Materialized, Joined,
+        StreamJoined, StoreSpec,
     ]  # fmt: skip
     known = {one.__name__: {field.name for field in fields(one)} for one in options}
     for verb in ("latest", "aggregate", "top_n", "apply", "asof_join", "stream_join", "table_join"):

@@ -12,13 +12,19 @@ from millpond.adapters.inspect.aggregated_column import AggregatedColumn
 from millpond.adapters.inspect.columns import SerdeColumn, shown
 from millpond.adapters.inspect.compression import decompressed
 from millpond.adapters.inspect.packed_columns import PackedKeyColumn
+from millpond.adapters.inspect.store_form import StoreForm
 from millpond.errors import ConfigurationError, FormatError, SerdeError
 from millpond.processors.verbs.aggregates import collect, count, first, max, sum
 from millpond.processors.verbs.kept_calls import CallChanges, KeptCall, evolved_calls, first_calls
 from millpond.processors.verbs.row_aggregate import RowAggregate
 from millpond.stores.encoding.rows.schemas import Schemas
 from millpond.stores.encoding.rows.tuple_keys import KeyCodec
-from millpond.stores.encoding.serdes import serde
+from millpond.stores.encoding.serdes import STRING, serde
+from millpond.stores.encoding.times import TimeUnit
+from millpond.stores.specs.store_spec import StoreKind
+from millpond.stores.typed.timestamped_keyvalue import ValueAndTimestamp
+from millpond.stores.typed.windows.grids import CumulativeGrid
+from millpond.stores.typed.windows.windowed import Windowed
 from tests.inspect.checkpoints import lz4
 
 TEXT = b"so much state, " * 999
@@ -117,6 +123,20 @@ def test_a_window_that_begins_before_the_time_since_which_a_result_is_true_is_sh
         {"n": 2, "much": None},
         {"n": 2, "much": 7},
     ]
+
+
+def test_of_windows_that_start_together_each_is_shown_by_when_they_start() -> None:
+    """They are kept by their last steps, which all begin when the result is true."""
+    calls = {"n": KeptCall("count(null)", None), "much": KeptCall("sum(int)", "v")}
+    history = evolved_calls(Schemas.first(first_calls({"n": calls["n"]})), calls, CallChanges({"much": 10}), "totals")
+    column = AggregatedColumn("aggregate-state-1: count(null)", history)
+    kind, grid = StoreKind.TIMESTAMPED_WINDOW, CumulativeGrid(20, 10)
+    form = StoreForm("aggregate", kind, None, SerdeColumn(STRING), column, TimeUnit.MICROSECOND, grid=grid)
+    state = ValueAndTimestamp(msgpack.packb([2, 7]), 15)
+    kept: list[tuple[Any, Any]] = [(Windowed(b"a", place, place + 10), state) for place in (10, 20, 30)]
+    (rows,) = form.batches(kept)
+    values: Any = rows["value"]
+    assert values.field("much").to_pylist() == [None, 7, 7]
 
 
 @pytest.mark.parametrize(

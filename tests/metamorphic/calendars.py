@@ -4,9 +4,10 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 from zoneinfo import ZoneInfo
 
-from millpond.processors import TimeWindows
+from millpond.processors import CumulativeWindows, TimeWindows
 from millpond.stores.typed.windows.calendar import Calendar
 from tests.metamorphic.histories import SECOND, Event
+from tests.metamorphic.oracle import cumulative
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND: Final = timedelta(microseconds=1)
@@ -24,8 +25,11 @@ def stretched(one: Event) -> Event:
     return Event(one.source, at, {**one.row, f"{one.source}t": at})
 
 
-def held_by(windows: TimeWindows, at: int) -> list[tuple[int, int]]:
+def held_by(windows: TimeWindows | CumulativeWindows, at: int) -> list[tuple[int, int]]:
     """The windows that hold a time."""
+    if isinstance(windows, CumulativeWindows):
+        size, step, offset = (length * _MILLI for length in (windows.size, windows.step, windows.offset))
+        return sorted(cumulative(size, step, offset)([at]))
     if windows.calendar is not None:
         return [spanned(windows.calendar, at)]
     size, advance, offset = (length * _MILLI for length in (windows.size, windows.advance, windows.offset))

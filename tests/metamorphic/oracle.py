@@ -150,6 +150,17 @@ def tumbling(size: int, advance: int | None = None) -> Cutting:
     return cut
 
 
+def cumulative(size: int, step: int, offset: int) -> Cutting:
+    """Windows that start together and end step by step until they have that size."""
+
+    def cut(times: Sequence[int]) -> Collection[Bounds]:
+        starts = {(time - offset) // size * size + offset for time in times}
+        found = [(start, start + length) for start in starts for length in range(step, size + 1, step)]
+        return {window for window in found if any(holds(window, time) for time in times)}
+
+    return cut
+
+
 def holds(window: Bounds, time: int) -> bool:
     """Whether a window without its end holds a time."""
     return window[0] <= time < window[1]

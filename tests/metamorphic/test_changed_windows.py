@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from millpond.adapters.edit import StateEditor
 from millpond.adapters.spark.verbs.arguments import until_in_micros
 from millpond.errors import ConfigurationError, StateConflictError
-from millpond.processors import SessionWindows, SlidingWindows, TimeWindows
+from millpond.processors import CumulativeWindows, SessionWindows, SlidingWindows, TimeWindows
 from millpond.processors.aggregations.windowed_processor import WindowedProcessor
 from millpond.processors.distribution.plan import Plan, make_plan
 from millpond.processors.distribution.shape_of import shape_of
@@ -49,7 +49,7 @@ from tests.metamorphic.verbs import Made, make_aggregate
 SOURCE = schema("a")
 MILLI = 1_000
 LONG = 10**9
-KINDS = ["tumbling", "hopping", "offset", "calendar", "session"]
+KINDS = ["tumbling", "hopping", "offset", "calendar", "session", "cumulative"]
 CALENDARS = [
     TimeWindows("1 day", zone="America/New_York"),
     TimeWindows("1 day", zone="Europe/Berlin"),
@@ -99,7 +99,7 @@ class Eras:
             row, _, clock = one
             missed = False
             for windows, first, end in self._each():
-                if isinstance(windows, TimeWindows):
+                if not isinstance(windows, SessionWindows):
                     for start, stop in held_by(windows, row["at"]):
                         if first <= start < end and stop + windows.grace * MILLI > clock:
                             found.setdefault((row["k"], (start, stop)), []).append(one)
@@ -124,6 +124,10 @@ def drawn(kind: str, random: Random, grace: int) -> Any:
         return SessionWindows(random.choice([0, 1_000, 4_000, 9_000]), grace=LONG)
     if kind == "calendar":
         return random.choice(CALENDARS).with_grace(min(grace * 10_000, LONG))
+    if kind == "cumulative":
+        step = random.choice([1_000, 4_000])
+        steps, offset = random.choice([1, 3, 5]), random.choice([0, 250, 500])
+        return CumulativeWindows(steps * step, step, offset=offset, grace=grace)
     size = random.choice([1_000, 3_000, 7_000, 20_000])
     if kind == "offset":
         return TimeWindows(size, advance=random.choice([1_000, size]), offset=random.choice([0, 1, 250]), grace=grace)
@@ -211,7 +215,7 @@ def live(kind: str, seed: int, backend: str | None, runs: int) -> None:
     with TemporaryDirectory() as place, closing(kept_at(Path(place), backend, seed)) as keeper:
         for run, (start, stop) in enumerate(zip([0, *cuts], [*cuts, len(events)], strict=True)):
             changes = CallChanges()
-            if run and random.random() < 0.7:
+            if run and kind != "cumulative" and random.random() < 0.7:
                 eras = later(eras, drawn(kind, random, grace), clock, random)
             if run == 1:
                 life.functions["s"], life.since["s"] = "sum", run

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from millpond.adapters.edit import StateEditor, erase
 from millpond.adapters.inspect import StateInspector
 from millpond.errors import ConfigurationError
-from millpond.processors import SessionWindows, TimeWindows
+from millpond.processors import CumulativeWindows, SessionWindows, TimeWindows
 from millpond.processors.options.joins import JoinType
 from millpond.processors.verbs import aggregates
 from tests.metamorphic.checking import bag, event, histories, rows_of, schema
@@ -392,6 +392,28 @@ def test_of_windows_that_depend_on_rows_those_that_are_there_get_other_values() 
 
     found = told(chain, [[upsert(PERSON, 0, 3)]], [editing(put)], [[upsert(PERSON, 1, 4)]], seed=1, partitions=1)
     assert [found[-1][name] for name in CALLS] == [6, 54, 20, 1]
+
+
+def test_one_of_windows_that_start_together_is_put_by_the_start_of_its_last_step() -> None:
+    chain = chain_of(aggregated(CumulativeWindows("8 seconds", "4 seconds", grace="20 seconds")))
+
+    def put(editor: StateEditor) -> None:
+        first, whole = editor.view("aggregate").get([PERSON]).to_pylist()  # type: ignore[union-attr]
+        assert [first["window_start"], whole["window_start"]] == [seconds(0), seconds(4)]
+        with pytest.raises(ConfigurationError, match=r"which start every 4 seconds: give the window_start .*16:44"):
+            editor.put("aggregate", [{**whole, "window_start": seconds(5)}])
+        for wrong in (seconds(-1), seconds(8)):
+            with pytest.raises(
+                ConfigurationError, match=r"give a timestamp .* from 1970.*16:40.* until before .*16:48"
+            ):
+                editor.put("aggregate", [{**whole, "timestamp": wrong}])
+        editor.put("aggregate", [{**whole, "value": [5, 50, 20, 1]}])
+
+    found = told(chain, [[upsert(PERSON, 0, 3)]], [editing(put)], [[upsert(PERSON, 1, 4)]], seed=1, partitions=1)
+    assert sorted([row["window"][1] - row["window"][0], *(row[name] for name in CALLS)] for row in found[-2:]) == [
+        [4 * SECOND, 2, 7, 4, 3],
+        [8 * SECOND, 6, 54, 20, 1],
+    ]
 
 
 def test_a_window_that_has_come_out_is_not_put_and_a_later_one_comes_out() -> None:

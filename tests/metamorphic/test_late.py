@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millpond.processors import SessionWindows, SlidingWindows, TimeWindows
+from millpond.processors import CumulativeWindows, SessionWindows, SlidingWindows, TimeWindows
 from millpond.processors.options.joins import AsofDirection, JoinType
 from millpond.processors.verbs import aggregates
 from tests.metamorphic import oracle
@@ -69,16 +69,21 @@ def counts(source: Any, window: Any, *, final: bool) -> Made:
 
 @histories(EXAMPLES // 2)
 @given(
-    rows_of("a", NULLABLE, 14), ALIKE, GRACES, st.sampled_from([(7, 7), (10, 3), (6, 2), (5, 1)]), st.booleans()
+    rows_of("a", NULLABLE, 14), ALIKE, GRACES, st.sampled_from([(7, 7), (10, 3), (6, 2), (5, 1)]), st.booleans(),
+    st.booleans(),
 )  # fmt: skip
 def test_windows_that_have_closed_take_no_rows(
-    events: list[Event], ways: list[Way], grace: int, lengths: tuple[int, int], final: bool
+    events: list[Event], ways: list[Way], grace: int, lengths: tuple[int, int], final: bool, cumulative: bool
 ) -> None:
     source, (size, advance) = schema("a"), lengths
-    window = TimeWindows(size * 1_000, advance=advance * 1_000, grace=grace * 1_000)
+    window: Any = TimeWindows(size * 1_000, advance=advance * 1_000, grace=grace * 1_000)
+    cut_windows = oracle.tumbling(size * SECOND, advance * SECOND)
+    if cumulative:
+        longest = size * advance
+        window = CumulativeWindows(longest * 1_000, advance * 1_000, grace=grace * 1_000, offset=1_000)
+        cut_windows = oracle.cumulative(longest * SECOND, advance * SECOND, SECOND)
     chain = Chain([counts(source, window, final=final)], {"a": source}, {"a": "at"})
     batches = late_batches(chain, events, ways[0])
-    cut_windows = oracle.tumbling(size * SECOND, advance * SECOND)
     groups = defaultdict[tuple[Any, oracle.Bounds], list[Row]](list)
     expected_late = []
     for some in judged(batches):

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millpond.processors import SessionWindows, SlidingWindows, TimeWindows
+from millpond.processors import CumulativeWindows, SessionWindows, SlidingWindows, TimeWindows
 from millpond.processors.distribution import combining
 from millpond.processors.options.joins import ASOF_JOINS, TABLE_JOINS, AsofDirection, JoinType, Unfit
 from millpond.processors.verbs import aggregates
@@ -143,6 +143,16 @@ def test_aggregates_by_hopping_window(
     events: list[Event], ways: list[Way], by: list[str], calls: str, grace: int, final: bool
 ) -> None:
     window, cut = TimeWindows(10_000, advance=3_000, grace=grace * 1_000), oracle.tumbling(10 * SECOND, 3 * SECOND)
+    check_aggregates(events, ways, by, calls, grace, window, final, cut, within=oracle.holds)
+
+
+@histories()
+@given(SOME, TWO, BY, WHICH, LENGTHS, st.booleans())
+def test_aggregates_by_cumulative_window(
+    events: list[Event], ways: list[Way], by: list[str], calls: str, grace: int, final: bool
+) -> None:
+    window = CumulativeWindows(12_000, 3_000, grace=grace * 1_000, offset=7_000)
+    cut = oracle.cumulative(12 * SECOND, 3 * SECOND, 7 * SECOND)
     check_aggregates(events, ways, by, calls, grace, window, final, cut, within=oracle.holds)
 
 

@@ -12,6 +12,7 @@ import pytest
 from millpond.errors import MillpondError
 from millpond.processors import (
     Consumed,
+    CumulativeWindows,
     Grouped,
     Joined,
     JoinWindows,
@@ -517,9 +518,19 @@ TABLES = [
         lambda calls: TimeWindows(10, advance=10),
     ),
     Refused(
-        " ms; windows start at the same times with offset=",
+        " is not within the advance of \n ms; windows start at the same times with offset=",
         lambda calls: TimeWindows("1 hour", offset="75 minutes"),
         lambda calls: TimeWindows("1 hour", offset="15 minutes"),
+    ),
+    Refused(
+        " never have a size of \n; give a multiple of the step as the size",
+        lambda calls: CumulativeWindows("1 hour", "25 minutes"),
+        lambda calls: CumulativeWindows("75 minutes", "25 minutes"),
+    ),
+    Refused(
+        " is not within the size of \n ms; windows start at the same times with offset=",
+        lambda calls: CumulativeWindows("1 hour", "15 minutes", offset="75 minutes"),
+        lambda calls: CumulativeWindows("1 hour", "15 minutes", offset="15 minutes"),
     ),
     Refused(
         "windows of the calendar follow one another",

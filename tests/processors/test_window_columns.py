@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from millpond.processors import (
     Consumed,
+    CumulativeWindows,
     EmitStrategy,
     Materialized,
     SessionWindows,
@@ -28,10 +29,13 @@ from millpond.stores.backend.transaction import Transaction
 from tests.drawing import tries
 from tests.processors.test_columns import KEYS, VALUES, Form, Record, as_batch, as_columns
 
-WINDOWS: dict[str, TimeWindows | SessionWindows] = {
+WINDOWS: dict[str, TimeWindows | CumulativeWindows | SessionWindows] = {
     "tumbling": TimeWindows(6, grace=4),
     "without grace": TimeWindows(1),
     "hopping": TimeWindows(9, advance=4, grace=4),
+    "cumulative": CumulativeWindows(12, 3, grace=4, offset=5),
+    "cumulative without grace": CumulativeWindows(8, 2),
+    "cumulative of one step": CumulativeWindows(6, 6, grace=2),
     "sessions": SessionWindows(5, grace=12),
     "sessions without grace": SessionWindows(3),
     "sessions with little grace": SessionWindows(5, grace=2),
@@ -44,7 +48,7 @@ SLIDING: dict[str, SlidingWindows] = {
     "sliding with much grace": SlidingWindows(2, grace=14),
     "sliding of a moment": SlidingWindows(0, grace=3),
 }
-AnyWindows = TimeWindows | SessionWindows | SlidingWindows
+AnyWindows = TimeWindows | CumulativeWindows | SessionWindows | SlidingWindows
 
 
 def counting(windows: AnyWindows, key_serde: str = "string", **options: Any) -> Topology:

@@ -11,6 +11,7 @@ import pytest
 
 from millpond.errors import SerdeError, TopologyError, UserFunctionError
 from millpond.processors import (
+    CumulativeWindows,
     EmitStrategy,
     Grouped,
     KTable,
@@ -377,6 +378,36 @@ def test_windowed_keys_come_back(serde: TimeWindowedSerde[str] | SessionWindowed
             assert serde.deserialize(serde.serialize(window)) == window
     with pytest.raises(SerdeError, match="too short"):
         serde.deserialize(b"short")
+
+
+def test_keys_of_windows_that_start_together_are_told_apart_and_come_back() -> None:
+    windows = CumulativeWindows(30, 10, offset=5)
+    serde = TimeWindowedSerde(STRING, windows.size, windows.grid)
+    keys = [Windowed("a", *bounds) for time in (-3, 12) for bounds in windows.bounds(time)]
+    assert keys[:3] == [Windowed("a", -25, 5), Windowed("a", 5, 15), Windowed("a", 5, 25)]
+    assert len({serde.serialize(key) for key in keys}) == len(keys)
+    assert [serde.deserialize(serde.serialize(key)) for key in keys] == keys
+    for wrong in (Windowed("a", 15, 25), Windowed("a", 5, 20)):
+        with pytest.raises(SerdeError, match="is no window of"):
+            serde.serialize(wrong)
+
+
+@pytest.mark.parametrize("size", [1, 40])
+def test_tables_of_windows_that_start_together_are_joined_window_by_window(size: int) -> None:
+    """Each table looks the other one up by the window."""
+
+    def build(builder: StreamsBuilder) -> KTable:
+        counts = builder.stream("in").group_by_key().windowed_by(CumulativeWindows(30, 10, offset=5, grace=100)).count()
+        joined = counts.filter(lambda key, count: count > 1).left_join(counts, lambda some, count: [some, count])
+        return joined.suppress(Suppressed.until_time_limit(0)) if size > 1 else joined
+
+    records = random_records(3, 40)
+    found = last_values(drive(build, records, size=size))
+    windows = CumulativeWindows(30, 10, offset=5)
+    expected = Counter(Windowed(one.key, *bounds) for one in records for bounds in windows.bounds(one.timestamp))
+    assert {key: values for key, values in found.items() if values is not None} == {
+        key: [count, count] for key, count in expected.items() if count > 1
+    }
 
 
 @pytest.mark.parametrize("size", [10, 5])

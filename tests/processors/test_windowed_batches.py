@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from millpond.processors import (
+    CumulativeWindows,
     EmitStrategy,
     KTable,
     Materialized,
@@ -37,6 +38,7 @@ WINDOWS: dict[str, Any] = {
     "sliding": SlidingWindows(6, grace=4),
     "tumbling": TimeWindows(6, grace=4),
     "hopping": TimeWindows(9, advance=4, grace=4),
+    "cumulative": CumulativeWindows(9, 3, grace=4, offset=2),
 }
 PLANS = list(WINDOWS)
 Row = tuple[Any, Any, int]

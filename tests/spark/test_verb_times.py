@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 
 from millpond.adapters.spark import Millpond
 from millpond.errors import ConfigurationError, StateConflictError
-from millpond.processors import TimeWindows
+from millpond.processors import CumulativeWindows, TimeWindows
 from millpond.processors.verbs import aggregates
 
 pytestmark = pytest.mark.spark
@@ -191,6 +191,27 @@ def test_an_offset_is_the_start_time_of_sparks_windows(
     )
     theirs = rows.groupBy("k", F.window("at", size, advance, offset).alias("window")).agg(F.sum("n").alias("total"))
     assert listed(found) == listed(theirs)
+
+
+@pytest.mark.parametrize(("type_", "final"), [("timestamp", True), ("timestamp_ntz", False)])
+def test_cumulative_windows_are_those_of_their_size_up_to_the_end_of_each_step(
+    spark: SparkSession, tmp_path: Path, type_: str, final: bool
+) -> None:
+    rows, verbs = of_two_years(spark, type_), pond(tmp_path)
+    windows = CumulativeWindows("2 days", "6 hours", offset="5 hours", grace="1000 days")
+    given: dict[str, Any] = {"by": "k", "time": "at", "emit": "final" if final else "updates"}
+    source = rows if final else arriving(rows, tmp_path / "rows")
+    found = verbs.aggregate(source, {"total": aggregates.sum("n")}, window=windows, **given)
+    whole = rows.withColumn("start", F.window("at", "2 days", "2 days", "5 hours").start)
+    stops = F.expr("sequence(start + interval 6 hours, start + interval 2 days, interval 6 hours)")
+    held = whole.withColumn("end", F.explode(stops)).where("at < end")
+    theirs = held.groupBy("k", F.struct("start", "end").alias("window")).agg(F.sum("n").alias("total"))
+    if final:
+        assert listed(found) == listed(theirs)
+        return
+    assert {row[:2]: row[2] for row in streamed(found, tmp_path)} == {row[:2]: row[2] for row in listed(theirs)}
+    stored = verbs.read_store("aggregate-k", "aggregate", f"{tmp_path}/checkpoint")
+    assert {(row.k, row.window): row.total for row in stored.collect()} == {row[:2]: row[2] for row in listed(theirs)}
 
 
 @pytest.mark.usefixtures("far_from_utc")

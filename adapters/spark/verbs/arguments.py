@@ -23,7 +23,6 @@ from millpond.adapters.spark.verbs.expressions import Expression
 from millpond.adapters.spark.verbs.feeds import feed_in
 from millpond.adapters.spark.verbs.inputs import RowInput, check_column, check_undirected, field_of
 from millpond.errors import ConfigurationError
-from millpond.processors.aggregations.windowed_processor import EVERYWHERE
 from millpond.processors.options.join_windows import JoinWindows
 from millpond.processors.options.joins import JoinType
 from millpond.processors.options.windows import SessionWindows, TimeWindows
@@ -32,6 +31,7 @@ from millpond.processors.verbs.aggregates import AggregateCall
 from millpond.processors.verbs.projections import SEQUENCE
 from millpond.stores.encoding.times import Duration, Instant, TimeUnit, to_micros
 from millpond.stores.typed.expiry import Expired
+from millpond.stores.typed.windows.grids import EVERYWHERE
 
 On: TypeAlias = str | Sequence[str] | Mapping[str, str]
 """The columns that must be equal: names that both sides have, or left names with the right ones."""

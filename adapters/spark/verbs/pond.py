@@ -253,8 +253,9 @@ class Millpond(JoinVerbs):
             time: the column (or expression) with the time of a row.
             order: what decides for ``first``, ``last``, ``collect`` and ``map_agg`` among rows of one key and time, as
                 in ``latest``; other functions have no use for it.
-            window: ``TimeWindows``, ``SlidingWindows`` or ``SessionWindows``, each with its grace, to which the bound
-                is added that ``time`` has from another verb; later rows are dropped and counted.
+            window: ``TimeWindows``, ``CumulativeWindows``, ``SlidingWindows`` or ``SessionWindows``, each with its
+                grace, to which the bound is added that ``time`` has from another verb; later rows are dropped and
+                counted.
             until: where windows have had another size, advance or gap, those that begin before some time, by that time
                 (a datetime, or text such as ``"2026-06-01T12:00:00Z"``): they end as they began, and from then on they
                 are those of ``window``, or of the next time. Later rows than that must not have come yet, and windows

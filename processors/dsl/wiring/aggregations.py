@@ -14,12 +14,14 @@ from millpond.processors.aggregations.windowed_aggregate import WindowedAggregat
 from millpond.processors.aggregations.windowed_processor import WindowedProcessor, windowed_aggregation_spec
 from millpond.processors.dsl.wiring.graph import TopologyGraph
 from millpond.processors.dsl.wiring.table import StoredTable, WindowedTable
+from millpond.processors.options.cumulative_windows import CumulativeWindows
 from millpond.processors.options.materialized import TABLE_KINDS, Materialized
 from millpond.processors.options.serdes import SerdeLike
 from millpond.processors.options.windowed_serdes import SessionWindowedSerde, TimeWindowedSerde
 from millpond.processors.options.windows import (
     ChangedWindows,
     EmitStrategy,
+    GridWindows,
     SessionWindows,
     SlidingWindows,
     TimeWindows,
@@ -29,6 +31,8 @@ from millpond.processors.runtime.processor import Processor
 from millpond.processors.tables.config import TableConfig
 from millpond.stores.encoding.serdes import Serde
 from millpond.stores.specs.store_spec import StoreKind, StoreSpec
+from millpond.stores.typed.windows.calendar import Calendar
+from millpond.stores.typed.windows.grids import EvenGrid
 
 Input = tuple[str, Aggregation]
 """The node whose records have equal keys together, and what is computed from them."""
@@ -36,7 +40,9 @@ Input = tuple[str, Aggregation]
 Serdes = tuple[SerdeLike | None, SerdeLike | None]
 """Of keys and results unless ``Materialized`` names them; None for results means the builder's."""
 
-AnyWindows = TimeWindows | SlidingWindows | SessionWindows | ChangedWindows
+OneKind = TimeWindows | CumulativeWindows | SlidingWindows | SessionWindows
+
+AnyWindows = OneKind | ChangedWindows
 
 
 def add_key_aggregation(
@@ -79,7 +85,7 @@ def _add_window_aggregation(
     store = graph.new_name("KSTREAM-AGGREGATE-STATE-STORE-")
     first = first_windows(windows)
     assert not isinstance(first, SessionWindows)
-    size, calendar = (first.size, first.calendar) if isinstance(first, TimeWindows) else (first.difference, None)
+    size, grid = (first.length, first.grid) if isinstance(first, GridWindows) else (first.difference, None)
     kinds = (StoreKind.TIMESTAMPED_WINDOW,)
     spec = materialized.spec(
         store,
@@ -87,15 +93,15 @@ def _add_window_aggregation(
         *_known(graph, serdes),
         retention=windows.retention,
         window_size=size,
-        calendar=calendar,
+        calendar=grid if isinstance(grid, Calendar) else None,
     )
     additions = [one for _, aggregation in inputs for one in aggregation.additions]
     spec = windowed_aggregation_spec(_retained(spec, windows, emit), windows, emit, additions)
 
-    key_serde = TimeWindowedSerde(spec.key_serde, size, calendar)
+    key_serde = TimeWindowedSerde(spec.key_serde, size, grid)
     node = _add(graph, inputs, spec, materialized.caching, partial(_windowed, windows, emit), key_serde)
     graph.windows[node] = windows
-    return WindowedTable(graph, node, key_serde, spec.value_serde)
+    return WindowedTable(graph, node, key_serde, spec.value_serde, grid or EvenGrid(size))
 
 
 def _add_session_aggregation(
@@ -117,7 +123,7 @@ def _add_session_aggregation(
     return WindowedTable(graph, node, key_serde, spec.value_serde)
 
 
-def first_windows(windows: AnyWindows) -> TimeWindows | SlidingWindows | SessionWindows:
+def first_windows(windows: AnyWindows) -> OneKind:
     """The windows, or of those that change, the first."""
     return windows.eras[0] if isinstance(windows, ChangedWindows) else windows
 
@@ -133,10 +139,8 @@ def _windowed(windows: AnyWindows, emit: EmitStrategy, setup: AggregateSetup) ->
     return _of_one_kind(windows, emit, setup)
 
 
-def _of_one_kind(
-    windows: TimeWindows | SlidingWindows | SessionWindows, emit: EmitStrategy, setup: AggregateSetup
-) -> WindowedProcessor:
-    if isinstance(windows, TimeWindows):
+def _of_one_kind(windows: OneKind, emit: EmitStrategy, setup: AggregateSetup) -> WindowedProcessor:
+    if isinstance(windows, GridWindows):
         return WindowedAggregate(setup, windows, emit)
     if isinstance(windows, SlidingWindows):
         return SlidingWindowAggregate(setup, windows, emit)

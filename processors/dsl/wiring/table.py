@@ -30,6 +30,7 @@ from millpond.processors.tables.value_operator import OperationGetter, TableOper
 from millpond.stores.encoding.times import Duration, to_length
 from millpond.stores.specs.store_spec import StoreKind, StoreSpec
 from millpond.stores.typed.terms import Terms
+from millpond.stores.typed.windows.grids import EVERYWHERE, Grid
 
 
 class TableCopies:
@@ -138,12 +139,18 @@ class StoredTable(TableHandle):
 
 @dataclass(frozen=True)
 class WindowedTable(StoredTable):
-    """The results of a windowed aggregation, by key and window."""
+    """The results of a windowed aggregation, by key and window.
+
+    Attributes:
+        grid: where windows of time begin and end.
+    """
+
+    grid: Grid = EVERYWHERE
 
     def value_getter(self) -> ValueGetterFactory:
         store = self.config.store
         assert store is not None
-        return windowed_getter(store)
+        return windowed_getter(store, self.grid)
 
 
 @dataclass(frozen=True)

@@ -131,16 +131,18 @@ class PastRows:
             return row[len(DATA) :], MIN_TIME, MAX_TIME
         rest = TIME_SIZE * (2 if form is KeyForm.SESSION else 1)
         key, time = unterminated(key_part(row, rest)), unpack_time(row, len(row) - rest)
-        return (key, last_time(row), time) if form is KeyForm.SESSION else (key, time, self._last(time))
+        return (key, last_time(row), time) if form is KeyForm.SESSION else (key, *self._window(time))
 
-    def _last(self, start: int) -> int:
-        """The last time in the window that starts then."""
+    def _window(self, place: int) -> tuple[int, int]:
+        """The first and the last time in the window with a place."""
         windows = self.windows
         if isinstance(windows, ChangedWindows):
-            windows = windows.eras[bisect_right(windows.since, start)]
+            windows = windows.eras[bisect_right(windows.since, place)]
         assert windows is not None
         assert not isinstance(windows, SessionWindows)
-        return start + windows.difference if isinstance(windows, SlidingWindows) else windows.grid.end(start) - 1
+        if isinstance(windows, SlidingWindows):
+            return place, place + windows.difference
+        return windows.grid.begin(place), windows.grid.end(place) - 1
 
 
 def _runs(column: Any) -> dict[Any, tuple[int, int]]:

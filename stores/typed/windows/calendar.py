@@ -18,7 +18,7 @@ from zoneinfo import ZoneInfo
 
 from millpond.errors import ConfigurationError, CorruptStoreError
 from millpond.stores.encoding.times import TimeUnit
-from millpond.stores.typed.windows.grids import EvenGrid, Grid
+from millpond.stores.typed.windows.grids import CumulativeGrid, EvenGrid, Grid
 
 _OF_THE_MACHINE: Final = ("localtime", "Factory")
 """Zones that each machine sets for itself."""
@@ -118,8 +118,8 @@ class Calendar(Grid):
     def next(self, time: int) -> int:
         return self.end(self.last(time))
 
-    def end(self, start: int) -> int:
-        return end_of(self, start)
+    def end(self, place: int) -> int:
+        return end_of(self, place)
 
     def told(self, unit: TimeUnit) -> str:
         return f"every {self.text.removeprefix('1 ')}"
@@ -190,6 +190,9 @@ class Calendar(Grid):
 WINDOWS_OF_TIME: Final = {"TimeWindows": TimeUnit.MILLISECOND, "_TimeWindows": TimeUnit.MICROSECOND}
 """How terms call windows of time, with what their times count."""
 
+_CUMULATIVE: Final = ("CumulativeWindows", "_CumulativeWindows")
+"""How they call windows that end step by step."""
+
 
 def grid_of(terms: Mapping[str, Any]) -> Grid | None:
     """Where windows of time begin and end, by what a store keeps of them; None if it does not say.
@@ -200,6 +203,8 @@ def grid_of(terms: Mapping[str, Any]) -> Grid | None:
     Raises:
         CorruptStoreError: there are no windows of which it says that.
     """
+    if terms.get("windows") in _CUMULATIVE and "step" in terms:
+        return CumulativeGrid(terms["size"], terms["step"], terms["offset"])
     scale = WINDOWS_OF_TIME.get(terms.get("windows", ""))
     if scale is None or "size" not in terms:
         return None

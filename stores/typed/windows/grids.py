@@ -1,11 +1,13 @@
 """Where windows of time begin and end.
 
-Rule of this module: a window's key has its start alone, and whoever needs its end asks the grid. Times are integers of
-one unit; whole columns of them are placed by ``millpond.processors.options.placing``.
+Rule of this module: a window's key has one time alone, its place, and whoever needs its end asks the grid. Its place is
+its start, but where several windows start together, they are placed by where they end. Times are integers of one unit;
+whole columns of them are placed by ``millpond.processors.options.placing``.
 """
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from typing import Final
 
 from millpond.stores.encoding.times import TimeUnit
 
@@ -13,25 +15,37 @@ from millpond.stores.encoding.times import TimeUnit
 class Grid(ABC):
     """Where windows begin and end."""
 
+    def begin(self, place: int) -> int:
+        """The start of the window with a place; of a start, that itself."""
+        return place
+
+    def place(self, start: int, end: int) -> int:
+        """The place of the window with these bounds."""
+        return start
+
+    def latest(self, time: int) -> int:
+        """The place of the last window that holds ``time``."""
+        return self.last(time)
+
     @abstractmethod
     def last(self, time: int) -> int:
-        """The start of the last window that begins up to ``time``; a window that begins then holds it."""
+        """The last place up to ``time``, which the window there holds."""
 
     @abstractmethod
     def first(self, time: int) -> int:
-        """The start of the first window that ends after ``time``; it holds it."""
+        """The place of the first window that ends after ``time``; it holds it."""
 
     @abstractmethod
     def next(self, time: int) -> int:
-        """The start of the first window that begins after ``time``."""
+        """The first place after ``time``."""
 
     @abstractmethod
-    def end(self, start: int) -> int:
-        """The end of the window that begins at ``start``, which is the first time that is not in it."""
+    def end(self, place: int) -> int:
+        """The end of the window with a place, which is the first time that is not in it."""
 
     @abstractmethod
     def told(self, unit: TimeUnit) -> str:
-        """When windows start, as text; ``unit`` is what times count."""
+        """How far places are from one another, as text; ``unit`` is what times count."""
 
 
 @dataclass(frozen=True)
@@ -58,8 +72,53 @@ class EvenGrid(Grid):
     def next(self, time: int) -> int:
         return self.last(time) + self.advance
 
-    def end(self, start: int) -> int:
-        return start + self.size
+    def end(self, place: int) -> int:
+        return place + self.size
 
     def told(self, unit: TimeUnit) -> str:
         return f"every {unit.length(self.advance)}"
+
+
+EVERYWHERE: Final = EvenGrid(0)
+"""Windows may begin at any time."""
+
+
+@dataclass(frozen=True)
+class CumulativeGrid(Grid):
+    """Windows that start together and end step by step. Takes arrays of integers as well.
+
+    The place of a window is the start of its last step, so of all windows one after the other is placed, a step apart.
+
+    Attributes:
+        size: from a window's start to the end of the longest that starts with it.
+        step: from a window's end to that of the next.
+        offset: a time at which some begin.
+    """
+
+    size: int
+    step: int
+    offset: int = 0
+
+    def begin(self, place: int) -> int:
+        return place - (place - self.offset) % self.size
+
+    def place(self, start: int, end: int) -> int:
+        return self.last(end - 1)
+
+    def latest(self, time: int) -> int:
+        return self.begin(time) + self.size - self.step
+
+    def last(self, time: int) -> int:
+        return time - (time - self.offset) % self.step
+
+    def first(self, time: int) -> int:
+        return self.last(time)
+
+    def next(self, time: int) -> int:
+        return self.last(time) + self.step
+
+    def end(self, place: int) -> int:
+        return place + self.step
+
+    def told(self, unit: TimeUnit) -> str:
+        return f"every {unit.length(self.step)}"

@@ -14,6 +14,7 @@ import pytest
 
 from millpond.processors import (
     Consumed,
+    CumulativeWindows,
     KStream,
     KTable,
     Materialized,
@@ -245,6 +246,24 @@ def test_windows(seed: int, caching: bool) -> None:
 
     found = {(key.key.decode(), key.start): row for key, row in driven(build, rows, seed).items()}
     assert_equal(found, asked(rows, "rows", f"k, t // {SIZE} * {SIZE}"))
+
+
+@pytest.mark.parametrize("backend", ["memory", "lmdb", "rocksdb"])
+@pytest.mark.parametrize("caching", [True, False])
+def test_cumulative_windows(caching: bool, backend: str, tmp_path: Path) -> None:
+    """Each row is joined to the ends of its window: there is no cumulative window in SQL but in Flink's."""
+    rows, (size, step, offset) = random_rows(3), (4 * SIZE, SIZE, SIZE // 2)
+
+    def build(stream: KStream) -> KTable:
+        windowed = stream.group_by_key().windowed_by(CumulativeWindows(size, step, grace=10_000, offset=offset))
+        return windowed.aggregate(ROW.initializer, ROW.aggregator, store(caching=caching))
+
+    folder = None if backend == "memory" else tmp_path
+    answer = driven(build, rows, 3, backend=backend, folder=folder)
+    found = {(key.key.decode(), key.start, key.end): row for key, row in answer.items()}
+    start = f"t - ((t - {offset}) % {size} + {size}) % {size}"
+    ends = f"select *, {start} as start, unnest(range(({start}) + {step}, ({start}) + {size} + 1, {step})) as stop"
+    assert_equal(found, asked(rows, f"(select * from ({ends} from rows) where t < stop)", "k, start, stop"))
 
 
 HOURS = 3_600_000

@@ -11,6 +11,7 @@ import pytest
 from millpond.errors import UnreadableRowError
 from millpond.processors.aggregations.aggregate import Aggregate
 from millpond.processors.distribution.execution import Decoder
+from millpond.processors.options.cumulative_windows import CumulativeWindows
 from millpond.processors.options.windows import SessionWindows, SlidingWindows, TimeWindows
 from millpond.processors.runtime.batches.columns import Columns
 from millpond.processors.runtime.task import Task
@@ -174,6 +175,7 @@ def test_a_damaged_state_is_told_as_such(state: Any) -> None:
 WINDOWS: dict[str, Windows] = {
     "tumbling": TimeWindows(20, grace=1000),
     "hopping": TimeWindows(20, advance=10, grace=1000),
+    "cumulative": CumulativeWindows(20, 10, grace=1000),
     "sliding": SlidingWindows(10, grace=1000),
     "session": SessionWindows(5, grace=1000),
 }
