@@ -17,8 +17,8 @@ import pyarrow.compute as _compute
 from millpond.errors import ConfigurationError, RecordError, SerdeError, UnreadableRowError
 from millpond.processors.aggregations.aggregate import Addition, Aggregation
 from millpond.processors.verbs.aggregates import AggregateCall
-from millpond.processors.verbs.combining import combiner_of_rows
 from millpond.processors.verbs.functions.binding import bind, state_name
+from millpond.processors.verbs.functions.combining import combiner_of_rows
 from millpond.processors.verbs.functions.function import AggregateFunction
 from millpond.processors.verbs.functions.row_fold import MOMENTS, TIMES, RowFold, rows_type
 from millpond.processors.verbs.functions.since import Since
