@@ -26,18 +26,23 @@ from struct import Struct
 from struct import error as StructError
 from typing import Any, Final, TypeAlias
 
+import pyarrow as pa
+
 from millpond.errors import CorruptStoreError, SerdeError, TopologyError
 from millpond.processors.options.serdes import SerdeLike
 from millpond.processors.runtime.batches.batch import Batch, BatchBuilder
+from millpond.processors.runtime.batches.columns import Columns, nulls
 from millpond.processors.runtime.batches.headers import Headers, headers_from_bytes, headers_to_bytes
 from millpond.processors.runtime.kept_time import STREAM_TIME, KeptTime
 from millpond.processors.runtime.waiting_counts import WAITING, WaitingCounts
+from millpond.processors.tables.buffer_columns import columns_of, data_of, in_time_order, rows_of
 from millpond.stores.encoding.keys import pack_time, terminated, unpack_time, unterminated
 from millpond.stores.encoding.serdes import BYTES, Serde, serde
 from millpond.stores.encoding.times import MAX_TIME, MIN_TIME, Duration, to_millis
 from millpond.stores.evolution.carriage import LayoutCarriage, forgotten, greatest
 from millpond.stores.specs.store_spec import StoreKind, StoreSpec
 from millpond.stores.typed.keyvalue import KeyValueStore
+from millpond.stores.typed.keyvalue_columns import put_columns
 from millpond.stores.typed.layouts import Layout
 from millpond.stores.typed.set_back import SetBack
 from millpond.stores.typed.store import reading
@@ -159,6 +164,31 @@ class TimeOrderedBuffer:
         self._time = time
         return self.drain(time - self._grace)
 
+    def move_columns(self, columns: Columns, time: int) -> Columns:
+        """Let records in, and those out that are due once stream time is ``time`` or later, in order.
+
+        Args:
+            columns: records whose keys and values are bytes, without nulls; none of them is late.
+            time: not less than their times.
+
+        Raises:
+            CorruptStoreError: a record that waits is damaged; then nothing has changed in the store.
+        """
+        time = time if self._time is None else max(time, self._time)
+        until = time - self._grace
+        stored = self._due(until)
+        waited = columns_of(stored, self.read)
+        self._time = time
+        due = columns.timestamps <= until
+        held = columns.select(~due)
+        rows = rows_of(held, self._sequence)
+        self._sequence += len(held)
+        gone: Any = pa.array([row for row, _ in stored], pa.binary())
+        data = pa.concat_arrays([nulls(len(gone), pa.binary()), data_of(held)])
+        put_columns(self._store, pa.concat_arrays([gone, rows]), data)
+        self._note(len(stored), len(held), [int(held.timestamps.min())] if len(held) else [], until)
+        return in_time_order(waited, columns.select(due))
+
     def _take_in(self, passage: "_Passage", batch: Batch) -> int:
         """Let records into the buffer, and out what is due; returns how many were late."""
         late = 0
@@ -194,6 +224,13 @@ class TimeOrderedBuffer:
             return
         with self._store.scan(pack_time(self.earliest), None if until >= MAX_TIME else pack_time(until + 1)) as stored:
             yield _Passage(self, stored)
+
+    def _due(self, until: int) -> list[tuple[bytes, bytes]]:
+        """The stored records with timestamps up to ``until``."""
+        if self.earliest is None or self.earliest > until:
+            return []
+        with self._store.scan(pack_time(self.earliest), None if until >= MAX_TIME else pack_time(until + 1)) as stored:
+            return list(stored)
 
     def row(self, key: Any, timestamp: int) -> bytes:
         """A new row for a record, unlike any other."""
@@ -235,11 +272,14 @@ class TimeOrderedBuffer:
         data = [self._data(value, headers) for _, (_, value, _, headers) in held]
         rows = [row for row, _ in held]
         self._store.put_many([*passage.gone, *rows], [*([None] * len(passage.gone)), *data])
-        older = self.waiting - len(passage.gone)
-        self.waiting = older + len(rows)
-        bounds = [unpack_time(row) for row in passage.waiting[:1]]
+        self._note(len(passage.gone), len(rows), [unpack_time(row) for row in passage.waiting[:1]], until)
+
+    def _note(self, gone: int, added: int, bounds: list[int], until: int) -> None:
+        """Keep how many wait once some, up to ``until``, have left, and others have come, none before ``bounds``."""
+        older = self.waiting - gone
+        self.waiting = older + added
         if older and self.earliest is not None:
-            bounds.append(max(self.earliest, until + 1))
+            bounds = [*bounds, max(self.earliest, until + 1)]
         self.earliest = min(bounds, default=None)
         if self._time is not None:
             self._kept_count.put(self._time, [self.waiting])

@@ -23,7 +23,7 @@ def kind_of(verb: str, shape: Shape) -> str | None:
         return "table_join" if LEFT in names else "asof_join"
     if any(name.startswith(f"{verb}-") for name in names):
         return "apply"
-    return next((one for one in ("aggregate", "latest", "top_n") if one in names), None)
+    return next((one for one in ("aggregate", "deduplicate", "latest", "top_n") if one in names), None)
 
 
 def check_kind(before: str, old: Shape, verb: str, new: Shape) -> None:

@@ -27,6 +27,7 @@ from millpond.processors.verbs.aggregate import aggregate
 from millpond.processors.verbs.aggregates import AggregateCall, count, last, sum
 from millpond.processors.verbs.apply import apply_topology
 from millpond.processors.verbs.asof_join import asof_join
+from millpond.processors.verbs.deduplicate import deduplicate
 from millpond.processors.verbs.keyed_processor import KeyContext, KeyedProcessor
 from millpond.processors.verbs.latest import latest
 from millpond.processors.verbs.row_aggregate import RowAggregate
@@ -152,6 +153,13 @@ def of_aggregate(
 def of_top_n(n: int = 2, windows: Any = None, *, descending: bool = False, final: bool = False) -> Topology:
     rows = OrderedRows.of(replace(an_input("input", KEY, VALUE), order=ORDER), (descending,))
     return top_n("v", rows, n, windows, columns=["v"], final=final).topology
+
+
+def of_deduplicate(
+    within: int = 10, late: int = 5, *, waits: bool = True, order: KeyCodec | None = None, name: str = "v"
+) -> Topology:
+    rows = replace(an_input("input", KEY, VALUE), order=order)
+    return deduplicate(name, rows, within=within, late=late, waits=waits, columns=["v"]).topology
 
 
 def of_apply(*, ordered: bool = False) -> Topology:
@@ -313,6 +321,8 @@ REFUSED = [
            of_top_n(windows=TimeWindows(1_200_000)), "by the verb 'v' with size='10 minutes' and not '20 minutes'"),
     Change(("Millpond.top_n.emit",), of_top_n(windows=TimeWindows(10)),
            of_top_n(windows=TimeWindows(10), final=True), "emit='on-window-update' and not 'on-window-close'"),
+    Change(("Millpond.deduplicate.order",), of_deduplicate(), of_deduplicate(order=ORDER), None),
+    Change(("Millpond.deduplicate.grace, added or removed",), of_deduplicate(), of_deduplicate(waits=False), None),
     Change(("Millpond.apply.order",), of_apply(), of_apply(ordered=True), None),
     Change(("Millpond.asof_join.right_order",), of_asof_join(), of_asof_join(order=ORDER), None),
     Change(("Millpond.asof_join.grace, added or removed",), of_asof_join(), of_asof_join(grace=None), None),

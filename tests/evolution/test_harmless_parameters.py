@@ -30,7 +30,15 @@ from millpond.processors import (
 from millpond.processors.verbs import KeyContext, KeyedProcessor
 from millpond.processors.verbs.apply import apply_topology
 from millpond.stores.typed.versions.late_puts import LatePuts
-from tests.evolution.parameters import KEY, VALUE, grouped, stream_with_table, streams_joined, suppressed
+from tests.evolution.parameters import (
+    KEY,
+    VALUE,
+    grouped,
+    of_deduplicate,
+    stream_with_table,
+    streams_joined,
+    suppressed,
+)
 from tests.processors.verbs.running import an_input
 
 HARMLESS: Final = {"Millpond.apply.lateness"}
@@ -427,3 +435,32 @@ def test_a_job_that_asks_for_what_expires_is_told_only_of_that_from_then_on(tmp_
         ("c", None, 22),
         ("a", 1, 40),
     }
+
+
+@harmless("Millpond.deduplicate.grace", "Millpond.deduplicate.within")
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize(
+    ("one", "other"), [((10, 5), (40, 5)), ((40, 5), (10, 5)), ((10, 0), (10, 30)), ((10, 30), (10, 0))]
+)
+def test_first_rows_come_out_once_under_another_grace_and_go_by_the_new_length(
+    one: tuple[int, int], other: tuple[int, int], seed: int, tmp_path: Path
+) -> None:
+    """What the old grace has let out stays, and nothing that is not later than that comes out any more."""
+    random = Random(seed)
+    times = [time - random.randint(0, min(one[1], other[1])) for time in range(0, 200, 3)]
+    rows: Any = [("input", (random.choice([b"a", b"b"]), b"%d" % place, time)) for place, time in enumerate(times)]
+    cut = random.randrange(len(rows))
+    first = run(tmp_path, of_deduplicate(*one, name="out"), rows[:cut])
+    rest = run(tmp_path, of_deduplicate(*other, name="out"), rows[cut:], complete=True)
+    kept: dict[Any, int] = {}
+    passed = max(times[:cut], default=-1_000) - one[1]
+    expected: list[Any] = []
+    changed = False
+    for _, (key, value, time) in sorted(rows, key=lambda row: (row[1][2], row[1][0], row[1][1])):
+        if time >= passed and not changed:
+            changed, kept = True, {key: last for key, last in kept.items() if last >= passed - one[0]}
+        within = other[0] if changed else one[0]
+        if key not in kept or time > kept[key] + within:
+            kept[key] = time
+            expected.append((key, value, time))
+    assert [(record.key, record.value, record.timestamp) for record in (*first, *rest)] == expected

@@ -62,6 +62,9 @@ PARAMETERS: Final[dict[str, dict[str, str]]] = {
         "rows": OWN, "n": REFUSAL, "by": REFUSAL, "order": REFUSAL, "descending": REFUSAL, "time": REFUSAL,
         "window": REFUSAL, "until": REFUSAL, "emit": REFUSAL, "ttl": NO_HARM, "expired": NO_HARM, **NAMES,
     },
+    "Millpond.deduplicate": {
+        "rows": OWN, "key": REFUSAL, "time": REFUSAL, "within": NO_HARM, "grace": NO_HARM, "order": REFUSAL, **NAMES,
+    },
     "Millpond.apply": {
         "rows": OWN, "processor": OWN, "key": REFUSAL, "time": REFUSAL, "schema": OWN, "lateness": NO_HARM,
         "order": REFUSAL, "optional": OWN, "ttl": NO_HARM, "ticks": OWN, **NAMES,
@@ -116,12 +119,12 @@ PARAMETERS: Final[dict[str, dict[str, str]]] = {
 BY_OTHERS: Final = {
     *(f"{owner}.{name}" for owner in PARAMETERS for name in (*SERDES, "other_value_serde", "kind", "layout", "terms")),
     "StoreSpec.name",
-    *(f"Millpond.{verb}.key" for verb in ("latest", "apply")),
+    *(f"Millpond.{verb}.key" for verb in ("latest", "deduplicate", "apply")),
     *(f"Millpond.{verb}.on" for verb in ("asof_join", "stream_join", "table_join")),
     *(f"Millpond.{verb}.{name}" for verb in ("aggregate", "top_n") for name in ("by", "until")),
     "Millpond.aggregate.calls",
     "Millpond.top_n.order",
-    *(f"Millpond.{verb}.time" for verb in ("latest", "aggregate", "top_n", "apply")),
+    *(f"Millpond.{verb}.time" for verb in ("latest", "aggregate", "top_n", "deduplicate", "apply")),
     *(
         f"Millpond.{verb}.{side}_time"
         for verb in ("asof_join", "stream_join", "table_join")
@@ -202,7 +205,7 @@ def test_every_parameter_is_refused_harmless_or_the_users_own() -> None:
         StreamJoined, StoreSpec,
     ]  # fmt: skip
     known = {one.__name__: {field.name for field in fields(one)} for one in options}
-    for verb in ("latest", "aggregate", "top_n", "apply", "asof_join", "stream_join", "table_join"):
+    for verb in ("latest", "aggregate", "top_n", "deduplicate", "apply", "asof_join", "stream_join", "table_join"):
         known[f"Millpond.{verb}"] = {*inspect.signature(getattr(Millpond, verb)).parameters} - {"self"}
     assert known == {owner: {*parameters} for owner, parameters in PARAMETERS.items()}
     said = {f"{owner}.{name}": what for owner, parameters in PARAMETERS.items() for name, what in parameters.items()}

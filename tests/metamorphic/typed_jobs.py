@@ -31,6 +31,7 @@ from tests.metamorphic.verbs import (
     make_aggregate,
     make_apply,
     make_asof_join,
+    make_deduplicate,
     make_latest,
     make_stream_join,
     make_table_join,
@@ -318,6 +319,23 @@ def first_rows_of_windows(draft: Draft) -> Job:
     return draft.job([made], found, columns, {"a": grace}, [] if final else ["k", "window", "rank"])
 
 
+def first_rows_apart(draft: Draft) -> Job:
+    rows, grace, within = draft.rows("a"), draft.pick(0, 1, 3, 8, 20), draft.pick(0, 2, 7, 30)
+    made = make_deduplicate("out", rows, key="k", time="at", within=within * SECOND, grace=grace * SECOND)
+    found = relations.far_apart(relations.rows_of("a"), within * SECOND)
+    return draft.job([made], found, {"k": kept(), **draft.values("a")}, {"a": grace})
+
+
+def windows_of_first_rows_apart(draft: Draft) -> Job:
+    rows, grace, within = draft.rows("a"), draft.pick(0, 3, 20), draft.pick(0, 2, 7)
+    one = make_deduplicate("one", rows, key="k", time="at", within=within * SECOND, grace=grace * SECOND)
+    cut, answer = _windows(draft, 0)
+    calls, getters = draft.calls("a")
+    two = make_aggregate("two", one.rows, calls, by="k", time="at", window=cut, final=True)
+    found = answer(relations.far_apart(relations.rows_of("a"), within * SECOND))
+    return draft.job([one, two], found, {"k": kept(), "window": window, **getters}, {"a": grace})
+
+
 def latest_of_first_rows(draft: Draft) -> Job:
     rows, n, descending = draft.rows("a"), draft.pick(1, 2, 5), draft.pick(True, False)
     one = make_top_n("one", rows, n, by="k", order="at", time="at", descending=descending)
@@ -549,6 +567,6 @@ FAMILIES: Final[Mapping[str, Callable[[Draft], Job]]] = {
         latest_rows, totals, windows_of_rows, versions, streams, tables, foreign_keys, rules, versions_of_the_latest,
         windows_of_versions, windows_of_pairs, totals_beside_the_latest, versions_of_versions, windows_of_rules,
         latest_of_tables, tables_by_a_foreign_key_of_versions, first_rows, first_rows_of_windows,
-        latest_of_first_rows,
+        latest_of_first_rows, first_rows_apart, windows_of_first_rows_apart,
     )
 }  # fmt: skip

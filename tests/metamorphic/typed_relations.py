@@ -119,6 +119,19 @@ def first(groups: Relation, n: int, *, descending: bool) -> Relation:
     return replace(groups, sql=sql, ranked=True)
 
 
+def far_apart(rows: Relation, within: int) -> Relation:
+    """The first row of each key, and each that is later by more than ``within`` than the last one taken."""
+    numbered = f"select *, row_number() over (partition by k order by t) as n from ({rows.sql})"
+    sql = f"""
+        with recursive o as ({numbered}), f as (
+            select *, t as since, true as taken from o where n = 1 union all
+            select o.*, case when o.t - since > {within} then o.t else since end, o.t - since > {within}
+            from f join o on o.k is not distinct from f.k and o.n = f.n + 1
+        ) select * exclude (n, since, taken) from f where taken
+    """
+    return replace(rows, sql=sql)
+
+
 def hopping(rows: Relation, size: int, step: int) -> Relation:
     """Windows without their ends, from each multiple of the step on."""
     starts = f"unnest(generate_series(t // {step} * {step} - {(size - 1) // step * step}, t, {step}))"

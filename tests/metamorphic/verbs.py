@@ -7,7 +7,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from millpond.adapters.spark.rows.column_values import ColumnValues
-from millpond.adapters.spark.verbs.account import HISTORY, LATENESS, TTL, Account, Allowance
+from millpond.adapters.spark.verbs.account import GRACE, HISTORY, LATENESS, TTL, WITHIN, Account, Allowance
 from millpond.adapters.spark.verbs.sink import DictColumns
 from millpond.adapters.spark.verbs.waiting import (
     aggregate_account,
@@ -15,6 +15,7 @@ from millpond.adapters.spark.verbs.waiting import (
     asof_allowances,
     asof_history,
     asof_join_account,
+    deduplicate_account,
     extended,
     held_back,
     latest_account,
@@ -28,6 +29,7 @@ from millpond.processors.verbs.aggregate import AggregatedRows, Windows, aggrega
 from millpond.processors.verbs.aggregates import AggregateCall
 from millpond.processors.verbs.apply import apply_topology
 from millpond.processors.verbs.asof_join import asof_join
+from millpond.processors.verbs.deduplicate import deduplicate
 from millpond.processors.verbs.keyed_processor import KeyedProcessor
 from millpond.processors.verbs.latest import latest
 from millpond.processors.verbs.null_keys import NullKeys
@@ -227,6 +229,33 @@ def make_top_n(
     )
     account = top_n_account(name, n, window, late, final=final, until=(), ttl=lives)
     return Made(verb, {"input": read}, account, INPUT_SERDE)
+
+
+def make_deduplicate(
+    name: str,
+    rows: Rows,
+    *,
+    key: str | Sequence[str],
+    time: str,
+    within: int,
+    grace: int | None,
+    order: str | None = None,
+    packing: Packing = packed_rows,
+) -> Made:
+    keys = [key] if isinstance(key, str) else list(key)
+    read = Selection(rows, keys, [name for name in rows.schema.names if name not in keys], time, order=order)
+    when = rows.time(time, rows.schema.names)
+    reach = Allowance(WITHIN, within, when.bound)
+    wait = None if grace is None else Allowance(GRACE, grace, when.bound)
+    verb = deduplicate(
+        name,
+        packing("input", read),
+        within=within,
+        late=(wait or reach).total,
+        waits=wait is not None,
+        columns=read.values,
+    )
+    return Made(verb, {"input": read}, deduplicate_account(name, reach, wait, when))
 
 
 def make_apply(

@@ -89,6 +89,10 @@ class Calls:
         kept = self.frames.left.drop("local", "months") if rows is None else rows
         return self.pond.top_n(kept, n, **{"by": "k", "order": "a", "time": "at", **given})
 
+    def deduplicate(self, rows: DataFrame | None = None, **given: Any) -> DataFrame:
+        kept = self.frames.left if rows is None else rows
+        return self.pond.deduplicate(kept, **{"key": "k", "time": "at", "within": "1 hour", **given})
+
     def windows(self, window: Any, **given: Any) -> DataFrame:
         return self.aggregate(window=window, **given)
 
@@ -420,10 +424,16 @@ COLUMNS = [
         lambda calls: calls.top_n(order="a"),
     ),
     Refused(
-        "are replaced and deleted; to rank each of its upserts as a row that stays",
+        "are replaced and deleted; to take each of its upserts as a row that stays",
         lambda calls: calls.top_n(rows=calls.latest(), time="change_time"),
         lambda calls: calls.top_n(rows=calls.latest().where("op = 'upsert'").drop("op"), time="change_time"),
         lambda calls: calls.top_n(),
+    ),
+    Refused(
+        "but these are a change feed",
+        lambda calls: calls.deduplicate(rows=calls.latest(), time="change_time"),
+        lambda calls: calls.deduplicate(rows=calls.latest().where("op = 'upsert'").drop("op"), time="change_time"),
+        lambda calls: calls.deduplicate(),
     ),
     Refused(
         "rename or drop them before",

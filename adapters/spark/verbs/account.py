@@ -16,6 +16,7 @@ GRACE: Final = "grace"
 HISTORY: Final = "history"
 LATENESS: Final = "lateness"
 TTL: Final = "ttl"
+WITHIN: Final = "within"
 
 _UNITS: Final[Mapping[str, int]] = {
     "d": 86_400_000_000,

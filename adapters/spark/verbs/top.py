@@ -1,4 +1,4 @@
-"""``top_n`` of ``Millpond``: the first rows of each key by an order.
+"""``top_n`` and ``deduplicate`` of ``Millpond``: the first rows of each key by an order, or by time.
 
 Rule of this module: it checks what the user wrote, describes the input, and leaves the rest to ``VerbRunner``. Nothing
 is started.
@@ -13,6 +13,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from millpond.adapters.spark.rows.names import did_you_mean, named
+from millpond.adapters.spark.verbs.account import GRACE, WITHIN, Allowance
 from millpond.adapters.spark.verbs.arguments import (
     INPUT,
     check_ttl,
@@ -20,6 +21,7 @@ from millpond.adapters.spark.verbs.arguments import (
     check_zones,
     column_names,
     emits_final,
+    in_micros,
     named_in_errors,
     table_input,
     ttl_allowance,
@@ -30,9 +32,10 @@ from millpond.adapters.spark.verbs.feeds import feed_in
 from millpond.adapters.spark.verbs.inputs import check_names, check_undirected
 from millpond.adapters.spark.verbs.kept_schemas import ColumnChanges
 from millpond.adapters.spark.verbs.made import MadeVerbs
-from millpond.adapters.spark.verbs.waiting import extended, top_n_account
+from millpond.adapters.spark.verbs.waiting import deduplicate_account, extended, top_n_account
 from millpond.errors import ConfigurationError
 from millpond.processors.verbs.aggregate import WINDOW, Windows
+from millpond.processors.verbs.deduplicate import deduplicate
 from millpond.processors.verbs.projections import CHANGE_COLUMNS
 from millpond.processors.verbs.top_n import INPUT_SERDE, RANK, OrderedRows, top_n
 from millpond.processors.verbs.verb import INSTANT
@@ -118,7 +121,7 @@ class TopVerbs(MadeVerbs):
         others = until_in_micros(window, until)
         final = emits_final(emit, window)
         _check_number(where, n)
-        _check_rows_stay(where, rows)
+        _check_rows_stay(where, rows, "n rows are kept and the others forgotten")
         decides, size = _order(where, rows, order)
         directions = _directions(where, descending, size)
         taken = [RANK, *([WINDOW] if window is not None else [])]
@@ -142,6 +145,74 @@ class TopVerbs(MadeVerbs):
         account = top_n_account(run.name, n, window, late, final=final, until=others.values(), ttl=lives)
         return self._result(run, verb, account, value_serde=INPUT_SERDE)
 
+    @named_in_errors
+    def deduplicate(
+        self,
+        rows: DataFrame,
+        *,
+        key: str | Sequence[str],
+        time: str | Column,
+        within: Duration,
+        grace: Duration | None = None,
+        order: str | Column | None = None,
+        name: str | None = None,
+        renamed: Mapping[str, str] | None = None,
+        dropped: Collection[str] = (),
+    ) -> DataFrame:
+        """The first row of each key, once, without the duplicates that come within some time after it.
+
+        The rows of a key count in the order of ``time``. The first one is kept, and then each one that is later than
+        the last one kept by more than ``within``; those between are its duplicates, however many they are. With
+        ``grace`` the answer is exact: that of all rows that are in time, whatever files, micro-batches and tasks they
+        come in. Without it rows come out at once, and a row that comes in a later micro-batch than the one kept is its
+        duplicate also where it is earlier.
+
+        The state has a time for each key, and with ``grace`` the rows that wait.
+
+        Args:
+            rows: the rows. They stay once they have come: a change feed, whose rows are replaced and deleted, is
+                refused.
+            key: the columns that duplicates have in common; null is a value like any other.
+            time: the column (or expression) with the time of a row.
+            within: how much later than the row kept a duplicate is at most.
+            grace: how late a row may be, beyond the bound that ``time`` has from another verb, and so how long each
+                waits for earlier ones; later rows are dropped and counted. None takes rows at once; then ``within``,
+                with that bound, also says how late a row may be.
+            order: what decides among rows of one key and time, the least first: a column or an expression. Without it
+                the other columns do, always in the same way.
+            name: of the verb; by default made of ``deduplicate`` and the columns.
+            renamed, dropped: columns of the input that had another name, or were there, in an earlier run.
+
+        Returns:
+            The rows that are kept: the key, and the other columns.
+
+        Raises:
+            ConfigurationError: an argument is missing or invalid, a column is absent or of a type that does not do, or
+                the rows are a change feed.
+            StateConflictError: the state is that of another verb, of other columns or another order, or there was a
+                grace and is none now, or the other way round.
+            DurabilityError: the state could not be read or written.
+        """
+        keys = column_names(key, "key")
+        _check_rows_stay(f"by {', '.join(keys)},", rows, "the first row of a key comes out and stays")
+        source = table_input(INPUT, rows, keys, time, taken=(), order=order)
+        check_names(source.carried, changes=False)
+        run = self._runner.verb(
+            name or f"deduplicate-{'-'.join(keys)}", (source,), ColumnChanges(renamed or {}, dropped)
+        )
+        when = time_of(rows, time, rows.columns)
+        reach = Allowance(WITHIN, in_micros(within, "within"), when.bound)
+        wait = None if grace is None else Allowance(GRACE, in_micros(grace, "grace"), when.bound)
+        verb = deduplicate(
+            run.name,
+            run.schemas.input(source),
+            within=reach.own,
+            late=(wait or reach).total,
+            waits=wait is not None,
+            columns=source.values,
+        )
+        return self._result(run, verb, deduplicate_account(run.name, reach, wait, when))
+
 
 def _check_number(where: str, n: int) -> None:
     """Refuse a number of rows that is none.
@@ -153,8 +224,8 @@ def _check_number(where: str, n: int) -> None:
         raise ConfigurationError(f"{where} n is {n!r}; give a number from 1 on, such as n=3")
 
 
-def _check_rows_stay(where: str, rows: DataFrame) -> None:
-    """Refuse a change feed: of a row that leaves the first ones, nobody has the next.
+def _check_rows_stay(where: str, rows: DataFrame, what: str) -> None:
+    """Refuse a change feed: what has come out, or been forgotten, for a row that goes then is not put right.
 
     Raises:
         ConfigurationError: it is one.
@@ -162,9 +233,9 @@ def _check_rows_stay(where: str, rows: DataFrame) -> None:
     feed = feed_in(rows)
     if feed is not None and feed.op is not None:
         raise ConfigurationError(
-            f"{where} n rows are kept and the others forgotten, but these are a change feed ({feed.op!r}), whose rows "
-            "are replaced and deleted; to rank each of its upserts as a row that stays, write "
-            f".where(\"{feed.op} = 'upsert'\").drop({feed.op!r}), or rank the rows of which the feed was made"
+            f"{where} {what}, but these are a change feed ({feed.op!r}), whose rows are replaced and deleted; to "
+            "take each of its upserts as a row that stays, write "
+            f".where(\"{feed.op} = 'upsert'\").drop({feed.op!r}), or take the rows of which the feed was made"
         )
 
 

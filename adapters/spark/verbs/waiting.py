@@ -212,6 +212,24 @@ def latest_account(name: str, history: Allowance, ttl: Allowance | None = None) 
     return Account(name, "latest", _OF_INPUT, kept, _NOTHING, 0, {(CHANGE_TIME,): history.added}, keeps)
 
 
+def deduplicate_account(name: str, within: Allowance, grace: Allowance | None, time: InputTime) -> Account:
+    """Of the first rows of keys; with no grace, they come out at once."""
+    length = shown(within.own)
+    behind = time.bound if grace is None else grace.total + grace.added
+    until = within.own + (within.total if grace is None else grace.total)
+    return Account(
+        name,
+        "deduplicate",
+        _OF_INPUT,
+        [within] if grace is None else [grace],
+        _NOTHING if grace is None else "each row for earlier ones, until its grace is over",
+        0 if grace is None else behind,
+        {} if time.path is None else {time.path: behind},
+        f"the time of each key's last row that came out, until the clock is {shown(until)} past it: it grows with the "
+        f"number of keys within that time; duplicates are at most {length} later",
+    )
+
+
 def table_join_account(
     name: str, join_type: JoinType, history: Allowance | None, late: int, ttl: Allowance | None = None
 ) -> Account:
