@@ -50,7 +50,8 @@ OLDEST_TESTS := tests/contract/test_backends.py tests/stores/rows tests/stores/t
 	tests/spark/test_sink.py tests/spark/test_state_source.py tests/spark/test_streams.py tests/spark/test_tables.py \
 	tests/spark/test_ticks.py tests/spark/test_values.py tests/spark/test_verb_times.py tests/spark/test_verb_types.py \
 	tests/spark/test_verbs.py tests/spark/test_continued_query.py tests/spark/test_seeds.py \
-	tests/spark/test_top_n.py tests/processors/verbs/test_top_n.py
+	tests/spark/test_top_n.py tests/processors/verbs/test_top_n.py tests/spark/test_deduplicate.py \
+	tests/processors/verbs/test_deduplicate.py tests/processors/test_buffer_columns.py
 
 FLINK := .venv-flink/bin/python
 

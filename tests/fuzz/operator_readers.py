@@ -16,6 +16,7 @@ from millpond.processors.aggregations.completion import Completion
 from millpond.processors.distribution.exchange import COMPLETE, Blob, gather, to_ipc
 from millpond.processors.options.joins import Side
 from millpond.processors.runtime.batches.batch import Batch
+from millpond.processors.runtime.batches.columns import Columns
 from millpond.processors.runtime.batches.headers import Headers
 from millpond.processors.runtime.kept_time import KeptTime
 from millpond.processors.streams.unpaired_records import WaitingRecords
@@ -41,7 +42,7 @@ from millpond.stores.backend.transaction import Transaction
 from millpond.stores.encoding.rows.packing import RowCodec
 from millpond.stores.encoding.rows.schemas import Schemas
 from millpond.stores.encoding.rows.tuple_keys import KeyCodec
-from millpond.stores.encoding.serdes import STRING
+from millpond.stores.encoding.serdes import BYTES, STRING
 from millpond.stores.encoding.times import MAX_TIME
 from millpond.stores.specs.store_spec import StoreKind, StoreSpec
 from millpond.stores.typed.windows.grids import EvenGrid
@@ -82,6 +83,18 @@ def _buffer(store: Any) -> TimeOrderedBuffer:
 def _fill_buffer(store: Any) -> None:
     headers: list[Headers] = [(), (("trace", b"1"), ("trace", None)), (("trace", b""),)]
     _buffer(store).pass_through(Batch(["a", None, "b\0"], ["one", "two", None], [30, 25, 31], headers=headers))
+
+
+PLAIN: Final = buffer_spec("s", 10, BYTES, BYTES, "a test")
+
+
+def _fill_plain(store: Any) -> None:
+    TimeOrderedBuffer(PLAIN, store).pass_through(Batch([b"a", b"b\0"], [b"one", b"two"], [30, 31]))
+
+
+def _move_columns(store: Any) -> Columns:
+    nothing: Any = pa.array([], pa.binary())
+    return TimeOrderedBuffer(PLAIN, store).move_columns(Columns(nothing, nothing, np.empty(0, np.int64)), 100)
 
 
 def _suppressed(store: Any) -> SuppressBuffer:
@@ -166,6 +179,7 @@ def _kept_operator_readers() -> dict[str, Reader]:
     aggregation = StoreSpec("s", StoreKind.KEY_VALUE, STRING, STRING)
     return {
         "time-ordered buffer": operator_reader(BUFFER.store_spec, _fill_buffer, lambda store: _buffer(store).drain()),
+        "time-ordered buffer, by columns": operator_reader(PLAIN.store_spec, _fill_plain, _move_columns),
         "suppress buffer": operator_reader(
             suppress_buffer_spec("s", STRING),
             _fill_suppressed,

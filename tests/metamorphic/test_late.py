@@ -24,6 +24,7 @@ from tests.metamorphic.verbs import (
     make_aggregate,
     make_apply,
     make_asof_join,
+    make_deduplicate,
     make_latest,
     make_stream_join,
     make_table_join,
@@ -295,3 +296,28 @@ def test_a_backlog_in_one_micro_batch_is_a_steady_run(name: str) -> None:
         assert final(chain, backlog) == final(chain, steady)
 
     check()
+
+
+@histories(EXAMPLES // 2)
+@given(rows_of("a", NULLABLE, 14), ALIKE, st.sampled_from([None, 0, 2, 5]), st.sampled_from([0, 3, 20]))
+def test_first_rows_are_those_of_the_rows_in_time(
+    events: list[Event], ways: list[Way], grace: int | None, within: int
+) -> None:
+    source = schema("a")
+    waits = None if grace is None else grace * SECOND
+    made = make_deduplicate("out", Rows.of("a", source), key="k", time="at", within=within * SECOND, grace=waits)
+    chain = Chain([made], {"a": source}, {"a": "at"})
+    batches = late_batches(chain, events, ways[0])
+    late_by = (within if grace is None else grace) * SECOND
+    in_time, late = _sorted_out(batches, lambda event, clock: event.at + late_by < clock)
+    numbers = {id(event): number for number, some in enumerate(batches) for event in some}
+    kept: dict[Any, int] = {}
+    expected = []
+    for event in sorted(in_time, key=lambda event: (numbers[id(event)] if grace is None else 0, event.at)):
+        key = event.row["k"]
+        if key not in kept or event.at > kept[key] + within * SECOND:
+            kept[key] = event.at
+            expected.append((key, event.at))
+    for answer in answers(chain, batches, ways):
+        assert [Counter(time for time, _, _ in some.elements()) for some in told(answer)] == late
+        assert Counter((row["k"], row["at"]) for row in answer.rows) == Counter(expected)
