@@ -233,10 +233,10 @@ def test_a_condition_that_is_none_is_refused(
     ]
     for arguments, message in refused:
         with pytest.raises(ConfigurationError, match=message):
-            pond.asof_join(*wide, **given, **arguments)
+            pond.asof_join(wide[0], wide[1], **given, **arguments)
     monkeypatch.setattr(catalyst, "analyzed", lambda frame: None)
     with pytest.raises(ConfigurationError, match="is not shown to a session of Spark Connect"):
-        pond.asof_join(*wide, **given, where="fine")
+        pond.asof_join(wide[0], wide[1], **given, where="fine")
 
 
 def by_sql(spark: SparkSession, join: str, **tables: DataFrame) -> DataFrame:
