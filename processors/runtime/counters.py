@@ -31,7 +31,7 @@ class CounterName(StrEnum):
     """A record whose timestamp is further ahead of the wall clock than ``max_ahead`` allows."""
 
     DROPPED_BAD_VALUE = "dropped-bad-value"
-    """A record whose value its serde cannot read."""
+    """A record whose value its serde cannot read, or a row of verbs with a length of time beyond what it may be."""
 
     DROPPED_NEVER_VALID = "dropped-never-valid"
     """A row of a table of verbs that is valid from the year 9999 on, which stands for never."""

@@ -5,7 +5,7 @@ those of ``millpond.processors.streams.unpaired_rows``.
 """
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +20,7 @@ from millpond.processors.streams.unpaired_rows import (
     SIDE_AT,
     SIDES,
     UnpairedRows,
+    data_of,
     head_of,
     number_of,
     records_of,
@@ -31,6 +32,8 @@ from millpond.stores.encoding.keys import TIME_SIZE
 pc: Any = _compute
 Integers = npt.NDArray[np.int64]
 Booleans = npt.NDArray[np.bool_]
+
+_NONE: Final[frozenset[bytes]] = frozenset()
 
 
 class Unpaired(NamedTuple):
@@ -97,15 +100,28 @@ class UnpairedRun:
         self._rows = [row for row, _ in found]
         self.over = _read(found)
         self._added = [chosen(self.over, np.zeros(len(found), np.bool_))]
-        self._removed: set[bytes] = set()
+        self._removed: dict[bytes, set[bytes] | None] = {}
 
     def over_of(self, side: Side) -> Unpaired:
         """Those in ``over`` that are of a side."""
         return chosen(self.over, self.over.sides == number_of(side))
 
-    def remove(self, side: Side, closes: Integers, times: Integers, keys: Any) -> None:
-        """Forget the records in the store of these keys and times, if there are any: they have found a partner."""
-        self._removed.update(_rows(closes, times, np.full(len(times), number_of(side)), keys))
+    def remove(self, side: Side, closes: Integers, times: Integers, keys: Any, data: Any = None) -> None:
+        """Forget records in the store of these keys and times, if there are any: they have found a partner.
+
+        Args:
+            side: whose they are.
+            closes, times, keys: one of each for a record.
+            data: the bytes of their values; None for all records of a row.
+        """
+        rows = _rows(closes, times, np.full(len(times), number_of(side)), keys)
+        if data is None:
+            self._removed.update(dict.fromkeys(rows))
+            return
+        for row, value in zip(rows, data.to_pylist(), strict=True):
+            values = self._removed.setdefault(row, set())
+            if values is not None:
+                values.add(value)
 
     def add(self, side: Side, at: Integers, closes: Integers, times: Integers, keys: Any, data: Any) -> None:
         """Let records wait that find no partner within the run."""
@@ -113,7 +129,8 @@ class UnpairedRun:
 
     def due(self) -> Due:
         """The records whose time is over."""
-        kept = np.fromiter((row not in self._removed for row in self._rows), np.bool_, len(self._rows))
+        records = zip(self._rows, self.over.data.to_pylist() if self._removed else self._rows, strict=True)
+        kept = np.fromiter((not self._is_gone(*one) for one in records), np.bool_, len(self._rows))
         waited = chosen(self.over, kept)
         fresh = laid_end_to_end(self._added)
         fresh = chosen(fresh, fresh.closes < self.reached[-1])
@@ -134,8 +151,10 @@ class UnpairedRun:
         gone = [row for row in self._removed if row not in written]
         for row, data in zip(gone, self._store.store.get_many(gone), strict=True):
             if data is not None:
-                written[row] = None
-                changes[head_of(row)[2]] -= sum(1 for _ in values_of(data))
+                values = list(values_of(data))
+                left = [value for value in values if not self._is_gone(row, value)]
+                written[row] = data_of(left) or None
+                changes[head_of(row)[2]] -= len(values) - len(left)
         rows = added.rows()
         # No record of a later time has been there before.
         may = (added.times <= self._stream_time).tolist()
@@ -145,6 +164,11 @@ class UnpairedRun:
             written[row] = (written.get(row) or b"") + data
         self._store.store.put_many(written, list(written.values()))
         self._store.note(int(self.reached[-1]), changes.tolist())
+
+    def _is_gone(self, row: bytes, value: bytes) -> bool:
+        """Whether a record of the store has found a partner."""
+        gone = self._removed.get(row, _NONE)
+        return gone is None or value in gone
 
 
 def _with_lengths(values: Any) -> list[bytes]:

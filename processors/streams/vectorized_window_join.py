@@ -2,7 +2,8 @@
 
 Rule of this module: a run is joined as columns, or not at all and then record by record: where a serde refuses a
 record, a row of a store is damaged, or the joiner fails, so that the record and the pair are known, and where records
-have headers. Until the joiner has returned, nothing changes.
+have headers. Where left records have windows of their own, there is no other way than columns. Until the joiner has
+returned, nothing changes.
 """
 
 from collections.abc import Mapping, Sequence
@@ -59,16 +60,18 @@ class VectorizedWindowJoin(WindowJoin):
                 one.emits_unmatched,
                 one.meets_once,
                 plan.emits_pairs,
+                plan.own.read if plan.own is not None and side is Side.LEFT else None,
             )
             for side, one in self._sides.items()
         }
         lengths = (length for one in self._sides.values() for length in (one.back, one.ahead, one.closes_after))
         self._near = max(map(abs, (*lengths, stores[Side.LEFT].retention))) < FARTHEST
+        self._own = plan.own is not None
 
     def _join_kept(self, kept: Sequence[tuple[Side, Records]], context: ProcessorContext) -> None:
         enough = sum(len(run) for _, run in kept) >= COLUMNS_FROM
         plain = all(isinstance(run, Columns) or run.headers is None for _, run in kept)
-        found = self._joined(kept) if enough and plain and self._near else None
+        found = self._joined(kept) if self._own or (enough and plain and self._near) else None
         if found is None:
             super()._join_kept(kept, context)
             return
@@ -86,7 +89,7 @@ class VectorizedWindowJoin(WindowJoin):
             run = WindowRun(arrivals(kept, self._keys, self._values), self._plans, waiting)
             return run, self._results(run)
         except Exception as error:  # a user's code may raise anything
-            if not is_of_record(error):
+            if self._own or not is_of_record(error):
                 raise
             return None
 

@@ -28,6 +28,7 @@ from millpond.processors.runtime.batches.columns import Records
 from millpond.processors.runtime.counters import CounterName
 from millpond.processors.runtime.late import chosen
 from millpond.processors.runtime.processor import ProcessorContext
+from millpond.processors.streams.own_windows import OwnWindows
 from millpond.processors.streams.record_keys import EncodedKey, encoded_keys
 from millpond.processors.streams.unpaired_records import Waiting, WaitingRecords
 from millpond.stores.encoding.times import MIN_TIME, NO_TIME
@@ -46,6 +47,7 @@ class StreamStreamJoinPlan:
         stores: the name of each side's window store.
         join_type: which side's records come out without a partner too, and whether pairs come out.
         waiting: the store of the records without a partner; None if they come out at once, or never.
+        own: the windows of left records, if each has its own; then they are joined as columns alone.
     """
 
     joiner: Callable[[Any, Any, Any], Any]
@@ -53,6 +55,7 @@ class StreamStreamJoinPlan:
     stores: dict[Side, str]
     join_type: JoinType
     waiting: str | None
+    own: OwnWindows | None = None
 
     def reach(self, side: Side) -> tuple[int, int]:
         """How far back and how far ahead of a record of ``side`` its partners may be."""

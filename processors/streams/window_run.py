@@ -4,7 +4,7 @@ Rule of this module: results, their order and what is kept are those of record b
 (``millpond.processors.streams.window_join``). Here no user's function is called, and nothing changes before ``write``.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from millpond.processors.options.joins import Side
 from millpond.processors.streams.arrivals import Arrivals, SideRecords
+from millpond.processors.streams.own_windows import Reach
 from millpond.processors.streams.partners import BuildSide, ProbeSide, partners, spans_of_each
 from millpond.processors.streams.unpaired_columns import UnpairedRun
 from millpond.processors.streams.unpaired_rows import UnpairedRows
@@ -35,6 +36,7 @@ class SidePlan(NamedTuple):
         emits_unmatched: whether its records come out without a partner, too.
         meets_once: whether a record is forgotten with its first partner.
         emits_pairs: whether records that have met have a result.
+        reach: reads from values how far the partners of each record may be; None if all have ``back`` and ``ahead``.
     """
 
     store: DuplicateColumns
@@ -44,6 +46,7 @@ class SidePlan(NamedTuple):
     emits_unmatched: bool
     meets_once: bool
     emits_pairs: bool
+    reach: Callable[[Any], Reach] | None
 
 
 class Results(NamedTuple):
@@ -67,11 +70,15 @@ class _Side:
     """One side: its records, and what those of the other may meet.
 
     Attributes:
+        reach: how far the partners of its candidates, in their order, may be, if each has its own.
+        closes: when windows and graces of its candidates are over.
         met: which of the other side's candidates each pair is of.
         found: which of its own records has found that.
         done: which of the other side's candidates have met one of its records, and are forgotten with that.
     """
 
+    reach: Reach | None
+    closes: Integers
     found: Integers
     met: Integers
     done: Integers
@@ -85,7 +92,9 @@ class _Side:
         put[places] = times
         self.horizons = plan.store.horizons(put)[1:]
         numbers = self.records.numbers[self.complete]
-        self.seekers = ProbeSide(numbers, times - plan.back, times + plan.ahead, places)
+        self.reach = None if plan.reach is None else plan.reach(self.records.values)
+        back, ahead = (plan.back, plan.ahead) if self.reach is None else self.reach.of(self.complete)
+        self.seekers = ProbeSide(numbers, times - back, times + ahead, places)
 
     def load(self, keys: Any, seekers: ProbeSide) -> None:
         """Read what the other side's records look for."""
@@ -97,6 +106,10 @@ class _Side:
             np.concatenate([self.stored.times, self.records.times]),
             np.concatenate([np.full(self.before, -1), self.records.places]),
         )
+        self.closes = self.candidates.times + self.plan.closes_after
+        if self.plan.reach is not None and self.reach is not None:
+            self.reach = self.plan.reach(self.stored.values).followed_by(self.reach)
+            self.closes = self.reach.closes(self.candidates.times, self.plan.closes_after - self.plan.ahead)
 
     def seek(self, other: "_Side") -> None:
         """Find the partners of its records."""
@@ -104,6 +117,9 @@ class _Side:
         earliest = np.maximum(mine.earliest, other.horizons[mine.places] + 1)
         found, self.met = partners(mine._replace(earliest=earliest), other.candidates)
         self.found = self.complete[found]
+        if other.reach is not None:
+            times = other.candidates.times[self.met], self.records.times[self.found]
+            self._choose(np.flatnonzero(other.reach.of(self.met).holds(*times)))
         self.done = np.empty(0, np.int64)
         if self.plan.meets_once:
             self._choose(np.unique(self.found, return_index=True)[1])
@@ -215,7 +231,7 @@ class WindowRun:
         if one.plan.emits_unmatched:
             chosen = one.unmatched()
             if self._waiting is not None:
-                closes = records.times + one.plan.closes_after
+                closes = one.closes[one.before :]
                 late = closes < self._waiting.reached[records.places]
                 self._let_wait(side, one, closes, chosen & ~late)
                 chosen &= late
@@ -225,13 +241,14 @@ class WindowRun:
     def _let_wait(self, side: Side, one: _Side, closes: Integers, waits: Booleans) -> None:
         assert self._waiting is not None
         other = self._sides[side.other]
-        in_time = one.candidates.times[other.met] + one.plan.closes_after
-        met = other.met[in_time >= self._waiting.reached[other.records.places[other.found]]]
+        met = other.met[one.closes[other.met] >= self._waiting.reached[other.records.places[other.found]]]
         waits[met[met >= one.before] - one.before] = False
         stored = np.unique(met[met < one.before])
         numbers: Any = pa.array(one.candidates.keys[stored])
-        times = one.candidates.times[stored]
-        self._waiting.remove(side, times + one.plan.closes_after, times, self._arrived.keys.take(numbers))
+        keys, times = self._arrived.keys.take(numbers), one.candidates.times[stored]
+        # Of one key, time and end of window, some may have met a partner and others not.
+        data = None if one.reach is None else one.stored.data.take(pa.array(stored))
+        self._waiting.remove(side, one.closes[stored], times, keys, data)
         at = np.flatnonzero(waits)
         numbers = pa.array(one.records.numbers[at])
         data = one.records.data.take(pa.array(at))

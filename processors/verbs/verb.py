@@ -55,6 +55,7 @@ class Input(ABC):
             once. Otherwise they are unusable.
         times: the type of the times as results show them, ``INSTANT`` or ``WALL_TIME``.
         versions: whether its times say from when on its rows are valid; then there may be some that never are.
+        most: by column of ``value`` (int64, microseconds), the longest length of time with which a row is usable.
     """
 
     topic: str
@@ -65,6 +66,7 @@ class Input(ABC):
     untimed: bool = field(default=False, kw_only=True)
     times: pa.DataType = field(default=INSTANT, kw_only=True)
     versions: bool = field(default=False, kw_only=True)
+    most: Mapping[str, int] = field(default_factory=dict, kw_only=True)
 
     def keys_of(self, rows: pa.Table) -> Any:
         """The packed keys, a binary column."""

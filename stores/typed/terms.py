@@ -41,7 +41,14 @@ TERMS: Final = TERMS_ROW[len(METADATA) :].decode()
 
 TERMS_VERSION: Final = 1
 
-USUAL: Final[Mapping[str, Term]] = {"null_safe": "False", "calendar": "", "offset": 0, "zone": "", "week_start": ""}
+USUAL: Final[Mapping[str, Term]] = {
+    "null_safe": "False",
+    "calendar": "",
+    "offset": 0,
+    "at_most": 0,
+    "zone": "",
+    "week_start": "",
+}
 """What terms have that do not name these, as those of releases that did not know them."""
 
 SINCE: Final = " since "

@@ -31,7 +31,7 @@ from millpond.processors.verbs.deduplicate import deduplicate
 from millpond.processors.verbs.keyed_processor import KeyContext, KeyedProcessor
 from millpond.processors.verbs.latest import latest
 from millpond.processors.verbs.row_aggregate import RowAggregate
-from millpond.processors.verbs.stream_join import stream_join
+from millpond.processors.verbs.stream_join import BOUNDS, OwnBounds, stream_join
 from millpond.processors.verbs.table_join import table_join
 from millpond.processors.verbs.top_n import OrderedRows, top_n
 from millpond.processors.verbs.verb import PackedRows, Verb
@@ -179,8 +179,17 @@ def of_asof_join(grace: int | None = 5, order: KeyCodec | None = None, null_safe
     return made.topology
 
 
-def of_stream_join(windows: JoinWindows, how: JoinType = JoinType.LEFT, null_safe: bool = False) -> Topology:
-    return stream_join("v", *sides(), how, windows, columns=["w"], shared={}, null_safe=null_safe).topology
+def of_stream_join(
+    windows: JoinWindows,
+    how: JoinType = JoinType.LEFT,
+    null_safe: bool = False,
+    bounds: OwnBounds | None = None,
+) -> Topology:
+    one, other = sides()
+    if bounds is not None:
+        one = an_input("left", KEY, {**VALUE, **dict.fromkeys(BOUNDS.values(), pa.int64())})
+    made = stream_join("v", one, other, how, windows, columns=["w"], shared={}, bounds=bounds, null_safe=null_safe)
+    return made.topology
 
 
 def of_table_join(
@@ -214,6 +223,7 @@ class Change(NamedTuple):
 
 
 SECOND = 1_000_000
+BOUNDED = OwnBounds(5 * SECOND, [*BOUNDS])
 DAYS = TimeWindows("1 day", zone="Europe/Berlin")
 MONTHS = Calendar(CalendarUnit.MONTH, "UTC")
 REFUSED = [
@@ -303,6 +313,19 @@ REFUSED = [
     *(Change((f"Millpond.stream_join.how, {one.value} to {other.value}", "Millpond.stream_join.how"),
              of_stream_join(JoinWindows(5), one), of_stream_join(JoinWindows(5), other), None)
       for one, other in permutations(JoinType, 2)),
+    Change(("Millpond.stream_join.at_most",), of_stream_join(JoinWindows.of(5 * SECOND), bounds=BOUNDED),
+           of_stream_join(JoinWindows.of(6 * SECOND), bounds=OwnBounds(6 * SECOND, [*BOUNDS])),
+           "with at_most='5 seconds' and not '6 seconds', and do not become others; write at_most='5 seconds' again"),
+    Change(("Millpond.stream_join.before, a column", "Millpond.stream_join.at_most, added"),
+           of_stream_join(JoinWindows.of(5 * SECOND)), of_stream_join(JoinWindows.of(5 * SECOND), bounds=BOUNDED),
+           "no at_most and not '5 seconds', before='5 seconds' and not 'a column', after='5 seconds'"),
+    Change(("Millpond.stream_join.after, no column", "Millpond.stream_join.at_most, removed"),
+           of_stream_join(JoinWindows.of(5 * SECOND), bounds=BOUNDED), of_stream_join(JoinWindows.of(5 * SECOND)),
+           "at_most='5 seconds' and not none, before='a column' and not '5 seconds', after='a column' and not"),
+    Change(("Millpond.stream_join.after, no column, before a column",),
+           of_stream_join(JoinWindows.of(5 * SECOND), bounds=BOUNDED),
+           of_stream_join(JoinWindows.of(5 * SECOND), bounds=OwnBounds(5 * SECOND, ["before"])),
+           "with after='a column' and not '5 seconds', and do"),
     Change(("Millpond.table_join.how",), of_table_join(), of_table_join(JoinType.LEFT), "how='inner' and not 'left'"),
     Change(("Millpond.asof_join.null_safe",), of_asof_join(), of_asof_join(null_safe=True),
            "null_safe=False and not True, and do not become others; write null_safe=False again"),

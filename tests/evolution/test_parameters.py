@@ -77,7 +77,7 @@ PARAMETERS: Final[dict[str, dict[str, str]]] = {
     },
     "Millpond.stream_join": {
         "left": OWN, "right": OWN, "on": REFUSAL, "left_time": REFUSAL, "right_time": REFUSAL, "within": REFUSAL,
-        "before": REFUSAL, "after": REFUSAL, "how": REFUSAL, "grace": NO_HARM, "null_safe": REFUSAL,
+        "before": REFUSAL, "after": REFUSAL, "at_most": REFUSAL, "how": REFUSAL, "grace": NO_HARM, "null_safe": REFUSAL,
         **NAMES,
     },
     "Millpond.table_join": {

@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 
 from millpond.processors import CumulativeWindows, SessionWindows, SlidingWindows, TimeWindows
 from millpond.processors.distribution import combining
-from millpond.processors.options.joins import ASOF_JOINS, TABLE_JOINS, AsofDirection, JoinType, Unfit
+from millpond.processors.options.joins import ASOF_JOINS, TABLE_JOINS, AsofDirection, JoinType, Side, Unfit
 from millpond.processors.verbs import aggregates
-from millpond.processors.verbs.combining import RowCombiner
+from millpond.processors.verbs.functions.combining import RowCombiner
+from millpond.processors.verbs.stream_join import BOUNDS
 from tests.metamorphic import oracle
 from tests.metamorphic.checking import (
     EXAMPLES,
@@ -360,6 +361,67 @@ def test_stream_join(events: list[Event], ways: list[Way], reach: tuple[int, int
     expected = bag(found)
     for answer in answers(Chain([made], schemas, {"b": "bt", "a": "at"}), events, {"b": grace, "a": grace}, ways):
         assert bag(answer.rows) == expected
+
+
+OWN = st.sampled_from([None, -4, 0, 1, 3, 7])
+
+
+@st.composite
+def bounded_streams(draw: st.DrawFn) -> list[Event]:
+    """Left rows have bounds, and some the key and time of others."""
+    lefts = [*draw(rows_of("a", NULLABLE)), *draw(rows_of("a", NULLABLE))]
+    drawn = [{hidden: draw(OWN.map(in_seconds)) for hidden in BOUNDS.values()} for _ in lefts]
+    bounded = [replace(one, row={**one.row, **bounds}) for one, bounds in zip(lefts, drawn, strict=True)]
+    return [*bounded, *draw(rows_of("b", NULLABLE))]
+
+
+def in_seconds(bound: int | None) -> int | None:
+    return None if bound is None else bound * SECOND
+
+
+@histories(3 * EXAMPLES)
+@given(bounded_streams(), TWO, LENGTHS, st.sampled_from(JoinType), st.booleans())
+def test_a_stream_join_with_bounds_of_each_left_row(
+    events: list[Event], ways: list[Way], grace: int, how: JoinType, null_safe: bool
+) -> None:
+    left = schema("a")
+    for hidden in BOUNDS.values():
+        left = left.append(pa.field(hidden, pa.int64()))
+    schemas = {"b": schema("b"), "a": left}
+    made = make_stream_join(
+        "out",
+        Rows.of("a", left),
+        Rows.of("b", schemas["b"]),
+        on="k",
+        times=("at", "bt"),
+        before=7 * SECOND,
+        after=7 * SECOND,
+        grace=grace * SECOND,
+        how=how,
+        own=True,
+        null_safe=null_safe,
+    )
+    lefts, rights = own(events, "a"), own(events, "b")
+    met: set[int] = set()
+    expected: list[Row] = []
+    for one in lefts:
+        bounds = [one[hidden] for hidden in BOUNDS.values()]
+        found = [
+            other
+            for other in rights
+            if one["k"] == other["k"] and (null_safe or one["k"] is not None)
+            if None not in bounds and -bounds[0] <= other["bt"] - one["at"] <= bounds[1]
+        ]
+        met.update(map(id, found))
+        shown = {name: value for name, value in one.items() if name not in BOUNDS.values()}
+        if how.shows_right:
+            expected += [{**other, **shown} for other in found]
+        if (how is JoinType.SEMI and found) or (how.keeps(Side.LEFT) and not found):
+            expected.append(shown)
+    if how.keeps(Side.RIGHT):
+        expected += [other for other in rights if id(other) not in met]
+    for answer in answers(Chain([made], schemas, {"b": "bt", "a": "at"}), events, {"b": grace, "a": grace}, ways):
+        assert bag(answer.rows) == bag(expected)
 
 
 TABLES = st.tuples(rows_of("a", KEYS, op=True), rows_of("b", KEYS, op=True)).map(lambda both: [*both[0], *both[1]])

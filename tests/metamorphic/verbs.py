@@ -35,7 +35,7 @@ from millpond.processors.verbs.latest import latest
 from millpond.processors.verbs.null_keys import NullKeys
 from millpond.processors.verbs.row_aggregate import RowAggregate
 from millpond.processors.verbs.state_serde import Slots
-from millpond.processors.verbs.stream_join import stream_join
+from millpond.processors.verbs.stream_join import BOUNDS, OwnBounds, stream_join
 from millpond.processors.verbs.table_join import table_join
 from millpond.processors.verbs.top_n import INPUT_SERDE, OrderedRows, top_n
 from millpond.processors.verbs.verb import PackedRows, Verb, chosen
@@ -342,10 +342,14 @@ def make_stream_join(
     after: int,
     grace: int,
     how: JoinType = JoinType.INNER,
+    own: bool = False,
     null_safe: bool = False,
     packing: Packing = packed_rows,
 ) -> Made:
-    """Keys are a column of both sides, or for columns of the left one those of the right one."""
+    """Keys are a column of both sides, or for columns of the left one those of the right one.
+
+    With ``own``, left rows have ``BOUNDS``, of at most ``before`` and ``after``.
+    """
     pairs = {on: on} if isinstance(on, str) else on
     one, other, rest = _sides(left, right, pairs, times, how, null_safe=null_safe)
     if not how.shows_right:
@@ -360,7 +364,8 @@ def make_stream_join(
         packing("right", other, null_keys, untimed=how.keeps(Side.RIGHT)),
     )
     shared = pairs if how.keeps(Side.RIGHT) else {}
-    verb = stream_join(name, *packed, how, waiting, columns=rest, shared=shared, null_safe=null_safe)
+    bounds = OwnBounds(max(before, after), [*BOUNDS]) if own else None
+    verb = stream_join(name, *packed, how, waiting, columns=rest, shared=shared, bounds=bounds, null_safe=null_safe)
     return Made(verb, {"left": one, "right": other}, account)
 
 

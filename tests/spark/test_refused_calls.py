@@ -135,6 +135,33 @@ ARGUMENTS = [
         lambda calls: calls.table(null_safe=True),
     ),
     Refused(
+        ", a column of left; text is a length of time: give ",
+        lambda calls: calls.stream(before="a"),
+        lambda calls: calls.stream(before=F.col("a"), at_most="1 hour"),
+    ),
+    Refused(
+        "but neither before nor after is a column",
+        lambda calls: calls.stream(before="1 hour", at_most="1 hour"),
+        lambda calls: calls.stream(before=F.col("a"), at_most="1 hour"),
+        lambda calls: calls.stream(before="1 hour"),
+    ),
+    Refused(
+        "rows are kept for the greatest; give at_most=",
+        lambda calls: calls.stream(within=F.col("a")),
+        lambda calls: calls.stream(within=F.col("a"), at_most="1 hour"),
+    ),
+    Refused(
+        "where bounds are columns, give lengths of less than 9000 years",
+        lambda calls: calls.stream(within=F.col("a"), at_most="4000000 days"),
+        lambda calls: calls.stream(within=F.col("a"), at_most="3000000 days"),
+    ),
+    Refused(
+        "give an interval, such as F.make_dt_interval(mins=column), or an integer of milliseconds",
+        lambda calls: calls.stream(after=F.col("a") / 2, at_most="1 hour"),
+        lambda calls: calls.stream(after=F.make_dt_interval(mins=F.col("a").cast("int")), at_most="1 hour"),
+        lambda calls: calls.stream(after=(F.col("a") / 2).cast("long"), at_most="1 hour"),
+    ),
+    Refused(
         "no row lacks a match; give how='left', or leave default out",
         lambda calls: calls.asof(how="semi", default={"number": 0}),
         lambda calls: calls.asof(how="left", default={"number": 0}),

@@ -11,6 +11,8 @@ from pyspark.sql import functions as F
 
 from millpond.adapters.spark import Evolution
 from millpond.errors import StateConflictError
+from millpond.processors.options.joins import JoinType
+from millpond.processors.verbs.stream_join import BOUNDS
 from tests.spark.test_verbs import Job, in_order
 
 pytestmark = pytest.mark.spark
@@ -56,6 +58,64 @@ def test_right_semi_and_anti_joins_of_streams_give_what_spark_gives(spark: Spark
     found = job.written(ours)
     assert in_time(found) == in_time(expected)
     assert len(in_time(found)) == 7 + 3 + 2
+
+
+EACH = "k = rk and since between at - make_dt_interval(0, 0, back) and at + make_dt_interval(0, 0, 0, ahead / 1000)"
+
+
+@pytest.mark.parametrize("backend", ["memory", "lmdb", "rocksdb"])
+def test_bounds_that_are_columns_are_those_of_each_left_row_also_after_a_restart(
+    backend: str, spark: SparkSession, tmp_path: Path
+) -> None:
+    """A bound may be an interval or an integer; one that is null lets a row meet nobody."""
+    job, columns = Job(spark, tmp_path), f"{LEFT}, back int, ahead bigint"
+    minute, hows = 60_000, [how.value for how in JoinType]
+    bounds: list[list[tuple[int, int | None]]] = [
+        [(8, 9 * minute), (5, None), (0, 0)],
+        [(1, 0), (20, -minute)],
+        [(60, 60 * minute)],
+    ]
+    given: dict[str, Any] = {
+        "on": {"k": "rk"}, "left_time": "at", "right_time": "since", "at_most": "1 hour", "grace": "1 hour",
+        "before": F.make_dt_interval(mins="back"), "after": F.col("ahead"),
+    }  # fmt: skip
+    whole = [
+        (*row, *own) for (rows, _), some in zip(FILES, bounds, strict=True) for row, own in zip(rows, some, strict=True)
+    ]
+    for count, (lefts, rights) in enumerate(FILES):
+        rows = [row for row in whole if row[:3] in lefts]
+        left, right = job.arrive("left", job.rows(columns, *rows)), job.arrive("right", job.rows(RIGHT, *rights))
+        pond = job.pond(backend=backend)
+        ours = shown(
+            {how: pond.stream_join(left, right, **{**given, "how": how, "name": f"{how}-join"}) for how in hows}
+        )
+        if count != 1:
+            job.run(ours)
+    one, other = job.rows(columns, *whole), job.rows(RIGHT, *(row for _, rows in FILES for row in rows))
+    theirs = {how: one.join(other, F.expr(EACH), how) for how in hows}
+    theirs |= {how: theirs[how].withColumn("k", F.coalesce("k", "rk")) for how in ("right", "outer")}
+    assert in_time(job.written(ours)) == in_time(in_order(shown(theirs)))
+    assert not {*BOUNDS.values()} & {*ours.columns}
+
+
+def test_a_row_with_a_bound_beyond_at_most_fails_the_query_or_is_left_out(spark: SparkSession, tmp_path: Path) -> None:
+    rows = [("x", "2024-01-01 10:00", 1, 60), ("x", "2024-01-01 10:00", 2, 61), ("x", "2024-01-01 10:00", 3, 2**31 - 1)]
+    job = Job(spark, tmp_path)
+    left = job.arrive("left", job.rows(f"{LEFT}, ttl int", *rows))
+    right = job.arrive("right", job.rows(RIGHT, ("x", "2024-01-01 10:30", 1)))
+
+    own: dict[str, Any] = {"within": F.make_dt_interval(mins="ttl"), "at_most": "1 hour"}
+
+    def joined(on_error: str, bounds: Mapping[str, Any] = own) -> DataFrame:
+        pond = job.pond(on_error=on_error)
+        return pond.stream_join(left, right, on={"k": "rk"}, left_time="at", right_time="since", **bounds)
+
+    with pytest.raises(Exception, match="column 'millpond_before': more than at_most='1 hour' in row 1 of Spark"):
+        job.run(joined("fail"))
+    job.run(joined("skip"))
+    assert [row[2] for row in job.written(joined("skip"))] == [1]
+    with pytest.raises(StateConflictError, match=r"at_most='1 hour' and not none, .*, and do not become others"):
+        job.run(joined("skip", {"within": "1 hour"}))
 
 
 def test_another_type_that_cannot_go_on_with_the_stores_is_refused_without_advice_to_carry_them_over(

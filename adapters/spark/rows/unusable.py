@@ -17,6 +17,7 @@ from millpond.processors.distribution.execution import Decoder, shown
 from millpond.processors.options.on_error import OnError
 from millpond.processors.runtime.counters import CounterName
 from millpond.processors.runtime.failures import DeadLetter
+from millpond.stores.encoding.times import TimeUnit
 
 SKIP_REASONS: Final = (
     CounterName.DROPPED_NULL_KEY,
@@ -158,6 +159,17 @@ class Unusable:
         ahead = positions(pc.greater(times, pa.scalar(latest)))
         fault = Fault("a time ahead of the clock", event_times.objection(times[ahead[0]].as_py(), now))
         return self._without(table, ahead, CounterName.DROPPED_FUTURE_TIMESTAMP, column, fault, untimed=untimed)
+
+    def up_to(self, table: pa.Table, column: str, most: int) -> pa.Table:
+        """The rows in which a column of ``value``, a length of time in microseconds, is not longer than it may be.
+
+        Raises:
+            RecordError: there are others, and the policy is to fail.
+        """
+        lengths: Any = pc.struct_field(table["value"], column)
+        longer = positions(pc.greater(lengths, pa.scalar(most)))
+        fault = Fault(f"more than at_most={TimeUnit.MICROSECOND.length(most)!r}")
+        return self._without(table, longer, CounterName.DROPPED_BAD_VALUE, column, fault)
 
     def ever_valid(self, table: pa.Table, event_times: EventTimes) -> pa.Table:
         """The rows that are valid some day; the others are counted, as nothing is wrong with them."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import wraps
 from itertools import pairwise
-from typing import Any, Final, ParamSpec, TypeAlias
+from typing import Any, Final, ParamSpec, TypeAlias, cast
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame
@@ -17,11 +17,12 @@ from pyspark.sql import types as T
 from millpond.adapters.spark.job.options import moment_of
 from millpond.adapters.spark.rows.column_types import check_leaf_types, compared_otherwise
 from millpond.adapters.spark.rows.intervals import is_in_months
+from millpond.adapters.spark.rows.lengths import is_length, lengths_in_micros
 from millpond.adapters.spark.rows.names import named
 from millpond.adapters.spark.verbs.account import TTL, Allowance
 from millpond.adapters.spark.verbs.expressions import Expression
 from millpond.adapters.spark.verbs.feeds import feed_in
-from millpond.adapters.spark.verbs.inputs import RowInput, check_column, check_undirected, field_of
+from millpond.adapters.spark.verbs.inputs import RowInput, check_column, check_names, check_undirected, field_of
 from millpond.errors import ConfigurationError
 from millpond.processors.options.join_windows import JoinWindows
 from millpond.processors.options.joins import JoinType
@@ -29,9 +30,13 @@ from millpond.processors.options.windows import SessionWindows, TimeWindows
 from millpond.processors.verbs.aggregate import Windows, windows_in_micros
 from millpond.processors.verbs.aggregates import AggregateCall
 from millpond.processors.verbs.projections import SEQUENCE
-from millpond.stores.encoding.times import Duration, Instant, TimeUnit, to_micros
+from millpond.processors.verbs.stream_join import BOUNDS, OwnBounds
+from millpond.stores.encoding.times import FARTHEST, Duration, Instant, TimeUnit, to_micros
 from millpond.stores.typed.expiry import Expired
 from millpond.stores.typed.windows.grids import EVERYWHERE
+
+Bound: TypeAlias = Duration | Column
+"""How far apart times may be: a length of time for all rows, or a column of the left side with that of each."""
 
 On: TypeAlias = str | Sequence[str] | Mapping[str, str]
 """The columns that must be equal: names that both sides have, or left names with the right ones."""
@@ -392,18 +397,92 @@ def table_input(
 
 
 def join_windows(
-    within: Duration | None, before: Duration | None, after: Duration | None, grace: Duration
-) -> JoinWindows:
-    """Which rows of two streams belong together, in microseconds.
+    left: DataFrame,
+    within: Bound | None,
+    before: Bound | None,
+    after: Bound | None,
+    at_most: Duration | None,
+    grace: Duration,
+) -> tuple[JoinWindows, OwnBounds | None]:
+    """Which rows of two streams belong together, in microseconds, and the bounds that are columns, if there are any.
 
     Raises:
-        ConfigurationError: there is no window, or one is given in two ways.
+        ConfigurationError: there is no window, or one is given in two ways, or a column has no greatest bound.
     """
     wait = in_micros(grace, "grace")
+    for name, one in (("within", within), ("before", before), ("after", after)):
+        if isinstance(one, str) and one in left.columns:
+            raise ConfigurationError(
+                f"{name} is {one!r}, a column of left; text is a length of time: give {name}=F.col({one!r}) and the "
+                "greatest that it may be, such as at_most='1 hour'"
+            )
     if within is not None:
         if before is not None or after is not None:
             raise ConfigurationError("give either within=..., or before=... and after=...")
-        return JoinWindows.of(in_micros(within, "within"), grace=wait, drop_late=True)
+        if not isinstance(within, Column):
+            in_micros(within, "within")
+        before = after = within
     if before is None and after is None:
         raise ConfigurationError("a join of streams needs a window: within='10 minutes', or before=... and after=...")
-    return JoinWindows(to_micros(before or 0, "before"), to_micros(after or 0, "after"), wait, drop_late=True)
+    bound_of = {name: 0 if one is None else one for name, one in (("before", before), ("after", after))}
+    bounds = _own_bounds([name for name, bound in bound_of.items() if isinstance(bound, Column)], at_most)
+    own = {} if bounds is None else dict.fromkeys(bounds.columns, bounds.at_most)
+    lengths = {
+        name: own[name] if name in own else to_micros(cast(Duration, one), name) for name, one in bound_of.items()
+    }
+    if bounds is not None and max(map(abs, (*lengths.values(), wait))) > FARTHEST // 8:
+        raise ConfigurationError(
+            f"at_most is {at_most!r}, and grace {grace!r}; where bounds are columns, give lengths of less than "
+            "9000 years"
+        )
+    return JoinWindows(lengths["before"], lengths["after"], wait, drop_late=True), bounds
+
+
+def _own_bounds(columns: Sequence[str], at_most: Duration | None) -> OwnBounds | None:
+    """The bounds of a join that are columns; None if none is.
+
+    Raises:
+        ConfigurationError: nothing says how great they may be, or it says so of none.
+    """
+    if not columns:
+        if at_most is not None:
+            raise ConfigurationError(
+                f"at_most is {at_most!r}, but neither before nor after is a column; give before=F.col('...'), or leave "
+                "at_most out"
+            )
+        return None
+    if at_most is None:
+        raise ConfigurationError(
+            f"{' and '.join(columns)} differ from row to row, and rows are kept for the greatest; give at_most='1 hour'"
+        )
+    return OwnBounds(in_micros(at_most, "at_most"), columns)
+
+
+def with_own_bounds(left: RowInput, bounds: OwnBounds, given: Mapping[str, Bound | None]) -> RowInput:
+    """The left rows of a join of streams with ``BOUNDS`` among the columns that are packed.
+
+    Args:
+        left: the rows.
+        bounds: which of their bounds are columns.
+        given: by parameter, what the user gave.
+
+    Raises:
+        ConfigurationError: a column is no length of time, or there is one of that name already.
+    """
+    check_names([*(name.casefold() for name in left.values), *BOUNDS.values()], changes=False)
+    made = {}
+    for name, hidden in BOUNDS.items():
+        bound = given[name]
+        if not isinstance(bound, Column):
+            # Nullable as that of a column is: state takes one for the other, and its terms say what has changed.
+            made[hidden] = F.when(F.lit(True), F.lit(to_micros(bound or 0, name)).cast("long"))
+            continue
+        check_undirected(name, bound)
+        type_ = left.frame.select(bound).schema.fields[0].dataType
+        if not is_length(type_):
+            raise ConfigurationError(
+                f"{name} is of type {type_.simpleString()}; give an interval, such as F.make_dt_interval(mins=column), "
+                "or an integer of milliseconds"
+            )
+        made[hidden] = lengths_in_micros(type_, bound)
+    return replace(left, frame=left.frame.withColumns(made), values=[*left.values, *made])

@@ -16,6 +16,7 @@ from millpond.adapters.spark.rows.arrow_expressions import Condition
 from millpond.adapters.spark.rows.names import did_you_mean, named
 from millpond.adapters.spark.verbs.account import HISTORY, Allowance
 from millpond.adapters.spark.verbs.arguments import (
+    Bound,
     On,
     check_ttl,
     chosen_join,
@@ -28,6 +29,7 @@ from millpond.adapters.spark.verbs.arguments import (
     operation_of,
     table_input,
     ttl_allowance,
+    with_own_bounds,
 )
 from millpond.adapters.spark.verbs.bounds import time_of
 from millpond.adapters.spark.verbs.catalyst import NotInArrowError, evaluated
@@ -47,7 +49,7 @@ from millpond.processors.options.joins import ASOF_JOINS, TABLE_JOINS, AsofDirec
 from millpond.processors.verbs.asof_join import asof_join
 from millpond.processors.verbs.null_keys import NullKeys
 from millpond.processors.verbs.projections import CHANGE_COLUMNS
-from millpond.processors.verbs.stream_join import stream_join
+from millpond.processors.verbs.stream_join import BOUNDS, stream_join
 from millpond.processors.verbs.table_join import table_join
 from millpond.stores.encoding.times import Duration
 from millpond.stores.typed.expiry import Expired
@@ -194,9 +196,10 @@ class JoinVerbs(TopVerbs):
         on: On,
         left_time: str | Column,
         right_time: str | Column,
-        within: Duration | None = None,
-        before: Duration | None = None,
-        after: Duration | None = None,
+        within: Bound | None = None,
+        before: Bound | None = None,
+        after: Bound | None = None,
+        at_most: Duration | None = None,
         how: Literal["inner", "left", "right", "outer", "semi", "anti"] = "inner",
         grace: Duration = 0,
         null_safe: bool = False,
@@ -211,7 +214,11 @@ class JoinVerbs(TopVerbs):
             on: the columns that must be equal.
             left_time, right_time: the columns (or expressions) with the times: timestamps or dates.
             within: how far apart the times may be; or else
-            before, after: how much older, and how much newer, than the left row the right one may be.
+            before, after: how much older, and how much newer, than the left row the right one may be. Each of these is
+                one length of time for all rows, or a column (or expression) of the left side with that of each row: an
+                interval of days to seconds, or an integer of milliseconds. A left row with a null there finds nobody.
+            at_most: the greatest bound that a row may have in such a column, for which rows are kept. A left row with a
+                greater one is unusable: the query fails, or leaves it out by ``on_error``.
             how: ``"inner"``; ``"left"``, ``"right"`` or ``"outer"`` to keep the rows of the left, the right or both
                 sides that find nobody. Such a row comes out once, when its window and grace have passed; one without a
                 time at once. ``"semi"`` for the left rows that find somebody, each once, as soon as the first is there;
@@ -235,17 +242,33 @@ class JoinVerbs(TopVerbs):
         inputs, rest = _row_inputs((left, left_time), (right, right_time), keys, join_type, null_safe=null_safe)
         if not join_type.shows_right:
             inputs, rest = (inputs[0], replace(inputs[1], values=inputs[1].keys)), []
-        windows = join_windows(within, before, after, grace)
-        run = self._runner.verb(name or f"stream_join-{'-'.join(keys)}", inputs, ColumnChanges(renamed or {}, dropped))
+        windows, bounds = join_windows(left, within, before, after, at_most, grace)
+        if bounds is not None:
+            given = {"before": before, "after": after} if within is None else dict.fromkeys(BOUNDS, within)
+            inputs = with_own_bounds(inputs[0], bounds, given), inputs[1]
+        changes = ColumnChanges(renamed or {}, dropped if bounds is not None else (*dropped, *BOUNDS.values()))
+        run = self._runner.verb(name or f"stream_join-{'-'.join(keys)}", inputs, changes)
         one, other = (
             run.schemas.input(rows, NullKeys.EQUAL if null_safe else NullKeys.APART, untimed=join_type.keeps(side))
             for rows, side in zip(inputs, (Side.LEFT, Side.RIGHT), strict=True)
         )
+        if bounds is not None:
+            one = replace(one, most={BOUNDS[name]: bounds.at_most for name in bounds.columns})
         shared = keys if join_type.keeps(Side.RIGHT) else {}
         left_times, right_times = time_of(left, left_time, left.columns), time_of(right, right_time, rest)
         account = stream_join_account(run.name, join_type, windows, left_times, right_times)
         waiting = replace(windows, grace=account.allowances[0].total)
-        verb = stream_join(run.name, one, other, join_type, waiting, columns=rest, shared=shared, null_safe=null_safe)
+        verb = stream_join(
+            run.name,
+            one,
+            other,
+            join_type,
+            waiting,
+            columns=rest,
+            shared=shared,
+            bounds=bounds,
+            null_safe=null_safe,
+        )
         return self._result(run, verb, account)
 
     @named_in_errors

@@ -87,6 +87,8 @@ class RowReader:
         if source.input.versions:
             table = self._unusable.ever_valid(table, source.event_times)
         table = self._unusable.timed(table, source.time, source.event_times, untimed=source.input.untimed)
+        for column, most in source.input.most.items():
+            table = self._unusable.up_to(table, column, most)
         table, _ = changing(table, self._unusable, source.op)
         self._unusable.seen += given
         return table

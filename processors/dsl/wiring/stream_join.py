@@ -20,6 +20,7 @@ from millpond.processors.dsl.wiring.stream import StreamHandle
 from millpond.processors.options.join_windows import JoinWindows
 from millpond.processors.options.joins import JoinType, Side, StreamJoined
 from millpond.processors.options.serdes import SerdeLike
+from millpond.processors.streams.own_windows import OwnWindows
 from millpond.processors.streams.self_join import StreamSelfJoin
 from millpond.processors.streams.stream_join import StreamStreamJoin
 from millpond.processors.streams.unpaired_rows import unpaired_records_spec
@@ -39,8 +40,12 @@ def join_streams(
     join_type: JoinType,
     *,
     vectorized: bool = False,
+    own: OwnWindows | None = None,
 ) -> StreamHandle:
     """The stream of the results; of a join that does not show the right side, left values, once each.
+
+    With ``own``, each left record has windows of its own within ``windows``; the joiner then takes columns, and neither
+    records nor the ends of windows are further off than ``FARTHEST``.
 
     Raises:
         TopologyError: the inputs are not co-partitioned, a serde is not known, or the joiner takes columns and a serde
@@ -53,11 +58,12 @@ def join_streams(
     if graph.optimize and plain and join_type is JoinType.INNER and left.node == right.node:
         return _join_with_itself(left, joiner, windows, joined)
     names = {side: _node_name(left, joined, join_type, side) for side in (Side.LEFT, Side.RIGHT)}
-    specs = _specs(left, right, windows, joined, names)
+    terms = {} if own is None else own.terms
+    specs = _specs(left, right, windows, joined, names, terms)
     if vectorized:
         _check_columns(specs, f"the join of {left.node!r} with {right.node!r}")
     waiting = (
-        _waiting_spec(joined, names[Side.LEFT], specs[Side.LEFT].key_serde, windows, join_type)
+        _waiting_spec(joined, names[Side.LEFT], specs[Side.LEFT].key_serde, windows, join_type, terms)
         if any(map(join_type.keeps, Side)) and not windows.eager
         else None
     )
@@ -67,6 +73,7 @@ def join_streams(
         {side: spec.name for side, spec in specs.items()},
         join_type,
         None if waiting is None else waiting.name,
+        own,
     )
     sides = []
     for side, stream in ((Side.LEFT, left), (Side.RIGHT, right)):
@@ -81,7 +88,7 @@ def _join_with_itself(
     stream: StreamHandle, joiner: Callable[[Any, Any, Any], Any], windows: JoinWindows, joined: StreamJoined
 ) -> StreamHandle:
     node = joined.name or stream.graph.new_name("KSTREAM-SELFJOIN-")
-    spec = _specs(stream, stream, windows, joined, {Side.LEFT: node, Side.RIGHT: node})[Side.LEFT]
+    spec = _specs(stream, stream, windows, joined, {Side.LEFT: node, Side.RIGHT: node}, {})[Side.LEFT]
     result = stream.then("", lambda: StreamSelfJoin(joiner, windows, spec.name), node)
     stream.graph.add_store(spec, node)
     return result.retyped(spec.key_serde).with_new_values()
@@ -123,7 +130,12 @@ def _check_columns(specs: Mapping[Side, StoreSpec], where: str) -> None:
 
 
 def _specs(
-    left: StreamHandle, right: StreamHandle, windows: JoinWindows, joined: StreamJoined, names: dict[Side, str]
+    left: StreamHandle,
+    right: StreamHandle,
+    windows: JoinWindows,
+    joined: StreamJoined,
+    names: dict[Side, str],
+    own_terms: Mapping[str, Term],
 ) -> dict[Side, StoreSpec]:
     where = f"the join of {left.node!r} with {right.node!r}"
     key = _known(joined.key_serde or left.key_serde or right.key_serde, "key_serde", where)
@@ -144,7 +156,7 @@ def _specs(
             retain_duplicates=True,
             backend=joined.backend,
             checksums=joined.checksums,
-            terms=_terms(windows),
+            terms=_terms(windows, **own_terms),
         )
         for side, value in values.items()
     }
@@ -163,12 +175,18 @@ def _retention(windows: JoinWindows) -> int:
 
 
 def _waiting_spec(
-    joined: StreamJoined, this: str, key_serde: Serde[Any], windows: JoinWindows, join_type: JoinType
+    joined: StreamJoined,
+    this: str,
+    key_serde: Serde[Any],
+    windows: JoinWindows,
+    join_type: JoinType,
+    own_terms: Mapping[str, Term],
 ) -> StoreSpec:
     name = joined.store_name or joined.name or this
     spec = unpaired_records_spec(f"{name}-waiting", key_serde, joined.backend)
     # Records lie by the time at which they come out, and those of which side do.
-    return replace(spec, checksums=joined.checksums, terms=_terms(windows, grace=windows.grace, join=join_type.value))
+    terms = _terms(windows, **own_terms, grace=windows.grace, join=join_type.value)
+    return replace(spec, checksums=joined.checksums, terms=terms)
 
 
 def _terms(windows: JoinWindows, **others: Term) -> Terms:

@@ -33,6 +33,7 @@ from millpond.stores.encoding.partitions import partitions_of
 from millpond.stores.encoding.rows.tuple_keys import null_rows
 from millpond.stores.evolution.snapshots import write_commit
 from millpond.stores.evolution.verb_sides import INPUT, Kept, KeptSide
+from millpond.stores.typed.terms import Term
 
 pc: Any = _compute
 
@@ -177,11 +178,12 @@ class Beginning:
     def _check_windows(self, where: str) -> None:
         """Refuse rows that were kept for as long as other windows need them."""
         before, now = (dict(one.terms.fixed) if one.terms else {} for one in (self.old.side.store, self.side.store))
-        for name in ("before", "after"):
+        for name in ("before", "after", "at_most"):
             if before.get(name, now.get(name)) != now.get(name):
+                kept, kept_now = (_length(one.get(name)) for one in (before, now))
                 raise StateConflictError(
-                    f"{where}, which were kept for {name}={before[name]} microseconds, and not {now[name]}; write the "
-                    f"old windows again, or {BACKFILL}"
+                    f"{where}, which were kept for {name}={kept}, and not {kept_now}; write the old "
+                    f"windows again, or {BACKFILL}"
                 )
 
     def _check_columns(self, where: str) -> None:
@@ -290,6 +292,11 @@ _TOLD: Final = {
     Kept.IN_WINDOWS: "the rows that may still meet others",
     Kept.WAITING: "the rows that wait",
 }
+
+
+def _length(term: Term | None) -> str:
+    """What bounds the rows of a join, as errors say it."""
+    return f"{term} microseconds" if isinstance(term, int) else str(term)
 
 
 def _ties(records: pa.Table) -> int:

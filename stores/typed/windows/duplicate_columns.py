@@ -33,12 +33,14 @@ class Puts(NamedTuple):
         keys: of each, the position of its key among those that were asked for.
         times: their times.
         values: their values.
+        data: the bytes of these.
         rows: where they are.
     """
 
     keys: Times
     times: Times
     values: Any
+    data: Any
     rows: Any
 
 
@@ -79,7 +81,7 @@ class DuplicateColumns(SegmentColumns):
             entries += [entry for _, entry in found]
         numbers = np.concatenate([np.empty(0, np.int64), *places])
         rows, data = (pa.array([entry[part] for entry in entries], pa.binary()) for part in (0, 1))
-        return Puts(numbers, time_at(rows, -2 * TIME_SIZE), self._values.read(data), rows)
+        return Puts(numbers, time_at(rows, -2 * TIME_SIZE), self._values.read(data), data, rows)
 
     def put(self, keys: Any, data: Any, times: Times) -> None:
         """Put values one after another, without those that have expired by the time that it is their turn.

@@ -20,7 +20,7 @@ from millpond.processors.verbs.asof_join import asof_join
 from millpond.processors.verbs.latest import latest
 from millpond.processors.verbs.null_keys import NullKeys
 from millpond.processors.verbs.row_aggregate import RowAggregate
-from millpond.processors.verbs.stream_join import stream_join
+from millpond.processors.verbs.stream_join import BOUNDS, OwnBounds, stream_join
 from millpond.processors.verbs.table_join import table_join
 from millpond.processors.verbs.verb import MICROS, Verb
 from millpond.stores.encoding.serdes import Serde
@@ -73,7 +73,7 @@ def asked(query: str, **tables: Rows) -> list[tuple[Any, ...]]:
 
 CHANGES = pa.schema([("k", STRING), ("t", LONG_INT), ("v", LONG_INT), ("f", STRING), ("op", STRING)])
 SCHEMAS = {
-    "l": pa.schema([("id", LONG_INT), ("k", STRING), ("t", LONG_INT)]),
+    "l": pa.schema([("id", LONG_INT), ("k", STRING), ("t", LONG_INT), *((name, LONG_INT) for name in BOUNDS.values())]),
     **dict.fromkeys(("r", "ours", "theirs"), CHANGES),
 }
 
@@ -282,6 +282,35 @@ def test_a_stream_join_gives_the_pairs_that_are_close_in_time_and_once_who_has_n
             r=rights,
         )
         assert in_any_order(found) == in_any_order(expected), (seed, how)
+
+
+@pytest.mark.parametrize("how", list(JoinType))
+@pytest.mark.parametrize("null_safe", [False, True])
+@pytest.mark.parametrize("backend", ["memory", "lmdb", "rocksdb"])
+def test_a_stream_join_with_bounds_of_each_left_row_gives_what_they_say(
+    how: JoinType, null_safe: bool, backend: str
+) -> None:
+    null_keys = NullKeys.EQUAL if null_safe else NullKeys.APART
+    own = dict.fromkeys(BOUNDS.values(), LONG_INT)
+    for seed in HISTORIES if backend == "memory" else range(5):
+        chance = random.Random(seed)
+        bounds = [None, -3, 0, 1, 2, 5, 10]
+        lefts = [
+            {**row, "t": row["t"] // 2, **{name: chance.choice(bounds) for name in own}} for row in left_rows(chance)
+        ]
+        rights = [{"k": chance.choice(KEYS), "t": chance.randint(0, 30), "v": i} for i in range(chance.randint(0, 20))]
+        left = an_input("left", {"k": STRING}, {"id": LONG_INT, "k": STRING, **own}, null_keys)
+        right = an_input("right", {"k": STRING}, {"k": STRING, "v": LONG_INT}, null_keys)
+        verb = stream_join(
+            "pairs", left, right, how, JoinWindows(10, 10, chance.choice([60, LONG])), columns=["v"],
+            shared={"k": "k"}, bounds=OwnBounds(10, ["before", "after"]), null_safe=null_safe,
+        )  # fmt: skip
+        found = joined_values(driven(verb, {"left": lefts, "right": rights}, seed, backend=backend))
+        shown = "coalesce(l.k, r.k), r.v" if how.shows_right else "l.k, NULL"
+        join = "FULL OUTER" if how is JoinType.OUTER else how.name
+        query = f"""SELECT l.id, {shown} FROM l {join} JOIN r ON l.k {equal(null_safe)} r.k
+            AND r.t BETWEEN l.t - l.millpond_before AND l.t + l.millpond_after"""
+        assert in_any_order(found) == in_any_order(asked(query, l=lefts, r=rights)), (seed, how)
 
 
 def the_table_of(changes: Sequence[dict[str, Any]], key: str) -> dict[Any, dict[str, Any]]:

@@ -1,0 +1,68 @@
+"""Windows of single records: how far off the partners of each left record of a join of two streams may be.
+
+Rule of this module: it sees numbers only. The windows of the join are the greatest that a record may have; stores keep
+records by those.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from millpond.stores.typed.terms import Term
+
+Integers = npt.NDArray[np.int64]
+Booleans = npt.NDArray[np.bool_]
+
+
+class Reach(NamedTuple):
+    """How far back and how far ahead of each of some records its partners may be: nowhere, if they cross.
+
+    Attributes:
+        back, ahead: one of each for a record; either may be negative.
+    """
+
+    back: Integers
+    ahead: Integers
+
+    def of(self, places: Any) -> "Reach":
+        """That of some of the records."""
+        return Reach(self.back[places], self.ahead[places])
+
+    def followed_by(self, others: "Reach") -> "Reach":
+        """That of these records and others behind them."""
+        return Reach(*(np.concatenate(both) for both in zip(self, others, strict=True)))
+
+    def holds(self, times: Integers, others: Integers) -> Booleans:
+        """Whether records of these times have partners at others in their windows.
+
+        >>> reach = Reach(np.array([2, 2, 0]), np.array([0, 0, -1]))
+        >>> reach.holds(np.array([5, 5, 5]), np.array([3, 2, 5])).tolist()
+        [True, False, False]
+        """
+        inside: Booleans = (times - self.back <= others) & (others <= times + self.ahead)
+        return inside
+
+    def closes(self, times: Integers, grace: int) -> Integers:
+        """When window and grace of each record of these times are over: before it comes, if it has no window.
+
+        >>> Reach(np.array([2, 0]), np.array([3, -9])).closes(np.array([5, 5]), 10).tolist()
+        [18, 4]
+        """
+        closes: Integers = np.where(self.back + self.ahead < 0, times - 1, times + self.ahead + grace)
+        return closes
+
+
+@dataclass(frozen=True)
+class OwnWindows:
+    """Left records have windows of their own.
+
+    Attributes:
+        read: reads the reach of each record from the column of values; of a null it is nowhere.
+        terms: what the stores' rows depend on, in place of the windows of the join where these are no parameters.
+    """
+
+    read: Callable[[Any], Reach]
+    terms: Mapping[str, Term]
