@@ -18,7 +18,7 @@ from millpond.adapters.spark.evolution.upgrade import Upgrade
 from millpond.adapters.spark.job.backfill import backfilled
 from millpond.adapters.spark.job.inputs import check_inputs, session_of
 from millpond.adapters.spark.job.job import Job
-from millpond.adapters.spark.job.options import DEFAULT_MAX_AHEAD, JobOptions, distance_of, moment_of, size_of
+from millpond.adapters.spark.job.options import DEFAULT_MAX_AHEAD, JobOptions, distance_of, size_of
 from millpond.adapters.spark.job.state_access import StateAccess
 from millpond.adapters.spark.job.worker_settings import worker_settings
 from millpond.adapters.spark.operator.dataflow import Dataflow
@@ -30,6 +30,7 @@ from millpond.adapters.spark.rows.source import select_source
 from millpond.adapters.spark.session.session import check_workers
 from millpond.adapters.spark.session.ticks import check_ticks
 from millpond.errors import ConfigurationError
+from millpond.processors.calls.arguments import moment_of
 from millpond.processors.distribution.plan import Plan
 from millpond.processors.options.on_error import OnError
 from millpond.processors.runtime.topology import Topology

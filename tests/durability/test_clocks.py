@@ -162,7 +162,7 @@ def of_a_lease(directory: Path, hours: float) -> str:
 
 def of_max_ahead(directory: Path, hours: float) -> str:
     """Times of now, of 23 hours ahead, and of 25, with a ``max_ahead`` of a day."""
-    event_times = pytest.importorskip("millpond.adapters.spark.rows.event_times")
+    event_times = pytest.importorskip("millpond.processors.rows.event_times")
     unit = pytest.importorskip("millpond.stores.encoding.times").TimeUnit.MICROSECOND
     storage = Storage.from_uri(directory / "state")
     times = event_times.EventTimes(unit, timedelta(days=1) // timedelta(microseconds=1), storage)

@@ -11,10 +11,12 @@ import pytest
 from millpond.adapters.edit import ErasureReport, StateEditor, erase
 from millpond.adapters.inspect import StateInspector
 from millpond.adapters.spark.evolution.evolution import Evolution
-from millpond.adapters.spark.verbs.arguments import check_calls
 from millpond.adapters.spark.verbs.kept_schemas import ColumnChanges
 from millpond.adapters.spark.verbs.pond import Millpond
 from millpond.errors import ConfigurationError, StateConflictError
+from millpond.processors.calls.arguments import (
+    check_calls,
+)
 from millpond.processors.options.joins import ASOF_JOINS, AsofDirection, JoinType
 from millpond.processors.verbs.aggregates import count
 from millpond.processors.verbs.kept_calls import CallChanges

@@ -14,9 +14,9 @@ import pytest
 from millpond.adapters.edit import StateEditor, erase
 from millpond.adapters.inspect import StateInspector
 from millpond.adapters.spark.evolution.evolution import Evolution
-from millpond.adapters.spark.verbs.sink import PartRows
 from millpond.errors import StateConflictError
 from millpond.processors.options.joins import ASOF_JOINS, AsofDirection, JoinType
+from millpond.processors.rows.part_rows import PartRows
 from millpond.processors.runtime.batches.batch import Batch
 from millpond.stores.evolution.verbs import verb_and_side
 from millpond.stores.typed.expiry import Expired

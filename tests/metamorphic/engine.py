@@ -16,10 +16,6 @@ import pyarrow as pa
 import pyarrow.compute as _compute
 from pyspark import cloudpickle
 
-from millpond.adapters.spark.rows.event_times import EventTimes
-from millpond.adapters.spark.rows.sink import SinkRows
-from millpond.adapters.spark.verbs.sink import PartRows
-from millpond.adapters.spark.verbs.source import RowSource
 from millpond.processors.distribution.combining import Combining, Sent, of_input
 from millpond.processors.distribution.exchange import (
     COMPLETE,
@@ -32,6 +28,10 @@ from millpond.processors.distribution.execution import Decoder, run_blobs
 from millpond.processors.distribution.plan import Plan, make_plan
 from millpond.processors.distribution.router import Route, Router, TaskNumbers
 from millpond.processors.options.on_error import OnError
+from millpond.processors.rows.event_times import EventTimes
+from millpond.processors.rows.part_rows import PartRows
+from millpond.processors.rows.row_source import RowSource
+from millpond.processors.rows.sink_rows import SinkRows
 from millpond.processors.runtime.batches.columns import Records
 from millpond.processors.runtime.late import LateRecords
 from millpond.processors.runtime.task import Task

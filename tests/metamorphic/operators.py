@@ -47,13 +47,14 @@ from millpond.adapters.spark.verbs.sharing import (
     UnfitError,
     shared_by,
 )
-from millpond.adapters.spark.verbs.sink import PartRows, RowSink
-from millpond.adapters.spark.verbs.source import RowSource
+from millpond.adapters.spark.verbs.sink import RowSink
 from millpond.adapters.spark.worker.attempt import Attempt
 from millpond.adapters.spark.worker.worker import StateSettings, Worker
 from millpond.processors.distribution.exchange import COMPLETE, EXCHANGE_SCHEMA, Blob
 from millpond.processors.distribution.plan import Plan, make_plan
 from millpond.processors.distribution.shape_of import shape_of
+from millpond.processors.rows.part_rows import PartRows
+from millpond.processors.rows.row_source import RowSource
 from millpond.stores.backend.registry import supplier
 from millpond.stores.durability import Storage
 from millpond.stores.encoding.times import TimeUnit

@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as _compute
 
-from millpond.adapters.spark.verbs.account import InputTime, Path
+from millpond.processors.calls.account import InputTime, Path
 from millpond.processors.verbs.projections import CHANGE_TIME
 
 pc: Any = _compute

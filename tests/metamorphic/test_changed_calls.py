@@ -22,9 +22,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millpond.adapters.spark.verbs.sink import PartRows
 from millpond.errors import StateConflictError
 from millpond.processors import SessionWindows, SlidingWindows, TimeWindows
+from millpond.processors.rows.part_rows import PartRows
 from millpond.processors.runtime.batches.batch import Batch
 from millpond.processors.verbs import aggregates
 from millpond.processors.verbs.aggregates import AggregateCall

@@ -19,10 +19,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millpond.adapters.edit import StateEditor
-from millpond.adapters.spark.verbs.arguments import until_in_micros
 from millpond.errors import ConfigurationError, StateConflictError
 from millpond.processors import CumulativeWindows, SessionWindows, SlidingWindows, TimeWindows
 from millpond.processors.aggregations.windowed_processor import WindowedProcessor
+from millpond.processors.calls.arguments import (
+    until_in_micros,
+)
 from millpond.processors.distribution.plan import Plan, make_plan
 from millpond.processors.distribution.shape_of import shape_of
 from millpond.processors.options.windows import ChangedWindows

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millpond.adapters.spark.rows.event_times import EventTimes
-from millpond.adapters.spark.verbs.source import RowSource
 from millpond.errors import RecordError
 from millpond.processors.options.joins import TABLE_JOINS, JoinType
 from millpond.processors.options.on_error import OnError
+from millpond.processors.rows.event_times import EventTimes
+from millpond.processors.rows.row_source import RowSource
 from millpond.stores.encoding.times import TimeUnit, to_instant_micros
 from tests.metamorphic import engine
 from tests.metamorphic import test_verbs as verbs

@@ -21,8 +21,8 @@ from millpond.adapters.spark.evolution.evolution import Evolution, Whereabouts, 
 from millpond.adapters.spark.evolution.rekeyed import NewVerb
 from millpond.adapters.spark.evolution.verb_evolution import VerbEvolution
 from millpond.adapters.spark.session.checkpoint import Checkpoint
-from millpond.adapters.spark.verbs.waiting import stream_join_account
 from millpond.errors import ConfigurationError, StateConflictError
+from millpond.processors.calls.waiting import stream_join_account
 from millpond.processors.distribution.plan import Plan, make_plan
 from millpond.processors.distribution.shape_of import shape_of
 from millpond.processors.options.join_windows import JoinWindows

@@ -7,9 +7,9 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from millpond.adapters.spark.rows.column_values import ColumnValues
-from millpond.adapters.spark.verbs.account import GRACE, HISTORY, LATENESS, TTL, WITHIN, Account, Allowance
 from millpond.adapters.spark.verbs.sink import DictColumns
-from millpond.adapters.spark.verbs.waiting import (
+from millpond.processors.calls.account import GRACE, HISTORY, LATENESS, TTL, WITHIN, Account, Allowance
+from millpond.processors.calls.waiting import (
     aggregate_account,
     apply_account,
     asof_allowances,

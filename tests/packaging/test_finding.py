@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parents[2]
 ANSWERS = {
     "Where is late data dropped?": ("processors/runtime/late.py", "LateRecords"),
     "Who writes dead letters?": ("adapters/spark/rows/dead_letters.py", "DeadLetterWriter"),
-    "Which rows are unusable?": ("adapters/spark/rows/unusable.py", "Unusable"),
+    "Which rows are unusable?": ("processors/rows/unusable.py", "Unusable"),
     "What is in a manifest?": ("stores/durability/manifests/manifest.py", "Manifest"),
     "When are durable files deleted?": ("stores/durability/manifests/garbage.py", "collect_garbage"),
     "What keeps files from deletion?": ("stores/durability/manifests/pins.py", "Pin"),

@@ -50,6 +50,8 @@ PROCESSORS = [
     "processors.distribution",
     "processors",
     "processors.verbs",
+    "processors.calls",
+    "processors.rows",
 ]
 ADAPTERS = ["adapters", "adapters.kafka_streams"]
 INSPECT = ["adapters.inspect", "adapters.edit", "adapters.monitor"]

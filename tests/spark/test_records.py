@@ -17,7 +17,6 @@ pytest.importorskip("pyspark")
 from millpond.adapters.spark import OnError
 from millpond.adapters.spark.operator.map_side import ProcessAndSend, ProcessToSink, SendToTasks
 from millpond.adapters.spark.rows.dead_letters import ErrorHandling
-from millpond.adapters.spark.rows.event_times import EventTimes
 from millpond.adapters.spark.rows.records import RecordReader, Source
 from millpond.adapters.spark.rows.sink import Sink
 from millpond.adapters.spark.session.sent import short_errors
@@ -26,6 +25,7 @@ from millpond.processors import Consumed, Produced, StreamsBuilder
 from millpond.processors.distribution.exchange import EXCHANGE_SCHEMA, Blob, gather, windows
 from millpond.processors.distribution.plan import make_plan
 from millpond.processors.distribution.router import Route, Router
+from millpond.processors.rows.event_times import EventTimes
 from millpond.stores.durability.storage.storage import Storage
 from millpond.stores.encoding.serdes import Serde
 from millpond.stores.encoding.times import MAX_TIME, TimeUnit

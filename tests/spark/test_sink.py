@@ -16,11 +16,12 @@ pytest.importorskip("pyspark")
 from pyspark.sql import Row, SparkSession
 from pyspark.sql import types as T
 
-from millpond.adapters.spark.rows.sink import Sink, SinkRows, arrow_schema
+from millpond.adapters.spark.rows.sink import Sink, arrow_schema
 from millpond.errors import RecordError, TopologyError, UserFunctionError
 from millpond.processors import Produced, StreamsBuilder
 from millpond.processors.distribution.execution import Outputs
 from millpond.processors.options.on_error import OnError
+from millpond.processors.rows.sink_rows import SinkRows
 from millpond.processors.runtime.batches.batch import Batch
 from millpond.processors.runtime.failures import DeadLetter, FailurePolicy
 from millpond.processors.runtime.task import Task

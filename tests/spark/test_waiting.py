@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from millpond.adapters.spark.verbs.account import (
+from millpond.processors import SessionWindows, SlidingWindows, TimeWindows
+from millpond.processors.calls.account import (
     GRACE,
     HISTORY,
     LATENESS,
@@ -14,7 +15,7 @@ from millpond.adapters.spark.verbs.account import (
     explained,
     shown,
 )
-from millpond.adapters.spark.verbs.waiting import (
+from millpond.processors.calls.waiting import (
     aggregate_account,
     apply_account,
     asof_allowances,
@@ -26,7 +27,6 @@ from millpond.adapters.spark.verbs.waiting import (
     stream_join_account,
     table_join_account,
 )
-from millpond.processors import SessionWindows, SlidingWindows, TimeWindows
 from millpond.processors.options.join_windows import JoinWindows
 from millpond.processors.options.joins import JoinType
 from millpond.processors.verbs.aggregate import Windows

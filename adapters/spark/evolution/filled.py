@@ -12,9 +12,9 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from millpond.adapters.spark.evolution.texts import TEXTS_DDL, collected, to_rows
-from millpond.adapters.spark.rows.unusable import TopicSource
 from millpond.adapters.spark.session.sent import in_workers
 from millpond.adapters.spark.worker.worker import tune_worker
+from millpond.processors.rows.unusable import TopicSource
 from millpond.processors.verbs.rekeying.past_rows import IN_ORDER, PAST_SCHEMA, PastRows
 from millpond.stores.durability.manifests.manifest import Manifest
 from millpond.stores.evolution.seeding import Sow, Sowing

@@ -5,7 +5,6 @@ Rule of this module: it sees what the user wrote and the session's settings, nev
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from datetime import datetime
 from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
@@ -18,7 +17,7 @@ from millpond.stores.backend.contract import BackendSupplier
 from millpond.stores.backend.options import parse_size
 from millpond.stores.backend.registry import supplier
 from millpond.stores.durability.manifests.policy import DurabilityPolicy
-from millpond.stores.encoding.times import Duration, Instant, to_instant_micros, to_micros
+from millpond.stores.encoding.times import Duration, to_micros
 
 DEFAULT_MAX_AHEAD: Final = "1 day"
 
@@ -137,19 +136,3 @@ def size_of(size: str | int | None, option: str) -> int | None:
     if found is not None and (type(found) is not int or found < 1):
         raise ConfigurationError(f"{option} is {size!r}; give bytes, or text such as '512MiB', or leave it out")
     return found
-
-
-def moment_of(moment: Instant | str | None, what: str) -> int | None:
-    """A moment in microseconds since 1970; ``what`` names it in errors.
-
-    Raises:
-        ConfigurationError: it is no moment.
-    """
-    if isinstance(moment, str):
-        try:
-            moment = datetime.fromisoformat(moment)
-        except ValueError:
-            raise ConfigurationError(
-                f"{what} is {moment!r}; give a datetime, or text such as '2026-06-01T12:00:00Z'"
-            ) from None
-    return None if moment is None else to_instant_micros(moment, what)

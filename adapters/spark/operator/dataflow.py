@@ -23,11 +23,11 @@ from millpond.adapters.spark.operator.task_operator import TaskOperator
 from millpond.adapters.spark.rows.records import Source
 from millpond.adapters.spark.rows.sink import SinkColumns
 from millpond.adapters.spark.rows.sink_blobs import EXCHANGE_DDL
-from millpond.adapters.spark.rows.unusable import SKIP_REASONS
 from millpond.adapters.spark.session.sent import in_workers
 from millpond.adapters.spark.worker.counters import counting_ddl, observe_reports
 from millpond.adapters.spark.worker.worker import StateSettings
 from millpond.processors.distribution.exchange import COMPLETE, TICK
+from millpond.processors.rows.unusable import SKIP_REASONS
 from millpond.processors.runtime.counters import CounterName
 
 

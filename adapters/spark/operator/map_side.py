@@ -14,9 +14,8 @@ import pyarrow.compute as _compute
 
 from millpond.adapters.spark.rows.dead_letters import ErrorHandling
 from millpond.adapters.spark.rows.records import Source
-from millpond.adapters.spark.rows.sink import SinkColumns, SinkRows
+from millpond.adapters.spark.rows.sink import SinkColumns
 from millpond.adapters.spark.rows.sink_blobs import SinkBlobs
-from millpond.adapters.spark.rows.unusable import SplitReader, TopicSource
 from millpond.adapters.spark.worker.attempt import Attempt
 from millpond.adapters.spark.worker.counters import report_row, without_report
 from millpond.adapters.spark.worker.worker import tune_worker
@@ -31,6 +30,8 @@ from millpond.processors.distribution.exchange import (
 )
 from millpond.processors.distribution.execution import Outputs, run_split
 from millpond.processors.distribution.router import Route, Router
+from millpond.processors.rows.sink_rows import SinkRows
+from millpond.processors.rows.unusable import SplitReader, TopicSource
 from millpond.processors.runtime.batches.columns import Records
 from millpond.processors.runtime.metrics import TaskMetric
 from millpond.processors.runtime.subtopology import Subtopology

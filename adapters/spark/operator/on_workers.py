@@ -14,13 +14,13 @@ from millpond.adapters.spark.operator.stage import Stage
 from millpond.adapters.spark.rows.dead_letters import ErrorHandling
 from millpond.adapters.spark.rows.records import Source
 from millpond.adapters.spark.rows.sink import SinkColumns
-from millpond.adapters.spark.rows.unusable import TopicSource
 from millpond.adapters.spark.worker.worker import StateSettings
 from millpond.processors.distribution.combining import of_input
 from millpond.processors.distribution.execution import Decoder
 from millpond.processors.distribution.plan import Plan
 from millpond.processors.distribution.router import Route, Router
 from millpond.processors.options.on_error import OnError
+from millpond.processors.rows.unusable import TopicSource
 from millpond.processors.runtime.subtopology import Subtopology
 from millpond.processors.verbs.verb import Input
 

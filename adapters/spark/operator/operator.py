@@ -16,7 +16,6 @@ from millpond.adapters.spark.operator.groups import Group
 from millpond.adapters.spark.operator.held_manifests import by_application
 from millpond.adapters.spark.operator.stage import BEFORE_THE_STREAM, MANIFEST_COLUMN, Stage
 from millpond.adapters.spark.operator.task_run import TaskRun
-from millpond.adapters.spark.rows.sink import SinkRows
 from millpond.adapters.spark.rows.sink_blobs import SinkBlobs
 from millpond.adapters.spark.worker.counters import report_row, without_report
 from millpond.metrics import Stopwatch
@@ -29,6 +28,7 @@ from millpond.processors.distribution.exchange import (
 )
 from millpond.processors.distribution.execution import Outputs
 from millpond.processors.distribution.router import Router
+from millpond.processors.rows.sink_rows import SinkRows
 from millpond.processors.runtime.metrics import TaskMetric
 
 _SMALL: Final = 1 << 20

@@ -20,8 +20,6 @@ from millpond.adapters.spark.operator.held_manifests import by_application
 from millpond.adapters.spark.operator.operator import reported
 from millpond.adapters.spark.operator.stage import Stage
 from millpond.adapters.spark.operator.task_run import TaskRun
-from millpond.adapters.spark.rows.sink import SinkRows, SinkTables
-from millpond.adapters.spark.rows.unusable import TopicSource
 from millpond.adapters.spark.worker.worker import StateSettings
 from millpond.errors import StateConflictError
 from millpond.metrics import Stopwatch
@@ -35,6 +33,8 @@ from millpond.processors.distribution.exchange import (
     time_blobs,
     told_times,
 )
+from millpond.processors.rows.sink_rows import SinkRows, SinkTables
+from millpond.processors.rows.unusable import TopicSource
 from millpond.processors.runtime.subtopology import Subtopology
 from millpond.processors.verbs.verb import flattened
 from millpond.stores.durability.manifests.manifest import Manifest

@@ -19,9 +19,9 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from millpond.adapters.spark.outputs.delta import check_delta, taken_once
 from millpond.adapters.spark.outputs.output import MicroBatch
-from millpond.adapters.spark.rows.names import did_you_mean
 from millpond.adapters.spark.rows.sink import CHANGE_COLUMNS
 from millpond.errors import ConfigurationError
+from millpond.processors.calls.known_names import did_you_mean
 from millpond.processors.verbs.change_feed import Change
 
 _OPERATION, _ORDER = CHANGE_COLUMNS

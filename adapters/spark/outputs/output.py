@@ -14,8 +14,8 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
 
 from millpond.adapters.spark.outputs.delta import check_delta, is_delta, taken_once
-from millpond.adapters.spark.rows.names import did_you_mean
 from millpond.errors import ConfigurationError
+from millpond.processors.calls.known_names import did_you_mean
 
 BATCH_DIRECTORY: Final = "batch_id="
 """What the directory of a micro-batch begins with; its number follows."""

@@ -1,10 +1,7 @@
-"""Columns by their names, and names that were misspelled.
+"""Columns by their names.
 
 Rule of this module: a name is a name, not a path or an expression.
 """
-
-from collections.abc import Collection
-from difflib import get_close_matches
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
@@ -22,9 +19,3 @@ def written(column: str) -> str:
 
 def _quoted(column: str) -> str:
     return "`" + column.replace("`", "``") + "`"
-
-
-def did_you_mean(name: str, known: Collection[str]) -> str:
-    """A hint to end a message with: the name most like an unknown one, ``; did you mean 'amount'?``, or nothing."""
-    nearest = get_close_matches(name, sorted(known), 1)
-    return f"; did you mean {nearest[0]!r}?" if nearest else ""

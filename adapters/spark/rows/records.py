@@ -13,14 +13,14 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from millpond.adapters.spark.rows.changes import changing
-from millpond.adapters.spark.rows.event_times import EventTimes
-from millpond.adapters.spark.rows.unusable import REMEDY, KeepLetter, Unusable, positions
 from millpond.errors import SerdeError
 from millpond.processors.distribution.exchange import windows
 from millpond.processors.distribution.execution import Decoder
 from millpond.processors.distribution.header_column import HEADERS, has_nameless, without_empty_headers
 from millpond.processors.options.on_error import OnError
+from millpond.processors.rows.changes import changing
+from millpond.processors.rows.event_times import EventTimes
+from millpond.processors.rows.unusable import REMEDY, KeepLetter, Unusable, positions
 from millpond.processors.runtime.batches.batch import Batch
 from millpond.processors.runtime.batches.columns import Records
 from millpond.processors.runtime.counters import CounterName

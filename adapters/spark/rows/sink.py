@@ -10,9 +10,8 @@ A query's sink has more columns, if the schema names them and the value has no s
 ``headers`` (an array of structs of a key, a string, and a value, binary; null if the record has none).
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from inspect import signature
 from operator import attrgetter
 from types import NoneType
@@ -25,13 +24,12 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from millpond.adapters.spark.rows.column_values import ColumnValues, paths
 from millpond.adapters.spark.rows.maps import with_pairs
-from millpond.adapters.spark.rows.names import did_you_mean
 from millpond.errors import RecordError, TopologyError
-from millpond.processors.distribution.exchange import WINDOW_ROWS
-from millpond.processors.distribution.execution import Outputs
+from millpond.processors.calls.known_names import did_you_mean
 from millpond.processors.distribution.header_column import HEADERS, header_column, is_headers_type
 from millpond.processors.options.records import Produced
 from millpond.processors.options.windowed_serdes import SessionWindowedSerde, TimeWindowedSerde
+from millpond.processors.rows.sink_rows import SinkTables
 from millpond.processors.runtime.batches.batch import Batch
 from millpond.processors.runtime.batches.columns import Columns, Records
 from millpond.processors.runtime.batches.headers import NO_HEADERS
@@ -55,21 +53,6 @@ CHANGE_COLUMNS: Final[Mapping[str, pa.DataType]] = {"op": pa.string(), "sequence
 """What makes the rows of a sink a change feed."""
 
 _TIMES: Final = frozenset(("timestamp", "window_start", "window_end"))
-
-
-class SinkTables(Protocol):
-    """How the records of a sink become tables. Travels to the workers."""
-
-    @property
-    def topic(self) -> str:
-        """The sink's topic."""
-
-    def to_table(self, records: Records, first: int) -> pa.Table:
-        """The rows of the records, of which the first has that ``sequence``.
-
-        Raises:
-            RecordError: a record does not fit.
-        """
 
 
 class SinkColumns(SinkTables, Protocol):
@@ -202,34 +185,6 @@ class Sink:
     @property
     def _values(self) -> ColumnValues:
         return ColumnValues(self.topic, self.optional)
-
-
-class SinkRows:
-    """The rows that one task writes to a sink in one micro-batch, numbered in their order.
-
-    Numbers grow from micro-batch to micro-batch, also across restarts, because they begin with the number of the
-    micro-batch; one that is repeated gives the same numbers again.
-
-    Args:
-        sink: how records become rows.
-        batch: the number of the micro-batch.
-    """
-
-    def __init__(self, sink: SinkTables, batch: int) -> None:
-        self._sink = sink
-        self._next = batch << 32
-
-    def to_tables(self, outputs: Outputs, most: int = WINDOW_ROWS) -> Iterator[pa.Table]:
-        """The sink's rows among a task's output, at most so many in a table.
-
-        Raises:
-            UserFunctionError: a value does not fit its column, or lacks its entry, and the policy is not to leave such
-                records out.
-        """
-        topic = self._sink.topic
-        for part in outputs.parts(topic, most):
-            yield outputs.task.written(topic, part, partial(self._sink.to_table, first=self._next))
-            self._next += len(part)
 
 
 def _plain(column: Any, writer: Serde[Any] | None) -> Any:

@@ -14,10 +14,11 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from millpond.adapters.spark.rows.sink import SinkColumns, SinkRows
+from millpond.adapters.spark.rows.sink import SinkColumns
 from millpond.adapters.spark.session.sent import in_workers
 from millpond.processors.distribution.exchange import EXCHANGE_SCHEMA, Blob, BlobWriter
 from millpond.processors.distribution.execution import Outputs
+from millpond.processors.rows.sink_rows import SinkRows
 
 EXCHANGE_DDL: Final = "task int, input int, split int, chunk int, records binary"
 """``EXCHANGE_SCHEMA`` as Spark writes it."""

@@ -13,13 +13,13 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from millpond.adapters.spark.rows.column_types import check_leaf_types, check_operations
-from millpond.adapters.spark.rows.event_times import EventTimes
 from millpond.adapters.spark.rows.names import named
 from millpond.adapters.spark.rows.records import Source
 from millpond.errors import ConfigurationError
 from millpond.processors.distribution.header_column import HEADERS
 from millpond.processors.options.on_error import OnError
 from millpond.processors.options.records import Consumed
+from millpond.processors.rows.event_times import EventTimes
 from millpond.stores.durability.storage.storage import Storage
 from millpond.stores.encoding.serdes import BYTES, JSON, MSGPACK, Serde, StructSerde, serde
 from millpond.stores.encoding.times import TimeUnit

@@ -12,8 +12,8 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import types as T
 
-from millpond.adapters.spark.verbs.account import InputTime, Path
 from millpond.adapters.spark.verbs.marks import Marks
+from millpond.processors.calls.account import InputTime, Path
 
 BOUND: Final = "millpond.bound"
 """The key of the mark."""

@@ -14,17 +14,17 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 
 from millpond.adapters.spark.evolution.filled import sow_past
-from millpond.adapters.spark.job.options import moment_of
-from millpond.adapters.spark.rows.event_times import EventTimes
 from millpond.adapters.spark.verbs.arguments import aggregated_input
 from millpond.adapters.spark.verbs.expressions import Expression
 from millpond.adapters.spark.verbs.inputs import RowInput
 from millpond.adapters.spark.verbs.kept_schemas import Described
-from millpond.adapters.spark.verbs.source import RowSource
 from millpond.adapters.spark.verbs.verb_run import VerbRun
 from millpond.errors import ConfigurationError, StateConflictError
+from millpond.processors.calls.arguments import moment_of
 from millpond.processors.distribution.plan import Plan
 from millpond.processors.distribution.shape_of import shape_of
+from millpond.processors.rows.event_times import EventTimes
+from millpond.processors.rows.row_source import RowSource
 from millpond.processors.verbs.aggregate import STORE, AggregatedRows, WindowedKeys
 from millpond.processors.verbs.aggregates import AggregateCall
 from millpond.processors.verbs.kept_calls import (

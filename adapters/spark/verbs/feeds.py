@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 from pyspark.sql import DataFrame
 from pyspark.sql import types as T
 
-from millpond.adapters.spark.verbs.account import Path
+from millpond.processors.calls.account import Path
 from millpond.processors.verbs.projections import CHANGE_COLUMNS, CHANGE_TIME, OP, SEQUENCE
 
 FEED: Final = "millpond.change-feed"

@@ -18,14 +18,15 @@ from pyspark.sql.pandas.types import from_arrow_type
 
 from millpond.adapters.spark.rows.column_types import check_leaf_types, check_operations, compared_otherwise
 from millpond.adapters.spark.rows.intervals import MONTHS, is_in_months, to_months, traveling
-from millpond.adapters.spark.rows.names import did_you_mean, named, written
+from millpond.adapters.spark.rows.names import named, written
 from millpond.adapters.spark.rows.sink import arrow_schema
 from millpond.adapters.spark.verbs.expressions import Expression
 from millpond.adapters.spark.verbs.feeds import Feed
 from millpond.adapters.spark.verbs.marks import without_marks
 from millpond.errors import ConfigurationError
+from millpond.processors.calls.arguments import check_distinct
+from millpond.processors.calls.known_names import did_you_mean
 from millpond.processors.distribution.exchange import PLACE
-from millpond.processors.verbs.projections import CHANGE_COLUMNS
 from millpond.processors.verbs.verb import INSTANT, WALL_TIME
 from millpond.stores.encoding.rows.physical import normalized
 
@@ -310,14 +311,7 @@ def check_names(names: Sequence[str], *, changes: bool) -> None:
     Raises:
         ConfigurationError: a column occurs twice, or has the name of one that a change feed adds.
     """
-    taken = [*names, *(CHANGE_COLUMNS if changes else ())]
-    twice = sorted({name for name in taken if taken.count(name) > 1})
-    if twice:
-        reserved = f" (a change feed adds {', '.join(CHANGE_COLUMNS)})" if set(twice) & set(CHANGE_COLUMNS) else ""
-        raise ConfigurationError(
-            f"the result would have the columns {', '.join(map(repr, twice))} twice{reserved}; rename or drop them "
-            "before: df.withColumnRenamed(...), df.drop(...)"
-        )
+    check_distinct(names, changes=changes, remedy="df.withColumnRenamed(...), df.drop(...)")
 
 
 def check_equal_keys(name: str, inputs: Sequence[RowInput]) -> None:

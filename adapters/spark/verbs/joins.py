@@ -6,29 +6,18 @@ Nothing is started.
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime
 from typing import Any, Final, Literal, TypeAlias
 
-import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 
 from millpond.adapters.spark.rows.arrow_expressions import Condition
-from millpond.adapters.spark.rows.names import did_you_mean, named
-from millpond.adapters.spark.verbs.account import HISTORY, Allowance
+from millpond.adapters.spark.rows.names import named
 from millpond.adapters.spark.verbs.arguments import (
     Bound,
-    On,
-    check_ttl,
-    chosen_join,
-    column_names,
-    column_pairs,
     condition_of,
-    in_micros,
-    join_windows,
-    named_in_errors,
+    join_bounds,
     operation_of,
     table_input,
-    ttl_allowance,
     with_own_bounds,
 )
 from millpond.adapters.spark.verbs.bounds import time_of
@@ -36,7 +25,21 @@ from millpond.adapters.spark.verbs.catalyst import NotInArrowError, evaluated
 from millpond.adapters.spark.verbs.inputs import RowInput, check_names
 from millpond.adapters.spark.verbs.kept_schemas import ColumnChanges
 from millpond.adapters.spark.verbs.top import TopVerbs
-from millpond.adapters.spark.verbs.waiting import (
+from millpond.errors import ConfigurationError
+from millpond.processors.calls.account import HISTORY, Allowance
+from millpond.processors.calls.arguments import (
+    On,
+    check_null_safe,
+    check_ttl,
+    chosen_join,
+    column_names,
+    column_pairs,
+    defaults_of,
+    in_micros,
+    named_in_errors,
+    ttl_allowance,
+)
+from millpond.processors.calls.waiting import (
     asof_allowances,
     asof_history,
     asof_join_account,
@@ -44,7 +47,6 @@ from millpond.adapters.spark.verbs.waiting import (
     stream_join_account,
     table_join_account,
 )
-from millpond.errors import ConfigurationError
 from millpond.processors.options.joins import ASOF_JOINS, TABLE_JOINS, AsofDirection, JoinType, Side, Unfit
 from millpond.processors.verbs.asof_join import asof_join
 from millpond.processors.verbs.null_keys import NullKeys
@@ -182,7 +184,7 @@ class JoinVerbs(TopVerbs):
             where=None if where is None else _matching(left, right, rest, where),
             unfit=unfit,
             columns=rest,
-            default=_defaults(default or {}, join_type, packed[1].rows.schemas.current, rest),
+            default=defaults_of(default or {}, join_type, packed[1].rows.schemas.current, rest),
             null_safe=null_safe,
         )
         return self._result(run, verb, asof_join_account(run.name, join_type, late, kept, left_times, ahead, back))
@@ -242,7 +244,7 @@ class JoinVerbs(TopVerbs):
         inputs, rest = _row_inputs((left, left_time), (right, right_time), keys, join_type, null_safe=null_safe)
         if not join_type.shows_right:
             inputs, rest = (inputs[0], replace(inputs[1], values=inputs[1].keys)), []
-        windows, bounds = join_windows(left, within, before, after, at_most, grace)
+        windows, bounds = join_bounds(left, within, before, after, at_most, grace)
         if bounds is not None:
             given = {"before": before, "after": after} if within is None else dict.fromkeys(BOUNDS, within)
             inputs = with_own_bounds(inputs[0], bounds, given), inputs[1]
@@ -353,7 +355,7 @@ class JoinVerbs(TopVerbs):
         theirs = list(keys.values())
         other = table_input(_RIGHT, right, theirs, right_time, taken=CHANGE_COLUMNS, op=right_op, order=right_order)
         check_names([*one.carried, *other.values], changes=True)
-        _check_null_safe(null_safe)
+        check_null_safe(null_safe)
         if not null_safe and (foreign or join_type is not JoinType.OUTER):
             other = other.without_null_keys()
         if not null_safe and not foreign and join_type is JoinType.INNER:
@@ -401,7 +403,7 @@ def _row_inputs(
     Raises:
         ConfigurationError: a column is missing, or the result would have one twice, or ``null_safe`` is no bool.
     """
-    _check_null_safe(null_safe)
+    check_null_safe(null_safe)
     frame, time = right
     theirs = list(keys.values())
     one = RowInput(_LEFT, left[0], list(keys), left[0].columns, left[1])
@@ -434,47 +436,3 @@ def _matching(left: DataFrame, right: DataFrame, columns: Sequence[str], where: 
             f"where is {where!r}, and how Spark understands it is not shown to a session of Spark Connect"
         )
     return Condition(found)
-
-
-def _check_null_safe(null_safe: object) -> None:
-    """Refuse what is no bool.
-
-    Raises:
-        ConfigurationError: it is none.
-    """
-    if not isinstance(null_safe, bool):
-        raise ConfigurationError(
-            f"null_safe is {null_safe!r}; give null_safe=True if nulls of all columns in on are to be equal"
-        )
-
-
-def _defaults(
-    default: Mapping[str, Any], join_type: JoinType, schema: pa.Schema, columns: Sequence[str]
-) -> dict[str, Any]:
-    """What columns of the right side have where there is no match, in the types of these.
-
-    Raises:
-        ConfigurationError: no row lacks a match, or a column is not one of the result, or of another type.
-    """
-    if default and join_type is not JoinType.LEFT:
-        raise ConfigurationError(
-            f"default is {default!r}, but in the result of a join with how={join_type.value!r} no row lacks a match; "
-            "give how='left', or leave default out"
-        )
-    found = {}
-    for name, value in default.items():
-        if name not in columns:
-            hint = did_you_mean(name, columns)
-            raise ConfigurationError(f"default names {name!r}, which is no column of right in the result{hint}")
-        type_ = schema.field(name).type
-        if isinstance(value, datetime) and value.tzinfo is None and getattr(type_, "tz", None) is not None:
-            raise ConfigurationError(
-                f"default[{name!r}] is {value!r}, which has no time zone; give it one: {value!r}.astimezone()"
-            )
-        try:
-            found[name] = pa.scalar(value, type_)
-        except (pa.ArrowException, TypeError, ValueError, OverflowError):
-            raise ConfigurationError(
-                f"default[{name!r}] is {value!r}, but the column is {type_}; give a value of that type"
-            ) from None
-    return found

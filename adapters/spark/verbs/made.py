@@ -13,12 +13,12 @@ from pyspark.sql import types as T
 
 from millpond.adapters.spark.copies.warming import Warmth, warm_beside
 from millpond.adapters.spark.session.session import active_session
-from millpond.adapters.spark.verbs.account import Account, explained
 from millpond.adapters.spark.verbs.backfill import Backfill
 from millpond.adapters.spark.verbs.planning import asked_verb, planned
 from millpond.adapters.spark.verbs.runner import VerbRunner
 from millpond.adapters.spark.verbs.verb_run import VerbRun
 from millpond.errors import ConfigurationError
+from millpond.processors.calls.account import Account, explained
 from millpond.processors.distribution.plan import Plan
 from millpond.processors.verbs.verb import Verb
 from millpond.stores.encoding.serdes import Serde

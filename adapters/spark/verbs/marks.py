@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from millpond.adapters.spark.rows.names import named
-from millpond.adapters.spark.verbs.account import Path
+from millpond.processors.calls.account import Path
 
 PREFIX: Final = "millpond."
 

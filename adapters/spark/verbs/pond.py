@@ -14,25 +14,8 @@ from pyspark.sql import types as T
 from millpond.adapters.spark.evolution.evolution import Evolution
 from millpond.adapters.spark.evolution.upgrade import Upgrade
 from millpond.adapters.spark.job.job import Job
-from millpond.adapters.spark.job.options import DEFAULT_MAX_AHEAD, JobOptions, distance_of, moment_of, size_of
-from millpond.adapters.spark.verbs.account import HISTORY, LATENESS, Allowance
-from millpond.adapters.spark.verbs.arguments import (
-    INPUT,
-    aggregated_input,
-    check_calls,
-    check_ttl,
-    check_zones,
-    column_names,
-    emits_final,
-    grouping_names,
-    in_micros,
-    named_calls,
-    named_in_errors,
-    operation_of,
-    table_input,
-    ttl_allowance,
-    until_in_micros,
-)
+from millpond.adapters.spark.job.options import DEFAULT_MAX_AHEAD, JobOptions, distance_of, size_of
+from millpond.adapters.spark.verbs.arguments import aggregated_input, named_calls, operation_of, table_input
 from millpond.adapters.spark.verbs.bounds import time_of
 from millpond.adapters.spark.verbs.calls import (
     Begin,
@@ -50,7 +33,22 @@ from millpond.adapters.spark.verbs.joins import JoinVerbs
 from millpond.adapters.spark.verbs.kept_schemas import ColumnChanges
 from millpond.adapters.spark.verbs.runner import VerbRunner
 from millpond.adapters.spark.verbs.sink import announced_columns
-from millpond.adapters.spark.verbs.waiting import (
+from millpond.processors.calls.account import HISTORY, LATENESS, Allowance
+from millpond.processors.calls.arguments import (
+    INPUT,
+    check_calls,
+    check_ttl,
+    check_zones,
+    column_names,
+    emits_final,
+    grouping_names,
+    in_micros,
+    moment_of,
+    named_in_errors,
+    ttl_allowance,
+    until_in_micros,
+)
+from millpond.processors.calls.waiting import (
     aggregate_account,
     apply_account,
     extended,
@@ -299,7 +297,7 @@ class Millpond(JoinVerbs):
         order = order if any(call.by_time for call in calls.values()) else None
         source = aggregated_input(rows, keys, time, calls, order)
         run = self._runner.verb(name or "-".join(["aggregate", *keys]), (source,), ColumnChanges({}, ()))
-        check_zones([window, *others.values()], source.times == INSTANT, time)
+        check_zones([window, *others.values()], source.times == INSTANT, time, f"F.col({time!r}).cast('timestamp')")
         late = time_of(source.frame, source.time).bound
         types = source.schema(source.values)
         bind = partial(

@@ -17,9 +17,9 @@ import pyarrow as pa
 
 from millpond.adapters.spark.rows.arrow_expressions import Call, Column, Expression, Field, Rows
 from millpond.adapters.spark.rows.names import written
-from millpond.adapters.spark.verbs.account import Account, Path
 from millpond.adapters.spark.verbs.shared_flow import InputOfVerb, SharedVerb
 from millpond.errors import StateConflictError
+from millpond.processors.calls.account import Account, Path
 from millpond.processors.distribution.plan import Plan
 from millpond.processors.verbs.null_keys import NullKeys
 from millpond.processors.verbs.verb import Input, Verb

@@ -12,35 +12,16 @@ from typing import Any, Final
 import pyarrow as pa
 from pyspark.sql import types as T
 
-from millpond.adapters.spark.rows.arrays import in_type
 from millpond.adapters.spark.rows.column_values import ColumnValues
 from millpond.adapters.spark.rows.maps import with_pairs
 from millpond.adapters.spark.rows.sink import arrow_schema, optional_columns, parsed
 from millpond.processors.distribution.exchange import BLOB_BYTES, to_ipc
+from millpond.processors.rows.part_rows import PartRows, RowColumns
 from millpond.processors.runtime.batches.batch import Batch
 from millpond.processors.runtime.batches.columns import Records
 from millpond.processors.verbs.verb import Projection
 
 _BLOBS: Final = pa.schema([("rows", pa.binary())])
-
-
-@dataclass(frozen=True)
-class PartRows:
-    """Rows that parts make of records. Travels to the workers.
-
-    Attributes:
-        parts: what the columns are made of.
-        schema: the columns for Arrow.
-    """
-
-    parts: Sequence[Projection]
-    schema: pa.Schema
-
-    def to_table(self, records: Records, first: int = 0) -> pa.Table:
-        """The rows of the records, of which the first has that ``sequence``."""
-        made = [column for part in self.parts for column in part.of(records, first)]
-        columns = [in_type(column, field.type) for column, field in zip(made, self.schema, strict=True)]
-        return pa.Table.from_arrays(columns, schema=self.schema)
 
 
 @dataclass(frozen=True)
@@ -64,7 +45,7 @@ class RowSink:
         return _BLOBS
 
     @property
-    def as_columns(self) -> "RowColumns":
+    def as_columns(self) -> RowColumns:
         """The same rows as they are, for a verb in the same operator."""
         return RowColumns(self.topic, self.rows)
 
@@ -74,23 +55,6 @@ class RowSink:
         step = max(1, table.num_rows * BLOB_BYTES // max(1, table.nbytes))
         blobs: Any = pa.array([to_ipc(table.slice(start, step)) for start in range(0, table.num_rows, step)])
         return pa.Table.from_arrays([blobs], schema=_BLOBS)
-
-
-@dataclass(frozen=True)
-class RowColumns:
-    """The rows of a verb's result, as the next verb of the same operator takes them. Travels to the workers.
-
-    Attributes:
-        topic: the verb's name.
-        rows: the rows.
-    """
-
-    topic: str
-    rows: PartRows
-
-    def to_table(self, records: Records, first: int) -> pa.Table:
-        """The rows of the records, of which the first has that ``sequence``."""
-        return self.rows.to_table(records, first)
 
 
 @dataclass(frozen=True)

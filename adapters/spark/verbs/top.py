@@ -12,9 +12,16 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from millpond.adapters.spark.rows.names import did_you_mean, named
-from millpond.adapters.spark.verbs.account import GRACE, WITHIN, Allowance
-from millpond.adapters.spark.verbs.arguments import (
+from millpond.adapters.spark.rows.names import named
+from millpond.adapters.spark.verbs.arguments import table_input
+from millpond.adapters.spark.verbs.bounds import time_of
+from millpond.adapters.spark.verbs.feeds import feed_in
+from millpond.adapters.spark.verbs.inputs import check_names, check_undirected
+from millpond.adapters.spark.verbs.kept_schemas import ColumnChanges
+from millpond.adapters.spark.verbs.made import MadeVerbs
+from millpond.errors import ConfigurationError
+from millpond.processors.calls.account import GRACE, WITHIN, Allowance
+from millpond.processors.calls.arguments import (
     INPUT,
     check_ttl,
     check_window,
@@ -23,17 +30,11 @@ from millpond.adapters.spark.verbs.arguments import (
     emits_final,
     in_micros,
     named_in_errors,
-    table_input,
     ttl_allowance,
     until_in_micros,
 )
-from millpond.adapters.spark.verbs.bounds import time_of
-from millpond.adapters.spark.verbs.feeds import feed_in
-from millpond.adapters.spark.verbs.inputs import check_names, check_undirected
-from millpond.adapters.spark.verbs.kept_schemas import ColumnChanges
-from millpond.adapters.spark.verbs.made import MadeVerbs
-from millpond.adapters.spark.verbs.waiting import deduplicate_account, extended, top_n_account
-from millpond.errors import ConfigurationError
+from millpond.processors.calls.known_names import did_you_mean
+from millpond.processors.calls.waiting import deduplicate_account, extended, top_n_account
 from millpond.processors.verbs.aggregate import WINDOW, Windows
 from millpond.processors.verbs.deduplicate import deduplicate
 from millpond.processors.verbs.projections import CHANGE_COLUMNS
@@ -126,7 +127,7 @@ class TopVerbs(MadeVerbs):
         directions = _directions(where, descending, size)
         taken = [RANK, *([WINDOW] if window is not None else [])]
         source = table_input(INPUT, rows, keys, time, taken=CHANGE_COLUMNS, order=decides)
-        check_zones([window, *others.values()], source.times == INSTANT, time)
+        check_zones([window, *others.values()], source.times == INSTANT, time, f"F.col({time!r}).cast('timestamp')")
         check_names([*keys, *taken, *source.values], changes=not final)
         run = self._runner.verb(label, (source,), ColumnChanges(renamed or {}, dropped))
         late = time_of(rows, time).bound

@@ -25,12 +25,10 @@ from millpond.adapters.spark.operator.dataflow import Dataflow
 from millpond.adapters.spark.operator.on_workers import OnWorkers
 from millpond.adapters.spark.reading.inspection import CommittedStore
 from millpond.adapters.spark.rows.dead_letters import ErrorHandling
-from millpond.adapters.spark.rows.event_times import EventTimes
 from millpond.adapters.spark.rows.intervals import from_months, traveling
 from millpond.adapters.spark.rows.sink import arrow_schema
 from millpond.adapters.spark.rows.sink_blobs import to_columns
 from millpond.adapters.spark.session.ticks import check_ticks
-from millpond.adapters.spark.verbs.account import Account
 from millpond.adapters.spark.verbs.backfill import Backfill, check_storable, to_results
 from millpond.adapters.spark.verbs.between import Results
 from millpond.adapters.spark.verbs.bounds import bound_marks
@@ -40,12 +38,15 @@ from millpond.adapters.spark.verbs.kept_schemas import KeptSchemas
 from millpond.adapters.spark.verbs.marks import marked, together
 from millpond.adapters.spark.verbs.shared_flow import SharedFlow, SharedVerb
 from millpond.adapters.spark.verbs.sharing import Result, Shared, shared_by
-from millpond.adapters.spark.verbs.sink import PartRows, row_sink
-from millpond.adapters.spark.verbs.source import RowSource
+from millpond.adapters.spark.verbs.sink import row_sink
 from millpond.adapters.spark.worker.worker import StateSettings
 from millpond.errors import ConfigurationError, DurabilityError, FormatError
+from millpond.processors.calls.account import Account
 from millpond.processors.distribution.plan import Plan
 from millpond.processors.distribution.shape_of import shape_of
+from millpond.processors.rows.event_times import EventTimes
+from millpond.processors.rows.part_rows import PartRows
+from millpond.processors.rows.row_source import RowSource
 from millpond.processors.verbs.projections import ChangeColumns
 from millpond.processors.verbs.rekeying.rekeying import NewInput
 from millpond.processors.verbs.verb import PackedRows, Verb, schema_of

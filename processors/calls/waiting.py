@@ -10,7 +10,7 @@ from collections.abc import Collection
 from dataclasses import replace
 from typing import Final, TypeVar, cast
 
-from millpond.adapters.spark.verbs.account import (
+from millpond.processors.calls.account import (
     GRACE,
     HISTORY,
     Account,

@@ -11,10 +11,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from millpond.adapters.spark.rows.event_times import EventTimes
 from millpond.errors import RecordError
 from millpond.processors.distribution.execution import Decoder, shown
 from millpond.processors.options.on_error import OnError
+from millpond.processors.rows.event_times import EventTimes
 from millpond.processors.runtime.counters import CounterName
 from millpond.processors.runtime.failures import DeadLetter
 from millpond.stores.encoding.times import TimeUnit

@@ -11,12 +11,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as _compute
 
-from millpond.adapters.spark.rows.changes import changing
-from millpond.adapters.spark.rows.event_times import EventTimes
-from millpond.adapters.spark.rows.unusable import REMEDY, KeepLetter, Unusable
 from millpond.processors.distribution.exchange import PLACE
 from millpond.processors.distribution.execution import Decoder
 from millpond.processors.options.on_error import OnError
+from millpond.processors.rows.changes import changing
+from millpond.processors.rows.event_times import EventTimes
+from millpond.processors.rows.unusable import REMEDY, KeepLetter, Unusable
 from millpond.processors.verbs.change_feed import changes_of
 from millpond.processors.verbs.verb import Input
 from millpond.stores.encoding.serdes import Serde

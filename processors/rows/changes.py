@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from millpond.adapters.spark.rows.unusable import Unusable
+from millpond.processors.rows.unusable import Unusable
 from millpond.processors.runtime.counters import CounterName
 from millpond.processors.verbs.change_feed import Change, changes_of
 

@@ -1,0 +1,334 @@
+"""What a user writes for a verb, checked where it is written down.
+
+Rule of this module: it turns arguments into what verbs take, knows no columns but by their names, and runs nothing.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from datetime import datetime
+from functools import wraps
+from itertools import pairwise
+from typing import Any, Final, ParamSpec, TypeAlias, TypeVar
+
+import pyarrow as pa
+
+from millpond.errors import ConfigurationError
+from millpond.processors.calls.account import TTL, Allowance
+from millpond.processors.calls.known_names import did_you_mean
+from millpond.processors.options.join_windows import JoinWindows
+from millpond.processors.options.joins import JoinType
+from millpond.processors.options.windows import SessionWindows, TimeWindows
+from millpond.processors.verbs.aggregate import Windows, windows_in_micros
+from millpond.processors.verbs.aggregates import AggregateCall
+from millpond.processors.verbs.projections import CHANGE_COLUMNS
+from millpond.stores.encoding.times import Duration, Instant, TimeUnit, to_instant_micros, to_micros
+from millpond.stores.typed.expiry import Expired
+from millpond.stores.typed.windows.grids import EVERYWHERE
+
+On: TypeAlias = str | Sequence[str] | Mapping[str, str]
+"""The columns that must be equal: names that both sides have, or left names with the right ones."""
+
+INPUT: Final = "input"
+"""What messages, topics and files call the only input of a verb."""
+
+_Arguments = ParamSpec("_Arguments")
+_Result = TypeVar("_Result")
+
+
+def check_calls(calls: Mapping[str, AggregateCall], window: Windows | None) -> None:
+    """Refuse what is no aggregate call, or no window.
+
+    Raises:
+        ConfigurationError: there is such a one.
+    """
+    if not isinstance(calls, Mapping):
+        raise ConfigurationError(f"calls is {calls!r}; give a mapping from the name of each result to its function")
+    for name, call in calls.items():
+        if not isinstance(call, AggregateCall):
+            raise ConfigurationError(
+                f"the aggregate {name!r} is {call!r}; give a function of millpond.processors.verbs.aggregates, such as "
+                "aggregates.count()"
+            )
+    check_window(window)
+
+
+def check_window(window: Windows | None) -> None:
+    """Refuse what is no window.
+
+    Raises:
+        ConfigurationError: so it is.
+    """
+    if window is not None and not isinstance(window, Windows):
+        raise ConfigurationError(
+            f"window is {window!r}; give TimeWindows, SlidingWindows or SessionWindows of millpond.processors"
+        )
+
+
+def until_in_micros(window: Windows | None, until: Mapping[Instant | str, Windows] | None) -> dict[int, Windows]:
+    """The windows that begin before some time, by that time in microseconds.
+
+    Raises:
+        ConfigurationError: there is no window after them, they are of another kind, or none begins at that time.
+    """
+    found: dict[int, Windows] = {}
+    for time, before in (until or {}).items():
+        moment = moment_of(time, "a time of until")
+        if moment is None or not isinstance(before, TimeWindows | SessionWindows) or type(before) is not type(window):
+            raise ConfigurationError(
+                f"until is {until!r}, and window is {window!r}; both are TimeWindows, or both SessionWindows, as in "
+                "window=TimeWindows('2 hours'), until={'2026-06-01T00:00:00Z': TimeWindows('1 hour')}; other windows "
+                "take another name of the verb"
+            )
+        found[moment] = before
+    eras = [*sorted(found), None]
+    for moment, following in pairwise(eras):
+        after = window if following is None else found[following]
+        cut = None if after is None else windows_in_micros(after)
+        grid = cut.grid if isinstance(cut, TimeWindows) else EVERYWHERE
+        if moment is not None and grid.last(moment) != moment:
+            shown = TimeUnit.MICROSECOND.shown
+            raise ConfigurationError(
+                f"until has the time {shown(moment)!r}, at which none of the windows after it begins, which are "
+                f"{after}; the next that does is {shown(grid.next(moment))!r}"
+            )
+    return found
+
+
+def check_zones(windows: Collection[Windows | None], instants: bool, time: object, instead: str) -> None:
+    """Refuse windows of the calendar of a zone for times without one, and such without a zone for instants.
+
+    Args:
+        windows: the windows.
+        instants: whether times are moments.
+        time: the column, or the expression, with the times.
+        instead: what a user writes for its times as moments of some zone.
+
+    Raises:
+        ConfigurationError: there are such windows.
+    """
+    for one in windows:
+        calendar = one.calendar if isinstance(one, TimeWindows) else None
+        if calendar is None or instants == (calendar.zone is not None):
+            continue
+        if instants:
+            raise ConfigurationError(
+                f"windows are of the calendar, {calendar.text!r}, but not of which time zone, and the times of "
+                f"{time!r} are moments; give it: TimeWindows({calendar.unit.value!r}, zone='Europe/Berlin')"
+            )
+        raise ConfigurationError(
+            f"windows are of the calendar of {calendar.zone!r}, but the times of {time!r} are of no time zone "
+            "(timestamp_ntz); leave out zone for the calendar that they show, or give time as a timestamp, such as "
+            f"time={instead}"
+        )
+
+
+def emits_final(emit: str, window: Windows | None) -> bool:
+    """Whether only final results come out.
+
+    Raises:
+        ConfigurationError: neither ``"updates"`` nor ``"final"``, or ``"final"`` without a window.
+    """
+    if emit not in ("updates", "final"):
+        raise ConfigurationError(f"emit is {emit!r}; give 'updates' or 'final'")
+    if emit == "final" and window is None:
+        raise ConfigurationError("a result that has no window is never final; give a window, or emit='updates'")
+    return emit == "final"
+
+
+def check_ttl(ttl: Duration | None, expired: str = "silent", window: Windows | None = None) -> None:
+    """Refuse a time to live where windows end what is kept, and what says what expires where nothing does.
+
+    Raises:
+        ConfigurationError: so it is, or one of them is no such thing.
+    """
+    chosen = Expired.of(expired)
+    if ttl is None:
+        if chosen is not Expired.SILENT:
+            raise ConfigurationError(
+                f"expired is {expired!r}, but nothing expires; give ttl='30 days', or leave out expired"
+            )
+        return
+    if window is not None:
+        raise ConfigurationError(
+            "results of windows are kept until their window and its grace are over; leave out ttl, or give a window "
+            "with another grace"
+        )
+    if in_micros(ttl, "ttl") == 0:
+        raise ConfigurationError(f"ttl is {ttl!r}; give a length of time such as '30 days', or leave it out")
+
+
+def ttl_allowance(ttl: Duration | None, late: int) -> Allowance | None:
+    """A time to live, for rows that come so much later; None for none."""
+    return None if ttl is None else Allowance(TTL, in_micros(ttl, "ttl"), late)
+
+
+def chosen_join(how: str, known: Iterable[JoinType]) -> JoinType:
+    """The type of join called ``how``, which must be among those that are known.
+
+    Raises:
+        ConfigurationError: it is not.
+    """
+    known = list(known)
+    for join_type in known:
+        if join_type.value == how:
+            return join_type
+    raise ConfigurationError(f"how is {how!r}; give {' or '.join(repr(one.value) for one in known)}")
+
+
+def column_names(columns: str | Sequence[str], what: str) -> list[str]:
+    """The names of one column or of several; ``what`` names them in errors.
+
+    Raises:
+        ConfigurationError: there are none, or not different ones.
+    """
+    names = [columns] if isinstance(columns, str) else list(columns) if isinstance(columns, Sequence) else []
+    if not names or not all(isinstance(name, str) for name in names) or len(set(names)) < len(names):
+        raise ConfigurationError(f"{what} is {columns!r}; give the name of a column, or a list of different names")
+    return names
+
+
+def grouping_names(by: str | Sequence[str]) -> list[str]:
+    """The names of the columns that rows are grouped by: none for all rows together.
+
+    Raises:
+        ConfigurationError: they are not different, or no names.
+    """
+    return [] if isinstance(by, list | tuple) and not by else column_names(by, "by")
+
+
+def in_micros(duration: Duration, name: str) -> int:
+    """A length of time in microseconds.
+
+    Raises:
+        ConfigurationError: it is negative, or no length of time.
+    """
+    micros = to_micros(duration, name)
+    if micros < 0:
+        raise ConfigurationError(f"{name} is {duration!r}; it must not be negative")
+    return micros
+
+
+def column_pairs(on: On) -> dict[str, str]:
+    """The right name of each left name.
+
+    Raises:
+        ConfigurationError: there are no names, or not different ones.
+    """
+    if not isinstance(on, Mapping):
+        return {name: name for name in column_names(on, "on")}
+    left = column_names(list(on), "the left side of on")
+    return dict(zip(left, column_names(list(on.values()), "the right side of on"), strict=True))
+
+
+def join_windows(
+    within: Duration | None, before: Duration | None, after: Duration | None, grace: Duration
+) -> JoinWindows:
+    """Which rows of two streams belong together, in microseconds.
+
+    Raises:
+        ConfigurationError: there is no window, or one is given in two ways.
+    """
+    wait = in_micros(grace, "grace")
+    if within is not None:
+        if before is not None or after is not None:
+            raise ConfigurationError("give either within=..., or before=... and after=...")
+        return JoinWindows.of(in_micros(within, "within"), grace=wait, drop_late=True)
+    if before is None and after is None:
+        raise ConfigurationError("a join of streams needs a window: within='10 minutes', or before=... and after=...")
+    return JoinWindows(to_micros(before or 0, "before"), to_micros(after or 0, "after"), wait, drop_late=True)
+
+
+def named_in_errors(verb: Callable[_Arguments, _Result]) -> Callable[_Arguments, _Result]:
+    """Begin each message about an argument with the verb, and with the name that the user gave it."""
+
+    @wraps(verb)
+    def named_verb(*arguments: _Arguments.args, **options: _Arguments.kwargs) -> _Result:
+        try:
+            return verb(*arguments, **options)
+        except ConfigurationError as error:
+            name, message = options.get("name"), str(error)
+            if name is None or repr(name) not in message:
+                error.args = (f"{verb.__name__}{'' if name is None else f' {name!r}'}: {message}",)
+            raise
+
+    return named_verb
+
+
+def moment_of(moment: Instant | str | None, what: str) -> int | None:
+    """A moment in microseconds since 1970; ``what`` names it in errors.
+
+    Raises:
+        ConfigurationError: it is no moment.
+    """
+    if isinstance(moment, str):
+        try:
+            moment = datetime.fromisoformat(moment)
+        except ValueError:
+            raise ConfigurationError(
+                f"{what} is {moment!r}; give a datetime, or text such as '2026-06-01T12:00:00Z'"
+            ) from None
+    return None if moment is None else to_instant_micros(moment, what)
+
+
+def check_distinct(names: Sequence[str], *, changes: bool, remedy: str) -> None:
+    """Refuse a result with two columns of the same name.
+
+    Args:
+        names: of the columns of the result.
+        changes: whether it is a change feed, which has columns of its own.
+        remedy: how a user renames or drops columns.
+
+    Raises:
+        ConfigurationError: a column occurs twice, or has the name of one that a change feed adds.
+    """
+    taken = [*names, *(CHANGE_COLUMNS if changes else ())]
+    twice = sorted({name for name in taken if taken.count(name) > 1})
+    if twice:
+        reserved = f" (a change feed adds {', '.join(CHANGE_COLUMNS)})" if set(twice) & set(CHANGE_COLUMNS) else ""
+        raise ConfigurationError(
+            f"the result would have the columns {', '.join(map(repr, twice))} twice{reserved}; rename or drop them "
+            f"before: {remedy}"
+        )
+
+
+def check_null_safe(null_safe: object) -> None:
+    """Refuse what is no bool.
+
+    Raises:
+        ConfigurationError: it is none.
+    """
+    if not isinstance(null_safe, bool):
+        raise ConfigurationError(
+            f"null_safe is {null_safe!r}; give null_safe=True if nulls of all columns in on are to be equal"
+        )
+
+
+def defaults_of(
+    default: Mapping[str, Any], join_type: JoinType, schema: pa.Schema, columns: Sequence[str]
+) -> dict[str, Any]:
+    """What columns of the right side have where there is no match, in the types of these.
+
+    Raises:
+        ConfigurationError: no row lacks a match, or a column is not one of the result, or of another type.
+    """
+    if default and join_type is not JoinType.LEFT:
+        raise ConfigurationError(
+            f"default is {default!r}, but in the result of a join with how={join_type.value!r} no row lacks a match; "
+            "give how='left', or leave default out"
+        )
+    found = {}
+    for name, value in default.items():
+        if name not in columns:
+            hint = did_you_mean(name, columns)
+            raise ConfigurationError(f"default names {name!r}, which is no column of right in the result{hint}")
+        type_ = schema.field(name).type
+        if isinstance(value, datetime) and value.tzinfo is None and getattr(type_, "tz", None) is not None:
+            raise ConfigurationError(
+                f"default[{name!r}] is {value!r}, which has no time zone; give it one: {value!r}.astimezone()"
+            )
+        try:
+            found[name] = pa.scalar(value, type_)
+        except (pa.ArrowException, TypeError, ValueError, OverflowError):
+            raise ConfigurationError(
+                f"default[{name!r}] is {value!r}, but the column is {type_}; give a value of that type"
+            ) from None
+    return found
