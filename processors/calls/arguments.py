@@ -11,7 +11,7 @@ from typing import Any, Final, ParamSpec, TypeAlias, TypeVar
 
 import pyarrow as pa
 
-from millpond.errors import ConfigurationError
+from millpond.errors import ConfigurationError, RecordError
 from millpond.processors.calls.account import TTL, Allowance
 from millpond.processors.calls.known_names import did_you_mean
 from millpond.processors.options.join_windows import JoinWindows
@@ -238,13 +238,13 @@ def join_windows(
 
 
 def named_in_errors(verb: Callable[_Arguments, _Result]) -> Callable[_Arguments, _Result]:
-    """Begin each message about an argument with the verb, and with the name that the user gave it."""
+    """Begin each message about an argument or a row with the verb, and with the name that the user gave it."""
 
     @wraps(verb)
     def named_verb(*arguments: _Arguments.args, **options: _Arguments.kwargs) -> _Result:
         try:
             return verb(*arguments, **options)
-        except ConfigurationError as error:
+        except (ConfigurationError, RecordError) as error:
             name, message = options.get("name"), str(error)
             if name is None or repr(name) not in message:
                 error.args = (f"{verb.__name__}{'' if name is None else f' {name!r}'}: {message}",)
@@ -332,3 +332,32 @@ def defaults_of(
                 f"default[{name!r}] is {value!r}, but the column is {type_}; give a value of that type"
             ) from None
     return found
+
+
+def check_table_order(history: Duration | None, left_order: object, right_order: object) -> None:
+    """Refuse what decides among changes of tables without a history.
+
+    Raises:
+        ConfigurationError: there is such a one.
+    """
+    if history is None and (left_order is not None or right_order is not None):
+        given = "left_order" if left_order is not None else "right_order"
+        raise ConfigurationError(
+            f"{given} is given, but without a history a later micro-batch applies last; give history=..., for how "
+            "long a change may come after another one of its time"
+        )
+
+
+def check_foreign_ttl(primary: Sequence[str], foreign: Sequence[str], ttl: Duration | None) -> None:
+    """Refuse a time to live for a join by foreign key.
+
+    Raises:
+        ConfigurationError: there is one.
+    """
+    if foreign and ttl is not None:
+        raise ConfigurationError(
+            f"ttl of the table_join on {', '.join(foreign)} is {ttl!r}, but the sides of a join by foreign key "
+            "have no time in common; leave it out, and let rows expire before: left=pond.latest(left, "
+            f"key={primary!r}, time=..., history=..., ttl={ttl!r}, expired='delete', name=...), and the right side "
+            "likewise"
+        )

@@ -8,6 +8,23 @@ The rooms, and which way the imports point::
     millpond.adapters                bridges to other software -> millpond.stores (``adapters.spark``: also processors)
     millpond.stores                  what keeps state          -> millpond.errors
     millpond.errors                  the error tree            -> nothing
+
+``Pond``, verbs on tables in this process, is imported when it is asked for.
 """
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from millpond.processors.pond import Pond as Pond
+
+__all__ = ["Pond"]
+
 __version__ = "0.2.0"
+
+
+def __getattr__(name: str) -> object:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from millpond.processors import pond
+
+    return getattr(pond, name)

@@ -25,7 +25,10 @@ from millpond.adapters.spark.verbs.verb_run import VerbRun
 from millpond.adapters.spark.worker.attempt import Attempt
 from millpond.adapters.spark.worker.worker import StateSettings, Worker
 from millpond.processors.distribution.plan import Plan
+from millpond.processors.pond.made import Made, make_aggregate, make_latest
+from millpond.processors.pond.tables import Rows
 from millpond.processors.verbs import aggregates
+from millpond.processors.verbs.verb import INSTANT as TIME
 from millpond.stores.backend.registry import supplier
 from millpond.stores.durability import Manifest
 from millpond.stores.encoding.times import TimeUnit
@@ -37,8 +40,6 @@ from tests.evolution.verb_job import OWNER, job_options
 from tests.metamorphic import engine
 from tests.metamorphic.engine import Deaths
 from tests.metamorphic.operators import RunningOperator, Values, behind_of, flow_of, result_of, sink_of
-from tests.metamorphic.tables import TIME, Rows
-from tests.metamorphic.verbs import Made, make_aggregate, make_latest
 
 _COLUMNS: Any = [("k", pa.string()), ("t", TIME), ("v", pa.int64())]
 SCHEMA = pa.schema(_COLUMNS)

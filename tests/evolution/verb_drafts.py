@@ -16,6 +16,16 @@ from millpond.adapters.spark.verbs.kept_schemas import ColumnChanges
 from millpond.adapters.spark.verbs.verb_run import VerbRun
 from millpond.processors import SessionWindows, TimeWindows
 from millpond.processors.options.joins import TABLE_JOINS, AsofDirection, JoinType
+from millpond.processors.pond.made import (
+    Made,
+    make_aggregate,
+    make_asof_join,
+    make_latest,
+    make_stream_join,
+    make_table_join,
+    make_top_n,
+)
+from millpond.processors.pond.tables import Rows, Selection
 from millpond.processors.verbs import aggregates
 from millpond.processors.verbs.aggregate import Windows
 from millpond.processors.verbs.aggregates import AggregateCall
@@ -23,19 +33,10 @@ from millpond.processors.verbs.kept_calls import CallChanges
 from millpond.processors.verbs.null_keys import NullKeys
 from millpond.processors.verbs.row_aggregate import RowAggregate
 from millpond.processors.verbs.verb import INSTANT, PackedRows, chosen
+from millpond.processors.verbs.verb import INSTANT as TIME
 from millpond.stores.typed.expiry import Expired
+from tests.metamorphic.applied import make_apply
 from tests.metamorphic.rules import RESULTS, Totals
-from tests.metamorphic.tables import TIME, Rows, Selection
-from tests.metamorphic.verbs import (
-    Made,
-    make_aggregate,
-    make_apply,
-    make_asof_join,
-    make_latest,
-    make_stream_join,
-    make_table_join,
-    make_top_n,
-)
 
 SECOND: Final = 1_000_000
 LONG: Final = 1_000_000 * SECOND

@@ -27,6 +27,7 @@ from millpond.adapters.spark.worker.worker import StateSettings, specs_of
 from millpond.processors.distribution.plan import Plan
 from millpond.processors.distribution.shape_of import shape_of
 from millpond.processors.options.on_error import OnError
+from millpond.processors.pond.made import Made
 from millpond.processors.runtime.subtopology import Subtopology
 from millpond.stores.backend.registry import supplier
 from millpond.stores.durability import Manifest, TaskState
@@ -38,7 +39,6 @@ from tests.evolution.process import POLICY, Checkpoint, HeldCheckpoint, Process,
 from tests.evolution.verb_drafts import Draft, DraftChanges, made_of
 from tests.metamorphic.engine import Deaths, RunningVerb, Tables
 from tests.metamorphic.keeping import Keeper
-from tests.metamorphic.verbs import Made
 
 OWNER = "app"
 

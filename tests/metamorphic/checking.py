@@ -9,9 +9,9 @@ import pyarrow as pa
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
+from millpond.processors.verbs.verb import INSTANT as TIME
 from tests.metamorphic.histories import SECOND, WAYS, Answer, Chain, Event, Way, answer_of
 from tests.metamorphic.oracle import Row
-from tests.metamorphic.tables import TIME
 
 EXAMPLES = 36
 TWO = st.lists(WAYS, min_size=2, max_size=2)

@@ -12,10 +12,10 @@ from typing import Any, Final
 import pyarrow as pa
 from hypothesis import strategies as st
 
+from millpond.processors.pond.made import Made
 from tests.metamorphic.engine import Query
 from tests.metamorphic.keeping import MEMORY, BackendKeeper, DurableKeeper, Keeper
 from tests.metamorphic.operators import OperatedQuery, Place
-from tests.metamorphic.verbs import Made
 
 SECOND: Final = 1_000_000
 CLOSING: Final = "~"

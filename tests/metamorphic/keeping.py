@@ -7,18 +7,17 @@ that had run have written theirs, and whoever comes next begins with the manifes
 import shutil
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from itertools import cycle
 from pathlib import Path
 from typing import Any
 
 from millpond.processors.distribution.plan import Plan
+from millpond.processors.pond.local_stores import LocalStores
 from millpond.processors.runtime.subtopology import Subtopology
 from millpond.stores.backend.contract import Backend, BackendSupplier
 from millpond.stores.backend.registry import supplier
-from millpond.stores.backend.transaction import Transaction
 from millpond.stores.durability import DurabilityPolicy, Manifest, Storage, TaskState
-from millpond.stores.specs.location import StoreLocation
 
 MEMORY = "/dev/shm" if Path("/dev/shm").is_dir() else None
 """Where files are fast, if there is such a place."""
@@ -29,8 +28,7 @@ class Keeper(ABC):
     """Keeps the stores of the tasks of a query."""
 
     @abstractmethod
-    @contextmanager
-    def task(self, place: str, part: Subtopology, plan: Plan) -> Iterator[Mapping[str, Any]]:
+    def task(self, place: str, part: Subtopology, plan: Plan) -> AbstractContextManager[Mapping[str, Any]]:
         """The stores of a task, while it runs."""
 
     @abstractmethod
@@ -60,55 +58,31 @@ class BackendKeeper(Keeper):
 
     def __init__(self, directory: Path, backend: str) -> None:
         self._directory = directory
-        self._supplier = supplier(backend)
-        self._lasts = backend != "memory"
-        self._backends: dict[str, Backend] = {}
-        self._open: dict[str, Transaction] = {}
+        self._backend = backend
+        self._stores = LocalStores(directory, backend)
 
-    @contextmanager
-    def task(self, place: str, part: Subtopology, plan: Plan) -> Iterator[Mapping[str, Any]]:
-        stores = {}
-        for name, spec in part.stores.items():
-            store = f"{place}/{name}"
-            if store not in self._backends:
-                application, _, task = place.partition("/")
-                found = StoreLocation.of(
-                    spec, self._supplier, local_dir=self._directory, application_id=application, task_id=task
-                )
-                self._backends[store] = found.open()
-            self._open[store] = Transaction(self._backends[store])
-            stores[name] = spec.open(self._open[store])
-        yield stores
-        for opened in stores.values():
-            opened.flush()
-            opened.close()
+    def task(self, place: str, part: Subtopology, plan: Plan) -> AbstractContextManager[Mapping[str, Any]]:
+        return self._stores.task(place, part, plan)
 
     def commit(self) -> None:
-        for transaction in self._open.values():
-            transaction.commit()
-        self._open = {}
+        self._stores.commit()
 
     def die(self) -> None:
-        for transaction in self._open.values():
-            transaction.rollback()
-        self._open = {}
+        self._stores.rollback()
 
     @property
     def backends(self) -> Collection[Backend]:
         """Those of all stores so far."""
-        return self._backends.values()
+        return self._stores.backends
 
     def restart(self) -> None:
         """What is in memory stays."""
-        kept = {} if self._lasts else self._backends
-        for backend in self._backends.values() if self._lasts else ():
-            backend.close()
-        self._backends = kept
+        if self._backend != "memory":
+            self.close()
+            self._stores = LocalStores(self._directory, self._backend)
 
     def close(self) -> None:
-        self.die()
-        for backend in self._backends.values():
-            backend.close()
+        self._stores.close()
 
 
 class DurableKeeper(Keeper):

@@ -53,6 +53,9 @@ from millpond.adapters.spark.worker.worker import StateSettings, Worker
 from millpond.processors.distribution.exchange import COMPLETE, EXCHANGE_SCHEMA, Blob
 from millpond.processors.distribution.plan import Plan, make_plan
 from millpond.processors.distribution.shape_of import shape_of
+from millpond.processors.pond.made import Made
+from millpond.processors.pond.tables import Selection
+from millpond.processors.pond.verb_tasks import EVENT_TIMES
 from millpond.processors.rows.part_rows import PartRows
 from millpond.processors.rows.row_source import RowSource
 from millpond.stores.backend.registry import supplier
@@ -61,10 +64,8 @@ from millpond.stores.encoding.times import TimeUnit
 from millpond.stores.evolution.beginning import Beginning
 from millpond.stores.evolution.history import History
 from millpond.stores.specs.directory import plain_name
-from tests.metamorphic.engine import EVENT_TIMES, ON_ERROR, DeathError, Deaths, Tables, shipping
+from tests.metamorphic.engine import ON_ERROR, DeathError, Deaths, Tables, shipping
 from tests.metamorphic.keeping import POLICY
-from tests.metamorphic.tables import Selection
-from tests.metamorphic.verbs import Made
 
 OWNER = "app"
 Values: TypeAlias = dict[tuple[int, int], tuple[int, str]]

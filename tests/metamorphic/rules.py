@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 
 from millpond.processors.verbs import KeyContext, KeyedProcessor, Timer
-from tests.metamorphic.tables import TIME
+from millpond.processors.verbs.verb import INSTANT as TIME
 
 IDLE, SOON = 5, 2
 """Seconds."""

@@ -11,8 +11,18 @@ from hypothesis import strategies as st
 
 from millpond.processors import SessionWindows, TimeWindows
 from millpond.processors.options.joins import TABLE_JOINS, AsofDirection, JoinType
+from millpond.processors.pond.made import (
+    Made,
+    make_aggregate,
+    make_asof_join,
+    make_latest,
+    make_stream_join,
+    make_table_join,
+)
+from millpond.processors.pond.tables import Rows
 from millpond.processors.verbs import aggregates
 from tests.metamorphic import oracle
+from tests.metamorphic.applied import make_apply
 from tests.metamorphic.calendars import STEP, spanned, stretched
 from tests.metamorphic.checking import EXAMPLES, KEYS, answers, bag, histories, rows_of, schema, table
 from tests.metamorphic.histories import (
@@ -28,16 +38,6 @@ from tests.metamorphic.histories import (
 )
 from tests.metamorphic.oracle import Row
 from tests.metamorphic.rules import IDLE, RESULTS, SOON, Totals
-from tests.metamorphic.tables import Rows
-from tests.metamorphic.verbs import (
-    Made,
-    make_aggregate,
-    make_apply,
-    make_asof_join,
-    make_latest,
-    make_stream_join,
-    make_table_join,
-)
 
 FEW = EXAMPLES // 2
 TWO = st.tuples(WAYS, SHARING).map(list)

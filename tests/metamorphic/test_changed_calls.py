@@ -24,6 +24,8 @@ from hypothesis import strategies as st
 
 from millpond.errors import StateConflictError
 from millpond.processors import SessionWindows, SlidingWindows, TimeWindows
+from millpond.processors.pond.made import Made, make_aggregate, make_latest
+from millpond.processors.pond.tables import Rows
 from millpond.processors.rows.part_rows import PartRows
 from millpond.processors.runtime.batches.batch import Batch
 from millpond.processors.verbs import aggregates
@@ -42,8 +44,6 @@ from tests.metamorphic.histories import rows_of as rows_in
 from tests.metamorphic.keeping import BackendKeeper, DurableKeeper, Keeper
 from tests.metamorphic.operators import OperatedQuery, Place
 from tests.metamorphic.oracle import Row
-from tests.metamorphic.tables import Rows
-from tests.metamorphic.verbs import Made, make_aggregate, make_latest
 
 SOURCE = schema("a")
 LONG = 10**9

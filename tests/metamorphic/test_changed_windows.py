@@ -28,6 +28,8 @@ from millpond.processors.calls.arguments import (
 from millpond.processors.distribution.plan import Plan, make_plan
 from millpond.processors.distribution.shape_of import shape_of
 from millpond.processors.options.windows import ChangedWindows
+from millpond.processors.pond.made import Made, make_aggregate
+from millpond.processors.pond.tables import Rows
 from millpond.processors.runtime.waiting_counts import counted_at, waiting_of
 from millpond.processors.verbs.aggregate import Windows
 from millpond.processors.verbs.carriages import CARRIAGES
@@ -44,9 +46,7 @@ from tests.metamorphic.histories import Chain as Verbs
 from tests.metamorphic.keeping import BackendKeeper, DurableKeeper, Keeper
 from tests.metamorphic.oracle import Row
 from tests.metamorphic.stopped import StoppedKeeper, schemas_of
-from tests.metamorphic.tables import Rows
 from tests.metamorphic.test_changed_calls import Life, keeper_of, stored
-from tests.metamorphic.verbs import Made, make_aggregate
 
 SOURCE = schema("a")
 MILLI = 1_000

@@ -34,27 +34,22 @@ from millpond.processors.distribution.exchange import Blob, to_ipc
 from millpond.processors.distribution.execution import Outputs
 from millpond.processors.distribution.plan import make_plan
 from millpond.processors.options.joins import JoinType
+from millpond.processors.pond.made import Made, make_aggregate, make_asof_join, make_latest, make_table_join
+from millpond.processors.pond.tables import Rows
 from millpond.processors.runtime.batches.batch import Batch
 from millpond.processors.runtime.task import Task
 from millpond.processors.verbs import aggregates
+from millpond.processors.verbs.verb import INSTANT as TIME
 from millpond.stores.backend.contract import Backend
 from millpond.stores.backend.memory import MemoryBackend, MemorySupplier
 from millpond.stores.durability import Storage
 from millpond.stores.encoding.keys import COMMIT_ROW, DATA, LATEST_END
+from tests.metamorphic.applied import make_apply
 from tests.metamorphic.engine import Query, RunningVerb, Tables
 from tests.metamorphic.histories import SECOND
 from tests.metamorphic.keeping import POLICY, DurableKeeper
 from tests.metamorphic.rules import RESULTS, Totals
-from tests.metamorphic.tables import TIME, Rows
 from tests.metamorphic.test_stored_inputs import FOREIGN, TIMES, A, B, folded, near, table
-from tests.metamorphic.verbs import (
-    Made,
-    make_aggregate,
-    make_apply,
-    make_asof_join,
-    make_latest,
-    make_table_join,
-)
 
 Answers = Sequence[Any]
 Damage = Callable[[bytes], bytes]

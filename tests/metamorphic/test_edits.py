@@ -15,21 +15,21 @@ from millpond.adapters.inspect import StateInspector
 from millpond.errors import ConfigurationError
 from millpond.processors import CumulativeWindows, SessionWindows, TimeWindows
 from millpond.processors.options.joins import JoinType
-from millpond.processors.verbs import aggregates
-from tests.metamorphic.checking import bag, event, histories, rows_of, schema
-from tests.metamorphic.histories import SECOND, Chain, Event, ticking
-from tests.metamorphic.rules import RESULTS, Totals
-from tests.metamorphic.stopped import Edit, told
-from tests.metamorphic.tables import Rows
-from tests.metamorphic.verbs import (
+from millpond.processors.pond.made import (
     Made,
     make_aggregate,
-    make_apply,
     make_asof_join,
     make_latest,
     make_stream_join,
     make_table_join,
 )
+from millpond.processors.pond.tables import Rows
+from millpond.processors.verbs import aggregates
+from tests.metamorphic.applied import make_apply
+from tests.metamorphic.checking import bag, event, histories, rows_of, schema
+from tests.metamorphic.histories import SECOND, Chain, Event, ticking
+from tests.metamorphic.rules import RESULTS, Totals
+from tests.metamorphic.stopped import Edit, told
 
 PERSON, OTHER = "ann of the mill pond", "bob of the weir"
 CALLS = {"n": aggregates.count(), "s": aggregates.sum("av"), "most": aggregates.max("av"), "few": aggregates.min("av")}

@@ -34,6 +34,8 @@ from millpond.errors import StateConflictError
 from millpond.processors import SessionWindows, TimeWindows
 from millpond.processors.distribution.plan import Plan
 from millpond.processors.options.on_error import OnError
+from millpond.processors.pond.made import Made, make_aggregate
+from millpond.processors.pond.tables import Rows, Selection
 from millpond.processors.verbs.kept_calls import CallChanges
 from millpond.processors.verbs.rekeying.past_rows import IN_ORDER, PAST_SCHEMA, PastRows
 from millpond.processors.verbs.row_aggregate import RowAggregate
@@ -49,9 +51,7 @@ from tests.metamorphic.histories import BACKENDS, SECOND, Chain, Event, Way, cut
 from tests.metamorphic.histories import rows_of as rows_in
 from tests.metamorphic.keeping import POLICY, BackendKeeper, DurableKeeper
 from tests.metamorphic.oracle import Row
-from tests.metamorphic.tables import Rows, Selection
 from tests.metamorphic.test_changed_calls import FUNCTIONS, KINDS, LONG, kept_of, stored, types_of
-from tests.metamorphic.verbs import Made, make_aggregate
 
 pc: Any = _compute
 

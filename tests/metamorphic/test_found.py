@@ -7,18 +7,13 @@ import pytest
 
 from millpond.processors import SessionWindows, TimeWindows
 from millpond.processors.options.joins import JoinType
+from millpond.processors.pond.made import Made, make_aggregate, make_asof_join, make_stream_join
+from millpond.processors.pond.tables import Rows
 from millpond.processors.verbs import aggregates
+from tests.metamorphic.applied import make_apply
 from tests.metamorphic.checking import bag, schema, table
 from tests.metamorphic.histories import SECOND, Chain, Event, Way, current, run
 from tests.metamorphic.rules import RESULTS, Totals
-from tests.metamorphic.tables import Rows
-from tests.metamorphic.verbs import (
-    Made,
-    make_aggregate,
-    make_apply,
-    make_asof_join,
-    make_stream_join,
-)
 
 PLAIN = {source: schema(source) for source in "abc"}
 A, B, C = (Rows.of(source, columns) for source, columns in PLAIN.items())

@@ -11,15 +11,7 @@ import pytest
 
 from millpond.processors import SessionWindows, SlidingWindows, TimeWindows
 from millpond.processors.options.joins import JoinType
-from millpond.processors.verbs import aggregates
-from millpond.stores.backend.contract import Entries
-from millpond.stores.backend.memory import MemoryBackend
-from tests.metamorphic.checking import schema
-from tests.metamorphic.engine import Query
-from tests.metamorphic.histories import SECOND
-from tests.metamorphic.keeping import BackendKeeper
-from tests.metamorphic.tables import Rows
-from tests.metamorphic.verbs import (
+from millpond.processors.pond.made import (
     Made,
     make_aggregate,
     make_asof_join,
@@ -29,6 +21,14 @@ from tests.metamorphic.verbs import (
     make_table_join,
     make_top_n,
 )
+from millpond.processors.pond.tables import Rows
+from millpond.processors.verbs import aggregates
+from millpond.stores.backend.contract import Entries
+from millpond.stores.backend.memory import MemoryBackend
+from tests.metamorphic.checking import schema
+from tests.metamorphic.engine import Query
+from tests.metamorphic.histories import SECOND
+from tests.metamorphic.keeping import BackendKeeper
 
 FEW, MANY, IN_A_BATCH = 1_600, 6_400, 50
 """Among few rows, those of a micro-batch are already so far apart that they are sought and not passed by one walk."""

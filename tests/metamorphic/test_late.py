@@ -12,23 +12,23 @@ from hypothesis import strategies as st
 
 from millpond.processors import CumulativeWindows, SessionWindows, SlidingWindows, TimeWindows
 from millpond.processors.options.joins import AsofDirection, JoinType
-from millpond.processors.verbs import aggregates
-from tests.metamorphic import oracle
-from tests.metamorphic.checking import EXAMPLES, KEYS, NULLABLE, bag, histories, own, rows_of, schema, table
-from tests.metamorphic.histories import SECOND, WAYS, Answer, Chain, Event, Way, arrivals, current, cut, run
-from tests.metamorphic.oracle import Row
-from tests.metamorphic.rules import IDLE, RESULTS, SOON, Totals
-from tests.metamorphic.tables import Rows
-from tests.metamorphic.verbs import (
+from millpond.processors.pond.made import (
     Made,
     make_aggregate,
-    make_apply,
     make_asof_join,
     make_deduplicate,
     make_latest,
     make_stream_join,
     make_table_join,
 )
+from millpond.processors.pond.tables import Rows
+from millpond.processors.verbs import aggregates
+from tests.metamorphic import oracle
+from tests.metamorphic.applied import make_apply
+from tests.metamorphic.checking import EXAMPLES, KEYS, NULLABLE, bag, histories, own, rows_of, schema, table
+from tests.metamorphic.histories import SECOND, WAYS, Answer, Chain, Event, Way, arrivals, current, cut, run
+from tests.metamorphic.oracle import Row
+from tests.metamorphic.rules import IDLE, RESULTS, SOON, Totals
 
 ALIKE = st.lists(WAYS, min_size=3, max_size=3).map(lambda ways: [replace(way, complete=True) for way in ways])
 """Ways for the same micro-batches."""

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millpond.processors.options.joins import ASOF_JOINS, TABLE_JOINS, JoinType
+from millpond.processors.pond.made import Made, make_asof_join, make_stream_join, make_table_join
+from millpond.processors.pond.tables import Rows
 from tests.metamorphic.checking import NULLABLE, TWO, answers, bag, histories, rows_of, schema
 from tests.metamorphic.histories import SECOND, Chain, Event, Way, current
-from tests.metamorphic.tables import Rows
-from tests.metamorphic.verbs import Made, make_asof_join, make_stream_join, make_table_join
 
 SCHEMAS = {"b": schema("b", op=True), "a": schema("a", op=True, id_=True)}
 A, B = (Rows.of(source, SCHEMAS[source]) for source in "ab")

@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 from millpond.errors import RecordError
 from millpond.processors.options.joins import TABLE_JOINS, JoinType
 from millpond.processors.options.on_error import OnError
+from millpond.processors.pond.made import Made, make_asof_join, make_latest, make_table_join
+from millpond.processors.pond.tables import Rows
 from millpond.processors.rows.event_times import EventTimes
 from millpond.processors.rows.row_source import RowSource
 from millpond.stores.encoding.times import TimeUnit, to_instant_micros
@@ -20,8 +22,6 @@ from tests.metamorphic import engine
 from tests.metamorphic import test_verbs as verbs
 from tests.metamorphic.checking import KEYS, LENGTHS, TWO, event, histories, rows_of, schema
 from tests.metamorphic.histories import SECOND, Chain, Event, Way, run
-from tests.metamorphic.tables import Rows
-from tests.metamorphic.verbs import Made, make_asof_join, make_latest, make_table_join
 
 DAY = 86_400 * SECOND
 FIRST, LAST = (to_instant_micros(datetime(year, 1, 1, tzinfo=UTC)) for year in (1, 9999))

@@ -27,10 +27,20 @@ from millpond.processors.distribution.plan import Plan, make_plan
 from millpond.processors.distribution.shape_of import shape_of
 from millpond.processors.options.join_windows import JoinWindows
 from millpond.processors.options.joins import JoinType, Side
+from millpond.processors.pond.made import (
+    Made,
+    make_aggregate,
+    make_asof_join,
+    make_latest,
+    make_table_join,
+    packed_rows,
+)
+from millpond.processors.pond.tables import Rows, Selection
 from millpond.processors.verbs import aggregates
 from millpond.processors.verbs.null_keys import NullKeys
 from millpond.processors.verbs.rekeying.rekeying import NewInput
 from millpond.processors.verbs.stream_join import stream_join
+from millpond.processors.verbs.verb import INSTANT as TIME
 from millpond.processors.verbs.verb import PackedRows
 from millpond.stores.durability.manifests.manifest import Manifest
 from millpond.stores.durability.manifests.schema_log import Beside, keep_schemas
@@ -43,8 +53,6 @@ from millpond.stores.evolution.seeding import Seeds
 from millpond.stores.evolution.verbs import SaidOfVerbs, VerbOf
 from tests.metamorphic.engine import Query
 from tests.metamorphic.keeping import BackendKeeper, DurableKeeper
-from tests.metamorphic.tables import TIME, Rows, Selection
-from tests.metamorphic.verbs import Made, make_aggregate, make_asof_join, make_latest, make_table_join, packed_rows
 
 OWNER = "shop"
 SECOND = 1_000_000

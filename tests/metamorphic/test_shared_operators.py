@@ -16,6 +16,15 @@ from millpond.adapters.inspect.kept_manifest import kept_manifests
 from millpond.errors import StateConflictError
 from millpond.processors import SessionWindows, TimeWindows
 from millpond.processors.options.joins import JoinType
+from millpond.processors.pond.made import (
+    Made,
+    make_aggregate,
+    make_asof_join,
+    make_latest,
+    make_stream_join,
+    make_table_join,
+)
+from millpond.processors.pond.tables import Rows
 from millpond.processors.verbs import aggregates
 from tests.metamorphic.checking import EXAMPLES, NULLABLE, bag, histories, rows_of, schema, table
 from tests.metamorphic.histories import (
@@ -33,15 +42,6 @@ from tests.metamorphic.histories import (
 )
 from tests.metamorphic.histories import rows_of as told
 from tests.metamorphic.operators import OperatedQuery, Place, Value
-from tests.metamorphic.tables import Rows
-from tests.metamorphic.verbs import (
-    Made,
-    make_aggregate,
-    make_asof_join,
-    make_latest,
-    make_stream_join,
-    make_table_join,
-)
 
 LATE: Final = 5
 """By so many seconds rows are late at most."""

@@ -11,21 +11,22 @@ import pytest
 
 from millpond.processors import TimeWindows
 from millpond.processors.options.joins import JoinType
-from millpond.processors.verbs import aggregates
-from tests.metamorphic.engine import Query
-from tests.metamorphic.histories import SECOND
-from tests.metamorphic.keeping import BackendKeeper
-from tests.metamorphic.rules import RESULTS, Totals
-from tests.metamorphic.tables import TIME, Rows
-from tests.metamorphic.verbs import (
+from millpond.processors.pond.made import (
     Made,
     make_aggregate,
-    make_apply,
     make_asof_join,
     make_latest,
     make_stream_join,
     make_table_join,
 )
+from millpond.processors.pond.tables import Rows
+from millpond.processors.verbs import aggregates
+from millpond.processors.verbs.verb import INSTANT as TIME
+from tests.metamorphic.applied import make_apply
+from tests.metamorphic.engine import Query
+from tests.metamorphic.histories import SECOND
+from tests.metamorphic.keeping import BackendKeeper
+from tests.metamorphic.rules import RESULTS, Totals
 
 SIDES = ("a", "b")
 TIMES: Any = {"on": "k", "times": ("at", "bt")}

@@ -9,8 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millpond.processors.options.joins import TABLE_JOINS, JoinType, Side
+from millpond.processors.pond.made import make_aggregate, make_latest, make_table_join, make_top_n
+from millpond.processors.pond.tables import Rows
 from millpond.processors.verbs import aggregates
 from millpond.stores.typed.expiry import Expired
+from tests.metamorphic.applied import make_apply
 from tests.metamorphic.checking import (
     KEYS,
     LENGTHS,
@@ -27,8 +30,6 @@ from tests.metamorphic.checking import (
 from tests.metamorphic.histories import SECOND, WAYS, Chain, Event, Way, current
 from tests.metamorphic.oracle import Row
 from tests.metamorphic.rules import RESULTS, Fading
-from tests.metamorphic.tables import Rows
-from tests.metamorphic.verbs import make_aggregate, make_apply, make_latest, make_table_join, make_top_n
 
 CALLS = {
     "by columns": {"n": aggregates.count(), "s": aggregates.sum("av")},

@@ -9,11 +9,12 @@ import pytest
 
 from millpond.processors.options.joins import AsofDirection, JoinType, Side
 from millpond.processors.options.on_error import OnError
+from millpond.processors.pond import verb_tasks
+from millpond.processors.pond.made import Made, make_asof_join, make_stream_join
+from millpond.processors.pond.tables import Rows
 from tests.metamorphic import engine
 from tests.metamorphic.checking import bag, schema
 from tests.metamorphic.histories import SECOND, Chain, Event, Way, run
-from tests.metamorphic.tables import Rows
-from tests.metamorphic.verbs import Made, make_asof_join, make_stream_join
 from tests.processors.verbs.duck import answered
 
 A, B = (Rows.of(source, schema(source)) for source in "ab")
@@ -110,8 +111,8 @@ def test_left_rows_without_a_time_get_what_duckdb_gives_them() -> None:
 
 
 def test_a_left_join_that_skips_loses_no_left_row(monkeypatch: pytest.MonkeyPatch) -> None:
-    ahead, early = 2 * engine.EVENT_TIMES.now() // SECOND, -engine.EVENT_TIMES.now() // SECOND * 100
-    monkeypatch.setattr(engine, "EVENT_TIMES", replace(engine.EVENT_TIMES, max_ahead=0))
+    ahead, early = 2 * verb_tasks.EVENT_TIMES.now() // SECOND, -verb_tasks.EVENT_TIMES.now() // SECOND * 100
+    monkeypatch.setattr(verb_tasks, "EVENT_TIMES", replace(verb_tasks.EVENT_TIMES, max_ahead=0))
     monkeypatch.setattr(engine, "ON_ERROR", OnError.SKIP)
     way = Way(1, 0, 1, (2,))
     for join in (asof(), near(JoinType.LEFT)):

@@ -14,10 +14,13 @@ from hypothesis import strategies as st
 from millpond.processors import CumulativeWindows, SessionWindows, SlidingWindows, TimeWindows
 from millpond.processors.distribution import combining
 from millpond.processors.options.joins import ASOF_JOINS, TABLE_JOINS, AsofDirection, JoinType, Side, Unfit
+from millpond.processors.pond.made import make_aggregate, make_asof_join, make_latest, make_stream_join, make_table_join
+from millpond.processors.pond.tables import Rows
 from millpond.processors.verbs import aggregates
 from millpond.processors.verbs.functions.combining import RowCombiner
 from millpond.processors.verbs.stream_join import BOUNDS
 from tests.metamorphic import oracle
+from tests.metamorphic.applied import make_apply
 from tests.metamorphic.checking import (
     EXAMPLES,
     KEYS,
@@ -36,15 +39,6 @@ from tests.metamorphic.checking import (
 from tests.metamorphic.histories import FAR, SECOND, Chain, Event, Way, current
 from tests.metamorphic.oracle import Row
 from tests.metamorphic.rules import IDLE, RESULTS, SOON, Totals
-from tests.metamorphic.tables import Rows
-from tests.metamorphic.verbs import (
-    make_aggregate,
-    make_apply,
-    make_asof_join,
-    make_latest,
-    make_stream_join,
-    make_table_join,
-)
 
 
 @pytest.fixture(autouse=True, scope="module")

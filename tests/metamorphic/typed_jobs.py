@@ -18,18 +18,9 @@ import pyarrow as pa
 
 from millpond.processors import SessionWindows, SlidingWindows, TimeWindows
 from millpond.processors.options.joins import JoinType
-from millpond.processors.verbs import KeyContext, KeyedProcessor, aggregates
-from millpond.processors.verbs.aggregates import AggregateCall
-from tests.metamorphic import typed_relations as relations
-from tests.metamorphic.histories import SECOND, Chain, Event
-from tests.metamorphic.oracle import How
-from tests.metamorphic.tables import TIME, Rows
-from tests.metamorphic.typed_relations import Relation
-from tests.metamorphic.typed_values import KEYS, VALUES, canonical, rank, signs
-from tests.metamorphic.verbs import (
+from millpond.processors.pond.made import (
     Made,
     make_aggregate,
-    make_apply,
     make_asof_join,
     make_deduplicate,
     make_latest,
@@ -37,6 +28,16 @@ from tests.metamorphic.verbs import (
     make_table_join,
     make_top_n,
 )
+from millpond.processors.pond.tables import Rows
+from millpond.processors.verbs import KeyContext, KeyedProcessor, aggregates
+from millpond.processors.verbs.aggregates import AggregateCall
+from millpond.processors.verbs.verb import INSTANT as TIME
+from tests.metamorphic import typed_relations as relations
+from tests.metamorphic.applied import make_apply
+from tests.metamorphic.histories import SECOND, Chain, Event
+from tests.metamorphic.oracle import How
+from tests.metamorphic.typed_relations import Relation
+from tests.metamorphic.typed_values import KEYS, VALUES, canonical, rank, signs
 
 LONG: Final = 10_000_000 * SECOND
 WIDTH: Final = 3

@@ -4,7 +4,6 @@ Rule of this module: Spark converts, before rows are packed and after they are u
 columns of that type are converted, not what lies within nested ones.
 """
 
-from collections.abc import Mapping
 from typing import Final
 
 from pyspark.sql import Column, DataFrame
@@ -12,9 +11,6 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from millpond.adapters.spark.rows.names import named
-
-MONTHS: Final[Mapping[bytes | str, bytes | str]] = {b"unit": b"month"}
-"""The metadata of a column of months, so that its state is never taken for that of plain integers."""
 
 _LONGEST: Final = "interval year to month"
 

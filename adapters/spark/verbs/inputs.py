@@ -17,14 +17,15 @@ from pyspark.sql import types as T
 from pyspark.sql.pandas.types import from_arrow_type
 
 from millpond.adapters.spark.rows.column_types import check_leaf_types, check_operations, compared_otherwise
-from millpond.adapters.spark.rows.intervals import MONTHS, is_in_months, to_months, traveling
+from millpond.adapters.spark.rows.intervals import is_in_months, to_months, traveling
 from millpond.adapters.spark.rows.names import named, written
 from millpond.adapters.spark.rows.sink import arrow_schema
 from millpond.adapters.spark.verbs.expressions import Expression
-from millpond.adapters.spark.verbs.feeds import Feed
 from millpond.adapters.spark.verbs.marks import without_marks
 from millpond.errors import ConfigurationError
 from millpond.processors.calls.arguments import check_distinct
+from millpond.processors.calls.feeds import Feed
+from millpond.processors.calls.key_kinds import MONTHS, check_kinds
 from millpond.processors.calls.known_names import did_you_mean
 from millpond.processors.distribution.exchange import PLACE
 from millpond.processors.verbs.verb import INSTANT, WALL_TIME
@@ -324,11 +325,7 @@ def check_equal_keys(name: str, inputs: Sequence[RowInput]) -> None:
         return
     left, right = inputs
     one, other = left.schema(left.foreign or left.keys), right.schema(right.keys)
-    if key_kinds(one) != key_kinds(other):
-        raise ConfigurationError(
-            f"the verb {name!r} joins ({listed_key(one)}) with ({listed_key(other)}), whose types differ; cast the "
-            "columns of one side"
-        )
+    check_kinds(name, one, other)
 
 
 def check_equal_times(name: str, inputs: Sequence[RowInput]) -> None:
@@ -349,22 +346,8 @@ def check_equal_times(name: str, inputs: Sequence[RowInput]) -> None:
     )
 
 
-def key_kinds(keys: pa.Schema) -> list[str]:
-    """What decides the bytes of a key: integers of all sizes have the same."""
-    return ["integer" if pa.types.is_integer(field.type) and not field.metadata else _kind(field) for field in keys]
-
-
-def listed_key(keys: pa.Schema) -> str:
-    """The columns of a key with their types, for messages."""
-    return ", ".join(f"{field.name}: {_kind(field)}" for field in keys)
-
-
 def type_name(field: Any) -> str:
     """The type of a column as a user writes it."""
     if dict(field.metadata or {}) == MONTHS:
         return T.YearMonthIntervalType().simpleString()
     return from_arrow_type(field.type, prefer_timestamp_ntz=True).simpleString()
-
-
-def _kind(field: Any) -> str:
-    return "interval of months" if dict(field.metadata or {}) == MONTHS else str(field.type)

@@ -29,7 +29,9 @@ from millpond.errors import ConfigurationError
 from millpond.processors.calls.account import HISTORY, Allowance
 from millpond.processors.calls.arguments import (
     On,
+    check_foreign_ttl,
     check_null_safe,
+    check_table_order,
     check_ttl,
     chosen_join,
     column_names,
@@ -334,20 +336,9 @@ class JoinVerbs(TopVerbs):
         primary = list(keys) if left_key is None else column_names(left_key, "left_key")
         foreign = [] if primary == list(keys) else list(keys)
         join_type = chosen_join(how, (JoinType.INNER, JoinType.LEFT) if foreign else TABLE_JOINS)
-        if history is None and (left_order is not None or right_order is not None):
-            given = "left_order" if left_order is not None else "right_order"
-            raise ConfigurationError(
-                f"{given} is given, but without a history a later micro-batch applies last; give history=..., for how "
-                "long a change may come after another one of its time"
-            )
+        check_table_order(history, left_order, right_order)
         check_ttl(ttl, expired)
-        if foreign and ttl is not None:
-            raise ConfigurationError(
-                f"ttl of the table_join on {', '.join(foreign)} is {ttl!r}, but the sides of a join by foreign key "
-                "have no time in common; leave it out, and let rows expire before: left=pond.latest(left, "
-                f"key={primary!r}, time=..., history=..., ttl={ttl!r}, expired='delete', name=...), and the right side "
-                "likewise"
-            )
+        check_foreign_ttl(primary, foreign, ttl)
         left_op, right_op = operation_of(left, left_op), operation_of(right, right_op)
         one = table_input(
             _LEFT, left, primary, left_time, taken=CHANGE_COLUMNS, op=left_op, order=left_order, foreign=foreign

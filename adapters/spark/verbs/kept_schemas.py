@@ -13,8 +13,9 @@ import pyarrow as pa
 
 from millpond.adapters.spark.job.job import Job
 from millpond.adapters.spark.verbs.expressions import Expression, kept_as, kept_in, name_of
-from millpond.adapters.spark.verbs.inputs import key_kinds, listed_key, type_name
+from millpond.adapters.spark.verbs.inputs import type_name
 from millpond.errors import ConfigurationError, StateConflictError
+from millpond.processors.calls.key_kinds import key_kinds, listed_key
 from millpond.processors.calls.known_names import did_you_mean
 from millpond.processors.verbs.null_keys import NullKeys
 from millpond.processors.verbs.verb import PackedRows

@@ -32,7 +32,6 @@ from millpond.adapters.spark.session.ticks import check_ticks
 from millpond.adapters.spark.verbs.backfill import Backfill, check_storable, to_results
 from millpond.adapters.spark.verbs.between import Results
 from millpond.adapters.spark.verbs.bounds import bound_marks
-from millpond.adapters.spark.verbs.feeds import feed_marks
 from millpond.adapters.spark.verbs.inputs import RowInput
 from millpond.adapters.spark.verbs.kept_schemas import KeptSchemas
 from millpond.adapters.spark.verbs.marks import marked, together
@@ -42,6 +41,7 @@ from millpond.adapters.spark.verbs.sink import row_sink
 from millpond.adapters.spark.worker.worker import StateSettings
 from millpond.errors import ConfigurationError, DurabilityError, FormatError
 from millpond.processors.calls.account import Account
+from millpond.processors.calls.feeds import feed_marks
 from millpond.processors.distribution.plan import Plan
 from millpond.processors.distribution.shape_of import shape_of
 from millpond.processors.rows.event_times import EventTimes

@@ -1,6 +1,9 @@
-"""Tables of rows between verbs, as DataFrames are: which columns they have, and how a verb reads them."""
+"""Tables of rows: which columns they have, and how a verb reads them.
 
-from collections.abc import Mapping, Sequence
+Rule of this module: it takes columns apart and puts them together, and changes no value.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -8,11 +11,9 @@ import pyarrow as pa
 import pyarrow.compute as _compute
 
 from millpond.processors.calls.account import InputTime, Path
-from millpond.processors.verbs.projections import CHANGE_TIME
+from millpond.processors.verbs.projections import CHANGE_COLUMNS, CHANGE_TIME
 
 pc: Any = _compute
-
-TIME = pa.timestamp("us", "UTC")
 
 
 @dataclass(frozen=True)
@@ -25,6 +26,8 @@ class Rows:
         paths: where each of them is found in what is put out.
         bounds: how much later than their time rows may come, by such places.
         present: the places of columns; where one of them is null, a row is left out.
+        feed: the places of the key of the change feed that they are; None if no verb has made them one.
+        hidden: the columns that reach no result.
     """
 
     source: str
@@ -32,13 +35,30 @@ class Rows:
     paths: Mapping[str, Path]
     bounds: Mapping[Path, int]
     present: tuple[Path, ...] = ()
+    feed: frozenset[Path] | None = None
+    hidden: frozenset[str] = frozenset()
 
     @classmethod
-    def of(cls, source: str, schema: pa.Schema, bounds: Mapping[Path, int | None] | None = None) -> "Rows":
-        known = {path: bound for path, bound in (bounds or {}).items() if bound}
-        return cls(source, schema, {name: (name,) for name in schema.names}, known)
+    def of(
+        cls,
+        source: str,
+        schema: pa.Schema,
+        bounds: Mapping[Path, int | None] | None = None,
+        feed: Sequence[str] | None = None,
+    ) -> "Rows":
+        """Rows as somebody puts them out.
 
-    def select(self, *names: str, **paths: str | Path) -> "Rows":
+        Args:
+            source: whose they are.
+            schema: the columns.
+            bounds: how much later than their time rows may come, by the places of the times.
+            feed: the key of the change feed that they are; None if no verb has made them one.
+        """
+        known = {path: bound for path, bound in (bounds or {}).items() if bound}
+        key = None if feed is None else frozenset((name,) for name in feed)
+        return cls(source, schema, {name: (name,) for name in schema.names}, known, feed=key)
+
+    def select(self, /, *names: str, **paths: str | Path) -> "Rows":
         """Some of the columns, or fields of them, under these names."""
         chosen: dict[str, Path] = {name: (name,) for name in names}
         chosen |= {name: (path,) if isinstance(path, str) else path for name, path in paths.items()}
@@ -50,9 +70,32 @@ class Rows:
         """The rows in which a column is not null."""
         return replace(self, present=(*self.present, self.paths[name]))
 
-    def is_feed(self, time: str) -> bool:
-        """Whether a column is the time of a change feed that a verb has made."""
-        return self.paths[time] == (CHANGE_TIME,)
+    def shown(self, name: str) -> str:
+        """What messages call a column: its place in what is put out."""
+        return ".".join(self.paths[name])
+
+    def in_order(self, keys: Sequence[str], time: str) -> bool:
+        """Whether rows of one of these keys come in the order in which they count, by that time.
+
+        Those of a change feed do if one task has made them, so all columns of the feed's key must be among them.
+        """
+        if self.feed is None or self.paths[time] != (CHANGE_TIME,):
+            return False
+        return self.feed <= {self.paths[name] for name in keys}
+
+    def carried(self, apart: Collection[str] = (), taken: Collection[str] = ()) -> list[str]:
+        """The columns that reach a result.
+
+        Args:
+            apart: those that do not, such as the key.
+            taken: names that the result has from elsewhere: the columns of a change feed that have one are left out.
+        """
+        changes = set() if self.feed is None else {(name,) for name in CHANGE_COLUMNS}
+        return [
+            name
+            for name in self.schema.names
+            if name not in apart and name not in self.hidden and not (name in taken and self.paths[name] in changes)
+        ]
 
     def time(self, name: str, result: Sequence[str] = ()) -> InputTime:
         """What is known of a column of times; ``result`` has the columns that the verb's result has."""
@@ -61,7 +104,7 @@ class Rows:
 
 @dataclass(frozen=True)
 class Selection:
-    """How a verb reads rows: the columns of ``RowInput.selected``.
+    """How a verb reads rows.
 
     Attributes:
         rows: the rows.
@@ -86,6 +129,7 @@ class Selection:
     pairs: Mapping[str, str] = field(default_factory=dict)
 
     def of(self, table: pa.Table) -> pa.Table:
+        """The columns of the verb's ``Input`` of a table of the rows."""
         for path in self.rows.present:
             table = table.filter(pc.is_valid(_column(table, path)))
         columns = {name: _column(table, path) for name, path in self.rows.paths.items()}
@@ -96,7 +140,7 @@ class Selection:
         made = {
             "key": _struct(self.keys, columns) if self.keys else _present(table.num_rows),
             "value": _struct(self.values, columns) if self.values else _present(table.num_rows),
-            "timestamp": columns[self.time].cast(pa.int64()),
+            "timestamp": _micros(columns[self.time]),
         }
         if self.foreign:
             made["foreign"] = _struct(self.foreign, columns)
@@ -112,6 +156,11 @@ class Selection:
         for one in present[1:]:
             mask = pc.and_(mask, one)
         return selected.filter(mask)
+
+
+def _micros(times: Any) -> Any:
+    """Times, or dates, in microseconds since 1970."""
+    return times.cast(pa.timestamp("us")).cast(pa.int64()) if pa.types.is_date(times.type) else times.cast(pa.int64())
 
 
 def _where(values: Any, left_out: Any, *, wrapped: bool) -> Any:

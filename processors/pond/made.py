@@ -1,17 +1,17 @@
-"""Verbs on tables, made as ``Millpond`` makes them on DataFrames: with what their inputs add to their graces."""
+"""Verbs on tables, made with what their inputs add to their graces, histories and times to live.
 
-from collections.abc import Callable, Mapping, Sequence
+Rule of this module: arguments have been checked. Lengths of time are in microseconds; windows are as a user gives them.
+"""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import pyarrow as pa
 
-from millpond.adapters.spark.rows.column_values import ColumnValues
-from millpond.adapters.spark.verbs.sink import DictColumns
-from millpond.processors.calls.account import GRACE, HISTORY, LATENESS, TTL, WITHIN, Account, Allowance
+from millpond.processors.calls.account import GRACE, HISTORY, TTL, WITHIN, Account, Allowance
 from millpond.processors.calls.waiting import (
     aggregate_account,
-    apply_account,
     asof_allowances,
     asof_history,
     asof_join_account,
@@ -25,26 +25,25 @@ from millpond.processors.calls.waiting import (
 )
 from millpond.processors.options.join_windows import JoinWindows
 from millpond.processors.options.joins import AsofDirection, JoinType, Side, Unfit
+from millpond.processors.pond.tables import Rows, Selection
 from millpond.processors.verbs.aggregate import AggregatedRows, Windows, aggregate
 from millpond.processors.verbs.aggregates import AggregateCall
-from millpond.processors.verbs.apply import apply_topology
 from millpond.processors.verbs.asof_join import asof_join
 from millpond.processors.verbs.deduplicate import deduplicate
-from millpond.processors.verbs.keyed_processor import KeyedProcessor
 from millpond.processors.verbs.latest import latest
 from millpond.processors.verbs.null_keys import NullKeys
+from millpond.processors.verbs.projections import CHANGE_COLUMNS, ChangeColumns
 from millpond.processors.verbs.row_aggregate import RowAggregate
 from millpond.processors.verbs.state_serde import Slots
 from millpond.processors.verbs.stream_join import BOUNDS, OwnBounds, stream_join
 from millpond.processors.verbs.table_join import table_join
 from millpond.processors.verbs.top_n import INPUT_SERDE, OrderedRows, top_n
-from millpond.processors.verbs.verb import PackedRows, Verb, chosen
+from millpond.processors.verbs.verb import INSTANT, WALL_TIME, PackedRows, Verb, chosen
 from millpond.stores.encoding.rows.packing import RowCodec
 from millpond.stores.encoding.rows.schemas import Schemas
 from millpond.stores.encoding.rows.tuple_keys import KeyCodec
 from millpond.stores.encoding.serdes import Serde
 from millpond.stores.typed.expiry import Expired
-from tests.metamorphic.tables import TIME, Rows, Selection
 
 
 @dataclass(frozen=True)
@@ -71,7 +70,13 @@ class Made:
     @property
     def rows(self) -> Rows:
         """What it puts out."""
-        return Rows.of(self.verb.name, self.verb.schema, self.account.bounds)
+        return Rows.of(self.verb.name, self.verb.schema, self.account.bounds, self.feed)
+
+    @property
+    def feed(self) -> Sequence[str] | None:
+        """The key of the change feed that it puts out; None if it is none."""
+        first = next(iter(self.selections.values()))
+        return first.keys if any(isinstance(part, ChangeColumns) for part in self.verb.parts) else None
 
 
 class Packing(Protocol):
@@ -103,8 +108,8 @@ def packed_rows(
     """Rows with which state begins."""
     codec = RowCodec(Schemas.first(chosen(read.rows.schema, read.values)))
     foreign = _keys(read.rows, read.foreign) if read.foreign else None
-    order = None if read.order is None else KeyCodec(pa.schema([("order", read.rows.schema.field(read.order).type)]))
-    in_order = order is None and read.rows.is_feed(read.time)
+    order = _order(read)
+    in_order = order is None and read.rows.in_order(read.keys, read.time)
     return PackedRows(
         role,
         _keys(read.rows, read.keys),
@@ -114,8 +119,26 @@ def packed_rows(
         order=order,
         in_order=in_order,
         untimed=untimed,
+        times=_times(read),
         versions=versions,
     )
+
+
+def _order(read: Selection) -> KeyCodec | None:
+    """How what decides among rows of one key and time is packed."""
+    return None if read.order is None else KeyCodec(pa.schema([("order", read.rows.schema.field(read.order).type)]))
+
+
+def _times(read: Selection) -> pa.DataType:
+    """``INSTANT`` or ``WALL_TIME``, whichever the times are."""
+    return WALL_TIME if getattr(read.rows.schema.field(read.time).type, "tz", None) is None else INSTANT
+
+
+def _free(name: str, taken: Collection[str]) -> str:
+    """The name, with as many underscores behind it as it takes to be none of those that are taken."""
+    while name in taken:
+        name += "_"
+    return name
 
 
 def make_latest(
@@ -131,9 +154,9 @@ def make_latest(
     expired: Expired = Expired.SILENT,
     packing: Packing = packed_rows,
 ) -> Made:
+    """A table of the latest rows."""
     keys = [key] if isinstance(key, str) else list(key)
-    rest = [name for name in rows.schema.names if name not in (*keys, op)]
-    read = Selection(rows, keys, rest, time, op, order=order)
+    read = Selection(rows, keys, _rest(rows, keys, op, CHANGE_COLUMNS), time, op, order=order)
     late = rows.time(time).bound
     kept, lives = Allowance(HISTORY, history, late), None if ttl is None else Allowance(TTL, ttl, late)
     verb = latest(
@@ -161,6 +184,7 @@ def make_aggregate(
     since: Mapping[str, int] | None = None,
     ttl: int | None = None,
     expired: Expired = Expired.SILENT,
+    order: str | None = None,
 ) -> Made:
     """Arguments of calls are names of columns, and so are conditions: of those that must not be null."""
     arguments = {
@@ -168,15 +192,23 @@ def make_aggregate(
         for result, call in calls.items()
         if call.takes_values
     }
-    where = {result: (f"where {call.where}", call.wraps) for result, call in calls.items() if call.where is not None}
-    conditions = {f"where {call.where}": str(call.where) for call in calls.values() if call.where is not None}
     keys = [by] if isinstance(by, str) else list(by)
-    pairs = {result: f"second {result}" for result, call in calls.items() if call.second is not None}
-    seconds = {name: str(calls[result].second) for result, name in pairs.items()}
-    columns = {**{key: key for key in keys}, "time": time, **arguments, **conditions, **seconds}
-    assert len(columns) == len(keys) + 1 + len(arguments) + len(conditions) + len(seconds)
+    taken = {*keys, *arguments}
+    moment, decides = _free("time", taken), None if order is None else _free("order", taken)
+    named = {str(call.where): _free(f"where {call.where}", taken) for call in calls.values() if call.where is not None}
+    where = {result: (named[str(call.where)], call.wraps) for result, call in calls.items() if call.where is not None}
+    pairs = {result: _free(f"second {result}", taken) for result, call in calls.items() if call.second is not None}
+    columns = {
+        **{key: key for key in keys},
+        **arguments,
+        moment: time,
+        **{name: condition for condition, name in named.items()},
+        **{name: str(calls[result].second) for result, name in pairs.items()},
+    }
+    if order is not None and decides is not None:
+        columns[decides] = order
     chosen_rows = rows.select(**columns)
-    read = Selection(chosen_rows, keys, list(arguments), "time", where=where, pairs=pairs)
+    read = Selection(chosen_rows, keys, list(arguments), moment, order=decides, where=where, pairs=pairs)
     late = rows.time(time).bound
     types = {result: chosen_rows.schema.field(result).type for result in arguments}
     types |= {result: pa.struct([("value", types[result])]) for result, call in calls.items() if call.wraps}
@@ -184,9 +216,15 @@ def make_aggregate(
         result: pa.struct([("first", types[result]), ("second", chosen_rows.schema.field(name).type)])
         for result, name in pairs.items()
     }
-    bound = RowAggregate(calls, types, slots=slots, since=since)
+    bound = RowAggregate(calls, types, slots=slots, since=since, ordered=order is not None)
     packed = AggregatedRows(
-        "input", _keys(read.rows, read.keys), NullKeys.EQUAL, list(arguments), in_order=rows.is_feed(time)
+        "input",
+        _keys(read.rows, read.keys),
+        NullKeys.EQUAL,
+        list(arguments),
+        order=_order(read),
+        in_order=order is None and rows.in_order(keys, time),
+        times=_times(read),
     )
     kept = None if ttl is None else Allowance(TTL, ttl, late)
     lives = None if kept is None else kept.total
@@ -214,7 +252,8 @@ def make_top_n(
     expired: Expired = Expired.SILENT,
     packing: Packing = packed_rows,
 ) -> Made:
-    read = Selection(rows, [by], [name for name in rows.schema.names if name != by], time, order=order)
+    """The first rows of each key by a column."""
+    read = Selection(rows, [by], _rest(rows, [by], None, CHANGE_COLUMNS), time, order=order)
     late = rows.time(time).bound
     lives = None if ttl is None else Allowance(TTL, ttl, late)
     verb = top_n(
@@ -242,6 +281,7 @@ def make_deduplicate(
     order: str | None = None,
     packing: Packing = packed_rows,
 ) -> Made:
+    """The first row of each key."""
     keys = [key] if isinstance(key, str) else list(key)
     read = Selection(rows, keys, [name for name in rows.schema.names if name not in keys], time, order=order)
     when = rows.time(time, rows.schema.names)
@@ -258,27 +298,9 @@ def make_deduplicate(
     return Made(verb, {"input": read}, deduplicate_account(name, reach, wait, when))
 
 
-def make_apply(
-    name: str,
-    rows: Rows,
-    processor: KeyedProcessor,
-    *,
-    key: str,
-    time: str,
-    schema: pa.Schema,
-    lateness: int,
-    order: str | None = None,
-    ttl: int | None = None,
-    packing: Packing = packed_rows,
-) -> Made:
-    read = Selection(rows, [key], rows.schema.names, time, order=order)
-    packed = packing("input", read)
-    wait = Allowance(LATENESS, lateness, rows.time(time).bound)
-    topology = apply_topology(name, processor, packed.keys, packed.rows, wait.total, ordered=order is not None, ttl=ttl)
-    verb = Verb(topology, {"input": packed}, (DictColumns(ColumnValues(name, frozenset()), schema),))
-    times = [column.name for column in schema if column.type == TIME]
-    lives = None if ttl is None else Allowance(TTL, ttl, 0)
-    return Made(verb, {"input": read}, apply_account(name, type(processor).__name__, wait, times, lives))
+def _pairs(on: str | Mapping[str, str]) -> Mapping[str, str]:
+    """By the left columns, the right ones that equal them: one column of both sides has one name."""
+    return {on: on} if isinstance(on, str) else on
 
 
 def make_asof_join(
@@ -286,7 +308,7 @@ def make_asof_join(
     left: Rows,
     right: Rows,
     *,
-    on: str,
+    on: str | Mapping[str, str],
     times: tuple[str, str],
     history: int,
     how: JoinType = JoinType.INNER,
@@ -302,7 +324,8 @@ def make_asof_join(
     null_safe: bool = False,
     packing: Packing = packed_rows,
 ) -> Made:
-    one, other, rest = _sides(left, right, {on: on}, times, how, right_op, null_safe=null_safe)
+    """Left rows with the right rows that were valid at their times."""
+    one, other, rest = _sides(left, right, _pairs(on), times, how, right_op, null_safe=null_safe)
     other = replace(other, order=right_order)
     left_time, right_time = left.time(times[0], left.schema.names), right.time(times[1])
     late, kept = asof_allowances(grace, history, left_time, right_time)
@@ -346,11 +369,11 @@ def make_stream_join(
     null_safe: bool = False,
     packing: Packing = packed_rows,
 ) -> Made:
-    """Keys are a column of both sides, or for columns of the left one those of the right one.
+    """Pairs of rows whose times are close.
 
     With ``own``, left rows have ``BOUNDS``, of at most ``before`` and ``after``.
     """
-    pairs = {on: on} if isinstance(on, str) else on
+    pairs = _pairs(on)
     one, other, rest = _sides(left, right, pairs, times, how, null_safe=null_safe)
     if not how.shows_right:
         other, rest = replace(other, values=other.keys), []
@@ -374,10 +397,11 @@ def make_table_join(
     left: Rows,
     right: Rows,
     *,
-    on: str,
+    on: str | Mapping[str, str],
     times: tuple[str, str],
     ops: tuple[str | None, str | None] = (None, None),
-    left_key: str | None = None,
+    left_key: str | Sequence[str] | None = None,
+    orders: tuple[str | None, str | None] = (None, None),
     how: JoinType = JoinType.INNER,
     history: int | None = None,
     ttl: int | None = None,
@@ -385,13 +409,17 @@ def make_table_join(
     null_safe: bool = False,
     packing: Packing = packed_rows,
 ) -> Made:
-    """The column of the left side's foreign key has the name that the right side's key has."""
-    primary = left_key or on
-    rests = _rest(left, [primary], ops[0]), _rest(right, [on], ops[1])
-    foreign = primary != on
+    """Two change feeds joined into one; the left key is that of ``on`` unless it is given."""
+    pairs = _pairs(on)
+    theirs = list(pairs.values())
+    primary = list(pairs) if left_key is None else [left_key] if isinstance(left_key, str) else list(left_key)
+    foreign = [] if primary == list(pairs) else list(pairs)
+    rests = _rest(left, primary, ops[0], CHANGE_COLUMNS), _rest(right, theirs, ops[1], CHANGE_COLUMNS)
     inner, outer = how is JoinType.INNER and not foreign, how is JoinType.OUTER
-    one = Selection(left, [primary], rests[0], times[0], ops[0], [on] if foreign else [], keyed=inner and not null_safe)
-    other = Selection(right, [on], rests[1], times[1], ops[1], keyed=not (outer or null_safe))
+    one = Selection(left, primary, rests[0], times[0], ops[0], foreign, keyed=inner and not null_safe, order=orders[0])
+    other = Selection(
+        right, theirs, rests[1], times[1], ops[1], keyed=not null_safe and bool(foreign or not outer), order=orders[1]
+    )
     null_keys = NullKeys.EQUAL if foreign or null_safe else NullKeys.OWN_SIDE
     late = max(left.time(times[0]).bound, right.time(times[1]).bound)
     kept = None if history is None else Allowance(HISTORY, history, late)
@@ -426,11 +454,11 @@ def _sides(
 ) -> tuple[Selection, Selection, list[str]]:
     """How a join reads its sides, and the right columns that are not in the key."""
     keys, keeps_right = list(on.values()), how.keeps(Side.RIGHT)
-    rest = _rest(right, keys, right_op)
+    rest = _rest(right, keys, right_op, left.schema.names)
     one = Selection(left, list(on), left.schema.names, times[0], keyed=not (null_safe or how.keeps(Side.LEFT)))
     values = right.schema.names if keeps_right else rest
     return one, Selection(right, keys, values, times[1], right_op, keyed=not (null_safe or keeps_right)), rest
 
 
-def _rest(rows: Rows, keys: Sequence[str], op: str | None) -> list[str]:
-    return [name for name in rows.schema.names if name not in (*keys, op)]
+def _rest(rows: Rows, keys: Sequence[str], op: str | None, taken: Sequence[str]) -> list[str]:
+    return rows.carried([*keys, *([] if op is None else [op])], taken)

@@ -1,0 +1,38 @@
+"""What decides the bytes of a key, and which keys can be equal."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import pyarrow as pa
+
+from millpond.errors import ConfigurationError
+
+MONTHS: Final[Mapping[bytes | str, bytes | str]] = {b"unit": b"month"}
+"""The metadata of a column of months, so that its state is never taken for that of plain integers."""
+
+
+def key_kinds(keys: pa.Schema) -> list[str]:
+    """What decides the bytes of a key: integers of all sizes have the same."""
+    return ["integer" if pa.types.is_integer(field.type) and not field.metadata else _kind(field) for field in keys]
+
+
+def listed_key(keys: pa.Schema) -> str:
+    """The columns of a key with their types, for messages."""
+    return ", ".join(f"{field.name}: {_kind(field)}" for field in keys)
+
+
+def check_kinds(name: str, one: pa.Schema, other: pa.Schema) -> None:
+    """Refuse to join columns whose equal values have other bytes.
+
+    Raises:
+        ConfigurationError: the verb ``name`` would.
+    """
+    if key_kinds(one) != key_kinds(other):
+        raise ConfigurationError(
+            f"the verb {name!r} joins ({listed_key(one)}) with ({listed_key(other)}), whose types differ; cast the "
+            "columns of one side"
+        )
+
+
+def _kind(field: Any) -> str:
+    return "interval of months" if dict(field.metadata or {}) == MONTHS else str(field.type)

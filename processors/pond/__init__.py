@@ -1,0 +1,9 @@
+"""``Pond``: verbs on Arrow tables and what becomes such, in this process.
+
+Rule of this room: it knows tables, and neither Spark nor any library of data frames.
+"""
+
+from millpond.processors.pond.micro_batches import MicroBatches
+from millpond.processors.pond.pond import Pond, PondInBatches
+
+__all__ = ["MicroBatches", "Pond", "PondInBatches"]

@@ -1,0 +1,45 @@
+"""What verbs note of the columns of their results, for the verb that reads them next.
+
+Rule of this module: nobody else knows where in a schema of Arrow it is noted. A library of data frames may lose it;
+then a user says what the next verb would have known: ``op``, or a longer grace.
+"""
+
+import json
+from collections.abc import Mapping
+from typing import Any, Final
+
+import pyarrow as pa
+
+from millpond.processors.calls.account import Path
+from millpond.processors.calls.feeds import FEED, feed_among, feed_marks
+from millpond.processors.pond.made import Made
+from millpond.processors.pond.tables import Rows
+from millpond.processors.verbs.projections import OP
+
+_BOUND: Final = "millpond.bound"
+
+
+def noted(made: Made) -> pa.Schema:
+    """The columns of a verb's result, with what is noted of them."""
+    marks: dict[Path, dict[str, Any]] = {path: {_BOUND: bound} for path, bound in made.account.marks.items()}
+    for path, mark in ({} if made.feed is None else feed_marks(made.verb.name, made.feed)).items():
+        marks.setdefault(path, {}).update(mark)
+    return pa.schema([_with(one, marks.get((one.name,))) for one in made.verb.schema])
+
+
+def rows_of(role: str, schema: pa.Schema) -> Rows:
+    """The rows of an input with these columns, as far as is noted of them."""
+    bounds: dict[Path, int | None] = {(one.name,): _read(one, _BOUND) for one in schema}
+    feed = feed_among({one.name: _read(one, FEED) for one in schema})
+    known = feed is not None and feed.whole and feed.op == OP
+    plain = pa.schema([pa.field(one.name, one.type) for one in schema])
+    return Rows.of(role, plain, bounds, list(feed.keys) if feed is not None and known else None)
+
+
+def _with(field: Any, mark: Mapping[str, Any] | None) -> Any:
+    return field if mark is None else field.with_metadata({name: json.dumps(value) for name, value in mark.items()})
+
+
+def _read(field: Any, name: str) -> Any:
+    text = (field.metadata or {}).get(name.encode())
+    return None if text is None else json.loads(text)

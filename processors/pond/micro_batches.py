@@ -1,0 +1,182 @@
+"""``MicroBatches``: a verb that runs, micro-batch by micro-batch.
+
+Rule of this module: it knows no verb by name. What it is given has been checked, but for the rows.
+"""
+
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import pyarrow as pa
+import pyarrow.compute as _compute
+
+from millpond.errors import ConfigurationError, RecordError
+from millpond.processors.calls.arguments import INPUT, moment_of
+from millpond.processors.options.on_error import OnError
+from millpond.processors.pond.frames import Frame, table_of
+from millpond.processors.pond.local_stores import LocalStores
+from millpond.processors.pond.made import Made
+from millpond.processors.pond.marks import noted
+from millpond.processors.pond.verb_tasks import VerbTasks
+from millpond.processors.runtime.failures import DeadLetter
+from millpond.processors.verbs.projections import SEQUENCE
+from millpond.stores.backend.contract import BackendSupplier
+from millpond.stores.encoding.times import Instant
+
+pc: Any = _compute
+
+
+class MicroBatches:
+    """A verb that runs: rows in, and what comes out of it with each micro-batch.
+
+    A verb of ``Pond().in_batches`` makes it. A micro-batch is taken in the order of time, so a row is late only by what
+    earlier ones have shown. One that raises leaves no trace.
+
+    Args:
+        made: the verb.
+        schemas: the columns of its inputs.
+        conditions: the columns that are to be null where another one is not true, by their names.
+        backend: of its stores.
+        on_error: what happens to rows that cannot be used.
+
+    Attributes:
+        schema: the columns of the result.
+        late_rows: how many rows have been dropped so far because they came too late.
+        dead_letters: with ``on_error="dead-letter"``, the rows that were left out so far.
+    """
+
+    def __init__(
+        self,
+        made: Made,
+        schemas: Mapping[str, pa.Schema],
+        conditions: Mapping[str, str],
+        *,
+        backend: str | BackendSupplier,
+        on_error: OnError,
+    ) -> None:
+        self.schema = noted(made)
+        self.late_rows = 0
+        self.dead_letters: list[DeadLetter] = []
+        self._buried: list[DeadLetter] = []
+        self._made, self._schemas, self._conditions = made, schemas, conditions
+        keep_letter = self._buried.append if on_error is OnError.DEAD_LETTER else None
+        self._tasks = VerbTasks(made, 1, on_error, keep_letter)
+        self._directory = tempfile.TemporaryDirectory(prefix="millpond-")
+        self._stores: LocalStores | None = LocalStores(Path(self._directory.name), backend)
+        self._number = 0
+
+    def feed(self, rows: Frame = None, *, left: Frame = None, right: Frame = None) -> pa.Table:
+        """Process the next rows of an input, or of both, as one micro-batch.
+
+        Args:
+            rows: of a verb on one input.
+            left, right: of a join; one of them may be left out.
+
+        Returns:
+            The rows that come out.
+
+        Raises:
+            ConfigurationError: the verb has no such input, these are no rows, or other columns than it was made with.
+            RecordError: a row cannot be used, or a value cannot be kept.
+        """
+        given = {INPUT: rows, "left": left, "right": right}
+        found = {role: one for role, one in given.items() if one is not None}
+        others = [role for role in found if role not in self._schemas]
+        with self._named():
+            if others or not found:
+                asked = "feed(rows)" if INPUT in self._schemas else "feed(left=..., right=...), or one of the two"
+                raise ConfigurationError(f"feed was given {' and '.join(found) or 'nothing'}; write {asked}")
+            return self._micro_batch({role: table_of(role, one, self._schemas[role]) for role, one in found.items()})
+
+    def advance(self, time: Instant | str) -> pa.Table:
+        """Let time pass as if a row of that time had come with each input; one micro-batch without rows.
+
+        Args:
+            time: a datetime, or text such as ``"2026-06-01T12:00:00Z"``. One that is earlier than rows changes nothing.
+
+        Returns:
+            The rows that come out because nothing waits for their grace or window any more.
+
+        Raises:
+            ConfigurationError: it is no time.
+        """
+        with self._named():
+            return self._micro_batch({}, reached=moment_of(time, "the time to advance to"))
+
+    def complete(self) -> pa.Table:
+        """Let everything come out that waits for later rows, because there are none; one micro-batch.
+
+        Returns:
+            The rows that come out.
+        """
+        return self._micro_batch({}, complete=True)
+
+    def at_once(self, tables: Mapping[str, pa.Table]) -> pa.Table:
+        """What comes out of complete inputs: one micro-batch, and all that waits behind it.
+
+        Args:
+            tables: by input, in the types that verbs keep.
+
+        Raises:
+            RecordError: a row cannot be used, or a value cannot be kept.
+        """
+        return self._micro_batch(tables, complete=True)
+
+    def close(self) -> None:
+        """Forget all state. It may be called twice."""
+        if self._stores is not None:
+            self._stores.close()
+            self._stores = None
+            self._directory.cleanup()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @contextmanager
+    def _named(self) -> Iterator[None]:
+        """Begin each message about rows with the verb."""
+        try:
+            yield
+        except (ConfigurationError, RecordError) as error:
+            error.args = (f"{self._made.verb.name}: {error}",)
+            raise
+
+    def _micro_batch(
+        self, tables: Mapping[str, pa.Table], *, reached: int | None = None, complete: bool = False
+    ) -> pa.Table:
+        stores = self._stores
+        if stores is None:
+            raise ConfigurationError(f"{self._made.verb.name} is closed; make the verb again")
+        inputs = {role: [self._prepared(role, table)] for role, table in tables.items()}
+        try:
+            found = self._tasks.micro_batch(self._number, inputs, stores, reached=reached, complete=complete)
+            stores.commit()
+        except BaseException:
+            stores.rollback()
+            raise
+        else:
+            self._number += 1
+            self.late_rows += sum(len(one.records) for one in self._tasks.late)
+            self.dead_letters += self._buried
+        finally:
+            self._tasks.late.clear()
+            self._buried.clear()
+        made = pa.concat_tables(found) if found else self._made.verb.schema.empty_table()
+        return pa.Table.from_arrays(made.columns, schema=self.schema)
+
+    def _prepared(self, role: str, table: pa.Table) -> pa.Table:
+        """The rows as they are read: in the order of their feed, and with the conditions."""
+        if self._made.selections[role].rows.feed is not None and SEQUENCE in table.column_names:
+            table = table.sort_by(SEQUENCE)
+        for name, condition in self._conditions.items():
+            column = table[condition]
+            table = table.append_column(name, pc.if_else(column, column, None))
+        return table
