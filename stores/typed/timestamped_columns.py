@@ -22,8 +22,6 @@ from millpond.stores.typed.timestamped_keyvalue import TIMESTAMP_SIZE, Timestamp
 pc: Any = _compute
 Integers = npt.NDArray[np.int64]
 
-_NOTHING: Any = pa.scalar(b"", pa.binary())
-
 
 class TimestampedColumns:
     """Reads and writes many keys at once.
@@ -116,4 +114,4 @@ class TimestampedColumns:
 
     def _rows(self, keys: Any) -> Any:
         """Where the keys lie in the store."""
-        return pc.binary_join_element_wise(pa.scalar(DATA), self._keys.write(keys), _NOTHING)
+        return pc.binary_join_element_wise(pa.scalar(DATA), self._keys.write(keys), pa.scalar(b"", pa.binary()))

@@ -18,6 +18,7 @@ MODULES = (
     "millpond.adapters.kafka_streams",
     "millpond.adapters.spark",
     "millpond.processors",
+    "millpond.processors.pond",
     "millpond.processors.verbs",
     "millpond.stores",
     "millpond.stores.durability",

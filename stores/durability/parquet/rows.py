@@ -41,7 +41,6 @@ SCHEMA: Final = pa.schema(_COLUMNS)
 
 ROWS_PER_TABLE: Final = 65_536
 _BYTES_PER_TABLE = 1 << 26
-_NOTHING: Any = pa.scalar(b"", pa.binary())
 
 
 def sorted_changes(
@@ -138,7 +137,7 @@ def local_columns(table: Table, version: FormatVersion) -> tuple[Any, Any]:
     keys, values = _column(columns, "key"), _column(columns, "value")
     if version is FormatVersion.TIMESTAMPED:
         timestamps = pc.fill_null(_column(columns, "timestamp"), UNKNOWN_TIMESTAMP)
-        joined = pc.binary_join_element_wise(to_big_endian(timestamps), values, _NOTHING)
+        joined = pc.binary_join_element_wise(to_big_endian(timestamps), values, pa.scalar(b"", pa.binary()))
         values = pc.if_else(pc.starts_with(keys, DATA), joined, values)
     return keys, values
 

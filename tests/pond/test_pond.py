@@ -1,0 +1,217 @@
+"""Verbs in this process answer the same in any cut as at once, whatever kind of table their rows come in."""
+
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from millpond import Pond
+from millpond.errors import ConfigurationError, RecordError
+from millpond.processors import SessionWindows, TimeWindows
+from millpond.processors.pond import MicroBatches
+from millpond.processors.verbs import aggregates as agg
+from millpond.stores.encoding.times import TimeUnit
+from tests.drawing import tries
+
+START = datetime(2026, 6, 1, 12, tzinfo=UTC)
+TIME = pa.timestamp("us", "UTC")
+LEFT = pa.schema([("k", pa.string()), ("t", TIME), ("a", pa.int64()), ("good", pa.bool_())])
+RIGHT = pa.schema([("k", pa.string()), ("u", TIME), ("b", pa.int64())])
+Rows = Sequence[Mapping[str, Any]]
+
+
+def seconds(number: int) -> datetime:
+    return START + timedelta(seconds=number)
+
+
+class Verb(NamedTuple):
+    """A verb, how many inputs it has, and the key of its feed; None if rows stay."""
+
+    make: Callable[[Any, Any], Any]
+    inputs: int
+    key: Sequence[str] | None
+
+
+def verbs(pond: Any) -> dict[str, Verb]:
+    calls = {"n": agg.count(), "s": agg.sum("a", where="good"), "f": agg.first("a"), "c": agg.collect("a")}
+    grouped = partial(pond.aggregate, calls=calls, by="k", time="t")
+    sides: dict[str, Any] = {"on": "k", "left_time": "t", "right_time": "u"}
+    hour: dict[str, Any] = {"history": "1 hour"}
+    tumbling, session = TimeWindows("5 seconds", grace="1 hour"), SessionWindows("3 seconds", grace="1 hour")
+    near: dict[str, Any] = {"direction": "nearest", "tolerance": "4 seconds", "grace": "1 minute"}
+    one = {
+        "latest": (partial(pond.latest, key="k", time="t", history="1 hour"), ["k"]),
+        "aggregate": (grouped, ["k"]),
+        "windows": (partial(grouped, window=tumbling), ["k", "window"]),
+        "final windows": (partial(grouped, window=tumbling, emit="final"), None),
+        "final sessions": (partial(grouped, window=session, emit="final"), None),
+    }
+    two = {
+        "asof": (partial(pond.asof_join, **sides, **hour, how="left", grace="1 minute"), None),
+        "nearest": (partial(pond.asof_join, **sides, **hour, **near), None),
+        "pairs": (partial(pond.stream_join, **sides, within="4 seconds", grace="1 hour", how="outer"), None),
+        "anti": (partial(pond.stream_join, **sides, within="4 seconds", grace="1 hour", how="anti"), None),
+        "tables": (partial(pond.table_join, **sides, **hour, how="outer", null_safe=True), ["k"]),
+    }
+    found = {name: Verb(lambda left, _, make=make: make(left), 1, key) for name, (make, key) in one.items()}
+    return found | {name: Verb(make, 2, key) for name, (make, key) in two.items()}
+
+
+def frozen(value: Any) -> Any:
+    if isinstance(value, dict):
+        return tuple((name, frozen(one)) for name, one in value.items())
+    return tuple(value) if isinstance(value, list) else value
+
+
+def bag(tables: Sequence[pa.Table], key: Sequence[str] | None) -> Counter[Any]:
+    """The rows, or of a change feed, those that are there in the end."""
+    rows = [row for table in tables for row in table.to_pylist()]
+    if key is not None:
+        last: dict[Any, Any] = {}
+        for row in sorted(rows, key=lambda row: int(row["sequence"])):
+            last[tuple(frozen(row[name]) for name in key)] = row
+        rows = [row for row in last.values() if row["op"] == "upsert"]
+    return Counter(frozen({name: one for name, one in row.items() if name != "sequence"}) for row in rows)
+
+
+KEYS = st.sampled_from(["x", "y", None])
+
+
+def rows(time: str, value: str, **more: Any) -> st.SearchStrategy[list[dict[str, Any]]]:
+    """Rows, no two of one key and time."""
+    one = st.fixed_dictionaries(
+        {"k": KEYS, time: st.integers(0, 30).map(seconds), value: st.none() | st.integers(0, 9), **more}
+    )
+    return st.lists(one, max_size=10, unique_by=lambda row: (row["k"], row[time]))
+
+
+@pytest.mark.parametrize("name", verbs(Pond()))
+@settings(max_examples=tries(24), deadline=None, derandomize=True, database=None)
+@given(left=rows("t", "a", good=st.sampled_from([True, False, None])), right=rows("u", "b"), data=st.data())
+def test_a_verb_in_any_cut_gives_what_it_gives_at_once(name: str, left: Rows, right: Rows, data: st.DataObject) -> None:
+    verb = verbs(Pond())[name]
+    at_once = verb.make(pa.Table.from_pylist(list(left), LEFT), pa.Table.from_pylist(list(right), RIGHT))
+    arriving = data.draw(st.permutations([("left", row) for row in left] + [("right", row) for row in right]))
+    with verbs(Pond().in_batches)[name].make(LEFT, RIGHT) as running:
+        found = []
+        while arriving:
+            size = data.draw(st.integers(1, len(arriving)))
+            some, arriving = arriving[:size], arriving[size:]
+            fed = {side: [row for mine, row in some if mine == side] for side in ("left", "right")}
+            found.append(feed(running, fed, verb.inputs))
+        found += [running.advance(seconds(0)), running.complete()]
+        assert running.late_rows == 0
+    assert bag(found, verb.key) == bag([at_once], verb.key)
+    assert all(table.schema.equals(at_once.schema) for table in found)
+
+
+def feed(running: MicroBatches, fed: Mapping[str, Rows], inputs: int) -> pa.Table:
+    return running.feed(fed["left"]) if inputs == 1 else running.feed(**fed)
+
+
+TRADES = [{"symbol": "ACME", "t": seconds(5), "size": 100}, {"symbol": "MILL", "t": seconds(9), "size": 10}]
+QUOTES = [{"symbol": "ACME", "t": seconds(second), "bid": bid} for second, bid in ((3, 9.5), (5, 9.75), (6, 9.8))]
+
+
+class Stream:
+    """A table that is known by its stream alone, as that of a library that nobody has imported."""
+
+    def __init__(self, table: pa.Table) -> None:
+        self.__arrow_c_stream__ = table.__arrow_c_stream__
+
+
+def in_pandas(listed: Rows) -> Any:
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame(listed, index=[f"row {number}" for number in range(len(listed))])
+    return frame.assign(t=frame["t"].astype("datetime64[ns, UTC]"), symbol=frame["symbol"].astype("category"))
+
+
+@pytest.mark.parametrize("kind", [list, lambda listed: pa.Table.from_pylist(list(listed)), in_pandas,
+                                  lambda listed: Stream(pa.Table.from_pylist(list(listed)))])  # fmt: skip
+@pytest.mark.parametrize("backend", ["memory", "lmdb"])
+def test_rows_come_in_any_kind_of_table(kind: Callable[[Rows], Any], backend: str) -> None:
+    joined = Pond(backend=backend).asof_join(kind(TRADES), kind(QUOTES), on="symbol", time="t", how="left")
+    assert joined.to_pylist() == [{**TRADES[0], "bid": 9.75}, {**TRADES[1], "bid": None}]
+
+
+def test_a_verb_reads_the_change_feed_of_another_without_being_told() -> None:
+    pond = Pond()
+    changes = [{"k": "x", "t": seconds(1), "a": 1, "op": "c"}, {"k": "x", "t": seconds(2), "a": None, "op": "d"}]
+    table = pond.latest(changes, key="k", time="t", op="op")
+    assert table["op"].to_pylist() == ["upsert", "delete"]
+    other = [{"k": "x", "u": seconds(0), "b": 7}]
+    joined = pond.table_join(table, other, on="k", left_time="change_time", right_time="u")
+    assert [(row["a"], row["b"], row["op"]) for row in joined.to_pylist()] == [(1, 7, "upsert"), (None, None, "delete")]
+
+
+def test_time_passes_without_rows_and_what_comes_after_it_is_late() -> None:
+    pond = Pond().in_batches
+    window = TimeWindows("10 seconds")
+    with pond.aggregate(LEFT, {"n": agg.count()}, by="k", time="t", window=window, emit="final") as running:
+        assert running.feed([{"k": "x", "t": seconds(1)}]).num_rows == 0
+        assert running.advance(seconds(11)).select(["k", "n"]).to_pylist() == [{"k": "x", "n": 1}]
+        assert running.feed([{"k": "x", "t": seconds(2)}]).num_rows == 0
+        assert running.late_rows == 1
+
+
+def test_a_micro_batch_that_fails_leaves_no_trace() -> None:
+    with Pond().in_batches.latest(RIGHT, key="k", time="u", history="1 hour") as running:
+        with pytest.raises(RecordError, match=r"latest-k: .*'u'"):
+            running.feed([{"k": "x", "u": seconds(1), "b": 1}, {"k": "y", "u": None, "b": 2}])
+        assert running.feed([{"k": "x", "u": seconds(1), "b": 1}])["b"].to_pylist() == [1]
+    kept = Pond(on_error="dead-letter")
+    assert kept.latest([{"k": "x", "u": None}, {"k": "x", "u": seconds(1)}], key="k", time="u").num_rows == 1
+    assert len(kept.dead_letters) == 1
+
+
+GIVEN: dict[str, Any] = {"on": "symbol", "time": "t"}
+WRONG: dict[str, Callable[[Any], object]] = {
+    r"asof_join: 'right' has no column 'symbol', only sym; did you mean": lambda pond: pond.asof_join(
+        TRADES, [{"sym": 1}], **GIVEN
+    ),
+    r"latest: time is 'size', a column of type int64": lambda pond: pond.latest(TRADES, key="symbol", time="size"),
+    r"stream_join 'near': the result would have the columns 'size' twice": lambda pond: pond.stream_join(
+        TRADES, TRADES, **GIVEN, within="1 second", name="near"
+    ),
+    r"aggregate: where of 'n' is 'size', which is no column of bools": lambda pond: pond.aggregate(
+        TRADES, {"n": agg.count(where="size")}, by="symbol", time="t"
+    ),
+    r"table_join: time is None": lambda pond: pond.table_join(TRADES, QUOTES, on="symbol"),
+    r"asof_join: .*joins \(symbol: string\) with \(symbol: integer\)|symbol: int64": lambda pond: pond.asof_join(
+        TRADES, [{"symbol": 1, "t": seconds(1)}], **GIVEN
+    ),
+    r"latest: 'input' is of type str; give a pyarrow.Table": lambda pond: pond.latest("rows", key="k", time="t"),
+    r"latest: history is missing": lambda pond: pond.in_batches.latest(RIGHT, key="k", time="u"),
+    r"latest-k: feed was given left; write feed\(rows\)": lambda pond: pond.in_batches.latest(
+        RIGHT, key="k", time="u", history=1
+    ).feed(left=[]),
+    r"latest-k: 'input' has no column 'b'": lambda pond: pond.in_batches.latest(
+        RIGHT, key="k", time="u", history=1
+    ).feed(pa.table({"k": ["x"], "u": [seconds(1)]})),
+}
+
+
+@pytest.mark.parametrize("words", WRONG)
+def test_what_is_refused_names_the_verb_and_the_column(words: str) -> None:
+    with pytest.raises(ConfigurationError, match=words):
+        WRONG[words](Pond())
+
+
+def test_times_with_nanoseconds_are_refused_by_name() -> None:
+    nanos = pa.table({"k": ["x"], "t": pa.array([int(TimeUnit.MICROSECOND)], pa.timestamp("ns"))})
+    with pytest.raises(RecordError, match="latest: the column 't' of 'input' has a value"):
+        Pond().latest(nanos, key="k", time="t")
+
+
+def test_to_import_it_takes_neither_spark_nor_pandas() -> None:
+    script = "import sys; from millpond import Pond; assert not {'pyspark', 'pandas', 'polars'} & set(sys.modules)"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
