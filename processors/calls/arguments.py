@@ -361,3 +361,18 @@ def check_foreign_ttl(primary: Sequence[str], foreign: Sequence[str], ttl: Durat
             f"key={primary!r}, time=..., history=..., ttl={ttl!r}, expired='delete', name=...), and the right side "
             "likewise"
         )
+
+
+def check_history(grace: Duration | None, tolerance: Duration | None, history: Duration, ahead: int) -> None:
+    """Refuse a history that is shorter than what left rows of an as-of join wait.
+
+    Args:
+        grace, tolerance, history: as the user gave them.
+        ahead: how much newer than a left row its match may be, in microseconds.
+
+    Raises:
+        ConfigurationError: it is.
+    """
+    if grace is not None and in_micros(grace, "grace") + ahead > in_micros(history, "history"):
+        waits = f"tolerance and grace together are {tolerance!r} and {grace!r}" if ahead else f"grace is {grace!r}"
+        raise ConfigurationError(f"{waits}, but only a history of {history!r} is kept; make history as long")

@@ -418,7 +418,13 @@ def make_table_join(
     inner, outer = how is JoinType.INNER and not foreign, how is JoinType.OUTER
     one = Selection(left, primary, rests[0], times[0], ops[0], foreign, keyed=inner and not null_safe, order=orders[0])
     other = Selection(
-        right, theirs, rests[1], times[1], ops[1], keyed=not null_safe and bool(foreign or not outer), order=orders[1]
+        right,
+        theirs,
+        rests[1] or theirs,
+        times[1],
+        ops[1],
+        keyed=not null_safe and bool(foreign or not outer),
+        order=orders[1],
     )
     null_keys = NullKeys.EQUAL if foreign or null_safe else NullKeys.OWN_SIDE
     late = max(left.time(times[0]).bound, right.time(times[1]).bound)
@@ -456,7 +462,7 @@ def _sides(
     keys, keeps_right = list(on.values()), how.keeps(Side.RIGHT)
     rest = _rest(right, keys, right_op, left.schema.names)
     one = Selection(left, list(on), left.schema.names, times[0], keyed=not (null_safe or how.keeps(Side.LEFT)))
-    values = right.schema.names if keeps_right else rest
+    values = right.schema.names if keeps_right else rest or keys
     return one, Selection(right, keys, values, times[1], right_op, keyed=not (null_safe or keeps_right)), rest
 
 

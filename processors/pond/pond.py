@@ -18,6 +18,7 @@ from millpond.processors.calls.arguments import (
     check_calls,
     check_distinct,
     check_foreign_ttl,
+    check_history,
     check_null_safe,
     check_table_order,
     check_ttl,
@@ -327,13 +328,10 @@ class Verbs(ABC, Generic[Given, Result]):
         wait = None if grace is None else in_micros(grace, "grace")
         most = None if tolerance is None else in_micros(tolerance, "tolerance")
         towards = AsofDirection.chosen(direction, grace, tolerance)
-        needed = (wait or 0) + towards.ahead(most)
-        reach = max(needed, self._history(history)) if history is None else in_micros(history, "history")
-        if needed > reach:
-            raise ConfigurationError(
-                f"left rows wait for {grace!r} (grace), and by the direction for {tolerance!r} (tolerance), but only a "
-                f"history of {history!r} is kept; make history as long as these are together"
-            )
+        ahead = towards.ahead(most)
+        if history is not None:
+            check_history(grace, tolerance, history, ahead)
+        reach = max((wait or 0) + ahead, self._history(history))
         one, other = self._side(_LEFT, left), self._side(_RIGHT, right)
         one, other, times = _joined(one, other, keys, (time, left_time, right_time), join_type, null_safe)
         other.check([], order=right_order)
@@ -577,13 +575,13 @@ def _with_conditions(side: _Side, calls: Mapping[str, AggregateCall]) -> tuple[_
         if call.where is None:
             continue
         where = call.where
-        if not isinstance(where, str) or not pa.types.is_boolean(field_of(side.role, side.schema, where).type):
+        if where not in side.schema.names or not pa.types.is_boolean(side.schema.field(str(where)).type):
             raise ConfigurationError(
                 f"where of {result!r} is {where!r}, which is no column of bools; add one to the rows, and give its name"
             )
-        if where not in found:
-            found[where] = _free(f"{where} is true", schema.names)
-            schema = schema.append(pa.field(found[where], pa.bool_()))
+        if str(where) not in found:
+            found[str(where)] = _free(f"{where} is true", schema.names)
+            schema = schema.append(pa.field(found[str(where)], pa.bool_()))
     return _Side(side.role, schema, side.table), found
 
 

@@ -17,6 +17,8 @@ _PACKED = "stores/rows/test_packing.py::test_what_cannot_be_packed_is_packed_as_
 _RULES = "processors/verbs/test_apply.py::"
 _ROWS = f"{_RULES}test_results_that_are_no_rows_are_refused"
 FOLLOWED = {
+    "; round it, or cast the column to another type": "pond/test_refused_calls.py::"
+    "test_a_value_that_cannot_be_kept_is_rounded_or_cast",
     ", but this release reads version \n; run the release that wrote it": _NUMBERS,
     "a row with a foreign key is of version ": _NUMBERS,
     " is a claim that this release of Millpond does not know; run": _NUMBERS,

@@ -202,6 +202,7 @@ TABLES = (
     "command_line/test_refused_calls.py",
     "edit/test_refused_edits.py",
     "kafka_streams/test_command_line.py",
+    "pond/test_refused_calls.py",
     "processors/test_refused_calls.py",
     "spark/test_refused_calls.py",
     "stores/test_refused_calls.py",

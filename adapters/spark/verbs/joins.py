@@ -25,11 +25,11 @@ from millpond.adapters.spark.verbs.catalyst import NotInArrowError, evaluated
 from millpond.adapters.spark.verbs.inputs import RowInput, check_names
 from millpond.adapters.spark.verbs.kept_schemas import ColumnChanges
 from millpond.adapters.spark.verbs.top import TopVerbs
-from millpond.errors import ConfigurationError
 from millpond.processors.calls.account import HISTORY, Allowance
 from millpond.processors.calls.arguments import (
     On,
     check_foreign_ttl,
+    check_history,
     check_null_safe,
     check_table_order,
     check_ttl,
@@ -151,9 +151,7 @@ class JoinVerbs(TopVerbs):
         towards = AsofDirection.chosen(direction, grace, tolerance)
         unfit = Unfit.chosen(otherwise, where, tolerance)
         ahead, back = towards.ahead(most), unfit.back(most, towards)
-        if wait is not None and wait + ahead > reach:
-            waits = f"tolerance and grace together are {tolerance!r} and {grace!r}" if ahead else f"grace is {grace!r}"
-            raise ConfigurationError(f"{waits}, but only a history of {history!r} is kept; make history as long")
+        check_history(grace, tolerance, history, ahead)
         right_op = operation_of(right, right_op)
         (one, other), rest = _row_inputs(
             (left, left_time), (right, right_time), keys, join_type, right_op, right_order, null_safe=null_safe

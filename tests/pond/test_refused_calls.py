@@ -1,0 +1,147 @@
+"""What ``Pond`` refuses says what to write instead, and that works."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from millpond import Pond
+from millpond.errors import ConfigurationError, RecordError
+from millpond.processors.pond import MicroBatches
+from millpond.processors.verbs import aggregates as agg
+from tests.refusing import Refused
+
+AT = datetime(2026, 6, 1, 12, tzinfo=UTC)
+ROWS: list[dict[str, Any]] = [{"k": "x", "t": AT, "n": 1, "yes": True, "o": "c"}]
+OTHERS: list[dict[str, Any]] = [{"k": "x", "t": AT, "m": 1}]
+TABLE = pa.Table.from_pylist(ROWS)
+KEYED: dict[str, Any] = {"key": "k", "time": "t"}
+BY: dict[str, Any] = {"by": "k", "time": "t"}
+ON: dict[str, Any] = {"on": "k", "time": "t"}
+
+
+def latest(pond: Pond, column: Any) -> pa.Table:
+    """The latest rows of a table with one more column."""
+    return pond.latest(TABLE.append_column("more", column), **KEYED)
+
+
+def begun(pond: Pond) -> MicroBatches:
+    return pond.in_batches.latest(TABLE.schema, **KEYED, history=0)
+
+
+def closed(pond: Pond) -> pa.Table:
+    running = begun(pond)
+    running.close()
+    return running.feed(ROWS)
+
+
+REFUSED = [
+    Refused(
+        " has more than one column \n; rename all but one",
+        lambda pond: pond.latest(pa.Table.from_arrays([TABLE["k"], TABLE["t"], TABLE["k"]],
+                                                      names=["k", "t", "k"]), **KEYED),
+        lambda pond: pond.latest(pa.Table.from_arrays([TABLE["k"], TABLE["t"], TABLE["k"]], names=["k", "t", "l"]),
+                                 **KEYED),
+    ),
+    Refused(
+        ", which verbs cannot keep; cast it",
+        lambda pond: latest(pond, pa.array([1]).cast(pa.decimal256(20, 0))),
+        lambda pond: latest(pond, pa.array([1]).cast(pa.decimal256(20, 0)).cast(pa.string())),
+        lambda pond: pond.latest(TABLE, **KEYED),
+    ),
+    Refused(
+        " is of type \n; give a pyarrow.Table, a DataFrame of pandas or Polars, or a list",
+        lambda pond: pond.latest("rows", **KEYED),
+        lambda pond: pond.latest(TABLE, **KEYED),
+        lambda pond: pond.latest(TABLE.to_pandas(), **KEYED),
+        lambda pond: pond.latest(ROWS, **KEYED),
+    ),
+    Refused(
+        " has values that are not of one type: \n; make them so",
+        lambda pond: pond.latest([*ROWS, {**ROWS[0], "n": "one"}], **KEYED),
+        lambda pond: pond.latest([*ROWS, {**ROWS[0], "n": 2}], **KEYED),
+    ),
+    Refused(
+        ", which it had not where the verb was made; leave it out",
+        lambda pond: begun(pond).feed(TABLE.append_column("more", TABLE["n"])),
+        lambda pond: begun(pond).feed(TABLE),
+        lambda pond: pond.in_batches.latest(
+            TABLE.append_column("more", TABLE["n"]).schema, **KEYED, history=0
+        ).feed(TABLE.append_column("more", TABLE["n"])),
+    ),
+    Refused(
+        " where the verb was made; cast it",
+        lambda pond: begun(pond).feed(TABLE.set_column(2, "n", TABLE["n"].cast(pa.string()))),
+        lambda pond: begun(pond).feed(TABLE),
+    ),
+    Refused(
+        "feed was given \n; write ",
+        lambda pond: begun(pond).feed(left=ROWS),
+        lambda pond: begun(pond).feed(ROWS),
+    ),
+    Refused(" is closed; make the verb again", closed, lambda pond: begun(pond).feed(ROWS)),
+    Refused(
+        "; give the name of a column with times, such as ",
+        lambda pond: pond.latest(ROWS, key="k", time=None),
+        lambda pond: pond.latest(ROWS, key="k", time="t"),
+    ),
+    Refused(
+        "; give one of timestamps or dates, or make it one",
+        lambda pond: pond.latest(TABLE, key="k", time="n"),
+        lambda pond: pond.latest(TABLE, key="k", time="t"),
+        lambda pond: pond.latest(
+            TABLE.set_column(2, "n", TABLE["n"].cast(pa.timestamp("ms", "UTC"))), key="k", time="n"
+        ),
+    ),
+    Refused(
+        "; give a column of strings such as ",
+        lambda pond: pond.latest(ROWS, **KEYED, op="n"),
+        lambda pond: pond.latest(ROWS, **KEYED, op="o"),
+    ),
+    Refused(
+        "; give time, a column that both sides have, or else left_time and right_time",
+        lambda pond: pond.asof_join(ROWS, OTHERS, on="k"),
+        lambda pond: pond.asof_join(ROWS, OTHERS, on="k", time="t"),
+        lambda pond: pond.asof_join(ROWS, [{"k": "x", "u": AT}], on="k", left_time="t", right_time="u"),
+    ),
+    Refused(
+        "; give both a time zone, or neither",
+        lambda pond: pond.asof_join(ROWS, [{"k": "x", "t": AT.replace(tzinfo=None)}], **ON),
+        lambda pond: pond.asof_join(ROWS, OTHERS, **ON),
+        lambda pond: pond.asof_join(*([{"k": "x", "t": AT.replace(tzinfo=None)}],) * 2, **ON),
+    ),
+    Refused(
+        ", which is no column of bools; add one to the rows, and give its name",
+        lambda pond: pond.aggregate(ROWS, {"c": agg.count(where="n > 1")}, **BY),
+        lambda pond: pond.aggregate(ROWS, {"c": agg.count(where="yes")}, **BY),
+    ),
+    Refused(
+        "the argument of \n is \n; give the name of a column",
+        lambda pond: pond.aggregate(ROWS, {"s": agg.sum(1)}, **BY),
+        lambda pond: pond.aggregate(ROWS, {"s": agg.sum("n")}, **BY),
+    ),
+    Refused(
+        "; give the columns of the rows that will come, a pyarrow.Schema",
+        lambda pond: pond.in_batches.latest(TABLE, **KEYED, history=0),
+        lambda pond: pond.in_batches.latest(TABLE.schema, **KEYED, history=0),
+    ),
+    Refused(
+        "history is missing; give how late rows may come",
+        lambda pond: pond.in_batches.latest(TABLE.schema, **KEYED),
+        lambda pond: pond.in_batches.latest(TABLE.schema, **KEYED, history="1 hour"),
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("refused", REFUSED, ids=repr)
+def test_what_is_advised_works(refused: Refused) -> None:
+    refused.check(Pond, ConfigurationError)
+
+
+def test_a_value_that_cannot_be_kept_is_rounded_or_cast() -> None:
+    times: Any = pa.array([1_001], pa.timestamp("ns"))
+    with pytest.raises(RecordError, match="the column 'more' of 'input' has a value that"):
+        latest(Pond(), times)
+    assert latest(Pond(), times.cast(pa.timestamp("us"), safe=False)).num_rows == 1
+    assert latest(Pond(), times.cast(pa.int64())).num_rows == 1
