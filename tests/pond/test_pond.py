@@ -22,8 +22,8 @@ from millpond.stores.encoding.times import TimeUnit
 from tests.drawing import tries
 
 START = datetime(2026, 6, 1, 12, tzinfo=UTC)
-TIME = pa.timestamp("us", "UTC")
-LEFT = pa.schema([("k", pa.string()), ("t", TIME), ("a", pa.int64()), ("good", pa.bool_())])
+TIME: pa.DataType = pa.timestamp("us", "UTC")
+LEFT: Any = pa.schema([("k", pa.string()), ("t", TIME), ("a", pa.int64()), ("good", pa.bool_())])
 RIGHT = pa.schema([("k", pa.string()), ("u", TIME), ("b", pa.int64())])
 Rows = Sequence[Mapping[str, Any]]
 
@@ -38,6 +38,10 @@ class Verb(NamedTuple):
     make: Callable[[Any, Any], Any]
     inputs: int
     key: Sequence[str] | None
+
+
+def of_one(make: Callable[[Any], Any], left: Any, _: Any) -> Any:
+    return make(left)
 
 
 def verbs(pond: Any) -> dict[str, Verb]:
@@ -61,7 +65,7 @@ def verbs(pond: Any) -> dict[str, Verb]:
         "anti": (partial(pond.stream_join, **sides, within="4 seconds", grace="1 hour", how="anti"), None),
         "tables": (partial(pond.table_join, **sides, **hour, how="outer", null_safe=True), ["k"]),
     }
-    found = {name: Verb(lambda left, _, make=make: make(left), 1, key) for name, (make, key) in one.items()}
+    found = {name: Verb(partial(of_one, make), 1, key) for name, (make, key) in one.items()}
     return found | {name: Verb(make, 2, key) for name, (make, key) in two.items()}
 
 
