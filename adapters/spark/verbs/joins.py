@@ -25,6 +25,7 @@ from millpond.adapters.spark.verbs.catalyst import NotInArrowError, evaluated
 from millpond.adapters.spark.verbs.inputs import RowInput, check_names
 from millpond.adapters.spark.verbs.kept_schemas import ColumnChanges
 from millpond.adapters.spark.verbs.top import TopVerbs
+from millpond.errors import ConfigurationError
 from millpond.processors.calls.account import HISTORY, Allowance
 from millpond.processors.calls.arguments import (
     On,
