@@ -142,7 +142,7 @@ def test_a_processor_of_one_s_own_has_six_members_and_no_promises() -> None:
     assert members == {"context", "init", "process", "process_columns", "complete", "close"}
 
     class Sizes(Processor):
-        by_key = commutes = unordered = at_flush = repeatable = gathers = True
+        by_key = commutes = unordered = at_flush = gathers = True
 
         def process(self, batch: Batch) -> None:
             self.context.forward(batch.with_values([len(batch)] * len(batch)))
@@ -152,6 +152,13 @@ def test_a_processor_of_one_s_own_has_six_members_and_no_promises() -> None:
     assert operator.promises == Promises()
     assert (operator.process, operator.process_columns) == (sizes.process, sizes.process_columns), "no call in between"
     assert as_operator(operator) is operator
+
+
+@pytest.mark.parametrize("name", ["repeatable", "record_by_record", "flush"])
+def test_what_a_class_of_an_earlier_release_relies_on_is_refused(name: str) -> None:
+    once = type("Once", (RecordProcessor,), {name: True, "process_record": lambda *_: None})
+    with pytest.raises(TopologyError, match=f"the processor Once has '{name}', of which earlier releases"):
+        as_operator(once())
 
 
 def test_a_processor_declares_one_thing_beside_another() -> None:

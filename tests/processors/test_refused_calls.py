@@ -89,6 +89,12 @@ class Timed(Untimed):
         self.context.declare(record_by_record=True)
 
 
+class OnceTimed(Timed):
+    """Asks as processors did in earlier releases."""
+
+    record_by_record = True
+
+
 class LateDeclaring(PassOn):
     """Declares something when the first record comes."""
 
@@ -796,6 +802,11 @@ RUNNING = [
         "but has no store that keeps it from micro-batch to micro-batch; give it one where it is added",
         lambda calls: processed(calls, Timed),
         lambda calls: processed(calls, Timed, StoreSpec("task-time-of-mine", StoreKind.KEY_VALUE, STRING, INT64)),
+    ),
+    Refused(
+        ", of which earlier releases took notice, and this one does not; ",
+        lambda calls: processed(calls, OnceTimed, TOTALS),
+        lambda calls: processed(calls, Timed, TOTALS),
     ),
     Refused(
         " declares something after its init, when the task has begun without",

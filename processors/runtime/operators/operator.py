@@ -4,6 +4,7 @@ A processor of a user's is run by an operator that promises no more than the pro
 """
 
 from collections.abc import Callable
+from typing import Final
 
 from millpond.errors import TopologyError
 from millpond.processors.runtime.batches.batch import Batch
@@ -81,6 +82,26 @@ class _OfAUser(Operator):
         self._processor.close()
 
 
+_ONCE: Final = {
+    "repeatable": "call context.declare(repeatable=True) in init, or in open of a RecordProcessor",
+    "record_by_record": "call context.declare(record_by_record=True) in init, or in open of a RecordProcessor",
+    "flush": "forward in process what it has held back, or in complete; if it is something else, give it another name",
+}
+"""What classes of processors had in earlier releases, and what to write instead."""
+
+
 def as_operator(processor: Processor) -> Operator:
-    """A processor as tasks run it."""
-    return processor if isinstance(processor, Operator) else _OfAUser(processor)
+    """A processor as tasks run it.
+
+    Raises:
+        TopologyError: its class has something by which earlier releases went, and this one does not.
+    """
+    if isinstance(processor, Operator):
+        return processor
+    for name, instead in _ONCE.items():
+        if hasattr(processor, name):
+            raise TopologyError(
+                f"the processor {type(processor).__name__} has {name!r}, of which earlier releases took notice, and "
+                f"this one does not; {instead}"
+            )
+    return _OfAUser(processor)
