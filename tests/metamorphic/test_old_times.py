@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 from millpond.errors import RecordError
 from millpond.processors.options.joins import TABLE_JOINS, JoinType
 from millpond.processors.options.on_error import OnError
+from millpond.processors.pond import verb_tasks
 from millpond.processors.pond.made import Made, make_asof_join, make_latest, make_table_join
 from millpond.processors.pond.tables import Rows
 from millpond.processors.rows.event_times import EventTimes
 from millpond.processors.rows.row_source import RowSource
 from millpond.stores.encoding.times import TimeUnit, to_instant_micros
-from tests.metamorphic import engine
 from tests.metamorphic import test_verbs as verbs
 from tests.metamorphic.checking import KEYS, LENGTHS, TWO, event, histories, rows_of, schema
 from tests.metamorphic.histories import SECOND, Chain, Event, Way, run
@@ -190,7 +190,7 @@ def never(source: str) -> list[Event]:
 def test_versions_of_the_year_9999_are_not_valid_and_move_no_time(
     monkeypatch: pytest.MonkeyPatch, max_ahead: int | None
 ) -> None:
-    monkeypatch.setattr(engine, "EVENT_TIMES", EventTimes(TimeUnit.MICROSECOND, max_ahead))
+    monkeypatch.setattr(verb_tasks, "EVENT_TIMES", EventTimes(TimeUnit.MICROSECOND, max_ahead))
     way, history = Way(1, 0, 1, (2,)), 30 * SECOND
 
     def answered(made: Made, *batches: Sequence[Event]) -> list[dict[str, Any]]:
