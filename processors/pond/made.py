@@ -134,7 +134,7 @@ def _times(read: Selection) -> pa.DataType:
     return WALL_TIME if getattr(read.rows.schema.field(read.time).type, "tz", None) is None else INSTANT
 
 
-def _free(name: str, taken: Collection[str]) -> str:
+def unused_name(name: str, taken: Collection[str]) -> str:
     """The name, with as many underscores behind it as it takes to be none of those that are taken."""
     while name in taken:
         name += "_"
@@ -194,10 +194,14 @@ def make_aggregate(
     }
     keys = [by] if isinstance(by, str) else list(by)
     taken = {*keys, *arguments}
-    moment, decides = _free("time", taken), None if order is None else _free("order", taken)
-    named = {str(call.where): _free(f"where {call.where}", taken) for call in calls.values() if call.where is not None}
+    moment, decides = unused_name("time", taken), None if order is None else unused_name("order", taken)
+    named = {
+        str(call.where): unused_name(f"where {call.where}", taken) for call in calls.values() if call.where is not None
+    }
     where = {result: (named[str(call.where)], call.wraps) for result, call in calls.items() if call.where is not None}
-    pairs = {result: _free(f"second {result}", taken) for result, call in calls.items() if call.second is not None}
+    pairs = {
+        result: unused_name(f"second {result}", taken) for result, call in calls.items() if call.second is not None
+    }
     columns = {
         **{key: key for key in keys},
         **arguments,

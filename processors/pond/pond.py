@@ -5,8 +5,8 @@ arguments and meanings are those of ``Millpond``; columns are given by their nam
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final, Generic, Literal, TypeVar
 
 import pyarrow as pa
@@ -19,7 +19,6 @@ from millpond.processors.calls.arguments import (
     check_distinct,
     check_foreign_ttl,
     check_history,
-    check_null_safe,
     check_table_order,
     check_ttl,
     check_zones,
@@ -33,10 +32,9 @@ from millpond.processors.calls.arguments import (
     join_windows,
     named_in_errors,
 )
-from millpond.processors.calls.key_kinds import check_kinds
-from millpond.processors.options.joins import ASOF_JOINS, TABLE_JOINS, AsofDirection, JoinType, Side
+from millpond.processors.options.joins import ASOF_JOINS, TABLE_JOINS, AsofDirection, JoinType
 from millpond.processors.options.on_error import OnError
-from millpond.processors.pond.frames import Frame, field_of, kept_schema, table_of
+from millpond.processors.pond.frames import Frame, kept_schema, table_of
 from millpond.processors.pond.made import (
     Made,
     make_aggregate,
@@ -45,13 +43,12 @@ from millpond.processors.pond.made import (
     make_stream_join,
     make_table_join,
 )
-from millpond.processors.pond.marks import rows_of
 from millpond.processors.pond.micro_batches import MicroBatches
-from millpond.processors.pond.tables import Rows
+from millpond.processors.pond.sides import VerbSide, joined_sides, with_conditions
 from millpond.processors.runtime.failures import DeadLetter
 from millpond.processors.verbs.aggregate import WINDOW, Windows
 from millpond.processors.verbs.aggregates import AggregateCall
-from millpond.processors.verbs.projections import CHANGE_COLUMNS, OP
+from millpond.processors.verbs.projections import CHANGE_COLUMNS
 from millpond.stores.backend.contract import BackendSupplier
 from millpond.stores.backend.registry import supplier
 from millpond.stores.encoding.times import Duration
@@ -66,81 +63,6 @@ Result = TypeVar("Result", covariant=True)
 _LEFT: Final = "left"
 _RIGHT: Final = "right"
 _REMEDY: Final = "table.rename_columns({'old': 'new'}), table.drop_columns(['old'])"
-
-
-@dataclass(frozen=True)
-class _Side:
-    """An input of a verb.
-
-    Attributes:
-        role: what messages call it.
-        schema: its columns, in the types that verbs keep.
-        table: its rows; None if they are yet to come.
-        hidden: the columns that reach no result.
-    """
-
-    role: str
-    schema: pa.Schema
-    table: pa.Table | None
-    hidden: frozenset[str] = frozenset()
-
-    @property
-    def rows(self) -> Rows:
-        """Its rows, as far as is noted of them."""
-        return replace(rows_of(self.role, self.schema), hidden=self.hidden)
-
-    def rest(self, keys: Collection[str], op: str | None, taken: Collection[str]) -> list[str]:
-        """The columns that reach a result besides the key."""
-        return self.rows.carried([*keys, *([] if op is None else [op])], taken)
-
-    def check(self, names: Sequence[str], *, order: str | None = None) -> None:
-        """Refuse columns that are not there.
-
-        Raises:
-            ConfigurationError: there is one.
-        """
-        for name in (*names, *([] if order is None else [order])):
-            field_of(self.role, self.schema, name)
-
-    def check_time(self, name: object, what: str) -> str:
-        """The column with the times.
-
-        Raises:
-            ConfigurationError: there is none, or it has no times.
-        """
-        if not isinstance(name, str):
-            raise ConfigurationError(f"{what} is {name!r}; give the name of a column with times, such as {what}='at'")
-        type_ = field_of(self.role, self.schema, name).type
-        if not (pa.types.is_timestamp(type_) or pa.types.is_date(type_)):
-            raise ConfigurationError(
-                f"{what} is {name!r}, a column of type {type_}; give one of timestamps or dates, or make it one, such "
-                "as of milliseconds: column.cast(pa.timestamp('ms', 'UTC'))"
-            )
-        return name
-
-    def operations(self, op: str | None) -> str | None:
-        """The column that says which rows are deletes: the one that is given, or else that of the change feed.
-
-        Raises:
-            ConfigurationError: there is no such column, or it is no text.
-        """
-        if op is None:
-            return OP if self.rows.feed is not None and OP in self.schema.names else None
-        type_ = field_of(self.role, self.schema, op).type
-        if not pa.types.is_string(type_):
-            raise ConfigurationError(
-                f"the operations {op!r} of {self.role!r} are of type {type_}; give a column of strings such as "
-                "'upsert' and 'delete'"
-            )
-        return op
-
-    def kinds(self, names: Iterable[str]) -> pa.Schema:
-        """Some of the columns, without what is noted of them."""
-        return pa.schema([pa.field(name, self.schema.field(name).type) for name in names])
-
-    def instants(self, time: str) -> bool:
-        """Whether times are moments."""
-        return getattr(self.schema.field(time).type, "tz", None) is not None
 
 
 class Verbs(ABC, Generic[Given, Result]):
@@ -256,7 +178,7 @@ class Verbs(ABC, Generic[Given, Result]):
         side.check_time(time, "time")
         check_zones([window], side.instants(time), time, f"a column {time!r} cast to pa.timestamp('us', 'UTC')")
         check_distinct([*keys, *([WINDOW] if window is not None else []), *calls], changes=not final, remedy=_REMEDY)
-        side, conditions = _with_conditions(side, calls)
+        side, conditions = with_conditions(side, calls)
         made = make_aggregate(
             name or "-".join(["aggregate", *keys]),
             side.rows,
@@ -333,7 +255,7 @@ class Verbs(ABC, Generic[Given, Result]):
             check_history(grace, tolerance, history, ahead)
         reach = max((wait or 0) + ahead, self._history(history))
         one, other = self._side(_LEFT, left), self._side(_RIGHT, right)
-        one, other, times = _joined(one, other, keys, (time, left_time, right_time), join_type, null_safe)
+        one, other, times = joined_sides(one, other, keys, (time, left_time, right_time), join_type, null_safe)
         other.check([], order=right_order)
         right_op = other.operations(right_op)
         rest = other.rest(keys.values(), right_op, one.schema.names)
@@ -403,7 +325,7 @@ class Verbs(ABC, Generic[Given, Result]):
         join_type, keys = chosen_join(how, JoinType), column_pairs(on)
         windows = join_windows(within, before, after, grace)
         one, other = self._side(_LEFT, left), self._side(_RIGHT, right)
-        one, other, times = _joined(one, other, keys, (time, left_time, right_time), join_type, null_safe)
+        one, other, times = joined_sides(one, other, keys, (time, left_time, right_time), join_type, null_safe)
         if join_type.shows_right:
             rest = other.rest(keys.values(), None, one.schema.names)
             check_distinct([*one.schema.names, *rest], changes=False, remedy=_REMEDY)
@@ -477,7 +399,7 @@ class Verbs(ABC, Generic[Given, Result]):
         check_ttl(ttl, expired)
         check_foreign_ttl(primary, list(keys) if foreign else [], ttl)
         one, other = self._side(_LEFT, left), self._side(_RIGHT, right)
-        one, other, times = _joined(one, other, keys, (time, left_time, right_time), join_type, null_safe)
+        one, other, times = joined_sides(one, other, keys, (time, left_time, right_time), join_type, null_safe)
         one.check(primary, order=left_order)
         other.check([], order=right_order)
         ops = one.operations(left_op), other.operations(right_op)
@@ -504,7 +426,7 @@ class Verbs(ABC, Generic[Given, Result]):
         return self._result(made, [one, other])
 
     @abstractmethod
-    def _side(self, role: str, rows: Given) -> _Side:
+    def _side(self, role: str, rows: Given) -> VerbSide:
         """An input.
 
         Raises:
@@ -512,7 +434,7 @@ class Verbs(ABC, Generic[Given, Result]):
         """
 
     @abstractmethod
-    def _result(self, made: Made, sides: Sequence[_Side], conditions: Mapping[str, str] | None = None) -> Result:
+    def _result(self, made: Made, sides: Sequence[VerbSide], conditions: Mapping[str, str] | None = None) -> Result:
         """What the verb returns."""
 
     @abstractmethod
@@ -524,100 +446,24 @@ class Verbs(ABC, Generic[Given, Result]):
         """
 
 
-def _joined(
-    one: _Side,
-    other: _Side,
-    keys: Mapping[str, str],
-    times: tuple[str | None, str | None, str | None],
-    join_type: JoinType,
-    null_safe: bool,
-) -> tuple[_Side, _Side, tuple[str, str]]:
-    """The inputs of a join and their times; where both have one column of times, the result has that of the left side.
-
-    Raises:
-        ConfigurationError: a column is absent, or of a type that does not do, or null_safe is no bool.
-    """
-    check_null_safe(null_safe)
-    time, left_time, right_time = times
-    if (time is None) is (left_time is None and right_time is None):
-        raise ConfigurationError(
-            f"time is {time!r}, left_time {left_time!r} and right_time {right_time!r}; give time, a column that both "
-            "sides have, or else left_time and right_time"
-        )
-    one.check(list(keys))
-    other.check(list(keys.values()))
-    if time is not None:
-        of_left, of_right = one.check_time(time, "time"), other.check_time(time, "time")
-        other = other if join_type.keeps(Side.RIGHT) else replace(other, hidden=frozenset([time]))
-    else:
-        of_left, of_right = one.check_time(left_time, "left_time"), other.check_time(right_time, "right_time")
-    check_kinds("join", one.kinds(keys), other.kinds(keys.values()))
-    if one.instants(of_left) is not other.instants(of_right):
-        raise ConfigurationError(
-            f"the times {of_left!r} of 'left' are {one.schema.field(of_left).type}, and {of_right!r} of 'right' "
-            f"{other.schema.field(of_right).type}; give both a time zone, or neither"
-        )
-    return one, other, (of_left, of_right)
-
-
-def _with_conditions(side: _Side, calls: Mapping[str, AggregateCall]) -> tuple[_Side, dict[str, str]]:
-    """The input with a column for each condition, and its name by that of the condition.
-
-    Raises:
-        ConfigurationError: a column is absent, or a condition is no column of bools.
-    """
-    found: dict[str, str] = {}
-    schema = side.schema
-    for result, call in calls.items():
-        for column in (call.column, call.second):
-            if column is not None:
-                _check_argument(side, result, column)
-        if call.where is None:
-            continue
-        where = call.where
-        if where not in side.schema.names or not pa.types.is_boolean(side.schema.field(str(where)).type):
-            raise ConfigurationError(
-                f"where of {result!r} is {where!r}, which is no column of bools; add one to the rows, and give its name"
-            )
-        if str(where) not in found:
-            found[str(where)] = _free(f"{where} is true", schema.names)
-            schema = schema.append(pa.field(found[str(where)], pa.bool_()))
-    return _Side(side.role, schema, side.table), found
-
-
-def _check_argument(side: _Side, result: str, column: object) -> None:
-    """Refuse an argument that is no column.
-
-    Raises:
-        ConfigurationError: so it is.
-    """
-    if not isinstance(column, str):
-        raise ConfigurationError(f"the argument of {result!r} is {column!r}; give the name of a column")
-    field_of(side.role, side.schema, column)
-
-
 def _where(call: AggregateCall, conditions: Mapping[str, str]) -> AggregateCall:
     return call if call.where is None else replace(call, where=conditions[str(call.where)])
-
-
-def _free(name: str, taken: Sequence[str]) -> str:
-    while name in taken:
-        name += "_"
-    return name
 
 
 class PondInBatches(Verbs[pa.Schema, MicroBatches]):
     """The verbs on rows that come in micro-batches: each is given the columns of its inputs, and gives what runs."""
 
-    def _side(self, role: str, rows: pa.Schema) -> _Side:
+    def _side(self, role: str, rows: pa.Schema) -> VerbSide:
         if not isinstance(rows, pa.Schema):
             raise ConfigurationError(
                 f"{role!r} is of type {type(rows).__name__}; give the columns of the rows that will come, a "
                 "pyarrow.Schema, such as table.schema"
             )
-        return _Side(role, kept_schema(role, rows), None)
+        return VerbSide(role, kept_schema(role, rows), None)
 
-    def _result(self, made: Made, sides: Sequence[_Side], conditions: Mapping[str, str] | None = None) -> MicroBatches:
+    def _result(
+        self, made: Made, sides: Sequence[VerbSide], conditions: Mapping[str, str] | None = None
+    ) -> MicroBatches:
         added = conditions or {}
         schemas = {side.role: pa.schema([one for one in side.schema if one.name not in added]) for side in sides}
         return MicroBatches(made, schemas, added, backend=self._backend, on_error=self._on_error)
@@ -664,11 +510,11 @@ class Pond(Verbs[Frame, pa.Table]):
         """
         return PondInBatches(self._backend, self._on_error)
 
-    def _side(self, role: str, rows: Frame) -> _Side:
+    def _side(self, role: str, rows: Frame) -> VerbSide:
         table = table_of(role, rows)
-        return _Side(role, table.schema, table)
+        return VerbSide(role, table.schema, table)
 
-    def _result(self, made: Made, sides: Sequence[_Side], conditions: Mapping[str, str] | None = None) -> pa.Table:
+    def _result(self, made: Made, sides: Sequence[VerbSide], conditions: Mapping[str, str] | None = None) -> pa.Table:
         schemas = {side.role: side.schema for side in sides}
         given = {side.role: side.table for side in sides if side.table is not None}
         with MicroBatches(made, schemas, conditions or {}, backend=self._backend, on_error=self._on_error) as run:
