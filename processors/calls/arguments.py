@@ -30,6 +30,10 @@ On: TypeAlias = str | Sequence[str] | Mapping[str, str]
 INPUT: Final = "input"
 """What messages, topics and files call the only input of a verb."""
 
+LEFT: Final = "left"
+RIGHT: Final = "right"
+"""What they call those of a join."""
+
 _Arguments = ParamSpec("_Arguments")
 _Result = TypeVar("_Result")
 
@@ -156,9 +160,9 @@ def check_ttl(ttl: Duration | None, expired: str = "silent", window: Windows | N
         raise ConfigurationError(f"ttl is {ttl!r}; give a length of time such as '30 days', or leave it out")
 
 
-def ttl_allowance(ttl: Duration | None, late: int) -> Allowance | None:
-    """A time to live, for rows that come so much later; None for none."""
-    return None if ttl is None else Allowance(TTL, in_micros(ttl, "ttl"), late)
+def ttl_allowance(ttl: int | None, late: int) -> Allowance | None:
+    """A time to live in microseconds, for rows that come so much later; None for none."""
+    return None if ttl is None else Allowance(TTL, ttl, late)
 
 
 def chosen_join(how: str, known: Iterable[JoinType]) -> JoinType:

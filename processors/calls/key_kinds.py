@@ -6,6 +6,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from millpond.errors import ConfigurationError
+from millpond.processors.calls.readings import Reading
 
 MONTHS: Final[Mapping[bytes | str, bytes | str]] = {b"unit": b"month"}
 """The metadata of a column of months, so that its state is never taken for that of plain integers."""
@@ -21,12 +22,13 @@ def listed_key(keys: pa.Schema) -> str:
     return ", ".join(f"{field.name}: {_kind(field)}" for field in keys)
 
 
-def check_kinds(name: str, one: pa.Schema, other: pa.Schema) -> None:
+def check_equal_keys(name: str, left: Reading, right: Reading) -> None:
     """Refuse to join columns whose equal values have other bytes.
 
     Raises:
         ConfigurationError: the verb ``name`` would.
     """
+    one, other = left.schema(left.foreign or left.keys), right.schema(right.keys)
     if key_kinds(one) != key_kinds(other):
         raise ConfigurationError(
             f"the verb {name!r} joins ({listed_key(one)}) with ({listed_key(other)}), whose types differ; cast the "

@@ -1,4 +1,4 @@
-"""Names that were misspelled."""
+"""Names of columns: those that were misspelled, and those that are free."""
 
 from collections.abc import Collection
 from difflib import get_close_matches
@@ -8,3 +8,10 @@ def did_you_mean(name: str, known: Collection[str]) -> str:
     """A hint to end a message with: the name most like an unknown one, ``; did you mean 'amount'?``, or nothing."""
     nearest = get_close_matches(name, sorted(known), 1)
     return f"; did you mean {nearest[0]!r}?" if nearest else ""
+
+
+def unused_name(name: str, taken: Collection[str]) -> str:
+    """The name, with as many underscores behind it as it takes to be none of those that are taken."""
+    while name in taken:
+        name += "_"
+    return name

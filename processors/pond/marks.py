@@ -6,17 +6,20 @@ then a user says what the next verb would have known: ``op``, or a longer grace.
 
 import json
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import pyarrow as pa
 
 from millpond.processors.calls.account import Path
 from millpond.processors.calls.feeds import FEED, feed_among, feed_marks
-from millpond.processors.pond.made import Made
-from millpond.processors.pond.tables import Rows
+from millpond.processors.calls.made import Made
+from millpond.processors.calls.tables import Rows
 from millpond.processors.verbs.projections import OP
 
 _BOUND: Final = "millpond.bound"
+
+AnyRows = TypeVar("AnyRows", bound=Rows)
+"""Rows, or a class of them that knows more."""
 
 
 def noted(made: Made) -> pa.Schema:
@@ -27,13 +30,13 @@ def noted(made: Made) -> pa.Schema:
     return pa.schema([_with(one, marks.get((one.name,))) for one in made.verb.schema])
 
 
-def rows_of(role: str, schema: pa.Schema) -> Rows:
+def rows_of(kind: type[AnyRows], role: str, schema: pa.Schema) -> AnyRows:
     """The rows of an input with these columns, as far as is noted of them."""
     bounds: dict[Path, int | None] = {(one.name,): _read(one, _BOUND) for one in schema}
     feed = feed_among({one.name: _read(one, FEED) for one in schema})
     known = feed is not None and feed.whole and feed.op == OP
     plain = pa.schema([pa.field(one.name, one.type) for one in schema])
-    return Rows.of(role, plain, bounds, list(feed.keys) if feed is not None and known else None)
+    return kind.of(role, plain, bounds, list(feed.keys) if feed is not None and known else None)
 
 
 def _with(field: Any, mark: Mapping[str, Any] | None) -> Any:

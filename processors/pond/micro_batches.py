@@ -4,29 +4,26 @@ Rule of this module: it knows no verb by name. What it is given has been checked
 """
 
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 import pyarrow as pa
-import pyarrow.compute as _compute
 
 from millpond.errors import ConfigurationError, RecordError
 from millpond.processors.calls.arguments import INPUT, moment_of
+from millpond.processors.calls.made import Made
 from millpond.processors.options.on_error import OnError
 from millpond.processors.pond.frames import Frame, table_of
 from millpond.processors.pond.local_stores import LocalStores
-from millpond.processors.pond.made import Made
 from millpond.processors.pond.marks import noted
+from millpond.processors.pond.sides import VerbSide
 from millpond.processors.pond.verb_tasks import VerbTasks
 from millpond.processors.runtime.failures import DeadLetter
-from millpond.processors.verbs.projections import SEQUENCE
 from millpond.stores.backend.contract import BackendSupplier
 from millpond.stores.encoding.times import Instant
-
-pc: Any = _compute
 
 
 class MicroBatches:
@@ -37,8 +34,7 @@ class MicroBatches:
 
     Args:
         made: the verb.
-        schemas: the columns of its inputs.
-        conditions: the columns that are to be null where another one is not true, by their names.
+        sides: its inputs.
         backend: of its stores.
         on_error: what happens to rows that cannot be used.
 
@@ -51,8 +47,7 @@ class MicroBatches:
     def __init__(
         self,
         made: Made,
-        schemas: Mapping[str, pa.Schema],
-        conditions: Mapping[str, str],
+        sides: Sequence[VerbSide],
         *,
         backend: str | BackendSupplier,
         on_error: OnError,
@@ -61,7 +56,7 @@ class MicroBatches:
         self.late_rows = 0
         self.dead_letters: list[DeadLetter] = []
         self._buried: list[DeadLetter] = []
-        self._made, self._schemas, self._conditions = made, schemas, conditions
+        self._made, self._sides = made, {side.role: side for side in sides}
         keep_letter = self._buried.append if on_error is OnError.DEAD_LETTER else None
         self._tasks = VerbTasks(made, 1, on_error, keep_letter)
         self._directory = tempfile.TemporaryDirectory(prefix="millpond-")
@@ -84,12 +79,14 @@ class MicroBatches:
         """
         given = {INPUT: rows, "left": left, "right": right}
         found = {role: one for role, one in given.items() if one is not None}
-        others = [role for role in found if role not in self._schemas]
+        others = [role for role in found if role not in self._sides]
         with self._named():
             if others or not found:
-                asked = "feed(rows)" if INPUT in self._schemas else "feed(left=..., right=...), or one of the two"
+                asked = "feed(rows)" if INPUT in self._sides else "feed(left=..., right=...), or one of the two"
                 raise ConfigurationError(f"feed was given {' and '.join(found) or 'nothing'}; write {asked}")
-            return self._micro_batch({role: table_of(role, one, self._schemas[role]) for role, one in found.items()})
+            return self._micro_batch(
+                {role: table_of(role, one, self._sides[role].schema) for role, one in found.items()}
+            )
 
     def advance(self, time: Instant | str) -> pa.Table:
         """Let time pass as if a row of that time had come with each input; one micro-batch without rows.
@@ -155,7 +152,7 @@ class MicroBatches:
         stores = self._stores
         if stores is None:
             raise ConfigurationError(f"{self._made.verb.name} is closed; make the verb again")
-        inputs = {role: [self._prepared(role, table)] for role, table in tables.items()}
+        inputs = {role: [self._sides[role].prepared(table)] for role, table in tables.items()}
         try:
             found = self._tasks.micro_batch(self._number, inputs, stores, reached=reached, complete=complete)
             stores.commit()
@@ -171,12 +168,3 @@ class MicroBatches:
             self._buried.clear()
         made = pa.concat_tables(found) if found else self._made.verb.schema.empty_table()
         return pa.Table.from_arrays(made.columns, schema=self.schema)
-
-    def _prepared(self, role: str, table: pa.Table) -> pa.Table:
-        """The rows as they are read: in the order of their feed, and with the conditions."""
-        if self._made.selections[role].rows.feed is not None and SEQUENCE in table.column_names:
-            table = table.sort_by(SEQUENCE)
-        for name, condition in self._conditions.items():
-            column = table[condition]
-            table = table.append_column(name, pc.if_else(column, column, None))
-        return table

@@ -1,68 +1,55 @@
 """``Pond``: the verbs of ``Millpond`` on tables, in this process.
 
-Rule of this module: a verb checks what the user wrote, and leaves the rest to ``made`` and ``MicroBatches``. Names,
-arguments and meanings are those of ``Millpond``; columns are given by their names.
+Rule of this module: it says which tables a verb reads. What the verb is, ``millpond.processors.calls`` tells, and how
+it runs, ``MicroBatches``. Names, arguments and meanings are those of ``Millpond``; columns are given by their names.
 """
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import Any, Final, Generic, Literal, TypeVar
+from functools import partial
+from typing import Any, Generic, Literal, TypeVar
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from millpond.errors import ConfigurationError
+from millpond.processors.calls.aggregate import call_aggregate
 from millpond.processors.calls.arguments import (
     INPUT,
+    LEFT,
+    RIGHT,
     On,
     check_calls,
-    check_distinct,
-    check_foreign_ttl,
-    check_history,
-    check_table_order,
-    check_ttl,
-    check_zones,
     chosen_join,
-    column_names,
-    column_pairs,
-    defaults_of,
-    emits_final,
-    grouping_names,
-    in_micros,
-    join_windows,
     named_in_errors,
 )
-from millpond.processors.options.joins import ASOF_JOINS, TABLE_JOINS, AsofDirection, JoinType
+from millpond.processors.calls.asof_join import call_asof_join
+from millpond.processors.calls.deduplicate import call_deduplicate
+from millpond.processors.calls.latest import call_latest
+from millpond.processors.calls.made import Made
+from millpond.processors.calls.own_bounds import join_bounds
+from millpond.processors.calls.readings import begun_anew
+from millpond.processors.calls.stream_join import call_stream_join
+from millpond.processors.calls.table_join import call_table_join
+from millpond.processors.calls.top_n import call_top_n
+from millpond.processors.options.joins import ASOF_JOINS, JoinType
 from millpond.processors.options.on_error import OnError
+from millpond.processors.pond.expressions import Expression, matching, with_own_bounds
 from millpond.processors.pond.frames import Frame, kept_schema, table_of
-from millpond.processors.pond.made import (
-    Made,
-    make_aggregate,
-    make_asof_join,
-    make_latest,
-    make_stream_join,
-    make_table_join,
-)
 from millpond.processors.pond.micro_batches import MicroBatches
 from millpond.processors.pond.sides import VerbSide, joined_sides, with_conditions
 from millpond.processors.runtime.failures import DeadLetter
-from millpond.processors.verbs.aggregate import WINDOW, Windows
+from millpond.processors.verbs.aggregate import Windows
 from millpond.processors.verbs.aggregates import AggregateCall
-from millpond.processors.verbs.projections import CHANGE_COLUMNS
 from millpond.stores.backend.contract import BackendSupplier
 from millpond.stores.backend.registry import supplier
 from millpond.stores.encoding.times import Duration
-from millpond.stores.typed.expiry import Expired
 
 Given = TypeVar("Given", contravariant=True)
 """What a verb is given for an input."""
 
 Result = TypeVar("Result", covariant=True)
 """What a verb returns."""
-
-_LEFT: Final = "left"
-_RIGHT: Final = "right"
-_REMEDY: Final = "table.rename_columns({'old': 'new'}), table.drop_columns(['old'])"
 
 
 class Verbs(ABC, Generic[Given, Result]):
@@ -111,22 +98,18 @@ class Verbs(ABC, Generic[Given, Result]):
             ConfigurationError: an argument is missing or invalid, or a column is absent or of a type that does not do.
             RecordError: a row cannot be used.
         """
-        check_ttl(ttl, expired)
-        side, keys = self._side(INPUT, rows), column_names(key, "key")
-        side.check(keys, order=order)
-        side.check_time(time, "time")
-        op = side.operations(op)
-        check_distinct([*keys, *side.rest(keys, op, CHANGE_COLUMNS)], changes=True, remedy=_REMEDY)
-        made = make_latest(
-            name or f"latest-{'-'.join(keys)}",
+        side = self._side(INPUT, rows)
+        made = call_latest(
             side.rows,
-            key=keys,
+            begun_anew,
+            key=key,
             time=time,
             history=self._history(history),
-            op=op,
             order=order,
-            ttl=None if ttl is None else in_micros(ttl, "ttl"),
-            expired=Expired(expired),
+            op=op,
+            ttl=ttl,
+            expired=expired,
+            name=name,
         )
         return self._result(made, [side])
 
@@ -171,27 +154,123 @@ class Verbs(ABC, Generic[Given, Result]):
             RecordError: a row cannot be used.
         """
         check_calls(calls, window)
-        check_ttl(ttl, expired, window)
-        final = emits_final(emit, window)
-        side, keys = self._side(INPUT, rows), grouping_names(by)
-        side.check(keys, order=order)
-        side.check_time(time, "time")
-        check_zones([window], side.instants(time), time, f"a column {time!r} cast to pa.timestamp('us', 'UTC')")
-        check_distinct([*keys, *([WINDOW] if window is not None else []), *calls], changes=not final, remedy=_REMEDY)
-        side, conditions = with_conditions(side, calls)
-        made = make_aggregate(
-            name or "-".join(["aggregate", *keys]),
+        side, calls = with_conditions(self._side(INPUT, rows), calls)
+        made = call_aggregate(
             side.rows,
-            {name: _where(call, conditions) for name, call in calls.items()},
-            by=keys,
+            begun_anew,
+            calls,
+            by=by,
+            time=time,
+            order=order,
+            window=window,
+            until=None,
+            emit=emit,
+            ttl=ttl,
+            expired=expired,
+            name=name,
+        )
+        return self._result(made, [side])
+
+    @named_in_errors
+    def top_n(
+        self,
+        rows: Given,
+        n: int,
+        *,
+        by: str | Sequence[str],
+        order: str | Sequence[str],
+        descending: bool | Sequence[bool] = False,
+        time: str,
+        window: Windows | None = None,
+        emit: Literal["updates", "final"] = "updates",
+        ttl: Duration | None = None,
+        expired: Literal["silent", "delete"] = "silent",
+        name: str | None = None,
+    ) -> Result:
+        """The first ``n`` rows of each key by an order, or of each key and window, with their ranks.
+
+        Rows that are equal in the order are ranked by all their other columns, always the same way. Null comes before
+        all values and NaN behind all numbers, and the other way round if it is descending.
+
+        Args:
+            rows: the rows. They stay once they have come: a change feed is refused.
+            n: how many rows of each key.
+            by: the columns of the key; null is a key like any other.
+            order: a column, or a list of them of which the first decides first.
+            descending: whether the greatest comes first; for several in ``order`` also a list, one for each.
+            time: the column with the time of a row.
+            window: windows, as in ``aggregate``; None for all rows of a key.
+            emit: ``"updates"`` for what has changed after every micro-batch, or ``"final"`` for the rows of a window
+                once, when it has closed.
+            ttl: without a window, how long the rows of a key live after the time of its last row; None for ever.
+            expired: what comes out of rows whose ``ttl`` is over: ``"silent"`` for nothing, or ``"delete"``.
+            name: of the verb, for messages; by default made of the verb and the key.
+
+        Returns:
+            The key, ``window`` (start and end) if there are windows, ``rank`` from 1 on, and the other columns. Updates
+            are a change feed of each key and rank, with ``op``, ``sequence`` and ``change_time`` as well.
+
+        Raises:
+            ConfigurationError: an argument is missing or invalid, a column is absent or of a type that does not do, or
+                the rows are a change feed.
+            RecordError: a row cannot be used.
+        """
+        side = self._side(INPUT, rows)
+        made = call_top_n(
+            side.rows,
+            begun_anew,
+            n,
+            by=by,
+            order=order,
+            descending=descending,
             time=time,
             window=window,
-            final=final,
-            ttl=None if ttl is None else in_micros(ttl, "ttl"),
-            expired=Expired(expired),
-            order=order if any(call.by_time for call in calls.values()) else None,
+            until=None,
+            emit=emit,
+            ttl=ttl,
+            expired=expired,
+            name=name,
         )
-        return self._result(made, [side], {new: old for old, new in conditions.items()})
+        return self._result(made, [side])
+
+    @named_in_errors
+    def deduplicate(
+        self,
+        rows: Given,
+        *,
+        key: str | Sequence[str],
+        time: str,
+        within: Duration,
+        grace: Duration | None = None,
+        order: str | None = None,
+        name: str | None = None,
+    ) -> Result:
+        """The first row of each key, once, without the duplicates that come within some time after it.
+
+        Args:
+            rows: the rows. They stay once they have come: a change feed is refused.
+            key: the columns that duplicates have in common; null is a value like any other.
+            time: the column with the time of a row.
+            within: how much later than the row kept a duplicate is at most.
+            grace: how late a row may be, and so how long each waits for earlier ones. None takes rows at once; then a
+                row of a later micro-batch than the one kept is its duplicate also where it is earlier.
+            order: the column that decides among rows of one key and time, the least first; without it the other
+                columns do, always in the same way.
+            name: of the verb, for messages; by default made of the verb and the key.
+
+        Returns:
+            The rows that are kept: the key, and the other columns.
+
+        Raises:
+            ConfigurationError: an argument is missing or invalid, a column is absent or of a type that does not do, or
+                the rows are a change feed.
+            RecordError: a row cannot be used.
+        """
+        side = self._side(INPUT, rows)
+        made = call_deduplicate(
+            side.rows, begun_anew, key=key, time=time, within=within, grace=grace, order=order, name=name
+        )
+        return self._result(made, [side])
 
     @named_in_errors
     def asof_join(
@@ -209,6 +288,8 @@ class Verbs(ABC, Generic[Given, Result]):
         tolerance: Duration | None = None,
         exact: bool = True,
         direction: Literal["backward", "forward", "nearest"] = "backward",
+        where: pc.Expression | None = None,
+        otherwise: Literal["miss", "next"] = "miss",
         default: Mapping[str, Any] | None = None,
         right_order: str | None = None,
         right_op: str | None = None,
@@ -232,6 +313,12 @@ class Verbs(ABC, Generic[Given, Result]):
             tolerance: how much older, or by the direction newer, than the left row a match may be; None for any age.
             exact: whether a right row of the very time of the left row is a match.
             direction: ``"backward"``, or ``"forward"`` or ``"nearest"``, which need ``tolerance`` and ``grace``.
+            where: a condition of a match on the columns of both sides, an expression of Arrow such as
+                ``pc.field("price") <= pc.field("most")``; those of the right side are the ones that are not in ``on``.
+                Null is not true. By default any right row is a match.
+            otherwise: what becomes of a left row whose right row does not fulfill ``where``: ``"miss"`` if it has no
+                match; ``"next"`` if that row is passed over, and the next one that fulfills it is the match, for which
+                this needs ``tolerance``.
             default: for ``"left"``: what columns of the right side have, by their names, where there is no match.
             right_order: the column that decides among right rows of one key and time, the greatest last.
             right_op: the column that says which right rows are deletes, as ``op`` in ``latest``.
@@ -246,37 +333,27 @@ class Verbs(ABC, Generic[Given, Result]):
             ConfigurationError: an argument is missing or invalid, or a column is absent or of a type that does not do.
             RecordError: a row cannot be used.
         """
-        join_type, keys = chosen_join(how, ASOF_JOINS), column_pairs(on)
-        wait = None if grace is None else in_micros(grace, "grace")
-        most = None if tolerance is None else in_micros(tolerance, "tolerance")
-        towards = AsofDirection.chosen(direction, grace, tolerance)
-        ahead = towards.ahead(most)
-        if history is not None:
-            check_history(grace, tolerance, history, ahead)
-        reach = max((wait or 0) + ahead, self._history(history))
-        one, other = self._side(_LEFT, left), self._side(_RIGHT, right)
-        one, other, times = joined_sides(one, other, keys, (time, left_time, right_time), join_type, null_safe)
-        other.check([], order=right_order)
-        right_op = other.operations(right_op)
-        rest = other.rest(keys.values(), right_op, one.schema.names)
-        if join_type.shows_right:
-            check_distinct([*one.schema.names, *rest], changes=False, remedy=_REMEDY)
-        made = make_asof_join(
-            name or f"asof_join-{'-'.join(keys)}",
+        sides = self._side(LEFT, left), self._side(RIGHT, right)
+        one, other, times = joined_sides(*sides, (time, left_time, right_time), chosen_join(how, ASOF_JOINS))
+        made = call_asof_join(
             one.rows,
             other.rows,
-            on=keys,
+            begun_anew,
+            on=on,
             times=times,
-            history=reach,
-            how=join_type,
-            grace=wait,
-            tolerance=most,
+            history=self._history(history),
+            how=how,
+            grace=grace,
+            tolerance=tolerance,
             exact=exact,
-            direction=towards,
-            default=defaults_of(default or {}, join_type, other.schema, rest),
-            right_op=right_op,
+            direction=direction,
+            where=None if where is None else partial(matching, one.schema, other.schema, where),
+            otherwise=otherwise,
+            default=default,
             right_order=right_order,
+            right_op=right_op,
             null_safe=null_safe,
+            name=name,
         )
         return self._result(made, [one, other])
 
@@ -290,9 +367,10 @@ class Verbs(ABC, Generic[Given, Result]):
         time: str | None = None,
         left_time: str | None = None,
         right_time: str | None = None,
-        within: Duration | None = None,
-        before: Duration | None = None,
-        after: Duration | None = None,
+        within: Duration | pc.Expression | None = None,
+        before: Duration | pc.Expression | None = None,
+        after: Duration | pc.Expression | None = None,
+        at_most: Duration | None = None,
         how: Literal["inner", "left", "right", "outer", "semi", "anti"] = "inner",
         grace: Duration = 0,
         null_safe: bool = False,
@@ -306,7 +384,11 @@ class Verbs(ABC, Generic[Given, Result]):
             time: the column of both sides with the times; or else
             left_time, right_time: those of each side. Of a ``time``, the result has that of the left side.
             within: how far apart the times may be; or else
-            before, after: how much older, and how much newer, than the left row the right one may be.
+            before, after: how much older, and how much newer, than the left row the right one may be. Each of these is
+                one length of time for all rows, or an expression of Arrow, such as ``pc.field("most")``, with that of
+                each left row: a duration, or an integer of milliseconds. A left row with a null there finds nobody.
+            at_most: the greatest bound that a row may have in such an expression. A left row with a greater one cannot
+                be used.
             how: ``"inner"``; ``"left"``, ``"right"`` or ``"outer"`` to keep the rows of the left, the right or both
                 sides that find nobody; ``"semi"`` for the left rows that find somebody, ``"anti"`` for those that do
                 not.
@@ -322,24 +404,23 @@ class Verbs(ABC, Generic[Given, Result]):
             ConfigurationError: an argument is missing or invalid, or a column is absent or of a type that does not do.
             RecordError: a row cannot be used.
         """
-        join_type, keys = chosen_join(how, JoinType), column_pairs(on)
-        windows = join_windows(within, before, after, grace)
-        one, other = self._side(_LEFT, left), self._side(_RIGHT, right)
-        one, other, times = joined_sides(one, other, keys, (time, left_time, right_time), join_type, null_safe)
-        if join_type.shows_right:
-            rest = other.rest(keys.values(), None, one.schema.names)
-            check_distinct([*one.schema.names, *rest], changes=False, remedy=_REMEDY)
-        made = make_stream_join(
-            name or f"stream_join-{'-'.join(keys)}",
+        sides = self._side(LEFT, left), self._side(RIGHT, right)
+        one, other, times = joined_sides(*sides, (time, left_time, right_time), chosen_join(how, JoinType))
+        given = {"within": within, "before": before, "after": after}
+        windows, bounds, reach = join_bounds(one.schema.names, Expression, "pc.field", given, at_most, grace)
+        if bounds is not None:
+            one = with_own_bounds(one, reach)
+        made = call_stream_join(
             one.rows,
             other.rows,
-            on=keys,
+            begun_anew,
+            on=on,
             times=times,
-            before=windows.before,
-            after=windows.after,
-            grace=windows.grace,
-            how=join_type,
+            windows=windows,
+            bounds=bounds,
+            how=how,
             null_safe=null_safe,
+            name=name,
         )
         return self._result(made, [one, other])
 
@@ -391,37 +472,23 @@ class Verbs(ABC, Generic[Given, Result]):
             ConfigurationError: an argument is missing or invalid, or a column is absent or of a type that does not do.
             RecordError: a row cannot be used.
         """
-        keys = column_pairs(on)
-        primary = list(keys) if left_key is None else column_names(left_key, "left_key")
-        foreign = primary != list(keys)
-        join_type = chosen_join(how, (JoinType.INNER, JoinType.LEFT) if foreign else TABLE_JOINS)
-        check_table_order(history, left_order, right_order)
-        check_ttl(ttl, expired)
-        check_foreign_ttl(primary, list(keys) if foreign else [], ttl)
-        one, other = self._side(_LEFT, left), self._side(_RIGHT, right)
-        one, other, times = joined_sides(one, other, keys, (time, left_time, right_time), join_type, null_safe)
-        one.check(primary, order=left_order)
-        other.check([], order=right_order)
-        ops = one.operations(left_op), other.operations(right_op)
-        rests = (
-            one.rest(primary, ops[0], CHANGE_COLUMNS),
-            other.rest(keys.values(), ops[1], CHANGE_COLUMNS),
-        )
-        check_distinct([*primary, *rests[0], *rests[1]], changes=True, remedy=_REMEDY)
-        made = make_table_join(
-            name or f"table_join-{'-'.join(keys)}",
+        sides = self._side(LEFT, left), self._side(RIGHT, right)
+        one, other, times = joined_sides(*sides, (time, left_time, right_time), chosen_join(how, JoinType))
+        made = call_table_join(
             one.rows,
             other.rows,
-            on=keys,
+            begun_anew,
+            on=on,
             times=times,
-            ops=ops,
-            left_key=primary,
+            left_key=left_key,
             orders=(left_order, right_order),
-            how=join_type,
-            history=None if history is None else in_micros(history, "history"),
-            ttl=None if ttl is None else in_micros(ttl, "ttl"),
-            expired=Expired(expired),
+            ops=(left_op, right_op),
+            how=how,
+            history=history,
+            ttl=ttl,
+            expired=expired,
             null_safe=null_safe,
+            name=name,
         )
         return self._result(made, [one, other])
 
@@ -434,20 +501,16 @@ class Verbs(ABC, Generic[Given, Result]):
         """
 
     @abstractmethod
-    def _result(self, made: Made, sides: Sequence[VerbSide], conditions: Mapping[str, str] | None = None) -> Result:
+    def _result(self, made: Made, sides: Sequence[VerbSide]) -> Result:
         """What the verb returns."""
 
     @abstractmethod
-    def _history(self, history: Duration | None) -> int:
-        """A history in microseconds, as far as it may be left out.
+    def _history(self, history: Duration | None) -> Duration:
+        """A history, as far as it may be left out.
 
         Raises:
-            ConfigurationError: it is missing, or no length of time.
+            ConfigurationError: it is missing.
         """
-
-
-def _where(call: AggregateCall, conditions: Mapping[str, str]) -> AggregateCall:
-    return call if call.where is None else replace(call, where=conditions[str(call.where)])
 
 
 class PondInBatches(Verbs[pa.Schema, MicroBatches]):
@@ -459,19 +522,15 @@ class PondInBatches(Verbs[pa.Schema, MicroBatches]):
                 f"{role!r} is of type {type(rows).__name__}; give the columns of the rows that will come, a "
                 "pyarrow.Schema, such as table.schema"
             )
-        return VerbSide(role, kept_schema(role, rows), None)
+        return VerbSide.of(role, kept_schema(role, rows))
 
-    def _result(
-        self, made: Made, sides: Sequence[VerbSide], conditions: Mapping[str, str] | None = None
-    ) -> MicroBatches:
-        added = conditions or {}
-        schemas = {side.role: pa.schema([one for one in side.schema if one.name not in added]) for side in sides}
-        return MicroBatches(made, schemas, added, backend=self._backend, on_error=self._on_error)
+    def _result(self, made: Made, sides: Sequence[VerbSide]) -> MicroBatches:
+        return MicroBatches(made, sides, backend=self._backend, on_error=self._on_error)
 
-    def _history(self, history: Duration | None) -> int:
+    def _history(self, history: Duration | None) -> Duration:
         if history is None:
             raise ConfigurationError("history is missing; give how late rows may come, such as history='1 hour'")
-        return in_micros(history, "history")
+        return history
 
 
 class Pond(Verbs[Frame, pa.Table]):
@@ -512,15 +571,14 @@ class Pond(Verbs[Frame, pa.Table]):
 
     def _side(self, role: str, rows: Frame) -> VerbSide:
         table = table_of(role, rows)
-        return VerbSide(role, table.schema, table)
+        return VerbSide.of(role, table.schema, table)
 
-    def _result(self, made: Made, sides: Sequence[VerbSide], conditions: Mapping[str, str] | None = None) -> pa.Table:
-        schemas = {side.role: side.schema for side in sides}
+    def _result(self, made: Made, sides: Sequence[VerbSide]) -> pa.Table:
         given = {side.role: side.table for side in sides if side.table is not None}
-        with MicroBatches(made, schemas, conditions or {}, backend=self._backend, on_error=self._on_error) as run:
+        with MicroBatches(made, sides, backend=self._backend, on_error=self._on_error) as run:
             found = run.at_once(given)
             self.dead_letters += run.dead_letters
         return found
 
-    def _history(self, history: Duration | None) -> int:
-        return 0 if history is None else in_micros(history, "history")
+    def _history(self, history: Duration | None) -> Duration:
+        return 0 if history is None else history

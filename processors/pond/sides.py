@@ -3,21 +3,108 @@
 Rule of this module: it knows columns by their names and types, and no verb.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any, Self, TypeAlias
 
 import pyarrow as pa
+import pyarrow.compute as _compute
 
 from millpond.errors import ConfigurationError
-from millpond.processors.calls.arguments import check_null_safe
-from millpond.processors.calls.key_kinds import check_kinds
+from millpond.processors.calls.arguments import INPUT, LEFT, RIGHT
+from millpond.processors.calls.known_names import unused_name
+from millpond.processors.calls.tables import Rows, Selection
 from millpond.processors.options.joins import JoinType, Side
 from millpond.processors.pond.frames import field_of
-from millpond.processors.pond.made import unused_name
 from millpond.processors.pond.marks import rows_of
-from millpond.processors.pond.tables import Rows
 from millpond.processors.verbs.aggregates import AggregateCall
-from millpond.processors.verbs.projections import OP
+from millpond.processors.verbs.projections import SEQUENCE
+
+pc: Any = _compute
+
+
+@dataclass(frozen=True)
+class CheckedRows(Rows):
+    """Rows whose columns are as a user names them: those that are not there are refused."""
+
+    def operations(self, op: str | None) -> str | None:
+        """The column that says which rows are deletes: the one that is given, or else that of the change feed.
+
+        Raises:
+            ConfigurationError: there is no such column, or it is no text.
+        """
+        if op is not None and not pa.types.is_string(field_of(self.source, self.schema, op).type):
+            raise ConfigurationError(
+                f"the operations {op!r} of {self.source!r} are of type {self.schema.field(op).type}; give a column of "
+                "strings such as 'upsert' and 'delete'"
+            )
+        return super().operations(op)
+
+    def directions(self, where: str, order: str | Sequence[str]) -> int:
+        """How many directions an order may have, of a column or of several.
+
+        Raises:
+            ConfigurationError: there is none, a column is missing, or one of them has no order.
+        """
+        given = [order] if isinstance(order, str) else order
+        if not isinstance(given, Sequence) or not given or not all(isinstance(one, str) for one in given):
+            raise ConfigurationError(
+                f"{where} order is {order!r}; give a column such as order='score', or a list of them"
+            )
+        for name in given:
+            type_ = field_of(self.source, self.schema, name).type
+            if _has_no_order(type_):
+                raise ConfigurationError(
+                    f"{where} the order has {name}, which is of type {type_}, and maps have no order; give a column "
+                    "that has"
+                )
+        return super().directions(where, order)
+
+    def read(
+        self,
+        role: str,
+        keys: Sequence[str],
+        values: Sequence[str],
+        time: str,
+        *,
+        op: str | None = None,
+        order: str | Sequence[str] | None = None,
+        foreign: Sequence[str] = (),
+        keyed: bool = False,
+    ) -> Selection:
+        """The columns that a verb reads.
+
+        Raises:
+            ConfigurationError: one is absent, or there are no times in that of the time.
+        """
+        for name in (*keys, *foreign, *([] if order is None else [order] if isinstance(order, str) else order)):
+            field_of(role, self.schema, name)
+        check_time(role, self.schema, time, "time" if role == INPUT else f"{role}_time")
+        return super().read(role, keys, values, time, op=op, order=order, foreign=foreign, keyed=keyed)
+
+    def aggregated(
+        self, keys: Sequence[str], time: str, calls: Mapping[str, AggregateCall], order: str | None
+    ) -> Selection:
+        """What an aggregate reads.
+
+        Raises:
+            ConfigurationError: a column is absent, or there are no times in that of the time.
+        """
+        for name in (*keys, *([] if order is None else [order])):
+            field_of(self.source, self.schema, name)
+        check_time(self.source, self.schema, time, "time")
+        for result, call in calls.items():
+            for column in (call.column, call.second):
+                if column is not None and not isinstance(column, str):
+                    raise ConfigurationError(f"the argument of {result!r} is {column!r}; give the name of a column")
+                if column is not None:
+                    field_of(self.source, self.schema, column)
+        return super().aggregated(keys, time, calls, order)
+
+
+Adding: TypeAlias = Mapping[str, tuple[pa.DataType, Callable[[pa.Table], Any]]]
+"""Columns by name: the type of each, and what makes it of a table of the rows."""
 
 
 @dataclass(frozen=True)
@@ -28,121 +115,97 @@ class VerbSide:
         role: what messages call it.
         schema: its columns, in the types that verbs keep.
         table: its rows; None if they are yet to come.
-        hidden: the columns that reach no result.
+        rows: its rows, as far as is noted of them, with the columns that are added.
+        added: the columns that are made of the others.
     """
 
     role: str
     schema: pa.Schema
     table: pa.Table | None
-    hidden: frozenset[str] = frozenset()
+    rows: CheckedRows
+    added: Adding = field(default_factory=dict)
 
-    @property
-    def rows(self) -> Rows:
-        """Its rows, as far as is noted of them."""
-        return replace(rows_of(self.role, self.schema), hidden=self.hidden)
+    @classmethod
+    def of(cls, role: str, schema: pa.Schema, table: pa.Table | None = None) -> Self:
+        """An input with these columns."""
+        return cls(role, schema, table, rows_of(CheckedRows, role, schema))
 
-    def rest(self, keys: Collection[str], op: str | None, taken: Collection[str]) -> list[str]:
-        """The columns that reach a result besides the key."""
-        return self.rows.carried([*keys, *([] if op is None else [op])], taken)
+    def adding(self, added: Adding) -> Self:
+        """The input with more columns, which are made of its own."""
+        whole = self.schema
+        for name, (type_, _) in added.items():
+            whole = whole.append(pa.field(name, type_))
+        return replace(self, rows=rows_of(CheckedRows, self.role, whole), added=added)
 
-    def check(self, names: Sequence[str], *, order: str | None = None) -> None:
-        """Refuse columns that are not there.
+    def prepared(self, table: pa.Table) -> pa.Table:
+        """Rows of it as they are read: in the order of their feed, and with the columns that are added."""
+        if self.rows.feed is not None and SEQUENCE in table.column_names:
+            table = table.sort_by(SEQUENCE)
+        columns = {name: made(table) for name, (_, made) in self.added.items()}
+        for name, column in columns.items():
+            table = table.append_column(name, column)
+        return table
 
-        Raises:
-            ConfigurationError: there is one.
-        """
-        for name in (*names, *([] if order is None else [order])):
-            field_of(self.role, self.schema, name)
 
-    def check_time(self, name: object, what: str) -> str:
-        """The column with the times.
+def check_time(role: str, schema: pa.Schema, name: object, what: str) -> str:
+    """The column with the times.
 
-        Raises:
-            ConfigurationError: there is none, or it has no times.
-        """
-        if not isinstance(name, str):
-            raise ConfigurationError(f"{what} is {name!r}; give the name of a column with times, such as {what}='at'")
-        type_ = field_of(self.role, self.schema, name).type
-        if not (pa.types.is_timestamp(type_) or pa.types.is_date(type_)):
-            raise ConfigurationError(
-                f"{what} is {name!r}, a column of type {type_}; give one of timestamps or dates, or make it one, such "
-                "as of milliseconds: column.cast(pa.timestamp('ms', 'UTC'))"
-            )
-        return name
+    Args:
+        role: of the input.
+        schema: its columns.
+        name: what the user gave.
+        what: as which parameter.
 
-    def operations(self, op: str | None) -> str | None:
-        """The column that says which rows are deletes: the one that is given, or else that of the change feed.
-
-        Raises:
-            ConfigurationError: there is no such column, or it is no text.
-        """
-        if op is None:
-            return OP if self.rows.feed is not None and OP in self.schema.names else None
-        type_ = field_of(self.role, self.schema, op).type
-        if not pa.types.is_string(type_):
-            raise ConfigurationError(
-                f"the operations {op!r} of {self.role!r} are of type {type_}; give a column of strings such as "
-                "'upsert' and 'delete'"
-            )
-        return op
-
-    def kinds(self, names: Iterable[str]) -> pa.Schema:
-        """Some of the columns, without what is noted of them."""
-        return pa.schema([pa.field(name, self.schema.field(name).type) for name in names])
-
-    def instants(self, time: str) -> bool:
-        """Whether times are moments."""
-        return getattr(self.schema.field(time).type, "tz", None) is not None
+    Raises:
+        ConfigurationError: there is none, or it has no times.
+    """
+    if not isinstance(name, str):
+        raise ConfigurationError(f"{what} is {name!r}; give the name of a column with times, such as {what}='at'")
+    type_ = field_of(role, schema, name).type
+    if not (pa.types.is_timestamp(type_) or pa.types.is_date(type_)):
+        raise ConfigurationError(
+            f"{what} is {name!r}, a column of type {type_}; give one of timestamps or dates, or make it one, such "
+            "as of milliseconds: column.cast(pa.timestamp('ms', 'UTC'))"
+        )
+    return name
 
 
 def joined_sides(
-    one: VerbSide,
-    other: VerbSide,
-    keys: Mapping[str, str],
-    times: tuple[str | None, str | None, str | None],
-    join_type: JoinType,
-    null_safe: bool,
+    one: VerbSide, other: VerbSide, times: tuple[str | None, str | None, str | None], join_type: JoinType
 ) -> tuple[VerbSide, VerbSide, tuple[str, str]]:
     """The inputs of a join and their times; where both have one column of times, the result has that of the left side.
 
     Raises:
-        ConfigurationError: a column is absent, or of a type that does not do, or null_safe is no bool.
+        ConfigurationError: times are not given, or given twice, or of two kinds.
     """
-    check_null_safe(null_safe)
     time, left_time, right_time = times
     if (time is None) is (left_time is None and right_time is None):
         raise ConfigurationError(
             f"time is {time!r}, left_time {left_time!r} and right_time {right_time!r}; give time, a column that both "
             "sides have, or else left_time and right_time"
         )
-    one.check(list(keys))
-    other.check(list(keys.values()))
-    if time is not None:
-        of_left, of_right = one.check_time(time, "time"), other.check_time(time, "time")
-        other = other if join_type.keeps(Side.RIGHT) else replace(other, hidden=frozenset([time]))
-    else:
-        of_left, of_right = one.check_time(left_time, "left_time"), other.check_time(right_time, "right_time")
-    check_kinds("join", one.kinds(keys), other.kinds(keys.values()))
-    if one.instants(of_left) is not other.instants(of_right):
+    named = ("time", "time") if time is not None else ("left_time", "right_time")
+    of_left = check_time(LEFT, one.schema, time or left_time, named[0])
+    of_right = check_time(RIGHT, other.schema, time or right_time, named[1])
+    if time is not None and not join_type.keeps(Side.RIGHT):
+        other = replace(other, rows=replace(other.rows, hidden=frozenset([time])))
+    left_type, right_type = one.schema.field(of_left).type, other.schema.field(of_right).type
+    if _zoned(left_type) is not _zoned(right_type):
         raise ConfigurationError(
-            f"the times {of_left!r} of 'left' are {one.schema.field(of_left).type}, and {of_right!r} of 'right' "
-            f"{other.schema.field(of_right).type}; give both a time zone, or neither"
+            f"the times {of_left!r} of 'left' are {left_type}, and {of_right!r} of 'right' {right_type}; give both a "
+            "time zone, or neither"
         )
     return one, other, (of_left, of_right)
 
 
-def with_conditions(side: VerbSide, calls: Mapping[str, AggregateCall]) -> tuple[VerbSide, dict[str, str]]:
-    """The input with a column for each condition, and its name by that of the condition.
+def with_conditions(side: VerbSide, calls: Mapping[str, AggregateCall]) -> tuple[VerbSide, dict[str, AggregateCall]]:
+    """The input with a column for each condition, which is null where that is not true, and calls that name these.
 
     Raises:
-        ConfigurationError: a column is absent, or a condition is no column of bools.
+        ConfigurationError: a condition is no column of bools.
     """
-    found: dict[str, str] = {}
-    schema = side.schema
+    named: dict[str, str] = {}
     for result, call in calls.items():
-        for column in (call.column, call.second):
-            if column is not None:
-                _check_argument(side, result, column)
         if call.where is None:
             continue
         where = call.where
@@ -150,18 +213,25 @@ def with_conditions(side: VerbSide, calls: Mapping[str, AggregateCall]) -> tuple
             raise ConfigurationError(
                 f"where of {result!r} is {where!r}, which is no column of bools; add one to the rows, and give its name"
             )
-        if str(where) not in found:
-            found[str(where)] = unused_name(f"{where} is true", schema.names)
-            schema = schema.append(pa.field(found[str(where)], pa.bool_()))
-    return VerbSide(side.role, schema, side.table), found
+        named[str(where)] = unused_name(f"{where} is true", side.schema.names)
+    made = {name: (pa.bool_(), partial(_true, where)) for where, name in named.items()}
+    given = {
+        name: call if call.where is None else replace(call, where=named[str(call.where)])
+        for name, call in calls.items()
+    }
+    return side.adding(made), given
 
 
-def _check_argument(side: VerbSide, result: str, column: object) -> None:
-    """Refuse an argument that is no column.
+def _true(condition: str, table: pa.Table) -> Any:
+    return pc.if_else(table[condition], table[condition], None)
 
-    Raises:
-        ConfigurationError: so it is.
-    """
-    if not isinstance(column, str):
-        raise ConfigurationError(f"the argument of {result!r} is {column!r}; give the name of a column")
-    field_of(side.role, side.schema, column)
+
+def _zoned(type_: pa.DataType) -> bool:
+    """Whether times are moments."""
+    return getattr(type_, "tz", None) is not None
+
+
+def _has_no_order(type_: pa.DataType) -> bool:
+    if pa.types.is_map(type_):
+        return True
+    return any(_has_no_order(type_.field(number).type) for number in range(type_.num_fields))

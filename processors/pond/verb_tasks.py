@@ -15,14 +15,14 @@ from typing import Any, Final, Protocol
 import pyarrow as pa
 import pyarrow.compute as _compute
 
+from millpond.processors.calls.made import Made
+from millpond.processors.calls.tables import Selection
 from millpond.processors.distribution.combining import Combining, Sent, of_input
 from millpond.processors.distribution.exchange import COMPLETE, TIME, Blob, BlobWriter, signal_blobs
 from millpond.processors.distribution.execution import Decoder, run_blobs
 from millpond.processors.distribution.plan import Plan, make_plan
 from millpond.processors.distribution.router import Route, Router, TaskNumbers
 from millpond.processors.options.on_error import OnError
-from millpond.processors.pond.made import Made
-from millpond.processors.pond.tables import Selection
 from millpond.processors.rows.event_times import EventTimes
 from millpond.processors.rows.part_rows import PartRows, RowColumns
 from millpond.processors.rows.row_source import RowSource

@@ -125,7 +125,11 @@ class PackedRows(Input):
         return self.rows.unpack(values if self.foreign is None else list(map(without_foreign_key, values)))
 
     def packed(self, rows: pa.Table) -> Any:
-        values = self.rows.pack_columns(flattened(rows["value"]))
+        columns = flattened(rows["value"])
+        if not self.rows.schemas.current.names:
+            # Rows without columns come with one, as a struct without fields has no form on the way.
+            columns = columns.select([])
+        values = self.rows.pack_columns(columns)
         if self.foreign is None:
             return values
         foreign = flattened(rows["foreign"])

@@ -24,9 +24,11 @@ from millpond.adapters.spark.verbs.sharing import Result, shared_by
 from millpond.adapters.spark.verbs.verb_run import VerbRun
 from millpond.adapters.spark.worker.attempt import Attempt
 from millpond.adapters.spark.worker.worker import StateSettings, Worker
+from millpond.processors.calls.aggregate import make_aggregate
+from millpond.processors.calls.latest import make_latest
+from millpond.processors.calls.made import Made
+from millpond.processors.calls.tables import Rows
 from millpond.processors.distribution.plan import Plan
-from millpond.processors.pond.made import Made, make_aggregate, make_latest
-from millpond.processors.pond.tables import Rows
 from millpond.processors.verbs import aggregates
 from millpond.processors.verbs.verb import INSTANT as TIME
 from millpond.stores.backend.registry import supplier
@@ -35,7 +37,7 @@ from millpond.stores.encoding.times import TimeUnit
 from millpond.stores.evolution.beginning import Beginning
 from millpond.stores.specs.directory import plain_name
 from tests.evolution.process import POLICY, DeathError, HeldCheckpoint, Process, in_process
-from tests.evolution.verb_drafts import LONG, Kept
+from tests.evolution.verb_drafts import LONG, Kept, KeptRows
 from tests.evolution.verb_job import OWNER, job_options
 from tests.metamorphic import engine
 from tests.metamorphic.engine import Deaths
@@ -202,4 +204,4 @@ def _nothing() -> Any:
 def _made(name: str, rows: Rows, run: VerbRun, *, first: bool) -> Made:
     if first:
         return make_aggregate(name, rows, CALLS, by="k", time="t")
-    return make_latest(name, rows, key="k", time="t", op="op", history=LONG, packing=Kept(run))
+    return make_latest(name, KeptRows(**vars(rows)), key="k", time="t", op="op", history=LONG, begin=Kept(run))

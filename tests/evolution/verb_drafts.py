@@ -15,27 +15,25 @@ from millpond.adapters.spark.verbs.expressions import Expression
 from millpond.adapters.spark.verbs.kept_schemas import ColumnChanges
 from millpond.adapters.spark.verbs.verb_run import VerbRun
 from millpond.processors import SessionWindows, TimeWindows
+from millpond.processors.calls.aggregate import make_aggregate
+from millpond.processors.calls.apply import make_apply
+from millpond.processors.calls.asof_join import make_asof_join
+from millpond.processors.calls.latest import make_latest
+from millpond.processors.calls.made import Made
+from millpond.processors.calls.readings import Packing
+from millpond.processors.calls.stream_join import make_stream_join
+from millpond.processors.calls.table_join import make_table_join
+from millpond.processors.calls.tables import Rows, Selection
+from millpond.processors.calls.top_n import make_top_n
 from millpond.processors.options.joins import TABLE_JOINS, AsofDirection, JoinType
-from millpond.processors.pond.made import (
-    Made,
-    make_aggregate,
-    make_asof_join,
-    make_latest,
-    make_stream_join,
-    make_table_join,
-    make_top_n,
-)
-from millpond.processors.pond.tables import Rows, Selection
 from millpond.processors.verbs import aggregates
 from millpond.processors.verbs.aggregate import Windows
 from millpond.processors.verbs.aggregates import AggregateCall
 from millpond.processors.verbs.kept_calls import CallChanges
-from millpond.processors.verbs.null_keys import NullKeys
 from millpond.processors.verbs.row_aggregate import RowAggregate
-from millpond.processors.verbs.verb import INSTANT, PackedRows, chosen
 from millpond.processors.verbs.verb import INSTANT as TIME
 from millpond.stores.typed.expiry import Expired
-from tests.metamorphic.applied import make_apply
+from tests.metamorphic.applied import results_of
 from tests.metamorphic.rules import RESULTS, Totals
 
 SECOND: Final = 1_000_000
@@ -246,141 +244,120 @@ def _place(draft: Draft, side: str) -> str:
 
 
 @dataclass(frozen=True)
-class ReadRows:
-    """What a verb reads, as ``RowInput`` describes a DataFrame."""
+class KeptSelection(Selection):
+    """How a verb reads rows, with what the user gave, as ``RowInput`` has it of a DataFrame."""
 
-    role: str
-    read: Selection
-    stored: bool = True
-    in_order: bool = False
+    expressions: Mapping[str, Expression] = field(default_factory=dict)
 
-    @property
-    def keys(self) -> Sequence[str]:
-        return self.read.keys
 
-    @property
-    def values(self) -> Sequence[str]:
-        return self.read.values
+@dataclass(frozen=True)
+class KeptRows(Rows):
+    """Rows of which is noted what the user gave of them."""
 
-    @property
-    def foreign(self) -> Sequence[str]:
-        return self.read.foreign
+    def read(
+        self,
+        role: str,
+        keys: Sequence[str],
+        values: Sequence[str],
+        time: str,
+        *,
+        op: str | None = None,
+        order: str | Sequence[str] | None = None,
+        foreign: Sequence[str] = (),
+        keyed: bool = False,
+    ) -> KeptSelection:
+        read = super().read(role, keys, values, time, op=op, order=order, foreign=foreign, keyed=keyed)
+        side = "" if role == "input" else f"{role}_"
+        columns = {f"{side}time": time, f"{side}op": op, f"{side}order": order}
+        given = {name: Expression(one) for name, one in columns.items() if isinstance(one, str)}
+        return KeptSelection(**vars(read), expressions=given)
 
-    @property
-    def ordered(self) -> bool:
-        return self.read.order is not None
-
-    @property
-    def without_nulls(self) -> bool:
-        return self.read.keyed
-
-    @property
-    def carried(self) -> Sequence[str]:
-        return [*self.keys, *self.values]
-
-    @property
-    def times(self) -> pa.DataType:
-        return INSTANT
-
-    @property
-    def expressions(self) -> Mapping[str, Expression]:
-        side = "" if self.role == "input" else f"{self.role}_"
-        order = {} if self.read.order is None else {"order": Expression(self.read.order)}
-        return {f"{side}time": Expression(self.read.time), **order}
-
-    def schema(self, names: Sequence[str]) -> pa.Schema:
-        return chosen(self.read.rows.schema, names)
-
-    key_schema = schema
-
-    def order_schema(self) -> pa.Schema:
-        assert self.read.order is not None
-        return pa.schema([("order", self.read.rows.schema.field(self.read.order).type)])
+    def aggregated(
+        self, keys: Sequence[str], time: str, calls: Mapping[str, AggregateCall], order: str | None
+    ) -> KeptSelection:
+        read = super().aggregated(keys, time, calls, order)
+        return KeptSelection(**vars(read), expressions={"time": Expression(time)})
 
 
 @dataclass(frozen=True)
 class Kept:
-    """Packs rows as ``Millpond`` does: compared with what the state has."""
+    """Begins a verb as ``Millpond`` does: what it reads is compared with what the state has."""
 
     run: VerbRun
-    unstored: Sequence[str] = ()
 
-    def __call__(
-        self,
-        role: str,
-        read: Selection,
-        null_keys: NullKeys = NullKeys.EQUAL,
-        *,
-        untimed: bool = False,
-        versions: bool = False,
-    ) -> PackedRows:
-        rows = ReadRows(role, read, role not in self.unstored)
-        inputs: Any = self.run.inputs
-        inputs.append(rows)
-        self.run.schemas.note_expressions([rows])
-        return self.run.schemas.input(rows, null_keys, untimed=untimed, versions=versions)
+    def __call__(self, name: str, inputs: Sequence[Any]) -> Packing:
+        kept: Any = self.run.inputs
+        kept += inputs
+        self.run.schemas.changes.check(inputs)
+        self.run.schemas.note_expressions(inputs)
+        return self.run.schemas
 
 
 def made_of(draft: Draft, run: VerbRun, calls: CallChanges) -> Made:
     """The verb, as ``Millpond`` makes it."""
-    left = Rows.of(f"left-{draft.number}", draft.schema("left"))
+    left = KeptRows.of(f"left-{draft.number}", draft.schema("left"))
     if draft.kind in WINDOWS:
         return _aggregate(draft, run, calls, left)
     keeps = draft.longer * LONG
     if draft.kind == "latest":
         keys, (time, _) = draft.keys("left"), draft.times
-        run.schemas.changes.check([ReadRows("input", Selection(left, keys, draft.kept("left"), time))])
         return make_latest(
             draft.name, left, key=keys, time=time, history=keeps, ttl=draft.ttl, expired=draft.expired,
-            packing=Kept(run),
+            begin=Kept(run),
         )  # fmt: skip
     if draft.kind == "top":
-        return make_top_n(draft.name, left, TOP, by="k", order="at", descending=True, time="at", packing=Kept(run))
+        return make_top_n(draft.name, left, TOP, by="k", order="at", descending=(True,), time="at", begin=Kept(run))
     if draft.kind == "apply":
         rule = Totals(draft.columns[0].name)
         return make_apply(
-            draft.name, left, rule, key="k", time="at", schema=RESULTS, lateness=WAIT, ttl=draft.ttl, packing=Kept(run)
+            draft.name,
+            left,
+            rule,
+            key="k",
+            time="at",
+            results=results_of(RESULTS),
+            lateness=WAIT,
+            ttl=draft.ttl,
+            begin=Kept(run),
         )
-    right = Rows.of(f"right-{draft.number}", draft.schema("right"))
+    right = KeptRows.of(f"right-{draft.number}", draft.schema("right"))
     times = draft.times
     if draft.kind in ASOF:
         waits, match = draft.kind == "waiting", draft.match
         return make_asof_join(
             draft.name, left, right, on="k", times=times, history=keeps, how=match.how, grace=WAIT if waits else None,
             tolerance=match.tolerance, exact=match.exact, direction=match.direction,
-            packing=Kept(run, [] if waits else ["left"]),
+            begin=Kept(run),
         )  # fmt: skip
     if draft.kind in ("tables", "versions"):
         history = keeps if draft.kind == "versions" else None
         return make_table_join(
-            draft.name, left, right, on="k", times=times, how=draft.how, history=history, packing=Kept(run)
+            draft.name, left, right, on="k", times=times, how=draft.how, history=history, begin=Kept(run)
         )
     on = dict(zip(draft.keys("left"), draft.keys("right"), strict=True))
     grace = WAIT if draft.kind == "alone" else keeps
     return make_stream_join(
         draft.name, left, right, on=on, times=times, before=REACH, after=REACH, grace=grace, how=draft.how,
-        packing=Kept(run),
+        begin=Kept(run),
     )  # fmt: skip
 
 
-def _aggregate(draft: Draft, run: VerbRun, changes: CallChanges, left: Rows) -> Made:
+def _aggregate(draft: Draft, run: VerbRun, changes: CallChanges, left: KeptRows) -> Made:
     calls = {one.name: CALLS[one.function][0] for one in draft.calls}
     arguments = {name: str(call.column) for name, call in calls.items() if call.column is not None}
     conditions = {name: str(call.where) for name, call in calls.items() if call.where is not None}
-    number, wrapped = pa.int64(), pa.struct([("value", pa.int64())])
-    first = RowAggregate(
-        calls, {name: wrapped if call.wraps else number for name, call in calls.items() if call.takes_values}
-    )
-    rows = ReadRows("input", Selection(left, ["k"], [], "at"))
-    run.schemas.note_expressions([rows])
-    states = call_states(run, rows, first.kept(arguments, conditions), changes, first.state_serde.name)
-    run.schemas.keys(rows)
-    run.schemas.times(rows)
+
+    def binding(bind: Callable[..., RowAggregate]) -> RowAggregate:
+        first = bind()
+        kept = first.kept(arguments, conditions)
+        states = call_states(run, run.inputs[-1], kept, changes, first.state_serde.name)
+        return bind(slots=states.slots, since=states.since)
+
     make = WINDOWS[draft.kind]
     until = {time: made for size, time in draft.eras if (made := make(size, draft.longer)) is not None}
     return make_aggregate(
         draft.name, left, calls, by="k", time="at", window=make(draft.window, draft.longer), until=until,
-        slots=states.slots, since=states.since, ttl=draft.ttl, expired=draft.expired,
+        binding=binding, begin=Kept(run), ttl=draft.ttl, expired=draft.expired,
     )  # fmt: skip
 
 

@@ -24,10 +24,10 @@ from millpond.adapters.spark.verbs.kept_schemas import KeptSchemas
 from millpond.adapters.spark.verbs.verb_run import VerbRun
 from millpond.adapters.spark.worker.attempt import Attempt
 from millpond.adapters.spark.worker.worker import StateSettings, specs_of
+from millpond.processors.calls.made import Made
 from millpond.processors.distribution.plan import Plan
 from millpond.processors.distribution.shape_of import shape_of
 from millpond.processors.options.on_error import OnError
-from millpond.processors.pond.made import Made
 from millpond.processors.runtime.subtopology import Subtopology
 from millpond.stores.backend.registry import supplier
 from millpond.stores.durability import Manifest, TaskState

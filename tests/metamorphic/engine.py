@@ -15,12 +15,12 @@ import pyarrow as pa
 import pyarrow.compute as _compute
 from pyspark import cloudpickle
 
+from millpond.processors.calls.made import Made
 from millpond.processors.distribution.exchange import (
     Blob,
 )
 from millpond.processors.distribution.plan import Plan
 from millpond.processors.options.on_error import OnError
-from millpond.processors.pond.made import Made
 from millpond.processors.pond.verb_tasks import VerbTasks
 from millpond.processors.runtime.late import LateRecords
 from millpond.processors.runtime.subtopology import Subtopology

@@ -12,7 +12,7 @@ from typing import Any, Final
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from millpond.processors.pond.made import Made
+from millpond.processors.calls.made import Made
 from tests.metamorphic.engine import Query
 from tests.metamorphic.keeping import MEMORY, BackendKeeper, DurableKeeper, Keeper
 from tests.metamorphic.operators import OperatedQuery, Place

@@ -50,11 +50,11 @@ from millpond.adapters.spark.verbs.sharing import (
 from millpond.adapters.spark.verbs.sink import RowSink
 from millpond.adapters.spark.worker.attempt import Attempt
 from millpond.adapters.spark.worker.worker import StateSettings, Worker
+from millpond.processors.calls.made import Made
+from millpond.processors.calls.tables import Selection
 from millpond.processors.distribution.exchange import COMPLETE, EXCHANGE_SCHEMA, Blob
 from millpond.processors.distribution.plan import Plan, make_plan
 from millpond.processors.distribution.shape_of import shape_of
-from millpond.processors.pond.made import Made
-from millpond.processors.pond.tables import Selection
 from millpond.processors.pond.verb_tasks import EVENT_TIMES
 from millpond.processors.rows.part_rows import PartRows
 from millpond.processors.rows.row_source import RowSource
@@ -166,7 +166,7 @@ def columns_of(read: Selection, schema: pa.Schema) -> Columns:
     }
     if read.op is not None:
         made["op"] = columns[read.op]
-    if read.order is not None:
+    if isinstance(read.order, str):
         made["order"] = Struct(["order"], [columns[read.order]])
     return Columns(keys, columns[read.time], Projection(conditions, made))
 

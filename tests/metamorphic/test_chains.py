@@ -10,19 +10,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millpond.processors import SessionWindows, TimeWindows
+from millpond.processors.calls.aggregate import make_aggregate
+from millpond.processors.calls.apply import make_apply
+from millpond.processors.calls.asof_join import make_asof_join
+from millpond.processors.calls.latest import make_latest
+from millpond.processors.calls.made import Made
+from millpond.processors.calls.stream_join import make_stream_join
+from millpond.processors.calls.table_join import make_table_join
+from millpond.processors.calls.tables import Rows
 from millpond.processors.options.joins import TABLE_JOINS, AsofDirection, JoinType
-from millpond.processors.pond.made import (
-    Made,
-    make_aggregate,
-    make_asof_join,
-    make_latest,
-    make_stream_join,
-    make_table_join,
-)
-from millpond.processors.pond.tables import Rows
 from millpond.processors.verbs import aggregates
 from tests.metamorphic import oracle
-from tests.metamorphic.applied import make_apply
+from tests.metamorphic.applied import results_of
 from tests.metamorphic.calendars import STEP, spanned, stretched
 from tests.metamorphic.checking import EXAMPLES, KEYS, answers, bag, histories, rows_of, schema, table
 from tests.metamorphic.histories import (
@@ -133,7 +132,9 @@ def test_windows_of_what_a_rule_says_of_rows_that_have_waited_for_their_versions
         "one", A, B, on="k", times=("at", "bt"), history=LONG, grace=grace * SECOND, how=JoinType.LEFT,
         tolerance=4 * SECOND, direction=direction,
     )  # fmt: skip
-    two = make_apply("two", one.rows, Totals("bv"), key="k", time="at", schema=RESULTS, lateness=lateness * SECOND)
+    two = make_apply(
+        "two", one.rows, Totals("bv"), key="k", time="at", results=results_of(RESULTS), lateness=lateness * SECOND
+    )
     three = counts("three", two.rows, "seen", TimeWindows(6_000, grace=3_000), s=aggregates.sum("total"))
     chain = chain_of(one, two, three)
     a, b = (rows_from(chain, events, source) for source in "ab")

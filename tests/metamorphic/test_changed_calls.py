@@ -24,8 +24,10 @@ from hypothesis import strategies as st
 
 from millpond.errors import StateConflictError
 from millpond.processors import SessionWindows, SlidingWindows, TimeWindows
-from millpond.processors.pond.made import Made, make_aggregate, make_latest
-from millpond.processors.pond.tables import Rows
+from millpond.processors.calls.aggregate import Binding, make_aggregate
+from millpond.processors.calls.latest import make_latest
+from millpond.processors.calls.made import Made
+from millpond.processors.calls.tables import Rows
 from millpond.processors.rows.part_rows import PartRows
 from millpond.processors.runtime.batches.batch import Batch
 from millpond.processors.verbs import aggregates
@@ -108,6 +110,11 @@ def kept_of(bound: RowAggregate, calls: Mapping[str, AggregateCall]) -> Calls:
         {name: str(call.where) for name, call in calls.items() if call.where is not None},
         {name: str(call.second) for name, call in calls.items() if call.second is not None},
     )
+
+
+def bound_to(slots: Slots | None, since: Mapping[str, int] | None = None) -> Binding:
+    """Binds calls to these places of their states."""
+    return lambda bind: bind(slots=slots, since=since)
 
 
 @dataclass
@@ -247,7 +254,7 @@ def live(kind: str, seed: int, backend: str | None, first: dict[str, str], runs:
             assert life.kept is not None
             made = make_aggregate(
                 "out", Rows.of("a", SOURCE), life.calls, by="k", time="at", window=KINDS[kind][0], final=final,
-                slots=slots, since=since_in(life.kept.current),
+                binding=bound_to(slots, since_in(life.kept.current)),
             )  # fmt: skip
             keeper.restart()
             query = Query([made], [partitions], keeper, random)
@@ -305,8 +312,8 @@ def test_a_time_that_rows_have_reached_is_refused_with_the_earliest_that_is_free
         slots = life.restart(changes)
         assert life.kept is not None
         made = make_aggregate(
-            "out", Rows.of("a", SOURCE), life.calls, by="k", time="at", window=KINDS[kind][0], slots=slots,
-            since=since_in(life.kept.current),
+            "out", Rows.of("a", SOURCE), life.calls, by="k", time="at", window=KINDS[kind][0],
+            binding=bound_to(slots, since_in(life.kept.current)),
         )  # fmt: skip
         with closing(BackendKeeper(tmp_path, "lmdb")) as keeper:
             query, verbs = Query([made], [1], keeper, Random(0)), Verbs([made], {"a": SOURCE}, {"a": "at"})
@@ -345,7 +352,7 @@ def test_calls_behind_a_shared_operator_change_as_others_do() -> None:
                     changes = CallChanges(["most"], {"s": "total"}, ["n"])
                 table = make_latest("table", Rows.of("a", SOURCE), key="k", time="at", history=LONG)
                 made = make_aggregate(
-                    "out", table.rows, life.calls, by="k", time="change_time", slots=life.restart(changes)
+                    "out", table.rows, life.calls, by="k", time="change_time", binding=bound_to(life.restart(changes))
                 )
                 query = OperatedQuery([table, made], [2, 2], place, Random(run), shared=shared)
                 verbs = Verbs([table, made], {"a": SOURCE}, {"a": "at"})

@@ -22,14 +22,15 @@ from millpond.adapters.edit import StateEditor
 from millpond.errors import ConfigurationError, StateConflictError
 from millpond.processors import CumulativeWindows, SessionWindows, SlidingWindows, TimeWindows
 from millpond.processors.aggregations.windowed_processor import WindowedProcessor
+from millpond.processors.calls.aggregate import make_aggregate
 from millpond.processors.calls.arguments import (
     until_in_micros,
 )
+from millpond.processors.calls.made import Made
+from millpond.processors.calls.tables import Rows
 from millpond.processors.distribution.plan import Plan, make_plan
 from millpond.processors.distribution.shape_of import shape_of
 from millpond.processors.options.windows import ChangedWindows
-from millpond.processors.pond.made import Made, make_aggregate
-from millpond.processors.pond.tables import Rows
 from millpond.processors.runtime.waiting_counts import counted_at, waiting_of
 from millpond.processors.verbs.aggregate import Windows
 from millpond.processors.verbs.carriages import CARRIAGES
@@ -46,7 +47,7 @@ from tests.metamorphic.histories import Chain as Verbs
 from tests.metamorphic.keeping import BackendKeeper, DurableKeeper, Keeper
 from tests.metamorphic.oracle import Row
 from tests.metamorphic.stopped import StoppedKeeper, schemas_of
-from tests.metamorphic.test_changed_calls import Life, keeper_of, stored
+from tests.metamorphic.test_changed_calls import Life, bound_to, keeper_of, stored
 
 SOURCE = schema("a")
 MILLI = 1_000
@@ -83,7 +84,7 @@ class Eras:
     def made(self, life: Life, changes: CallChanges, final: bool) -> Made:
         return make_aggregate(
             "out", Rows.of("a", SOURCE), life.calls, by="k", time="at", window=self.windows[-1], until=self.changes,
-            final=final, slots=life.restart(changes),
+            final=final, binding=bound_to(life.restart(changes)),
         )  # fmt: skip
 
     def _each(self) -> list[tuple[Any, int, int]]:

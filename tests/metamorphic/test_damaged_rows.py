@@ -30,12 +30,17 @@ from millpond.processors import (
     Suppressed,
     TimeWindows,
 )
+from millpond.processors.calls.aggregate import make_aggregate
+from millpond.processors.calls.apply import make_apply
+from millpond.processors.calls.asof_join import make_asof_join
+from millpond.processors.calls.latest import make_latest
+from millpond.processors.calls.made import Made
+from millpond.processors.calls.table_join import make_table_join
+from millpond.processors.calls.tables import Rows
 from millpond.processors.distribution.exchange import Blob, to_ipc
 from millpond.processors.distribution.execution import Outputs
 from millpond.processors.distribution.plan import make_plan
 from millpond.processors.options.joins import JoinType
-from millpond.processors.pond.made import Made, make_aggregate, make_asof_join, make_latest, make_table_join
-from millpond.processors.pond.tables import Rows
 from millpond.processors.runtime.batches.batch import Batch
 from millpond.processors.runtime.task import Task
 from millpond.processors.verbs import aggregates
@@ -44,7 +49,7 @@ from millpond.stores.backend.contract import Backend
 from millpond.stores.backend.memory import MemoryBackend, MemorySupplier
 from millpond.stores.durability import Storage
 from millpond.stores.encoding.keys import COMMIT_ROW, DATA, LATEST_END
-from tests.metamorphic.applied import make_apply
+from tests.metamorphic.applied import results_of
 from tests.metamorphic.engine import Query, RunningVerb, Tables
 from tests.metamorphic.histories import SECOND
 from tests.metamorphic.keeping import POLICY, DurableKeeper
@@ -167,7 +172,7 @@ VERBS: dict[str, Callable[[], Made]] = {
     "a join of versioned tables": lambda: make_table_join("out", A, B, history=60 * SECOND, **TIMES),
     "a join by foreign key": lambda: make_table_join("out", FOREIGN, B, left_key="id", **TIMES),
     "a processor": lambda: make_apply(
-        "out", NUMBERS, Totals("v"), key="k", time="at", schema=RESULTS, lateness=5 * SECOND
+        "out", NUMBERS, Totals("v"), key="k", time="at", results=results_of(RESULTS), lateness=5 * SECOND
     ),
     "an aggregate": lambda: folded(None),
     "an aggregate by window": lambda: make_aggregate(

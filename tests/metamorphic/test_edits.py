@@ -14,18 +14,17 @@ from millpond.adapters.edit import StateEditor, erase
 from millpond.adapters.inspect import StateInspector
 from millpond.errors import ConfigurationError
 from millpond.processors import CumulativeWindows, SessionWindows, TimeWindows
+from millpond.processors.calls.aggregate import make_aggregate
+from millpond.processors.calls.apply import make_apply
+from millpond.processors.calls.asof_join import make_asof_join
+from millpond.processors.calls.latest import make_latest
+from millpond.processors.calls.made import Made
+from millpond.processors.calls.stream_join import make_stream_join
+from millpond.processors.calls.table_join import make_table_join
+from millpond.processors.calls.tables import Rows
 from millpond.processors.options.joins import JoinType
-from millpond.processors.pond.made import (
-    Made,
-    make_aggregate,
-    make_asof_join,
-    make_latest,
-    make_stream_join,
-    make_table_join,
-)
-from millpond.processors.pond.tables import Rows
 from millpond.processors.verbs import aggregates
-from tests.metamorphic.applied import make_apply
+from tests.metamorphic.applied import results_of
 from tests.metamorphic.checking import bag, event, histories, rows_of, schema
 from tests.metamorphic.histories import SECOND, Chain, Event, ticking
 from tests.metamorphic.rules import RESULTS, Totals
@@ -55,7 +54,9 @@ ONE_SIDED: dict[str, Callable[[], Made]] = {
 }
 VERBS: dict[str, Callable[[], Made]] = {
     **ONE_SIDED,
-    "apply": lambda: make_apply("out", A, Totals("av"), key="k", time="at", schema=RESULTS, lateness=2 * SECOND),
+    "apply": lambda: make_apply(
+        "out", A, Totals("av"), key="k", time="at", results=results_of(RESULTS), lateness=2 * SECOND
+    ),
     "asof": lambda: make_asof_join(
         "out", A, B, on="k", times=("at", "bt"), history=10 * SECOND, grace=3 * SECOND, how=JoinType.LEFT, right_op="bo"
     ),

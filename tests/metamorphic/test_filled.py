@@ -32,10 +32,11 @@ from millpond.adapters.spark.verbs.kept_schemas import ColumnChanges, KeptSchema
 from millpond.adapters.spark.verbs.verb_run import VerbRun
 from millpond.errors import StateConflictError
 from millpond.processors import SessionWindows, TimeWindows
+from millpond.processors.calls.aggregate import make_aggregate
+from millpond.processors.calls.made import Made
+from millpond.processors.calls.tables import Rows
 from millpond.processors.distribution.plan import Plan
 from millpond.processors.options.on_error import OnError
-from millpond.processors.pond.made import Made, make_aggregate
-from millpond.processors.pond.tables import Rows, Selection
 from millpond.processors.verbs.kept_calls import CallChanges
 from millpond.processors.verbs.rekeying.past_rows import IN_ORDER, PAST_SCHEMA, PastRows
 from millpond.processors.verbs.row_aggregate import RowAggregate
@@ -44,14 +45,13 @@ from millpond.stores.evolution.beginning import Beginning
 from millpond.stores.evolution.record import EvolutionRecord
 from millpond.stores.evolution.seeding import Sowing
 from tests.evolution.process import DeathError, HeldCheckpoint, in_process
-from tests.evolution.verb_drafts import ReadRows
 from tests.metamorphic.checking import event, frozen, histories, own, schema
 from tests.metamorphic.engine import Query, RunningVerb
 from tests.metamorphic.histories import BACKENDS, SECOND, Chain, Event, Way, cut, tables
 from tests.metamorphic.histories import rows_of as rows_in
 from tests.metamorphic.keeping import POLICY, BackendKeeper, DurableKeeper
 from tests.metamorphic.oracle import Row
-from tests.metamorphic.test_changed_calls import FUNCTIONS, KINDS, LONG, kept_of, stored, types_of
+from tests.metamorphic.test_changed_calls import FUNCTIONS, KINDS, LONG, bound_to, kept_of, stored, types_of
 
 pc: Any = _compute
 
@@ -139,10 +139,10 @@ class Life:
         )  # fmt: skip
         first = bound_of(calls)
         wanted = kept_of(first, {name: FUNCTIONS[one][0] for name, one in calls.items()})
-        rows = ReadRows("input", Selection(Rows.of("a", SOURCE), ["k"], [], "at"))
+        rows = Rows.of("a", SOURCE).read("input", ["k"], [], "at")
         schemas.keys(rows)
         states = call_states(run, rows, wanted, changes or said, first.state_serde.name)
-        self.made = made_of(self.kind, calls, f"app.{NAME}", slots=states.slots, since=states.since)
+        self.made = made_of(self.kind, calls, f"app.{NAME}", binding=bound_to(states.slots, states.since))
         running = RunningVerb(self.made, partitions)
         filled = filling(NAME, states, self._sow(calls, states, running, dies)) if states.filled else None
         whereabouts = Whereabouts(

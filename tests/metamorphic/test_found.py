@@ -6,11 +6,15 @@ from typing import Any
 import pytest
 
 from millpond.processors import SessionWindows, TimeWindows
+from millpond.processors.calls.aggregate import make_aggregate
+from millpond.processors.calls.apply import make_apply
+from millpond.processors.calls.asof_join import make_asof_join
+from millpond.processors.calls.made import Made
+from millpond.processors.calls.stream_join import make_stream_join
+from millpond.processors.calls.tables import Rows
 from millpond.processors.options.joins import JoinType
-from millpond.processors.pond.made import Made, make_aggregate, make_asof_join, make_stream_join
-from millpond.processors.pond.tables import Rows
 from millpond.processors.verbs import aggregates
-from tests.metamorphic.applied import make_apply
+from tests.metamorphic.applied import results_of
 from tests.metamorphic.checking import bag, schema, table
 from tests.metamorphic.histories import SECOND, Chain, Event, Way, current, run
 from tests.metamorphic.rules import RESULTS, Totals
@@ -91,7 +95,7 @@ def test_an_asof_join_waits_for_windows_of_what_a_join_holds_back() -> None:
 
 
 def test_a_join_of_streams_waits_for_windows_of_what_a_rule_says() -> None:
-    one = make_apply("one", A, Totals("av"), key="k", time="at", schema=RESULTS, lateness=10 * SECOND)
+    one = make_apply("one", A, Totals("av"), key="k", time="at", results=results_of(RESULTS), lateness=10 * SECOND)
     two = windows("two", one.rows, "seen", TimeWindows(2_000))
     rows = two.rows.select("k", "n", end=("window", "end"))
     three = make_stream_join(

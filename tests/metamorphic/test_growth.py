@@ -10,18 +10,16 @@ import pyarrow as pa
 import pytest
 
 from millpond.processors import SessionWindows, SlidingWindows, TimeWindows
+from millpond.processors.calls.aggregate import make_aggregate
+from millpond.processors.calls.asof_join import make_asof_join
+from millpond.processors.calls.deduplicate import make_deduplicate
+from millpond.processors.calls.latest import make_latest
+from millpond.processors.calls.made import Made
+from millpond.processors.calls.stream_join import make_stream_join
+from millpond.processors.calls.table_join import make_table_join
+from millpond.processors.calls.tables import Rows
+from millpond.processors.calls.top_n import make_top_n
 from millpond.processors.options.joins import JoinType
-from millpond.processors.pond.made import (
-    Made,
-    make_aggregate,
-    make_asof_join,
-    make_deduplicate,
-    make_latest,
-    make_stream_join,
-    make_table_join,
-    make_top_n,
-)
-from millpond.processors.pond.tables import Rows
 from millpond.processors.verbs import aggregates
 from millpond.stores.backend.contract import Entries
 from millpond.stores.backend.memory import MemoryBackend
@@ -65,7 +63,7 @@ CASES: dict[str, tuple[Callable[[], Made], dict[str, pa.Schema]]] = {
     "stream_join": (stream_join, BOTH),
     "table_join": (lambda: make_table_join("out", ROWS, OTHER, on="k", times=("at", "bt"), history=LONG), BOTH),
     "by key": (lambda: aggregate(None), {"a": SOURCE}),
-    "top_n": (lambda: make_top_n("out", ROWS, 3, by="k", order="at", time="at", descending=True), {"a": SOURCE}),
+    "top_n": (lambda: make_top_n("out", ROWS, 3, by="k", order="at", time="at", descending=(True,)), {"a": SOURCE}),
     "deduplicate": (lambda: make_deduplicate("out", ROWS, key="k", time="at", within=LONG, grace=GRACE), {"a": SOURCE}),
     "by window": (lambda: aggregate(TimeWindows(7_000, grace=GRACE)), {"a": SOURCE}),
     "by sliding window": (lambda: aggregate(SlidingWindows(3_000, grace=GRACE)), {"a": SOURCE}),

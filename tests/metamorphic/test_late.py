@@ -11,20 +11,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millpond.processors import CumulativeWindows, SessionWindows, SlidingWindows, TimeWindows
+from millpond.processors.calls.aggregate import make_aggregate
+from millpond.processors.calls.apply import make_apply
+from millpond.processors.calls.asof_join import make_asof_join
+from millpond.processors.calls.deduplicate import make_deduplicate
+from millpond.processors.calls.latest import make_latest
+from millpond.processors.calls.made import Made
+from millpond.processors.calls.stream_join import make_stream_join
+from millpond.processors.calls.table_join import make_table_join
+from millpond.processors.calls.tables import Rows
 from millpond.processors.options.joins import AsofDirection, JoinType
-from millpond.processors.pond.made import (
-    Made,
-    make_aggregate,
-    make_asof_join,
-    make_deduplicate,
-    make_latest,
-    make_stream_join,
-    make_table_join,
-)
-from millpond.processors.pond.tables import Rows
 from millpond.processors.verbs import aggregates
 from tests.metamorphic import oracle
-from tests.metamorphic.applied import make_apply
+from tests.metamorphic.applied import results_of
 from tests.metamorphic.checking import EXAMPLES, KEYS, NULLABLE, bag, histories, own, rows_of, schema, table
 from tests.metamorphic.histories import SECOND, WAYS, Answer, Chain, Event, Way, arrivals, current, cut, run
 from tests.metamorphic.oracle import Row
@@ -163,7 +162,13 @@ def _sorted_out(batches: Batches, is_late: Callable[[Event, Clock], bool]) -> tu
 def test_a_rule_sees_the_rows_in_time(events: list[Event], ways: list[Way], lateness: int) -> None:
     source = schema("a")
     made = make_apply(
-        "out", Rows.of("a", source), Totals("av"), key="k", time="at", schema=RESULTS, lateness=lateness * SECOND
+        "out",
+        Rows.of("a", source),
+        Totals("av"),
+        key="k",
+        time="at",
+        results=results_of(RESULTS),
+        lateness=lateness * SECOND,
     )
     chain = Chain([made], {"a": source}, {"a": "at"})
     batches = late_batches(chain, events, ways[0])

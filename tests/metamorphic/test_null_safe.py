@@ -8,9 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from millpond.processors.calls.asof_join import make_asof_join
+from millpond.processors.calls.made import Made
+from millpond.processors.calls.stream_join import make_stream_join
+from millpond.processors.calls.table_join import make_table_join
+from millpond.processors.calls.tables import Rows
 from millpond.processors.options.joins import ASOF_JOINS, TABLE_JOINS, JoinType
-from millpond.processors.pond.made import Made, make_asof_join, make_stream_join, make_table_join
-from millpond.processors.pond.tables import Rows
 from tests.metamorphic.checking import NULLABLE, TWO, answers, bag, histories, rows_of, schema
 from tests.metamorphic.histories import SECOND, Chain, Event, Way, current
 

@@ -11,11 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millpond.errors import RecordError
+from millpond.processors.calls.asof_join import make_asof_join
+from millpond.processors.calls.latest import make_latest
+from millpond.processors.calls.made import Made
+from millpond.processors.calls.table_join import make_table_join
+from millpond.processors.calls.tables import Rows
 from millpond.processors.options.joins import TABLE_JOINS, JoinType
 from millpond.processors.options.on_error import OnError
 from millpond.processors.pond import verb_tasks
-from millpond.processors.pond.made import Made, make_asof_join, make_latest, make_table_join
-from millpond.processors.pond.tables import Rows
 from millpond.processors.rows.event_times import EventTimes
 from millpond.processors.rows.row_source import RowSource
 from millpond.stores.encoding.times import TimeUnit, to_instant_micros

@@ -22,20 +22,18 @@ from millpond.adapters.spark.evolution.rekeyed import NewVerb
 from millpond.adapters.spark.evolution.verb_evolution import VerbEvolution
 from millpond.adapters.spark.session.checkpoint import Checkpoint
 from millpond.errors import ConfigurationError, StateConflictError
+from millpond.processors.calls.aggregate import make_aggregate
+from millpond.processors.calls.asof_join import make_asof_join
+from millpond.processors.calls.latest import make_latest
+from millpond.processors.calls.made import Made
+from millpond.processors.calls.readings import Packing
+from millpond.processors.calls.table_join import make_table_join
+from millpond.processors.calls.tables import Rows
 from millpond.processors.calls.waiting import stream_join_account
 from millpond.processors.distribution.plan import Plan, make_plan
 from millpond.processors.distribution.shape_of import shape_of
 from millpond.processors.options.join_windows import JoinWindows
 from millpond.processors.options.joins import JoinType, Side
-from millpond.processors.pond.made import (
-    Made,
-    make_aggregate,
-    make_asof_join,
-    make_latest,
-    make_table_join,
-    packed_rows,
-)
-from millpond.processors.pond.tables import Rows, Selection
 from millpond.processors.verbs import aggregates
 from millpond.processors.verbs.null_keys import NullKeys
 from millpond.processors.verbs.rekeying.rekeying import NewInput
@@ -98,11 +96,11 @@ def joined(name: str, on: tuple[str, str], how: JoinType, before: int = 10) -> M
     keeps = {side: how.keeps(side) for side in Side}
     rest = [column for column in RIGHT.schema.names if column != on[1]]
     values = RIGHT.schema.names if keeps[Side.RIGHT] else rest
-    one = Selection(LEFT, [on[0]], LEFT.schema.names, "lt", keyed=not keeps[Side.LEFT])
-    other = Selection(RIGHT, [on[1]], values, "rt", keyed=not keeps[Side.RIGHT])
+    one = LEFT.read("left", [on[0]], LEFT.schema.names, "lt", keyed=not keeps[Side.LEFT])
+    other = RIGHT.read("right", [on[1]], values, "rt", keyed=not keeps[Side.RIGHT])
     inputs = (
-        packed_rows("left", one, NullKeys.APART, untimed=how.keeps(Side.LEFT)),
-        packed_rows("right", other, NullKeys.APART, untimed=how.keeps(Side.RIGHT)),
+        Packing().input(one, NullKeys.APART, untimed=how.keeps(Side.LEFT)),
+        Packing().input(other, NullKeys.APART, untimed=how.keeps(Side.RIGHT)),
     )
     verb = stream_join(name, *inputs, how, windows, columns=rest, shared=dict([on]) if keeps[Side.RIGHT] else {})
     account = stream_join_account(name, how, windows, LEFT.time("lt"), RIGHT.time("rt"))

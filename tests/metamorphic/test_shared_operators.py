@@ -15,16 +15,14 @@ from hypothesis import strategies as st
 from millpond.adapters.inspect.kept_manifest import kept_manifests
 from millpond.errors import StateConflictError
 from millpond.processors import SessionWindows, TimeWindows
+from millpond.processors.calls.aggregate import make_aggregate
+from millpond.processors.calls.asof_join import make_asof_join
+from millpond.processors.calls.latest import make_latest
+from millpond.processors.calls.made import Made
+from millpond.processors.calls.stream_join import make_stream_join
+from millpond.processors.calls.table_join import make_table_join
+from millpond.processors.calls.tables import Rows
 from millpond.processors.options.joins import JoinType
-from millpond.processors.pond.made import (
-    Made,
-    make_aggregate,
-    make_asof_join,
-    make_latest,
-    make_stream_join,
-    make_table_join,
-)
-from millpond.processors.pond.tables import Rows
 from millpond.processors.verbs import aggregates
 from tests.metamorphic.checking import EXAMPLES, NULLABLE, bag, histories, rows_of, schema, table
 from tests.metamorphic.histories import (

@@ -10,19 +10,18 @@ import pyarrow as pa
 import pytest
 
 from millpond.processors import TimeWindows
+from millpond.processors.calls.aggregate import make_aggregate
+from millpond.processors.calls.apply import make_apply
+from millpond.processors.calls.asof_join import make_asof_join
+from millpond.processors.calls.latest import make_latest
+from millpond.processors.calls.made import Made
+from millpond.processors.calls.stream_join import make_stream_join
+from millpond.processors.calls.table_join import make_table_join
+from millpond.processors.calls.tables import Rows
 from millpond.processors.options.joins import JoinType
-from millpond.processors.pond.made import (
-    Made,
-    make_aggregate,
-    make_asof_join,
-    make_latest,
-    make_stream_join,
-    make_table_join,
-)
-from millpond.processors.pond.tables import Rows
 from millpond.processors.verbs import aggregates
 from millpond.processors.verbs.verb import INSTANT as TIME
-from tests.metamorphic.applied import make_apply
+from tests.metamorphic.applied import results_of
 from tests.metamorphic.engine import Query
 from tests.metamorphic.histories import SECOND
 from tests.metamorphic.keeping import BackendKeeper
@@ -73,7 +72,9 @@ VERBS: dict[str, tuple[Callable[[], Made], str]] = {
     "a join by foreign key": (lambda: make_table_join("out", FOREIGN, B, left_key="id", **TIMES), "ab"),
     "a table": (lambda: make_latest("out", A, key="k", time="at", history=0), "a"),
     "a processor": (
-        lambda: make_apply("out", A, Totals("at"), key="k", time="at", schema=RESULTS, lateness=5 * SECOND),
+        lambda: make_apply(
+            "out", A, Totals("at"), key="k", time="at", results=results_of(RESULTS), lateness=5 * SECOND
+        ),
         "a",
     ),
     "an aggregate": (lambda: folded(None), ""),

@@ -8,12 +8,16 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from millpond.processors.calls.aggregate import make_aggregate
+from millpond.processors.calls.apply import make_apply
+from millpond.processors.calls.latest import make_latest
+from millpond.processors.calls.table_join import make_table_join
+from millpond.processors.calls.tables import Rows
+from millpond.processors.calls.top_n import make_top_n
 from millpond.processors.options.joins import TABLE_JOINS, JoinType, Side
-from millpond.processors.pond.made import make_aggregate, make_latest, make_table_join, make_top_n
-from millpond.processors.pond.tables import Rows
 from millpond.processors.verbs import aggregates
 from millpond.stores.typed.expiry import Expired
-from tests.metamorphic.applied import make_apply
+from tests.metamorphic.applied import results_of
 from tests.metamorphic.checking import (
     KEYS,
     LENGTHS,
@@ -122,7 +126,7 @@ def test_the_first_rows_of_a_key_are_gone_when_they_have_expired(
         by="k",
         order="at",
         time="at",
-        descending=True,
+        descending=(True,),
         ttl=ttl * SECOND,
         expired=expired,
     )
@@ -196,8 +200,8 @@ def test_a_rule_finds_no_state_that_nobody_has_set_for_the_ttl(
 ) -> None:
     source = schema("a")
     made = make_apply(
-        "out", Rows.of("a", source), Fading("av"), key="k", time="at", schema=RESULTS, lateness=lateness * SECOND,
-        ttl=ttl * SECOND,
+        "out", Rows.of("a", source), Fading("av"), key="k", time="at",
+        results=results_of(RESULTS), lateness=lateness * SECOND, ttl=ttl * SECOND,
     )  # fmt: skip
     by_key = defaultdict[Any, list[Row]](list)
     for row in own(events, "a"):

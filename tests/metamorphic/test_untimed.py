@@ -7,11 +7,13 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from millpond.processors.calls.asof_join import make_asof_join
+from millpond.processors.calls.made import Made
+from millpond.processors.calls.stream_join import make_stream_join
+from millpond.processors.calls.tables import Rows
 from millpond.processors.options.joins import AsofDirection, JoinType, Side
 from millpond.processors.options.on_error import OnError
 from millpond.processors.pond import verb_tasks
-from millpond.processors.pond.made import Made, make_asof_join, make_stream_join
-from millpond.processors.pond.tables import Rows
 from tests.metamorphic import engine
 from tests.metamorphic.checking import bag, schema
 from tests.metamorphic.histories import SECOND, Chain, Event, Way, run

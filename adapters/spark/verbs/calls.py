@@ -6,7 +6,7 @@ those of the verb's input, and says what is folded into what.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -14,13 +14,14 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 
 from millpond.adapters.spark.evolution.filled import sow_past
-from millpond.adapters.spark.verbs.arguments import aggregated_input
 from millpond.adapters.spark.verbs.expressions import Expression
+from millpond.adapters.spark.verbs.frame_rows import FrameRows
 from millpond.adapters.spark.verbs.inputs import RowInput
-from millpond.adapters.spark.verbs.kept_schemas import Described
+from millpond.adapters.spark.verbs.runner import VerbStart
 from millpond.adapters.spark.verbs.verb_run import VerbRun
 from millpond.errors import ConfigurationError, StateConflictError
 from millpond.processors.calls.arguments import moment_of
+from millpond.processors.calls.readings import Reading
 from millpond.processors.distribution.plan import Plan
 from millpond.processors.distribution.shape_of import shape_of
 from millpond.processors.rows.event_times import EventTimes
@@ -118,7 +119,7 @@ def histories_in(added: Collection[str] | Mapping[str, Begin]) -> dict[str, Data
     return {name: begin for name, begin in begins.items() if isinstance(begin, DataFrame)}
 
 
-def call_states(run: VerbRun, rows: Described, calls: Calls, changes: CallChanges, name: str) -> CallStates:
+def call_states(run: VerbRun, rows: Reading, calls: Calls, changes: CallChanges, name: str) -> CallStates:
     """Where in the state of a verb those of its calls are, and since when.
 
     Args:
@@ -239,12 +240,61 @@ def check_history(run: VerbRun, histories: Mapping[str, DataFrame], states: Call
     return history
 
 
+@dataclass
+class StatesOfCalls:
+    """Binds the calls of an aggregate to the states that it has of them.
+
+    Attributes:
+        start: of the verb, which has begun when calls are bound.
+        rows, calls, added, renamed, dropped: as the user gave them.
+        states: where the states of the calls are, once they are bound.
+        bound: the calls, once they are bound.
+    """
+
+    start: VerbStart
+    rows: DataFrame
+    calls: Mapping[str, AggregateCall]
+    added: Collection[str] | Mapping[str, Begin]
+    renamed: Mapping[str, str]
+    dropped: Collection[str]
+    states: CallStates = field(init=False)
+    bound: RowAggregate = field(init=False)
+
+    def __call__(self, bind: Callable[..., RowAggregate]) -> RowAggregate:
+        """The calls, bound to the places of their states.
+
+        Raises what ``call_states`` raises.
+        """
+        run, rows, calls, first = self.start.run, self.rows, self.calls, bind()
+        added, histories = added_calls(self.added, run.name), histories_in(self.added)
+        changes = CallChanges(added, self.renamed, self.dropped, histories)
+        kept = first.kept(arguments_of(rows, calls), conditions_of(rows, calls), seconds_of(rows, calls))
+        self.states = call_states(run, run.inputs[0], kept, changes, first.state_serde.name)
+        self.bound = bind(slots=self.states.slots, since=self.states.since)
+        return self.bound
+
+    def filling(
+        self, verb: Verb, *, time: str | Column, order: str | Column | None, expires: bool
+    ) -> Callable[[Plan], Filling] | None:
+        """What the state gets once it is carried over, as ``filling_of`` says."""
+        return filling_of(
+            self.start.run,
+            verb,
+            self.states,
+            self.bound,
+            self.calls,
+            histories_in(self.added),
+            time=time,
+            order=order,
+            expires=expires,
+        )
+
+
 def filling_of(
     run: VerbRun,
     verb: Verb,
     states: CallStates,
     bound: RowAggregate,
-    source: RowInput,
     calls: Mapping[str, AggregateCall],
     histories: Mapping[str, DataFrame],
     *,
@@ -259,7 +309,6 @@ def filling_of(
         verb: the verb.
         states: where the states of its calls are.
         bound: its calls.
-        source: its input.
         calls: what the user gave.
         histories: the rows so far, by the name of the result.
         time, order: as the user gave them.
@@ -269,13 +318,14 @@ def filling_of(
         ConfigurationError: the rows so far are no rows of the verb's input, or nothing can be made of them.
         StateConflictError: nothing says where the query stands.
     """
+    (source,) = run.inputs
     if not (run.streaming and states.filled):
         return None
     if not states.new:
         return lambda plan: filling(run.name, states, lambda sowing: {})
     history = check_history(run, histories, states, expires=expires)
     chosen = {name: calls[name] for name in states.new}
-    past = aggregated_input(history, source.keys, time, chosen, order)
+    past = FrameRows(history).aggregated(source.keys, time, chosen, order if source.ordered else None)
     _check_columns(run.name, states, past, source)
     types = past.schema(past.values)
     made = RowAggregate(chosen, {name: types.field(name).type for name in past.values}, ordered=order is not None)

@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
@@ -23,9 +23,8 @@ from millpond.adapters.spark.rows.sink import arrow_schema
 from millpond.adapters.spark.verbs.expressions import Expression
 from millpond.adapters.spark.verbs.marks import without_marks
 from millpond.errors import ConfigurationError
-from millpond.processors.calls.arguments import check_distinct
 from millpond.processors.calls.feeds import Feed
-from millpond.processors.calls.key_kinds import MONTHS, check_kinds
+from millpond.processors.calls.key_kinds import MONTHS
 from millpond.processors.calls.known_names import did_you_mean
 from millpond.processors.distribution.exchange import PLACE
 from millpond.processors.verbs.verb import INSTANT, WALL_TIME
@@ -36,6 +35,9 @@ ORDER: Final = "order"
 
 DAY: Final = 86_400_000_000
 """Microseconds in a day."""
+
+REMEDY: Final = "df.withColumnRenamed(...), df.drop(...)"
+"""How a user renames or drops columns of a DataFrame, for messages."""
 
 _DIRECTED: Final = re.compile(r"Column<'(.*) (?:ASC|DESC) NULLS (?:FIRST|LAST)(?: AS \w+)?'>", re.DOTALL)
 """What Spark shows of a column with a direction to sort in."""
@@ -59,7 +61,7 @@ class RowInput:
         order: the column, or an expression, which decides among rows of one key and time; None if nothing does.
         feed: the change feed that the rows are of; None if no verb has made them one.
         given: what the user gave, by parameter, where the columns are not those of the user; None if they are.
-        without_nulls: whether no row has a null in its key.
+        keyed: whether no row has a null in its key.
         stored: whether a store keeps its rows; if none does, nothing of an earlier run depends on its columns.
     """
 
@@ -73,7 +75,7 @@ class RowInput:
     order: str | Column | None = None
     feed: Feed | None = None
     given: Mapping[str, Expression] | None = None
-    without_nulls: bool = False
+    keyed: bool = False
     stored: bool = True
 
     def __post_init__(self) -> None:
@@ -129,10 +131,14 @@ class RowInput:
             columns.append(named(self.feed.sequence).alias(PLACE))
         return self.frame.select(*columns)
 
+    def unstored(self) -> Self:
+        """The same, of which no store keeps the rows."""
+        return replace(self, stored=False)
+
     def without_null_keys(self) -> "RowInput":
         """The same without rows that have a null in their key."""
         there = [named(key).isNotNull() for key in self.keys]
-        return replace(self, frame=self.frame.where(reduce(Column.__and__, there)), without_nulls=True)
+        return replace(self, frame=self.frame.where(reduce(Column.__and__, there)), keyed=True)
 
     def schema(self, names: Sequence[str]) -> pa.Schema:
         """Some of the columns as they are packed.
@@ -304,28 +310,6 @@ def _refusal(type_: T.DataType, *, nested: bool) -> str | None:
     if isinstance(type_, T.TimeType) and type_.precision > _MICROSECONDS:
         return "but times are kept to the microsecond; cast it to time(6)"
     return None
-
-
-def check_names(names: Sequence[str], *, changes: bool) -> None:
-    """Refuse a result with two columns of the same name.
-
-    Raises:
-        ConfigurationError: a column occurs twice, or has the name of one that a change feed adds.
-    """
-    check_distinct(names, changes=changes, remedy="df.withColumnRenamed(...), df.drop(...)")
-
-
-def check_equal_keys(name: str, inputs: Sequence[RowInput]) -> None:
-    """Refuse to join columns whose equal values have other bytes.
-
-    Raises:
-        ConfigurationError: the verb ``name`` would.
-    """
-    if len(inputs) < 2:
-        return
-    left, right = inputs
-    one, other = left.schema(left.foreign or left.keys), right.schema(right.keys)
-    check_kinds(name, one, other)
 
 
 def check_equal_times(name: str, inputs: Sequence[RowInput]) -> None:

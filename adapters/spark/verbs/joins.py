@@ -1,72 +1,32 @@
 """The joins of ``Millpond``: two DataFrames, their keys and times, and how they meet.
 
-Rule of this module: a join checks what the user wrote, describes its inputs, and leaves the rest to ``VerbRunner``.
-Nothing is started.
+Rule of this module: it says which DataFrames a join reads. What the join is, ``millpond.processors.calls`` tells, and
+how it runs, ``VerbRunner``. Nothing is started.
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
-from typing import Any, Final, Literal, TypeAlias
+from functools import partial
+from typing import Any, Final, Literal
 
 from pyspark.sql import Column, DataFrame
 
 from millpond.adapters.spark.rows.arrow_expressions import Condition
 from millpond.adapters.spark.rows.names import named
-from millpond.adapters.spark.verbs.arguments import (
-    Bound,
-    condition_of,
-    join_bounds,
-    operation_of,
-    table_input,
-    with_own_bounds,
-)
-from millpond.adapters.spark.verbs.bounds import time_of
+from millpond.adapters.spark.verbs.arguments import Bound, condition_of, with_own_bounds
 from millpond.adapters.spark.verbs.catalyst import NotInArrowError, evaluated
-from millpond.adapters.spark.verbs.inputs import RowInput, check_names
-from millpond.adapters.spark.verbs.kept_schemas import ColumnChanges
+from millpond.adapters.spark.verbs.frame_rows import FrameRows
 from millpond.adapters.spark.verbs.top import TopVerbs
 from millpond.errors import ConfigurationError
-from millpond.processors.calls.account import HISTORY, Allowance
-from millpond.processors.calls.arguments import (
-    On,
-    check_foreign_ttl,
-    check_history,
-    check_null_safe,
-    check_table_order,
-    check_ttl,
-    chosen_join,
-    column_names,
-    column_pairs,
-    defaults_of,
-    in_micros,
-    named_in_errors,
-    ttl_allowance,
-)
-from millpond.processors.calls.waiting import (
-    asof_allowances,
-    asof_history,
-    asof_join_account,
-    held_back,
-    stream_join_account,
-    table_join_account,
-)
-from millpond.processors.options.joins import ASOF_JOINS, TABLE_JOINS, AsofDirection, JoinType, Side, Unfit
-from millpond.processors.verbs.asof_join import asof_join
-from millpond.processors.verbs.null_keys import NullKeys
-from millpond.processors.verbs.projections import CHANGE_COLUMNS
-from millpond.processors.verbs.stream_join import BOUNDS, stream_join
-from millpond.processors.verbs.table_join import table_join
+from millpond.processors.calls.arguments import On, in_micros, named_in_errors
+from millpond.processors.calls.asof_join import call_asof_join
+from millpond.processors.calls.own_bounds import join_bounds
+from millpond.processors.calls.stream_join import call_stream_join
+from millpond.processors.calls.table_join import call_table_join
+from millpond.processors.verbs.stream_join import BOUNDS
 from millpond.stores.encoding.times import Duration
-from millpond.stores.typed.expiry import Expired
-
-_LEFT: Final = "left"
-_RIGHT: Final = "right"
 
 _ONCE_ADDED: Final = ("millpond_left_time", "millpond_right_time")
 """Columns that earlier releases added to both sides for ``tolerance``; rows in state may have them."""
-
-_Rows: TypeAlias = tuple[DataFrame, str | Column]
-"""Rows, and the column (or expression) with their times."""
 
 
 class JoinVerbs(TopVerbs):
@@ -144,51 +104,30 @@ class JoinVerbs(TopVerbs):
             StateConflictError: the state is that of another verb, or of other columns.
             DurabilityError: the state could not be read or written.
         """
-        join_type = chosen_join(how, ASOF_JOINS)
-        keys = column_pairs(on)
-        reach = in_micros(history, "history")
-        wait = None if grace is None else in_micros(grace, "grace")
-        most = None if tolerance is None else in_micros(tolerance, "tolerance")
-        towards = AsofDirection.chosen(direction, grace, tolerance)
-        unfit = Unfit.chosen(otherwise, where, tolerance)
-        ahead, back = towards.ahead(most), unfit.back(most, towards)
-        check_history(grace, tolerance, history, ahead)
-        right_op = operation_of(right, right_op)
-        (one, other), rest = _row_inputs(
-            (left, left_time), (right, right_time), keys, join_type, right_op, right_order, null_safe=null_safe
-        )
-        if join_type.shows_right:
-            check_names([*one.values, *rest], changes=False)
-        left_times, right_times = time_of(left, left_time, left.columns), time_of(right, right_time)
-        late, kept = asof_allowances(wait, reach, left_times, right_times)
-        hold = held_back(late)
-        # A left row that waits for nothing is joined where it arrives.
-        inputs = replace(one, stored=hold is not None), other
+        in_micros(history, "history")
         added = (column for column in _ONCE_ADDED if column not in (*left.columns, *right.columns))
-        changes = ColumnChanges(renamed or {}, (*dropped, *added))
-        run = self._runner.verb(name or f"asof_join-{'-'.join(keys)}", inputs, changes)
-        packed = (
-            run.schemas.input(
-                inputs[0], NullKeys.EQUAL if null_safe else NullKeys.APART, untimed=join_type.keeps(Side.LEFT)
-            ),
-            run.schemas.input(inputs[1], NullKeys.EQUAL if null_safe else NullKeys.DROPPED, versions=True),
-        )
-        verb = asof_join(
-            run.name,
-            *packed,
-            join_type,
-            history=asof_history(kept, hold, exact, ahead, back),
-            grace=hold,
-            tolerance=most,
+        start = self._start(renamed, (*dropped, *added))
+        made = call_asof_join(
+            FrameRows(left),
+            FrameRows(right),
+            start,
+            on=on,
+            times=(left_time, right_time),
+            history=history,
+            how=how,
+            grace=grace,
+            tolerance=tolerance,
             exact=exact,
-            direction=towards,
-            where=None if where is None else _matching(left, right, rest, where),
-            unfit=unfit,
-            columns=rest,
-            default=defaults_of(default or {}, join_type, packed[1].rows.schemas.current, rest),
+            direction=direction,
+            where=None if where is None else partial(_matching, left, right, where),
+            otherwise=otherwise,
+            default=default,
+            right_order=right_order,
+            right_op=right_op,
             null_safe=null_safe,
+            name=name,
         )
-        return self._result(run, verb, asof_join_account(run.name, join_type, late, kept, left_times, ahead, back))
+        return self._result(start.run, made)
 
     @named_in_errors
     def stream_join(
@@ -240,39 +179,24 @@ class JoinVerbs(TopVerbs):
             StateConflictError: the state is that of another verb, or of other columns.
             DurabilityError: the state could not be read or written.
         """
-        join_type = chosen_join(how, JoinType)
-        keys = column_pairs(on)
-        inputs, rest = _row_inputs((left, left_time), (right, right_time), keys, join_type, null_safe=null_safe)
-        if not join_type.shows_right:
-            inputs, rest = (inputs[0], replace(inputs[1], values=inputs[1].keys)), []
-        windows, bounds = join_bounds(left, within, before, after, at_most, grace)
+        given = {"within": within, "before": before, "after": after}
+        windows, bounds, sides = join_bounds(left.columns, Column, "F.col", given, at_most, grace)
         if bounds is not None:
-            given = {"before": before, "after": after} if within is None else dict.fromkeys(BOUNDS, within)
-            inputs = with_own_bounds(inputs[0], bounds, given), inputs[1]
-        changes = ColumnChanges(renamed or {}, dropped if bounds is not None else (*dropped, *BOUNDS.values()))
-        run = self._runner.verb(name or f"stream_join-{'-'.join(keys)}", inputs, changes)
-        one, other = (
-            run.schemas.input(rows, NullKeys.EQUAL if null_safe else NullKeys.APART, untimed=join_type.keeps(side))
-            for rows, side in zip(inputs, (Side.LEFT, Side.RIGHT), strict=True)
-        )
-        if bounds is not None:
-            one = replace(one, most={BOUNDS[name]: bounds.at_most for name in bounds.columns})
-        shared = keys if join_type.keeps(Side.RIGHT) else {}
-        left_times, right_times = time_of(left, left_time, left.columns), time_of(right, right_time, rest)
-        account = stream_join_account(run.name, join_type, windows, left_times, right_times)
-        waiting = replace(windows, grace=account.allowances[0].total)
-        verb = stream_join(
-            run.name,
-            one,
-            other,
-            join_type,
-            waiting,
-            columns=rest,
-            shared=shared,
+            left = with_own_bounds(left, sides)
+        start = self._start(renamed, dropped if bounds is not None else (*dropped, *BOUNDS.values()))
+        made = call_stream_join(
+            FrameRows(left),
+            FrameRows(right),
+            start,
+            on=on,
+            times=(left_time, right_time),
+            windows=windows,
             bounds=bounds,
+            how=how,
             null_safe=null_safe,
+            name=name,
         )
-        return self._result(run, verb, account)
+        return self._result(start.run, made)
 
     @named_in_errors
     def table_join(
@@ -331,82 +255,27 @@ class JoinVerbs(TopVerbs):
             StateConflictError: the state is that of another verb, or of other columns.
             DurabilityError: the state could not be read or written.
         """
-        keys = column_pairs(on)
-        primary = list(keys) if left_key is None else column_names(left_key, "left_key")
-        foreign = [] if primary == list(keys) else list(keys)
-        join_type = chosen_join(how, (JoinType.INNER, JoinType.LEFT) if foreign else TABLE_JOINS)
-        check_table_order(history, left_order, right_order)
-        check_ttl(ttl, expired)
-        check_foreign_ttl(primary, foreign, ttl)
-        left_op, right_op = operation_of(left, left_op), operation_of(right, right_op)
-        one = table_input(
-            _LEFT, left, primary, left_time, taken=CHANGE_COLUMNS, op=left_op, order=left_order, foreign=foreign
-        )
-        theirs = list(keys.values())
-        other = table_input(_RIGHT, right, theirs, right_time, taken=CHANGE_COLUMNS, op=right_op, order=right_order)
-        check_names([*one.carried, *other.values], changes=True)
-        check_null_safe(null_safe)
-        if not null_safe and (foreign or join_type is not JoinType.OUTER):
-            other = other.without_null_keys()
-        if not null_safe and not foreign and join_type is JoinType.INNER:
-            one = one.without_null_keys()
-        null_keys = NullKeys.EQUAL if foreign or null_safe else NullKeys.OWN_SIDE
-        run = self._runner.verb(
-            name or f"table_join-{'-'.join(keys)}", (one, other), ColumnChanges(renamed or {}, dropped)
-        )
-        late = max(time_of(left, left_time).bound, time_of(right, right_time).bound)
-        kept = None if history is None else Allowance(HISTORY, in_micros(history, "history"), late)
-        reach, lives = None if kept is None else kept.total, ttl_allowance(ttl, late)
-        inputs = (
-            run.schemas.input(one, null_keys, versions=True, null_safe=null_safe),
-            run.schemas.input(other, null_keys, versions=True),
-        )
-        verb = table_join(
-            run.name,
-            *inputs,
-            join_type,
-            history=reach,
-            left_columns=one.values,
-            right_columns=other.values,
-            ttl=None if lives is None else lives.total,
-            expired=Expired(expired),
+        start = self._start(renamed, dropped)
+        made = call_table_join(
+            FrameRows(left),
+            FrameRows(right),
+            start,
+            on=on,
+            times=(left_time, right_time),
+            left_key=left_key,
+            orders=(left_order, right_order),
+            ops=(left_op, right_op),
+            how=how,
+            history=history,
+            ttl=ttl,
+            expired=expired,
             null_safe=null_safe,
+            name=name,
         )
-        return self._result(run, verb, table_join_account(run.name, join_type, kept, late, lives))
+        return self._result(start.run, made)
 
 
-def _row_inputs(
-    left: _Rows,
-    right: _Rows,
-    keys: Mapping[str, str],
-    join_type: JoinType,
-    right_op: str | Column | None = None,
-    right_order: str | Column | None = None,
-    *,
-    null_safe: bool,
-) -> tuple[tuple[RowInput, RowInput], Sequence[str]]:
-    """The inputs of a join whose left rows come out as they are, without rows that neither match nor are kept.
-
-    Returns:
-        The inputs, and the right columns that are not in the key.
-
-    Raises:
-        ConfigurationError: a column is missing, or the result would have one twice, or ``null_safe`` is no bool.
-    """
-    check_null_safe(null_safe)
-    frame, time = right
-    theirs = list(keys.values())
-    one = RowInput(_LEFT, left[0], list(keys), left[0].columns, left[1])
-    other = table_input(_RIGHT, frame, theirs, time, taken=one.values, op=right_op, order=right_order)
-    rest = other.values
-    if join_type.keeps(Side.RIGHT):
-        other = replace(other, values=frame.columns)
-    elif not null_safe:
-        other = other.without_null_keys()
-    return (one if null_safe or join_type.keeps(Side.LEFT) else one.without_null_keys(), other), rest
-
-
-def _matching(left: DataFrame, right: DataFrame, columns: Sequence[str], where: str | Column) -> Condition:
+def _matching(left: DataFrame, right: DataFrame, where: str | Column, columns: Sequence[str]) -> Condition:
     """The condition of a match, on the columns of the left side and these of the right side.
 
     Raises:

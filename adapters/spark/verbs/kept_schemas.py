@@ -17,10 +17,8 @@ from millpond.adapters.spark.verbs.inputs import type_name
 from millpond.errors import ConfigurationError, StateConflictError
 from millpond.processors.calls.key_kinds import key_kinds, listed_key
 from millpond.processors.calls.known_names import did_you_mean
-from millpond.processors.verbs.null_keys import NullKeys
-from millpond.processors.verbs.verb import PackedRows
+from millpond.processors.calls.readings import Packing, Reading
 from millpond.stores.durability.manifests.schema_log import Beside, kept_schemas, next_schemas
-from millpond.stores.encoding.rows.packing import RowCodec
 from millpond.stores.encoding.rows.schemas import Schemas
 from millpond.stores.encoding.rows.tuple_keys import KeyCodec
 from millpond.stores.evolution.matching import check_said
@@ -32,32 +30,11 @@ _SHOWN: Final = {Beside.FOREIGN: "foreign key"}
 """What errors call fixed columns, where that is not their place."""
 
 
-class Described(Protocol):
-    """An input of a verb, as far as it is packed: ``inputs.RowInput`` says what these are."""
+class Described(Reading, Protocol):
+    """An input of a verb, as far as something of it is kept: ``inputs.RowInput`` says what this is."""
 
     @property
-    def role(self) -> str: ...
-    @property
-    def keys(self) -> Sequence[str]: ...
-    @property
-    def values(self) -> Sequence[str]: ...
-    @property
-    def foreign(self) -> Sequence[str]: ...
-    @property
-    def ordered(self) -> bool: ...
-    @property
-    def in_order(self) -> bool: ...
-    @property
-    def stored(self) -> bool: ...
-    @property
-    def carried(self) -> Sequence[str]: ...
-    @property
-    def times(self) -> pa.DataType: ...
-    @property
     def expressions(self) -> Mapping[str, Expression]: ...
-    def schema(self, names: Sequence[str]) -> pa.Schema: ...
-    def key_schema(self, names: Sequence[str]) -> pa.Schema: ...
-    def order_schema(self) -> pa.Schema: ...
 
 
 @dataclass(frozen=True)
@@ -75,13 +52,13 @@ class ColumnChanges:
     def __post_init__(self) -> None:
         check_said(self.renamed, self.dropped)
 
-    def check(self, inputs: Sequence[Described]) -> None:
+    def check(self, inputs: Sequence[Reading]) -> None:
         """Refuse a declaration whose new name no input has.
 
         Raises:
             ConfigurationError: there is one.
         """
-        columns = {name for rows in inputs for name in rows.carried}
+        columns = {name for rows in inputs for name in (*rows.keys, *rows.values)}
         for old, new in self.renamed.items():
             if _top(new) not in columns:
                 hint = did_you_mean(new, columns)
@@ -89,7 +66,7 @@ class ColumnChanges:
 
 
 @dataclass(frozen=True)
-class KeptSchemas:
+class KeptSchemas(Packing):
     """The schemas of what one verb keeps.
 
     Attributes:
@@ -122,7 +99,7 @@ class KeptSchemas:
             renamed = {old: new for old, new in pairs.items() if old != new}
             self._note(place, kept_as({**before, **now}), renamed)
 
-    def keys(self, rows: Described) -> KeyCodec:
+    def keys(self, rows: Reading) -> KeyCodec:
         """How the keys of one of the inputs are packed; their names and types are kept with the state.
 
         Raises:
@@ -130,7 +107,23 @@ class KeptSchemas:
         """
         return self._fixed(rows, Beside.KEY, rows.key_schema(rows.keys))
 
-    def order(self, rows: Described) -> KeyCodec | None:
+    def rows(self, rows: Reading) -> Schemas:
+        """The schemas of the rows of one of the inputs, with that of now as the newest; they are kept with the state.
+
+        Raises:
+            StateConflictError: the state has rows that cannot be read with these columns.
+        """
+        return self._evolved(rows.role, rows.schema(rows.values)) if self._stores(rows) else super().rows(rows)
+
+    def foreign(self, rows: Reading) -> KeyCodec | None:
+        """How the foreign keys of one of the inputs are packed, if it has some.
+
+        Raises:
+            StateConflictError: the state has foreign keys of other columns, or of other types.
+        """
+        return self._fixed(rows, Beside.FOREIGN, rows.key_schema(rows.foreign)) if rows.foreign else None
+
+    def order(self, rows: Reading) -> KeyCodec | None:
         """How what decides among rows of one key and time is packed, if there is such a column.
 
         Raises:
@@ -138,7 +131,7 @@ class KeptSchemas:
         """
         return self._fixed(rows, Beside.ORDER, rows.order_schema()) if rows.ordered else None
 
-    def times(self, rows: Described) -> pa.DataType:
+    def times(self, rows: Reading) -> pa.DataType:
         """The type of the times of one of the inputs; it is kept with the state.
 
         Raises:
@@ -147,48 +140,9 @@ class KeptSchemas:
         self._fixed(rows, Beside.TIME, pa.schema([("time", rows.times)]))
         return rows.times
 
-    def input(
-        self,
-        rows: Described,
-        null_keys: NullKeys = NullKeys.EQUAL,
-        *,
-        untimed: bool = False,
-        versions: bool = False,
-        null_safe: bool = False,
-    ) -> PackedRows:
-        """How the rows of one of the inputs are packed; their schema is kept with the state.
-
-        Args:
-            rows: the input.
-            null_keys: what happens to rows with a null in their key.
-            untimed: whether rows without a time are kept.
-            versions: whether its times say from when on its rows are valid.
-            null_safe: whether a null in its foreign key equals another one.
-
-        Raises:
-            StateConflictError: the state has rows that cannot be read with these columns.
-        """
-        keys, schema = self.keys(rows), rows.schema(rows.values)
-        schemas = self._evolved(rows.role, schema) if self._stores(rows) else Schemas.first(schema)
-        foreign = self._fixed(rows, Beside.FOREIGN, rows.key_schema(rows.foreign)) if rows.foreign else None
-        order, in_order = self.order(rows), rows.in_order
-        return PackedRows(
-            rows.role,
-            keys,
-            null_keys,
-            RowCodec(schemas),
-            foreign,
-            order=order,
-            in_order=in_order,
-            untimed=untimed,
-            times=self.times(rows),
-            versions=versions,
-            null_safe=null_safe,
-        )
-
     def beside(
         self,
-        rows: Described,
+        rows: Reading,
         what: Beside,
         first: Callable[[], pa.Schema],
         evolved: Callable[[Schemas], Schemas],
@@ -210,7 +164,7 @@ class KeptSchemas:
         self.by_place[place] = evolved(before)
         return self.by_place[place]
 
-    def _stores(self, rows: Described) -> bool:
+    def _stores(self, rows: Reading) -> bool:
         """Whether rows of that input stay in state, so that a later run has to read them."""
         return self.kept and rows.stored
 
@@ -229,7 +183,7 @@ class KeptSchemas:
                     f"{self._begin_anew}"
                 )
 
-    def _fixed(self, rows: Described, what: Beside, columns: pa.Schema) -> KeyCodec:
+    def _fixed(self, rows: Reading, what: Beside, columns: pa.Schema) -> KeyCodec:
         """The codec of columns that stay what they are as long as the state, but for names that are declared."""
         if not self._stores(rows):
             return KeyCodec(columns)

@@ -3,10 +3,10 @@
 Rule of this module: it knows no verb by name.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from copy import copy
 from dataclasses import replace
-from typing import Any, Self
+from typing import Self
 
 from pyspark.sql import DataFrame
 from pyspark.sql import types as T
@@ -14,14 +14,16 @@ from pyspark.sql import types as T
 from millpond.adapters.spark.copies.warming import Warmth, warm_beside
 from millpond.adapters.spark.session.session import active_session
 from millpond.adapters.spark.verbs.backfill import Backfill
+from millpond.adapters.spark.verbs.inputs import RowInput
+from millpond.adapters.spark.verbs.kept_schemas import ColumnChanges
 from millpond.adapters.spark.verbs.planning import asked_verb, planned
-from millpond.adapters.spark.verbs.runner import VerbRunner
+from millpond.adapters.spark.verbs.runner import VerbRunner, VerbStart
 from millpond.adapters.spark.verbs.verb_run import VerbRun
 from millpond.errors import ConfigurationError
 from millpond.processors.calls.account import Account, explained
+from millpond.processors.calls.made import MadeVerb
 from millpond.processors.distribution.plan import Plan
 from millpond.processors.verbs.verb import Verb
-from millpond.stores.encoding.serdes import Serde
 from millpond.stores.evolution.seeding import Filling
 from millpond.stores.evolution.verb_plan import EvolutionPlan
 
@@ -167,13 +169,15 @@ class MadeVerbs:
         """
         return self._runner.job.late_rows(name)
 
+    def _start(self, renamed: Mapping[str, str] | None, dropped: Collection[str]) -> VerbStart:
+        """What begins a verb with what the user declares of its inputs' columns."""
+        return VerbStart(self._runner, ColumnChanges(renamed or {}, dropped))
+
     def _result(
         self,
         run: VerbRun,
-        verb: Verb,
-        account: Account,
+        made: MadeVerb[RowInput],
         *,
-        value_serde: Serde[Any] | None = None,
         columns: T.StructType | None = None,
         ticks: DataFrame | None = None,
         filling: Callable[[Plan], Filling] | None = None,
@@ -183,9 +187,9 @@ class MadeVerbs:
                 f"this Millpond has a verb called {run.name!r} already, and each has state of its own; give one of "
                 "them another name=..., or make a new Millpond for another run"
             )
-        rows = run.result(verb, account, value_serde=value_serde, columns=columns, ticks=ticks, filling=filling)
-        for made in (self._verbs, self._accounts):
-            made.pop(run.name, None)  # the last one of a name is the one that is shown, behind those before it
-        self._verbs[run.name] = run, verb
-        self._accounts[run.name] = account
+        rows = run.result(made, columns=columns, ticks=ticks, filling=filling)
+        for known in (self._verbs, self._accounts):
+            known.pop(run.name, None)  # the last one of a name is the one that is shown, behind those before it
+        self._verbs[run.name] = run, made.verb
+        self._accounts[run.name] = made.account
         return rows

@@ -1,74 +1,36 @@
 """``Millpond``: verbs on DataFrames, to be chained with Spark's own operations.
 
-Rule of this module: a verb checks what the user wrote, describes its inputs, and leaves the rest to ``VerbRunner``.
-Nothing is started. Verbs on one DataFrame are here, those on two in ``joins``.
+Rule of this module: it says which DataFrame a verb reads. What the verb is, ``millpond.processors.calls`` tells, and
+how it runs, ``VerbRunner``. Nothing is started. Verbs on one DataFrame are here and in ``top``, those on two in
+``joins``.
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from functools import partial
 from typing import Literal
 
 from pyspark.sql import Column, DataFrame
-from pyspark.sql import types as T
 
 from millpond.adapters.spark.evolution.evolution import Evolution
 from millpond.adapters.spark.evolution.upgrade import Upgrade
 from millpond.adapters.spark.job.job import Job
 from millpond.adapters.spark.job.options import DEFAULT_MAX_AHEAD, JobOptions, distance_of, size_of
-from millpond.adapters.spark.verbs.arguments import aggregated_input, named_calls, operation_of, table_input
-from millpond.adapters.spark.verbs.bounds import time_of
-from millpond.adapters.spark.verbs.calls import (
-    Begin,
-    added_calls,
-    arguments_of,
-    call_states,
-    conditions_of,
-    filling_of,
-    histories_in,
-    seconds_of,
-)
-from millpond.adapters.spark.verbs.feeds import feed_in
-from millpond.adapters.spark.verbs.inputs import RowInput, check_names
+from millpond.adapters.spark.verbs.arguments import named_calls
+from millpond.adapters.spark.verbs.calls import Begin, StatesOfCalls
+from millpond.adapters.spark.verbs.frame_rows import FrameRows
 from millpond.adapters.spark.verbs.joins import JoinVerbs
-from millpond.adapters.spark.verbs.kept_schemas import ColumnChanges
 from millpond.adapters.spark.verbs.runner import VerbRunner
 from millpond.adapters.spark.verbs.sink import announced_columns
-from millpond.processors.calls.account import HISTORY, LATENESS, Allowance
-from millpond.processors.calls.arguments import (
-    INPUT,
-    check_calls,
-    check_ttl,
-    check_zones,
-    column_names,
-    emits_final,
-    grouping_names,
-    in_micros,
-    moment_of,
-    named_in_errors,
-    ttl_allowance,
-    until_in_micros,
-)
-from millpond.processors.calls.waiting import (
-    aggregate_account,
-    apply_account,
-    extended,
-    latest_account,
-)
+from millpond.processors.calls.aggregate import call_aggregate
+from millpond.processors.calls.apply import call_apply
+from millpond.processors.calls.arguments import check_calls, column_names, moment_of, named_in_errors
+from millpond.processors.calls.latest import call_latest
 from millpond.processors.options.on_error import OnError
-from millpond.processors.verbs.aggregate import WINDOW, AggregatedRows, Windows, aggregate
+from millpond.processors.verbs.aggregate import Windows
 from millpond.processors.verbs.aggregates import AggregateCall
-from millpond.processors.verbs.apply import apply_topology
-from millpond.processors.verbs.kept_calls import CallChanges
 from millpond.processors.verbs.keyed_processor import KeyedProcessor
-from millpond.processors.verbs.latest import latest
-from millpond.processors.verbs.null_keys import NullKeys
-from millpond.processors.verbs.projections import CHANGE_COLUMNS
-from millpond.processors.verbs.row_aggregate import RowAggregate
-from millpond.processors.verbs.verb import INSTANT, Verb
 from millpond.stores.backend.contract import BackendSupplier
 from millpond.stores.durability.manifests.policy import DurabilityPolicy
 from millpond.stores.encoding.times import Duration, Instant
-from millpond.stores.typed.expiry import Expired
 
 
 class Millpond(JoinVerbs):
@@ -204,23 +166,20 @@ class Millpond(JoinVerbs):
             StateConflictError: the state is that of another verb, or of other columns.
             DurabilityError: the state could not be read or written.
         """
-        check_ttl(ttl, expired)
-        keys = column_names(key, "key")
-        op = operation_of(rows, op)
-        source = table_input(INPUT, rows, keys, time, taken=CHANGE_COLUMNS, op=op, order=order)
-        check_names(source.carried, changes=True)
-        run = self._runner.verb(name or f"latest-{'-'.join(keys)}", (source,), ColumnChanges(renamed or {}, dropped))
-        late = time_of(rows, time).bound
-        kept, lives = Allowance(HISTORY, in_micros(history, "history"), late), ttl_allowance(ttl, late)
-        verb = latest(
-            run.name,
-            run.schemas.input(source, versions=True),
-            history=kept.total,
-            columns=source.values,
-            ttl=None if lives is None else lives.total,
-            expired=Expired(expired),
+        start = self._start(renamed, dropped)
+        made = call_latest(
+            FrameRows(rows),
+            start,
+            key=key,
+            time=time,
+            history=history,
+            order=order,
+            op=op,
+            ttl=ttl,
+            expired=expired,
+            name=name,
         )
-        return self._result(run, verb, latest_account(run.name, kept, lives))
+        return self._result(start.run, made)
 
     @named_in_errors
     def aggregate(
@@ -287,61 +246,26 @@ class Millpond(JoinVerbs):
             DurabilityError: the state could not be read or written.
         """
         check_calls(calls, window)
-        check_ttl(ttl, expired, window)
-        others = until_in_micros(window, until)
         calls = named_calls(rows, calls)
-        final = emits_final(emit, window)
-        keys = grouping_names(by)
-        check_names([*keys, *([WINDOW] if window is not None else []), *calls], changes=not final)
-        # Where no call goes by time, nothing depends on the order.
-        order = order if any(call.by_time for call in calls.values()) else None
-        source = aggregated_input(rows, keys, time, calls, order)
-        run = self._runner.verb(name or "-".join(["aggregate", *keys]), (source,), ColumnChanges({}, ()))
-        check_zones([window, *others.values()], source.times == INSTANT, time, f"F.col({time!r}).cast('timestamp')")
-        late = time_of(source.frame, source.time).bound
-        types = source.schema(source.values)
-        bind = partial(
-            RowAggregate, calls, {name: types.field(name).type for name in source.values}, ordered=order is not None
-        )
-        histories = histories_in(added)
-        first, changes = bind(), CallChanges(added_calls(added, run.name), renamed or {}, dropped, histories)
-        kept = first.kept(arguments_of(rows, calls), conditions_of(rows, calls), seconds_of(rows, calls))
-        states = call_states(run, source, kept, changes, first.state_serde.name)
-        bound = bind(slots=states.slots, since=states.since)
-        packed = AggregatedRows(
-            source.role,
-            run.schemas.keys(source),
-            NullKeys.EQUAL,
-            source.values,
-            order=run.schemas.order(source),
-            in_order=source.in_order,
-            times=run.schemas.times(source),
-        )
-        lives = ttl_allowance(ttl, late)
-        verb = aggregate(
-            run.name,
-            packed,
-            bound,
-            extended(window, late),
-            final=final,
-            until={time: extended(one, late) for time, one in others.items()},
-            ttl=None if lives is None else lives.total,
-            expired=Expired(expired),
-        )
-        account = aggregate_account(run.name, window, late, final=final, until=others.values(), ttl=lives)
-        filling = filling_of(
-            run,
-            verb,
-            states,
-            bound,
-            source,
+        start = self._start(None, ())
+        states = StatesOfCalls(start, rows, calls, added, renamed or {}, dropped)
+        made = call_aggregate(
+            FrameRows(rows),
+            start,
             calls,
-            histories,
+            by=by,
             time=time,
             order=order,
-            expires=ttl is not None,
+            window=window,
+            until=until,
+            emit=emit,
+            ttl=ttl,
+            expired=expired,
+            name=name,
+            binding=states,
         )
-        return self._result(run, verb, account, value_serde=bound.input_serde, filling=filling)
+        filling = states.filling(made.verb, time=time, order=order, expires=ttl is not None)
+        return self._result(start.run, made, filling=filling)
 
     @named_in_errors
     def apply(
@@ -394,25 +318,19 @@ class Millpond(JoinVerbs):
             StateConflictError: the state is that of another verb, or of other columns.
             DurabilityError: the state could not be read or written.
         """
-        check_ttl(ttl)
-        keys = column_names(key, "key")
-        source = RowInput(INPUT, rows, keys, rows.columns, time, order=order, feed=feed_in(rows))
-        label = name or f"{type(processor).__name__}-{'-'.join(keys)}"
-        columns, announced = announced_columns(label, schema, optional)
-        run = self._runner.verb(label, (source,), ColumnChanges(renamed or {}, dropped))
-        packed = run.schemas.input(source)
-        wait = Allowance(LATENESS, in_micros(lateness, "lateness"), time_of(rows, time).bound)
-        lives = ttl_allowance(ttl, 0)
-        topology = apply_topology(
-            run.name,
+        label = name or f"{type(processor).__name__}-{'-'.join(column_names(key, 'key'))}"
+        columns, results = announced_columns(label, schema, optional)
+        start = self._start(renamed, dropped)
+        made = call_apply(
+            FrameRows(rows),
+            start,
             processor,
-            packed.keys,
-            packed.rows,
-            wait.total,
-            ordered=order is not None,
-            ttl=None if lives is None else lives.total,
+            key=key,
+            time=time,
+            results=results,
+            lateness=lateness,
+            order=order,
+            ttl=ttl,
+            name=label,
         )
-        verb = Verb(topology, {packed.topic: packed}, (announced,))
-        times = [one.name for one in columns.fields if isinstance(one.dataType, T.TimestampType | T.TimestampNTZType)]
-        account = apply_account(run.name, type(processor).__name__, wait, times, lives)
-        return self._result(run, verb, account, columns=columns, ticks=ticks)
+        return self._result(start.run, made, columns=columns, ticks=ticks)

@@ -12,10 +12,11 @@ from millpond.adapters.spark.job.job import Job
 from millpond.adapters.spark.session.session import check_workers
 from millpond.adapters.spark.verbs.backfill import Backfill
 from millpond.adapters.spark.verbs.between import Results
-from millpond.adapters.spark.verbs.inputs import RowInput, check_equal_keys, check_equal_times
+from millpond.adapters.spark.verbs.inputs import RowInput, check_equal_times
 from millpond.adapters.spark.verbs.kept_schemas import ColumnChanges, KeptSchemas
 from millpond.adapters.spark.verbs.verb_run import VerbRun
 from millpond.errors import ConfigurationError
+from millpond.processors.calls.readings import Packing
 from millpond.processors.distribution.plan import Plan
 from millpond.stores.encoding.times import TimeUnit
 from millpond.stores.evolution.backfilling import check_ended, check_may_begin
@@ -43,16 +44,14 @@ class VerbRunner:
         """A verb of that name on these inputs.
 
         Raises:
-            ConfigurationError: the inputs are not all streaming or all static, or streaming in a backfill, keys that
-                are to be equal have other types, times are of two kinds, the name is that of an input, or the session
-                cannot run a verb.
+            ConfigurationError: the inputs are not all streaming or all static, or streaming in a backfill, times are of
+                two kinds, the name is that of an input, or the session cannot run a verb.
             StateConflictError: the verb has begun without this backfill, or waits for one to come to its end, or its
                 state has rows that were put with other expressions.
         """
         if name in (one.role for one in inputs):
             raise ConfigurationError(f"the verb's name is {name!r}, which is what its input is called; give another")
         changes.check(inputs)
-        check_equal_keys(name, inputs)
         check_equal_times(name, inputs)
         streaming = inputs[0].frame.isStreaming
         if any(one.frame.isStreaming is not streaming for one in inputs):
@@ -104,3 +103,26 @@ class VerbRunner:
         elif history.backfill is None:
             check_may_begin(history)
         return streaming or history.backfill is None
+
+
+@dataclass
+class VerbStart:
+    """Begins a verb once its inputs are known.
+
+    Attributes:
+        runner: runs it.
+        changes: what the user declares of the inputs' columns.
+        run: the verb on its way, once it has begun.
+    """
+
+    runner: VerbRunner
+    changes: ColumnChanges
+    run: VerbRun = field(init=False)
+
+    def __call__(self, name: str, inputs: Sequence[RowInput]) -> Packing:
+        """How the rows of a verb on these inputs are packed.
+
+        Raises what ``VerbRunner.verb`` raises.
+        """
+        self.run = self.runner.verb(name, inputs, self.changes)
+        return self.run.schemas

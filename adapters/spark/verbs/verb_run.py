@@ -40,14 +40,13 @@ from millpond.adapters.spark.verbs.sharing import Result, Shared, shared_by
 from millpond.adapters.spark.verbs.sink import row_sink
 from millpond.adapters.spark.worker.worker import StateSettings
 from millpond.errors import ConfigurationError, DurabilityError, FormatError
-from millpond.processors.calls.account import Account
 from millpond.processors.calls.feeds import feed_marks
+from millpond.processors.calls.made import MadeVerb
 from millpond.processors.distribution.plan import Plan
 from millpond.processors.distribution.shape_of import shape_of
 from millpond.processors.rows.event_times import EventTimes
 from millpond.processors.rows.part_rows import PartRows
 from millpond.processors.rows.row_source import RowSource
-from millpond.processors.verbs.projections import ChangeColumns
 from millpond.processors.verbs.rekeying.rekeying import NewInput
 from millpond.processors.verbs.verb import PackedRows, Verb, schema_of
 from millpond.stores.durability.manifests.schema_log import keep_schemas, unkept_schemas
@@ -107,10 +106,8 @@ class VerbRun:
 
     def result(
         self,
-        verb: Verb,
-        account: Account,
+        made: MadeVerb[RowInput],
         *,
-        value_serde: Serde[Any] | None = None,
         columns: T.StructType | None = None,
         ticks: DataFrame | None = None,
         filling: Callable[[Plan], Filling] | None = None,
@@ -118,9 +115,7 @@ class VerbRun:
         """The rows that come out.
 
         Args:
-            verb: the verb.
-            account: what there is to say of its times.
-            value_serde: reads packed values; None if processors take them as bytes.
+            made: the verb.
             columns: of the result, if the user has named them.
             ticks: a DataFrame any row of which wakes all tasks; None if only rows do.
             filling: what the state gets once it is carried over, for a plan; None for nothing.
@@ -131,6 +126,7 @@ class VerbRun:
                 declared does not lead to this one, or another job backfills the verb at the same time.
             DurabilityError: the state could not be read or written.
         """
+        verb, account = made.verb, made.account
         plan = self.job.plan(self.session, verb.topology, verb.name)
         check_ticks(ticks, plan, streaming=self.streaming)
         shared = self._shared(plan, verb, ticks)
@@ -138,11 +134,10 @@ class VerbRun:
             plan = replace(plan, partitions=shared.partitions, behind=shared.names)
         announced, columns = columns is not None, columns or self._columns(verb.schema)
         frames = {rows.role: rows.selected() for rows in self.inputs}
-        sources = {rows.role: self._source(rows, verb, value_serde) for rows in self.inputs}
+        sources = {rows.role: self._source(rows, verb, made.value_serde) for rows in self.inputs}
         sink = row_sink(verb.name, traveling(columns), verb.parts)
         metrics = f"millpond.{self.name}"
-        feeds = any(isinstance(part, ChangeColumns) for part in verb.parts)
-        marks = together(bound_marks(account.marks), feed_marks(self.name, self.inputs[0].keys) if feeds else {})
+        marks = together(bound_marks(account.marks), {} if made.feed is None else feed_marks(self.name, made.feed))
         runs = OnWorkers(plan, sources, self.handling, verb.follows_time, verb.inputs)
         flow = Dataflow(runs, frames, [sink], self.complete, metrics, ticks)
         if self.backfill is not None:
@@ -165,7 +160,7 @@ class VerbRun:
         blobs = SharedFlow(verbs).rows() if shared else flow.with_operators(settings)
         rows = marked(from_months(to_columns(blobs, traveling(columns)), columns), marks)
         if self.streaming and plan.alone and not announced and ticks is None:
-            alone = all(rows.without_nulls for rows in self.inputs)
+            alone = all(rows.keyed for rows in self.inputs)
             self.results.add(rows, Result(verbs, self.inputs[0].keys, account, alone))
         return rows
 
@@ -209,7 +204,7 @@ class VerbRun:
             packed, side = verb.inputs[rows.role], "" if rows.role == "input" else f"{rows.role}_"
             if isinstance(packed, PackedRows):
                 given = {name.removeprefix(side): one.kept for name, one in rows.expressions.items()}
-                inputs[rows.role] = NewInput(packed, rows.without_nulls, given)
+                inputs[rows.role] = NewInput(packed, rows.keyed, given)
         return NewVerb(inputs, verb.follows_time, self.schemas.by_place, filling)
 
     @property

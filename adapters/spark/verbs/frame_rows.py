@@ -1,0 +1,211 @@
+"""``FrameRows``: a DataFrame as the rows that a verb is given, as ``millpond.processors.calls.readings`` asks.
+
+Rule of this module: it says what is known of columns, and which of them Spark is to hand over; no verb is known here.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from millpond.adapters.spark.rows.column_types import check_leaf_types, compared_otherwise
+from millpond.adapters.spark.rows.intervals import is_in_months
+from millpond.adapters.spark.rows.names import named
+from millpond.adapters.spark.verbs.arguments import argument_of, column_argument
+from millpond.adapters.spark.verbs.bounds import time_of
+from millpond.adapters.spark.verbs.expressions import Expression
+from millpond.adapters.spark.verbs.feeds import feed_in
+from millpond.adapters.spark.verbs.inputs import REMEDY, RowInput, check_undirected, field_of
+from millpond.errors import ConfigurationError
+from millpond.processors.calls.account import InputTime
+from millpond.processors.calls.arguments import INPUT
+from millpond.processors.calls.feeds import Feed
+from millpond.processors.calls.known_names import did_you_mean, unused_name
+from millpond.processors.verbs.aggregates import AggregateCall
+from millpond.processors.verbs.projections import SEQUENCE
+
+
+@dataclass(frozen=True)
+class FrameRows:
+    """The rows of a DataFrame.
+
+    Attributes:
+        frame: the DataFrame.
+    """
+
+    frame: DataFrame
+
+    @cached_property
+    def feed(self) -> Feed | None:
+        """The change feed that the rows are of; None if no verb has made them one."""
+        return feed_in(self.frame)
+
+    @property
+    def names(self) -> Sequence[str]:
+        """The columns."""
+        return self.frame.columns
+
+    @property
+    def remedy(self) -> str:
+        """How a user renames or drops columns."""
+        return REMEDY
+
+    def zoned(self, time: str | Column) -> str:
+        """How a user makes a column one of moments."""
+        return f"F.col({time!r}).cast('timestamp')"
+
+    def upserts(self, op: str | Column) -> str:
+        """How a user takes the upserts of a change feed as rows that stay."""
+        return f".where(\"{op} = 'upsert'\").drop({op!r})"
+
+    def directions(self, where: str, order: str | Column | Sequence[str | Column]) -> int:
+        """How many directions an order may have, of a column or of several."""
+        given: Any = [order] if isinstance(order, str | Column) else order
+        if not isinstance(given, Sequence) or not given or not all(isinstance(one, str | Column) for one in given):
+            raise ConfigurationError(
+                f"{where} order is {order!r}; give a column such as order='score', an expression, or a list of them"
+            )
+        types = [self._decisive(where, one).dataType for one in given]
+        only = types[0]
+        return len(only.fields) if len(types) == 1 and isinstance(only, T.StructType) else len(types)
+
+    def rest(
+        self,
+        keys: Collection[str],
+        taken: Collection[str],
+        op: str | Column | None = None,
+        order: str | Column | Sequence[str | Column] | None = None,
+    ) -> list[str]:
+        """The columns that reach a result besides the key, as ``VerbRows`` says."""
+        of_feed = set() if self.feed is None else set(self.feed.changes)
+        if isinstance(order, str) and order == SEQUENCE:
+            of_feed.add(SEQUENCE)
+        apart = {*keys, *of_feed.intersection(taken), *([op] if isinstance(op, str) else [])}
+        return [column for column in self.names if column not in apart]
+
+    def time(self, time: str | Column, result: Collection[str] = ()) -> InputTime:
+        """What is known of a column of times; ``result`` has the columns that the verb's result has."""
+        return time_of(self.frame, time, result)
+
+    def operations(self, op: str | Column | None) -> str | Column | None:
+        """What says which rows are deletes: what is given, or else the column of the change feed that these are."""
+        return op if op is not None or self.feed is None else self.feed.op
+
+    def read(
+        self,
+        role: str,
+        keys: Sequence[str],
+        values: Sequence[str],
+        time: str | Column,
+        *,
+        op: str | Column | None = None,
+        order: str | Column | Sequence[str | Column] | None = None,
+        foreign: Sequence[str] = (),
+        keyed: bool = False,
+    ) -> RowInput:
+        """The columns that a verb reads."""
+        for key in keys:
+            field_of(role, self.frame, key)
+        rows = RowInput(role, self.frame, keys, values, time, op, foreign, _as_one(order), self.feed)
+        return rows.without_null_keys() if keyed else rows
+
+    def aggregated(
+        self,
+        keys: Sequence[str],
+        time: str | Column,
+        calls: Mapping[str, AggregateCall],
+        order: str | Column | None,
+    ) -> RowInput:
+        """Key, time and the arguments of the calls, as Spark evaluates them."""
+        rows = self.frame
+        check_undirected("the order", order)
+        found = {name: argument_of(rows, name, call) for name, call in calls.items()}
+        arguments = {name: argument for name, argument in found.items() if argument is not None}
+        taken = {name.casefold() for name in (*keys, *arguments)}
+        moment, decides, place = (unused_name(name, taken) for name in ("time", "order", SEQUENCE))
+        feed = self.feed
+        selected = rows.select(
+            *(column_argument(rows, key, "by") for key in keys),
+            column_argument(rows, time, "time").alias(moment),
+            *(argument.alias(name) for name, argument in arguments.items()),
+            *([] if order is None else [column_argument(rows, order, "order").alias(decides)]),
+            *([] if feed is None or feed.sequence is None else [named(feed.sequence).alias(place)]),
+        )
+        if feed is not None and feed.sequence is not None:
+            feed = replace(feed, sequence=place)
+        _check_arguments(selected, {name: calls[name] for name in arguments})
+        kept = None if order is None else decides
+        columns = {"time": time} | ({} if order is None else {"order": order})
+        given = {name: Expression.of(rows, column) for name, column in columns.items()}
+        return RowInput(INPUT, selected, keys, list(arguments), moment, order=kept, feed=feed, given=given)
+
+    def _decisive(self, where: str, one: str | Column) -> T.StructField:
+        """A column of an order.
+
+        Raises:
+            ConfigurationError: it is missing, or has no order.
+        """
+        rows = self.frame
+        if isinstance(one, str) and one not in rows.columns:
+            raise ConfigurationError(
+                f"{where} the order has {one!r}, which is no column of the rows, only {', '.join(rows.columns)}"
+                f"{did_you_mean(one, rows.columns)}; give one of these, or an expression such as F.col('a') + "
+                "F.col('b')"
+            )
+        check_undirected(
+            "the order", one, ", and the direction as descending=True or False, or as a list of one for each column"
+        )
+        try:
+            field: T.StructField = rows.select(named(one) if isinstance(one, str) else one).schema.fields[0]
+        except AnalysisException as error:
+            raise ConfigurationError(
+                f"{where} the order has {one}, which is no expression of the rows: {error}; give a column of "
+                f"{', '.join(rows.columns)}, or an expression of these"
+            ) from error
+        if _has_no_order(field.dataType):
+            raise ConfigurationError(
+                f"{where} the order has {one}, which is of type {field.dataType.simpleString()}, and maps and variants "
+                "have no order; give a column that has, or a value of this one, such as order=F.col('a')['b']"
+            )
+        return field
+
+
+def _as_one(order: str | Column | Sequence[str | Column] | None) -> str | Column | None:
+    """An order as one column or expression: of several, a struct."""
+    if isinstance(order, str) or not isinstance(order, Sequence):
+        return order
+    return order[0] if len(order) == 1 else F.struct(*(named(one) if isinstance(one, str) else one for one in order))
+
+
+def _has_no_order(type_: T.DataType) -> bool:
+    if isinstance(type_, T.StructType):
+        return any(_has_no_order(field.dataType) for field in type_.fields)
+    if isinstance(type_, T.ArrayType):
+        return _has_no_order(type_.elementType)
+    return isinstance(type_, T.MapType | T.VariantType)
+
+
+def _check_arguments(selected: DataFrame, calls: Mapping[str, AggregateCall]) -> None:
+    """Refuse arguments of types that cannot be aggregated.
+
+    Raises:
+        ConfigurationError: there is one.
+    """
+    for column in selected.schema.fields:
+        type_: Any = column.dataType
+        call = calls.get(column.name)
+        if call is None:
+            continue
+        if is_in_months(type_[0].dataType if call.wraps else type_):
+            raise ConfigurationError(
+                f"the argument of {column.name!r} is of type {type_.simpleString()}, which cannot be aggregated; give "
+                "an int of months"
+            )
+        if call.compares:
+            one = type_ if call.second is None else type_[0].dataType
+            check_leaf_types(f"the argument of {column.name!r}", column.name, one, compared_otherwise)

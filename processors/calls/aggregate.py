@@ -1,0 +1,131 @@
+"""``aggregate`` as a user calls it, for whatever has the rows."""
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import TypeAlias
+
+from millpond.processors.calls.arguments import (
+    INPUT,
+    check_distinct,
+    check_ttl,
+    check_zones,
+    emits_final,
+    grouping_names,
+    in_micros,
+    ttl_allowance,
+    until_in_micros,
+)
+from millpond.processors.calls.made import MadeVerb
+from millpond.processors.calls.readings import Begin, Column, Read, VerbRows, begun_anew
+from millpond.processors.calls.waiting import aggregate_account, extended
+from millpond.processors.verbs.aggregate import WINDOW, AggregatedRows, Windows, aggregate
+from millpond.processors.verbs.aggregates import AggregateCall
+from millpond.processors.verbs.null_keys import NullKeys
+from millpond.processors.verbs.row_aggregate import RowAggregate
+from millpond.processors.verbs.verb import INSTANT
+from millpond.stores.encoding.times import Duration, Instant
+from millpond.stores.typed.expiry import Expired
+
+Binding: TypeAlias = Callable[[Callable[..., RowAggregate]], RowAggregate]
+"""Binds calls to their places in a state, given what binds them with ``slots`` and ``since`` of ``RowAggregate``."""
+
+
+def bound_anew(bind: Callable[..., RowAggregate]) -> RowAggregate:
+    """The calls of a state that begins with them."""
+    return bind()
+
+
+def call_aggregate(
+    rows: VerbRows[Column, Read],
+    begin: Begin[Read],
+    calls: Mapping[str, AggregateCall],
+    *,
+    by: str | Sequence[str],
+    time: Column,
+    order: Column | None,
+    window: Windows | None,
+    until: Mapping[Instant | str, Windows] | None,
+    emit: str,
+    ttl: Duration | None,
+    expired: str,
+    name: str | None,
+    binding: Binding = bound_anew,
+) -> MadeVerb[Read]:
+    """The verb, as ``Millpond.aggregate`` says.
+
+    Raises:
+        ConfigurationError: an argument is invalid, or a column is absent or of a type that does not do.
+    """
+    check_ttl(ttl, expired, window)
+    others = until_in_micros(window, until)
+    final = emits_final(emit, window)
+    keys = grouping_names(by)
+    return make_aggregate(
+        name or "-".join(["aggregate", *keys]),
+        rows,
+        calls,
+        by=keys,
+        time=time,
+        window=window,
+        final=final,
+        until=others,
+        ttl=None if ttl is None else in_micros(ttl, "ttl"),
+        expired=Expired(expired),
+        # Where no call goes by time, nothing depends on the order.
+        order=order if any(call.by_time for call in calls.values()) else None,
+        begin=begin,
+        binding=binding,
+    )
+
+
+def make_aggregate(
+    name: str,
+    rows: VerbRows[Column, Read],
+    calls: Mapping[str, AggregateCall],
+    *,
+    by: str | Sequence[str],
+    time: Column,
+    window: Windows | None = None,
+    final: bool = False,
+    until: Mapping[int, Windows] | None = None,
+    ttl: int | None = None,
+    expired: Expired = Expired.SILENT,
+    order: Column | None = None,
+    begin: Begin[Read] = begun_anew,
+    binding: Binding = bound_anew,
+) -> MadeVerb[Read]:
+    """The verb, with lengths of time in microseconds, but windows as a user gives them.
+
+    Raises:
+        ConfigurationError: a column is absent or of a type that does not do.
+    """
+    keys, others = [by] if isinstance(by, str) else list(by), until or {}
+    check_distinct([*keys, *([] if window is None else [WINDOW]), *calls], changes=not final, remedy=rows.remedy)
+    read = rows.aggregated(keys, time, calls, order)
+    late = rows.time(time).bound
+    check_zones([window, *others.values()], read.times == INSTANT, time, rows.zoned(time))
+    packing = begin(name, [read])
+    types = {column.name: column.type for column in read.schema(read.values)}
+    bound = binding(partial(RowAggregate, calls, types, ordered=read.ordered))
+    packed = AggregatedRows(
+        INPUT,
+        packing.keys(read),
+        NullKeys.EQUAL,
+        read.values,
+        order=packing.order(read),
+        in_order=read.in_order,
+        times=packing.times(read),
+    )
+    lives = ttl_allowance(ttl, late)
+    verb = aggregate(
+        name,
+        packed,
+        bound,
+        extended(window, late),
+        final=final,
+        until={moment: extended(one, late) for moment, one in others.items()},
+        ttl=None if lives is None else lives.total,
+        expired=expired,
+    )
+    account = aggregate_account(name, window, late, final=final, until=others.values(), ttl=lives)
+    return MadeVerb(verb, {INPUT: read}, account, bound.input_serde)

@@ -1,0 +1,52 @@
+"""``MadeVerb``: a verb that was made of a call, with what it reads and what there is to say of its time.
+
+Rule of this module: it knows no verb by name.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeAlias
+
+from millpond.processors.calls.account import Account
+from millpond.processors.calls.readings import Read
+from millpond.processors.calls.tables import Rows, Selection
+from millpond.processors.verbs.projections import ChangeColumns
+from millpond.processors.verbs.verb import Verb
+from millpond.stores.encoding.serdes import Serde
+
+
+@dataclass(frozen=True)
+class MadeVerb(Generic[Read]):
+    """A verb and what it reads.
+
+    Attributes:
+        verb: the verb.
+        selections: by topic, how it reads rows.
+        account: what there is to say of its time.
+        value_serde: reads packed values; None if processors take them as bytes.
+    """
+
+    verb: Verb
+    selections: Mapping[str, Read]
+    account: Account
+    value_serde: Serde[Any] | None = None
+
+    @property
+    def sources(self: "Made") -> dict[str, str]:
+        """Whose rows each topic has."""
+        return {topic: selection.rows.source for topic, selection in self.selections.items()}
+
+    @property
+    def rows(self) -> Rows:
+        """What it puts out."""
+        return Rows.of(self.verb.name, self.verb.schema, self.account.bounds, self.feed)
+
+    @property
+    def feed(self) -> Sequence[str] | None:
+        """The key of the change feed that it puts out; None if it is none."""
+        first = next(iter(self.selections.values()))
+        return first.keys if any(isinstance(part, ChangeColumns) for part in self.verb.parts) else None
+
+
+Made: TypeAlias = MadeVerb[Selection]
+"""A verb on tables."""

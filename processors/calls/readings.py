@@ -1,0 +1,258 @@
+"""What a verb asks of rows, whoever has them: which columns they have, and how those that it reads are packed.
+
+Rule of this module: tables (``tables``) and the DataFrames of Spark say here what is to be known of them, and no verb
+knows which of the two it reads.
+"""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Protocol, Self, TypeAlias, TypeVar
+
+import pyarrow as pa
+
+from millpond.errors import ConfigurationError
+from millpond.processors.calls.account import InputTime
+from millpond.processors.verbs.aggregates import AggregateCall
+from millpond.processors.verbs.null_keys import NullKeys
+from millpond.processors.verbs.verb import PackedRows
+from millpond.stores.encoding.rows.packing import RowCodec
+from millpond.stores.encoding.rows.schemas import Schemas
+from millpond.stores.encoding.rows.tuple_keys import KeyCodec
+
+
+class Reading(Protocol):
+    """The columns of an input that a verb reads."""
+
+    @property
+    def role(self) -> str:
+        """What messages and topics call the input: ``left``, ``right`` or ``input``."""
+
+    @property
+    def keys(self) -> Sequence[str]:
+        """The columns of the key."""
+
+    @property
+    def values(self) -> Sequence[str]:
+        """The columns that are packed beside it."""
+
+    @property
+    def foreign(self) -> Sequence[str]:
+        """The columns of the foreign key."""
+
+    @property
+    def ordered(self) -> bool:
+        """Whether something of the user's decides among rows of one key and time."""
+
+    @property
+    def in_order(self) -> bool:
+        """Whether the order of a change feed decides among them."""
+
+    @property
+    def times(self) -> pa.DataType:
+        """``INSTANT`` or ``WALL_TIME``, whichever its times are."""
+
+    @property
+    def stored(self) -> bool:
+        """Whether a store keeps its rows; if none does, nothing of an earlier run depends on its columns."""
+
+    def unstored(self) -> Self:
+        """The same, of which no store keeps the rows."""
+
+    def schema(self, names: Sequence[str]) -> pa.Schema:
+        """Some of the columns as they are packed."""
+
+    def key_schema(self, names: Sequence[str]) -> pa.Schema:
+        """Some of the columns as they are packed as a key."""
+
+    def order_schema(self) -> pa.Schema:
+        """What decides among rows of one key and time, as the column ``order``."""
+
+
+AnyReading = TypeVar("AnyReading", bound=Reading, covariant=True)
+"""A selection of a table, or the input of a DataFrame."""
+
+Read = TypeVar("Read", bound=Reading)
+"""The same, where a function has it."""
+
+Column = TypeVar("Column")
+"""What may stand for a column: its name, or on Spark also an expression."""
+
+
+class VerbRows(Protocol[Column, AnyReading]):
+    """The rows that a verb is given."""
+
+    @property
+    def names(self) -> Sequence[str]:
+        """The columns."""
+
+    @property
+    def remedy(self) -> str:
+        """How a user renames or drops columns of it, for messages."""
+
+    def zoned(self, time: Column) -> str:
+        """How a user makes that column one of moments, for messages."""
+
+    def upserts(self, op: Column) -> str:
+        """How a user takes the upserts of a change feed with that operation as rows that stay, for messages."""
+
+    def directions(self, where: str, order: Column | Sequence[Column]) -> int:
+        """How many directions an order may have, of a column or of several.
+
+        Args:
+            where: begins messages.
+            order: the columns, of which the first decides first.
+
+        Raises:
+            ConfigurationError: there is none, a column is missing, or one of them has no order.
+        """
+
+    def rest(
+        self,
+        keys: Collection[str],
+        taken: Collection[str],
+        op: Column | None = None,
+        order: Column | Sequence[Column] | None = None,
+    ) -> list[str]:
+        """The columns that reach a result besides the key.
+
+        Args:
+            keys: those of the key.
+            taken: the names of columns that the result has from elsewhere. A column of a change feed that has one of
+                these names is left out; so is ``sequence``, if it is the order.
+            op: the column with the operation, which is left out.
+            order: what decides among rows of one key and time.
+        """
+
+    def time(self, time: Column, result: Collection[str] = ()) -> InputTime:
+        """What is known of a column of times; ``result`` has the columns that the verb's result has.
+
+        Raises:
+            ConfigurationError: there is no such column, or it has no times.
+        """
+
+    def operations(self, op: Column | None) -> Column | None:
+        """What says which rows are deletes: what is given, or else the column of the change feed that these are.
+
+        Raises:
+            ConfigurationError: there is no such column, or it is no text.
+        """
+
+    def read(
+        self,
+        role: str,
+        keys: Sequence[str],
+        values: Sequence[str],
+        time: Column,
+        *,
+        op: Column | None = None,
+        order: Column | Sequence[Column] | None = None,
+        foreign: Sequence[str] = (),
+        keyed: bool = False,
+    ) -> AnyReading:
+        """The columns that a verb reads.
+
+        Args:
+            role: of the input.
+            keys, values, foreign: the columns that are packed.
+            time, op, order: what a row's time is, what it does, and what decides among those of one key and time.
+            keyed: whether rows with a null in their key are left out before.
+
+        Raises:
+            ConfigurationError: a column is missing, or of a type that does not do.
+        """
+
+    def aggregated(
+        self, keys: Sequence[str], time: Column, calls: Mapping[str, AggregateCall], order: Column | None
+    ) -> AnyReading:
+        """What an aggregate reads: its values are the arguments of the calls, by the names of the results.
+
+        Raises:
+            ConfigurationError: a column is missing, or of a type that cannot be aggregated, or a condition is none.
+        """
+
+
+class Packing:
+    """How rows are packed with which state begins."""
+
+    def input(
+        self,
+        rows: Reading,
+        null_keys: NullKeys = NullKeys.EQUAL,
+        *,
+        untimed: bool = False,
+        versions: bool = False,
+        null_safe: bool = False,
+    ) -> PackedRows:
+        """How the rows of an input are packed.
+
+        Args:
+            rows: the input.
+            null_keys: what happens to rows with a null in their key.
+            untimed: whether rows without a time are kept.
+            versions: whether its times say from when on its rows are valid.
+            null_safe: whether a null in its foreign key equals another one.
+
+        Raises:
+            StateConflictError: the state has rows that cannot be read with these columns.
+        """
+        return PackedRows(
+            rows.role,
+            self.keys(rows),
+            null_keys,
+            RowCodec(self.rows(rows)),
+            self.foreign(rows),
+            order=self.order(rows),
+            in_order=rows.in_order,
+            untimed=untimed,
+            times=self.times(rows),
+            versions=versions,
+            null_safe=null_safe,
+        )
+
+    def keys(self, rows: Reading) -> KeyCodec:
+        """How the keys of an input are packed."""
+        return KeyCodec(rows.key_schema(rows.keys))
+
+    def rows(self, rows: Reading) -> Schemas:
+        """The schemas that rows of an input may have been packed with."""
+        return Schemas.first(rows.schema(rows.values))
+
+    def foreign(self, rows: Reading) -> KeyCodec | None:
+        """How the foreign keys of an input are packed, if it has some."""
+        return KeyCodec(rows.key_schema(rows.foreign)) if rows.foreign else None
+
+    def order(self, rows: Reading) -> KeyCodec | None:
+        """How what decides among rows of one key and time is packed, if there is such a column."""
+        return KeyCodec(rows.order_schema()) if rows.ordered else None
+
+    def times(self, rows: Reading) -> pa.DataType:
+        """The type of the times of an input."""
+        return rows.times
+
+
+Begin: TypeAlias = Callable[[str, Sequence[Read]], Packing]
+"""Takes the name and the inputs of a verb once they have been checked, and gives how their rows are packed."""
+
+
+def begun_anew(name: str, inputs: Sequence[Reading]) -> Packing:
+    """A verb that begins with these inputs."""
+    return Packing()
+
+
+def check_rows_stay(where: str, rows: VerbRows[Column, Read], what: str) -> None:
+    """Refuse a change feed: what has come out, or been forgotten, for a row that goes then is not put right.
+
+    Args:
+        where: begins the message.
+        rows: the rows.
+        what: why rows have to stay.
+
+    Raises:
+        ConfigurationError: it is one.
+    """
+    op = rows.operations(None)
+    if op is not None:
+        raise ConfigurationError(
+            f"{where} {what}, but these are a change feed ({op!r}), whose rows are replaced and deleted; to "
+            f"take each of its upserts as a row that stays, write {rows.upserts(op)}, or take the rows of which the "
+            "feed was made"
+        )

@@ -1,0 +1,132 @@
+"""``table_join`` as a user calls it, for whatever has the rows."""
+
+from collections.abc import Mapping, Sequence
+
+from millpond.processors.calls.account import HISTORY, Allowance
+from millpond.processors.calls.arguments import (
+    LEFT,
+    RIGHT,
+    On,
+    check_distinct,
+    check_foreign_ttl,
+    check_null_safe,
+    check_table_order,
+    check_ttl,
+    chosen_join,
+    column_names,
+    column_pairs,
+    in_micros,
+    ttl_allowance,
+)
+from millpond.processors.calls.key_kinds import check_equal_keys
+from millpond.processors.calls.made import MadeVerb
+from millpond.processors.calls.readings import Begin, Column, Read, VerbRows, begun_anew
+from millpond.processors.calls.waiting import table_join_account
+from millpond.processors.options.joins import TABLE_JOINS, JoinType
+from millpond.processors.verbs.null_keys import NullKeys
+from millpond.processors.verbs.projections import CHANGE_COLUMNS
+from millpond.processors.verbs.table_join import table_join
+from millpond.stores.encoding.times import Duration
+from millpond.stores.typed.expiry import Expired
+
+
+def call_table_join(
+    left: VerbRows[Column, Read],
+    right: VerbRows[Column, Read],
+    begin: Begin[Read],
+    *,
+    on: On,
+    times: tuple[Column, Column],
+    left_key: str | Sequence[str] | None,
+    orders: tuple[Column | None, Column | None],
+    ops: tuple[Column | None, Column | None],
+    how: str,
+    history: Duration | None,
+    ttl: Duration | None,
+    expired: str,
+    null_safe: bool,
+    name: str | None,
+) -> MadeVerb[Read]:
+    """The verb, as ``Millpond.table_join`` says.
+
+    Raises:
+        ConfigurationError: an argument is invalid, or a column is absent or of a type that does not do.
+    """
+    keys = column_pairs(on)
+    primary = list(keys) if left_key is None else column_names(left_key, "left_key")
+    foreign = [] if primary == list(keys) else list(keys)
+    join_type = chosen_join(how, (JoinType.INNER, JoinType.LEFT) if foreign else TABLE_JOINS)
+    check_table_order(history, *orders)
+    check_ttl(ttl, expired)
+    check_foreign_ttl(primary, foreign, ttl)
+    check_null_safe(null_safe)
+    return make_table_join(
+        name or f"table_join-{'-'.join(keys)}",
+        left,
+        right,
+        on=keys,
+        times=times,
+        ops=(left.operations(ops[0]), right.operations(ops[1])),
+        left_key=primary,
+        orders=orders,
+        how=join_type,
+        history=None if history is None else in_micros(history, "history"),
+        ttl=None if ttl is None else in_micros(ttl, "ttl"),
+        expired=Expired(expired),
+        null_safe=null_safe,
+        begin=begin,
+    )
+
+
+def make_table_join(
+    name: str,
+    left: VerbRows[Column, Read],
+    right: VerbRows[Column, Read],
+    *,
+    on: str | Mapping[str, str],
+    times: tuple[Column, Column],
+    ops: tuple[Column | None, Column | None] = (None, None),
+    left_key: str | Sequence[str] | None = None,
+    orders: tuple[Column | None, Column | None] = (None, None),
+    how: JoinType = JoinType.INNER,
+    history: int | None = None,
+    ttl: int | None = None,
+    expired: Expired = Expired.SILENT,
+    null_safe: bool = False,
+    begin: Begin[Read] = begun_anew,
+) -> MadeVerb[Read]:
+    """The verb, with lengths of time in microseconds; the left key is that of ``on`` unless it is given.
+
+    Raises:
+        ConfigurationError: a column is absent or of a type that does not do.
+    """
+    keys = column_pairs(on)
+    primary = list(keys) if left_key is None else column_names(left_key, "left_key")
+    foreign, theirs = [] if primary == list(keys) else list(keys), list(keys.values())
+    values = (
+        left.rest(primary, CHANGE_COLUMNS, ops[0], orders[0]),
+        right.rest(theirs, CHANGE_COLUMNS, ops[1], orders[1]),
+    )
+    check_distinct([*primary, *values[0], *values[1]], changes=True, remedy=left.remedy)
+    keyed = not null_safe and not foreign and how is JoinType.INNER
+    one = left.read(LEFT, primary, values[0], times[0], op=ops[0], order=orders[0], foreign=foreign, keyed=keyed)
+    keyed = not null_safe and bool(foreign or how is not JoinType.OUTER)
+    other = right.read(RIGHT, theirs, values[1], times[1], op=ops[1], order=orders[1], keyed=keyed)
+    check_equal_keys(name, one, other)
+    late = max(left.time(times[0]).bound, right.time(times[1]).bound)
+    kept = None if history is None else Allowance(HISTORY, history, late)
+    lives = ttl_allowance(ttl, late)
+    packing, null_keys = begin(name, [one, other]), NullKeys.EQUAL if foreign or null_safe else NullKeys.OWN_SIDE
+    verb = table_join(
+        name,
+        packing.input(one, null_keys, versions=True, null_safe=null_safe),
+        packing.input(other, null_keys, versions=True),
+        how,
+        history=None if kept is None else kept.total,
+        left_columns=values[0],
+        right_columns=values[1],
+        ttl=None if lives is None else lives.total,
+        expired=expired,
+        null_safe=null_safe,
+    )
+    return MadeVerb(verb, {LEFT: one, RIGHT: other}, table_join_account(name, how, kept, late, lives))

@@ -1,0 +1,320 @@
+"""Tables of rows: which columns they have, and how a verb reads them, as ``readings`` asks.
+
+Rule of this module: it takes columns apart and puts them together, and changes no value.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Self
+
+import pyarrow as pa
+import pyarrow.compute as _compute
+
+from millpond.processors.calls.account import InputTime, Path
+from millpond.processors.calls.arguments import INPUT
+from millpond.processors.calls.known_names import unused_name
+from millpond.processors.verbs.aggregates import AggregateCall
+from millpond.processors.verbs.projections import CHANGE_COLUMNS, CHANGE_TIME, OP, SEQUENCE
+from millpond.processors.verbs.verb import INSTANT, WALL_TIME, chosen
+
+pc: Any = _compute
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Rows that somebody puts out.
+
+    Attributes:
+        source: whose they are.
+        schema: the columns.
+        paths: where each of them is found in what is put out.
+        bounds: how much later than their time rows may come, by such places.
+        present: the places of columns; where one of them is null, a row is left out.
+        feed: the places of the key of the change feed that they are; None if no verb has made them one.
+        hidden: the columns that reach no result.
+    """
+
+    source: str
+    schema: pa.Schema
+    paths: Mapping[str, Path]
+    bounds: Mapping[Path, int]
+    present: tuple[Path, ...] = ()
+    feed: frozenset[Path] | None = None
+    hidden: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(
+        cls,
+        source: str,
+        schema: pa.Schema,
+        bounds: Mapping[Path, int | None] | None = None,
+        feed: Sequence[str] | None = None,
+    ) -> Self:
+        """Rows as somebody puts them out.
+
+        Args:
+            source: whose they are.
+            schema: the columns.
+            bounds: how much later than their time rows may come, by the places of the times.
+            feed: the key of the change feed that they are; None if no verb has made them one.
+        """
+        known = {path: bound for path, bound in (bounds or {}).items() if bound}
+        key = None if feed is None else frozenset((name,) for name in feed)
+        return cls(source, schema, {name: (name,) for name in schema.names}, known, feed=key)
+
+    def select(self, /, *names: str, **paths: str | Path) -> Self:
+        """Some of the columns, or fields of them, under these names."""
+        chosen: dict[str, Path] = {name: (name,) for name in names}
+        chosen |= {name: (path,) if isinstance(path, str) else path for name, path in paths.items()}
+        fields = [pa.field(name, _type(self.schema, path)) for name, path in chosen.items()]
+        places = {name: (*self.paths[path[0]], *path[1:]) for name, path in chosen.items()}
+        return replace(self, schema=pa.schema(fields), paths=places)
+
+    def where_present(self, name: str) -> Self:
+        """The rows in which a column is not null."""
+        return replace(self, present=(*self.present, self.paths[name]))
+
+    def shown(self, name: str) -> str:
+        """What messages call a column: its place in what is put out."""
+        return ".".join(self.paths[name])
+
+    def in_order(self, keys: Sequence[str], time: str) -> bool:
+        """Whether rows of one of these keys come in the order in which they count, by that time.
+
+        Those of a change feed do if one task has made them, so all columns of the feed's key must be among them.
+        """
+        if self.feed is None or self.paths[time] != (CHANGE_TIME,):
+            return False
+        return self.feed <= {self.paths[name] for name in keys}
+
+    @property
+    def names(self) -> Sequence[str]:
+        """The columns."""
+        return self.schema.names
+
+    @property
+    def remedy(self) -> str:
+        """How a user renames or drops columns."""
+        return "table.rename_columns({'old': 'new'}), table.drop_columns(['old'])"
+
+    def zoned(self, time: str) -> str:
+        """How a user makes a column one of moments."""
+        return f"a column {time!r} cast to pa.timestamp('us', 'UTC')"
+
+    def upserts(self, op: str) -> str:
+        """How a user takes the upserts of a change feed as rows that stay."""
+        return f"table.filter(pc.field({op!r}) == 'upsert').drop_columns([{op!r}])"
+
+    def directions(self, where: str, order: str | Sequence[str]) -> int:
+        """How many directions an order may have, of a column or of several."""
+        names = [order] if isinstance(order, str) else order
+        only = self.schema.field(names[0]).type
+        return only.num_fields if len(names) == 1 and pa.types.is_struct(only) else len(names)
+
+    def rest(
+        self,
+        keys: Collection[str],
+        taken: Collection[str],
+        op: str | None = None,
+        order: str | Sequence[str] | None = None,
+    ) -> list[str]:
+        """The columns that reach a result besides the key, as ``VerbRows`` says."""
+        changes = set() if self.feed is None else {(name,) for name in CHANGE_COLUMNS}
+        if order == SEQUENCE:
+            changes.add((SEQUENCE,))
+        apart = {*keys, *self.hidden, op}
+        return [
+            name
+            for name in self.schema.names
+            if name not in apart and not (name in taken and self.paths[name] in changes)
+        ]
+
+    def time(self, time: str, result: Collection[str] = ()) -> InputTime:
+        """What is known of a column of times; ``result`` has the columns that the verb's result has."""
+        return InputTime(self.bounds.get(self.paths[time], 0), (time,) if time in result else None)
+
+    def operations(self, op: str | None) -> str | None:
+        """The column that says which rows are deletes: the one that is given, or else that of the change feed."""
+        return OP if op is None and self.feed is not None and OP in self.schema.names else op
+
+    def read(
+        self,
+        role: str,
+        keys: Sequence[str],
+        values: Sequence[str],
+        time: str,
+        *,
+        op: str | None = None,
+        order: str | Sequence[str] | None = None,
+        foreign: Sequence[str] = (),
+        keyed: bool = False,
+    ) -> "Selection":
+        """The columns that a verb reads."""
+        return Selection(role, self, keys, values, time, op, foreign, keyed=keyed, order=order)
+
+    def aggregated(
+        self, keys: Sequence[str], time: str, calls: Mapping[str, AggregateCall], order: str | None
+    ) -> "Selection":
+        """What an aggregate reads.
+
+        Arguments of calls are names of columns, and so are conditions: of those that must not be null.
+        """
+        conditions = {result: str(call.where) for result, call in calls.items() if call.where is not None}
+        seconds = {result: str(call.second) for result, call in calls.items() if call.second is not None}
+        arguments = {
+            result: str(call.where if call.column is None else call.column)
+            for result, call in calls.items()
+            if call.takes_values
+        }
+        taken = {*keys, *arguments}
+        moment, decides = unused_name("time", taken), None if order is None else unused_name("order", taken)
+        named = {condition: unused_name(f"where {condition}", taken) for condition in conditions.values()}
+        pairs = {result: unused_name(f"second {result}", taken) for result in seconds}
+        columns = {**{key: key for key in keys}, **arguments, moment: time}
+        columns |= {name: condition for condition, name in named.items()}
+        columns |= {name: seconds[result] for result, name in pairs.items()}
+        if order is not None and decides is not None:
+            columns[decides] = order
+        where = {result: (named[condition], calls[result].wraps) for result, condition in conditions.items()}
+        rows = self.select(**columns)
+        return Selection(INPUT, rows, keys, list(arguments), moment, order=decides, where=where, pairs=pairs)
+
+
+@dataclass(frozen=True)
+class Selection:
+    """How a verb reads rows.
+
+    Attributes:
+        role: what messages and topics call the input.
+        rows: the rows.
+        keys, values, foreign: the columns that are packed.
+        time: the column with the time.
+        op: the column with the operation; None if there is none.
+        keyed: whether rows with a null in their key are left out before.
+        order: the column that decides among rows of one key and time, or several, of which the first one decides first;
+            None if there is none.
+        where: for values that only some rows bring, the column that is not null in these, and whether they are wrapped.
+        pairs: for values that are structs of two columns, the second one.
+        stored: whether a store keeps the rows.
+    """
+
+    role: str
+    rows: Rows
+    keys: Sequence[str]
+    values: Sequence[str]
+    time: str
+    op: str | None = None
+    foreign: Sequence[str] = ()
+    keyed: bool = False
+    order: str | Sequence[str] | None = None
+    where: Mapping[str, tuple[str, bool]] = field(default_factory=dict)
+    pairs: Mapping[str, str] = field(default_factory=dict)
+    stored: bool = True
+
+    @property
+    def ordered(self) -> bool:
+        """Whether a column decides among rows of one key and time."""
+        return self.order is not None
+
+    @property
+    def in_order(self) -> bool:
+        """Whether the order of a change feed decides among them."""
+        return self.order is None and self.rows.in_order(self.keys, self.time)
+
+    @property
+    def times(self) -> pa.DataType:
+        """``INSTANT`` or ``WALL_TIME``, whichever the times are."""
+        return WALL_TIME if getattr(self.rows.schema.field(self.time).type, "tz", None) is None else INSTANT
+
+    def schema(self, names: Sequence[str]) -> pa.Schema:
+        """Some of the columns as they are packed."""
+        return pa.schema([self._field(one) for one in chosen(self.rows.schema, names)])
+
+    def key_schema(self, names: Sequence[str]) -> pa.Schema:
+        """Some of the columns as they are packed as a key."""
+        return chosen(self.rows.schema, names)
+
+    def order_schema(self) -> pa.Schema:
+        """What decides among rows of one key and time, as the column ``order``."""
+        assert self.order is not None
+        if isinstance(self.order, str):
+            return pa.schema([("order", self.rows.schema.field(self.order).type)])
+        return pa.schema([("order", pa.struct(list(chosen(self.rows.schema, self.order))))])
+
+    def unstored(self) -> Self:
+        """The same, of which no store keeps the rows."""
+        return replace(self, stored=False)
+
+    def _field(self, column: Any) -> Any:
+        second = self.pairs.get(column.name)
+        if second is not None:
+            pair: Any = [("first", column.type), ("second", self.rows.schema.field(second).type)]
+            return pa.field(column.name, pa.struct(pair))
+        _, wrapped = self.where.get(column.name, ("", False))
+        return pa.field(column.name, pa.struct([("value", column.type)])) if wrapped else column
+
+    def of(self, table: pa.Table) -> pa.Table:
+        """The columns of the verb's ``Input`` of a table of the rows."""
+        for path in self.rows.present:
+            table = table.filter(pc.is_valid(_column(table, path)))
+        columns = {name: _column(table, path) for name, path in self.rows.paths.items()}
+        for name, second in self.pairs.items():
+            columns[name] = pa.StructArray.from_arrays([columns[name], columns[second]], ["first", "second"])
+        for name, (condition, wrapped) in self.where.items():
+            columns[name] = _where(columns[name], pc.is_null(columns[condition]), wrapped=wrapped)
+        made = {
+            "key": _struct(self.keys, columns) if self.keys else _present(table.num_rows),
+            "value": _struct(self.values, columns) if self.values else _present(table.num_rows),
+            "timestamp": _micros(columns[self.time]),
+        }
+        if self.foreign:
+            made["foreign"] = _struct(self.foreign, columns)
+        if self.op is not None:
+            made["op"] = columns[self.op]
+        if self.order is not None:
+            order = columns[self.order] if isinstance(self.order, str) else _struct(self.order, columns)
+            made["order"] = pa.StructArray.from_arrays([order], ["order"])
+        selected = pa.table(made)
+        if not self.keyed:
+            return selected
+        present = [pc.is_valid(columns[name]) for name in self.keys]
+        mask = present[0]
+        for one in present[1:]:
+            mask = pc.and_(mask, one)
+        return selected.filter(mask)
+
+
+def _micros(times: Any) -> Any:
+    """Times, or dates, in microseconds since 1970."""
+    return times.cast(pa.timestamp("us")).cast(pa.int64()) if pa.types.is_date(times.type) else times.cast(pa.int64())
+
+
+def _where(values: Any, left_out: Any, *, wrapped: bool) -> Any:
+    """Values that are null where rows do not count; wrapped ones are the only fields of structs."""
+    if wrapped:
+        return pa.StructArray.from_arrays([values], ["value"], mask=left_out)
+    return pc.if_else(left_out, pa.scalar(None, values.type), values)
+
+
+def _type(schema: pa.Schema, path: Path) -> pa.DataType:
+    type_: Any = schema.field(path[0]).type
+    for name in path[1:]:
+        type_ = type_.field(name).type
+    found: pa.DataType = type_
+    return found
+
+
+def _column(table: pa.Table, path: Path) -> Any:
+    column: Any = table[path[0]].combine_chunks()
+    for name in path[1:]:
+        column = pc.struct_field(column, name)
+    return column
+
+
+def _struct(names: Sequence[str], columns: Mapping[str, Any]) -> Any:
+    return pa.StructArray.from_arrays([columns[name] for name in names], list(names))
+
+
+def _present(size: int) -> Any:
+    column: Any = pa.array([True] * size)
+    return pa.StructArray.from_arrays([column], ["present"])
