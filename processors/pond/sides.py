@@ -28,6 +28,10 @@ pc: Any = _compute
 class CheckedRows(Rows):
     """Rows whose columns are as a user names them: those that are not there are refused."""
 
+    def in_order(self, keys: Sequence[str], time: str) -> bool:
+        """Whether rows of one of these keys come in the order in which they count: as ``VerbSide`` sorts them."""
+        return self.feed is not None and self.feed <= {self.paths[name] for name in keys}
+
     def operations(self, op: str | None) -> str | None:
         """The column that says which rows are deletes: the one that is given, or else that of the change feed.
 

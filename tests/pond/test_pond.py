@@ -172,6 +172,15 @@ def test_a_verb_reads_the_change_feed_of_another_without_being_told() -> None:
     assert [(row["a"], row["b"], row["op"]) for row in joined.to_pylist()] == [(1, 7, "upsert"), (None, None, "delete")]
 
 
+def test_changes_of_a_feed_count_in_its_order_also_by_another_time() -> None:
+    pond, day = Pond(), START.date()
+    values = [3, 1, 2]
+    changes = [{"k": "x", "t": seconds(at), "day": day, "v": value} for at, value in enumerate(values)]
+    feed = pond.latest(changes, key="k", time="t")
+    for shuffled in (feed, feed.take([2, 0, 1])):
+        assert pond.latest(shuffled, key="k", time="day", name="days")["v"].to_pylist()[-1] == 2
+
+
 def test_time_passes_without_rows_and_what_comes_after_it_is_late() -> None:
     pond = Pond().in_batches
     window = TimeWindows("10 seconds")
