@@ -5,7 +5,7 @@ knows which of the two it reads.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Protocol, Self, TypeAlias, TypeVar
+from typing import Final, Protocol, Self, TypeAlias, TypeVar
 
 import pyarrow as pa
 
@@ -17,6 +17,20 @@ from millpond.processors.verbs.verb import PackedRows
 from millpond.stores.encoding.rows.packing import RowCodec
 from millpond.stores.encoding.rows.schemas import Schemas
 from millpond.stores.encoding.rows.tuple_keys import KeyCodec
+
+
+ARGUMENT: Final = "millpond_argument_"
+"""In front of the name of a result, the hidden column with what rows bring for its call."""
+
+
+def hidden_arguments(calls: Mapping[str, AggregateCall], values: Collection[str]) -> dict[str, str]:
+    """By the names of results, the columns with the arguments of their calls, where some of the rows' may be."""
+
+    def column(result: str, call: AggregateCall) -> str:
+        as_it_is = isinstance(call.column, str) and call.where is None and call.second is None
+        return str(call.column) if as_it_is and call.column in values else f"{ARGUMENT}{result}"
+
+    return {result: column(result, call) for result, call in calls.items() if call.takes_values}
 
 
 class Reading(Protocol):
@@ -167,6 +181,25 @@ class VerbRows(Protocol[Column, AnyReading]):
 
         Raises:
             ConfigurationError: a column is missing, or of a type that cannot be aggregated, or a condition is none.
+        """
+
+
+    def beside(
+        self,
+        keys: Sequence[str],
+        values: Sequence[str],
+        time: Column,
+        calls: Mapping[str, AggregateCall],
+        order: Column | None,
+    ) -> tuple[AnyReading, Mapping[str, str]]:
+        """What a verb reads that shows rows beside results of calls.
+
+        Returns:
+            The columns, among them the arguments of the calls, and by the names of results those that are arguments:
+            columns of the rows as they are, or else hidden ones (``ARGUMENT``).
+
+        Raises:
+            ConfigurationError: a column is missing, or of a type that does not do, or a condition is none.
         """
 
 

@@ -13,6 +13,7 @@ import pyarrow.compute as _compute
 from millpond.processors.calls.account import InputTime, Path
 from millpond.processors.calls.arguments import INPUT
 from millpond.processors.calls.known_names import unused_name
+from millpond.processors.calls.readings import hidden_arguments
 from millpond.processors.verbs.aggregates import AggregateCall
 from millpond.processors.verbs.projections import CHANGE_COLUMNS, CHANGE_TIME, OP, SEQUENCE
 from millpond.processors.verbs.verb import INSTANT, WALL_TIME, chosen
@@ -178,6 +179,28 @@ class Rows:
         where = {result: (named[condition], calls[result].wraps) for result, condition in conditions.items()}
         rows = self.select(**columns)
         return Selection(INPUT, rows, keys, list(arguments), moment, order=decides, where=where, pairs=pairs)
+
+    def beside(
+        self,
+        keys: Sequence[str],
+        values: Sequence[str],
+        time: str,
+        calls: Mapping[str, AggregateCall],
+        order: str | None,
+    ) -> tuple["Selection", Mapping[str, str]]:
+        """What a verb reads that shows rows beside results of calls, whose arguments are as in ``aggregated``."""
+        columns = hidden_arguments(calls, values)
+        hidden = {result: column for result, column in columns.items() if column not in values}
+        named: dict[str, str | Path] = {name: name for name in self.schema.names}
+        for result, column in hidden.items():
+            call = calls[result]
+            named[column] = str(call.where if call.column is None else call.column)
+        conditions = {result: str(calls[result].where) for result in hidden if calls[result].where is not None}
+        where = {hidden[result]: (condition, calls[result].wraps) for result, condition in conditions.items()}
+        pairs = {column: str(calls[result].second) for result, column in hidden.items() if calls[result].second}
+        packed = [*values, *hidden.values()]
+        rows = self.select(**named)
+        return Selection(INPUT, rows, keys, packed, time, order=order, where=where, pairs=pairs), columns
 
 
 @dataclass(frozen=True)

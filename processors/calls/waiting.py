@@ -23,6 +23,7 @@ from millpond.processors.options.join_windows import JoinWindows
 from millpond.processors.options.joins import JoinType, Side
 from millpond.processors.options.windows import SessionWindows, SlidingWindows
 from millpond.processors.verbs.aggregate import WINDOW, Windows
+from millpond.processors.verbs.ordered.over import Frame
 from millpond.processors.verbs.projections import CHANGE_TIME
 from millpond.processors.verbs.verb import MICROS
 
@@ -227,6 +228,27 @@ def deduplicate_account(name: str, within: Allowance, grace: Allowance | None, t
         {} if time.path is None else {time.path: behind},
         f"the time of each key's last row that came out, until the clock is {shown(until)} past it: it grows with the "
         f"number of keys within that time; duplicates are at most {length} later",
+    )
+
+
+def over_account(name: str, frame: Frame, grace: Allowance, ttl: Allowance | None, time: InputTime) -> Account:
+    """Of results of each row, of the rows of its key up to it."""
+    behind = grace.total + grace.added
+    kept = [] if ttl is None else [ttl]
+    rows = "what its last row came out with" if frame.whole else "the rows that the next one may reach"
+    until = "for ever: it grows with the number of keys"
+    lives = frame.within if ttl is None else ttl.own
+    if lives is not None:
+        until = f"until the clock is {shown(lives + grace.total)} past its last row"
+    return Account(
+        name,
+        "over",
+        _OF_INPUT,
+        [grace, *kept],
+        "each row for earlier ones, until its grace is over",
+        behind,
+        {} if time.path is None else {time.path: behind},
+        f"of each key {rows}, {until}",
     )
 
 

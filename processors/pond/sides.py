@@ -95,6 +95,29 @@ class CheckedRows(Rows):
         Raises:
             ConfigurationError: a column is absent, or there are no times in that of the time.
         """
+        self._check_aggregated(keys, time, calls, order)
+        return super().aggregated(keys, time, calls, order)
+
+    def beside(
+        self,
+        keys: Sequence[str],
+        values: Sequence[str],
+        time: str,
+        calls: Mapping[str, AggregateCall],
+        order: str | None,
+    ) -> tuple[Selection, Mapping[str, str]]:
+        """What a verb reads that shows rows beside results of calls.
+
+        Raises:
+            ConfigurationError: a column is absent, or there are no times in that of the time.
+        """
+        self._check_aggregated(keys, time, calls, order)
+        return super().beside(keys, values, time, calls, order)
+
+    def _check_aggregated(
+        self, keys: Sequence[str], time: str, calls: Mapping[str, AggregateCall], order: str | None
+    ) -> None:
+        """Refuse columns that are absent, and times that are none."""
         for name in (*keys, *([] if order is None else [order])):
             field_of(self.source, self.schema, name)
         check_time(self.source, self.schema, time, "time")
@@ -104,7 +127,6 @@ class CheckedRows(Rows):
                     raise ConfigurationError(f"the argument of {result!r} is {column!r}; give the name of a column")
                 if column is not None:
                     field_of(self.source, self.schema, column)
-        return super().aggregated(keys, time, calls, order)
 
 
 Adding: TypeAlias = Mapping[str, tuple[pa.DataType, Callable[[pa.Table], Any]]]

@@ -79,7 +79,7 @@ class AggregatedRows(Input):
 
     def packed(self, rows: pa.Table) -> Any:
         arguments = flattened(rows["value"]).columns if self.arguments else []
-        columns = [self._moments(rows), *(_plain(column.combine_chunks()) for column in arguments)]
+        columns = [self._moments(rows), *(plain_column(column.combine_chunks()) for column in arguments)]
         fields = rows_type([column.type for column in columns[1:]], columns[0].type)
         return PackedRowType.of(pa.StructArray.from_arrays(columns, fields=list(fields)))
 
@@ -92,7 +92,7 @@ class AggregatedRows(Input):
         return pc.binary_join_element_wise(pack_times(times.to_numpy()), orders, b"")
 
 
-def _plain(column: Any) -> Any:
+def plain_column(column: Any) -> Any:
     """A column as rows have it: of a type in its one form, without notes.
 
     Raises:

@@ -18,6 +18,9 @@ FINEST_ERROR: Final = 0.0008
 """The smallest relative error that a sketch can be asked for; it takes 2 MB a group."""
 
 
+LAG: Final = "lag"
+"""The function that aggregates nothing."""
+
 _BY_TIME: Final = ("first", "last", "collect", "map_agg")
 _COMPARING: Final = ("min", "max", "mode", "count_distinct", "approx_count_distinct", "map_agg")
 
@@ -306,6 +309,26 @@ def approx_count_distinct(
             "choose one in between, or count_distinct for an exact count"
         )
     return AggregateCall("approx_count_distinct", column, {"relative_error": relative_error}, where)
+
+
+def lag(column: object, offset: int = 1) -> AggregateCall:
+    """The value of the row that is so many rows before each one, null included; null if there is none.
+
+    It aggregates nothing, so ``over`` takes it, and ``aggregate`` does not.
+
+    Args:
+        column: what is looked up.
+        offset: how many rows before, 1 or more.
+
+    Raises:
+        ConfigurationError: the offset is none.
+    """
+    if type(offset) is not int or offset < 1:
+        raise ConfigurationError(
+            f"offset={offset!r} of lag is no number of rows before each one; give 1 or more. For the row behind each "
+            "one, write asof_join of the rows with themselves, direction='forward' and exact=False"
+        )
+    return AggregateCall(LAG, column, {"offset": offset})
 
 
 def _of_two(function: str, column: object, other: object, where: object | None) -> AggregateCall:

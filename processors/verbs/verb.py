@@ -24,7 +24,7 @@ from millpond.stores.encoding.nulls import spread
 from millpond.stores.encoding.rows.packing import RowCodec
 from millpond.stores.encoding.rows.tuple_keys import KeyCodec
 from millpond.stores.encoding.times import TimeUnit
-from millpond.stores.typed.terms import Written
+from millpond.stores.typed.terms import Term, Written
 
 MICROS: Final = 1_000
 """Microseconds in the millisecond, which is the unit of integers that a user gives as a duration."""
@@ -186,7 +186,7 @@ class Verb:
     parts: Sequence[Projection]
     stores: Mapping[str, Sequence[Projection]] = field(default_factory=dict)
     follows_time: bool = True
-    terms: Mapping[str, str] = field(default_factory=dict)
+    terms: Mapping[str, Term] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "topology", self.topology.of_verb(self.name, self.terms, TimeUnit.MICROSECOND))

@@ -23,7 +23,7 @@ def kind_of(verb: str, shape: Shape) -> str | None:
         return "table_join" if LEFT in names else "asof_join"
     if any(name.startswith(f"{verb}-") for name in names):
         return "apply"
-    return next((one for one in ("aggregate", "deduplicate", "latest", "top_n") if one in names), None)
+    return next((one for one in ("aggregate", "deduplicate", "latest", "over", "top_n") if one in names), None)
 
 
 def check_kind(before: str, old: Shape, verb: str, new: Shape) -> None:
@@ -59,4 +59,4 @@ def _table(shape: Shape) -> str:
 
 
 def _a(kind: str) -> str:
-    return f"an {kind}" if kind[0] == "a" else f"a {kind}"
+    return f"an {kind}" if kind[0] in "ao" else f"a {kind}"

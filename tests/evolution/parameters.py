@@ -30,6 +30,7 @@ from millpond.processors.verbs.asof_join import asof_join
 from millpond.processors.verbs.deduplicate import deduplicate
 from millpond.processors.verbs.keyed_processor import KeyContext, KeyedProcessor
 from millpond.processors.verbs.latest import latest
+from millpond.processors.verbs.ordered.over import Frame, over
 from millpond.processors.verbs.row_aggregate import RowAggregate
 from millpond.processors.verbs.stream_join import BOUNDS, OwnBounds, stream_join
 from millpond.processors.verbs.table_join import table_join
@@ -160,6 +161,15 @@ def of_deduplicate(
 ) -> Topology:
     rows = replace(an_input("input", KEY, VALUE), order=order)
     return deduplicate(name, rows, within=within, late=late, waits=waits, columns=["v"]).topology
+
+
+def of_over(
+    frame: Frame | None = None, late: int = 5, ttl: int | None = None, order: KeyCodec | None = None, name: str = "v"
+) -> Topology:
+    rows, call, columns = replace(an_input("input", KEY, VALUE), order=order), {"n": count("v")}, ["v"]
+    written = {name: str(one) for name, one in call.items()}
+    frame = frame or Frame()
+    return over(name, rows, call, {"n": "v"}, frame, late=late, ttl=ttl, columns=columns, written=written).topology
 
 
 def of_apply(*, ordered: bool = False) -> Topology:
@@ -346,6 +356,10 @@ REFUSED = [
            of_top_n(windows=TimeWindows(10), final=True), "emit='on-window-update' and not 'on-window-close'"),
     Change(("Millpond.deduplicate.order",), of_deduplicate(), of_deduplicate(order=ORDER), None),
     Change(("Millpond.deduplicate.grace, added or removed",), of_deduplicate(), of_deduplicate(waits=False), None),
+    Change(("Millpond.over.last",), of_over(), of_over(Frame(rows=3)), "by the verb 'v' with last=None and not 3"),
+    Change(("Millpond.over.within",), of_over(Frame(within=1_000_000)), of_over(Frame(within=2_000_000)),
+           "by the verb 'v' with within='1 second' and not '2 seconds'"),
+    Change(("Millpond.over.order",), of_over(), of_over(order=ORDER), None),
     Change(("Millpond.apply.order",), of_apply(), of_apply(ordered=True), None),
     Change(("Millpond.asof_join.right_order",), of_asof_join(), of_asof_join(order=ORDER), None),
     Change(("Millpond.asof_join.grace, added or removed",), of_asof_join(), of_asof_join(grace=None), None),

@@ -35,6 +35,7 @@ from tests.evolution.parameters import (
     VALUE,
     grouped,
     of_deduplicate,
+    of_over,
     stream_with_table,
     streams_joined,
     suppressed,
@@ -464,3 +465,33 @@ def test_first_rows_come_out_once_under_another_grace_and_go_by_the_new_length(
             kept[key] = time
             expected.append((key, value, time))
     assert [(record.key, record.value, record.timestamp) for record in (*first, *rest)] == expected
+
+
+@harmless("Millpond.over.grace", "Millpond.over.ttl")
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [((0, None), (30, None)), ((30, None), (0, None)), ((5, 40), (5, 8)), ((5, 8), (5, 40)), ((5, None), (5, 20))],
+)
+def test_rows_are_numbered_on_under_another_grace_and_time_to_live(
+    one: tuple[int, int | None], other: tuple[int, int | None], seed: int, tmp_path: Path
+) -> None:
+    """A key that the old time to live has forgotten stays so; from then on the new one counts."""
+    random = Random(seed)
+    times = [time - random.randint(0, min(one[0], other[0])) for time in range(0, 300, 7)]
+    packed = an_input("input", KEY, VALUE).rows.pack(pa.table({"v": range(len(times))}))
+    rows: Any = [("input", (random.choice([b"a", b"b", b"c"]), *one)) for one in zip(packed, times, strict=True)]
+    cut = random.randrange(1, len(rows))
+    first = run(tmp_path, of_over(late=one[0], ttl=one[1], name="out"), rows[:cut])
+    rest = run(tmp_path, of_over(late=other[0], ttl=other[1], name="out"), rows[cut:], complete=True)
+    passed = max(times[:cut]) - one[0]
+    seen: dict[Any, tuple[int, int]] = {}
+    expected: list[Any] = []
+    for _, (key, value, time) in sorted(rows, key=lambda row: (row[1][2], row[1][0], row[1][1])):
+        number, last = seen.get(key, (0, time))
+        ttl = one[1] if time < passed else other[1]
+        forgotten = time >= passed and one[1] is not None and last < passed - one[1]
+        seen[key] = (1 if forgotten or (ttl is not None and time - last > ttl) else number + 1), time
+        expected.append((key, value, seen[key][0], time))
+    found = [(one.key, one.value["row"], one.value["results"]["n"], one.timestamp) for one in (*first, *rest)]
+    assert found == expected

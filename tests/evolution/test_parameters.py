@@ -65,6 +65,10 @@ PARAMETERS: Final[dict[str, dict[str, str]]] = {
     "Millpond.deduplicate": {
         "rows": OWN, "key": REFUSAL, "time": REFUSAL, "within": NO_HARM, "grace": NO_HARM, "order": REFUSAL, **NAMES,
     },
+    "Millpond.over": {
+        "rows": OWN, "calls": REFUSAL, "key": REFUSAL, "time": REFUSAL, "last": REFUSAL, "within": REFUSAL,
+        "grace": NO_HARM, "order": REFUSAL, "ttl": NO_HARM, **NAMES,
+    },
     "Millpond.apply": {
         "rows": OWN, "processor": OWN, "key": REFUSAL, "time": REFUSAL, "schema": OWN, "lateness": NO_HARM,
         "order": REFUSAL, "optional": OWN, "ttl": NO_HARM, "ticks": OWN, **NAMES,
@@ -119,12 +123,13 @@ PARAMETERS: Final[dict[str, dict[str, str]]] = {
 BY_OTHERS: Final = {
     *(f"{owner}.{name}" for owner in PARAMETERS for name in (*SERDES, "other_value_serde", "kind", "layout", "terms")),
     "StoreSpec.name",
-    *(f"Millpond.{verb}.key" for verb in ("latest", "deduplicate", "apply")),
+    *(f"Millpond.{verb}.key" for verb in ("latest", "deduplicate", "over", "apply")),
     *(f"Millpond.{verb}.on" for verb in ("asof_join", "stream_join", "table_join")),
     *(f"Millpond.{verb}.{name}" for verb in ("aggregate", "top_n") for name in ("by", "until")),
     "Millpond.aggregate.calls",
+    "Millpond.over.calls",
     "Millpond.top_n.order",
-    *(f"Millpond.{verb}.time" for verb in ("latest", "aggregate", "top_n", "deduplicate", "apply")),
+    *(f"Millpond.{verb}.time" for verb in ("latest", "aggregate", "top_n", "deduplicate", "over", "apply")),
     *(
         f"Millpond.{verb}.{side}_time"
         for verb in ("asof_join", "stream_join", "table_join")
@@ -205,7 +210,17 @@ def test_every_parameter_is_refused_harmless_or_the_users_own() -> None:
         StreamJoined, StoreSpec,
     ]  # fmt: skip
     known = {one.__name__: {field.name for field in fields(one)} for one in options}
-    for verb in ("latest", "aggregate", "top_n", "deduplicate", "apply", "asof_join", "stream_join", "table_join"):
+    for verb in (
+        "latest",
+        "aggregate",
+        "top_n",
+        "deduplicate",
+        "over",
+        "apply",
+        "asof_join",
+        "stream_join",
+        "table_join",
+    ):
         known[f"Millpond.{verb}"] = {*inspect.signature(getattr(Millpond, verb)).parameters} - {"self"}
     assert known == {owner: {*parameters} for owner, parameters in PARAMETERS.items()}
     said = {f"{owner}.{name}": what for owner, parameters in PARAMETERS.items() for name, what in parameters.items()}

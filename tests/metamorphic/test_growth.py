@@ -15,12 +15,14 @@ from millpond.processors.calls.asof_join import make_asof_join
 from millpond.processors.calls.deduplicate import make_deduplicate
 from millpond.processors.calls.latest import make_latest
 from millpond.processors.calls.made import Made
+from millpond.processors.calls.over import make_over
 from millpond.processors.calls.stream_join import make_stream_join
 from millpond.processors.calls.table_join import make_table_join
 from millpond.processors.calls.tables import Rows
 from millpond.processors.calls.top_n import make_top_n
 from millpond.processors.options.joins import JoinType
 from millpond.processors.verbs import aggregates
+from millpond.processors.verbs.ordered.over import Frame
 from millpond.stores.backend.contract import Entries
 from millpond.stores.backend.memory import MemoryBackend
 from tests.metamorphic.checking import schema
@@ -65,6 +67,19 @@ CASES: dict[str, tuple[Callable[[], Made], dict[str, pa.Schema]]] = {
     "by key": (lambda: aggregate(None), {"a": SOURCE}),
     "top_n": (lambda: make_top_n("out", ROWS, 3, by="k", order="at", time="at", descending=(True,)), {"a": SOURCE}),
     "deduplicate": (lambda: make_deduplicate("out", ROWS, key="k", time="at", within=LONG, grace=GRACE), {"a": SOURCE}),
+    "over": (
+        lambda: make_over(
+            "out",
+            ROWS,
+            {"n": aggregates.count(), "v": aggregates.lag("av")},
+            key="k",
+            time="at",
+            frame=Frame(within=LONG),
+            grace=GRACE,
+            ttl=LONG,
+        ),
+        {"a": SOURCE},
+    ),
     "by window": (lambda: aggregate(TimeWindows(7_000, grace=GRACE)), {"a": SOURCE}),
     "by sliding window": (lambda: aggregate(SlidingWindows(3_000, grace=GRACE)), {"a": SOURCE}),
     "by session": (lambda: aggregate(SessionWindows(500, grace=GRACE)), {"a": SOURCE}),

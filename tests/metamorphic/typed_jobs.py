@@ -23,6 +23,7 @@ from millpond.processors.calls.asof_join import make_asof_join
 from millpond.processors.calls.deduplicate import make_deduplicate
 from millpond.processors.calls.latest import make_latest
 from millpond.processors.calls.made import Made
+from millpond.processors.calls.over import make_over
 from millpond.processors.calls.stream_join import make_stream_join
 from millpond.processors.calls.table_join import make_table_join
 from millpond.processors.calls.tables import Rows
@@ -30,6 +31,7 @@ from millpond.processors.calls.top_n import make_top_n
 from millpond.processors.options.joins import JoinType
 from millpond.processors.verbs import KeyContext, KeyedProcessor, aggregates
 from millpond.processors.verbs.aggregates import AggregateCall
+from millpond.processors.verbs.ordered.over import Frame
 from millpond.processors.verbs.verb import INSTANT as TIME
 from tests.metamorphic import typed_relations as relations
 from tests.metamorphic.applied import results_of
@@ -134,7 +136,9 @@ class Draft:
         """The columns of sources, as they are."""
         return {name: _column(source, name) for source in sources for name in self.names(source)}
 
-    def calls(self, *sources: str, by_time: bool = True) -> tuple[dict[str, AggregateCall], dict[str, Getter]]:
+    def calls(
+        self, *sources: str, by_time: bool = True, filtered: bool = True
+    ) -> tuple[dict[str, AggregateCall], dict[str, Getter]]:
         """Functions over some columns of sources; ``by_time`` where no two rows of a key have one time."""
         calls: dict[str, AggregateCall] = {"n": aggregates.count()}
         getters: dict[str, Getter] = {"n": _size(sources[0])}
@@ -146,7 +150,7 @@ class Draft:
                 known += ["all"] if kind.name == "boolean" else []
                 for function in self.random.sample(known, min(3, len(known))):
                     column, name = f"{source}v{place}", f"{function}_{source}{place}"
-                    where = self.pick(None, None, f"{source}v{(place + 1) % WIDTH}")
+                    where = self.pick(None, None, f"{source}v{(place + 1) % WIDTH}") if filtered else None
                     calls[name] = replace(_FUNCTIONS[function][0](column), where=where)
                     getters[name] = _aggregated(source, column, _FUNCTIONS[function][1], where)
         return calls, getters
@@ -334,6 +338,42 @@ def windows_of_first_rows_apart(draft: Draft) -> Job:
     two = make_aggregate("two", one.rows, calls, by="k", time="at", window=cut, final=True)
     found = answer(relations.far_apart(relations.rows_of("a"), within * SECOND))
     return draft.job([one, two], found, {"k": kept(), "window": window, **getters}, {"a": grace})
+
+
+def rows_over_those_before(draft: Draft) -> Job:
+    rows, grace = draft.rows("a"), draft.pick(0, 1, 8, 20)
+    made, found, columns = _over(draft, "out", rows, relations.rows_of("a"), grace)
+    return draft.job([made], found, columns, {"a": grace})
+
+
+def rows_over_first_rows(draft: Draft) -> Job:
+    rows, grace, within = draft.rows("a"), draft.pick(0, 3, 20), draft.pick(0, 2, 7)
+    one = make_deduplicate("one", rows, key="k", time="at", within=within * SECOND, grace=grace * SECOND)
+    firsts = relations.far_apart(relations.rows_of("a"), within * SECOND)
+    made, found, columns = _over(draft, "two", one.rows, firsts, 0)
+    return draft.job([one, made], found, columns, {"a": grace})
+
+
+def _over(
+    draft: Draft, name: str, rows: Rows, before: relations.Relation, grace: int
+) -> tuple[Made, relations.Relation, dict[str, Getter]]:
+    """Rows over those of a random frame, with what DuckDB says of them."""
+    last, within = draft.pick((None, None), (1, None), (3, None), (None, 0), (None, 9))
+    frame = Frame(last, None if within is None else within * SECOND)
+    calls, getters = draft.calls("a", filtered=False)
+    earlier = f"lag_{draft.pick(1, 2, 5)}"
+    calls[earlier] = aggregates.lag("av0", int(earlier[4:]))
+    made = make_over(name, rows, calls, key="k", time="at", frame=frame, grace=grace * SECOND)
+
+    def of_frame(getter: Getter) -> Getter:
+        return lambda found, events: getter({**found, "a": found["frame"]}, events)
+
+    def of_earlier(found: Found, events: Mapping[int, Event]) -> Any:
+        return None if found["earlier"] is None else events[found["earlier"]].row["av0"]
+
+    columns: dict[str, Getter] = {"k": kept(), **draft.values("a"), earlier: of_earlier}
+    columns |= {result: of_frame(getter) for result, getter in getters.items()}
+    return made, relations.over(before, last, None if within is None else within * SECOND, int(earlier[4:])), columns
 
 
 def latest_of_first_rows(draft: Draft) -> Job:
@@ -569,6 +609,7 @@ FAMILIES: Final[Mapping[str, Callable[[Draft], Job]]] = {
         latest_rows, totals, windows_of_rows, versions, streams, tables, foreign_keys, rules, versions_of_the_latest,
         windows_of_versions, windows_of_pairs, totals_beside_the_latest, versions_of_versions, windows_of_rules,
         latest_of_tables, tables_by_a_foreign_key_of_versions, first_rows, first_rows_of_windows,
-        latest_of_first_rows, first_rows_apart, windows_of_first_rows_apart,
+        latest_of_first_rows, first_rows_apart, windows_of_first_rows_apart, rows_over_those_before,
+        rows_over_first_rows,
     )
 }  # fmt: skip

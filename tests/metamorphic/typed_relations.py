@@ -132,6 +132,18 @@ def far_apart(rows: Relation, within: int) -> Relation:
     return replace(rows, sql=sql)
 
 
+def over(rows: Relation, last: int | None, within: int | None, offset: int) -> Relation:
+    """Each row, with those of its frame as ``frame``, and the one so many before it as ``earlier``."""
+    (source,) = rows.sources
+    frame = "rows unbounded preceding" if last is None else f"rows {last - 1} preceding"
+    frame = frame if within is None else f"range {within} preceding"
+    sql = f"""
+        select *, list("{source}") over (partition by k order by t {frame}) as frame,
+            lag("{source}", {offset}) over (partition by k order by t) as earlier from ({rows.sql})
+    """
+    return replace(rows, sql=sql, sources=(source, "frame", "earlier"))
+
+
 def hopping(rows: Relation, size: int, step: int) -> Relation:
     """Windows without their ends, from each multiple of the step on."""
     starts = f"unnest(generate_series(t // {step} * {step} - {(size - 1) // step * step}, t, {step}))"

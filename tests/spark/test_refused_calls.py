@@ -93,6 +93,10 @@ class Calls:
         kept = self.frames.left if rows is None else rows
         return self.pond.deduplicate(kept, **{"key": "k", "time": "at", "within": "1 hour", **given})
 
+    def over(self, calls: Any = None, rows: DataFrame | None = None, **given: Any) -> DataFrame:
+        kept = self.frames.left if rows is None else rows
+        return self.pond.over(kept, N if calls is None else calls, **{"key": "k", "time": "at", **given})
+
     def windows(self, window: Any, **given: Any) -> DataFrame:
         return self.aggregate(window=window, **given)
 
@@ -461,6 +465,40 @@ COLUMNS = [
         lambda calls: calls.deduplicate(rows=calls.latest(), time="change_time"),
         lambda calls: calls.deduplicate(rows=calls.latest().where("op = 'upsert'").drop("op"), time="change_time"),
         lambda calls: calls.deduplicate(),
+    ),
+    Refused(
+        "but these are a change feed",
+        lambda calls: calls.over(rows=calls.latest(), time="change_time"),
+        lambda calls: calls.over(rows=calls.latest().where("op = 'upsert'").drop("op"), time="change_time"),
+        lambda calls: calls.over(),
+    ),
+    Refused(
+        "there is nothing to show of the rows before each",
+        lambda calls: calls.over({}),
+        lambda calls: calls.over({"n": aggregates.count()}),
+    ),
+    Refused(
+        "; give one of them, and another verb the other, behind this one",
+        lambda calls: calls.over(last=3, within="1 hour"),
+        lambda calls: calls.over(last=3),
+        lambda calls: calls.over(within="1 hour"),
+    ),
+    Refused(
+        "; give how many rows count, each itself included",
+        lambda calls: calls.over(last=0),
+        lambda calls: calls.over(last=10),
+    ),
+    Refused(
+        "is no number of rows before each one; give 1 or more",
+        lambda calls: calls.over({"n": aggregates.lag("a", 0)}),
+        lambda calls: calls.over({"n": aggregates.lag("a", 1)}),
+        lambda calls: calls.asof(direction="forward", exact=False, grace="1 hour", tolerance="1 hour"),
+    ),
+    Refused(
+        "lag is of one row before each row, and an aggregate has none",
+        lambda calls: calls.aggregate({"n": aggregates.lag("a")}),
+        lambda calls: calls.over({"n": aggregates.lag("a")}),
+        lambda calls: calls.aggregate({"n": aggregates.last("a")}),
     ),
     Refused(
         "rename or drop them before",

@@ -23,9 +23,10 @@ from millpond.adapters.spark.verbs.feeds import feed_in
 from millpond.adapters.spark.verbs.inputs import REMEDY, RowInput, check_undirected, field_of
 from millpond.errors import ConfigurationError
 from millpond.processors.calls.account import InputTime
-from millpond.processors.calls.arguments import INPUT
+from millpond.processors.calls.arguments import INPUT, check_distinct
 from millpond.processors.calls.feeds import Feed
 from millpond.processors.calls.known_names import did_you_mean, unused_name
+from millpond.processors.calls.readings import hidden_arguments
 from millpond.processors.verbs.aggregates import AggregateCall
 from millpond.processors.verbs.projections import SEQUENCE
 
@@ -138,11 +139,30 @@ class FrameRows:
         )
         if feed is not None and feed.sequence is not None:
             feed = replace(feed, sequence=place)
-        _check_arguments(selected, {name: calls[name] for name in arguments})
+        for name in arguments:
+            _check_argument(name, selected.schema[name], calls[name])
         kept = None if order is None else decides
         columns = {"time": time} | ({} if order is None else {"order": order})
         given = {name: Expression.of(rows, column) for name, column in columns.items()}
         return RowInput(INPUT, selected, keys, list(arguments), moment, order=kept, feed=feed, given=given)
+
+    def beside(
+        self,
+        keys: Sequence[str],
+        values: Sequence[str],
+        time: str | Column,
+        calls: Mapping[str, AggregateCall],
+        order: str | Column | None,
+    ) -> tuple[RowInput, Mapping[str, str]]:
+        """What a verb reads that shows rows beside results of calls, whose arguments Spark evaluates."""
+        columns = hidden_arguments(calls, values)
+        found = {column: argument_of(self.frame, result, calls[result]) for result, column in columns.items()}
+        made = {column: argument for column, argument in found.items() if argument is not None and column not in values}
+        check_distinct([name.casefold() for name in (*values, *made)], changes=False, remedy=REMEDY)
+        wide = self.frame.withColumns(made)
+        for result, column in columns.items():
+            _check_argument(result, wide.schema[column], calls[result])
+        return FrameRows(wide).read(INPUT, keys, [*values, *made], time, order=order), columns
 
     def _decisive(self, where: str, one: str | Column) -> T.StructField:
         """A column of an order.
@@ -190,22 +210,18 @@ def _has_no_order(type_: T.DataType) -> bool:
     return isinstance(type_, T.MapType | T.VariantType)
 
 
-def _check_arguments(selected: DataFrame, calls: Mapping[str, AggregateCall]) -> None:
-    """Refuse arguments of types that cannot be aggregated.
+def _check_argument(result: str, column: T.StructField, call: AggregateCall) -> None:
+    """Refuse an argument of a type that cannot be aggregated.
 
     Raises:
-        ConfigurationError: there is one.
+        ConfigurationError: it is.
     """
-    for column in selected.schema.fields:
-        type_: Any = column.dataType
-        call = calls.get(column.name)
-        if call is None:
-            continue
-        if is_in_months(type_[0].dataType if call.wraps else type_):
-            raise ConfigurationError(
-                f"the argument of {column.name!r} is of type {type_.simpleString()}, which cannot be aggregated; give "
-                "an int of months"
-            )
-        if call.compares:
-            one = type_ if call.second is None else type_[0].dataType
-            check_leaf_types(f"the argument of {column.name!r}", column.name, one, compared_otherwise)
+    type_: Any = column.dataType
+    if is_in_months(type_[0].dataType if call.wraps else type_):
+        raise ConfigurationError(
+            f"the argument of {result!r} is of type {type_.simpleString()}, which cannot be aggregated; give an int of "
+            "months"
+        )
+    if call.compares:
+        one = type_ if call.second is None else type_[0].dataType
+        check_leaf_types(f"the argument of {result!r}", column.name, one, compared_otherwise)

@@ -15,7 +15,7 @@ from millpond.adapters.spark.rows.names import named
 from millpond.adapters.spark.verbs.arguments import Bound, condition_of, with_own_bounds
 from millpond.adapters.spark.verbs.catalyst import NotInArrowError, evaluated
 from millpond.adapters.spark.verbs.frame_rows import FrameRows
-from millpond.adapters.spark.verbs.top import TopVerbs
+from millpond.adapters.spark.verbs.over import OverVerbs
 from millpond.errors import ConfigurationError
 from millpond.processors.calls.arguments import On, in_micros, named_in_errors
 from millpond.processors.calls.asof_join import call_asof_join
@@ -29,7 +29,7 @@ _ONCE_ADDED: Final = ("millpond_left_time", "millpond_right_time")
 """Columns that earlier releases added to both sides for ``tolerance``; rows in state may have them."""
 
 
-class JoinVerbs(TopVerbs):
+class JoinVerbs(OverVerbs):
     """Verbs on two DataFrames."""
 
     @named_in_errors

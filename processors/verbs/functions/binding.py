@@ -12,7 +12,7 @@ from typing import Final
 import pyarrow as pa
 
 from millpond.errors import ConfigurationError
-from millpond.processors.verbs.aggregates import AggregateCall
+from millpond.processors.verbs.aggregates import LAG, AggregateCall
 from millpond.processors.verbs.functions.bits import bind_bits, bind_booleans
 from millpond.processors.verbs.functions.chosen import Unwrapped
 from millpond.processors.verbs.functions.counts import bind_approx_count_distinct, bind_count, bind_count_distinct
@@ -66,6 +66,11 @@ def bind(call: AggregateCall, path: str, type_: pa.DataType, times: pa.DataType)
     Raises:
         ConfigurationError: there is no such function, or it does not take such values.
     """
+    if call.function == LAG:
+        raise ConfigurationError(
+            f"{path!r}: lag is of one row before each row, and an aggregate has none; write pond.over(...) for a "
+            f"result of each row, or last({call.column!r}) for the newest one of all"
+        )
     if call.function not in FUNCTIONS:
         raise ConfigurationError(
             f"no aggregate function {call.function!r}; use one of millpond.processors.verbs.aggregates: "
