@@ -51,7 +51,8 @@ OLDEST_TESTS := tests/contract/test_backends.py tests/stores/rows tests/stores/t
 	tests/spark/test_ticks.py tests/spark/test_values.py tests/spark/test_verb_times.py tests/spark/test_verb_types.py \
 	tests/spark/test_verbs.py tests/spark/test_continued_query.py tests/spark/test_seeds.py \
 	tests/spark/test_top_n.py tests/processors/verbs/test_top_n.py tests/spark/test_deduplicate.py \
-	tests/processors/verbs/test_deduplicate.py tests/processors/test_buffer_columns.py
+	tests/processors/verbs/test_deduplicate.py tests/spark/test_over.py tests/processors/verbs/test_over.py \
+	tests/processors/test_buffer_columns.py
 
 FLINK := .venv-flink/bin/python
 

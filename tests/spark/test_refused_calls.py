@@ -492,7 +492,7 @@ COLUMNS = [
         "is no number of rows before each one; give 1 or more",
         lambda calls: calls.over({"n": aggregates.lag("a", 0)}),
         lambda calls: calls.over({"n": aggregates.lag("a", 1)}),
-        lambda calls: calls.asof(direction="forward", exact=False, grace="1 hour", tolerance="1 hour"),
+        lambda calls: calls.asof(direction="forward", exact=False, grace="5 minutes", tolerance="5 minutes"),
     ),
     Refused(
         "lag is of one row before each row, and an aggregate has none",

@@ -18,7 +18,13 @@ from tests.processors.verbs.duck import answered
 from tests.processors.verbs.running import Rows, an_input, running
 
 KEY = {"k": pa.string()}
-VALUE = {"t": pa.int64(), "id": pa.int64(), "x": pa.int64(), "f": pa.float64(), "s": pa.string()}
+VALUE: dict[str, pa.DataType] = {
+    "t": pa.int64(),
+    "id": pa.int64(),
+    "x": pa.int64(),
+    "f": pa.float64(),
+    "s": pa.string(),
+}
 ROWS = pa.schema([pa.field(name, type_) for name, type_ in {**KEY, **VALUE}.items()])
 ORDER = KeyCodec(pa.schema([("order", pa.int64())]))
 
