@@ -35,6 +35,7 @@ from millpond.processors.calls.apply import make_apply
 from millpond.processors.calls.asof_join import make_asof_join
 from millpond.processors.calls.latest import make_latest
 from millpond.processors.calls.made import Made
+from millpond.processors.calls.over import make_over
 from millpond.processors.calls.table_join import make_table_join
 from millpond.processors.calls.tables import Rows
 from millpond.processors.distribution.exchange import Blob, to_ipc
@@ -44,6 +45,7 @@ from millpond.processors.options.joins import JoinType
 from millpond.processors.runtime.batches.batch import Batch
 from millpond.processors.runtime.task import Task
 from millpond.processors.verbs import aggregates
+from millpond.processors.verbs.ordered.over import Frame
 from millpond.processors.verbs.verb import INSTANT as TIME
 from millpond.stores.backend.contract import Backend
 from millpond.stores.backend.memory import MemoryBackend, MemorySupplier
@@ -175,6 +177,9 @@ VERBS: dict[str, Callable[[], Made]] = {
         "out", NUMBERS, Totals("v"), key="k", time="at", results=results_of(RESULTS), lateness=5 * SECOND
     ),
     "an aggregate": lambda: folded(None),
+    "rows over those before": lambda: make_over(
+        "out", A, {"n": aggregates.count(), "m": aggregates.lag("am")}, key="k", time="at", frame=Frame(), grace=SECOND
+    ),
     "an aggregate by window": lambda: make_aggregate(
         "out",
         A,
@@ -250,6 +255,7 @@ TOLD: dict[str, set[str]] = {
     "a join by foreign key": {LEFT_ROW, VALUE, TIMESTAMP, LAYOUT, ENDS},
     "a processor": {ROW, VALUE, TIMESTAMP, LAYOUT, SEQUENCE, KEPT_TIME, COUNTS, BUFFER},
     "an aggregate": {VALUE, TIMESTAMP},
+    "rows over those before": {ROW, VALUE, TIMESTAMP, LAYOUT, SEQUENCE, KEPT_TIME, COUNTS, BUFFER},
     "an aggregate by window": {VALUE, LAYOUT, KEPT_TIME, COUNTS},
     "windows": {VALUE, LAYOUT, KEPT_TIME},
     "windows that close": {VALUE, LAYOUT, KEPT_TIME, COUNTS},

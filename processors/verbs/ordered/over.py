@@ -22,7 +22,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as _compute
 
-from millpond.errors import ConfigurationError
+from millpond.errors import ConfigurationError, SerdeError
 from millpond.processors.aggregations.column_fold import ColumnFold, Groups, MergingFold, inverse
 from millpond.processors.dsl.builder import StreamsBuilder
 from millpond.processors.options.records import Consumed
@@ -183,6 +183,13 @@ class StateSerde(InputSerde):
 
     def __reduce__(self) -> Any:
         return StateSerde, (self.name, self._rows)
+
+    def deserialize(self, data: bytes) -> tuple[Any, ...]:
+        try:
+            self.columns.read(pa.array([data], pa.binary()))
+        except pa.ArrowInvalid as error:
+            raise SerdeError(f"{data!r} is no state of {self.name}: {error}") from error
+        return super().deserialize(data)
 
     @property
     def struct(self) -> pa.StructType:

@@ -8,10 +8,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from millpond.errors import ConfigurationError, RecordError
+from millpond.errors import ConfigurationError, RecordError, SerdeError
 from millpond.processors.verbs import aggregates as agg
 from millpond.processors.verbs.aggregates import AggregateCall
-from millpond.processors.verbs.ordered.over import Frame, over
+from millpond.processors.verbs.ordered.over import Calls, Frame, OverSpec, over
 from millpond.processors.verbs.verb import PackedRows, Verb
 from millpond.stores.encoding.rows.tuple_keys import KeyCodec
 from tests.processors.verbs.duck import answered
@@ -140,3 +140,18 @@ def test_what_comes_after_the_end_of_the_input_is_late_if_it_is_no_newer() -> No
 def test_there_has_to_be_a_call() -> None:
     with pytest.raises(ConfigurationError, match="there is nothing to show of the rows before each"):
         made({}, Frame(), 0)
+
+
+def test_the_state_of_a_key_is_what_the_page_of_formats_shows() -> None:
+    calls = {"total": agg.sum("x"), "previous": agg.lag("x")}
+    rows = an_input("input", KEY, VALUE)
+    bound = Calls(calls, dict.fromkeys(calls, pa.int64()))
+    serde = OverSpec(0, True, False, bound, dict.fromkeys(calls, "x"), rows.rows, Frame(), None).state_serde
+    state = bytes.fromhex("92910c9193020707")
+    assert serde.serialize(([12], [[2, 7, 7]])) == state
+    assert serde.columns.read(pa.array([state])).storage.to_pylist() == [
+        {"states": {"0": 12}, "rows": [{"time": 2, "total": 7, "previous": 7}]}
+    ]
+    for damaged in (b"", b"\x92\x91", bytes.fromhex("929100"), bytes.fromhex("92910c91920207")):
+        with pytest.raises(SerdeError, match="is no state of over-state-1: aggregate-state-1"):
+            serde.deserialize(damaged)
