@@ -18,7 +18,6 @@ from millpond.stores.encoding.rows.packing import RowCodec
 from millpond.stores.encoding.rows.schemas import Schemas
 from millpond.stores.encoding.rows.tuple_keys import KeyCodec
 
-
 ARGUMENT: Final = "millpond_argument_"
 """In front of the name of a result, the hidden column with what rows bring for its call."""
 
@@ -182,7 +181,6 @@ class VerbRows(Protocol[Column, AnyReading]):
         Raises:
             ConfigurationError: a column is missing, or of a type that cannot be aggregated, or a condition is none.
         """
-
 
     def beside(
         self,

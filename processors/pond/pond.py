@@ -27,6 +27,7 @@ from millpond.processors.calls.asof_join import call_asof_join
 from millpond.processors.calls.deduplicate import call_deduplicate
 from millpond.processors.calls.latest import call_latest
 from millpond.processors.calls.made import Made
+from millpond.processors.calls.over import call_over
 from millpond.processors.calls.own_bounds import join_bounds
 from millpond.processors.calls.readings import begun_anew
 from millpond.processors.calls.stream_join import call_stream_join
@@ -269,6 +270,63 @@ class Verbs(ABC, Generic[Given, Result]):
         side = self._side(INPUT, rows)
         made = call_deduplicate(
             side.rows, begun_anew, key=key, time=time, within=within, grace=grace, order=order, name=name
+        )
+        return self._result(made, [side])
+
+    @named_in_errors
+    def over(
+        self,
+        rows: Given,
+        calls: Mapping[str, AggregateCall],
+        *,
+        key: str | Sequence[str],
+        time: str,
+        last: int | None = None,
+        within: Duration | None = None,
+        grace: Duration = 0,
+        order: str | None = None,
+        ttl: Duration | None = None,
+        name: str | None = None,
+    ) -> Result:
+        """Each row, once, with aggregates of the rows of its key up to it, and with values of those before it.
+
+        Args:
+            rows: the rows. They stay once they have come: a change feed is refused.
+            calls: by the name of the result, a call of ``millpond.processors.verbs.aggregates`` on columns: one that
+                aggregates, or ``lag("column", 2)`` for the value of the second row before each.
+            key: the columns by which rows belong together; null is a value like any other.
+            time: the column with the time of a row, by which the rows of a key count.
+            last: of how many rows at most an aggregate is, each row itself included.
+            within: how much earlier than a row the rows are at most that an aggregate is of, with all of its own time.
+                Without both it is of all rows up to each one.
+            grace: how late a row may be, and so how long each waits for earlier ones.
+            order: the column that decides among rows of one key and time, the least first; without it the other
+                columns do, always in the same way.
+            ttl: after how long without a row a key is forgotten, and its next row is the first; None for never.
+            name: of the verb, for messages; by default made of the verb and the key.
+
+        Returns:
+            The key, the other columns, and the results.
+
+        Raises:
+            ConfigurationError: an argument is missing or invalid, a column is absent or of a type that does not do, or
+                the rows are a change feed.
+            RecordError: a row cannot be used.
+        """
+        check_calls(calls, None)
+        side, calls = with_conditions(self._side(INPUT, rows), calls)
+        made = call_over(
+            side.rows,
+            begun_anew,
+            calls,
+            key=key,
+            time=time,
+            last=last,
+            within=within,
+            grace=grace,
+            order=order,
+            ttl=ttl,
+            name=name,
         )
         return self._result(made, [side])
 

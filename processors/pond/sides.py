@@ -245,7 +245,8 @@ def with_conditions(side: VerbSide, calls: Mapping[str, AggregateCall]) -> tuple
         name: call if call.where is None else replace(call, where=named[str(call.where)])
         for name, call in calls.items()
     }
-    return side.adding(made), given
+    whole = side.adding(made)
+    return replace(whole, rows=replace(whole.rows, hidden=whole.rows.hidden | {*made})), given
 
 
 def _true(condition: str, table: pa.Table) -> Any:

@@ -69,6 +69,11 @@ def verbs(pond: Any) -> dict[str, Verb]:
         ),
         "duplicates": (partial(pond.deduplicate, key="k", time="t", within="4 seconds", grace="1 hour"), None),
     }
+    before = {**calls, "p": agg.lag("a", 2)}
+    frames: dict[str, dict[str, Any]] = {"whole": {}, "last": {"last": 3}, "within": {"within": "4 seconds"}}
+    for frame, reach in frames.items():
+        shown = partial(pond.over, calls=before, key="k", time="t", grace="1 hour", ttl="20 seconds", **reach)
+        one[f"over {frame}"] = shown, None
     two = {
         "asof": (partial(pond.asof_join, **sides, **hour, how="left", grace="1 minute"), None),
         "nearest": (partial(pond.asof_join, **sides, **hour, **near), None),

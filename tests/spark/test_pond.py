@@ -41,6 +41,7 @@ def answers(pond: Any, left: Any, right: Any, field: Callable[[str], Any]) -> di
         "own bounds": pond.stream_join(left, right, **sides, **own),
         "top_n": pond.top_n(left, 2, by="k", order=["a", "t"], descending=[True, False], time="t"),
         "deduplicate": pond.deduplicate(left, key="k", time="t", within="3 seconds", grace="1 minute"),
+        "over": pond.over(left, {**calls, "p": agg.lag("a")}, key="k", time="t", last=2),
         "table_join": pond.table_join(left, right, **sides, how="left"),
     }
 

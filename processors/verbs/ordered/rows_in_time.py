@@ -91,7 +91,7 @@ class RowsInTime(Operator):
         self._let_in(self._not_late(columns, reached), int(reached[-1]))
 
     def advance(self, time: int) -> None:
-        self._let_in(_NONE, max(time, self._reached))
+        self._let_in(as_columns(Batch([], [], [])), max(time, self._reached))
         super().advance(time)
 
     def complete(self) -> None:
@@ -144,9 +144,6 @@ def as_columns(batch: Batch) -> Columns:
     """Records whose keys and values are bytes as columns."""
     keys, values = (pa.array(column, pa.binary()) for column in (batch.keys, batch.values))
     return Columns(keys, values, np.asarray(batch.timestamps, np.int64))
-
-
-_NONE: Final = as_columns(Batch([], [], []))
 
 
 def in_order(numbers: Integers, times: Integers, values: Any) -> Integers:
