@@ -282,7 +282,7 @@ class BackendSupplier(ABC):
 
         An engine whose directory cannot be shared raises ``BackendInUseError`` while another process or handle has it
         open; the message names the directory. Where processes or handles do share it, each sees what the others wrote
-        after its own next write or flush.
+        after its own next write or flush. An opening that raises leaves no file open.
 
         Damaged files raise ``CorruptStoreError``, here or at the read that finds the damage. With ``checksums``, files
         of more than 1 MiB in which any byte has changed raise it, or show what was written.

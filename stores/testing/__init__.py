@@ -49,7 +49,7 @@ _HOMES = {
     "StoreSuite": "stores",
 }
 _WITH_ASSERTIONS = (
-    *("capabilities", "damage", "lifecycle", "machines", "places", "processes"),
+    *("capabilities", "damage", "lifecycle", "machines", "places", "power", "processes"),
     *("reads", "scans", "stores", "suppliers", "writes"),
 )
 

@@ -8,6 +8,7 @@ from millpond.stores.testing.damage import DamageSuite
 from millpond.stores.testing.lifecycle import LifecycleSuite
 from millpond.stores.testing.machines import MachineSuite
 from millpond.stores.testing.places import PlaceSuite
+from millpond.stores.testing.power import PowerSuite
 from millpond.stores.testing.processes import ProcessSuite
 from millpond.stores.testing.reads import ReadSuite
 from millpond.stores.testing.scans import ScanSuite
@@ -19,6 +20,7 @@ from millpond.stores.testing.writes import WriteSuite
 class BackendSuite(
     MachineSuite,
     ProcessSuite,
+    PowerSuite,
     DamageSuite,
     CapabilitySuite,
     LifecycleSuite,

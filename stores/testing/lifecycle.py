@@ -4,8 +4,11 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
+from gc import collect
 from itertools import cycle
+from os import truncate
 from pathlib import Path
+from shutil import copytree, rmtree
 from typing import Any, Final
 
 from millpond.errors import (
@@ -25,10 +28,13 @@ from millpond.stores.backend.contract import (
     SupportsLoad,
     SupportsMemoryUse,
     SupportsSize,
+    delete_range,
     load,
 )
+from millpond.stores.testing.child import Child
 from millpond.stores.testing.comparison import check_same
 from millpond.stores.testing.features import Feature
+from millpond.stores.testing.programs import hold
 from millpond.stores.testing.sentences import (
     CLOSE_ENDS_SCANS,
     CLOSE_TWICE,
@@ -40,6 +46,7 @@ from millpond.stores.testing.sentences import (
     IN_USE,
     KEPT,
     NEW_IS_EMPTY,
+    NOTHING_OPEN,
     OPEN,
     RELEASE,
     RENAMED,
@@ -55,6 +62,10 @@ _MANY: Final = 70_000
 """Changes of one write, more than 16 bits count."""
 _LARGE: Final = 2_500_000
 """Bytes of a value."""
+_LARGEST: Final = 2**24 + 5
+"""Bytes of a value, more than 24 bits count."""
+_ROUNDS: Final = 60
+"""How often rows are written over, so that an engine tidies its files up meanwhile."""
 
 _CALLS: dict[str, Callable[[Any, Path], object]] = {
     "get": lambda backend, _: backend.get(b"a"),
@@ -87,12 +98,15 @@ def _calls(backend: Backend) -> dict[str, Callable[[Any, Path], object]]:
 
 
 def open_below(directory: Path) -> list[str]:
-    """The files below a directory that this process has open, where the system tells."""
+    """The files below a directory that this process has open or mapped, where the system tells."""
+    collect(1)  # what only a cycle holds, such as a traceback
     opened = []
     for descriptor in Path("/proc/self/fd").glob("*"):
         with suppress(OSError):  # that of the listing itself is closed by now
             opened.append(str(descriptor.readlink()))
-    return [path for path in opened if path.startswith(f"{directory}/")]
+    with suppress(OSError):
+        opened += [line.split(maxsplit=5)[-1] for line in Path("/proc/self/maps").read_text().splitlines()]
+    return [path for path in opened if path.startswith(f"{directory.resolve()}/")]
 
 
 class LifecycleSuite(Suite):
@@ -117,13 +131,17 @@ class LifecycleSuite(Suite):
     def test_what_is_long_and_what_is_many_is_there_after_a_reopen(self, directory: Path) -> None:
         if not self.supplier().persistent:
             return
+        many = {b"%06d" % number: b"" for number in range(_MANY)}
         with self.open(directory) as backend:
-            longest = b"k" * (backend.max_key_size or 100_000)
-            many = {b"%06d" % number: b"" for number in range(_MANY)}
+            length = backend.max_key_size or 100_000
+            beside, longest = b"k" * (length - 1) + b"j", b"k" * length
             backend.write(many)
+            backend.write({beside: b"beside"})
             for number in range(4):
                 backend.write({longest: bytes([number]) * _LARGE, b"%06d" % number: None})
-        expected = [(b"%06d" % number, b"") for number in range(4, _MANY)] + [(longest, b"\3" * _LARGE)]
+            backend.write({b"a": bytes([97]) * _LARGEST})
+        expected = [(b"%06d" % number, b"") for number in range(4, _MANY)]
+        expected += [(b"a", bytes([97]) * _LARGEST), (beside, b"beside"), (longest, bytes([3]) * _LARGE)]
         for _ in range(2):
             with self.open(directory) as backend:
                 with WHOLE:
@@ -228,6 +246,57 @@ class LifecycleSuite(Suite):
             assert open_below(directory) == []
 
     @RELEASE
+    def test_no_file_stays_open_after_many_writes_over_the_same_rows(self, directory: Path) -> None:
+        with self.open(directory) as backend:
+            for number in range(_ROUNDS):
+                backend.write({b"%03d" % row: b"%d" % number * 200 for row in range(500)})
+                scan = backend.scan()
+                next(scan)
+                if number % 10 == 0:
+                    backend.flush()
+                    delete_range(backend, b"100", b"200")
+            del scan
+        assert open_below(directory) == []
+
+    @NOTHING_OPEN
+    def test_an_opening_that_is_refused_because_of_another_leaves_nothing_open(self, directory: Path) -> None:
+        supplier = self.supplier()
+        with Child(hold, supplier, directory) as child:
+            assert child.read() == "open"
+            for _ in range(3):
+                _open_and_close(supplier, directory)
+            assert open_below(directory) == [], "while another process has it open"
+            child.let_go_on()
+            child.read()
+            child.let_go_on()
+            child.wait()
+        with self.open(directory):
+            counts = []
+            for _ in range(3):  # an engine may keep a descriptor of a file for the next opening
+                for _ in range(3):
+                    _open_and_close(supplier, directory)
+                counts.append(len(open_below(directory)))
+            assert counts[1] == counts[2], "while this process has it open, with each opening more is open"
+        assert open_below(directory) == []
+
+    @NOTHING_OPEN
+    def test_an_opening_that_is_refused_because_of_its_files_leaves_nothing_open(self, directory: Path) -> None:
+        supplier = self.supplier()
+        if not self.has(Feature.FILES):
+            return
+        with self.open(directory) as backend:
+            backend.write({b"%05d" % number: b"x" * 100 for number in range(2000)})
+        whole = directory.with_name("whole")
+        copytree(directory, whole)
+        for path in [path for path in directory.glob("**/*") if path.is_file()]:
+            for spoil in _SPOILERS:
+                spoil(path)
+                _open_and_close(supplier, directory)
+                assert open_below(directory) == [], f"after {spoil.__name__} of {path.name}"
+                rmtree(directory)
+                copytree(whole, directory)
+
+    @RELEASE
     def test_a_directory_can_be_opened_again_at_once_after_close(self, directory: Path) -> None:
         for number in range(3):
             backend = self.open(directory)
@@ -295,6 +364,31 @@ def _threads() -> Iterator[Callable[[Callable[[], Any]], Any]]:
         # All of them live until the end, because the system gives a thread the number of one that has ended.
         threads = cycle([stack.enter_context(ThreadPoolExecutor(1)) for _ in range(3)])
         yield lambda call: next(threads).submit(call).result()
+
+
+def _open_and_close(supplier: BackendSupplier, directory: Path) -> None:
+    """Open a backend, which may be refused, and close it if it is not."""
+    with suppress(StoreError):
+        supplier.open(directory).close()
+
+
+def spoiling(path: Path) -> None:
+    """Replace its bytes by others."""
+    path.write_bytes(b"\xa5" * path.stat().st_size)
+
+
+def cutting(path: Path) -> None:
+    """Leave its first half."""
+    truncate(path, path.stat().st_size // 2)
+
+
+def replacing(path: Path) -> None:
+    """Put a directory into its place."""
+    path.unlink()
+    path.mkdir()
+
+
+_SPOILERS: Final = (spoiling, cutting, replacing)
 
 
 def _read_all(supplier: BackendSupplier, directory: Path) -> None:

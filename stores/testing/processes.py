@@ -19,6 +19,7 @@ from millpond.stores.testing.programs import (
     batch,
     content_after,
     fill_up,
+    fork_and_open,
     hold,
     pair,
     try_to_open,
@@ -145,10 +146,37 @@ class ProcessSuite(Suite):
             told.append(self._told_by_another(directory))
         assert told[0] == told[1], f"another process is told {told[0] or 'nothing'} before, {told[1] or 'nothing'} then"
 
+    def _refuses_others(self, directory: Path) -> bool:
+        """Whether a process that has a directory open keeps others out of it."""
+        other = directory.with_name("another")
+        with open_backend(self.supplier(), other):
+            return bool(self._told_by_another(other))
+
     def _told_by_another(self, directory: Path) -> str:
         """The errors of another process that opens the directory."""
         with Child(try_to_open, self.supplier(), directory) as child:
             return child.read()
+
+    def test_a_fork_shares_the_directory_or_is_refused(self, directory: Path) -> None:
+        """A process that forks leaves what it has open in both, locks and all."""
+        supplier = self.supplier()
+        with Child(fork_and_open, supplier, directory) as child:
+            met = child.read()
+            with IN_USE:
+                allowed = ("refused", "shared b'1'" if supplier.persistent else "shared None")
+                assert met in allowed, f"a fork meets {met}"
+            seen = child.read()
+            shared = supplier.persistent and met != "refused"
+            with SHARED:
+                assert seen == ("b'1'" if shared else "None"), f"a fork has written b'1', and {seen} is seen"
+            with IN_USE:
+                told = self._told_by_another(directory)
+                assert bool(told) == self._refuses_others(directory), "a fork has taken the lock with it"
+            child.let_go_on()
+            child.wait()
+        with SHARED, open_backend(supplier, directory) as backend:
+            expected = {b"parent": b"2"} | ({b"fork": b"1"} if shared else {})
+            check_same(dict(backend.scan()).items(), sorted(expected.items()) if supplier.persistent else [])
 
     def _share(self, backend: Backend, child: Child) -> None:
         if not self.supplier().persistent:

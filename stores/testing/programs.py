@@ -3,17 +3,31 @@
 Rule of this module: it imports what a child needs and no more, neither pytest nor hypothesis.
 """
 
+import json
+import os
+import random
 import resource
 import signal
 from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import asdict
+from functools import partial
 from itertools import count
 from pathlib import Path
+from typing import Final
 
-from millpond.stores.backend.contract import BackendSupplier
+from millpond.errors import BackendInUseError, StoreError
+from millpond.stores.backend.contract import BackendSupplier, get_many, last_finder
 from millpond.stores.backend.registry import open_backend
 from millpond.stores.testing.child import report, wait_for_parent
+from millpond.stores.testing.watching.histories import HISTORIES, show
+from millpond.stores.testing.watching.images import Image
+from millpond.stores.testing.watching.system_calls import NotAnnouncedError
 
 _ROWS = 40
+_ROWS_TO_READ: Final = 1_000
+_GARBLED: Final = 2**14
+"""Bytes of a file that is too small to be garbled."""
 
 
 def batch(number: int, payload: int) -> dict[bytes, bytes | None]:
@@ -142,3 +156,110 @@ def _kind_of_error(call: Callable[[], object]) -> str:
     except Exception as error:
         return " ".join(cls.__name__ for cls in type(error).__mro__)
     return ""
+
+
+def show_histories(supplier: BackendSupplier, place: Path) -> None:
+    """Live through histories and report what could be left of each when; in the end, that there was no more to see."""
+    for name in HISTORIES:
+        try:
+            show(supplier, name, place / name, partial(_report_image, name))
+        except NotAnnouncedError as refusal:
+            report(json.dumps({"unseen": str(refusal)}))
+            return
+    report(json.dumps({"whole": True}))
+
+
+def _report_image(history: str, image: Image) -> None:
+    report(json.dumps({"history": history, **asdict(image)}))
+
+
+def fork_and_open(supplier: BackendSupplier, directory: Path) -> None:
+    """Open, and have a fork of this process open the same; report what that met, and what it left."""
+    with open_backend(supplier, directory) as backend:
+        backend.write({b"parent": b"1"})
+        if (child := os.fork()) == 0:
+            try:
+                _open_in_a_fork(supplier, directory)
+            finally:
+                os._exit(0)
+        os.waitpid(child, 0)
+        backend.write({b"parent": b"2"})
+        backend.flush()
+        report(backend.get(b"fork"))
+        wait_for_parent()
+
+
+def _open_in_a_fork(supplier: BackendSupplier, directory: Path) -> None:
+    try:
+        with open_backend(supplier, directory) as backend:
+            seen = backend.get(b"parent")
+            backend.write({b"fork": b"1"})
+            backend.flush()
+    except BackendInUseError:
+        report("refused")
+    except Exception as error:
+        report(f"{type(error).__name__}: {error}")
+    else:
+        report(f"shared {seen!r}")
+
+
+def rows_to_read() -> dict[bytes, bytes]:
+    """Rows that no small cache holds."""
+    chance = random.Random(0)
+    return {b"%06d" % number: chance.randbytes(2_000 + number % 1_000) for number in range(_ROWS_TO_READ)}
+
+
+def read_while_files_fail(supplier: BackendSupplier, directory: Path, fail: Callable[[Path], None]) -> None:
+    """Open a directory with ``rows_to_read``, make its files fail, and report what was read wrong or raised wrongly."""
+    rows = rows_to_read()
+    some = list(rows)[:: len(rows) // 20]
+    with suppress(StoreError):
+        backend = open_backend(supplier, directory)
+        up, down = backend.scan(), backend.scan(reverse=True)
+        begun = [next(up), next(down)]
+        fail(directory)
+        reads: dict[str, tuple[Callable[[], object], object]] = {
+            **{f"get({key!r})": (partial(backend.get, key), rows[key]) for key in some},
+            "get_many": (lambda: get_many(backend, some), [rows[key] for key in some]),
+            "scan": (lambda: list(backend.scan()), list(rows.items())),
+            "scan(reverse=True)": (lambda: list(backend.scan(reverse=True)), list(rows.items())[::-1]),
+            "last": (lambda: last_finder(backend)(some[3], some[9]), _before(rows, some[9])),
+            "a scan that was open": (lambda: begun[:1] + list(up), list(rows.items())),
+            "a reverse scan that was open": (lambda: begun[1:] + list(down), list(rows.items())[::-1]),
+        }
+        for name, (read, right) in reads.items():
+            report(f"{name} {_verdict(read, right)}")
+        report(f"close {_verdict(backend.close, None)}")
+    report("done")
+
+
+def _before(rows: dict[bytes, bytes], stop: bytes) -> tuple[bytes, bytes]:
+    key = max(key for key in rows if key < stop)
+    return key, rows[key]
+
+
+def _verdict(call: Callable[[], object], right: object) -> str:
+    """What is wrong with a call: what it raises that is no ``StoreError``, or that it gives something else."""
+    try:
+        return "right" if call() == right else "wrong"
+    except StoreError:
+        return "refused"
+    except Exception as error:
+        return f"raises {type(error).__name__}: {error}"
+
+
+def take_descriptors_away(directory: Path) -> None:
+    """Of each file below ``directory`` that this process has open, as where a disk is gone: no call of it succeeds."""
+    for descriptor in Path("/proc/self/fd").glob("*"):
+        with suppress(OSError):  # that of the listing itself is closed by now
+            if descriptor.readlink().is_relative_to(directory.resolve()):
+                os.dup2(os.open("/dev/full", os.O_WRONLY), int(descriptor.name))
+
+
+def garble(directory: Path) -> None:
+    """Every byte of the files below ``directory`` but those of their first and last eighth."""
+    for path in directory.glob("**/*"):
+        if path.is_file() and (size := path.stat().st_size) > _GARBLED:
+            with path.open("r+b") as file:
+                file.seek(size // 8)
+                file.write(b"\xa5" * (size * 3 // 4))

@@ -129,6 +129,7 @@ SHARED = says(
     BackendSupplier.open,
     "Where processes or handles do share it, each sees what the others wrote after its own next write or flush.",
 )
+NOTHING_OPEN = says(BackendSupplier.open, "An opening that raises leaves no file open.")
 DAMAGED = says(
     BackendSupplier.open, "Damaged files raise ``CorruptStoreError``, here or at the read that finds the damage."
 )

@@ -1,6 +1,8 @@
 """The part of the suite about ``write`` in one process."""
 
-from millpond.stores.backend.contract import Backend
+from collections.abc import Mapping, Sequence
+
+from millpond.stores.backend.contract import Backend, delete_range, get_many, last_finder
 from millpond.stores.testing.comparison import check_same
 from millpond.stores.testing.sentences import CALLERS, DELETE_NOTHING, SEEN
 from millpond.stores.testing.suite import Suite
@@ -59,3 +61,31 @@ class WriteSuite(Suite):
         for number in range(200):
             backend.write({b"%03d" % row: b"%d" % number * 50 for row in range(50)})
         check_same(backend.scan(), ((b"%03d" % row, b"199" * 50) for row in range(50)))
+
+    @SEEN
+    def test_what_was_read_is_read_anew_after_a_large_write(self, backend: Backend) -> None:
+        """As from a cache that large writes, or deletions of large ranges, pass by."""
+        keys = [b"m%05d" % (row * 293) for row in range(200)]
+        wanted: dict[bytes, bytes] = {}
+        for number, size in enumerate((1, 1_500, 6_000, 70_000)):
+            changes: dict[bytes, bytes | None] = {b"m%05d" % row: b"%d" % number for row in range(size)}
+            changes |= {key: None if place % 3 == number else b"%d" % number for place, key in enumerate(keys)}
+            backend.write(changes)
+            wanted |= {key: value or b"" for key, value in changes.items()}
+            wanted = {key: value for key, value in wanted.items() if changes.get(key, b"") is not None}
+            self._read_all_ways(backend, keys, wanted)
+        delete_range(backend, keys[20], keys[180])
+        wanted = {key: value for key, value in wanted.items() if not keys[20] <= key < keys[180]}
+        self._read_all_ways(backend, keys, wanted)
+        backend.write({key: bytes(20_000) for key in keys})
+        self._read_all_ways(backend, keys, wanted | dict.fromkeys(keys, bytes(20_000)))
+
+    def _read_all_ways(self, backend: Backend, keys: Sequence[bytes], wanted: Mapping[bytes, bytes]) -> None:
+        """Each of ``keys`` is shown as wanted, however it is read."""
+        values = [wanted.get(key) for key in keys]
+        last = last_finder(backend)
+        check_same(map(backend.get, keys), values)
+        check_same(get_many(backend, keys), values)
+        for key, value in zip(keys, values, strict=True):
+            assert last(key, key + b"\0") == (None if value is None else (key, value))
+        check_same(backend.scan(), sorted(wanted.items()))

@@ -41,10 +41,11 @@ _DELETED: Final = 2**64 - 1
 
 
 class Place(NamedTuple):
-    """Where a value is in the file."""
+    """Where a value is in the file, and its checksum."""
 
     offset: int
     length: int
+    checksum: int
 
 
 class LogErrors(ErrorTranslator):
@@ -92,7 +93,10 @@ class Log:
         self.truncate(place)
 
     def read(self, place: Place) -> bytes:
-        return os.pread(self.file, place.length, place.offset)
+        value = os.pread(self.file, place.length, place.offset)
+        if crc32(value) != place.checksum:
+            raise self._damaged(place.offset)
+        return value
 
     def append(self, data: bytes) -> int:
         """Where ``data`` begins, which is in the file now, or not at all."""
@@ -137,8 +141,7 @@ class LogBackend(Backend):
         try:
             with self._errors:
                 self._log: Any = self._log_of(directory / NAME)
-                for begin, body in self._log.records():
-                    self._replay(begin, body)
+                self._read_log()
         except BaseException:
             os.close(self._lock)
             raise
@@ -227,6 +230,14 @@ class LogBackend(Backend):
             raise BackendInUseError(message) from error
         return lock
 
+    def _read_log(self) -> None:
+        try:
+            for begin, body in self._log.records():
+                self._replay(begin, body)
+        except BaseException:
+            self._log.close()
+            raise
+
     def _log_of(self, path: Path) -> Log:
         return Log(path)
 
@@ -254,7 +265,7 @@ class LogBackend(Backend):
             if (old := self._index.pop(key, None)) is not None:
                 self._live -= len(key) + old.length
             if length != _DELETED:
-                self._index[key] = Place(begin + place, length)
+                self._index[key] = Place(begin + place, length, crc32(body[place : place + length]))
                 self._live += len(key) + length
                 place += length
 

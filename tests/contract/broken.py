@@ -8,6 +8,8 @@ from tempfile import TemporaryDirectory
 from threading import get_ident
 from typing import Any, ClassVar, Self
 
+from sortedcontainers import SortedDict
+
 from millpond.errors import BackendError
 from millpond.stores.backend.contract import Backend, BackendSupplier, Changes, Entries
 from millpond.stores.backend.memory import MemoryBackend, MemorySupplier
@@ -52,6 +54,12 @@ class ScansTheLiveMap(MemoryBackend):
 class HasScansWithoutClose(MemoryBackend):
     def scan(self, start: bytes | None = None, stop: bytes | None = None, *, reverse: bool = False) -> Entries:
         return iter(list(super().scan(start, stop, reverse=reverse)))
+
+
+class OrdersByTheFirst32Bytes(MemoryBackend):
+    def __init__(self) -> None:
+        super().__init__()
+        self._map = SortedDict(lambda key: key[:32])
 
 
 class FailsToDeleteWhatIsNotThere(MemoryBackend):

@@ -8,21 +8,25 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from fcntl import LOCK_EX, LOCK_NB, lockf
+from itertools import islice
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
+from zlib import crc32
 
 from millpond.errors import BackendInUseError, CorruptStoreError
-from millpond.stores.backend.contract import BackendSupplier, Changes
+from millpond.stores.backend.contract import BackendSupplier, Changes, Entries
+from millpond.stores.backend.engine import Cursor, nothing
 from millpond.stores.testing.capabilities import CapabilitySuite
 from millpond.stores.testing.damage import DamageSuite
 from millpond.stores.testing.lifecycle import LifecycleSuite
 from millpond.stores.testing.places import PlaceSuite
+from millpond.stores.testing.power import PowerSuite
 from millpond.stores.testing.processes import ProcessSuite
 from millpond.stores.testing.reads import ReadSuite
 from millpond.stores.testing.suppliers import SupplierSuite
 from millpond.stores.testing.writes import WriteSuite
-from tests.contract.appending import _HEAD, NAME, Log, LogBackend, LogSupplier
+from tests.contract.appending import _HEAD, _MAGIC, NAME, Log, LogBackend, LogSupplier, Place
 
 
 class Forgets(LogBackend):
@@ -288,6 +292,228 @@ class LocksBesideItsDirectory(LogBackend):
         return super()._locked()
 
 
+class WritesInParts(LogBackend):
+    """Each of which is a write of its own to the file."""
+
+    def parts(self, changes: Changes) -> Iterator[dict[bytes, bytes | None]]:
+        raise NotImplementedError
+
+    def write(self, changes: Changes) -> None:
+        for part in self.parts(changes):
+            super().write(part)
+
+
+class WritesInPartsOf64KiB(WritesInParts):
+    def parts(self, changes: Changes) -> Iterator[dict[bytes, bytes | None]]:
+        part: dict[bytes, bytes | None] = {}
+        size = 0
+        for key, value in changes.items():
+            part[key] = value
+            size += len(key) + len(value or b"")
+            if size > 2**16:
+                yield part
+                part, size = {}, 0
+        yield part
+
+
+class WritesInPartsOf1000Changes(WritesInParts):
+    def parts(self, changes: Changes) -> Iterator[dict[bytes, bytes | None]]:
+        entries = iter(changes.items())
+        while part := dict(islice(entries, 1_000)):
+            yield part
+
+
+class DeletesRangesInParts(LogBackend):
+    def delete_range(self, start: bytes, stop: bytes) -> None:
+        keys = list(self._index.irange(start, stop, (True, False))) if start < stop else []
+        for first in range(0, len(keys), 500):
+            self.write(dict.fromkeys(keys[first : first + 500]))
+
+
+class FlushesWithoutSync(LogBackend):
+    def flush(self) -> None:
+        self._log.truncate(self._log.end)
+
+
+class SyncsOnlyWhatItWroteItself(LogBackend):
+    """Since it was opened."""
+
+    def __init__(self, directory: Path, garbage: int) -> None:
+        self._wrote = False
+        super().__init__(directory, garbage)
+
+    def write(self, changes: Changes) -> None:
+        super().write(changes)
+        self._wrote = True
+
+    def flush(self) -> None:
+        if self._wrote:
+            super().flush()
+        self._log.truncate(self._log.end)
+
+
+class LoadsWithoutSync(LogBackend):
+    """What is loaded is taken for safe."""
+
+    def __init__(self, directory: Path, garbage: int) -> None:
+        self._loaded = False
+        super().__init__(directory, garbage)
+
+    def load(self, entries: Iterable[tuple[bytes, bytes]]) -> None:
+        super().load(entries)
+        self._loaded = True
+
+    def flush(self) -> None:
+        if not self._loaded:
+            super().flush()
+        self._log.truncate(self._log.end)
+
+
+class Cuts(LogBackend):
+    """Has less of a row in its file than it shows as long as it is open."""
+
+    def __init__(self, directory: Path, garbage: int) -> None:
+        super().__init__(directory, garbage)
+        for key, place in list(self._index.items()):
+            self._cut(key, place)
+
+    def _cut(self, key: bytes, place: Place) -> None:
+        raise NotImplementedError
+
+
+class CutsKeysAt64KiB(Cuts):
+    def _cut(self, key: bytes, place: Place) -> None:
+        self._index[key[: 2**16]] = self._index.pop(key)
+
+
+class CutsValuesAt16MiB(Cuts):
+    def _cut(self, key: bytes, place: Place) -> None:
+        if place.length > 2**24:
+            kept = self._log.read(place)[: 2**24]
+            self._index[key] = Place(place.offset, len(kept), crc32(kept))
+
+
+class KeepsACacheAfterLargeWrites(LogBackend):
+    """Which forgets only what small ones change."""
+
+    def __init__(self, directory: Path, garbage: int) -> None:
+        self._cache: dict[bytes, bytes | None] = {}
+        super().__init__(directory, garbage)
+
+    def get(self, key: bytes) -> bytes | None:
+        self._log.truncate(self._log.end)
+        if key not in self._cache:
+            self._cache[key] = super().get(key)
+        return self._cache[key]
+
+    def write(self, changes: Changes) -> None:
+        super().write(changes)
+        for key in changes if len(changes) < 1_000 else ():
+            self._cache.pop(key, None)
+
+
+class LeaksTheLockThatItIsRefused(LogBackend):
+    def _locked(self) -> int:
+        os.open(self._directory / "lock", os.O_RDWR | os.O_CREAT, 0o644)
+        return super()._locked()
+
+    def close(self) -> None:
+        super().close()
+        _close_all(self._directory / "lock")
+
+
+class LeaksItsFileWhereThatIsDamaged(LogBackend):
+    def _read_log(self) -> None:
+        for begin, body in self._log.records():
+            self._replay(begin, body)
+
+
+class LeaksItsFileWhenItTidiesUp(LogBackend):
+    def _compact(self) -> None:
+        os.dup(self._log.file)
+        super()._compact()
+
+
+def _close_all(path: Path) -> None:
+    """What this process has open of a file."""
+    for descriptor in Path("/proc/self/fd").glob("*"):
+        with suppress(OSError):
+            if descriptor.readlink() == path:
+                os.close(int(descriptor.name))
+
+
+class RaisesIndexErrorsAtDamage(LogBackend):
+    """That it meets when it reads."""
+
+    def _log_of(self, path: Path) -> Log:
+        return HasNoPlaceForDamage(path)
+
+
+class HasNoPlaceForDamage(Log):
+    def read(self, place: Place) -> bytes:
+        try:
+            return super().read(place)
+        except CorruptStoreError:
+            return [b""][place.length]
+
+
+class LetsErrorsOfTheSystemOutOfScans(LogBackend):
+    def scan(self, start: bytes | None = None, stop: bytes | None = None, *, reverse: bool = False) -> Entries:
+        index = self._index
+        keys = index.irange(start, stop, (True, False), reverse)
+        if stop is not None and (start or b"") >= stop:
+            return nothing()
+        entries = ((key, self._value(index[key])) for key in keys)
+        return self._cursors.walk(Cursor(entries, None, reverse, lambda _: None))
+
+
+class TrustsWhatItHasOpen(LogBackend):
+    """A value is checked at the opening, and not when it is read."""
+
+    def _value(self, place: Place) -> bytes:
+        return os.pread(self._log.file, place.length, place.offset)
+
+
+class HasNoChecksumOfItsRows(TrustsWhatItHasOpen):
+    """But claims to have some."""
+
+    def _log_of(self, path: Path) -> Log:
+        return ChecksHeadsAlone(path)
+
+
+class ChecksHeadsAlone(Log):
+    def records(self) -> Iterator[tuple[int, bytes]]:
+        place = len(_MAGIC)
+        if self.end < place:
+            yield from super().records()
+        while place < self.end:
+            length, _, own = _HEAD.unpack(os.pread(self.file, _HEAD.size, place))
+            if crc32(os.pread(self.file, 12, place)) != own:
+                raise self._damaged(place)
+            yield place + _HEAD.size, os.pread(self.file, length, place + _HEAD.size)
+            place += _HEAD.size + length
+
+
+class TakesTheLockOfItsParent(LogBackend):
+    """It knows what its process has open, and a process that was forked has it open, too."""
+
+    def _locked(self) -> int:
+        process, lock = _held.get(self._directory, (0, 0))
+        if lock and process != os.getpid():
+            return os.dup(lock)
+        lock = super()._locked()
+        _held[self._directory] = os.getpid(), lock
+        return lock
+
+    def close(self) -> None:
+        super().close()
+        _held.pop(self._directory, None)
+
+
+_held: dict[Path, tuple[int, int]] = {}
+"""Which process has locked a directory, and by which descriptor."""
+
+
 class NothingWrongWithTheLog(LogBackend):
     pass
 
@@ -307,8 +533,19 @@ SHOWN_BY_PROCESSES = (
     WritesOnBehindHalfARecord,
     AppliesBeforeItWrites,
     LosesItsLockToARefusedHandle,
+    TakesTheLockOfItsParent,
 )
 """Mistakes that nothing but another process can show."""
+
+SHOWN_BY_POWER = (
+    WritesInPartsOf64KiB,
+    WritesInPartsOf1000Changes,
+    DeletesRangesInParts,
+    FlushesWithoutSync,
+    SyncsOnlyWhatItWroteItself,
+    LoadsWithoutSync,
+)
+"""Mistakes that only a kill or a loss of power in the middle of something can show."""
 
 
 def _suite(kind: type[LogBackend]) -> type:
@@ -323,6 +560,8 @@ def _suite(kind: type[LogBackend]) -> type:
     )
     if kind in SHOWN_BY_PROCESSES:
         parts = (ProcessSuite,)
+    elif kind in SHOWN_BY_POWER:
+        parts = (PowerSuite,)
 
     def supplier(self: object) -> BackendSupplier:
         return OpensLogs(kind=kind)
@@ -331,7 +570,8 @@ def _suite(kind: type[LogBackend]) -> type:
 
 
 def _supplied() -> dict[str, type]:
-    kinds = [kind for base in (LogBackend, Forgets) for kind in base.__subclasses__() if kind is not Forgets]
+    bases = {LogBackend, Forgets, WritesInParts, Cuts, TrustsWhatItHasOpen}
+    kinds = {kind for base in bases for kind in base.__subclasses__()} - (bases - {TrustsWhatItHasOpen})
     return {f"Test{kind.__name__}": _suite(kind) for kind in kinds}
 
 

@@ -66,9 +66,56 @@ MISTAKES: Final = {
     "LetsErrorsOfTheSystemOut": "An engine's own exception never leaves its backend: it becomes a ``StoreError``",
     "LocksBesideItsDirectory": "The directory is the store, also where its rows lie elsewhere.",
     "LeavesItsFileOpen": "Release the engine and its files.",
+    **dict.fromkeys(
+        ("WritesInPartsOf64KiB", "WritesInPartsOf1000Changes"),
+        "Apply all of ``changes`` or none of them, even if the process is killed in the middle.",
+    ),
+    "DeletesRangesInParts": "Apply all of ``changes`` or none of them, even if the process is killed in the middle.",
+    **dict.fromkeys(
+        ("FlushesWithoutSync", "SyncsOnlyWhatItWroteItself", "LoadsWithoutSync"),
+        "Make everything that was written survive a kill of the process, and a loss of power before the next write.",
+    ),
+    "OrdersByTheFirst32Bytes": "A key is any bytes, and keys that differ in a single one are two keys.",
+    **dict.fromkeys(
+        ("CutsKeysAt64KiB", "CutsValuesAt16MiB"),
+        "Values of any length and writes of any number of changes are kept whole.",
+    ),
+    "KeepsACacheAfterLargeWrites": "When ``write`` returns, ``get`` and ``scan`` show the changes.",
+    **dict.fromkeys(
+        ("LeaksTheLockThatItIsRefused", "LeaksItsFileWhereThatIsDamaged"),
+        "An opening that raises leaves no file open.",
+    ),
+    "LeaksItsFileWhenItTidiesUp": "Release the engine and its files.",
+    "RaisesIndexErrorsAtDamage": "An engine's own exception never leaves its backend: it becomes a ``StoreError``",
+    "LetsErrorsOfTheSystemOutOfScans": "An engine's own exception never leaves its backend",
+    **dict.fromkeys(
+        ("TrustsWhatItHasOpen", "HasNoChecksumOfItsRows"),
+        "With ``checksums``, files of more than 1 MiB in which any byte has changed raise it",
+    ),
+    "TakesTheLockOfItsParent": "Where processes or handles do share it, each sees what the others wrote",
     "GetsManyViews": "What is read is ``bytes``.",
     **dict.fromkeys(
         ("EmptiesTheCallersChanges", "ReadsTheCallersChangesLater"),
         "The mapping stays the caller's, who may change it afterwards.",
     ),
 }
+
+SAID: Final = {
+    **dict.fromkeys(
+        ("WritesInPartsOf64KiB", "WritesInPartsOf1000Changes"),
+        "a kill in the middle of one write of [^:]*: what is left is the result of no number of whole writes",
+    ),
+    "DeletesRangesInParts": "a kill in the middle of one deletion of a range",
+    "FlushesWithoutSync": "a loss of power after a flush, which leaves .*, and of each file what was synced",
+    "SyncsOnlyWhatItWroteItself": "a loss of power after a flush",
+    "LoadsWithoutSync": "a loss of power after a flush",
+    "CutsKeysAt64KiB": "is .*kkkk.* and should be",
+    "LeaksTheLockThatItIsRefused": "while another process has it open",
+    "LeaksItsFileWhereThatIsDamaged": "after spoiling of entries.log",
+    "RaisesIndexErrorsAtDamage": "raises IndexError",
+    "LetsErrorsOfTheSystemOutOfScans": r"scan\w* .*raises OSError|scan that was open raises OSError",
+    "TrustsWhatItHasOpen": r"byte \d+ of entries.log has changed while it was open",
+    "HasNoChecksumOfItsRows": r"byte \d+ of entries.log has changed",
+    "TakesTheLockOfItsParent": "a fork has written b'1', and None is seen",
+}
+"""What a report says besides, so that an author sees which sort of mistake it is."""

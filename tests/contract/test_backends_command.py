@@ -11,7 +11,10 @@ import pytest
 from millpond.errors import ConfigurationError
 from millpond.stores.backend.registry import try_out
 from millpond.stores.testing import run as kit
+from millpond.stores.testing.report.figures import measured
+from millpond.stores.testing.report.table import table
 from tests.contract.distributions import install
+from tests.contract.growing import GrowingSupplier
 from tests.demo.test_command_line import run
 
 PLUGIN = '''
@@ -154,3 +157,35 @@ def test_without_the_extra_a_check_names_it(
     monkeypatch.setattr(kit, "find_spec", lambda name: None if name == "hypothesis" else object())
     assert run(monkeypatch, "backends", "check", "memory") == 2
     assert "the conformance kit needs hypothesis: pip install 'millpond[testing]'" in capsys.readouterr().err
+
+
+def test_a_report_is_a_table_beside_memory(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    arguments = ("check", "lmdb", "--examples", "1", "--report", "--changes", "10000")
+    monkeypatch.setattr(kit, "run_kit", lambda backend, *_, **__: kit.Outcome(backend, True, 1, 0, 0, {}))
+    assert run(monkeypatch, "backends", *arguments) == 0
+    table = [[cell.strip() for cell in line.strip("|").split("|")] for line in capfd.readouterr().out.splitlines()]
+    assert table[:2] == [["", "lmdb", "memory"], ["---", "---:", "---:"]]
+    figures = {name: (float(lmdb.replace(",", "")), float(memory.replace(",", ""))) for name, lmdb, memory in table[2:]}
+    assert all(min(figures[name]) > 1_000 for name in figures if name.endswith("per s"))
+    assert figures["syncs per flush"] == (1, 0)
+    assert figures["syncs per write"] == (0, 0)
+    assert figures["disk after 10,000 changes of 40,000 keys, times the content"][0] > 1
+    assert figures["files meanwhile at most"] == (2, 0)
+
+
+def test_a_report_shows_what_grows() -> None:
+    """In a backend whose rows are those of memory, and which never lets go of anything."""
+    grown = measured(GrowingSupplier(), 20_000)
+    assert grown.open_before is not None
+    assert grown.open_after is not None
+    assert grown.memory_before is not None
+    assert grown.memory_after is not None
+    assert grown.open_after - grown.open_before == 18
+    assert grown.memory_after - grown.memory_before > 10 * 2**20
+    assert grown.gets_among_many_per_s < grown.gets_per_s / 5
+    assert grown.files_most > 15
+    assert grown.disk_after > 2 * grown.content
+    lines = dict(line.strip("| ").rsplit(" | ", 1) for line in table([grown]).splitlines()[2:])
+    assert lines["open files, more after 20,000 changes of 40,000 keys than after a tenth of them"] == "18"

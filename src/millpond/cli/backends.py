@@ -17,6 +17,8 @@ from millpond.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from millpond.stores.backend.catalog import BackendDescription
+    from millpond.stores.backend.contract import BackendSupplier
+    from millpond.stores.testing.report.figures import Figures
 
 app = typer.Typer(
     help="List the backends that are installed, or check one.",
@@ -68,7 +70,7 @@ def _lines(backend: "BackendDescription") -> Iterator[str]:
     "check",
     epilog=lesson(
         "millpond backends check lmdb",
-        "millpond backends check 'rocksdb://?wal=false' --examples 200",
+        "millpond backends check 'rocksdb://?wal=false' --report > figures.md",
         "millpond backends check redis --opt-out 'files=a server keeps them' --json",
         codes="1 if it does not keep the contract",
         read="docs/writing-a-backend.md",
@@ -90,22 +92,43 @@ def check(
         typer.Option(metavar="FEATURE=REASON", help="a feature that the backend cannot have; may be repeated"),
     ] = None,
     examples: Annotated[int, typer.Option(metavar="N", min=1, help="how many random histories are tried")] = 40,
+    report: Annotated[
+        bool, typer.Option("--report", help="then measure it beside memory: a table of Markdown for a README")
+    ] = False,
+    changes: Annotated[
+        int, typer.Option(metavar="N", min=10_000, help="how many changes show what grows in the report")
+    ] = 1_000_000,
     json: AsJson = False,
 ) -> None:
     """Run the conformance kit on a backend, in a temporary directory, and say what it saw.
 
-    With --json, what pytest says goes to the standard error.
+    With --report, a table of speed, growth, space, open files and syncs beside those of memory comes after it, for a
+    backend that keeps the contract. With --json or --report, what pytest says goes to the standard error.
     """
     from millpond.stores.backend.registry import supplier
     from millpond.stores.testing.run import run_kit
 
     json = json or bool(context.parent and context.parent.params.get("json"))
-    supplier(backend)
-    outcome = run_kit(backend, dict(map(_opt_out, opt_out or ())), examples=examples, aside=json)
+    tried = supplier(backend)
+    outcome = run_kit(backend, dict(map(_opt_out, opt_out or ())), examples=examples, aside=json or report)
+    figures = _measured(tried, changes) if report and outcome.kept else []
     if json:
-        say_object(outcome.to_dict())
+        say_object({**outcome.to_dict(), **({"figures": [asdict(one) for one in figures]} if report else {})})
+    elif figures:
+        from millpond.stores.testing.report.table import table
+
+        typer.echo(table(figures))
     if not outcome.kept:
         raise typer.Exit(1)
+
+
+def _measured(tried: "BackendSupplier", changes: int) -> list["Figures"]:
+    """The figures of a backend, and beside them those of memory."""
+    from millpond.stores.backend.registry import supplier
+    from millpond.stores.testing.report.figures import measured
+
+    compared = [] if tried.name == "memory" else [supplier("memory")]
+    return [measured(one, changes) for one in (tried, *compared)]
 
 
 def _opt_out(text: str) -> tuple[str, str]:
