@@ -32,6 +32,7 @@ _PARTS: Final = 10
 class DamageSuite(Suite):
     """Damaged files."""
 
+    @CHANGED_ANYWHERE
     def test_a_byte_that_has_changed_anywhere_in_a_large_file_is_found_or_changes_no_row(self, directory: Path) -> None:
         if not (self.supplier().checksums and self.has(Feature.FILES)):
             return
@@ -49,6 +50,7 @@ class DamageSuite(Suite):
             ):
                 self._read(backend, rows)
 
+    @CHANGED_ANYWHERE
     def test_a_byte_that_changes_in_a_large_file_while_it_is_open_is_found_or_changes_no_row(
         self, directory: Path
     ) -> None:

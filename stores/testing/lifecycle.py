@@ -118,6 +118,7 @@ class LifecycleSuite(Suite):
             backend.write({b"a": b"1"})
             assert directory.is_dir() or not self.supplier().persistent
 
+    @KEPT
     def test_what_was_written_is_there_after_a_reopen(self, directory: Path) -> None:
         supplier = self.supplier()
         with self.open(directory) as backend:
@@ -128,6 +129,7 @@ class LifecycleSuite(Suite):
                 with KEPT:
                     assert list(backend.scan()) == expected
 
+    @WHOLE
     def test_what_is_long_and_what_is_many_is_there_after_a_reopen(self, directory: Path) -> None:
         if not self.supplier().persistent:
             return
@@ -208,6 +210,7 @@ class LifecycleSuite(Suite):
         backend.close()
         backend.close()
 
+    @CLOSED
     def test_every_method_of_a_closed_backend_raises_store_closed_error(self, directory: Path) -> None:
         backend = self.open(directory)
         bound_before: dict[str, Callable[[], object]] = {
@@ -306,6 +309,7 @@ class LifecycleSuite(Suite):
             backend.close()
         self.open(directory).close()
 
+    @IN_USE
     def test_a_second_handle_in_this_process_shares_or_is_refused(self, directory: Path) -> None:
         supplier = self.supplier()
         with self.open(directory) as first:

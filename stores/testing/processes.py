@@ -50,6 +50,7 @@ _WRITES = 100
 class ProcessSuite(Suite):
     """What only a second process can show."""
 
+    @PREFIX
     def test_a_kill_in_the_middle_of_writes_leaves_a_prefix_of_whole_writes(self, directory: Path) -> None:
         chance = random.Random(directory.name)
         for kill in range(self.kills):
@@ -69,6 +70,7 @@ class ProcessSuite(Suite):
                 with FLUSHED:
                     assert count >= flushed or not self.supplier().persistent
 
+    @PREFIX
     def test_a_write_that_is_cut_off_at_any_byte_leaves_a_prefix_of_whole_writes(self, directory: Path) -> None:
         for cut in range(self.cuts):
             place, limit = directory / str(cut), 100_000 + cut * 34_567 % 140_000
@@ -111,6 +113,7 @@ class ProcessSuite(Suite):
         flushes = [int(report.split()[1]) for report in reports if report.startswith("flushed ")]
         return max(numbers), max(flushes, default=0)
 
+    @IN_USE
     def test_a_second_process_shares_the_directory_or_is_refused_by_name(self, directory: Path) -> None:
         supplier = self.supplier()
         with Child(hold, supplier, directory) as child:
@@ -157,6 +160,7 @@ class ProcessSuite(Suite):
         with Child(try_to_open, self.supplier(), directory) as child:
             return child.read()
 
+    @IN_USE
     def test_a_fork_shares_the_directory_or_is_refused(self, directory: Path) -> None:
         """A process that forks leaves what it has open in both, locks and all."""
         supplier = self.supplier()
@@ -193,6 +197,7 @@ class ProcessSuite(Suite):
             assert backend.get(b"child") == b"2"
             assert dict(backend.scan()) == {b"child": b"2", b"parent": b"1"}
 
+    @SHARED
     def test_two_processes_that_write_at_once_lose_nothing(self, directory: Path) -> None:
         supplier = self.supplier()
         with (
@@ -209,6 +214,7 @@ class ProcessSuite(Suite):
         with SHARED:
             assert counts == ([_WRITES * 20] * len(done) if supplier.persistent else [0] * len(done))
 
+    @ATOMIC
     def test_a_full_disk_raises_store_full_error_and_leaves_whole_writes(self, directory: Path) -> None:
         with Child(fill_up, self.supplier(), directory, 2_000_000) as child:
             kinds = child.read()
@@ -223,6 +229,7 @@ class ProcessSuite(Suite):
                 whole.write(pair(number))
             check_same(content.items(), whole.entries())
 
+    @FAILED
     def test_what_is_shown_after_a_full_disk_is_kept_and_so_is_what_is_written_then(self, directory: Path) -> None:
         with Child(write_on_after_a_full_disk, self.supplier(), directory, 1_000_000) as child:
             scanned, got, shown = [report.encode().split() for report in child.read_rest()]

@@ -61,6 +61,7 @@ class ScanSuite(Suite):
             assert list(backend.scan(reverse=reverse)) == []
             assert list(backend.scan(b"a", b"b", reverse=reverse)) == []
 
+    @SNAPSHOT
     def test_a_scan_shows_the_content_as_it_was_when_it_was_called(self, backend: Backend) -> None:
         backend.write(_numbered(5000))
         changes: list[Changes] = [_numbered(5000, b"new"), dict.fromkeys(_numbered(4000)), {b"000000x": b"", b"x": b""}]
@@ -84,6 +85,7 @@ class ScanSuite(Suite):
             assert backend.get(keys[step]) == b"old"
         assert next(middle, None) is None
 
+    @CLOSE_SCAN
     def test_a_scan_has_a_close_method_that_frees_what_it_holds(self, directory: Path) -> None:
         for release in ("close", "exhaust", "drop"):
             with self.open(directory) as backend:

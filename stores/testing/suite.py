@@ -15,7 +15,7 @@ from millpond.errors import BackendInUseError
 from millpond.stores.backend.contract import Backend, BackendSupplier
 from millpond.stores.backend.registry import open_backend
 from millpond.stores.testing.features import Feature
-from millpond.stores.testing.sentences import DESTROY, OPEN, RELEASE
+from millpond.stores.testing.sentences import DESTROY, OPEN, RELEASE, SEEN
 
 EDGE_KEYS = sorted(
     (
@@ -130,7 +130,8 @@ class Suite(ABC):
     @pytest.fixture
     def filled(self, backend: Backend) -> Backend:
         """The backend under test with ``EDGE_KEYS``, each the value of itself in brackets."""
-        backend.write({key: b"<" + key + b">" for key in reversed(EDGE_KEYS)})
+        with SEEN:
+            backend.write({key: b"<" + key + b">" for key in reversed(EDGE_KEYS)})
         return backend
 
 

@@ -86,6 +86,7 @@ class SupplierSuite(Suite):
         with BAD_OPTION_NAMED:
             assert "no_such_option" in str(refusal)
 
+    @DESTROY
     def test_destroy_deletes_what_a_store_has_outside_and_nothing_else(self, directory: Path) -> None:
         supplier, other = self.supplier(), directory.with_name("other")
         before = sorted(map(repr, self.outside()))

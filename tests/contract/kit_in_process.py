@@ -11,7 +11,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from millpond.stores.testing.sentences import DESTROY, RELEASE
+from millpond.stores.testing.sentences import DESTROY, RELEASE, SEEN
 from millpond.stores.testing.suite import EDGE_KEYS, Suite
 
 
@@ -55,7 +55,8 @@ def _run(suite: Suite, test: Callable[..., None], arguments: dict[str, Any], pla
             backend = suite.open(given["directory"])
             stack.callback(RELEASE(backend.close))
             if "filled" in wanted:
-                backend.write({key: b"<" + key + b">" for key in reversed(EDGE_KEYS)})
+                with SEEN:
+                    backend.write({key: b"<" + key + b">" for key in reversed(EDGE_KEYS)})
             given |= {"backend": backend, "filled": backend}
         test(suite, **arguments, **{name: value for name, value in given.items() if name in wanted})
 

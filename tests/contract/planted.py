@@ -216,7 +216,8 @@ class PlantedLog(LogBackend):
         if self.faulty("get") and self.key_is_meant(key) and self.value_is_meant(found):
             if self.plant.fault == "gives what was there before the last write":
                 return self.life.before.get(key, found)
-            return READS[self.plant.fault](found)
+            wrong: bytes | None = READS[self.plant.fault](found)
+            return wrong
         return found
 
     def get_many(self, keys: Sequence[bytes]) -> Any:

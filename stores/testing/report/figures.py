@@ -17,6 +17,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final, TypeVar
 
+from millpond.errors import BackendError
 from millpond.stores.backend.contract import BackendSupplier, Changes
 from millpond.stores.backend.registry import open_backend
 from millpond.stores.specs.directory import delete_local_copy
@@ -85,7 +86,7 @@ def measured(supplier: BackendSupplier, changes: int) -> Figures:
     """The figures of a backend, with so many changes to see what grows.
 
     Raises:
-        RuntimeError: the process that measures has ended early; what it said is on the standard error.
+        BackendError: the process that measures has ended early. What it said is on the standard error.
     """
     with TemporaryDirectory(prefix="millpond-report-") as place:
         with Child(_measure, supplier, Path(place), changes) as child:
@@ -93,7 +94,7 @@ def measured(supplier: BackendSupplier, changes: int) -> Figures:
         for directory in Path(place).iterdir():
             delete_local_copy(supplier, directory)
     if not said:
-        raise RuntimeError(f"the backend {supplier.name!r} cannot be measured; its process has ended")
+        raise BackendError(f"the backend {supplier.name!r} was not measured, because the process that does it has ended")
     return Figures(**json.loads(said[-1]))
 
 
