@@ -1,7 +1,7 @@
 """Results of a benchmark as one HTML page that needs nothing else: no network, no script, no font.
 
 Rule of this module: it says what is on the page and in which order. Plots are in ``charts``, tables in ``tables``,
-what differs from benchmark to benchmark in ``words``, and looks in ``page.css``.
+what differs from benchmark to benchmark in ``words``, and looks in ``frame`` and ``page.css``.
 """
 
 from collections.abc import Mapping
@@ -13,6 +13,7 @@ from millpond.bench.numbers import counted, shown, size
 from millpond.bench.pages import tables, words
 from millpond.bench.pages.charts import Chart, charts
 from millpond.bench.pages.drawing import drawn, require_drawing
+from millpond.bench.pages.frame import machine_line, whole_page, write_html
 from millpond.bench.pages.tables import Html, tag
 
 _KEY = (
@@ -34,9 +35,7 @@ def write_page(content: object, path: Path, origin: str = "the document") -> Non
     Raises:
         ConfigurationError: it is no document of results, or the package that draws is not installed.
     """
-    page = results_page(parsed_document(content, origin))
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(page, encoding="utf-8")
+    write_html(results_page(parsed_document(content, origin)), path)
 
 
 def results_page(results: Document) -> str:
@@ -55,15 +54,7 @@ def results_page(results: Document) -> str:
         _how(results),
     ]
     main = tag("main", *(part for part in parts if part is not None))
-    style = Html((Path(__file__).parent / "page.css").read_text(encoding="utf-8"))
-    head = tag(
-        "head",
-        Html('<meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">'),
-        Html('<meta name="color-scheme" content="light dark"><link rel="icon" href="data:,">'),
-        tag("title", f"{words.TITLES[results.benchmark]} - Millpond"),
-        tag("style", style),
-    )
-    return f"<!doctype html>\n{tag('html', head, tag('body', _header(results), main), lang='en')}\n"
+    return whole_page(words.TITLES[results.benchmark], _header(results), main)
 
 
 def _header(results: Document) -> Html:
@@ -71,7 +62,7 @@ def _header(results: Document) -> Html:
         "header",
         tag("h1", words.TITLES[results.benchmark]),
         tag("p", _summary(results), class_="lead"),
-        tag("p", _machine(results.machine), class_="dim"),
+        tag("p", machine_line(results.machine), class_="dim"),
         tag("pre", tag("code", results.command)),
         tag(
             "details",
@@ -106,12 +97,6 @@ def _cache(settings: Mapping[str, Any]) -> str:
 
 def _count(value: Any) -> str:
     return f"{value:,}" if isinstance(value, int) else str(value)
-
-
-def _machine(machine: Mapping[str, Any]) -> str:
-    known = (("{}", "cpu"), ("{} cores", "cores"), ("{} GiB", "memory_gib"), ("{}", "system"), ("Python {}", "python"))
-    parts = [form.format(machine[name]) for form, name in known if name in machine]
-    return ", ".join([*parts, *(f"{name} {version}" for name, version in machine["packages"].items())]) + "."
 
 
 def _overview(results: Document, places: Mapping[str, str]) -> Html:

@@ -42,8 +42,8 @@ def overview(results: Document, places: Mapping[str, str]) -> Html:
         found = results.of(workload)
         best = max((result.throughput.median for result in found.values()), default=0.0)
         cells = [_rate(found.get(label), best, (workload, label) in failed) for label in labels]
-        rows.append([_row_head(tag("a", workload, href=f"#{places[workload]}")), *cells])
-    return _table(f"{results.unit.capitalize()} per second, median of the runs", ["workload", *labels], rows)
+        rows.append([row_head(tag("a", workload, href=f"#{places[workload]}")), *cells])
+    return table(f"{results.unit.capitalize()} per second, median of the runs", ["workload", *labels], rows)
 
 
 def _rate(result: Result | None, best: float, failed: bool) -> Html:
@@ -60,10 +60,9 @@ def figures(results: Document) -> Html:
     columns = {name: [shown_of(result) for result in found] for name, shown_of in _columns(results.unit).items()}
     columns = {name: texts for name, texts in columns.items() if any(text != _NONE for text in texts)}
     rows = [
-        [*_heads_of(result), *_numbers(texts[place] for texts in columns.values())]
-        for place, result in enumerate(found)
+        [*_heads_of(result), *numbers(texts[place] for texts in columns.values())] for place, result in enumerate(found)
     ]
-    return _table("Every result", ["workload", "contender", *columns], rows)
+    return table("Every result", ["workload", "contender", *columns], rows)
 
 
 def _columns(unit: str) -> dict[str, Callable[[Result], str]]:
@@ -95,41 +94,41 @@ def _if_any(value: float | None, show: Callable[[float], str]) -> str:
 def by_operation(results: Document) -> Html | None:
     """Latencies of each kind of operation, if any workload has several."""
     rows = [
-        [*_heads_of(result), tag("td", kind), *_numbers(_percentiles(latency))]
+        [*_heads_of(result), tag("td", kind), *numbers(_percentiles(latency))]
         for result in _in_order(results)
         for kind, latency in result.by_operation.items()
     ]
     heads = ["workload", "contender", "operation", *(f"{name}, µs" for name in PERCENTILES.values())]
-    return _table("Latency by kind of operation", heads, rows) if rows else None
+    return table("Latency by kind of operation", heads, rows) if rows else None
 
 
 def contenders(results: Document) -> Html:
     """Who was measured."""
     rows = [
         [
-            _row_head(one.label),
+            row_head(one.label),
             *(tag("td", text) for text in (one.kind, one.distribution, one.version)),
             *(tag("td", text or _NONE, class_="long") for text in (one.durability, one.cache)),
         ]
         for one in results.contenders
     ]
     heads = ["contender", "kind", "distribution", "version", "durability", "cache"]
-    return _table("Who was measured", heads, rows)
+    return table("Who was measured", heads, rows)
 
 
 def failures(found: Iterable[Failure]) -> Html:
     """What could not be measured, and why."""
     rows = [
-        [_row_head(one.workload), tag("td", one.contender, class_="name"), tag("td", one.reason, class_="long")]
+        [row_head(one.workload), tag("td", one.contender, class_="name"), tag("td", one.reason, class_="long")]
         for one in found
     ]
-    return _table("What has no result, and why", ["workload", "contender", "reason"], rows)
+    return table("What has no result, and why", ["workload", "contender", "reason"], rows)
 
 
 def settings(entries: Mapping[str, Any]) -> Html:
     """What the run was told, and what follows from it."""
-    rows = [[_row_head(name.replace("_", " ")), tag("td", _setting(name, value))] for name, value in entries.items()]
-    return _table("With which settings", ["setting", "value"], rows)
+    rows = [[row_head(name.replace("_", " ")), tag("td", _setting(name, value))] for name, value in entries.items()]
+    return table("With which settings", ["setting", "value"], rows)
 
 
 def _setting(name: str, value: Any) -> str:
@@ -145,18 +144,20 @@ def _in_order(results: Document) -> Iterable[Result]:
 
 
 def _heads_of(result: Result) -> list[Html]:
-    return [_row_head(result.workload), tag("td", result.contender, class_="name")]
+    return [row_head(result.workload), tag("td", result.contender, class_="name")]
 
 
 def _percentiles(latency: Mapping[str, float]) -> list[str]:
     return [shown(latency[name]) for name in PERCENTILES]
 
 
-def _numbers(texts: Iterable[str]) -> list[Html]:
+def numbers(texts: Iterable[str]) -> list[Html]:
+    """Cells of figures."""
     return [tag("td", text, class_="number") for text in texts]
 
 
-def _row_head(text: str | Html) -> Html:
+def row_head(text: str | Html) -> Html:
+    """The cell that a row begins with."""
     return tag("th", text, scope="row")
 
 
@@ -165,9 +166,9 @@ def _breaking(text: str) -> Html:
     return Html(escape(text).replace("_", "_<wbr>"))
 
 
-def _table(caption: str, heads: Sequence[str], rows: Iterable[Sequence[Html]]) -> Html:
+def table(caption: str, heads: Sequence[str], rows: Iterable[Sequence[Html]]) -> Html:
     """A table that scrolls by itself where it is wider than the page, with keys, too."""
     head = tag("thead", tag("tr", *(tag("th", _breaking(text), scope="col") for text in heads)))
     body = tag("tbody", *(tag("tr", *cells) for cells in rows))
-    table = tag("table", tag("caption", caption), head, body)
-    return tag("div", table, class_="wide", tabindex="0", role="region", **{"aria-label": caption})
+    inside = tag("table", tag("caption", caption), head, body)
+    return tag("div", inside, class_="wide", tabindex="0", role="region", **{"aria-label": caption})

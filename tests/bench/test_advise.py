@@ -1,15 +1,25 @@
 """``millpond advise``: from a description or a checkpoint to a backend, measured in earnest at tiny sizes."""
 
 import json
+import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
+from millpond.bench.advice.description import Description
+from millpond.bench.advice.judgement import judge
+from millpond.bench.advice.measuring import Measurements
 from millpond.bench.advice.running_job import known_of
+from millpond.bench.advice.tables import to_dict
+from millpond.bench.pages.advice import advice_page
+from millpond.bench.report import document
 from millpond.cli import app
 from millpond.errors import ConfigurationError
+from tests.bench.test_advice_judgement import backend
+from tests.bench.test_bench_pages import Page
 from tests.inspect.test_state_inspector import filled
 
 TINY = ("--keys", "500", "--value-size", "20", "--batch", "100", "--seconds", "1", "--repeat", "1")
@@ -103,3 +113,29 @@ def test_earlier_measurements_are_taken_if_they_speak(tmp_path: Path) -> None:
     refused = run(*TINY, "--measurements", path).exception
     assert isinstance(refused, ConfigurationError)
     assert "measured on another machine" in str(refused)
+
+
+def test_the_page_has_what_the_file_has_and_needs_nothing_else(tmp_path: Path) -> None:
+    html, path = tmp_path / "pages" / "advice.html", tmp_path / "advice.json"
+    result = run(*TINY, "--scans", "0.1", "--memory", "200KiB", "--html", html, "--json", path)
+    assert result.exit_code == 0, result.output
+    text, found = html.read_text(), json.loads(path.read_text())
+    page = Page(text)
+    assert f"Use {found['advice']['backend']}" in page.of("h2")
+    assert set(page.of("th")) >= {one["url"] for one in found["backends"]}
+    lines = [*found["advice"]["reasons"], *found["advice"]["changes"], *found["caveats"], *found["assumed"]]
+    assert set(page.of("li")) >= set(lines)
+    assert found["command"] in page.of("code")
+    assert "@media (prefers-color-scheme: dark)" in text
+    assert not re.search(r"https?:|url\(|@import|@font-face|<script|<img", text)
+
+
+def test_a_page_of_what_does_not_fit_says_why_and_escapes_it() -> None:
+    job = Description(1_000, 16, 100, 0.5, 0.0, 50, 10**9, 10**9)
+    failed = replace(backend("lmdb://?map_size=1", 1), failure="no <room> & none to come")
+    notes = Measurements((failed,), {}, 10)
+    found = {**document("advise", to_dict(job, [], notes, judge(job, [failed]), [])), "command": "millpond <advise>"}
+    page = Page(advice_page(found))
+    assert "Nothing that was measured fits" in page.of("h2")
+    assert "Not lmdb://?map_size=1: it could not be measured: no <room> & none to come." in page.of("li")
+    assert page.of("code") == ["millpond <advise>"]

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 
 from millpond.cli import ending
-from millpond.cli.bench.options import Directory, JsonFile, Repeat, Seed, console
+from millpond.cli.bench.options import Directory, JsonFile, PageFile, Repeat, Seed, console
 from millpond.cli.teaching import lesson
 from millpond.errors import ConfigurationError
 
@@ -85,6 +85,7 @@ def advise(
     repeat: Repeat = 3,
     seed: Seed = 1,
     json: JsonFile = None,
+    html: PageFile = None,
 ) -> None:
     """Say which backend suits a job, with which options and why, from short measurements on this machine.
 
@@ -95,6 +96,8 @@ def advise(
     from millpond.bench.advice.candidates import candidate
     from millpond.bench.advice.judgement import advise as judged
     from millpond.bench.advice.measuring import Effort
+    from millpond.bench.pages.advice import advice_page
+    from millpond.bench.pages.frame import write_html
     from millpond.bench.report import as_json, document, write_text
     from millpond.bench.runs.asked import check_directory
 
@@ -117,8 +120,11 @@ def advise(
     advice = judged(description, found.backends)
     caveats = [*notes, *tables.caveats(description, advice)]
     tables.print_advice(console(json, _WIDTH), description, assumed, found, advice, caveats)
+    whole = document("advise", tables.to_dict(description, assumed, found, advice, caveats))
     if json is not None:
-        write_text(json, as_json(document("advise", tables.to_dict(description, assumed, found, advice, caveats))))
+        write_text(json, as_json(whole))
+    if html is not None:
+        write_html(advice_page(whole), html)
     if advice.chosen is None:
         raise typer.Exit(1)
 
@@ -142,8 +148,7 @@ def _described(
         raise ConfigurationError("--state-dir is that of a query; give its CHECKPOINT, too")
     if given["keys"] is None:
         raise ConfigurationError("say how many rows there will be, as in --keys 20M, or give the CHECKPOINT of a query")
-    half = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
-    free = shutil.disk_usage(directory or tempfile.gettempdir()).free
+    half, free = half_of_memory(), free_on(directory)
     shown: dict[str, tuple[Any, str]] = {
         "key_bytes": (16, "keys of 16 bytes (--key-size)"),
         "value_bytes": (100, "values of 100 bytes (--value-size)"),
@@ -160,6 +165,16 @@ def _described(
             given[name] = value
             assumed.append(f"assumed: {line}")
     return Description(**given), assumed
+
+
+def half_of_memory() -> int:
+    """Bytes that state may take of this machine's memory if nobody says how many."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
+
+
+def free_on(directory: Path | None) -> int:
+    """Bytes that are free on the disk of a directory, by default the temporary one."""
+    return shutil.disk_usage(directory or tempfile.gettempdir()).free
 
 
 def _measured(
@@ -185,19 +200,37 @@ def _measured(
 
 
 def _count(text: str | None, option: str) -> int | None:
+    return None if text is None else parsed_count(text, option)
+
+
+def _size(text: str | None, option: str) -> int | None:
+    return None if text is None else parsed_size(text, option)
+
+
+def parsed_count(text: str, option: str) -> int:
+    """A number of things that an option gives, such as 20M.
+
+    Raises:
+        ConfigurationError: it is none.
+    """
     from millpond.bench.advice.description import parse_count
 
     return _parsed(text, option, parse_count)
 
 
-def _size(text: str | None, option: str) -> int | None:
+def parsed_size(text: str, option: str) -> int:
+    """Bytes that an option gives, such as 4GiB.
+
+    Raises:
+        ConfigurationError: they are none.
+    """
     from millpond.stores.backend.options import parse_size
 
     return _parsed(text, option, parse_size)
 
 
-def _parsed(text: str | None, option: str, parse: Callable[[str], T]) -> T | None:
+def _parsed(text: str, option: str, parse: Callable[[str], T]) -> T:
     try:
-        return None if text is None else parse(text)
+        return parse(text)
     except ValueError as error:
         raise ConfigurationError(f"{option} is {text!r}, but must be {error}") from None

@@ -50,6 +50,9 @@ def _drawable(html: Path | None) -> Path | None:
     return html
 
 
+PageFile: TypeAlias = Annotated[
+    Path | None, typer.Option("--html", help="also write this file, a page that needs no network")
+]
 HtmlFile: TypeAlias = Annotated[
     Path | None,
     typer.Option("--html", callback=_drawable, help="also draw the figures on a page that needs no network, this file"),
