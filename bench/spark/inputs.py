@@ -54,14 +54,14 @@ def events(share: float = 1.0) -> Topic:
         "events",
         share,
         EVENT,
-        lambda keys, rng: {"key": _names("user", keys), "amount": pa.array(rng.integers(0, 100, len(keys)))},
+        lambda keys, rng: {"key": names_of("user", keys), "amount": pa.array(rng.integers(0, 100, len(keys)))},
     )
 
 
 def rates(share: float) -> Topic:
     """Rates by user."""
     return Topic(
-        "rates", share, RATE, lambda keys, rng: {"key": _names("user", keys), "rate": pa.array(rng.random(len(keys)))}
+        "rates", share, RATE, lambda keys, rng: {"key": names_of("user", keys), "rate": pa.array(rng.random(len(keys)))}
     )
 
 
@@ -72,8 +72,8 @@ def orders(share: float) -> Topic:
         share,
         ORDER,
         lambda keys, rng: {
-            "key": _names("order", keys),
-            "customer": _names("customer", keys // ORDERS_PER_CUSTOMER),
+            "key": names_of("order", keys),
+            "customer": names_of("customer", keys // ORDERS_PER_CUSTOMER),
             "amount": pa.array(rng.integers(0, 100, len(keys))),
         },
     )
@@ -86,7 +86,7 @@ def customers(share: float) -> Topic:
         share,
         RATE,
         lambda keys, rng: {
-            "key": _names("customer", keys // ORDERS_PER_CUSTOMER),
+            "key": names_of("customer", keys // ORDERS_PER_CUSTOMER),
             "rate": pa.array(rng.random(len(keys))),
         },
     )
@@ -94,7 +94,7 @@ def customers(share: float) -> Topic:
 
 def sales() -> Topic:
     """Sales by user, with a column of each of four types."""
-    return Topic("sales", 1.0, SALE, lambda keys, rng: {"key": _names("user", keys), **_drawn(SALE, len(keys), rng)})
+    return Topic("sales", 1.0, SALE, lambda keys, rng: {"key": names_of("user", keys), **_drawn(SALE, len(keys), rng)})
 
 
 def readings(share: float) -> Topic:
@@ -103,14 +103,14 @@ def readings(share: float) -> Topic:
         "readings",
         share,
         READING,
-        lambda keys, rng: {"key": _names("device", keys), **_drawn(READING, len(keys), rng)},
+        lambda keys, rng: {"key": names_of("device", keys), **_drawn(READING, len(keys), rng)},
     )
 
 
 def devices(share: float) -> Topic:
     """What is known of devices: a column of each type."""
     return Topic(
-        "devices", share, DEVICE, lambda keys, rng: {"key": _names("device", keys), **_drawn(DEVICE, len(keys), rng)}
+        "devices", share, DEVICE, lambda keys, rng: {"key": names_of("device", keys), **_drawn(DEVICE, len(keys), rng)}
     )
 
 
@@ -202,7 +202,7 @@ def _read(spark: SparkSession, directory: Path, schema: str, files: int, batches
 
 
 def _of_shares(schema: str, keys: Numbers, rng: np.random.Generator) -> Columns:
-    return {"key": _names("share", keys % HOT_KEYS), **_drawn(schema, len(keys), rng)}
+    return {"key": names_of("share", keys % HOT_KEYS), **_drawn(schema, len(keys), rng)}
 
 
 def _drawn(schema: str, rows: int, rng: np.random.Generator) -> Columns:
@@ -223,12 +223,13 @@ _DRAWS: Final[Mapping[str, Callable[[int, np.random.Generator], Any]]] = {
     # Thousands of these have an exact sum, so all who add them up have the same average.
     "double": lambda rows, rng: pa.array(rng.integers(0, 1 << 20, rows) / 1024),
     "decimal(12,2)": _decimals,
-    "string": lambda rows, rng: _names("text", rng.integers(0, 1000, rows)),
+    "string": lambda rows, rng: names_of("text", rng.integers(0, 1000, rows)),
     "timestamp": lambda rows, rng: pa.array(rng.integers(0, 1 << 50, rows), pa.timestamp("us", "UTC")),
     "boolean": lambda rows, rng: pa.array(rng.random(rows) < 0.5),
 }
 """Random values of each type."""
 
 
-def _names(kind: str, keys: Numbers) -> Any:
+def names_of(kind: str, keys: Numbers) -> Any:
+    """A name for each key, whose order is that of the keys."""
     return pa.array([f"{kind}-{key:08d}" for key in keys.tolist()])

@@ -299,6 +299,62 @@ def bench_looking(
 
 
 @app.command(
+    "advice",
+    epilog=lesson(
+        "millpond bench advice --keys 5M",
+        "millpond bench advice --keys 200k --seconds 20 --backend lmdb --backend rocksdb --json advice.json",
+        codes="1 if a job is against its advice",
+        read="docs/choosing.md",
+    ),
+)
+def bench_advice(
+    backend: Backends = None,
+    profile: Annotated[
+        list[str] | None,
+        typer.Option(help="hot and small, many and large, or windows that expire; may be repeated; all by default"),
+    ] = None,
+    keys: Annotated[str, typer.Option(help="of many and large, such as 5M")] = "5M",
+    rows: Annotated[int, typer.Option(min=1, help="rows of a micro-batch, or more if the keys need them")] = 200_000,
+    batches: Annotated[int, typer.Option(min=1, help="micro-batches of each run that are measured")] = 5,
+    cores: Annotated[int, typer.Option(min=1, help="Spark cores")] = 2,
+    memory: Annotated[
+        str | None, typer.Option(help="what state may take of this machine's memory; half of it by default")
+    ] = None,
+    seconds: Annotated[float, typer.Option(min=1, help="about how long to measure for each advice")] = 60,
+    repeat: Repeat = 3,
+    seed: Seed = 1,
+    directory: Directory = None,
+    json: JsonFile = None,
+) -> None:
+    """Whether millpond advise orders backends as a job on Spark does that runs on each of them.
+
+    Two backends are told apart if all runs on one are quicker than those on the other, and the medians by more than
+    the noise. A pair that advice and job both tell apart has to be in the same order.
+    """
+    from millpond.bench.advice.measuring import Effort
+    from millpond.cli.advise import free_on, half_of_memory, parsed_count, parsed_size
+
+    with benchmark_extra():
+        from millpond.bench.spark import advised
+    asked = advised.Asked(
+        backends=backend or ["rocksdb", "lmdb", "memory"],
+        profiles=profile or list(advised.PROFILES),
+        keys=parsed_count(keys, "--keys"),
+        rows=rows,
+        batches=batches,
+        repeat=repeat,
+        cores=cores,
+        memory_bytes=half_of_memory() if memory is None else parsed_size(memory, "--memory"),
+        disk_bytes=free_on(directory),
+        effort=Effort(seconds, repeat, seed, directory),
+    )
+    figures = advised.run(asked)
+    report("advice", figures, advised.print_results, json=json, width=110)
+    if not advised.agrees(figures):
+        raise typer.Exit(1)
+
+
+@app.command(
     "damage",
     epilog=lesson(
         "millpond bench damage --backend rocksdb --flips 50",

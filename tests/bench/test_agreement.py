@@ -1,0 +1,103 @@
+"""Whether an advice agrees with a job: nothing is measured here, so what is slow is planted, and known to be."""
+
+from collections.abc import Mapping, Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+pytest.importorskip("pyspark")
+
+from millpond.bench.advice.agreement import advised_pairs, agreement, job_pairs, quicker, spread_of
+from millpond.bench.advice.judgement import Advice, judge
+from millpond.bench.advice.measuring import Effort
+from millpond.bench.spark.advised import PROFILES, Asked, Profile, agrees, run
+from millpond.errors import ConfigurationError
+from tests.bench.test_advice_judgement import JOB, backend
+
+SLOWNESS = {"quick": 1.0, "slow": 3.0, "slower": 9.0}
+"""How many times as long backends take as the first one does, in the advice and in the job."""
+
+runs = st.dictionaries(st.sampled_from("abcd"), st.lists(st.floats(0.01, 1e4), min_size=1, max_size=5), min_size=2)
+
+
+def asked(**more: object) -> Asked:
+    given_ = {
+        "backends": list(SLOWNESS),
+        "profiles": list(PROFILES),
+        "keys": 5_000_000,
+        "rows": 1_000,
+        "batches": 1,
+        "repeat": 1,
+        "cores": 2,
+        "memory_bytes": 2**34,
+        "disk_bytes": 2**40,
+        "effort": Effort(1),
+    }
+    return Asked(**{**given_, **more})  # type: ignore[arg-type]
+
+
+def planted(job: Asked, profile: Profile) -> Advice:
+    return judge(job.description(profile), [backend(name, 2 * times) for name, times in SLOWNESS.items()])
+
+
+def ran(factors: Mapping[str, float], noise: float = 0.01) -> Mapping[str, Sequence[float]]:
+    return {name: [times * (1 + noise * run) for run in range(3)] for name, times in factors.items()}
+
+
+def test_an_advice_agrees_with_a_job_whose_backends_are_as_slow_as_it_says() -> None:
+    found = run(asked(), planted, lambda job, profile: ran(SLOWNESS))
+    assert agrees(found)
+    assert [row["profile"] for row in found["profiles"]] == list(PROFILES)
+    for row in found["profiles"]:
+        assert row["advised"] == row["job"] == "quick, slow, slower"
+        assert row["told_apart_by_both"] == "quick before slow; quick before slower; slow before slower"
+
+
+def test_an_advice_is_against_a_job_that_is_quicker_on_what_it_calls_slow() -> None:
+    found = run(asked(profiles=["hot and small"]), planted, lambda job, profile: ran({**SLOWNESS, "quick": 4.0}))
+    (row,) = found["profiles"]
+    assert not agrees(found)
+    assert row["job"] == "slow, quick, slower"
+    assert row["against"] == "slow before quick"
+
+
+def test_what_the_noise_of_a_job_hides_is_neither_for_nor_against_the_advice() -> None:
+    found = run(asked(profiles=["hot and small"]), planted, lambda job, profile: ran({**SLOWNESS, "quick": 4.0}, 0.5))
+    assert agrees(found)
+    assert found["profiles"][0]["told_apart_by_both"] == "slow before slower; quick before slower"
+
+
+def test_what_does_not_fit_comes_after_what_does_however_quick_it_is() -> None:
+    advice = judge(JOB, [backend("quick", 1, disk=10**9), backend("slow", 9)])
+    assert advised_pairs(advice) == {("slow", "quick")}
+
+
+@given(runs)
+def test_a_job_never_has_a_pair_both_ways_and_agrees_with_itself(found: Mapping[str, Sequence[float]]) -> None:
+    pairs = job_pairs(found)
+    assert not {pair[::-1] for pair in pairs} & set(pairs)
+    assert all(quicker(spread_of(found[one]), spread_of(found[other])) for one, other in pairs)
+    assert agreement(set(pairs), pairs).against == ()
+    assert agreement({pair[::-1] for pair in pairs}, pairs).against == tuple(pairs)
+
+
+def test_a_profile_is_described_as_its_query_is() -> None:
+    described = {name: asked().description(profile) for name, profile in PROFILES.items()}
+    large = described["many and large"]
+    assert (large.keys, large.value_bytes) == (5_000_000, 208)
+    assert asked().scale(PROFILES["many and large"]).rows == 500_000
+    assert described["hot and small"].keys == 10_000
+    assert described["windows that expire"].scans > 0
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ({"backends": ["lmdb", "lmdb"]}, "give --backend twice or more"),
+        ({"profiles": ["cold"]}, "no profile 'cold'; the profiles are hot and small, many and large"),
+    ],
+)
+def test_what_has_no_order_is_refused(more: Mapping[str, object], message: str) -> None:
+    with pytest.raises(ConfigurationError, match=message):
+        asked(**more)
