@@ -105,7 +105,7 @@ lint: .venv/dev.stamp
 	$(BIN)/mypy plugins
 
 site: .venv/site.stamp
-	$(BIN)/python -m mkdocs build --strict $(ARGS)
+	$(BIN)/python -m docs.site.build $(ARGS)
 
 clean:
 	rm -rf .venv .venv-oldest .venv-flink .venv-plugins build dist *.egg-info demo-out

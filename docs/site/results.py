@@ -13,8 +13,8 @@ from typing import Any, TypeGuard
 OVERVIEW = "runs/README.md"
 
 _UNITS = {"s": "s", "us": "µs", "mib": "MiB", "gib": "GiB"}
-_BEHIND = "---\nsearch:\n  boost: 0.2\n---"
-"""Who searches finds the pages that explain a word before those that only have figures of it."""
+_BEHIND = "---\nsearch:\n  exclude: true\n---"
+"""Who searches finds the pages that explain a word, which lead to those that only have figures of it."""
 _LONGEST = 12
 """The longest series of figures in a cell of a table."""
 _KINDS = "by operation "

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from docs.site import pages, plots, reference, results
+from docs.site import build, pages, plots, reference, results
 from docs.site.check import problems
 from docs.site.docstrings import markdown
 
@@ -67,6 +67,26 @@ def _leaves(entry: Any) -> Iterator[str]:
     else:
         for part in entry.values() if isinstance(entry, dict) else entry:
             yield from _leaves(part)
+
+
+def test_what_the_navigation_names_is_written_and_so_is_all_that_pages_link_to(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    place = tmp_path / "pages"
+    place.mkdir()
+    (place / "old.md").touch()
+    monkeypatch.setattr(plots, "plots_page", lambda path: "drawn elsewhere")
+    build.write_pages(place)
+    (line,) = (line for line in build.configuration().splitlines() if line.startswith("nav: "))
+    navigation = list(_leaves(json.loads(line.removeprefix("nav: "))))
+    assert len(navigation) == len(set(navigation))
+    assert [path for path in navigation if not (place / path).is_file()] == []
+    links = {path: re.findall(r"\]\((?![a-z]+:|#)([^)#\s]+)", path.read_text()) for path in place.rglob("README.md")}
+    assert [(path, link) for path, found in links.items() for link in found if not (path.parent / link).exists()] == []
+    assert {"docs/formats.md", "site.css", "reference/millpond.stores.md", "bench/results/engines-plots.html"} <= {
+        path.relative_to(place).as_posix() for path in place.rglob("*")
+    }
+    assert not (place / "old.md").exists()
 
 
 def test_a_file_with_fences_is_shown_whole(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -129,8 +149,8 @@ def test_heads_of_columns_are_words_and_every_latency_has_its_unit(path: Path) -
 
 
 @pytest.mark.parametrize("path", RESULTS, ids=lambda path: path.stem)
-def test_pages_of_figures_are_found_behind_those_that_explain(path: Path) -> None:
-    assert results.run_page(path).startswith(f"---\nsearch:\n  boost: 0.2\n---\n\n# {path.stem}\n")
+def test_pages_of_figures_are_not_searched(path: Path) -> None:
+    assert results.run_page(path).startswith(f"---\nsearch:\n  exclude: true\n---\n\n# {path.stem}\n")
 
 
 def test_rows_within_rows_make_tables_of_their_own(tmp_path: Path) -> None:
