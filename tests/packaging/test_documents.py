@@ -166,14 +166,17 @@ def test_the_page_of_backends_has_every_option_with_its_default() -> None:
         assert supplier(f"{name}://?" + "&".join(f"{option}={value}" for option, value in rows)) == default
 
 
-@pytest.mark.parametrize("name", ["sqlite", "redis"])
+@pytest.mark.parametrize("name", ["Sqlite", "Redis", "SlateDb"])
 def test_the_page_of_a_plugin_has_every_option_with_its_default(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    plugin = ROOT / "plugins" / f"millpond-{name}"
+    """Where it has no default, the page says in words what that means."""
+    plugin = ROOT / "plugins" / f"millpond-{name.lower()}"
     monkeypatch.syspath_prepend(plugin / "src")
-    kind = getattr(import_module(f"millpond_{name}"), f"{name.capitalize()}Supplier")
-    rows = re.findall(r"^\| `(\w+)` \| `([^`]+)` \|", (plugin / "README.md").read_text(), re.MULTILINE)
+    kind = getattr(import_module(f"millpond_{name.lower()}"), f"{name}Supplier")
+    page = (plugin / "README.md").read_text()
+    rows = re.findall(r"^\| `(\w+)` \| (?:`([^`]+)`|[^`|]+) \|", page, re.MULTILINE)
     assert [option for option, _ in rows] == [option.name for option in fields(kind)]
-    assert kind.from_options(dict(rows)) == kind()
+    assert [option for option, value in rows if not value] == [one.name for one in fields(kind) if one.default is None]
+    assert kind.from_options({option: value for option, value in rows if value}) == kind()
 
 
 def test_the_page_on_operating_says_what_to_do_about_every_figure_and_every_error() -> None:

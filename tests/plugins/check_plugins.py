@@ -19,8 +19,10 @@ from tests.demo.test_kills import MOMENTS, Demo, kill_at
 from tests.plugins.environment import PLUGINS, ROOT, Environment, wheel_of
 
 sys.path.insert(0, str(PLUGINS / "millpond-redis" / "tests"))
+sys.path.insert(0, str(PLUGINS / "millpond-slatedb" / "tests"))
 
 from redis_servers import RedisServer, free_port
+from s3_server import KEYS, S3Server
 
 PYTHON = ROOT / ".venv-plugins" / "bin" / "python"
 PAGE = (ROOT / "docs" / "writing-a-backend.md").read_text()
@@ -51,14 +53,15 @@ def only_millpond(tmp_path: Path) -> Environment:
 
 
 def test_everything_comes_from_a_wheel(tmp_path: Path) -> None:
-    script = "import millpond, millpond_mine, millpond_redis, millpond_sqlite; print(*map(str, millpond.__path__))"
-    for name in ("millpond", "millpond_mine", "millpond_redis", "millpond_sqlite"):
+    names = ("millpond", "millpond_mine", "millpond_redis", "millpond_slatedb", "millpond_sqlite")
+    script = f"import {', '.join(names)}; print(*map(str, millpond.__path__))"
+    for name in names:
         place = run(str(PYTHON), "-c", f"{script}; print({name}.__file__)", cwd=tmp_path).splitlines()[-1]
         assert Path(place).is_relative_to(ROOT / ".venv-plugins"), place
         assert (Path(place).parent / "py.typed").exists()
 
 
-@pytest.mark.parametrize("plugin", ["millpond-sqlite", "millpond-redis"])
+@pytest.mark.parametrize("plugin", ["millpond-sqlite", "millpond-redis", "millpond-slatedb"])
 def test_a_plugin_that_is_installed_passes_its_tests(plugin: str, tmp_path: Path) -> None:
     tests = shutil.copytree(PLUGINS / plugin / "tests", tmp_path / "tests")
     shutil.copy(PLUGINS / plugin / "pyproject.toml", tmp_path)
@@ -69,16 +72,22 @@ def test_a_plugin_that_is_installed_passes_its_tests(plugin: str, tmp_path: Path
 
 @contextmanager
 def backend_url(backend: str) -> Iterator[str]:
-    """A backend for a job; that of Redis is on a server with a password, at a port of this machine."""
-    if backend != "redis":
+    """A backend for a job; servers are at a port of this machine, with a password or a secret key."""
+    if backend == "sqlite":
         yield backend
+        return
+    if backend == "slatedb":
+        with S3Server() as server, pytest.MonkeyPatch.context() as patch:
+            for name, value in {**KEYS, "AWS_SECRET_ACCESS_KEY": PASSWORD}.items():
+                patch.setenv(name, value)
+            yield server.url()
         return
     port = free_port()
     with TemporaryDirectory(prefix="redis-") as place, RedisServer(Path(place), port=port, password=PASSWORD):
         yield f"redis://?url=redis://:{PASSWORD}@127.0.0.1:{port}/1"
 
 
-@pytest.mark.parametrize("backend", ["sqlite", "redis"])
+@pytest.mark.parametrize("backend", ["sqlite", "redis", "slatedb"])
 def test_the_demo_that_is_killed_and_started_again_has_the_right_answer(backend: str, tmp_path: Path) -> None:
     demo = Demo(tmp_path / "out", str(PYTHON))
     with backend_url(backend) as url:

@@ -18,7 +18,7 @@ from tests.packaging.test_packages import clean_copy
 ROOT = Path(__file__).resolve().parents[2]
 PLUGINS = ROOT / "plugins"
 WHEELS = ROOT / "build" / "plugin-wheels"
-NAMES = ("millpond-sqlite", "millpond-redis", "template")
+NAMES = ("millpond-sqlite", "millpond-redis", "millpond-slatedb", "template")
 
 
 class Environment:
