@@ -10,10 +10,12 @@ if (location.protocol === "file:") {
         `<script src="${new URL(url, document.baseURI)}"></script>`
       this.loaded = new Promise(resolve => frame.addEventListener("load", () => resolve(frame.contentWindow)))
       window.addEventListener("message", event => {
-        if (event.source === frame.contentWindow)
-          this.dispatchEvent(new MessageEvent("message", { data: event.data }))
+        if (event.source !== frame.contentWindow) return
+        this.dispatchEvent(new MessageEvent("message", { data: event.data }))
+        this.onmessage?.(event)
       })
       document.body.append(frame)
+      this.terminate = () => frame.remove()
     }
 
     postMessage(data) {
