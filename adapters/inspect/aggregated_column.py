@@ -6,8 +6,8 @@ numbers. Results have the names that the user gave, which are kept beside the st
 earlier builds, those of the functions.
 """
 
-import json
 import re
+from ast import literal_eval
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
@@ -166,8 +166,8 @@ def _type(name: str) -> pa.DataType:
 def _option(text: str) -> tuple[str, Any]:
     name, _, value = text.partition("=")
     try:
-        return name, json.loads(value.lower())  # numbers, True and False
-    except ValueError as error:
+        return name, literal_eval(value)
+    except (ValueError, SyntaxError, MemoryError, RecursionError) as error:
         raise ConfigurationError(f"{text!r} is no option of an aggregate function: {error}") from error
 
 

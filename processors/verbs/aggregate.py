@@ -176,7 +176,7 @@ class Results(Projection):
         return pa.schema([field.with_nullable(True) for field in self.aggregate.schema])
 
     def columns(self, batch: Batch, first: int) -> list[Any]:
-        results = list(self.aggregate.results(batch.values).columns)
+        results = list(self.aggregate.results(batch.values, batch.keys).columns)
         if self.windows is None:
             return results
         return self._whole(results, pa.array([windowed.start for windowed in batch.keys], pa.int64()))
@@ -219,6 +219,7 @@ def aggregate(
         ttl: how long a result lives after its last row, in microseconds, where there are no windows; None for ever.
         expired: what comes out of a result that has expired.
     """
+    calls = calls.of_verb(name, rows.keys)
     builder = StreamsBuilder(key_serde=BYTES, value_serde=calls.state_serde)
     grouped = builder.stream(rows.topic, Consumed(BYTES, calls.input_serde)).group_by_key()
     kept = Materialized(STORE, value_serde=calls.state_serde, caching=not final, ttl=ttl, expired=expired)

@@ -15,6 +15,7 @@ from typing import Any, Final, NamedTuple
 import pyarrow as pa
 
 from millpond.errors import ConfigurationError, StateConflictError
+from millpond.processors.verbs.aggregates.call import USER_DEFINED
 from millpond.processors.verbs.state_serde import Slots
 from millpond.stores.encoding.rows.columns import Column, Columns, all_ids
 from millpond.stores.encoding.rows.renames import by_third_name, exchange_refused, exchanged, free_name, to_apply
@@ -29,7 +30,8 @@ _WHERE: Final = b"where"
 _SINCE: Final = re.compile(r"since (-?\d+) ")
 """Before the name of a state that has nothing from before a time. A release that knows no such times takes it for
 another state, and refuses to go on with it."""
-_OPTION: Final = re.compile(r", (\w+=[^,()=]+)")
+_OPTION: Final = re.compile(r", (\w+=(?:\[[^\]]*\]|[^,()=\[]+))")
+_DEFINED: Final = re.compile(rf"{USER_DEFINED}\(.*, name='(\w+)', version=\d+\)")
 _FILTERED: Final = "filtered "
 """Before the name of a state to which only rows belong that fulfill a condition, for the same reason."""
 ORDERED: Final = "ordered "
@@ -55,8 +57,9 @@ class KeptCall(NamedTuple):
 
     def written(self, shown: Callable[[str], str]) -> str:
         """The call as one writes it, with an argument and a condition that are shown so."""
-        function = self.state.removeprefix(ORDERED).partition("(")[0]
-        options = _OPTION.findall(self.state)
+        defined = _DEFINED.fullmatch(self.state)
+        function = defined[1] if defined else self.state.removeprefix(ORDERED).partition("(")[0]
+        options = [] if defined else _OPTION.findall(self.state)
         arguments = [shown(argument) for argument in (self.argument, self.second) if argument is not None]
         where = [] if self.where is None else [f"where={shown(self.where)}"]
         return f"{function}({', '.join([*arguments, *options, *where])})"

@@ -71,17 +71,23 @@ def python_keys(table: pa.Table) -> list[Any]:
     return columns[0] if len(columns) == 1 else list(zip(*columns, strict=True))
 
 
+def python_values(name: str, column: Any) -> list[Any]:
+    """The values of a column; ``name`` is what errors call it.
+
+    Raises:
+        RecordError: Python cannot hold a value, such as a time after the year 9999.
+    """
+    try:
+        return _python_column(column)
+    except (OverflowError, ValueError) as error:
+        raise RecordError(
+            f"column {name!r} has a value that Python cannot hold ({error}); filter such rows out, or cast the "
+            "column to a string or a number"
+        ) from error
+
+
 def _python_columns(table: pa.Table) -> list[list[Any]]:
-    columns = []
-    for name, column in zip(table.column_names, table.columns, strict=True):
-        try:
-            columns.append(_python_column(column))
-        except (OverflowError, ValueError) as error:
-            raise RecordError(
-                f"column {name!r} has a value that Python cannot hold ({error}); filter such rows out, or cast the "
-                "column to a string or a number"
-            ) from error
-    return columns
+    return [python_values(name, column) for name, column in zip(table.column_names, table.columns, strict=True)]
 
 
 def _python_column(column: Any) -> list[Any]:

@@ -8,6 +8,7 @@ copies, if only the last update of a micro-batch is forwarded.
 """
 
 from collections.abc import Hashable, Mapping, Sequence
+from copy import copy
 from typing import Any, Final
 
 import msgpack
@@ -23,6 +24,7 @@ from millpond.processors.verbs.functions.function import AggregateFunction
 from millpond.processors.verbs.functions.row_fold import MOMENTS, TIMES, RowFold, rows_type
 from millpond.processors.verbs.functions.since import Since
 from millpond.processors.verbs.functions.sums import Average
+from millpond.processors.verbs.functions.user_defined import FailedFunction
 from millpond.processors.verbs.kept_calls import ORDERED, KeptCall
 from millpond.processors.verbs.state_serde import Slots, StateSerde
 from millpond.stores.encoding.column_serdes import ColumnarSerde, ColumnSerde
@@ -30,6 +32,9 @@ from millpond.stores.encoding.nulls import spread
 from millpond.stores.encoding.rows.nested import with_leaves
 from millpond.stores.encoding.rows.physical import normalized, null_mask, to_physical
 from millpond.stores.encoding.rows.row_columns import RowColumnSerde
+from millpond.stores.encoding.rows.tuple_keys import KeyCodec
+from millpond.stores.encoding.times import TimeUnit
+from millpond.stores.typed.windows.windowed import Windowed
 
 pc: Any = _compute
 
@@ -120,6 +125,7 @@ class RowAggregate:
         if not calls:
             raise ConfigurationError("there is nothing to aggregate; give at least one call, such as {'n': count()}")
         self._labels = [f"{name!r}, {call}" for name, call in calls.items()]
+        self._keys: KeyCodec | None = None
         given = {
             name: normalized(types[name], name) if call.takes_values else pa.null() for name, call in calls.items()
         }
@@ -157,6 +163,18 @@ class RowAggregate:
         self.schema = pa.schema(
             [pa.field(name, of.type, of.nullable) for name, of in zip(calls, self._functions, strict=True)]
         )
+
+    def of_verb(self, name: str, keys: KeyCodec) -> "RowAggregate":
+        """The same, with errors that begin with the name of the verb, and show keys as the user knows them.
+
+        Args:
+            name: of the verb.
+            keys: reads the keys.
+        """
+        made = copy(self)
+        made._labels = [f"aggregate {name!r}: {label}" for label in self._labels]
+        made._keys = keys
+        return made
 
     def kept(
         self,
@@ -206,10 +224,12 @@ class RowAggregate:
             time = value[0]
             for number, place, add in self._adds:
                 state[number] = add(state[number], value[place], time)
+        except FailedFunction as error:
+            raise self._failure(number, self._of(key), error) from error.__cause__
         except OverflowError as error:
-            raise self._overflow(number, f"for the key {key!r}", error) from error
+            raise self._overflow(number, self._of(key), error) from error
         except _UNUSABLE as error:
-            raise self._damage(number, f"for the key {key!r}", error) from error
+            raise self._damage(number, self._of(key), error) from error
         return state
 
     def merger(self, key: Any, left: list[Any], right: list[Any]) -> list[Any]:
@@ -224,14 +244,20 @@ class RowAggregate:
         try:
             for number, function in enumerate(self._functions):
                 merged.append(function.merge(left[number], right[number]))
+        except FailedFunction as error:
+            raise self._failure(number, self._of(key), error) from error.__cause__
         except OverflowError as error:
-            raise self._overflow(number, f"for the key {key!r}", error) from error
+            raise self._overflow(number, self._of(key), error) from error
         except _UNUSABLE as error:
-            raise self._damage(number, f"for the key {key!r}", error) from error
+            raise self._damage(number, self._of(key), error) from error
         return merged
 
-    def results(self, states: Sequence[list[Any] | None]) -> pa.Table:
+    def results(self, states: Sequence[list[Any] | None], keys: Sequence[Any] = ()) -> pa.Table:
         """The results, one row for each of ``states``; None gives a row of nulls, so all columns count as nullable.
+
+        Args:
+            states: the states.
+            keys: of the states, as far as they are known; for errors.
 
         Raises:
             RecordError: a result leaves its type.
@@ -244,20 +270,23 @@ class RowAggregate:
         except pa.ArrowInvalid as error:
             raise UnreadableRowError(f"some are no states of {serde.name}: {error}") from error
         schema = pa.schema([field.with_nullable(True) for field in self.schema])
-        return pa.Table.from_arrays(self.results_of_columns(columns), schema=schema)
+        return pa.Table.from_arrays(self.results_of_columns(columns, keys), schema=schema)
 
-    def results_of_columns(self, states: Any) -> list[Any]:
+    def results_of_columns(self, states: Any, keys: Sequence[Any] = ()) -> list[Any]:
         """``results`` for states that are a column, null where there is none, as the columns of the table."""
+        where = self._of(keys[0]) if len(keys) == 1 else "for one of the keys"
         columns = states.storage.flatten()
         made = []
         number = 0
         try:
             for number, function in enumerate(self._functions):
                 made.append(_result(function, columns[number], states))
+        except FailedFunction as error:
+            raise self._failure(number, where, error) from error.__cause__
         except OverflowError as error:
-            raise self._overflow(number, "for one of the keys", error) from error
+            raise self._overflow(number, where, error) from error
         except _UNUSABLE as error:
-            raise self._damage(number, "for one of the keys", error) from error
+            raise self._damage(number, where, error) from error
         return made
 
     def state_of(self, results: pa.Table, alike: Mapping[str, Hashable] | None = None) -> bytes:
@@ -310,8 +339,26 @@ class RowAggregate:
             for field, column in zip(self.schema, results, strict=True)
         ]
 
+    def _of(self, key: Any) -> str:
+        """The key, and the window if there is one, for errors."""
+        if isinstance(key, Windowed):
+            shown = (TimeUnit.MICROSECOND.shown(time) for time in (key.start, key.end))
+            return f"{self._of(key.key)}, from {' to '.join(shown)}"
+        if self._keys is None:
+            return f"for the key {key!r}"
+        if not self._keys.schema.names:
+            return "for all rows"
+        try:
+            values = tuple(self._keys.unpack([key]).to_pylist()[0].values())
+        except SerdeError:
+            return f"for the key {key!r}"
+        return f"for the key {(values[0] if len(values) == 1 else values)!r}"
+
     def _damage(self, number: int, where: str, error: Exception) -> UnreadableRowError:
         return UnreadableRowError(f"{self._labels[number]}: the state or the row {where} cannot be read: {error}")
+
+    def _failure(self, number: int, where: str, error: FailedFunction) -> RecordError:
+        return RecordError(f"{self._labels[number]}: {error}, {where}")
 
     def _overflow(self, number: int, where: str, error: OverflowError) -> RecordError:
         return RecordError(

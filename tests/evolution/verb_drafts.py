@@ -4,8 +4,11 @@ What a verb keeps is known by numbers that never change, whatever it is called. 
 and what it answers into ``verb_oracle``.
 """
 
+from bisect import bisect_left
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import inf
 from typing import Any, Final
 
 import pyarrow as pa
@@ -76,6 +79,31 @@ class Call:
     function: str
 
 
+_EXTENT: Final = aggregates.UserAggregate(
+    name="extent",
+    zero=list,
+    update=lambda state, value: [min([*state, value]), max([*state, value])],
+    merge=lambda state, other: [min(*state, *other), max(*state, *other)],
+    finish=lambda state: state[1] - state[0],
+    type=pa.int64(),
+)
+
+
+def _extent(values: Sequence[int]) -> int | None:
+    return max(values) - min(values) if values else None
+
+
+def _binned(values: Sequence[int]) -> list[tuple[float, int]]:
+    places = Counter(bisect_left(_EDGES, value) for value in values)
+    return [(edge, places[place]) for place, edge in enumerate([*_EDGES, inf])]
+
+
+def _most_frequent(values: Sequence[int]) -> list[dict[str, int]]:
+    counted = sorted((-count, item) for item, count in Counter(values).items())
+    return [{"item": item, "count": -count} for count, item in counted[:1]]
+
+
+_EDGES: Final = [0.0, 50.0]
 CALLS: Final[Mapping[str, tuple[AggregateCall, Callable[[Sequence[int | None]], Any]]]] = {
     "rows": (aggregates.count(), len),
     "sum": (aggregates.sum("v"), lambda values: sum(_present(values)) if _present(values) else None),
@@ -84,6 +112,9 @@ CALLS: Final[Mapping[str, tuple[AggregateCall, Callable[[Sequence[int | None]], 
     "last": (aggregates.last("v"), lambda values: values[-1] if values else None),
     "some": (aggregates.count(where="w"), len),
     "sum of some": (aggregates.sum("v", where="w"), lambda values: sum(_present(values)) if _present(values) else None),
+    "histogram": (aggregates.histogram("v", _EDGES), lambda values: _binned(_present(values))),
+    "extent": (_EXTENT("v"), lambda values: _extent(_present(values))),
+    "top": (aggregates.approx_top_k("v", 1), lambda values: _most_frequent(_present(values))),
     "last of some": (aggregates.last("v", where="w"), lambda values: values[-1] if values else None),
 }
 """Calls, and what they answer of values in the order of time; an aggregate begins with some of the first ones.

@@ -33,6 +33,7 @@ from millpond.processors.tables.foreign_key.messages import (
 from millpond.processors.tables.suppress_buffer import SuppressBuffer, suppress_buffer_spec
 from millpond.processors.tables.time_ordered_buffer import TimeOrderedBuffer, buffer_spec
 from millpond.processors.verbs import aggregates
+from millpond.processors.verbs.aggregates import UserAggregate
 from millpond.processors.verbs.foreign_keyed import foreign_key_of, with_foreign_keys, without_foreign_key
 from millpond.processors.verbs.functions.top import STATE_SERDE, first_rows
 from millpond.processors.verbs.key_timers import KeyTimers, TimerClock, keyed_timers_spec
@@ -236,7 +237,19 @@ def _aggregate() -> RowAggregate:
         calls[f"median {kind}"], types[f"median {kind}"] = aggregates.median(kind), type_
     calls["corr"], types["corr"] = aggregates.corr("int", "float"), PAIR
     calls["mode"], types["mode"] = aggregates.mode("int"), pa.int64()
+    for name in ("hll_sketch_agg", "theta_sketch_agg", "kll_sketch_agg", "approx_top_k"):
+        calls[name], types[name] = getattr(aggregates, name)("int"), pa.int64()
+    for name in ("skewness", "kurtosis", "product", "geometric_mean"):
+        calls[name], types[name] = getattr(aggregates, name)("float"), pa.float64()
+    calls["near"], types["near"] = aggregates.approx_percentile("float", 0.5), pa.float64()
+    calls["bins"], types["bins"] = aggregates.histogram("int", [1, 5]), pa.int64()
+    calls["own"], types["own"] = OWN("int"), pa.int64()
     return RowAggregate(calls, types)
+
+
+OWN: Final = UserAggregate(
+    name="own", zero=list, update=lambda s, v: [*s, v], merge=list.__add__, type=pa.list_(pa.int64())
+)
 
 
 def _aggregate_readers() -> dict[str, Reader]:
@@ -250,6 +263,9 @@ def _aggregate_readers() -> dict[str, Reader]:
         *values.values(),
         [3, 0.5],
         3,
+        *[3] * 4,
+        *[0.5] * 5,
+        *[3] * 2,
     )
     encoded = row.input_serde.serialize(value)
 

@@ -3,12 +3,14 @@
 Rule of this module: a job is all that follows from its number, but for its rows and the ways in which they come.
 """
 
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from decimal import Decimal, localcontext
 from fractions import Fraction
 from functools import reduce
-from math import fsum, isfinite, nan
+from math import fsum, inf, isfinite, nan
 from operator import xor
 from random import Random
 from statistics import pvariance
@@ -148,6 +150,8 @@ class Draft:
                 known += ["sum", "variance", "median"] if kind.name in SUMMED else []
                 known += ["bits"] if kind.name in INTEGERS else []
                 known += ["all"] if kind.name == "boolean" else []
+                known += ["lean", "bins"] if kind.name in SUMMED else []
+                known += ["tally", "top"] if kind.name in INTEGERS else []
                 for function in self.random.sample(known, min(3, len(known))):
                     column, name = f"{source}v{place}", f"{function}_{source}{place}"
                     where = self.pick(None, None, f"{source}v{(place + 1) % WIDTH}") if filtered else None
@@ -239,6 +243,41 @@ def _median(values: list[Any]) -> float | None:
     return near + 0.0 if near == far else 0.5 * near + 0.5 * far
 
 
+def _skewness(values: list[Any]) -> float | None:
+    present = _present(values)
+    if not all(map(isfinite, present)):
+        return nan
+    exact = list(map(Fraction, present))
+    mean = sum(exact, Fraction()) / (len(exact) or 1)
+    second, third = (sum(((one - mean) ** power for one in exact), Fraction()) for power in (2, 3))
+    if not second:
+        return None
+    squared = third**2 * len(exact) / second**3
+    with localcontext(prec=60) as context:
+        context.Emin, context.Emax = -(10**6), 10**6
+        size = (Decimal(squared.numerator) / Decimal(squared.denominator)).sqrt()
+        return float(size if third > 0 else -size)
+
+
+def _binned(values: list[Any]) -> list[tuple[float, int]]:
+    places = Counter(bisect_left(_EDGES, value) if value == value else len(_EDGES) for value in _present(values))
+    return [(edge, places[place]) for place, edge in enumerate([*_EDGES, inf])]
+
+
+def _top(values: list[int | None]) -> list[dict[str, int]]:
+    counted = sorted((-count, item) for item, count in Counter(_present(values)).items())
+    return [{"item": item, "count": -count} for count, item in counted[:2]]
+
+
+_EDGES: Final = [-1.0, 0.0, 100.0]
+_TALLY: Final = aggregates.UserAggregate(
+    name="tally",
+    zero=list,
+    update=lambda state, value: sorted([*state, value]),
+    merge=lambda state, other: sorted([*state, *other]),
+    finish=lambda state: sorted(Counter(state).items()),
+    type=pa.map_(pa.int64(), pa.int64()),
+)
 _BY_TIME: Final = ("first", "last", "first_present", "last_present", "collect")
 _COMPARING: Final = ("min", "max", "mode", "count_distinct")
 _FUNCTIONS: Final[Mapping[str, tuple[Callable[[str], AggregateCall], Callable[[list[Any]], Any]]]] = {
@@ -262,6 +301,10 @@ _FUNCTIONS: Final[Mapping[str, tuple[Callable[[str], AggregateCall], Callable[[l
     "variance": (aggregates.var_pop, _variance),
     "median": (aggregates.median, _median),
     "bits": (aggregates.bit_xor, lambda values: reduce(xor, _present(values)) if _present(values) else None),
+    "lean": (aggregates.skewness, _skewness),
+    "bins": (lambda column: aggregates.histogram(column, _EDGES), _binned),
+    "tally": (_TALLY, lambda values: sorted(Counter(_present(values)).items()) or None),
+    "top": (lambda column: aggregates.approx_top_k(column, 2), _top),
     "all": (aggregates.bool_and, lambda values: all(_present(values)) if _present(values) else None),
 }
 

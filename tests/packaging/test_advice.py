@@ -327,7 +327,7 @@ FOLLOWED_CALLS = {
     "test_workers_whose_python_lacks_millpond_are_refused",
     "no aggregate function ": "processors/verbs/test_row_aggregate.py::"
     "test_an_unknown_function_is_refused_with_those_that_there_are",
-    "approx_count_distinct needs the package": "processors/verbs/test_approx_count_distinct.py::"
+    " needs the package datasketches, which cannot be imported": "processors/verbs/test_approx_count_distinct.py::"
     "test_without_the_package_the_error_says_what_to_install",
     "; delete the key, which then begins anew": "metamorphic/test_edits.py::"
     "test_aggregates_whose_results_do_not_tell_their_states_are_refused_by_the_name_of_the_call",

@@ -104,7 +104,7 @@ PUT_OFF = {"millpond.stores.testing"}
 BY_NAME = {
     *PUT_OFF,
     "millpond.processors.pond.expressions",
-    "millpond.processors.verbs.functions.counts",
+    "millpond.processors.verbs.functions.sketches.sketch",
     "millpond.stores.durability.storage.connections",
     "millpond.stores.durability.storage.s3",
 }

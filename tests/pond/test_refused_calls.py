@@ -52,6 +52,22 @@ def top(pond: Pond, order: Any) -> pa.Table:
     return pond.top_n(mapped, 1, **BY, order=order)
 
 
+def counting(**changed: Any) -> agg.UserAggregate:
+    """A count by functions of one's own."""
+    given: dict[str, Any] = {
+        "name": "counted",
+        "zero": lambda: 0,
+        "update": lambda state, value: state + 1,
+        "merge": lambda state, other: state + other,
+        "type": pa.int64(),
+    }
+    return agg.UserAggregate(**{**given, **changed})
+
+
+def counted(pond: Pond, **changed: Any) -> pa.Table:
+    return pond.aggregate(ROWS, {"r": counting(**changed)("n")}, **BY)
+
+
 REFUSED = [
     Refused(
         " order is \n; give a column such as order='score', or a list of them",
@@ -85,6 +101,58 @@ REFUSED = [
         lambda pond: near(pond, pc.field("o")),
         lambda pond: near(pond, pc.field("n")),
         lambda pond: near(pond, pc.field("n").cast(pa.duration("s"))),
+    ),
+    Refused(
+        " of a UserAggregate is no name of a function; give one such as ",
+        lambda pond: counting(name="to count"),
+        lambda pond: counted(pond, name="spread"),
+    ),
+    Refused(
+        " is no version; give a number such as ",
+        lambda pond: counting(version="two"),
+        lambda pond: counted(pond, version=2),
+    ),
+    Refused(
+        " is no type of results; give one of pyarrow, such as pa.float64()",
+        lambda pond: counting(type=float),
+        lambda pond: counted(pond, type=pa.float64()),
+    ),
+    Refused(
+        " is no function; give one, such as a lambda",
+        lambda pond: counting(merge=None),
+        lambda pond: counted(pond, merge=lambda state, other: state + other),
+    ),
+    Refused(
+        " is no function; give one, or leave it out",
+        lambda pond: counting(finish="text"),
+        lambda pond: counted(pond, finish=lambda state: state),
+        lambda pond: counted(pond),
+    ),
+    Refused(
+        "count_if is of a condition, and was given None; give one, such as ",
+        lambda pond: agg.count_if(None),
+        lambda pond: pond.aggregate(ROWS, {"r": agg.count_if("yes")}, **BY),
+    ),
+    Refused(
+        " is no bool; give \n=True or \n=False",
+        lambda pond: agg.collect("n", distinct="yes"),  # type: ignore[arg-type]
+        lambda pond: pond.aggregate(ROWS, {"r": agg.collect("n", distinct=True)}, **BY),
+        lambda pond: pond.aggregate(ROWS, {"r": agg.first("n", ignore_nulls=False)}, **BY),
+    ),
+    Refused(
+        " of histogram are not 1 to \n ascending numbers; give such as [1, 10, 100]",
+        lambda pond: agg.histogram("n", [2, 1]),
+        lambda pond: pond.aggregate(ROWS, {"r": agg.histogram("n", [1, 10, 100])}, **BY),
+    ),
+    Refused(
+        " is no whole number from \n to \n; give one",
+        lambda pond: agg.hll_sketch_agg("n", 30),
+        lambda pond: pond.aggregate(ROWS, {"r": agg.hll_sketch_agg("n", 21)}, **BY),
+    ),
+    Refused(
+        " of approx_percentile is not from 0 to 1; write 0.9 for 90 %",
+        lambda pond: agg.approx_percentile("n", 90),
+        lambda pond: pond.aggregate(ROWS, {"r": agg.approx_percentile("n", 0.9)}, **BY),
     ),
     Refused(
         " has more than one column \n; rename all but one",

@@ -12,21 +12,35 @@ from typing import Final
 import pyarrow as pa
 
 from millpond.errors import ConfigurationError
-from millpond.processors.verbs.aggregates import LAG, AggregateCall
+from millpond.processors.verbs.aggregates import AggregateCall
+from millpond.processors.verbs.aggregates.call import LAG, USER_DEFINED
 from millpond.processors.verbs.functions.bits import bind_bits, bind_booleans
 from millpond.processors.verbs.functions.chosen import Unwrapped
-from millpond.processors.verbs.functions.counts import bind_approx_count_distinct, bind_count, bind_count_distinct
+from millpond.processors.verbs.functions.counts import bind_count, bind_count_distinct
 from millpond.processors.verbs.functions.entries import bind_entries
 from millpond.processors.verbs.functions.exact_sums import quotient, root
 from millpond.processors.verbs.functions.function import AggregateFunction
-from millpond.processors.verbs.functions.moments import bind_moments
+from millpond.processors.verbs.functions.histograms import bind_histogram
+from millpond.processors.verbs.functions.moments import bind_kurtosis, bind_skewness, bind_variance
 from millpond.processors.verbs.functions.pairs import Correlation, Covariance, WeightedAverage, bind_pairs
 from millpond.processors.verbs.functions.picks import bind_collect, bind_first, bind_last, bind_max, bind_min
+from millpond.processors.verbs.functions.products import bind_geometric_mean, bind_product
+from millpond.processors.verbs.functions.sketches.distinct import (
+    bind_approx_count_distinct,
+    bind_hll_sketch,
+    bind_theta_sketch,
+)
+from millpond.processors.verbs.functions.sketches.frequent import bind_accumulated_top_k, bind_approx_top_k
+from millpond.processors.verbs.functions.sketches.quantiles import bind_approx_percentile, bind_kll_sketch
 from millpond.processors.verbs.functions.sums import bind_average, bind_sum
 from millpond.processors.verbs.functions.tallies import bind_mode, bind_percentile
+from millpond.processors.verbs.functions.user_defined import bind_user_defined
 
 FUNCTIONS: Final[Mapping[str, Callable[..., AggregateFunction]]] = {
     "approx_count_distinct": bind_approx_count_distinct,
+    "approx_percentile": bind_approx_percentile,
+    "approx_top_k": bind_approx_top_k,
+    "approx_top_k_accumulate": bind_accumulated_top_k,
     "avg": bind_average,
     "bit_and": partial(bind_bits, combine=and_),
     "bit_or": partial(bind_bits, combine=or_),
@@ -40,17 +54,25 @@ FUNCTIONS: Final[Mapping[str, Callable[..., AggregateFunction]]] = {
     "covar_pop": partial(bind_pairs, of=Covariance, least=1),
     "covar_samp": partial(bind_pairs, of=Covariance, least=2),
     "first": bind_first,
+    "geometric_mean": bind_geometric_mean,
+    "histogram": bind_histogram,
+    "hll_sketch_agg": bind_hll_sketch,
+    "kll_sketch_agg": bind_kll_sketch,
+    "kurtosis": bind_kurtosis,
     "last": bind_last,
     "map_agg": bind_entries,
     "max": bind_max,
     "min": bind_min,
     "mode": bind_mode,
     "percentile": bind_percentile,
-    "stddev_pop": partial(bind_moments, finish=root, sample=False),
-    "stddev_samp": partial(bind_moments, finish=root, sample=True),
+    "product": bind_product,
+    "skewness": bind_skewness,
+    "stddev_pop": partial(bind_variance, finish=root, sample=False),
+    "stddev_samp": partial(bind_variance, finish=root, sample=True),
     "sum": bind_sum,
-    "var_pop": partial(bind_moments, finish=quotient, sample=False),
-    "var_samp": partial(bind_moments, finish=quotient, sample=True),
+    "theta_sketch_agg": bind_theta_sketch,
+    "var_pop": partial(bind_variance, finish=quotient, sample=False),
+    "var_samp": partial(bind_variance, finish=quotient, sample=True),
     "weighted_avg": partial(bind_pairs, of=WeightedAverage, least=1),
 }
 """By name: ``bind(path, type, **options)`` makes a function for a column of that type, which errors call ``path``.
@@ -71,6 +93,8 @@ def bind(call: AggregateCall, path: str, type_: pa.DataType, times: pa.DataType)
             f"{path!r}: lag is of one row before each row, and an aggregate has none; write pond.over(...) for a "
             f"result of each row, or last({call.column!r}) for the newest one of all"
         )
+    if call.function == USER_DEFINED:
+        return bind_user_defined(path, type_, call.defined, pairs=call.second is not None)
     if call.function not in FUNCTIONS:
         raise ConfigurationError(
             f"no aggregate function {call.function!r}; use one of millpond.processors.verbs.aggregates: "

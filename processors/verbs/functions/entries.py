@@ -34,8 +34,8 @@ class Entries(AggregateFunction):
 
     def __init__(self, path: str, type_: pa.StructType, times: pa.DataType) -> None:
         key, value = type_.field(0).type, type_.field(1).type
-        self._canonical = canonical_form(f"{path}.key", key) or same
-        self._order: Form = order_form(f"{path}.key", key) or same
+        self._canonical = canonical_form(f"{path}, the key", key) or same
+        self._order: Form = order_form(f"{path}, the key", key) or same
         self.type = pa.map_(key, value)
         self._lists = [pa.list_(times), *(pa.list_(without_notes(one)) for one in (key, value))]
         self.state_type = pa.struct(list(zip(("times", "keys", "values"), self._lists, strict=True)))

@@ -44,6 +44,10 @@ class ExactSums(AggregateFunction):
     def result(self, state: Sequence[Any]) -> float | None:
         """The result of a state."""
 
+    def extended(self, state: Any, values: Sequence[Any]) -> Any:
+        """A state with more values, none of which is null."""
+        return self.merge(state, self.state_of_values(values))
+
     def add(self, state: Any, value: Any, time: int) -> Any:
         return state if value is None else self.merge(state, self.state_of_values([value]))
 
@@ -60,7 +64,7 @@ class ExactSums(AggregateFunction):
         made = to_physical(states)
         for start, stop in pairwise(bounds):
             group, rows = int(numbers[order[start]]), order[start:stop].tolist()
-            made[group] = self.merge(made[group], self.state_of_values([given[row] for row in rows]))
+            made[group] = self.extended(made[group], [given[row] for row in rows])
         return from_physical(made, self.state_type)
 
     def merge_columns(self, states: Array, groups: Integers, size: int) -> Array:

@@ -1,29 +1,89 @@
-"""Variances and standard deviations, of exact sums of the values and of their squares.
+"""Variances, standard deviations, skewness and kurtosis, of exact sums of the powers of the values.
 
 The states, whose sums ``millpond.processors.verbs.functions.exact_sums`` writes::
 
-    nil, or [count, bits, sum, squares]
-    [count, nil, nil, nil]                if a value is not finite: the result is NaN
+    variances, deviations    nil, or [count, bits, sum, sum of squares]
+    skewness                 nil, or the same, and then the sum of cubes
+    kurtosis                 nil, or the same, and then the sum of fourth powers
 
-``bits`` is the binary logarithm of how many units one is, 0 for other numbers than floats; ``sum`` and ``squares`` are
-of the values as so many units. They have as many digits as the greatest value has in that unit, and twice as many: for
-prices 10 and 17 bytes, and in the worst case, of values from 1e-320 to 1e308 in one group, 270 and 540.
+If a value is not finite, all is nil but the count, and the result is NaN. ``bits`` is the binary logarithm of how many
+units one is, 0 for other numbers than floats; the sums are of the values as so many units. They have as many digits as
+the greatest value has in that unit, twice, three and four times as many: for prices 10 and 17 bytes, and in the worst
+case, of values from 1e-320 to 1e308 in one group, 270 and 540.
 """
 
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from math import nan
-from typing import Any
+from typing import Any, ClassVar
 
 import pyarrow as pa
 
-from millpond.processors.verbs.functions.exact_sums import ExactSums, Unit, checked_bits, from_bytes, to_bytes
+from millpond.processors.verbs.functions.exact_sums import (
+    ExactSums,
+    Unit,
+    checked_bits,
+    from_bytes,
+    quotient,
+    root,
+    to_bytes,
+)
 
 Finish = Callable[[int, int], float]
 """Makes a result of the numerator and the denominator of a variance."""
 
 
 class Moments(ExactSums):
-    """What is made of the count, the sum and the sum of squares of values.
+    """What is made of the count and of the sums of powers of values.
+
+    Args:
+        unit: of the values.
+    """
+
+    names: ClassVar[Sequence[str]]
+    """Of the sums of the first, the second power, and so on, in columns of states."""
+
+    def __init__(self, unit: Unit) -> None:
+        self._unit = unit
+        sums = [(name, pa.binary()) for name in self.names]
+        self.state_type = pa.struct([("count", pa.int64()), ("bits", pa.int64()), *sums])
+
+    @abstractmethod
+    def finished(self, count: int, sums: Sequence[int], unit: int) -> float | None:
+        """The result of whole numbers, of which so many units are one."""
+
+    def state_of_values(self, values: Sequence[Any]) -> list[Any]:
+        made = self._unit.wholes(values)
+        if made is None:
+            return self._not_finite(len(values))
+        bits, numbers = made
+        sums = (sum(number**power for number in numbers) for power, _ in enumerate(self.names, 1))
+        return [len(numbers), bits, *map(to_bytes, sums)]
+
+    def merged(self, left: Sequence[Any], right: Sequence[Any]) -> list[Any]:
+        count = left[0] + right[0]
+        if left[1] is None or right[1] is None:
+            return self._not_finite(count)
+        bits = max(checked_bits(left[1]), checked_bits(right[1]))
+        sums = (
+            sum(from_bytes(state[1 + power]) << power * (bits - state[1]) for state in (left, right))
+            for power, _ in enumerate(self.names, 1)
+        )
+        return [count, bits, *map(to_bytes, sums)]
+
+    def result(self, state: Sequence[Any]) -> float | None:
+        if state[1] is None:
+            return nan
+        return self.finished(
+            state[0], list(map(from_bytes, state[2:])), self._unit.denominator << checked_bits(state[1])
+        )
+
+    def _not_finite(self, count: int) -> list[Any]:
+        return [count, None, *([None] * len(self.names))]
+
+
+class Variance(Moments):
+    """The variance or the standard deviation.
 
     Args:
         unit: of the values.
@@ -31,45 +91,55 @@ class Moments(ExactSums):
         finish: makes the result.
     """
 
-    state_type = pa.struct(
-        [("count", pa.int64()), ("bits", pa.int64()), ("sum", pa.binary()), ("squares", pa.binary())]
-    )
+    names = ("sum", "squares")
 
     def __init__(self, unit: Unit, *, sample: bool, finish: Finish) -> None:
-        self._unit = unit
+        super().__init__(unit)
         self._sample = sample
         self._finish = finish
 
-    def state_of_values(self, values: Sequence[Any]) -> list[Any]:
-        made = self._unit.wholes(values)
-        if made is None:
-            return [len(values), None, None, None]
-        bits, numbers = made
-        return [len(numbers), bits, to_bytes(sum(numbers)), to_bytes(sum(number * number for number in numbers))]
-
-    def merged(self, left: Sequence[Any], right: Sequence[Any]) -> list[Any]:
-        count = left[0] + right[0]
-        if left[1] is None or right[1] is None:
-            return [count, None, None, None]
-        bits = max(checked_bits(left[1]), checked_bits(right[1]))
-        totals, squares = (
-            [from_bytes(state[place]) << power * (bits - state[1]) for state in (left, right)]
-            for place, power in ((2, 1), (3, 2))
-        )
-        return [count, bits, to_bytes(sum(totals)), to_bytes(sum(squares))]
-
     def result(self, state: Sequence[Any]) -> float | None:
-        count = state[0]
-        if self._sample and count == 1:
+        return None if self._sample and state[0] == 1 else super().result(state)
+
+    def finished(self, count: int, sums: Sequence[int], unit: int) -> float | None:
+        return self._finish(_squares(count, sums), count * (count - self._sample) * unit**2)
+
+
+class Skewness(Moments):
+    """The third moment about the average, divided by the cube of the standard deviation. It has no unit."""
+
+    names = ("sum", "squares", "cubes")
+
+    def finished(self, count: int, sums: Sequence[int], unit: int) -> float | None:
+        first, second, third = sums
+        squares = _squares(count, sums)
+        if not squares:
             return None
-        if state[1] is None:
-            return nan
-        bits = checked_bits(state[1])
-        squares = count * from_bytes(state[3]) - from_bytes(state[2]) ** 2
-        return self._finish(squares, count * (count - self._sample) * self._unit.denominator**2 << 2 * bits)
+        cubes = count**2 * third - 3 * count * first * second + 2 * first**3
+        size = root(cubes**2, squares**3)
+        return -size if cubes < 0 else size
 
 
-def bind_moments(path: str, type_: Any, *, finish: Finish, sample: bool) -> Moments:
+class Kurtosis(Moments):
+    """The fourth moment about the average, divided by the square of the variance, less 3. It has no unit."""
+
+    names = ("sum", "squares", "cubes", "fourths")
+
+    def finished(self, count: int, sums: Sequence[int], unit: int) -> float | None:
+        first, second, third, fourth = sums
+        squares = _squares(count, sums)
+        if not squares:
+            return None
+        fourths = count**3 * fourth - 4 * count**2 * first * third + 6 * count * first**2 * second - 3 * first**4
+        return quotient(fourths - 3 * squares**2, squares**2)
+
+
+def _squares(count: int, sums: Sequence[int]) -> int:
+    """The count times the sum of the squares of distances from the average."""
+    return count * sums[1] - sums[0] ** 2
+
+
+def bind_variance(path: str, type_: Any, *, finish: Finish, sample: bool) -> Variance:
     """The variance or the standard deviation of a column.
 
     Args:
@@ -81,4 +151,22 @@ def bind_moments(path: str, type_: Any, *, finish: Finish, sample: bool) -> Mome
     Raises:
         ConfigurationError: such values have none.
     """
-    return Moments(Unit(path, type_, "a variance"), sample=sample, finish=finish)
+    return Variance(Unit(path, type_, "a variance"), sample=sample, finish=finish)
+
+
+def bind_skewness(path: str, type_: Any) -> Skewness:
+    """The skewness of a column.
+
+    Raises:
+        ConfigurationError: such values have none.
+    """
+    return Skewness(Unit(path, type_, "a skewness"))
+
+
+def bind_kurtosis(path: str, type_: Any) -> Kurtosis:
+    """The kurtosis of a column.
+
+    Raises:
+        ConfigurationError: such values have none.
+    """
+    return Kurtosis(Unit(path, type_, "a kurtosis"))

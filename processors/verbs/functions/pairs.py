@@ -125,7 +125,7 @@ class Correlation(Products):
         if not variances:
             return None
         size = root(shared**2, variances)
-        return size if shared > 0 else -size
+        return -size if shared < 0 else size
 
 
 class WeightedAverage(Products):
@@ -151,5 +151,5 @@ def bind_pairs(path: str, type_: Any, *, of: type[Products], least: int) -> Aggr
     Raises:
         ConfigurationError: one of them is of a type that it does not take.
     """
-    first, second = (Unit(f"{path}.{field.name}", field.type, "that") for field in type_)
+    first, second = (Unit(f"{path}, the {field.name} column", field.type, "that") for field in type_)
     return Complete(of((first, second), least))

@@ -31,7 +31,8 @@ from millpond.processors.runtime.batches.columns import Columns
 from millpond.processors.runtime.late import Integers
 from millpond.processors.runtime.processor import ProcessorContext
 from millpond.processors.verbs.aggregate import plain_column
-from millpond.processors.verbs.aggregates import LAG, AggregateCall
+from millpond.processors.verbs.aggregates import AggregateCall
+from millpond.processors.verbs.aggregates.call import LAG
 from millpond.processors.verbs.functions.columns import listed, lists_of
 from millpond.processors.verbs.functions.distances import Booleans
 from millpond.processors.verbs.functions.function import without_notes

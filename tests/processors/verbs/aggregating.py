@@ -8,12 +8,49 @@ from typing import Any
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from millpond.processors.verbs.aggregates import AggregateCall
+from millpond.processors.verbs.aggregates import AggregateCall, UserAggregate
 from millpond.processors.verbs.row_aggregate import RowAggregate
 from millpond.stores.encoding.rows.physical import normalized, to_physical
 
 KEY = b"the-key"
 NESTED = pa.struct([pa.field("name", pa.string()), pa.field("scores", pa.list_(pa.float64()))])
+
+
+TALLY = UserAggregate(
+    name="tally",
+    zero=dict,
+    update=lambda state, value: {**state, repr(value): state.get(repr(value), 0) + 1},
+    merge=lambda state, other: {text: state.get(text, 0) + other.get(text, 0) for text in {**state, **other}},
+    finish=lambda state: sorted(state.items()),
+    type=pa.map_(pa.string(), pa.int64()),
+)
+"""Counts values of any type by what Python shows of them, as a user may."""
+
+PAIRS = UserAggregate(
+    name="pairs",
+    zero=dict,
+    update=lambda state, one, other: TALLY.update(state, (one, other)),
+    merge=TALLY.merge,
+    finish=TALLY.finish,
+    type=TALLY.type,
+)
+"""Counts pairs."""
+
+EXTENT = UserAggregate(
+    name="extent",
+    zero=lambda: [],
+    update=lambda state, value: _widened(state, [value]),
+    merge=lambda state, other: _widened(state, other),
+    finish=lambda state: state[1] - state[0],
+    update_many=lambda state, values: _widened(state, values.to_pylist()),
+    type=pa.float64(),
+    version=3,
+)
+"""How far integers lie apart, with a function for many values at once."""
+
+
+def _widened(state: list[int], values: list[int]) -> list[int]:
+    return [min([*state, *values]), max([*state, *values])]
 
 
 def decimals(precision: int, scale: int, *, spare: int = 0) -> st.SearchStrategy[Decimal]:

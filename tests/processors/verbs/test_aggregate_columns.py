@@ -29,29 +29,36 @@ from millpond.stores.backend.registry import supplier
 from millpond.stores.backend.transaction import Transaction
 from millpond.stores.encoding.rows.tuple_keys import KeyCodec
 from tests.drawing import tries
-from tests.processors.verbs.aggregating import ADDED, MAPPED, PAIRED, VALUES, decimals
+from tests.processors.verbs.aggregating import ADDED, EXTENT, MAPPED, PAIRED, PAIRS, TALLY, VALUES, decimals
 
 MAPS = pa.map_(pa.string(), pa.int32())
 PICKS = [pick("x", ignore_nulls=ignored) for pick in (f.first, f.last) for ignored in (False, True)]
 PICKS += [f.first("x", where="w"), f.last("x", where="w"), f.last("x", ignore_nulls=True, where="w")]
 SKETCHES = [f.approx_count_distinct("x")] if find_spec("datasketches") else []
+SKETCHED = [f.kll_sketch_agg("x"), f.theta_sketch_agg("x")] if find_spec("datasketches") else []
+ITEMS = [f.approx_top_k("x"), f.approx_top_k_accumulate("x")] if find_spec("datasketches") else []
 CALLS: dict[pa.DataType, list[AggregateCall]] = {
     type_: [f.count("x"), *PICKS, f.min("x"), f.max("x"), f.collect("x"), f.count_distinct("x"), f.mode("x"), *SKETCHES]
     for type_ in VALUES
 }
 for added in ADDED:
-    CALLS[added] += [f.sum("x"), f.avg("x"), f.percentile("x", 0.9)]
+    CALLS[added] += [f.sum("x"), f.avg("x"), f.percentile("x", 0.9), TALLY("x", where="w")]
     if not pa.types.is_duration(added):
-        CALLS[added] += [f.var_samp("x"), f.stddev_pop("x")]
+        CALLS[added] += [f.var_samp("x"), f.stddev_pop("x"), f.skewness("x"), f.kurtosis("x")]
+        CALLS[added] += [f.product("x"), f.geometric_mean("x"), f.histogram("x", [-0.5, 3, 1e6])]
+        CALLS[added] += [f.approx_percentile("x", 0.4)] if SKETCHES else []
     if pa.types.is_integer(added):
-        CALLS[added] += [f.bit_and("x"), f.bit_or("x"), f.bit_xor("x")]
+        CALLS[added] += [f.bit_and("x"), f.bit_or("x"), f.bit_xor("x"), EXTENT("x")]
+    if pa.types.is_integer(added) or pa.types.is_floating(added):
+        CALLS[added] += [*SKETCHED, *ITEMS]
+CALLS[pa.string()] += [f.theta_sketch_agg("x"), *ITEMS] if SKETCHES else []
 CALLS[pa.bool_()] += [f.bool_and("x"), f.bool_or("x")]
 LISTS = [f.collect("x", limit=2), f.collect("x", distinct=True), f.collect("x", limit=3, distinct=True)]
 for listed in VALUES:
     CALLS[listed] += LISTS
 CALLS |= {type_: [f.map_agg("x", "y"), f.collect("x", limit=2)] for type_ in MAPPED}
 CALLS |= {
-    type_: [f.covar_samp("x", "y"), f.covar_pop("x", "y"), f.corr("x", "y"), f.weighted_avg("x", "y")]
+    type_: [f.covar_samp("x", "y"), f.covar_pop("x", "y"), f.corr("x", "y"), f.weighted_avg("x", "y"), PAIRS("x", "y")]
     for type_ in PAIRED
 }
 CALLS[MAPS] = [f.count("x"), *PICKS, f.collect("x")]

@@ -26,10 +26,12 @@ from tests.drawing import tries
 from tests.processors.verbs.aggregating import (
     ADDED,
     DECIMALS,
+    EXTENT,
     MAPPED,
     NESTED,
     NUMBERS,
     PAIRED,
+    TALLY,
     VALUES,
     aggregate_state,
     column,
@@ -71,6 +73,13 @@ EXACT: list[tuple[AggregateCall, list[pa.DataType]]] = [
     (f.mode("x"), TYPES),
     (f.percentile("x", 0.3), ADDED),
     (f.median("x"), ADDED),
+    (f.skewness("x"), [*NUMBERS, *DECIMALS]),
+    (f.kurtosis("x"), [*NUMBERS, *DECIMALS]),
+    (f.product("x"), [*NUMBERS, *DECIMALS]),
+    (f.geometric_mean("x"), [*NUMBERS, *DECIMALS]),
+    (f.histogram("x", [-5, 0.5, 1e9]), [*NUMBERS, *DECIMALS]),
+    (TALLY("x"), TYPES),
+    (EXTENT("x"), INTEGERS),
 ]
 Pairs = Sequence[tuple[Fraction, ...]]
 every_function = pytest.mark.parametrize(
@@ -231,6 +240,114 @@ def test_variances_and_deviations_are_exact_and_rounded_once(type_: pa.DataType,
             assert found == (float(exact) if exact < Fraction(sys.float_info.max) else math.inf)
 
 
+@pytest.mark.parametrize("type_", [*NUMBERS, *DECIMALS], ids=str)
+@SOME
+@given(data=st.data())
+def test_skewness_and_kurtosis_are_exact_and_rounded_once(type_: pa.DataType, data: st.DataObject) -> None:
+    given = present(values := data.draw(column(type_)))
+    skewness, kurtosis = (result_of(call, type_, values) for call in (f.skewness("x"), f.kurtosis("x")))
+    if not all(map(math.isfinite, given)):
+        assert math.isnan(skewness)
+        assert math.isnan(kurtosis)
+        return
+    second, third, fourth = (_moment(list(map(Fraction, given)), power) for power in (2, 3, 4))
+    if not second:
+        assert skewness is None
+        assert kurtosis is None
+        return
+    assert kurtosis == float(fourth / second**2 - 3)
+    squared = third**2 / second**3
+    with localcontext(prec=60) as context:
+        context.Emin, context.Emax = -(10**6), 10**6
+        size = (Decimal(squared.numerator) / Decimal(squared.denominator)).sqrt()
+        assert repr(skewness) == repr(float(-size if third < 0 else size))
+
+
+def _moment(values: Sequence[Fraction], power: int) -> Fraction:
+    """About the average; 0 of no values."""
+    mean = sum(values, Fraction()) / (len(values) or 1)
+    return sum(((value - mean) ** power for value in values), Fraction()) / (len(values) or 1)
+
+
+@pytest.mark.parametrize("type_", [*NUMBERS, *DECIMALS], ids=str)
+@SOME
+@given(data=st.data())
+def test_products_are_rounded_once_and_their_roots_right_to_the_last_digits(
+    type_: pa.DataType, data: st.DataObject
+) -> None:
+    given = present(values := data.draw(column(type_)))
+    product, mean = (result_of(call, type_, values) for call in (f.product("x"), f.geometric_mean("x")))
+    if not given:
+        assert product is None
+        assert mean is None
+    elif not all(map(math.isfinite, given)):
+        assert repr(product) == repr(math.prod(math.copysign(min(abs(one), 1), one) if math.isfinite(one) else one
+                                               for one in given))  # fmt: skip
+        assert math.isnan(mean) or mean == math.inf
+    else:
+        exact = math.prod(map(Fraction, given))
+        assert product == _rounded(exact)
+        if any(value < 0 for value in given):
+            assert math.isnan(mean)
+        else:
+            with localcontext(prec=40) as context:
+                context.Emin, context.Emax = -(10**6), 10**6
+                quotient = Decimal(exact.numerator) / Decimal(exact.denominator)
+                assert math.isclose(mean, quotient ** (Decimal(1) / len(given)) if exact else 0, rel_tol=1e-14)
+
+
+def test_products_are_those_of_a_pocket_calculator() -> None:
+    assert result_of(f.product("x"), pa.decimal128(5, 2), [Decimal("0.20"), Decimal("5.00")] * 30, parts=7) == 1.0
+    assert result_of(f.product("x"), pa.float64(), [1e300, 1e300, 1e-300, 1e-300], parts=2) == pytest.approx(1.0)
+    assert result_of(f.product("x"), pa.float64(), [2.0] * 2000) == math.inf
+    assert result_of(f.product("x"), pa.float64(), [-0.5] * 2001) == 0
+    assert result_of(f.geometric_mean("x"), pa.float64(), [1.0, 3.0, 9.0]) == 3.0
+    assert result_of(f.geometric_mean("x"), pa.float64(), [1.1] * 10_000) == pytest.approx(1.1, rel=1e-15)
+
+
+def test_the_state_of_a_product_stays_small() -> None:
+    chance = random.Random(1)
+    row = RowAggregate({"x": f.product("x")}, {"x": pa.float64()})
+    values = [chance.uniform(0.5, 2) for _ in range(5000)]
+    assert len(row.state_serde.serialize(aggregate_state(row, values))) < 160
+
+
+@pytest.mark.parametrize("type_", [*NUMBERS, *DECIMALS], ids=str)
+@SOME
+@given(data=st.data())
+def test_a_histogram_counts_values_by_the_first_edge_that_is_not_less(type_: Any, data: st.DataObject) -> None:
+    values = data.draw(column(type_))
+    given = present(values)
+    near = [float(one) for one in given if math.isfinite(one)]
+    edges = sorted(
+        data.draw(st.sets(st.sampled_from([*near, 0.5, -3.0]) | st.floats(-1e9, 1e9), min_size=1, max_size=5))
+    )
+    bounds = [*edges, math.inf]
+    first = [next((edge for edge in bounds if Fraction(one) <= edge), math.inf) if math.isfinite(one)
+             else bounds[0] if one == -math.inf else math.inf for one in given]  # fmt: skip
+    expected = [(edge, first.count(edge)) for edge in bounds]
+    assert result_of(f.histogram("x", edges), type_, values) == expected
+
+
+@pytest.mark.parametrize("type_", TYPES, ids=str)
+@FEW
+@given(data=st.data())
+def test_some_value_is_the_first(type_: pa.DataType, data: st.DataObject) -> None:
+    values = data.draw(column(type_))
+    for ignore_nulls in (False, True):
+        first, some = (of("x", ignore_nulls=ignore_nulls) for of in (f.first, f.any_value))
+        assert repr(result_of(some, type_, values)) == repr(result_of(first, type_, values))
+
+
+@FEW
+@given(st.lists(st.booleans() | st.none()))
+def test_rows_are_counted_that_fulfill_a_condition(values: list[bool | None]) -> None:
+    row = RowAggregate({"x": f.count_if("w")}, {"x": pa.int32()})
+    state = aggregate_state(row, [1 if one else None for one in values])
+    assert row.results([state])["x"].to_pylist() == [values.count(True)]
+    assert row.state_serde.name == RowAggregate({"x": f.count(where="w")}, {"x": pa.int32()}).state_serde.name
+
+
 @pytest.mark.parametrize("type_", TYPES, ids=str)
 @FEW
 @given(data=st.data())
@@ -325,6 +442,8 @@ def test_the_correlation_of_what_lies_on_a_line_is_one_however_far_away() -> Non
     line = [{"first": 1e15 + number, "second": -1e300 * number} for number in range(4)]
     type_ = pa.struct([("first", pa.float64()), ("second", pa.float64())])
     assert result_of(f.corr("x", "y"), type_, line) == -1
+    apart = [{"first": x, "second": y} for x in (1.0, 2.0) for y in (3.0, 4.0)]
+    assert repr(result_of(f.corr("x", "y"), type_, apart)) == "0.0"
     tiny = [{"first": 7e8, "second": 0.0}, {"first": 1.5e-268, "second": 1e16}]
     assert result_of(f.corr("x", "y"), type_, tiny) == -1
     assert result_of(f.corr("x", "y"), type_, [{**row, "second": 0.1} for row in line]) is None
@@ -437,6 +556,12 @@ def test_an_average_is_rounded_twice_where_spark_rounds_twice() -> None:
         (f.avg("x"), pa.duration("us"), pa.duration("us")),
         (f.var_samp("x"), pa.decimal128(5, 2), pa.float64()),
         (f.stddev_pop("x"), pa.float32(), pa.float64()),
+        (f.skewness("x"), pa.int8(), pa.float64()),
+        (f.product("x"), pa.decimal128(5, 2), pa.float64()),
+        (f.histogram("x", [1]), pa.int8(), pa.map_(pa.float64(), pa.int64())),
+        (f.hll_sketch_agg("x"), pa.string(), pa.binary()),
+        (f.approx_percentile("x", 0.5), pa.int8(), pa.float64()),
+        (EXTENT("x"), pa.int8(), pa.float64()),
         (f.bool_or("x"), pa.bool_(), pa.bool_()),
         (f.bit_xor("x"), pa.int8(), pa.int8()),
         (f.mode("x"), pa.date32(), pa.date32()),
@@ -458,7 +583,8 @@ def test_an_average_is_rounded_twice_where_spark_rounds_twice() -> None:
 def test_the_type_of_the_result_is_sparks(call: AggregateCall, given: pa.DataType, expected: pa.DataType) -> None:
     field = RowAggregate({"x": call}, {"x": given}).schema.field("x")
     assert field.type == expected
-    assert field.nullable == (call.function not in ("count", "count_distinct", "approx_count_distinct", "collect"))
+    never_null = ("count", "count_distinct", "approx_count_distinct", "collect", "histogram", "hll_sketch_agg")
+    assert field.nullable == (call.function not in never_null)
 
 
 def test_an_empty_group_has_counts_of_zero_an_empty_list_and_nulls() -> None:
@@ -564,7 +690,7 @@ VARIANT = pa.struct([pa.field("value", pa.binary()), pa.field("metadata", pa.bin
         (
             partial(f.covar_pop, other="y"),
             pa.struct([("first", pa.int32()), ("second", pa.string())]),
-            "x.second: only numbers have that, and this is string",
+            "x, the second column: only numbers have that, and this is string",
         ),
         (f.bool_and, pa.int8(), "x: only booleans can be combined so, and this is int8"),
         (f.bit_or, pa.bool_(), "x: only integers have such bits, and this is bool"),
@@ -574,6 +700,22 @@ VARIANT = pa.struct([pa.field("value", pa.binary()), pa.field("metadata", pa.bin
         (f.max, pa.struct([("a", pa.list_(MAP))]), "x.a.element: only values that are not maps can be compared"),
         (f.count_distinct, pa.list_(MAP), "x.element: only values that are not maps can be compared"),
         (f.approx_count_distinct, pa.struct([("a", MAP)]), "x.a: only values that are not maps can be compared"),
+        (f.skewness, pa.string(), "x: only numbers have a skewness, and this is string"),
+        (f.kurtosis, pa.bool_(), "x: only numbers have a kurtosis, and this is bool"),
+        (f.product, pa.duration("us"), "x: only numbers have a product, and this is duration"),
+        (f.geometric_mean, pa.date32(), "x: only numbers have a geometric mean, and this is date32"),
+        (partial(f.histogram, edges=[1]), pa.string(), "x: only numbers have a histogram of edges"),
+        (f.hll_sketch_agg, pa.float64(), "x: only integers and strings have an HLL sketch"),
+        (f.theta_sketch_agg, pa.binary(), "x: only integers, floats and strings have a theta sketch"),
+        (f.kll_sketch_agg, pa.decimal128(5, 2), "x: only integers and floats have a KLL sketch"),
+        (partial(f.approx_percentile, percentage=0.5), pa.string(), "x: only numbers have percentiles"),
+        (f.approx_top_k, pa.binary(), "x: only numbers that are no decimals, strings, booleans, dates and"),
+        (f.approx_top_k_accumulate, pa.bool_(), "x: only numbers that are no decimals, strings, dates and"),
+        (
+            partial(f.map_agg, value="y"),
+            pa.struct([("first", MAP), ("second", pa.string())]),
+            "x, the key: only values that are not maps can be compared",
+        ),
         (f.min, VARIANT, "x: variants cannot be compared"),
         (f.count_distinct, pa.struct([("v", VARIANT)]), "x.v: variants cannot be compared"),
         (f.last, pa.timestamp("ns"), "column 'x' is of type"),

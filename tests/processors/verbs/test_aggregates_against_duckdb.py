@@ -29,6 +29,7 @@ from millpond.processors.verbs.row_aggregate import RowAggregate
 from millpond.stores.encoding.rows.physical import to_physical
 from millpond.stores.encoding.serdes import BYTES
 from millpond.stores.typed.windows.windowed import Windowed
+from tests.processors.verbs.aggregating import EXTENT
 from tests.processors.verbs.duck import answered
 
 pc: Any = _compute
@@ -42,6 +43,11 @@ COLUMNS: dict[str, pa.DataType] = {
     "u": pa.duration("us"),
     "b": pa.bool_(),
 }
+_COUNTED = ", ".join(
+    f"count(*) filter (where {low} < i and i <= {high})"
+    for low, high in (("-1000", "-50"), ("-50", "0.5"), ("0.5", "50"), ("50", "1000"))
+)
+BINS = f"map([-50.0::double, 0.5, 50, 'inf'], [{_COUNTED}])"
 CALLS = {
     "n": (f.count(), "count(*)"),
     "n_i": (f.count("i"), "count(i)"),
@@ -70,6 +76,18 @@ CALLS = {
     "high_i": (f.percentile("i", 0.9), "quantile_cont(i, 0.9)"),
     "low_d": (f.percentile("d", 0.1, where="b"), "quantile_cont(d::double, 0.1) filter (where b)"),
     "mid_x": (f.median("x"), "median(x)"),
+    "skew_i": (
+        f.skewness("i"),
+        "case when count(i) > 2 then skewness(i) * (count(i) - 2) / sqrt(count(i) * (count(i) - 1.0)) "
+        "when count(distinct i) = 2 then 0 end",
+    ),
+    "kurt_x": (f.kurtosis("x"), "case when var_pop(x) > 0 then kurtosis_pop(x) end"),
+    "product_x": (f.product("x"), "product(x)"),
+    "bins_i": (f.histogram("i", [-50, 0.5, 50]), BINS),
+    "n_if": (f.count_if("b"), "coalesce(count_if(b), 0)"),
+    "some_s": (f.any_value("s", ignore_nulls=True), "any_value(s order by t)"),
+    "about_high": (f.approx_percentile("i", 0.8, 2_000), "quantile_disc(i, 0.8)::double"),
+    "extent_i": (EXTENT("i", where="b"), "((max(i) filter (where b)) - (min(i) filter (where b)))::double"),
     "max_u": (f.max("u"), "max(u)"),
     "min_x": (f.min("x"), "min(x)"),
     "max_x": (f.max("x"), "max(x)"),
@@ -204,6 +222,8 @@ def assert_equal(found: dict[Any, dict[str, Any]], expected: dict[Any, dict[str,
         for name, value in row.items():
             if isinstance(value, float):
                 assert math.isclose(found[key][name], value, rel_tol=1e-9, abs_tol=1e-6), (key, name)
+            elif isinstance(value, dict):
+                assert dict(found[key][name]) == value, (key, name)
             else:
                 assert found[key][name] == value, (key, name)
 

@@ -15,7 +15,7 @@ from millpond.processors.verbs import aggregates as f
 from millpond.processors.verbs.aggregates import AggregateCall
 from millpond.processors.verbs.row_aggregate import STATE_VERSION, RowAggregate
 from millpond.stores.encoding.serdes import BYTES
-from tests.processors.verbs.aggregating import KEY, aggregate_state, fold, physical, result_of
+from tests.processors.verbs.aggregating import EXTENT, KEY, aggregate_state, fold, physical, result_of
 
 PAGE = (Path(__file__).resolve().parents[3] / "docs" / "formats.md").read_text()
 
@@ -59,6 +59,14 @@ EVERY = {
     "mode": (f.mode("x"), pa.list_(pa.float64())),
     "median": (f.median("x"), pa.decimal128(30, 2)),
     "together": (f.corr("x", "y"), pa.struct([("first", pa.float64()), ("second", pa.int32())])),
+    "lean": (f.skewness("x"), pa.float64()),
+    "product": (f.product("x"), pa.float64()),
+    "bins": (f.histogram("x", [0.15]), pa.float64()),
+    "hll": (f.hll_sketch_agg("x"), pa.string()),
+    "theta": (f.theta_sketch_agg("x"), pa.float64()),
+    "kll": (f.kll_sketch_agg("x"), pa.int32()),
+    "near": (f.approx_percentile("x", 0.9), pa.decimal128(30, 2)),
+    "top": (f.approx_top_k("x"), pa.float64()),
 }
 EVERY_TYPE: dict[str, pa.DataType] = {name: type_ for name, (_, type_) in EVERY.items() if type_ is not None}
 EVERY_ROW = RowAggregate({name: call for name, (call, _) in EVERY.items()}, EVERY_TYPE)
@@ -84,6 +92,14 @@ ROWS = [
         [-0.0],
         bytes(16),
         [0.1, 2],
+        0.1,
+        0.1,
+        0.1,
+        "a",
+        0.1,
+        1,
+        bytes(16),
+        0.1,
     ),
     (
         5,
@@ -106,6 +122,14 @@ ROWS = [
         [0.0],
         b"\xff" * 16,
         [0.5, 1],
+        0.2,
+        0.2,
+        0.2,
+        None,
+        0.2,
+        2,
+        b"\xff" * 16,
+        0.2,
     ),
     (
         6,
@@ -128,6 +152,14 @@ ROWS = [
         None,
         None,
         [1.0, None],
+        None,
+        None,
+        None,
+        "",
+        None,
+        None,
+        None,
+        0.3,
     ),
 ]
 
@@ -239,6 +271,60 @@ GOLDEN: list[tuple[AggregateCall, pa.DataType, list[Any], str, str]] = [
     (f.mode("x"), pa.string(), ["b", "a", "b"], "mode(string)", "91 92 92 a161 a162 92 01 02"),
     (f.median("x"), pa.int32(), [3, 3], "percentile(int, percentage=0.5)", "91 92 91 03 91 02"),
     (f.sum("x"), pa.int64(), [None], "sum(int)", "91 c0"),
+    (f.skewness("x"), pa.int64(), [3, -1], "skewness(int)", "91 95 02 00 c401 02 c401 0a c401 1a"),
+    (f.kurtosis("x"), pa.int64(), [3, -1], "kurtosis(int)", "91 96 02 00 c401 02 c401 0a c401 1a c401 52"),
+    (f.product("x"), pa.int64(), [6, -4], "product(int)", "91 94 02 03 c401 fd c0"),
+    (
+        f.geometric_mean("x"),
+        pa.float64(),
+        [0.5, float("inf")],
+        "geometric_mean(float)",
+        "91 94 02 ff c401 01 cb7ff0000000000000",
+    ),
+    (f.histogram("x", [1, 2.5]), pa.int64(), [1, 2, 3, 4], "histogram(int, edges=[1.0, 2.5])", "91 93 01 01 02"),
+    (
+        f.hll_sketch_agg("x"),
+        pa.string(),
+        ["a"],
+        "hll_sketch_agg(string, lg_config_k=12)",
+        "91 c40c 0201070c030801082f823b04",
+    ),
+    (
+        f.theta_sketch_agg("x"),
+        pa.int32(),
+        [7],
+        "theta_sketch_agg(int, lg_nom_entries=12)",
+        "91 c410 01030300001acc93e0f48bea9983c37c",
+    ),
+    (f.kll_sketch_agg("x"), pa.int32(), [7], "kll_sketch_agg(int, k=200)", "91 c410 02020f06c80008000700000000000000"),
+    (
+        f.approx_percentile("x", 0.5),
+        pa.float64(),
+        [1.5],
+        "approx_percentile(float, k=200, percentage=0.5)",
+        "91 c410 02020f06c8000800000000000000f83f",
+    ),
+    (
+        f.approx_top_k("x", 1, 6),
+        pa.string(),
+        ["a"],
+        "approx_top_k(string, k=1, max_items_tracked=6)",
+        "91 c42d 04010a030300000001000000000000000100000000000000000000000000000001000000000000000100000061",
+    ),
+    (
+        f.approx_top_k_accumulate("x", 6),
+        pa.int8(),
+        [7],
+        "approx_top_k_accumulate(int, max_items_tracked=6)",
+        "91 c430 04010a030300000001000000000000000100000000000000000000000000000001000000000000000700000000000000",
+    ),
+    (
+        EXTENT("x"),
+        pa.int64(),
+        [7, 9],
+        "user_defined(int, name='extent', version=3)",
+        "91 c403 920709",
+    ),
 ]
 """Call, type and values; the name of the state, and its bytes in the array that holds it alone."""
 

@@ -1,80 +1,28 @@
-"""What a user writes to aggregate columns: ``count()``, ``sum("amount")``, ``last("status")`` and so on.
+"""Functions whose results are those of all values: nothing is estimated, and what is rounded is rounded once."""
 
-Rule of this module: a call says what is wanted and knows no types; ``millpond.processors.verbs.functions`` has the
-logic. The names are Spark SQL's, and so is what they mean in its ANSI mode, unless a docstring says otherwise.
-
-Each takes ``where``, a condition: rows for which it is false or null do not count, as with ``FILTER (WHERE ...)`` in
-SQL. It is what ``DataFrame.where`` takes: text such as ``"status = 'paid'"``, or a Column of booleans. Where no row
-counts, the result is that of no rows.
-"""
-
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, Final
+from collections.abc import Sequence
+from itertools import pairwise
+from math import isfinite
+from typing import Final
 
 from millpond.errors import ConfigurationError
+from millpond.processors.verbs.aggregates.call import AggregateCall, check_bool
 
-FINEST_ERROR: Final = 0.0008
-"""The smallest relative error that a sketch can be asked for; it takes 2 MB a group."""
-
-
-LAG: Final = "lag"
-"""The function that aggregates nothing."""
-
-_BY_TIME: Final = ("first", "last", "collect", "map_agg")
-_COMPARING: Final = ("min", "max", "mode", "count_distinct", "approx_count_distinct", "map_agg")
-
-
-@dataclass(frozen=True, eq=False)
-class AggregateCall:
-    """An aggregate function and what it is applied to. Calls are never compared: columns may overload ``==``.
-
-    Attributes:
-        function: the function's name.
-        column: the name of a column, or an expression that the adapter evaluates; None if rows are counted.
-        options: of the function, by name.
-        where: a condition that the adapter evaluates: only rows for which it is true count; None if all do.
-        second: of a function of two columns, the second one: rows bring structs of both.
-    """
-
-    function: str
-    column: object | None = None
-    options: Mapping[str, Any] = field(default_factory=dict)
-    where: object | None = None
-    second: object | None = None
-
-    @property
-    def takes_values(self) -> bool:
-        """Whether rows bring a value for it: of its column, or any value where a row counts."""
-        return self.column is not None or self.where is not None
-
-    @property
-    def wraps(self) -> bool:
-        """Whether values are the only fields of structs, which are null in rows that do not count.
-
-        So it is where null is a value as others are. Elsewhere, the value itself is null in such rows.
-        """
-        return self.where is not None and not self.options.get("ignore_nulls", True)
-
-    @property
-    def by_time(self) -> bool:
-        """Whether the result goes by the times of rows, and, at equal times, by their order."""
-        return self.function in _BY_TIME
-
-    @property
-    def compares(self) -> bool:
-        """Whether the result depends on which values are equal, or greater; of two columns, those of the first one."""
-        return self.function in _COMPARING or bool(self.options.get("distinct"))
-
-    def __str__(self) -> str:
-        columns = [str(column) for column in (self.column, self.second) if column is not None]
-        where = [] if self.where is None else [f"where={self.where}"]
-        return f"{self.function}({', '.join([*columns, *where])})"
+MOST_EDGES: Final = 1_000
 
 
 def count(column: object | None = None, *, where: object | None = None) -> AggregateCall:
     """How many rows there are, or with a column, how many of its values are not null; never null."""
     return AggregateCall("count", column, where=where)
+
+
+def count_if(condition: object) -> AggregateCall:
+    """For how many rows a condition is true: ``count(where=condition)``; never null."""
+    if condition is None:
+        raise ConfigurationError(
+            "count_if is of a condition, and was given None; give one, such as \"status = 'paid'\""
+        )
+    return count(where=condition)
 
 
 def sum(column: object, *, where: object | None = None) -> AggregateCall:
@@ -153,6 +101,44 @@ def weighted_avg(column: object, weight: object, *, where: object | None = None)
     row has both, or the weights add up to 0, and NaN if a value or a weight is NaN or infinite.
     """
     return _of_two("weighted_avg", column, weight, where)
+
+
+def skewness(column: object, *, where: object | None = None) -> AggregateCall:
+    """How far the values lean to one side of their average: positive with a long tail of great values.
+
+    It is that of the values themselves, as in Spark: the sum of the cubes of their distances from the average, over the
+    count times the cube of ``stddev_pop``; DuckDB and pandas give an estimate of what they are a sample of. It is null
+    if there are none, or all are equal. All else is as in ``var_samp``; the state is some 50 bytes as a rule.
+    """
+    return AggregateCall("skewness", column, where=where)
+
+
+def kurtosis(column: object, *, where: object | None = None) -> AggregateCall:
+    """How much of the variance is due to few far values: 0 for a normal distribution, which is 3 less than the ratio.
+
+    It is that of the values themselves, as in Spark; DuckDB and pandas give an estimate of what they are a sample of.
+    It is null if there are none, or all are equal. All else is as in ``var_samp``; the state is some 70 bytes as a
+    rule.
+    """
+    return AggregateCall("kurtosis", column, where=where)
+
+
+def product(column: object, *, where: object | None = None) -> AggregateCall:
+    """The product of the values that are not null; null if there are none.
+
+    Numbers give float64, as in Spark: the product, rounded once, whatever the order of the rows. It is infinite beyond
+    the greatest float64. The state has at most 1,024 bits of the product, so it never takes more than 160 bytes.
+    """
+    return AggregateCall("product", column, where=where)
+
+
+def geometric_mean(column: object, *, where: object | None = None) -> AggregateCall:
+    """The n-th root of the product of n values that are not null, as of rates of growth; null if there are none.
+
+    Numbers give float64, right to some 15 digits. It is 0 if a value is 0, and NaN if one is negative. The state is as
+    in ``product``.
+    """
+    return AggregateCall("geometric_mean", column, where=where)
 
 
 def min(column: object, *, where: object | None = None) -> AggregateCall:
@@ -235,12 +221,17 @@ def first(column: object, *, ignore_nulls: bool = False, where: object | None = 
 
     Spark's ``first`` goes by arrival, which depends on how rows are spread over files and tasks.
     """
-    return AggregateCall("first", column, {"ignore_nulls": ignore_nulls}, where)
+    return AggregateCall("first", column, {"ignore_nulls": check_bool(ignore_nulls, "ignore_nulls", "first")}, where)
 
 
 def last(column: object, *, ignore_nulls: bool = False, where: object | None = None) -> AggregateCall:
     """The value of the latest row by *event time*; of rows at the same time, the last by ``order``."""
-    return AggregateCall("last", column, {"ignore_nulls": ignore_nulls}, where)
+    return AggregateCall("last", column, {"ignore_nulls": check_bool(ignore_nulls, "ignore_nulls", "last")}, where)
+
+
+def any_value(column: object, *, ignore_nulls: bool = False, where: object | None = None) -> AggregateCall:
+    """Some value: that of ``first``, so that it is the same however rows come."""
+    return first(column, ignore_nulls=ignore_nulls, where=where)
 
 
 def collect(
@@ -260,11 +251,11 @@ def collect(
         where: which rows count.
 
     Raises:
-        ConfigurationError: the limit is no number of values.
+        ConfigurationError: the limit is no number of values, or distinct is no bool.
     """
     if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 1):
         raise ConfigurationError(f"limit={limit!r} of collect is no number of values; give 1 or more, or leave it out")
-    said = {"limit": limit, "distinct": distinct or None}
+    said = {"limit": limit, "distinct": check_bool(distinct, "distinct", "collect") or None}
     return AggregateCall("collect", column, {name: one for name, one in said.items() if one is not None}, where)
 
 
@@ -278,6 +269,32 @@ def map_agg(key: object, value: object, *, where: object | None = None) -> Aggre
     return AggregateCall("map_agg", key, where=where, second=value)
 
 
+def histogram(column: object, edges: Sequence[float], *, where: object | None = None) -> AggregateCall:
+    """How many values that are not null lie up to each edge, and above the edge before it; never null.
+
+    It is a map from all edges, and infinity for what lies above the last one, to counts, as DuckDB's
+    ``histogram(x, edges)`` for floats, with 0 where there are none. NaN is greater than all other floats.
+
+    Args:
+        column: numbers.
+        edges: ascending numbers, at most 1,000.
+        where: which rows count.
+
+    Raises:
+        ConfigurationError: they are no such edges.
+    """
+    try:
+        bounds = [float(edge) for edge in edges]
+    except (TypeError, ValueError, OverflowError):
+        bounds = []
+    ascending = all(one < other for one, other in pairwise(bounds))
+    if not 1 <= len(bounds) <= MOST_EDGES or not ascending or not all(map(isfinite, bounds)):
+        raise ConfigurationError(
+            f"edges={edges!r} of histogram are not 1 to {MOST_EDGES} ascending numbers; give such as [1, 10, 100]"
+        )
+    return AggregateCall("histogram", column, {"edges": bounds}, where)
+
+
 def count_distinct(column: object, *, where: object | None = None) -> AggregateCall:
     """How many different values there are besides null; never null. All NaNs are equal, and -0.0 = 0.0.
 
@@ -285,50 +302,6 @@ def count_distinct(column: object, *, where: object | None = None) -> AggregateC
     ``approx_count_distinct`` suits many values.
     """
     return AggregateCall("count_distinct", column, where=where)
-
-
-def approx_count_distinct(
-    column: object, relative_error: float = 0.05, *, where: object | None = None
-) -> AggregateCall:
-    """About how many different values there are besides null; never null. Needs the package ``datasketches``.
-
-    Args:
-        column: what is counted.
-        relative_error: the standard deviation of result / truth - 1, from ``FINEST_ERROR`` up. About one result in
-            three is further off, one in twenty more than twice as far. Small counts are nearly exact; large ones may
-            differ within that error by how rows are spread over micro-batches and tasks. The state takes about 1.08 /
-            ``relative_error`` ** 2 bytes, rounded up to a power of two.
-        where: which rows count.
-
-    Raises:
-        ConfigurationError: no sketch has such an error.
-    """
-    if not FINEST_ERROR <= relative_error < 1:
-        raise ConfigurationError(
-            f"relative_error={relative_error!r} of approx_count_distinct is not from {FINEST_ERROR} to below 1; "
-            "choose one in between, or count_distinct for an exact count"
-        )
-    return AggregateCall("approx_count_distinct", column, {"relative_error": relative_error}, where)
-
-
-def lag(column: object, offset: int = 1) -> AggregateCall:
-    """The value of the row that is so many rows before each one, null included; null if there is none.
-
-    It aggregates nothing, so ``over`` takes it, and ``aggregate`` does not.
-
-    Args:
-        column: what is looked up.
-        offset: how many rows before, 1 or more.
-
-    Raises:
-        ConfigurationError: the offset is none.
-    """
-    if type(offset) is not int or offset < 1:
-        raise ConfigurationError(
-            f"offset={offset!r} of lag is no number of rows before each one; give 1 or more. For the row behind each "
-            "one, write asof_join of the rows with themselves, direction='forward' and exact=False"
-        )
-    return AggregateCall(LAG, column, {"offset": offset})
 
 
 def _of_two(function: str, column: object, other: object, where: object | None) -> AggregateCall:

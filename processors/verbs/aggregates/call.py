@@ -1,0 +1,181 @@
+"""``AggregateCall``: a function and what it is applied to; ``UserAggregate``: a function that a user defines.
+
+Rule of this module: it holds what was written, and refuses what can be no argument; it knows no types of columns.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import pyarrow as pa
+
+from millpond.errors import ConfigurationError
+
+LAG: Final = "lag"
+"""The function that aggregates nothing."""
+
+USER_DEFINED: Final = "user_defined"
+"""What all functions are called that users define."""
+
+_BY_TIME: Final = ("first", "last", "collect", "map_agg")
+_COMPARING: Final = (
+    "min",
+    "max",
+    "mode",
+    "count_distinct",
+    "approx_count_distinct",
+    "approx_top_k",
+    "approx_top_k_accumulate",
+    "hll_sketch_agg",
+    "theta_sketch_agg",
+    "map_agg",
+)
+
+
+@dataclass(frozen=True, eq=False)
+class AggregateCall:
+    """An aggregate function and what it is applied to. Calls are never compared: columns may overload ``==``.
+
+    Attributes:
+        function: the function's name.
+        column: the name of a column, or an expression that the adapter evaluates; None if rows are counted.
+        options: of the function, by name.
+        where: a condition that the adapter evaluates: only rows for which it is true count; None if all do.
+        second: of a function of two columns, the second one: rows bring structs of both.
+        defined: the function, if it is a user's.
+    """
+
+    function: str
+    column: object | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+    where: object | None = None
+    second: object | None = None
+    defined: "UserAggregate | None" = None
+
+    @property
+    def takes_values(self) -> bool:
+        """Whether rows bring a value for it: of its column, or any value where a row counts."""
+        return self.column is not None or self.where is not None
+
+    @property
+    def wraps(self) -> bool:
+        """Whether values are the only fields of structs, which are null in rows that do not count.
+
+        So it is where null is a value as others are. Elsewhere, the value itself is null in such rows.
+        """
+        return self.where is not None and not self.options.get("ignore_nulls", True)
+
+    @property
+    def by_time(self) -> bool:
+        """Whether the result goes by the times of rows, and, at equal times, by their order."""
+        return self.function in _BY_TIME
+
+    @property
+    def compares(self) -> bool:
+        """Whether the result depends on which values are equal, or greater; of two columns, those of the first one."""
+        return self.function in _COMPARING or bool(self.options.get("distinct"))
+
+    def __str__(self) -> str:
+        columns = [str(column) for column in (self.column, self.second) if column is not None]
+        where = [] if self.where is None else [f"where={self.where}"]
+        function = self.function if self.defined is None else self.defined.name
+        return f"{function}({', '.join([*columns, *where])})"
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class UserAggregate:
+    """An aggregate function of three small functions; called with a column, or with two, it is what is computed.
+
+    A state is kept as MessagePack between micro-batches: None, bools, numbers, text, bytes, and lists and dicts of
+    these; tuples come back as lists. Functions may change a state that they are given, and return it. They are pickled
+    by value, so lambdas will do; what they need is imported by the workers.
+
+    Rows come in micro-batches, and the sessions of a key become one: so ``update`` and ``merge`` have to give the same
+    for any order of the values, and for any parts that are merged. A row with a null does not count, and where no row
+    counts, the result is null.
+
+    Attributes:
+        name: what identifies the function in kept state, with its version: a Python identifier.
+        zero: ``zero()`` makes the state before any value.
+        update: ``update(state, value)`` is the state with one more value, as a Python object; of two columns
+            ``update(state, value, other)``.
+        merge: ``merge(state, other)`` is the state of the values of both.
+        type: of the results.
+        finish: ``finish(state)`` makes a result of a state; by default the state is the result.
+        update_many: ``update_many(state, values)`` is ``update`` for many values at once, which are an Arrow array
+            without nulls; of two columns with both arrays. It has to give the same.
+        version: another number tells that states are not what they were: then a job does not go on with them.
+
+    Raises:
+        ConfigurationError: an argument is none of these.
+
+    >>> spread = UserAggregate(
+    ...     name="spread",
+    ...     zero=lambda: [float("inf"), float("-inf")],
+    ...     update=lambda state, price: [min(state[0], price), max(state[1], price)],
+    ...     merge=lambda state, other: [min(state[0], other[0]), max(state[1], other[1])],
+    ...     finish=lambda state: state[1] - state[0],
+    ...     type=pa.float64(),
+    ... )
+    >>> str(spread("price", where="valid"))
+    'spread(price, where=valid)'
+    """
+
+    name: str
+    zero: Callable[[], Any]
+    update: Callable[..., Any]
+    merge: Callable[[Any, Any], Any]
+    type: pa.DataType
+    finish: Callable[[Any], Any] | None = None
+    update_many: Callable[..., Any] | None = None
+    version: int = 1
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or not self.name.isidentifier() or not self.name.isascii():
+            raise ConfigurationError(
+                f"name={self.name!r} of a UserAggregate is no name of a function; give one such as 'spread'"
+            )
+        if isinstance(self.version, bool) or not isinstance(self.version, int) or self.version < 0:
+            raise ConfigurationError(
+                f"version={self.version!r} of the UserAggregate {self.name!r} is no version; give a number such as 2"
+            )
+        if not isinstance(self.type, pa.DataType):
+            raise ConfigurationError(
+                f"type={self.type!r} of the UserAggregate {self.name!r} is no type of results; give one of pyarrow, "
+                "such as pa.float64()"
+            )
+        for name in ("zero", "update", "merge", "finish", "update_many"):
+            function = getattr(self, name)
+            optional = name in ("finish", "update_many")
+            if not callable(function) and not (optional and function is None):
+                said = f"{name}={function!r} of the UserAggregate {self.name!r}"
+                if optional:
+                    raise ConfigurationError(f"{said} is no function; give one, or leave it out")
+                raise ConfigurationError(f"{said} is no function; give one, such as a lambda")
+
+    def __call__(self, column: object, other: object | None = None, *, where: object | None = None) -> AggregateCall:
+        """The function of a column, or of two."""
+        options = {"name": self.name, "version": self.version}
+        return AggregateCall(USER_DEFINED, column, options, where, other, self)
+
+
+def check_bool(value: object, name: str, function: str) -> bool:
+    """Refuse what is neither True nor False.
+
+    Raises:
+        ConfigurationError: so it is.
+    """
+    if not isinstance(value, bool):
+        raise ConfigurationError(f"{name}={value!r} of {function} is no bool; give {name}=True or {name}=False")
+    return value
+
+
+def check_whole(value: object, name: str, function: str, least: int, most: int) -> int:
+    """Refuse what is no whole number within bounds.
+
+    Raises:
+        ConfigurationError: so it is.
+    """
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+        raise ConfigurationError(f"{name}={value!r} of {function} is no whole number from {least} to {most}; give one")
+    return value

@@ -1,0 +1,24 @@
+"""Calls of ``over`` that look at a row before each one, and aggregate nothing."""
+
+from millpond.errors import ConfigurationError
+from millpond.processors.verbs.aggregates.call import LAG, AggregateCall
+
+
+def lag(column: object, offset: int = 1) -> AggregateCall:
+    """The value of the row that is so many rows before each one, null included; null if there is none.
+
+    It aggregates nothing, so ``over`` takes it, and ``aggregate`` does not.
+
+    Args:
+        column: what is looked up.
+        offset: how many rows before, 1 or more.
+
+    Raises:
+        ConfigurationError: the offset is none.
+    """
+    if type(offset) is not int or offset < 1:
+        raise ConfigurationError(
+            f"offset={offset!r} of lag is no number of rows before each one; give 1 or more. For the row behind each "
+            "one, write asof_join of the rows with themselves, direction='forward' and exact=False"
+        )
+    return AggregateCall(LAG, column, {"offset": offset})

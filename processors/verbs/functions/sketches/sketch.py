@@ -1,0 +1,157 @@
+"""``Sketched``: what all functions share whose state is a sketch.
+
+Rule of this module: it knows no sketch; how one is opened, updated and merged, the functions know.
+"""
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from importlib import import_module
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from millpond.errors import ConfigurationError
+from millpond.processors.verbs.functions.columns import Array, Integers, present
+from millpond.processors.verbs.functions.function import AggregateFunction
+from millpond.stores.encoding.rows.physical import to_physical
+
+
+class Opened:
+    """A sketch that may have been changed, until it is stored.
+
+    Args:
+        function: of which it is the state.
+        sketch: the library's.
+    """
+
+    def __init__(self, function: "Sketched", sketch: Any) -> None:
+        self.function = function
+        self.sketch = sketch
+
+    def serialize_compact(self) -> bytes:
+        """The bytes of the state."""
+        return self.function.packed(self.sketch)
+
+
+class Sketched(AggregateFunction):
+    """Keeps a sketch of the values that are not null."""
+
+    state_type = pa.binary()
+
+    @abstractmethod
+    def empty(self) -> Any:
+        """A sketch of no values."""
+
+    @abstractmethod
+    def read(self, data: bytes) -> Any:
+        """The sketch with such bytes."""
+
+    @abstractmethod
+    def packed(self, sketch: Any) -> bytes:
+        """The bytes of a sketch."""
+
+    @abstractmethod
+    def united(self, left: Any, right: Any) -> Any:
+        """The sketch of the values of both, which may be one of them."""
+
+    @abstractmethod
+    def items(self, values: Array) -> list[Any]:
+        """What a sketch takes of values that are not null."""
+
+    @abstractmethod
+    def update(self, sketch: Any, items: Sequence[Any], counts: Sequence[int]) -> None:
+        """Give a sketch different items, each so many times."""
+
+    def add(self, state: Any, value: Any, time: Any) -> Any:
+        if value is None:
+            return state
+        opened = self._opened(state)
+        self.update(opened.sketch, [self.item(value)], [1])
+        return opened
+
+    @abstractmethod
+    def item(self, value: Any) -> Any:
+        """What a sketch takes of a physical value."""
+
+    def add_columns(self, states: Array, values: Array, times: Array, groups: Integers) -> Array:
+        encoded = self.comparable(values.drop_null()).dictionary_encode()
+        items = self.items(encoded.dictionary)
+        numbers = encoded.indices.to_numpy().astype(np.int64)
+        codes, firsts, counts = np.unique(
+            groups[present(values)] * max(len(items), 1) + numbers, return_index=True, return_counts=True
+        )
+        order = np.lexsort((firsts, codes // max(len(items), 1)))
+        owners, chosen = np.divmod(codes[order], max(len(items), 1))
+        often = counts[order].tolist()
+        given = [items[number] for number in chosen.tolist()]
+        made = states.to_pylist()
+        for start, stop in pairwise(np.flatnonzero(np.diff(owners, prepend=-1, append=-1)).tolist()):
+            group = int(owners[start])
+            opened = self._opened(made[group])
+            self.update(opened.sketch, given[start:stop], often[start:stop])
+            made[group] = self.packed(opened.sketch)
+        return pa.array(made, pa.binary())
+
+    def comparable(self, values: Array) -> Array:
+        """Values that are not null, as they are equal where they are one item."""
+        return values
+
+    def merge(self, left: Any, right: Any) -> Any:
+        if left is None or right is None:
+            return right if left is None else left
+        return Opened(self, self.united(self._opened(left).sketch, self._opened(right).sketch))
+
+    def merge_columns(self, states: Array, groups: Integers, size: int) -> Array:
+        made: list[Any] = [None] * size
+        for group, state in zip(groups.tolist(), states.to_pylist(), strict=True):
+            made[group] = self.merge(made[group], state)
+        return pa.array([one.serialize_compact() if isinstance(one, Opened) else one for one in made], pa.binary())
+
+    def sketches(self, states: Array) -> list[Any]:
+        """The sketches of a column of states; an empty one where there is none."""
+        return [self._opened(state).sketch for state in to_physical(states)]
+
+    def _opened(self, state: Any) -> Opened:
+        if isinstance(state, Opened):
+            return state
+        return Opened(self, self.empty() if state is None else self.read(state))
+
+
+class Shown(Sketched):
+    """A function whose result is the sketch."""
+
+    type = pa.binary()
+    nullable = False
+
+    def results(self, states: Array) -> Array:
+        return states.fill_null(self.packed(self.empty())) if states.null_count else states
+
+    def state_of(self, result: Any) -> Any:
+        if result is None:
+            raise ValueError("a sketch is never null")
+        try:
+            return self.packed(self.read(result))
+        except Exception as error:  # the library raises whatever fits
+            raise ValueError(f"it is no such sketch: {error}") from error
+
+
+def library(function: str, instead: str = "") -> Any:
+    """The package ``datasketches``.
+
+    Args:
+        function: which one needs it.
+        instead: the function that is another way, if there is one.
+
+    Raises:
+        ConfigurationError: it is not installed.
+    """
+    try:
+        return import_module("datasketches")
+    except ImportError as error:
+        other = f", or use {instead}" if instead else ""
+        raise ConfigurationError(
+            f"{function} needs the package datasketches, which cannot be imported ({error}); "
+            f"pip install 'millpond[sketches]'{other}"
+        ) from error
