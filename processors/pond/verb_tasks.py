@@ -28,6 +28,7 @@ from millpond.processors.rows.part_rows import PartRows, RowColumns
 from millpond.processors.rows.row_source import RowSource
 from millpond.processors.rows.sink_rows import SinkRows
 from millpond.processors.rows.unusable import KeepLetter
+from millpond.processors.runtime.failures import FailurePolicy
 from millpond.processors.runtime.late import LateRecords
 from millpond.processors.runtime.subtopology import Subtopology
 from millpond.processors.runtime.task import Task
@@ -88,7 +89,7 @@ class VerbTasks:
     Attributes:
         made: the verb, and whose rows it reads.
         partitions: how many.
-        on_error: what happens to a row that cannot be used.
+        on_error: what happens to a row that cannot be used, or for which a user's function fails.
         keep_letter: takes such rows; None if they are only left out.
         late: what its tasks have told of late rows.
     """
@@ -178,7 +179,8 @@ class VerbTasks:
             if some is None:
                 continue
             with stores.task(f"{name}/{part.index}_{partition}", part, self.plan) as opened:
-                task = Task(part, opened, partition, keep_late=self.late.append)
+                policy = FailurePolicy(self.on_error, self.keep_letter)
+                task = Task(part, opened, partition, policy=policy, keep_late=self.late.append)
                 rows, writer, made = SinkRows(sink, number), BlobWriter(partition), list[pa.Table]()
                 for outputs in run_blobs(task, some, self.decoders, 0, settle_ties=True):
                     made += rows.to_tables(outputs)

@@ -86,9 +86,9 @@ class AggregateCall:
 class UserAggregate:
     """An aggregate function of three small functions; called with a column, or with two, it is what is computed.
 
-    A state is kept as MessagePack between micro-batches: None, bools, numbers, text, bytes, and lists and dicts of
-    these; tuples come back as lists. Functions may change a state that they are given, and return it. They are pickled
-    by value, so lambdas will do; what they need is imported by the workers.
+    A state is kept as MessagePack between micro-batches: None, bools, numbers, text, bytes, Decimal, datetime and the
+    like, and lists and dicts of these; tuples come back as lists. Functions may change a state that they are given, and
+    return it. They are pickled by value, so lambdas will do; what they need is imported by the workers.
 
     Rows come in micro-batches, and the sessions of a key become one: so ``update`` and ``merge`` have to give the same
     for any order of the values, and for any parts that are merged. A row with a null does not count, and where no row

@@ -56,7 +56,7 @@ class Held:
         except SerdeError as error:
             raise TypeError(
                 f"{self.name!r} has made a state that cannot be kept, {self.value!r:.200} ({error.__cause__}): states "
-                "are of None, bools, numbers, text, bytes, lists and dicts"
+                "are of None, bools, numbers, text, bytes, datetime, Decimal, lists and dicts"
             ) from error
 
 

@@ -285,7 +285,7 @@ def test_products_are_rounded_once_and_their_roots_right_to_the_last_digits(
                                                for one in given))  # fmt: skip
         assert math.isnan(mean) or mean == math.inf
     else:
-        exact = math.prod(map(Fraction, given))
+        exact = math.prod(map(Fraction, given), start=Fraction(1))
         assert product == _rounded(exact)
         if any(value < 0 for value in given):
             assert math.isnan(mean)
