@@ -1,5 +1,6 @@
 """The forms that are read: compressed streams, names of aggregates, keys from the command line."""
 
+import math
 import pickle
 from collections.abc import Callable
 from typing import Any
@@ -14,7 +15,7 @@ from millpond.adapters.inspect.compression import decompressed
 from millpond.adapters.inspect.packed_columns import PackedKeyColumn
 from millpond.adapters.inspect.store_form import StoreForm
 from millpond.errors import ConfigurationError, FormatError, SerdeError
-from millpond.processors.verbs.aggregates import collect, count, first, max, sum
+from millpond.processors.verbs.aggregates import approx_percentile, collect, count, first, histogram, max, sum
 from millpond.processors.verbs.kept_calls import CallChanges, KeptCall, evolved_calls, first_calls
 from millpond.processors.verbs.row_aggregate import RowAggregate
 from millpond.stores.encoding.rows.schemas import Schemas
@@ -26,7 +27,9 @@ from millpond.stores.typed.timestamped_keyvalue import ValueAndTimestamp
 from millpond.stores.typed.windows.grids import CumulativeGrid
 from millpond.stores.typed.windows.windowed import Windowed
 from tests.inspect.checkpoints import lz4
+from tests.processors.verbs.aggregating import EXTENT, PAIRS
 
+NEAR = approx_percentile("x", 0.5)
 TEXT = b"so much state, " * 999
 SHORT = b"a" * 20
 
@@ -92,6 +95,32 @@ def test_aggregates_are_shown_by_the_names_of_their_functions_where_no_others_ar
     assert str(row["sum"]) == "1.50"
     assert row["collect"] == [{"0": 1, "1": [("k", [0.5])]}]
     assert row["first"] == "tea"
+
+
+def test_states_of_functions_of_ones_own_are_shown_as_json_and_options_are_read_as_they_are_written() -> None:
+    calls = {"extent": EXTENT("x"), "pairs": PAIRS("x", "y"), "bins": histogram("x", [1, 2.5]), "near": NEAR}
+    pair = pa.struct([("first", pa.int64()), ("second", pa.string())])
+    types = {name: pair if name == "pairs" else pa.int64() for name in calls}
+    aggregate = RowAggregate(calls, types)
+    column = AggregatedColumn(aggregate.state_serde.name)
+    state = aggregate.initializer()
+    for number in (7, 9, 2):
+        state = aggregate.aggregator(b"", (5, number, [number, "a"], number, number), state)
+    rows = [aggregate.state_serde.serialize(one) for one in (state, aggregate.initializer())]
+    assert column.read(rows).to_pylist() == [
+        {
+            "user_defined": "[2, 9]",
+            "user_defined_2": """{"(7, 'a')": 1, "(9, 'a')": 1, "(2, 'a')": 1}""",
+            "histogram": [(1.0, 0), (2.5, 1), (math.inf, 2)],
+            "approx_percentile": 7.0,
+        },
+        {
+            "user_defined": None,
+            "user_defined_2": None,
+            "histogram": [(1.0, 0), (2.5, 0), (math.inf, 0)],
+            "approx_percentile": None,
+        },
+    ]
 
 
 def test_aggregates_are_shown_by_the_names_of_their_results_where_these_are_kept() -> None:

@@ -337,6 +337,12 @@ ARGUMENTS = [
         lambda calls: calls.aggregate({"n": aggregates.count_distinct("a")}),
     ),
     Refused(
+        " cannot be evaluated for each row (\n; give a column, or an expression of columns of one row",
+        lambda calls: calls.aggregate({"n": aggregates.sum(F.sum("a"))}),
+        lambda calls: calls.aggregate({"n": aggregates.sum("a")}),
+        lambda calls: calls.aggregate({"n": aggregates.sum(F.col("a") + 1)}),
+    ),
+    Refused(
         " of collect is no number of values; give 1 or more, or leave it out",
         lambda calls: aggregates.collect("a", limit=0),
         lambda calls: calls.aggregate({"n": aggregates.collect("a", limit=1)}),

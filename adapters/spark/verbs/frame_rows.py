@@ -26,7 +26,7 @@ from millpond.processors.calls.account import InputTime
 from millpond.processors.calls.arguments import INPUT, check_distinct
 from millpond.processors.calls.feeds import Feed
 from millpond.processors.calls.known_names import did_you_mean, unused_name
-from millpond.processors.calls.readings import hidden_arguments
+from millpond.processors.calls.readings import ARGUMENT, hidden_arguments
 from millpond.processors.verbs.aggregates import AggregateCall
 from millpond.processors.verbs.projections import SEQUENCE
 
@@ -130,6 +130,7 @@ class FrameRows:
         taken = {name.casefold() for name in (*keys, *arguments)}
         moment, decides, place = (unused_name(name, taken) for name in ("time", "order", SEQUENCE))
         feed = self.feed
+        _check_by_row(rows, column_argument(rows, time, "time"), arguments)
         selected = rows.select(
             *(column_argument(rows, key, "by") for key in keys),
             column_argument(rows, time, "time").alias(moment),
@@ -159,6 +160,7 @@ class FrameRows:
         found = {column: argument_of(self.frame, result, calls[result]) for result, column in columns.items()}
         made = {column: argument for column, argument in found.items() if argument is not None and column not in values}
         check_distinct([name.casefold() for name in (*values, *made)], changes=False, remedy=REMEDY)
+        _check_by_row(self.frame, column_argument(self.frame, time, "time"), made)
         wide = self.frame.withColumns(made)
         for result, column in columns.items():
             _check_argument(result, wide.schema[column], calls[result])
@@ -208,6 +210,23 @@ def _has_no_order(type_: T.DataType) -> bool:
     if isinstance(type_, T.ArrayType):
         return _has_no_order(type_.elementType)
     return isinstance(type_, T.MapType | T.VariantType)
+
+
+def _check_by_row(rows: DataFrame, time: Column, arguments: Mapping[str, Column]) -> None:
+    """Refuse arguments that are not of one row, such as aggregates.
+
+    Raises:
+        ConfigurationError: there is one.
+    """
+    for name, argument in arguments.items():
+        try:
+            rows.select(time, argument)
+        except AnalysisException as error:
+            first_line = str(error).partition("\n")[0]
+            raise ConfigurationError(
+                f"the argument of {name.removeprefix(ARGUMENT)!r}, or its where, cannot be evaluated for each row "
+                f"({first_line}); give a column, or an expression of columns of one row"
+            ) from error
 
 
 def _check_argument(result: str, column: T.StructField, call: AggregateCall) -> None:

@@ -34,6 +34,8 @@ W = KeptCall("sum(int)", "w")
 MEAN = KeptCall("avg(int)", "v")
 SOME = S._replace(where="w > 1")
 LAST = KeptCall("last(int, ignore_nulls=False)", "v")
+OWN = KeptCall("user_defined(int, name='spread', version=1)", "v")
+BINS = KeptCall("histogram(int, edges=[1.0, 2.5])", "v")
 
 
 def began(**calls: KeptCall) -> Schemas:
@@ -82,6 +84,11 @@ ADVICE: list[tuple[dict[str, KeptCall], dict[str, KeptCall], CallChanges, str]] 
     ({"s": S}, {"s": KeptCall("sum(decimal(10, 2))", "v")}, CallChanges(),
      r"sum\('v'\) with the state sum\(int\) and is sum\('v'\) with the state sum\(decimal\(10, 2\)\)"),
     ({"l": LAST}, {"l": LAST._replace(state=f"ordered {LAST.state}")}, CallChanges(), "'l_2': last"),
+    ({"o": OWN}, {"o": OWN._replace(state=OWN.state.replace("1", "2"))}, CallChanges(),
+     r"'o' was spread\('v'\) with the state user_defined\(int, name='spread', version=1\) and is spread\('v'\) with "
+     r"the state user_defined\(int, name='spread', version=2\), which .*\{'o_2': spread\('v'\)\}, added=\['o_2'\]"),
+    ({"n": N}, {"n": N, "b": BINS}, CallChanges(),
+     r"calls: n=count\(\), b=histogram\('v', edges=\[1.0, 2.5\]\)\n"),
     ({"a": S, "b": N}, {"c": S, "d": MEAN}, CallChanges(),
      r"write added=\['d'\], renamed=\{'a': 'c'\}, dropped=\['b'\]; or else write added=\['c', 'd'\], dropped=\['a', "),
     ({"a": S, "b": N}, {"c": S, "d": MEAN}, CallChanges(["d"], {"a": "c"}),
