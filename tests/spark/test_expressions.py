@@ -23,6 +23,7 @@ def test_equal_expressions_have_one_text_and_others_have_others(spark: SparkSess
     same: list[tuple[list[Any], str]] = [
         (["a", a, F.col("q.a"), F.col("`a`"), a.alias("x"), F.expr("q.a as y"), frame["a"]], "a"),
         (["odd name", F.col("`odd name`")], "odd name"),
+        ([F.lit("a"), F.lit("a").alias("b"), F.expr("'a'")], "'a'"),
         ([a * 2, F.expr("a*2"), (F.col("q.a") * F.lit(2)).alias("odd name")], "(a * 2)"),
         ([F.col("b").cast("long"), F.expr("CAST(b AS BIGINT) x")], "CAST(b AS BIGINT)"),
         ([F.col("s.u"), F.col("s")["u"], F.col("s").getField("u")], "s.u"),
@@ -33,7 +34,7 @@ def test_equal_expressions_have_one_text_and_others_have_others(spark: SparkSess
     ]  # fmt: skip
     for columns, text in same:
         assert {Expression.of(frame, column).text for column in columns} == {text}
-    kept = {name: Expression.of(frame, columns[-1]) for name, (columns, _) in zip("abcdefgh", same, strict=True)}
+    kept = {name: Expression.of(frame, columns[-1]) for name, (columns, _) in zip("abcdefghi", same, strict=True)}
     assert kept_in(kept_as(kept).names) == kept
     assert kept["a"].release is None
     assert kept["c"].release == ".".join(spark.version.split(".")[:2])

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple, Self
 
 import pyarrow as pa
+from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
@@ -52,7 +53,9 @@ class Expression(NamedTuple):
         for pattern, mask in _OF_THE_SESSION:
             text = pattern.sub(mask, text)
         if text in frame.columns:
-            return cls(text)
+            if not _stays_without(frame, text, column):
+                return cls(text)
+            text = f"'{text}'"
         return cls(text, ".".join(frame.sparkSession.version.split(".")[:2]))
 
     @classmethod
@@ -81,6 +84,15 @@ class Expression(NamedTuple):
     def kept(self) -> str:
         """As it is kept."""
         return self.text if self.release is None else f"{self.text} /* Spark {self.release} */"
+
+
+def _stays_without(frame: DataFrame, name: str, column: Column) -> bool:
+    """Whether a column that is called so is a literal, which is called as the column is: then it needs no column."""
+    try:
+        frame.drop(name).select(column)
+    except AnalysisException:
+        return False
+    return True
 
 
 def kept_as(expressions: Mapping[str, Expression]) -> pa.Schema:
