@@ -114,23 +114,17 @@ def test_without_the_package_the_error_says_what_to_install(name: str, monkeypat
         RowAggregate({"x": NEED[name]}, {"x": INT})
 
 
-@pytest.mark.parametrize("call", [f.hll_sketch_agg("x"), f.theta_sketch_agg("x"), f.kll_sketch_agg("x")], ids=str)
-def test_a_sketch_is_put_as_it_is_shown(call: AggregateCall) -> None:
-    row = RowAggregate({"x": call}, {"x": INT})
-    state = row.state_serde.serialize(aggregate_state(row, [1, 2, 3]))
-    shown = row.results([row.state_serde.deserialize(state)])
-    assert row.state_of(shown) == state
-    for other in (b"no sketch", b"", None):
-        with pytest.raises(ConfigurationError, match="sketch"):
-            row.state_of(pa.table({"x": pa.array([other], pa.binary())}))
-    with pytest.raises(ConfigurationError, match="its state is more than its result"):
-        RowAggregate({"x": f.approx_top_k("x")}, {"x": INT}).state_of(pa.table({"x": [None]}))
+def test_sketches_are_not_put_as_nobody_can_tell_whether_they_are_some() -> None:
+    for name, call in NEED.items():
+        row = RowAggregate({"x": call}, {"x": INT})
+        with pytest.raises(ConfigurationError, match=rf"'x', {name}\(x\): its state is more than its result"):
+            row.state_of(row.results([row.initializer()]))
 
 
 @pytest.mark.parametrize("name", NEED)
 def test_bytes_that_are_no_sketch_are_refused(name: str) -> None:
     row = RowAggregate({"x": NEED[name]}, {"x": INT})
     whole = row.state_serde.deserialize(row.state_serde.serialize(aggregate_state(row, list(range(40)))))[0]
-    for data in (b"", b"\xff" * 40, whole[:9], whole[:-1]):
+    for data in (b"", b"\xff" * 40, whole[:9], whole[:-1], whole[:20] + bytes([whole[20] ^ 32]) + whole[21:]):
         with pytest.raises(MillpondError, match="cannot be read"):
             row.results([row.aggregator(b"k", (1, 5), [data])])

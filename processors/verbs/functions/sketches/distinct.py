@@ -75,6 +75,7 @@ class ApproxCountDistinct(Hll):
     """
 
     type = pa.int64()
+    sealed = False
 
     def __init__(self, form: Form | None, registers: int) -> None:
         super().__init__("approx_count_distinct", registers, "count_distinct")

@@ -55,7 +55,7 @@ class Kll(Sketched):
         for start, stop in pairwise(np.flatnonzero(np.diff(owners, prepend=-1, append=-1)).tolist()):
             opened = self._opened(made[int(owners[start])])
             self.extend(opened.sketch, numbers[start:stop])
-            made[int(owners[start])] = self.packed(opened.sketch)
+            made[int(owners[start])] = self.stored(opened.sketch)
         return pa.array(made, pa.binary())
 
     def united(self, left: Any, right: Any) -> Any:

@@ -7,7 +7,8 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from importlib import import_module
 from itertools import pairwise
-from typing import Any
+from typing import Any, ClassVar, Final
+from zlib import crc32
 
 import numpy as np
 import pyarrow as pa
@@ -16,6 +17,9 @@ from millpond.errors import ConfigurationError
 from millpond.processors.verbs.functions.columns import Array, Integers, present
 from millpond.processors.verbs.functions.function import AggregateFunction
 from millpond.stores.encoding.rows.physical import to_physical
+
+_CHECKSUM: Final = 4
+"""The bytes of a CRC-32."""
 
 
 class Opened:
@@ -32,13 +36,18 @@ class Opened:
 
     def serialize_compact(self) -> bytes:
         """The bytes of the state."""
-        return self.function.packed(self.sketch)
+        return self.function.stored(self.sketch)
 
 
 class Sketched(AggregateFunction):
-    """Keeps a sketch of the values that are not null."""
+    """Keeps a sketch of the values that are not null.
+
+    Attributes:
+        sealed: whether a state has a checksum in front: the library trusts what it reads, and may crash otherwise.
+    """
 
     state_type = pa.binary()
+    sealed: ClassVar[bool] = True
 
     @abstractmethod
     def empty(self) -> Any:
@@ -91,7 +100,7 @@ class Sketched(AggregateFunction):
             group = int(owners[start])
             opened = self._opened(made[group])
             self.update(opened.sketch, given[start:stop], often[start:stop])
-            made[group] = self.packed(opened.sketch)
+            made[group] = self.stored(opened.sketch)
         return pa.array(made, pa.binary())
 
     def comparable(self, values: Array) -> Array:
@@ -116,7 +125,24 @@ class Sketched(AggregateFunction):
     def _opened(self, state: Any) -> Opened:
         if isinstance(state, Opened):
             return state
-        return Opened(self, self.empty() if state is None else self.read(state))
+        return Opened(self, self.empty() if state is None else self.read(self.unsealed(state)))
+
+    def stored(self, sketch: Any) -> bytes:
+        """The bytes of a state."""
+        data = self.packed(sketch)
+        return crc32(data).to_bytes(_CHECKSUM) + data if self.sealed else data
+
+    def unsealed(self, state: bytes) -> bytes:
+        """The bytes of the sketch in a state.
+
+        Raises:
+            ValueError: the checksum is that of others.
+        """
+        if not self.sealed:
+            return state
+        if crc32(state[_CHECKSUM:]).to_bytes(_CHECKSUM) != state[:_CHECKSUM]:
+            raise ValueError("the sketch has not the checksum that it was written with")
+        return state[_CHECKSUM:]
 
 
 class Shown(Sketched):
@@ -126,15 +152,9 @@ class Shown(Sketched):
     nullable = False
 
     def results(self, states: Array) -> Array:
-        return states.fill_null(self.packed(self.empty())) if states.null_count else states
-
-    def state_of(self, result: Any) -> Any:
-        if result is None:
-            raise ValueError("a sketch is never null")
-        try:
-            return self.packed(self.read(result))
-        except Exception as error:  # the library raises whatever fits
-            raise ValueError(f"it is no such sketch: {error}") from error
+        nothing = self.packed(self.empty())
+        found = [nothing if state is None else self.unsealed(state) for state in states.to_pylist()]
+        return pa.array(found, self.type)
 
 
 def library(function: str, instead: str = "") -> Any:
