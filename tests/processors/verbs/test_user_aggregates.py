@@ -74,8 +74,9 @@ def test_rows_with_a_null_do_not_count_and_where_none_counts_the_result_is_null(
 
 def test_sessions_that_become_one_merge_their_states() -> None:
     rows = [{"k": 1, "at": START + timedelta(seconds=second), "x": float(second)} for second in (0, 20, 10, 90)]
+    columns: list[tuple[str, pa.DataType]] = [("k", pa.int64()), ("at", pa.timestamp("us", "UTC")), ("x", pa.float64())]
     batches = Pond().in_batches.aggregate(
-        pa.schema([("k", pa.int64()), ("at", pa.timestamp("us", "UTC")), ("x", pa.float64())]),
+        pa.schema(columns),
         {"sum": summed()("x")},
         by="k",
         time="at",
