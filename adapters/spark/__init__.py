@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from millpond.adapters.spark.streams import SparkStreams
     from millpond.adapters.spark.verbs.pond import Millpond
     from millpond.processors.options.on_error import OnError
+    from millpond.processors.verbs.matching.explanation import MatchExplanation
     from millpond.stores.evolution.verb_plan import EvolutionPlan
 
 for _package, _module in (("pyspark[sql]", "pyspark"), ("pandas", "pandas"), ("protobuf", "google")):
@@ -34,6 +35,7 @@ __all__ = [
     "EvolutionPlan",
     "FileOutput",
     "FormatOutput",
+    "MatchExplanation",
     "MergeOutput",
     "Millpond",
     "OnError",
@@ -51,6 +53,7 @@ _MODULES = {
     "EvolutionPlan": "millpond.stores.evolution.verb_plan",
     "FileOutput": "millpond.adapters.spark.outputs.output",
     "FormatOutput": "millpond.adapters.spark.outputs.output",
+    "MatchExplanation": "millpond.processors.verbs.matching.explanation",
     "MergeOutput": "millpond.adapters.spark.outputs.merge",
     "Millpond": "millpond.adapters.spark.verbs.pond",
     "OnError": "millpond.processors.options.on_error",

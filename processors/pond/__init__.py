@@ -5,5 +5,6 @@ Rule of this room: it knows tables, and neither Spark nor any library of data fr
 
 from millpond.processors.pond.micro_batches import MicroBatches
 from millpond.processors.pond.pond import Pond, PondInBatches
+from millpond.processors.verbs.matching.explanation import MatchExplanation
 
-__all__ = ["MicroBatches", "Pond", "PondInBatches"]
+__all__ = ["MatchExplanation", "MicroBatches", "Pond", "PondInBatches"]

@@ -10,10 +10,12 @@ from typing import Any
 
 from millpond.processors.distribution.plan import Plan
 from millpond.processors.runtime.subtopology import Subtopology
+from millpond.processors.verbs.matching.retained import Kept, kept_in
 from millpond.stores.backend.contract import Backend, BackendSupplier
 from millpond.stores.backend.registry import supplier
 from millpond.stores.backend.transaction import Transaction
 from millpond.stores.specs.location import StoreLocation
+from millpond.stores.specs.store_spec import StoreSpec
 
 
 class LocalStores:
@@ -51,6 +53,11 @@ class LocalStores:
         for opened in stores.values():
             opened.flush()
             opened.close()
+
+    def kept(self, place: str, spec: StoreSpec, key: bytes) -> Kept:
+        """What a store of the task with that place has committed of a key."""
+        backend = self._backends.get(f"{place}/{spec.name}")
+        return Kept() if backend is None else kept_in(spec.open_read_only(Transaction(backend)), spec, key)
 
     def commit(self) -> None:
         """Let what tasks have written last."""

@@ -19,9 +19,11 @@ from millpond.processors.options.on_error import OnError
 from millpond.processors.pond.frames import Frame, table_of
 from millpond.processors.pond.local_stores import LocalStores
 from millpond.processors.pond.marks import noted
+from millpond.processors.pond.matches import LocalRetained, explain_match
 from millpond.processors.pond.sides import VerbSide
 from millpond.processors.pond.verb_tasks import VerbTasks
 from millpond.processors.runtime.failures import DeadLetter
+from millpond.processors.verbs.matching.explanation import MatchExplanation
 from millpond.stores.backend.contract import BackendSupplier
 from millpond.stores.encoding.times import Instant
 
@@ -122,6 +124,24 @@ class MicroBatches:
         """
         return self._micro_batch(tables, complete=True)
 
+    def explain_match(self, row: Mapping[str, Any]) -> MatchExplanation:
+        """Why a row of a join has the match that it has, by what the join still keeps.
+
+        Args:
+            row: a row of the result, or one of the left side, by the names of its columns.
+
+        Returns:
+            The rows of its key that it could have met, each with why it is the match or is not. ``print`` shows them as
+            a table.
+
+        Raises:
+            ConfigurationError: the verb is no join, or the row lacks a column that is needed.
+            RecordError: a value cannot be kept.
+        """
+        retained = LocalRetained(self._tasks.plan, self._opened())
+        with self._named():
+            return explain_match(self._made, self._sides, row, retained)
+
     def close(self) -> None:
         """Forget all state. It may be called twice."""
         if self._stores is not None:
@@ -137,6 +157,16 @@ class MicroBatches:
     ) -> None:
         self.close()
 
+    def _opened(self) -> LocalStores:
+        """The stores.
+
+        Raises:
+            ConfigurationError: they are closed.
+        """
+        if self._stores is None:
+            raise ConfigurationError(f"{self._made.verb.name} is closed; make the verb again")
+        return self._stores
+
     @contextmanager
     def _named(self) -> Iterator[None]:
         """Begin each message about rows with the verb."""
@@ -149,9 +179,7 @@ class MicroBatches:
     def _micro_batch(
         self, tables: Mapping[str, pa.Table], *, reached: int | None = None, complete: bool = False
     ) -> pa.Table:
-        stores = self._stores
-        if stores is None:
-            raise ConfigurationError(f"{self._made.verb.name} is closed; make the verb again")
+        stores = self._opened()
         inputs = {role: [self._sides[role].prepared(table)] for role, table in tables.items()}
         try:
             found = self._tasks.micro_batch(self._number, inputs, stores, reached=reached, complete=complete)

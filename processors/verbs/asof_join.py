@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from millpond.processors.dsl.builder import StreamsBuilder
 from millpond.processors.options.joins import AsofDirection, Joined, JoinType, Side, Unfit
+from millpond.processors.verbs.matching.asof_match import AsofMatching
 from millpond.processors.verbs.projections import JoinedRows, Keys, Rows, Times, pairs
 from millpond.processors.verbs.sequenced import sequenced_table
 from millpond.processors.verbs.verb import PackedRows, Verb, null_safety
@@ -80,13 +81,14 @@ def asof_join(
     stream = builder.stream(left.topic)
     names = left.rows.schemas.current.names
     join = stream.left_join if join_type.keeps(Side.LEFT) else stream.join
+    fitting = None if where is None else Fitting(JoinedRows(left.rows, right.rows, names, columns), where)
     joined = Joined(
         grace=grace,
         within_history=grace is not None,
         tolerance=tolerance,
         exact=exact,
         direction=direction.value,
-        where=None if where is None else Fitting(JoinedRows(left.rows, right.rows, names, columns), where),
+        where=fitting,
         otherwise=unfit.value,
     )
     results = join(table, pairs, joined, vectorized=True)
@@ -97,7 +99,18 @@ def asof_join(
     rows = JoinedRows(left.rows, right.rows, names, shown, default=default or {})
     stores = {"right": (Keys.of_rows(right), Rows(right.rows, columns), Times("valid_from", right.times))}
     inputs = {right.topic: right, left.topic: left}
-    return Verb(builder.build(), inputs, (rows,), stores, terms=null_safety(null_safe))
+    matching = AsofMatching(
+        left,
+        right,
+        JoinedRows(left.rows, right.rows, (), columns, default=default or {}),
+        join_type,
+        tolerance,
+        exact,
+        direction,
+        fitting,
+        unfit,
+    )
+    return Verb(builder.build(), inputs, (rows,), stores, terms=null_safety(null_safe), matching=matching)
 
 
 def _unmatched(keys: Any, values: Any) -> Any:

@@ -16,6 +16,7 @@ from millpond.processors.dsl.wiring.stream_join import join_streams
 from millpond.processors.options.join_windows import JoinWindows
 from millpond.processors.options.joins import JoinType, StreamJoined
 from millpond.processors.streams.own_windows import OwnWindows, Reach
+from millpond.processors.verbs.matching.stream_match import StreamMatching
 from millpond.processors.verbs.projections import JoinedRows, Rows, pairs
 from millpond.processors.verbs.verb import PackedRows, Projection, Verb, null_safety
 from millpond.stores.encoding.rows.packing import RowCodec
@@ -76,7 +77,20 @@ def stream_join(
     rows: Projection = Rows(left.rows, names)
     if join_type.shows_right:
         rows = JoinedRows(left.rows, right.rows, names, columns, shared)
-    return Verb(builder.build(), {left.topic: left, right.topic: right}, (rows,), terms=null_safety(null_safe))
+    topology, inputs = builder.build(), {left.topic: left, right.topic: right}
+    # A join adds the stores of its sides in their order, and then others.
+    stores = dict(zip(("left", "right"), topology.stores, strict=False))
+    shown = {"left": names, "right": columns if join_type.shows_right else right.rows.schemas.current.names}
+    matching = StreamMatching(
+        {"left": left, "right": right},
+        stores,
+        shown,
+        join_type,
+        windows.before,
+        windows.after,
+        None if own is None else own.read,
+    )
+    return Verb(topology, inputs, (rows,), terms=null_safety(null_safe), matching=matching)
 
 
 def _pairs(keys: Any, left: Any, right: Any) -> Any:

@@ -7,6 +7,7 @@ from millpond.processors.dsl.streams_and_tables import KTable
 from millpond.processors.options.joins import JoinType
 from millpond.processors.options.materialized import Materialized
 from millpond.processors.verbs.foreign_keyed import foreign_key_of
+from millpond.processors.verbs.matching.table_match import TableMatching
 from millpond.processors.verbs.projections import CHANGE_TIME, ChangeColumns, JoinedRows, Keys, Rows, Times, pair, pairs
 from millpond.processors.verbs.sequenced import sequenced_table
 from millpond.processors.verbs.verb import PackedRows, Verb, null_safety
@@ -62,7 +63,9 @@ def table_join(
     parts = keys, rows, ChangeColumns(left.times)
     terms = {"how": join_type.value, **null_safety(null_safe)}
     follows_time = history is not None or ttl is not None
-    return Verb(builder.build(), inputs, parts, stores, follows_time=follows_time, terms=terms)
+    shown = {"left": left_columns, "right": right_columns}
+    matching = TableMatching({"left": left, "right": right}, shown, join_type)
+    return Verb(builder.build(), inputs, parts, stores, follows_time=follows_time, terms=terms, matching=matching)
 
 
 def _joined_by_foreign_key(one: KTable, other: KTable, join_type: JoinType) -> KTable:

@@ -18,6 +18,7 @@ from millpond.processors.runtime.batches.columns import Columns, Records
 from millpond.processors.runtime.topology import Topology
 from millpond.processors.verbs.change_feed import Change
 from millpond.processors.verbs.foreign_keyed import with_foreign_keys, without_foreign_key
+from millpond.processors.verbs.matching.matching import Matching
 from millpond.processors.verbs.null_keys import NullKeys
 from millpond.processors.verbs.ordered_rows import with_order
 from millpond.stores.encoding.nulls import spread
@@ -179,6 +180,7 @@ class Verb:
         stores: by name, the columns of the stores that show what the verb knows.
         follows_time: whether what comes out, or is late, depends on how far its inputs have come in time.
         terms: the parameters on which the rows of all its stores depend, by name, as a user writes them.
+        matching: of a join, how it decides which rows match.
     """
 
     topology: Topology
@@ -187,6 +189,7 @@ class Verb:
     stores: Mapping[str, Sequence[Projection]] = field(default_factory=dict)
     follows_time: bool = True
     terms: Mapping[str, Term] = field(default_factory=dict)
+    matching: Matching | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "topology", self.topology.of_verb(self.name, self.terms, TimeUnit.MICROSECOND))

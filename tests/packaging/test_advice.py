@@ -231,6 +231,8 @@ _SAID_OF_COLUMNS = (
     "stores/rows/test_evolution.py::test_what_is_said_of_columns_that_are_there_is_taken_out_or_the_columns_are"
 )
 FOLLOWED_CALLS = {
+    " is an expression of one DataFrame, and the row is of none; ": "spark/test_explained_matches.py::"
+    "test_an_earlier_micro_batch_knows_less_and_what_is_not_there_is_refused",
     "orders that are not shown, so they cannot be put; ": "spark/test_top_n.py::"
     "test_it_gives_what_row_number_gives_over_files_and_restarts_and_is_read_edited_and_erased",
     "give them names that none has had, ": "evolution/test_verb_starts.py::"

@@ -33,6 +33,10 @@ def begun(pond: Pond) -> MicroBatches:
     return pond.in_batches.latest(TABLE.schema, **KEYED, history=0)
 
 
+def joining(pond: Pond) -> MicroBatches:
+    return pond.in_batches.asof_join(TABLE.schema, pa.Table.from_pylist(OTHERS).schema, **ON, history=0)
+
+
 def closed(pond: Pond) -> pa.Table:
     running = begun(pond)
     running.close()
@@ -242,6 +246,11 @@ REFUSED = [
         "; give the columns of the rows that will come, a pyarrow.Schema",
         lambda pond: pond.in_batches.latest(TABLE, **KEYED, history=0),
         lambda pond: pond.in_batches.latest(TABLE.schema, **KEYED, history=0),
+    ),
+    Refused(
+        "the row has no \n; give a row of the result, or of the left side, with all its columns",
+        lambda pond: joining(pond).explain_match({"k": "x"}),
+        lambda pond: joining(pond).explain_match({"k": "x", "t": AT}),
     ),
     Refused(
         "history is missing; give how late rows may come",

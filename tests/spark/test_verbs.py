@@ -27,7 +27,7 @@ class Job:
 
     def __init__(self, spark: SparkSession, directory: Path) -> None:
         self.spark = spark
-        self._directory = directory
+        self._directory = self.directory = directory
 
     def pond(self, **options: Any) -> Millpond:
         given: dict[str, Any] = {

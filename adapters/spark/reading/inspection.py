@@ -24,9 +24,14 @@ from millpond.processors.options.records import Produced
 from millpond.processors.options.windowed_serdes import SessionWindowedSerde, TimeWindowedSerde
 from millpond.processors.runtime.batches.batch import Batch
 from millpond.processors.runtime.subtopology import Subtopology
-from millpond.stores.durability.checking.inspection import read_rows, read_versions
+from millpond.processors.verbs.matching.retained import Kept, kept_in
+from millpond.stores.backend.transaction import Transaction
+from millpond.stores.durability.checking.inspection import DurableRows, read_rows, read_versions
+from millpond.stores.durability.copies.damage import advising_of_files, task_of
 from millpond.stores.durability.manifests.manifest import Manifest
+from millpond.stores.durability.parquet.sources import Fetched
 from millpond.stores.durability.storage.storage import Storage
+from millpond.stores.encoding.partitions import partition_of
 from millpond.stores.encoding.serdes import BYTES, JSON, STRING, Serde
 from millpond.stores.evolution.history import History, current_manifests
 from millpond.stores.evolution.matching import same_state
@@ -155,11 +160,44 @@ class CommittedStore:
         Raises:
             ConfigurationError: the checkpoint has no commit, not that micro-batch, or is that of another query.
         """
-        prefix = f"{self._owner.index}_"
-        mine = self._manifests(session)
-        manifests = [(one.to_json(),) for one in mine if one.task_id.startswith(prefix)]
+        manifests = [(one.to_json(),) for one in self.tasks(session)]
         frame = session.createDataFrame(manifests, "manifest string").repartition(max(1, len(manifests)))
         return in_workers(frame, ReadStore(self.storage, self.spec, rows, deletes, ends), columns)
+
+    def tasks(self, session: SparkSession) -> list[Manifest]:
+        """The versions of the tasks that have it.
+
+        Raises:
+            ConfigurationError: as ``frame``.
+        """
+        prefix = f"{self._owner.index}_"
+        return [one for one in self._manifests(session) if one.task_id.startswith(prefix)]
+
+    def kept(self, session: SparkSession, key: bytes) -> Kept:
+        """What it has of a packed key; the files are read here, and no job of Spark's.
+
+        Raises:
+            ConfigurationError: as ``frame``.
+            MissingFileError, CorruptFileError: the durable state is incomplete or damaged.
+            FormatError: it is of a later release.
+        """
+        own = f"{self._owner.index}_{partition_of(key, self.plan.partitions)}"
+        nothing = Kept()
+        # Also the others: the checkpoint may be that of another number of partitions.
+        for one in sorted(self.tasks(session), key=lambda one: one.task_id != own):
+            kept = self._kept_by(one, key)
+            if kept.rows:
+                return kept
+            nothing = kept if one.task_id == own else nothing
+        return nothing
+
+    def _kept_by(self, manifest: Manifest, key: bytes) -> Kept:
+        """What a task has of a key."""
+        spec = self.spec
+        owner = task_of(manifest.application_id, manifest.task_id)
+        with advising_of_files(owner, self.storage), Fetched(self.storage, manifest) as source:
+            rows = DurableRows(source, manifest, spec.name, spec.kind.format_version)
+            return kept_in(spec.open_read_only(Transaction(rows)), spec, key)
 
     def _manifests(self, session: SparkSession) -> list[Manifest]:
         """The manifests of all tasks of this application that the checkpoint has."""

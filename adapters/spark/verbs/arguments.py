@@ -96,8 +96,8 @@ def column_argument(rows: DataFrame, column: str | Column, what: str) -> Column:
     return named(field_of(INPUT, rows, column).name) if isinstance(column, str) else column
 
 
-def with_own_bounds(left: DataFrame, given: Mapping[str, Any]) -> DataFrame:
-    """The left rows of a join of streams with ``BOUNDS`` among their columns.
+def own_bounds(left: DataFrame, given: Mapping[str, Any]) -> dict[str, Column]:
+    """The columns of ``BOUNDS``, which the left rows of a join of streams get.
 
     Args:
         left: the rows.
@@ -108,7 +108,7 @@ def with_own_bounds(left: DataFrame, given: Mapping[str, Any]) -> DataFrame:
     """
     names = [*(name.casefold() for name in left.columns), *BOUNDS.values()]
     check_distinct(names, changes=False, remedy=REMEDY)
-    made = {}
+    made: dict[str, Column] = {}
     for name, hidden in BOUNDS.items():
         bound = given[name]
         if not isinstance(bound, Column):
@@ -123,4 +123,4 @@ def with_own_bounds(left: DataFrame, given: Mapping[str, Any]) -> DataFrame:
                 "or an integer of milliseconds"
             )
         made[hidden] = lengths_in_micros(type_, bound)
-    return left.withColumns(made)
+    return made

@@ -37,9 +37,11 @@ class FrameRows:
 
     Attributes:
         frame: the DataFrame.
+        added: the columns that it has beyond those of the user, with what makes them; None if there are none.
     """
 
     frame: DataFrame
+    added: Mapping[str, Column] | None = None
 
     @cached_property
     def feed(self) -> Feed | None:
@@ -112,7 +114,7 @@ class FrameRows:
         """The columns that a verb reads."""
         for key in keys:
             field_of(role, self.frame, key)
-        rows = RowInput(role, self.frame, keys, values, time, op, foreign, _as_one(order), self.feed)
+        rows = RowInput(role, self.frame, keys, values, time, op, foreign, _as_one(order), self.feed, added=self.added)
         return rows.without_null_keys() if keyed else rows
 
     def aggregated(

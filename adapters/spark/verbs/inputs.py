@@ -63,6 +63,7 @@ class RowInput:
         given: what the user gave, by parameter, where the columns are not those of the user; None if they are.
         keyed: whether no row has a null in its key.
         stored: whether a store keeps its rows; if none does, nothing of an earlier run depends on its columns.
+        added: the columns that the frame has beyond those of the user, with what makes them; None if there are none.
     """
 
     role: str
@@ -77,6 +78,7 @@ class RowInput:
     given: Mapping[str, Expression] | None = None
     keyed: bool = False
     stored: bool = True
+    added: Mapping[str, Column] | None = None
 
     def __post_init__(self) -> None:
         check_column(_option(self.role), self.time)

@@ -12,7 +12,7 @@ from pyspark.sql import Column, DataFrame
 
 from millpond.adapters.spark.rows.arrow_expressions import Condition
 from millpond.adapters.spark.rows.names import named
-from millpond.adapters.spark.verbs.arguments import Bound, condition_of, with_own_bounds
+from millpond.adapters.spark.verbs.arguments import Bound, condition_of, own_bounds
 from millpond.adapters.spark.verbs.catalyst import NotInArrowError, evaluated
 from millpond.adapters.spark.verbs.frame_rows import FrameRows
 from millpond.adapters.spark.verbs.over import OverVerbs
@@ -181,11 +181,10 @@ class JoinVerbs(OverVerbs):
         """
         given = {"within": within, "before": before, "after": after}
         windows, bounds, sides = join_bounds(left.columns, Column, "F.col", given, at_most, grace)
-        if bounds is not None:
-            left = with_own_bounds(left, sides)
+        added = None if bounds is None else own_bounds(left, sides)
         start = self._start(renamed, dropped if bounds is not None else (*dropped, *BOUNDS.values()))
         made = call_stream_join(
-            FrameRows(left),
+            FrameRows(left) if added is None else FrameRows(left.withColumns(added), added),
             FrameRows(right),
             start,
             on=on,

@@ -8,7 +8,7 @@ from copy import copy
 from dataclasses import replace
 from typing import Self
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, Row
 from pyspark.sql import types as T
 
 from millpond.adapters.spark.copies.warming import Warmth, warm_beside
@@ -16,6 +16,7 @@ from millpond.adapters.spark.session.session import active_session
 from millpond.adapters.spark.verbs.backfill import Backfill
 from millpond.adapters.spark.verbs.inputs import RowInput
 from millpond.adapters.spark.verbs.kept_schemas import ColumnChanges
+from millpond.adapters.spark.verbs.matches import explain_match
 from millpond.adapters.spark.verbs.planning import asked_verb, planned
 from millpond.adapters.spark.verbs.runner import VerbRunner, VerbStart
 from millpond.adapters.spark.verbs.verb_run import VerbRun
@@ -23,6 +24,7 @@ from millpond.errors import ConfigurationError
 from millpond.processors.calls.account import Account, explained
 from millpond.processors.calls.made import MadeVerb
 from millpond.processors.distribution.plan import Plan
+from millpond.processors.verbs.matching.explanation import MatchExplanation
 from millpond.processors.verbs.verb import Verb
 from millpond.stores.evolution.seeding import Filling
 from millpond.stores.evolution.verb_plan import EvolutionPlan
@@ -87,10 +89,32 @@ class MadeVerbs:
         Raises:
             ConfigurationError: there is no such verb or store, or the checkpoint has no commit of it.
         """
-        if verb not in self._verbs:
-            raise ConfigurationError(f"no verb of this Millpond is called {verb!r}, only {sorted(self._verbs)}")
-        run, made = self._verbs[verb]
+        run, made = self._made(verb)
         return run.store(made, store, checkpoint, batch_id)
+
+    def explain_match(
+        self, verb: str, row: Row | Mapping[str, Any], checkpoint: str, *, batch_id: int | None = None
+    ) -> MatchExplanation:
+        """Why a row of a join has the match that it has, by what its query has committed; it may still be running.
+
+        Args:
+            verb: the name of an ``asof_join``, ``stream_join`` or ``table_join`` that this object has made.
+            row: a row of its result, or one of its left side.
+            checkpoint: the ``checkpointLocation`` of the query that runs the verb.
+            batch_id: after which micro-batch the state is looked at; by default the last one.
+
+        Returns:
+            The rows of its key that it could have met, with times, deletes, and for each why it is the match or is not.
+            ``print`` shows them as a table, and so does a notebook. Where the state would make another row now, as of
+            a late version, or has forgotten what there was, a note says so.
+
+        Raises:
+            ConfigurationError: there is no such join, the row lacks a column that is needed, or the checkpoint has no
+                commit of the verb.
+            MissingFileError, CorruptFileError: the durable state is incomplete or damaged.
+        """
+        run, made = self._made(verb)
+        return explain_match(run, made, row, checkpoint, batch_id)
 
     def explain(self) -> None:
         """Print what each verb that this object has made knows of time, in the order of their making.
@@ -172,6 +196,16 @@ class MadeVerbs:
     def _start(self, renamed: Mapping[str, str] | None, dropped: Collection[str]) -> VerbStart:
         """What begins a verb with what the user declares of its inputs' columns."""
         return VerbStart(self._runner, ColumnChanges(renamed or {}, dropped))
+
+    def _made(self, verb: str) -> tuple[VerbRun, Verb]:
+        """The verb of that name.
+
+        Raises:
+            ConfigurationError: there is none.
+        """
+        if verb not in self._verbs:
+            raise ConfigurationError(f"no verb of this Millpond is called {verb!r}, only {sorted(self._verbs)}")
+        return self._verbs[verb]
 
     def _result(
         self,

@@ -171,11 +171,7 @@ class VerbRun:
             ConfigurationError: the verb has no such store to show, the checkpoint no such commit, or this run none.
             StateConflictError: the state has rows of other columns since the verb was made.
         """
-        if self.backfill is not None:
-            raise ConfigurationError(
-                f"the verb {self.name!r} was made for its backfill, which commits nothing to a checkpoint; read the "
-                "store with the Millpond itself, where the verb has streaming DataFrames"
-            )
+        self.check_commits()
         if name not in verb.stores:
             raise ConfigurationError(f"the verb {self.name!r} shows the stores {sorted(verb.stores)}, not {name!r}")
         unkept_schemas(self.job.storage, self.job.application_id, self.schemas.by_place)
@@ -187,6 +183,18 @@ class VerbRun:
         columns = self._columns(shown if ends is None else shown.append(ends))
         packed, rows = traveling(columns), PartRows(parts, arrow_schema(traveling(self._columns(shown))))
         return from_months(found.frame(self.session, rows, packed, ends=ends), columns)
+
+    def check_commits(self) -> None:
+        """Refuse to look for what is committed of a verb that commits nothing to a checkpoint.
+
+        Raises:
+            ConfigurationError: it was made for its backfill.
+        """
+        if self.backfill is not None:
+            raise ConfigurationError(
+                f"the verb {self.name!r} was made for its backfill, which commits nothing to a checkpoint; read the "
+                "store with the Millpond itself, where the verb has streaming DataFrames"
+            )
 
     def warmed(self, verb: Verb) -> WarmQuery:
         """The query of this verb, whose local copies are to be warmed.

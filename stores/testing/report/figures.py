@@ -94,7 +94,9 @@ def measured(supplier: BackendSupplier, changes: int) -> Figures:
         for directory in Path(place).iterdir():
             delete_local_copy(supplier, directory)
     if not said:
-        raise BackendError(f"the backend {supplier.name!r} was not measured, because the process that does it has ended")
+        raise BackendError(
+            f"the backend {supplier.name!r} was not measured, because the process that does it has ended"
+        )
     return Figures(**json.loads(said[-1]))
 
 

@@ -1,0 +1,88 @@
+"""A row that somebody asks about, as the inputs of its join pack it.
+
+Rule of this module: which columns of a row are whose is decided here; how they become columns of Arrow is
+up to callers.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from millpond.errors import ConfigurationError
+from millpond.processors.verbs.matching.matching import Asked, Matching, PackedSide
+from millpond.processors.verbs.verb import PackedRows, Verb, flattened, nullable
+from millpond.stores.encoding.times import NO_TIME
+
+
+@dataclass(frozen=True)
+class SideColumns:
+    """The columns of one input of a join.
+
+    Attributes:
+        keys: those that must equal those of the other side, in their order.
+        values: those that are packed.
+        needed: those without which nothing can be told of a row: its key, and its time where that is a column.
+        names: all.
+    """
+
+    keys: Sequence[str]
+    values: Sequence[str]
+    needed: Sequence[str]
+    names: Sequence[str]
+
+
+def matching_of(verb: Verb) -> Matching:
+    """How a verb decides who matches.
+
+    Raises:
+        ConfigurationError: it is no join.
+    """
+    if verb.matching is None:
+        raise ConfigurationError(f"the verb {verb.name!r} is no join, so its rows have no match to explain")
+    return verb.matching
+
+
+def asked_row(
+    verb: Verb,
+    row: Mapping[str, Any],
+    sides: Mapping[str, SideColumns],
+    read: Callable[[str, Mapping[str, Any]], pa.Table],
+) -> Asked:
+    """A row of the result of a join, or of its left side.
+
+    Args:
+        verb: the join.
+        row: the row.
+        sides: the columns of its inputs, by role.
+        read: makes of a role and some values of its columns one row as the verb's ``Input`` takes it.
+
+    Raises:
+        ConfigurationError: the verb is no join, or the row lacks a column that is needed.
+    """
+    left, right = sides["left"], sides["right"]
+    for name in (*left.needed, *(one for one in matching_of(verb).needs if one in left.names)):
+        if name not in row:
+            raise ConfigurationError(
+                f"the row has no {name!r}; give a row of the result, or of the left side, with all its columns"
+            )
+    given = {"left": {name: row[name] for name in left.names if name in row}}
+    same = dict(zip(right.keys, left.keys, strict=True))
+    shown = [name for name in right.values if name not in same]
+    if all(name in row for name in shown):
+        keys = {name: row[mine] for name, mine in same.items() if mine in row}
+        given["right"] = {**keys, **{name: row[name] for name in shown}}
+    packed = {role: _packed(verb.inputs[role], read(role, values)) for role, values in given.items()}
+    return Asked(verb.name, row, packed)
+
+
+def _packed(input_: Any, rows: pa.Table) -> PackedSide:
+    """What one row has of an input."""
+    assert isinstance(input_, PackedRows)
+    times, place = rows["timestamp"].combine_chunks(), rows.column_names.index("timestamp")
+    timed = rows.set_column(place, "timestamp", times.fill_null(NO_TIME))
+    (key,) = input_.keys_of(timed).to_pylist()
+    values, schema = flattened(rows["value"]), nullable(input_.rows.schemas.current)
+    columns = [column.cast(field.type) for column, field in zip(values.columns, schema, strict=True)]
+    return PackedSide(key, pa.Table.from_arrays(columns, schema=schema), times[0].as_py())

@@ -1,0 +1,60 @@
+"""``Retained``: what the stores of a verb still have of single keys, wherever they are.
+
+Rule of this module: it reads a store that somebody has opened, and tells one kind from another by traits alone.
+"""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Protocol
+
+from millpond.stores.specs.store_spec import StoreSpec
+
+
+class Stored(NamedTuple):
+    """A packed row in a store.
+
+    Attributes:
+        value: the row.
+        time: its time, in microseconds; of a versioned store, from when on it is valid.
+        until: of a versioned store, when it ended; None if it is valid still, or the store has no versions.
+    """
+
+    value: bytes
+    time: int
+    until: int | None
+
+
+class Kept(NamedTuple):
+    """What a store has of a key.
+
+    Attributes:
+        rows: its rows, the oldest first.
+        since: the time before which others may have been forgotten; None if none have.
+    """
+
+    rows: Sequence[Stored] = ()
+    since: int | None = None
+
+
+class Retained(Protocol):
+    """The stores of a verb."""
+
+    def of_key(self, store: str, key: bytes) -> Kept:
+        """What the store of that name has of a packed key."""
+
+
+def kept_in(store: Any, spec: StoreSpec, key: bytes) -> Kept:
+    """What an open store has of a key.
+
+    Args:
+        store: a versioned, window or timestamped store with bytes as keys and values.
+        spec: what it is.
+        key: the key, packed.
+    """
+    if spec.kind.in_segments:
+        observed = store.observed_stream_time
+        since = None if observed is None else observed - store.retention + 1
+        return Kept([Stored(value, time, None) for time, value in store.fetch_range(key)], since)
+    if spec.versioned:
+        return Kept([Stored(*version) for version in store.history(key)], store.horizon)
+    found = store.get(key)
+    return Kept([] if found is None else [Stored(found.value, found.timestamp, None)])

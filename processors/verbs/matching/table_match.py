@@ -1,0 +1,100 @@
+"""Why a row of a ``table_join`` is, or is no longer, what the join of its tables has.
+
+Rule of this module: the join follows the latest row of either side; older versions only tell what there was before.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from millpond.processors.options.joins import JoinType
+from millpond.processors.verbs.foreign_keyed import foreign_key_of, without_foreign_key
+from millpond.processors.verbs.matching.explanation import Candidate, MatchExplanation
+from millpond.processors.verbs.matching.matching import (
+    Asked,
+    Matching,
+    Telling,
+    deletes_among,
+    differing,
+    instant,
+)
+from millpond.processors.verbs.matching.retained import Kept, Retained, Stored
+from millpond.processors.verbs.verb import PackedRows
+
+
+@dataclass(frozen=True)
+class TableMatching(Matching):
+    """How a ``table_join`` decides.
+
+    Attributes:
+        inputs: by role.
+        shown: by role, the columns of its rows that are shown.
+        join_type: which keys have a result.
+    """
+
+    inputs: Mapping[str, PackedRows]
+    shown: Mapping[str, Sequence[str]]
+    join_type: JoinType
+
+    @property
+    def needs(self) -> Sequence[str]:
+        return ()
+
+    def explain(self, asked: Asked, retained: Retained) -> MatchExplanation:
+        side = asked.sides["left"]
+        left = retained.of_key("left", side.key)
+        key, why_none = self._other_key(side.key, left)
+        right = Kept() if key is None else retained.of_key("right", key)
+        if not left.rows and not right.rows and "right" in asked.sides:
+            right = retained.of_key("right", asked.sides["right"].key)
+        found = tuple(self._candidates("left", left, side.time)) + tuple(self._candidates("right", right, side.time))
+        latest = {"left": _latest(left), "right": _latest(right)}
+        verdict = self._verdict(latest["left"], latest["right"], why_none)
+        notes = tuple(self._changed(asked, found))
+        time = None if side.time is None else instant(side.time, self.inputs["left"].times)
+        return MatchExplanation(asked.verb, asked.row, time, found, verdict, notes)
+
+    def _other_key(self, key: bytes, left: Kept) -> tuple[bytes | None, str]:
+        """The key of the right row, and why there is none."""
+        if self.inputs["left"].foreign is None:
+            return key, ""
+        latest = _latest(left)
+        if latest is None:
+            return None, ""
+        foreign = foreign_key_of(latest.value)
+        return foreign, "" if foreign is not None else "; its foreign key has a null, which equals nothing"
+
+    def _candidates(self, side: str, kept: Kept, time: int | None) -> Iterator[Candidate]:
+        packed = self.inputs[side]
+        unpacked = bytes if packed.foreign is None else without_foreign_key
+        telling = Telling(side, packed.rows, self.shown[side], packed.times, time, unpacked)
+        latest, deletes = _latest(kept), deletes_among(kept.rows)
+        for one in kept.rows:
+            if one is latest:
+                yield telling.stored(one, "the latest row of its key", won=True)
+            else:
+                yield telling.stored(one, "deleted later" if one.until in deletes else "replaced by a later one")
+            if one.until is not None and one.until in deletes:
+                yield telling.delete(one.until, "a delete")
+
+    def _verdict(self, left: Stored | None, right: Stored | None, why_none: str) -> str:
+        there = [f"the {side} side has {'one' if one else 'none'}" for side, one in (("left", left), ("right", right))]
+        result = "a row" if self.join_type.joins(left, right) else "no row"
+        return f"the join has {result} for this key: {', '.join(there)}{why_none}"
+
+    def _changed(self, asked: Asked, found: Sequence[Candidate]) -> Iterator[str]:
+        """What is not the same in the row as the state would make it now."""
+        now = {one.side: one.row for one in found if one.won}
+        for role, side in asked.sides.items():
+            (given,) = side.columns.to_pylist()
+            row = now.get(role) or dict.fromkeys(self.shown[role])
+            others = differing(row, {name: given[name] for name in row})
+            if others and asked.row.get("op") != "delete":
+                yield (
+                    f"the row has {', '.join(f'{name}={given[name]!r}' for name in others)} of the {role} side, which "
+                    "is not what its latest row has: another one has come since"
+                )
+
+
+def _latest(kept: Kept) -> Stored | None:
+    """The row that is there now."""
+    return next((one for one in reversed(kept.rows) if one.until is None), None)
