@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from millpond.adapters.spark.session.session import configure
     from millpond.adapters.spark.streams import SparkStreams
     from millpond.adapters.spark.verbs.pond import Millpond
+    from millpond.processors.calls.grace_advice import GraceAdvice
     from millpond.processors.options.on_error import OnError
     from millpond.processors.verbs.matching.explanation import MatchExplanation
     from millpond.stores.evolution.verb_plan import EvolutionPlan
@@ -35,6 +36,7 @@ __all__ = [
     "EvolutionPlan",
     "FileOutput",
     "FormatOutput",
+    "GraceAdvice",
     "MatchExplanation",
     "MergeOutput",
     "Millpond",
@@ -53,6 +55,7 @@ _MODULES = {
     "EvolutionPlan": "millpond.stores.evolution.verb_plan",
     "FileOutput": "millpond.adapters.spark.outputs.output",
     "FormatOutput": "millpond.adapters.spark.outputs.output",
+    "GraceAdvice": "millpond.processors.calls.grace_advice",
     "MatchExplanation": "millpond.processors.verbs.matching.explanation",
     "MergeOutput": "millpond.adapters.spark.outputs.merge",
     "Millpond": "millpond.adapters.spark.verbs.pond",

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 import pyarrow as pa
 
@@ -23,7 +23,9 @@ from millpond.processors.pond.matches import LocalRetained, explain_match
 from millpond.processors.pond.sides import VerbSide
 from millpond.processors.pond.verb_tasks import VerbTasks
 from millpond.processors.runtime.failures import DeadLetter
+from millpond.processors.verbs.aggregate import WINDOW
 from millpond.processors.verbs.matching.explanation import MatchExplanation
+from millpond.processors.verbs.top_n import RANK
 from millpond.stores.backend.contract import BackendSupplier
 from millpond.stores.encoding.times import Instant
 
@@ -64,6 +66,38 @@ class MicroBatches:
         self._directory = tempfile.TemporaryDirectory(prefix="millpond-")
         self._stores: LocalStores | None = LocalStores(Path(self._directory.name), backend)
         self._number = 0
+
+    @property
+    def name(self) -> str:
+        """The verb's name."""
+        return self._made.verb.name
+
+    @property
+    def inputs(self) -> Mapping[str, pa.Schema]:
+        """By input (``"input"``, or ``"left"`` and ``"right"``), the columns that it was made with."""
+        return {role: side.schema for role, side in self._sides.items()}
+
+    @property
+    def times(self) -> Mapping[str, str]:
+        """By input, the column with the times."""
+        return {role: read.rows.paths[read.time][0] for role, read in self._made.selections.items()}
+
+    @property
+    def key(self) -> Sequence[str] | None:
+        """The columns by which a row of the change feed replaces another one; None if rows that came out stay."""
+        feed = self._made.feed
+        if feed is None or not self._made.account.kind.startswith(("aggregate", "top_n")):
+            return feed
+        return [*feed, *(name for name in (WINDOW, RANK) if name in self.schema.names)]
+
+    @property
+    def state_size(self) -> tuple[int, int]:
+        """How many entries the stores have, and how many bytes their keys and values; each of them is looked at."""
+        rows = size = 0
+        for backend in self._opened().backends:
+            for key, value in backend.scan():
+                rows, size = rows + 1, size + len(key) + len(value)
+        return rows, size
 
     def feed(self, rows: Frame = None, *, left: Frame = None, right: Frame = None) -> pa.Table:
         """Process the next rows of an input, or of both, as one micro-batch.

@@ -5,7 +5,8 @@ it runs, ``MicroBatches``. Names, arguments and meanings are those of ``Millpond
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
 from functools import partial
 from typing import Any, Generic, Literal, TypeVar
 
@@ -25,6 +26,7 @@ from millpond.processors.calls.arguments import (
 )
 from millpond.processors.calls.asof_join import call_asof_join
 from millpond.processors.calls.deduplicate import call_deduplicate
+from millpond.processors.calls.grace_advice import GraceAdvice
 from millpond.processors.calls.latest import call_latest
 from millpond.processors.calls.made import Made
 from millpond.processors.calls.over import call_over
@@ -38,6 +40,7 @@ from millpond.processors.options.on_error import OnError
 from millpond.processors.pond.expressions import Expression, matching, with_own_bounds
 from millpond.processors.pond.frames import Frame, kept_schema, table_of
 from millpond.processors.pond.micro_batches import MicroBatches
+from millpond.processors.pond.playing import Recording, advise_grace
 from millpond.processors.pond.sides import VerbSide, joined_sides, with_conditions
 from millpond.processors.runtime.failures import DeadLetter
 from millpond.processors.verbs.aggregate import Windows
@@ -626,6 +629,40 @@ class Pond(Verbs[Frame, pa.Table]):
         Each is given schemas (``pyarrow.Schema``) in place of rows, and returns a ``MicroBatches``.
         """
         return PondInBatches(self._backend, self._on_error)
+
+    def advise_grace(
+        self,
+        make: Callable[[timedelta], MicroBatches],
+        *,
+        rows: Frame = None,
+        left: Frame = None,
+        right: Frame = None,
+        arrived: str,
+        every: Duration,
+        graces: Sequence[Duration] | None = None,
+    ) -> GraceAdvice:
+        """What each of some graces costs a verb: rows that come too late, results that are wrong, and state.
+
+        The rows, such as those of a day, are played through the verb as they arrived, once for each grace.
+
+        Args:
+            make: makes the verb of ``in_batches`` with a grace, or a history, which it is given as a timedelta.
+            rows: of a verb on one input.
+            left, right: of a join.
+            arrived: the column that says when a row arrived, of all inputs; the verb need not read it.
+            every: how much time a micro-batch takes in.
+            graces: those to try; by default those for which 1 %, 0.1 %, 0.01 % and none of the rows come later.
+
+        Returns:
+            A line for each grace, the shortest first. ``print`` shows a table, and so does a notebook.
+
+        Raises:
+            ConfigurationError: the verb has other inputs, a column is absent, or something is no length of time.
+            RecordError: a row cannot be used.
+        """
+        given = {INPUT: rows, LEFT: left, RIGHT: right}
+        tables = {role: table_of(role, one) for role, one in given.items() if one is not None}
+        return advise_grace(make, Recording.of(tables, arrived, every), graces)
 
     def _side(self, role: str, rows: Frame) -> VerbSide:
         table = table_of(role, rows)

@@ -54,6 +54,7 @@ _WINDOWS_THAT_CHANGE = (
     "test_another_size_is_refused_with_what_to_write_and_another_time_with_the_earliest"
 )
 _SAID_WRONG = "evolution/test_verb_starts.py::test_what_is_no_mapping_or_list_is_refused_with_what_to_write"
+_PLAYED = "pond/test_grace_advice.py::test_what_cannot_be_played_is_refused_with_what_to_give"
 FOLLOWED = {
     " is that of \n": "evolution/test_verb_starts.py::"
     "test_the_name_of_a_verb_of_another_kind_is_refused_with_both_kinds_and_the_line_that_is_right",
@@ -233,6 +234,9 @@ _SAID_OF_COLUMNS = (
 FOLLOWED_CALLS = {
     " is an expression of one DataFrame, and the row is of none; ": "spark/test_explained_matches.py::"
     "test_an_earlier_micro_batch_knows_less_and_what_is_not_there_is_refused",
+    "; give rows=..., or left=... and right=... of a join": _PLAYED,
+    "; give how often a micro-batch begins, such as ": _PLAYED,
+    "; give one of timestamps, which says of each row when it came": _PLAYED,
     "orders that are not shown, so they cannot be put; ": "spark/test_top_n.py::"
     "test_it_gives_what_row_number_gives_over_files_and_restarts_and_is_read_edited_and_erased",
     "give them names that none has had, ": "evolution/test_verb_starts.py::"

@@ -219,6 +219,12 @@ def test_late_rows_are_counted_and_kept_once_and_the_graces_that_they_say_take_t
         counts[f"hopping {DROPPED}"] += 1  # It is late for both of its windows.
     assert {name: counted[name] for name in counts} == counts
     assert {row.name for row in pond().late_rows(verbs[0]).collect()} == {verbs[0]}
+    for name in verbs:
+        needed = [row.needed for row in late if row.name == name]
+        advice = pond().advise_grace(name, rows=100)
+        for line in advice.lines:
+            assert (line.late, line.share) == (over := sum(one > line.grace for one in needed), over / 100)
+        assert advice.enough == max((timedelta(seconds=-(-one // SECOND)) for one in needed), default=None)
 
     # Keys and rows are JSON of their columns.
     columns = F.from_json("key", "k string, v int"), F.from_json("row", "ts timestamp, v int, at timestamp, w int")

@@ -6,7 +6,7 @@ Rule of this module: it knows no verb by name.
 from collections.abc import Callable, Collection, Mapping
 from copy import copy
 from dataclasses import replace
-from typing import Self
+from typing import Any, Self
 
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import types as T
@@ -22,6 +22,7 @@ from millpond.adapters.spark.verbs.runner import VerbRunner, VerbStart
 from millpond.adapters.spark.verbs.verb_run import VerbRun
 from millpond.errors import ConfigurationError
 from millpond.processors.calls.account import Account, explained
+from millpond.processors.calls.grace_advice import MICROSECOND, GraceAdvice, advice_of_needed
 from millpond.processors.calls.made import MadeVerb
 from millpond.processors.distribution.plan import Plan
 from millpond.processors.verbs.matching.explanation import MatchExplanation
@@ -192,6 +193,27 @@ class MadeVerbs:
             DurabilityError: the storage failed.
         """
         return self._runner.job.late_rows(name)
+
+    def advise_grace(self, verb: str, *, rows: int | None = None) -> GraceAdvice:
+        """What longer graces would cost a verb in rows, by the rows that it has left out so far for their time.
+
+        Each of the graces is with what the verb adds for its inputs, as the column ``needed`` of ``late_rows`` is. What
+        any grace costs, also in wrong results and in state, is told by ``Pond.advise_grace`` of rows as they arrived.
+
+        Args:
+            verb: the name of a verb.
+            rows: how many rows it has read, for their share.
+
+        Returns:
+            A line for each grace, the shortest first; none if no row was late. ``print`` shows a table, and so does a
+            notebook.
+
+        Raises:
+            ConfigurationError: there is no session.
+            DurabilityError: the storage failed.
+        """
+        found = self.late_rows(verb).groupBy("needed").count().collect()
+        return advice_of_needed(verb, {row["needed"] // MICROSECOND: row["count"] for row in found}, rows)
 
     def _start(self, renamed: Mapping[str, str] | None, dropped: Collection[str]) -> VerbStart:
         """What begins a verb with what the user declares of its inputs' columns."""
