@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from millpond.adapters.spark.session.session import configure
     from millpond.adapters.spark.streams import SparkStreams
     from millpond.adapters.spark.verbs.pond import Millpond
+    from millpond.processors.calls.batch_twin import Verification
     from millpond.processors.calls.grace_advice import GraceAdvice
     from millpond.processors.options.on_error import OnError
     from millpond.processors.verbs.matching.explanation import MatchExplanation
@@ -43,6 +44,7 @@ __all__ = [
     "OnError",
     "SparkStreams",
     "TableOutput",
+    "Verification",
     "Warmth",
     "configure",
     "register_state_source",
@@ -62,6 +64,7 @@ _MODULES = {
     "OnError": "millpond.processors.options.on_error",
     "SparkStreams": "millpond.adapters.spark.streams",
     "TableOutput": "millpond.adapters.spark.outputs.output",
+    "Verification": "millpond.processors.calls.batch_twin",
     "Warmth": "millpond.adapters.spark.copies.warming",
     "configure": "millpond.adapters.spark.session.session",
     "register_state_source": "millpond.adapters.spark.reading.state_source",

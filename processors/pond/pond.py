@@ -25,6 +25,7 @@ from millpond.processors.calls.arguments import (
     named_in_errors,
 )
 from millpond.processors.calls.asof_join import call_asof_join
+from millpond.processors.calls.batch_twin import Verification
 from millpond.processors.calls.deduplicate import call_deduplicate
 from millpond.processors.calls.grace_advice import GraceAdvice
 from millpond.processors.calls.latest import call_latest
@@ -42,12 +43,13 @@ from millpond.processors.pond.frames import Frame, kept_schema, table_of
 from millpond.processors.pond.micro_batches import MicroBatches
 from millpond.processors.pond.playing import Recording, advise_grace
 from millpond.processors.pond.sides import VerbSide, joined_sides, with_conditions
+from millpond.processors.pond.twins import verified
 from millpond.processors.runtime.failures import DeadLetter
 from millpond.processors.verbs.aggregate import Windows
 from millpond.processors.verbs.aggregates import AggregateCall
 from millpond.stores.backend.contract import BackendSupplier
 from millpond.stores.backend.registry import supplier
-from millpond.stores.encoding.times import Duration
+from millpond.stores.encoding.times import Duration, Instant
 
 Given = TypeVar("Given", contravariant=True)
 """What a verb is given for an input."""
@@ -663,6 +665,40 @@ class Pond(Verbs[Frame, pa.Table]):
         given = {INPUT: rows, LEFT: left, RIGHT: right}
         tables = {role: table_of(role, one) for role, one in given.items() if one is not None}
         return advise_grace(make, Recording.of(tables, arrived, every), graces)
+
+    def verify(
+        self,
+        query: "Callable[[Pond], pa.Table]",
+        written: Frame,
+        *,
+        key: str | Sequence[str] = (),
+        time: str | None = None,
+        since: Instant | str | None = None,
+        until: Instant | str | None = None,
+        shown: int = 20,
+    ) -> Verification:
+        """What is not the same in rows that came out of a verb, and in what it makes of all rows at once.
+
+        Args:
+            query: calls the verb, or a chain of them, of the Pond that it is given, on complete rows.
+            written: the rows that came out, such as those of all micro-batches. Of a change feed, those count that are
+                there in the end.
+            key: the columns by which a row that is different is told from one that is missing and one that is extra.
+                A change feed needs them; those of windows have ``window`` among them.
+            time: the column by which rows are of the interval; of a struct, its path, such as ``"window.start"``.
+            since: the beginning of the interval, a datetime or text; None for all from the first.
+            until: its end, which is left out; None for all to the last.
+            shown: how many differences to show.
+
+        Returns:
+            How many rows are missing, extra and different, and the first of them, each with its key and columns.
+
+        Raises:
+            ConfigurationError: the rows have other columns, a change feed has no key, or the interval no time.
+            RecordError: a row cannot be used.
+        """
+        keys = [key] if isinstance(key, str) else list(key)
+        return verified(query(self), written, key=keys, time=time, since=since, until=until, shown=shown)
 
     def _side(self, role: str, rows: Frame) -> VerbSide:
         table = table_of(role, rows)

@@ -54,6 +54,7 @@ _WINDOWS_THAT_CHANGE = (
     "test_another_size_is_refused_with_what_to_write_and_another_time_with_the_earliest"
 )
 _SAID_WRONG = "evolution/test_verb_starts.py::test_what_is_no_mapping_or_list_is_refused_with_what_to_write"
+_COMPARED = "pond/test_verify.py::test_what_cannot_be_compared_is_refused_with_what_to_give"
 _PLAYED = "pond/test_grace_advice.py::test_what_cannot_be_played_is_refused_with_what_to_give"
 FOLLOWED = {
     " is that of \n": "evolution/test_verb_starts.py::"
@@ -232,6 +233,10 @@ _SAID_OF_COLUMNS = (
     "stores/rows/test_evolution.py::test_what_is_said_of_columns_that_are_there_is_taken_out_or_the_columns_are"
 )
 FOLLOWED_CALLS = {
+    "; give key=..., the columns of its key, with 'window' if ": _COMPARED,
+    "; give time='at', or leave both out": _COMPARED,
+    ", and rows are compared when all are there; give static ones, such as ": "spark/test_verify.py::"
+    "test_rows_that_were_planted_in_what_a_query_has_written_are_found_and_nothing_in_what_it_wrote",
     " is an expression of one DataFrame, and the row is of none; ": "spark/test_explained_matches.py::"
     "test_an_earlier_micro_batch_knows_less_and_what_is_not_there_is_refused",
     "; give rows=..., or left=... and right=... of a join": _PLAYED,

@@ -3,12 +3,12 @@
 Rule of this module: it knows no verb by name.
 """
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from typing import Any, Self
 
-from pyspark.sql import DataFrame, Row
+from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import types as T
 
 from millpond.adapters.spark.copies.warming import Warmth, warm_beside
@@ -19,14 +19,17 @@ from millpond.adapters.spark.verbs.kept_schemas import ColumnChanges
 from millpond.adapters.spark.verbs.matches import explain_match
 from millpond.adapters.spark.verbs.planning import asked_verb, planned
 from millpond.adapters.spark.verbs.runner import VerbRunner, VerbStart
+from millpond.adapters.spark.verbs.twins import verified
 from millpond.adapters.spark.verbs.verb_run import VerbRun
 from millpond.errors import ConfigurationError
 from millpond.processors.calls.account import Account, explained
+from millpond.processors.calls.batch_twin import Verification
 from millpond.processors.calls.grace_advice import MICROSECOND, GraceAdvice, advice_of_needed
 from millpond.processors.calls.made import MadeVerb
 from millpond.processors.distribution.plan import Plan
 from millpond.processors.verbs.matching.explanation import MatchExplanation
 from millpond.processors.verbs.verb import Verb
+from millpond.stores.encoding.times import Instant
 from millpond.stores.evolution.seeding import Filling
 from millpond.stores.evolution.verb_plan import EvolutionPlan
 
@@ -214,6 +217,46 @@ class MadeVerbs:
         """
         found = self.late_rows(verb).groupBy("needed").count().collect()
         return advice_of_needed(verb, {row["needed"] // MICROSECOND: row["count"] for row in found}, rows)
+
+    def verify(
+        self,
+        query: Callable[[Self], DataFrame],
+        written: DataFrame,
+        *,
+        key: str | Sequence[str] = (),
+        time: str | Column | None = None,
+        since: Instant | str | None = None,
+        until: Instant | str | None = None,
+        shown: int = 20,
+    ) -> Verification:
+        """What is not the same in rows that a query has written, and in what the same verbs make of static DataFrames.
+
+        A row that came too late, a version that came after its left row had come out, a file that was written twice: it
+        shows here. Nothing is written, and no state is read or changed.
+
+        Args:
+            query: calls the verbs of the Millpond that it is given, on static DataFrames with all rows that count.
+            written: what the query has written, as a static DataFrame. Of a change feed, the rows count that are there
+                in the end.
+            key: the columns by which a row that is different is told from one that is missing and one that is extra.
+                A change feed needs them; those of windows have ``window`` among them, and those of ``top_n`` the rank.
+            time: the column (or expression) of the result by which rows are of the interval.
+            since: the beginning of the interval, a datetime or text; None for all from the first.
+            until: its end, which is left out; None for all to the last.
+            shown: how many differences to show at most.
+
+        Returns:
+            How many rows are missing, extra and different, and some of them, each with its key and columns. ``print``
+            shows a table, and so does a notebook.
+
+        Raises:
+            ConfigurationError: a DataFrame is a stream, the rows have other columns, a change feed has no key, or the
+                interval no time.
+        """
+        twin = copy(self)
+        twin._verbs, twin._accounts = {}, {}
+        keys = [key] if isinstance(key, str) else list(key)
+        return verified(query(twin), written, key=keys, time=time, since=since, until=until, shown=shown)
 
     def _start(self, renamed: Mapping[str, str] | None, dropped: Collection[str]) -> VerbStart:
         """What begins a verb with what the user declares of its inputs' columns."""

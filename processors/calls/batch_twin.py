@@ -1,0 +1,170 @@
+"""``Verification``: what is not the same in rows that were written and in those that the same verbs compute again.
+
+Rule of this module: it pairs and shows rows that somebody has found to differ.
+"""
+
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from html import escape
+from typing import Any, Final, NamedTuple
+
+from millpond.errors import ConfigurationError
+
+_TITLES: Final = ("", "key", "columns", "written", "computed")
+_NOTHING: Final = "-"
+
+
+class Differs(StrEnum):
+    """How a row differs."""
+
+    MISSING = "missing"
+    """It was not written."""
+
+    EXTRA = "extra"
+    """It was written, and is not computed."""
+
+    DIFFERENT = "different"
+    """What was written for its key has other values."""
+
+
+class Unequal(NamedTuple):
+    """Equal rows that are not as often on both sides.
+
+    Attributes:
+        row: their columns.
+        surplus: how many more were written than computed, less than zero if they are fewer.
+    """
+
+    row: Mapping[str, Any]
+    surplus: int
+
+
+@dataclass(frozen=True)
+class RowDifference:
+    """A row that is not the same on both sides.
+
+    Attributes:
+        differs: how.
+        key: its key; empty if rows have none.
+        columns: of one that is different, the columns that have other values.
+        written, computed: the row on either side; None where there is none.
+    """
+
+    differs: Differs
+    key: Mapping[str, Any]
+    columns: tuple[str, ...]
+    written: Mapping[str, Any] | None
+    computed: Mapping[str, Any] | None
+
+
+@dataclass(frozen=True)
+class Verification:
+    """What is not the same in what was written and in what was computed again. ``str`` makes a table of it.
+
+    Attributes:
+        rows: how many rows were computed.
+        missing: how many of them were not written.
+        extra: how many others were written.
+        different: of how many keys that are on both sides the rows have other values.
+        differences: the first of these rows.
+    """
+
+    rows: int
+    missing: int
+    extra: int
+    different: int
+    differences: tuple[RowDifference, ...]
+
+    @property
+    def equal(self) -> bool:
+        """Whether nothing differs."""
+        return not (self.missing or self.extra or self.different)
+
+    def __str__(self) -> str:
+        if self.equal:
+            return self._head
+        lines = [_TITLES, *map(_cells, self.differences)]
+        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+        table = ("  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)) for line in lines)
+        return "\n".join([self._head, *(line.rstrip() for line in table)])
+
+    def _repr_html_(self) -> str:
+        lines = [("th", _TITLES), *(("td", _cells(one)) for one in self.differences)]
+        rows = ("".join(f"<{tag}>{escape(cell)}</{tag}>" for cell in cells) for tag, cells in lines)
+        table = "" if self.equal else f"<table>{''.join(f'<tr>{row}</tr>' for row in rows)}</table>"
+        return f"<p>{escape(self._head)}</p>{table}"
+
+    @property
+    def _head(self) -> str:
+        if self.equal:
+            return f"rows computed: {self.rows:,}; nothing differs"
+        told = {Differs.MISSING: self.missing, Differs.EXTRA: self.extra, Differs.DIFFERENT: self.different}
+        counts = ", ".join(f"{count:,} {name}" for name, count in told.items())
+        return f"rows computed: {self.rows:,}; {counts}"
+
+
+def paired(found: Sequence[Unequal], key: Sequence[str]) -> Iterator[RowDifference]:
+    """Rows that are unequal, those of one key on both sides together.
+
+    Args:
+        found: the rows.
+        key: the columns of the key; none if rows have none.
+    """
+    groups: dict[str, tuple[list[Any], list[Any]]] = defaultdict(lambda: ([], []))
+    for number, (row, surplus) in enumerate(found):
+        group = groups[repr([row[name] for name in key]) if key else str(number)]
+        group[surplus < 0].extend([row] * abs(surplus))
+    for written, computed in groups.values():
+        both = min(len(written), len(computed))
+        for one, other in zip(written, computed, strict=False):
+            columns = tuple(name for name, value in one.items() if repr(value) != repr(other[name]))
+            yield RowDifference(Differs.DIFFERENT, _key_of(one, key), columns, one, other)
+        for one in computed[both:]:
+            yield RowDifference(Differs.MISSING, _key_of(one, key), (), None, one)
+        for one in written[both:]:
+            yield RowDifference(Differs.EXTRA, _key_of(one, key), (), one, None)
+
+
+def check_key(key: Sequence[str], columns: Collection[str], *, feed: bool) -> None:
+    """Refuse a key that is none of the rows, and a change feed without one.
+
+    Raises:
+        ConfigurationError: so it is.
+    """
+    for name in key:
+        if name not in columns:
+            raise ConfigurationError(f"the key has {name!r}, but the rows only {', '.join(columns)}")
+    if feed and not key:
+        raise ConfigurationError(
+            "the rows are a change feed, and nothing says which of them replace each other; give key=..., the columns "
+            "of its key, with 'window' if it has windows"
+        )
+
+
+def check_interval(time: object, since: object, until: object) -> None:
+    """Refuse an interval of no column.
+
+    Raises:
+        ConfigurationError: it is one.
+    """
+    if time is None and (since is not None or until is not None):
+        raise ConfigurationError(
+            f"since is {since!r} and until {until!r}, and nothing says of which column; give time='at', or leave both "
+            "out"
+        )
+
+
+def _key_of(row: Mapping[str, Any], key: Sequence[str]) -> dict[str, Any]:
+    return {name: row[name] for name in key}
+
+
+def _cells(one: RowDifference) -> Sequence[str]:
+    shown = one.columns or tuple(one.written or one.computed or ())
+    sides = (_shown({name: row[name] for name in shown}) if row else _NOTHING for row in (one.written, one.computed))
+    return one.differs.value, _shown(one.key) or _NOTHING, ", ".join(one.columns) or _NOTHING, *sides
+
+
+def _shown(row: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name}={value!r}" for name, value in row.items())
