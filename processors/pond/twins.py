@@ -19,6 +19,7 @@ from millpond.processors.calls.batch_twin import (
     check_key,
     paired,
 )
+from millpond.processors.calls.tables import Rows
 from millpond.processors.pond.frames import Frame, field_of, table_of
 from millpond.processors.pond.marks import rows_of
 from millpond.processors.verbs.projections import CHANGE_COLUMNS, OP, SEQUENCE
@@ -53,7 +54,7 @@ def verified(
     """
     check_interval(time, since, until)
     given = table_of("written", written, computed.schema)
-    feed = rows_of("computed", computed.schema).feed is not None
+    feed = rows_of(Rows, "computed", computed.schema).feed is not None
     check_key(key, computed.schema.names, feed=feed)
     sides = [_rows(_last(table, key) if feed else table, time, since, until) for table in (given, computed)]
     left_out = CHANGE_COLUMNS if feed else ()
