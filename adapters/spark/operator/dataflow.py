@@ -10,11 +10,10 @@ from functools import reduce
 from typing import cast
 
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from millpond.adapters.inspect.kept_manifest import STATE_DDL, STATE_NAME
-from millpond.adapters.spark.operator.groups import WALL_CLOCK_COLUMN, InPandas, TablesOfGroups
+from millpond.adapters.spark.operator.groups import InPandas, TablesOfGroups
 from millpond.adapters.spark.operator.map_side import MapSide, ProcessToSink
 from millpond.adapters.spark.operator.on_workers import OnWorkers
 from millpond.adapters.spark.operator.operator import Operator
@@ -116,10 +115,8 @@ class Dataflow:
 
 def operated(blobs: DataFrame, operator: TablesOfGroups, columns: str | T.StructType) -> DataFrame:
     """What an operator makes of blobs, in these columns."""
-    now = F.unix_millis(F.current_timestamp())
-    groups = blobs.withColumn(WALL_CLOCK_COLUMN, now).groupBy("task")
     packed = TaskOperator(InPandas(operator), (STATE_NAME, STATE_DDL))
-    return groups.transformWithStateInPandas(packed, columns, "Append", "None")
+    return blobs.groupBy("task").transformWithStateInPandas(packed, columns, "Append", "None")
 
 
 def _columns(stage: Stage) -> str | T.StructType:

@@ -5,7 +5,7 @@ Rule of this module: it knows how Spark calls, and what a group is; what becomes
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol
+from typing import Any, Protocol
 
 import pandas as pd
 import pyarrow as pa
@@ -14,10 +14,6 @@ from millpond.adapters.spark.worker.attempt import Attempt
 from millpond.adapters.spark.worker.worker import tune_worker
 from millpond.metrics import Stopwatch
 from millpond.processors.distribution.exchange import EXCHANGE_SCHEMA, Blob
-
-WALL_CLOCK_COLUMN: Final = "wall_clock"
-"""Of the rows that an operator takes: the time of the micro-batch, in milliseconds. Spark keeps it in the checkpoint,
-so a micro-batch that is run again is at the same time."""
 
 
 class KeptValue(Protocol):
@@ -37,7 +33,7 @@ class Group:
     Attributes:
         number: its key.
         blobs: what has arrived, in any order.
-        wall_clock: the time of the micro-batch, in milliseconds.
+        wall_clock: the time of the micro-batch, in milliseconds; one that is run again has the same.
         kept: Spark's state of the group.
         attempt: to run it.
         watch: running since it began to arrive.
@@ -68,29 +64,28 @@ class InPandas:
     def __init__(self, operator: TablesOfGroups) -> None:
         self._operator = operator
 
-    def handle(self, number: int, rows: Iterator[Any], manifest: Any) -> Iterator[pd.DataFrame]:
+    def handle(self, number: int, rows: Iterator[Any], manifest: Any, wall_clock: int) -> Iterator[pd.DataFrame]:
         """What comes out of a group.
 
         Args:
             number: its key.
             rows: pandas DataFrames with the rows that have arrived for it.
             manifest: Spark's state of the group.
+            wall_clock: the time of the micro-batch, in milliseconds.
         """
         tune_worker()
         watch = Stopwatch()
-        wall_clock, blobs = _arrived(number, rows)
-        group = Group(number, blobs, wall_clock, manifest, Attempt.here(), watch)
+        group = Group(number, _arrived(number, rows), wall_clock, manifest, Attempt.here(), watch)
         yield from map(_in_pandas, self._operator.tables(group))
 
 
-def _arrived(task: int, frames: Iterator[Any]) -> tuple[int, list[Blob]]:
-    """The time of the micro-batch, in milliseconds, and the blobs that it brings to a task."""
-    wall_clock, blobs = 0, []
+def _arrived(task: int, frames: Iterator[Any]) -> list[Blob]:
+    """The blobs that a micro-batch brings to a task."""
+    blobs = []
     for frame in frames:
-        wall_clock = int(frame[WALL_CLOCK_COLUMN].iat[0])
         columns = (frame[name].tolist() for name in EXCHANGE_SCHEMA.names[1:])
         blobs += [Blob(task, *numbers) for numbers in zip(*columns, strict=True)]
-    return wall_clock, blobs
+    return blobs
 
 
 def _in_pandas(table: pa.Table) -> pd.DataFrame:

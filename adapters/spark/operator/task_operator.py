@@ -24,8 +24,8 @@ _PACKING: Final[Any] = CloudPickleSerializer()  # type: ignore[no-untyped-call]
 class GroupOperator(Protocol):
     """What runs the tasks of a group."""
 
-    def handle(self, number: int, rows: Iterator[Any], manifest: Any) -> "Iterator[pd.DataFrame]":
-        """What comes out, of the rows that have arrived for the group with that number, and its state."""
+    def handle(self, number: int, rows: Iterator[Any], manifest: Any, wall_clock: int) -> "Iterator[pd.DataFrame]":
+        """What comes out, of the rows that have arrived for the group with that number, its state, and the time."""
 
 
 class TaskOperator(StatefulProcessor):
@@ -43,10 +43,21 @@ class TaskOperator(StatefulProcessor):
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         self._manifest = handle.getValueState(*self._state)
+        self._times = handle._statefulProcessorApiClient
 
     def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> "Iterator[pd.DataFrame]":
         with short_errors():
-            yield from self._operator.handle(int(key[0]), rows, self._manifest)
+            yield from self._operator.handle(int(key[0]), rows, self._manifest, self._wall_clock)
+
+    @property
+    def _wall_clock(self) -> int:
+        """The time of the micro-batch, in milliseconds, which Spark keeps in the checkpoint.
+
+        Spark hands it to processors with timers alone, for whom it never rests. A column with the time would be a
+        number in the code that Spark generates, so that the JVM would compile classes anew in each micro-batch.
+        """
+        now, _ = self._times.get_timestamps("ProcessingTime")
+        return int(now)
 
     @cached_property
     def _operator(self) -> GroupOperator:
