@@ -46,6 +46,15 @@ class PartitionState:
     storage: Storage
     directory: str
 
+    def written(self, version: int) -> int | None:
+        """When files of a version were written, in milliseconds since 1970; None if there are none.
+
+        Raises:
+            DurabilityError: the checkpoint cannot be read.
+        """
+        named = ((_NAME.fullmatch(file.path.rpartition("/")[2]), file) for file in self.storage.list(self.directory))
+        return max((file.modified_ms for match, file in named if match and int(match[1]) == version), default=None)
+
     def manifests(self, version: StateVersion) -> list[Manifest]:
         """The manifests of the tasks that the partition has at a version.
 

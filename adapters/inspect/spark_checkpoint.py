@@ -157,6 +157,28 @@ class SparkCheckpoint:
                 held[number] += manifests
         return held
 
+    def progress_of(self, batch: int) -> tuple[int, int, int | None]:
+        """How far the tasks of a micro-batch are that is not committed, by the state that Spark keeps of them.
+
+        Returns:
+            How many partitions have its state, of how many that had that of the one before, and when the last of them
+            got it, in milliseconds since 1970; None if none has. Operators of others count, too.
+
+        Raises:
+            DurabilityError: the storage failed.
+        """
+        places = [
+            f"state/{number}/{partition}"
+            for number in self.storage.directories("state")
+            if _NUMBER.fullmatch(number)
+            for partition in self.storage.directories(f"state/{number}")
+            if _NUMBER.fullmatch(partition)
+        ]
+        with ThreadPoolExecutor(self.workers, "millpond-inspect") as pool:
+            written = list(pool.map(lambda place: PartitionState(self.storage, place).written(batch + 1), places))
+        times = [at for at in written if at is not None]
+        return len(times), len(places), max(times, default=None)
+
     def foreign_operators(self) -> list[str]:
         """The operators that have state here and keep no manifests in it, as ``1 (dedupe)``.
 

@@ -7,13 +7,10 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from millpond.adapters.monitor.micro_batch import MicroBatch, Report
-from millpond.adapters.monitor.overview import BatchSeen, OperatorSeen, Reason, SourceSeen
+from millpond.adapters.monitor.kept.micro_batch import STATE, TRIGGER, MicroBatch, Report, TaskReport
+from millpond.adapters.monitor.overview import BatchSeen, HotKey, OperatorSeen, Reason, SourceSeen, TaskWork
 from millpond.metrics import StoreMetric
 from millpond.processors.runtime.metrics import TaskMetric
-
-TRIGGER: Final = "triggerExecution"
-"""Spark's name for the whole of a micro-batch."""
 
 OTHER: Final = "other"
 _WORK: Final = {
@@ -23,6 +20,7 @@ _WORK: Final = {
     "commit": StoreMetric.COMMIT_DURATION,
 }
 _MILLISECOND: Final = 1_000
+_HOT_KEYS: Final = 10
 
 
 def batches_seen(
@@ -91,8 +89,8 @@ def _operator(batch: int, report: Report) -> OperatorSeen:
         report.operator,
         batch,
         report.tasks,
-        _total(report, TaskMetric.RECORDS_IN),
-        _total(report, TaskMetric.RECORDS_OUT),
+        report.figure(TaskMetric.RECORDS_IN),
+        report.figure(TaskMetric.RECORDS_OUT),
         None if lag is None else lag // _MILLISECOND,
         None if time is None else time // _MILLISECOND,
         sum(report.dropped.values()),
@@ -100,6 +98,53 @@ def _operator(batch: int, report: Report) -> OperatorSeen:
         sum(report.waiting.values()),
         _work(report),
     )
+
+
+def work_seen(kept: Sequence[MicroBatch]) -> list[TaskWork]:
+    """What each task did in the last micro-batch in which it ran, those with the most records first."""
+    last: dict[tuple[str, str, str], TaskWork] = {}
+    for one in kept:
+        for report in one.reports:
+            for task in report.each:
+                last[report.application, report.operator, task.task] = _task(one.batch, report, task)
+    return sorted(last.values(), key=lambda one: (-one.records_in, one.application, one.operator, one.task))
+
+
+def _task(batch: int, report: Report, task: TaskReport) -> TaskWork:
+    figures = task.figures
+    spent = {name: figures.get(figure, 0) / _MILLISECOND for name, figure in _WORK.items()}
+    return TaskWork(
+        report.application,
+        report.operator,
+        task.task,
+        batch,
+        figures.get(TaskMetric.RECORDS_IN, 0),
+        figures.get(TaskMetric.RECORDS_OUT, 0),
+        task.late,
+        task.dropped,
+        figures.get(StoreMetric.COMMIT_ROWS, 0),
+        figures.get(StoreMetric.FILE_SIZE, 0),
+        figures.get(STATE),
+        spent["open"],
+        spent["process"],
+        spent["commit"],
+        figures.get(TaskMetric.TASK_DURATION, 0) / _MILLISECOND,
+    )
+
+
+def hot_keys_seen(kept: Sequence[MicroBatch]) -> list[HotKey]:
+    """The keys that most records of an operator have, in the last micro-batch in which it had records."""
+    last: dict[tuple[str, str], list[HotKey]] = {}
+    for one in kept:
+        for report in one.reports:
+            taken = report.figure(TaskMetric.RECORDS_IN)
+            if report.each and taken:
+                last[report.application, report.operator] = [
+                    HotKey(report.application, report.operator, task.task, key, records, min(1.0, records / taken))
+                    for task in report.each
+                    for key, records in task.keys.items()
+                ]
+    return sorted((key for keys in last.values() for key in keys), key=lambda one: -one.share)[:_HOT_KEYS]
 
 
 def reasons_seen(kept: Sequence[MicroBatch]) -> list[Reason]:
@@ -122,14 +167,9 @@ def reasons_seen(kept: Sequence[MicroBatch]) -> list[Reason]:
 
 def _work(report: Report) -> dict[str, float]:
     """What the tasks of an operator did, in milliseconds; what is left of their time is ``other``."""
-    micros = {name: _total(report, figure) for name, figure in _WORK.items()}
-    micros[OTHER] = max(0, _total(report, TaskMetric.TASK_DURATION) - sum(micros.values()))
+    micros = {name: report.figure(figure) for name, figure in _WORK.items()}
+    micros[OTHER] = max(0, report.figure(TaskMetric.TASK_DURATION) - sum(micros.values()))
     return {name: spent / _MILLISECOND for name, spent in micros.items() if spent}
-
-
-def _total(report: Report, figure: str) -> int:
-    """A figure over all stores and nodes."""
-    return sum(amount for name, amount in report.figures.items() if name.rpartition(":")[2] == figure)
 
 
 def _rate(rows: int, millis: int | None) -> float | None:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from millpond.adapters.monitor import units
+from millpond.adapters.monitor.diagnosis import units
 from millpond.adapters.monitor.drawing import Drawing, Marks, RecordedJob, of_records, of_topology
 from millpond.adapters.monitor.overview import OperatorSeen, Reason, StoreSeen
 from millpond.processors.runtime.counters import CounterName

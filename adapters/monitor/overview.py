@@ -7,7 +7,11 @@ durations milliseconds, sizes bytes; None is what nobody has told.
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from millpond.adapters.monitor.diagnosis.finding import Finding
 from millpond.adapters.monitor.drawing import Drawing
+from millpond.adapters.monitor.kept.history import Point
+from millpond.adapters.monitor.kept.micro_batch import Limit
+from millpond.adapters.monitor.kept.runs import Run
 
 
 @dataclass(frozen=True)
@@ -118,6 +122,63 @@ class TaskSeen:
 
 
 @dataclass(frozen=True)
+class TaskWork:
+    """What one task of an operator did in the last micro-batch in which it ran.
+
+    Attributes:
+        application: the job's name.
+        operator: the operator's.
+        task: ``<sub-topology>_<partition>``.
+        batch: that micro-batch.
+        records_in: what came in.
+        records_out: what went out.
+        late: records that were late.
+        dropped: records that were dropped.
+        rows: the rows that it has changed.
+        size: the bytes of its durable file.
+        state: the bytes of its local copies; None if nobody has told.
+        open, process, commit, took: how long these steps, and all of them, took.
+    """
+
+    application: str
+    operator: str
+    task: str
+    batch: int
+    records_in: int
+    records_out: int
+    late: int
+    dropped: int
+    rows: int
+    size: int
+    state: int | None
+    open: float
+    process: float
+    commit: float
+    took: float
+
+
+@dataclass(frozen=True)
+class HotKey:
+    """A key that many records of an operator have in its last micro-batch: about how many, and which share they are."""
+
+    application: str
+    operator: str
+    task: str
+    key: str
+    records: int
+    share: float
+
+
+@dataclass(frozen=True)
+class Series:
+    """What the query did over time, a point each minute, hour and day in which it ran: three hours, a week, a year."""
+
+    minutes: tuple[Point, ...]
+    hours: tuple[Point, ...]
+    days: tuple[Point, ...]
+
+
+@dataclass(frozen=True)
 class Overview:
     """A query at one moment.
 
@@ -130,12 +191,20 @@ class Overview:
         committed: when that was.
         open_batch: the micro-batch that was begun after it: it is running, or the query has ended in it.
         open_since: when that was begun.
+        commit_age: how long ago the last one was committed.
+        run: the last run: when it was started, seen and, if it has, ended, and by which error; None if nobody tells.
+        restarts: how often the query was started again; likewise.
+        findings: what is wrong with it, as far as that is known, the worst first.
         batches: the last micro-batches, the first one first.
         sources: the sources.
         operators: inputs and operators.
         reasons: dropped, late and waiting records.
         stores: the stores.
         tasks: the tasks.
+        work: what each task of an operator did.
+        hot_keys: the keys that most records have.
+        limits: what may come to its end, where it is nearest to that.
+        series: what the query did over time.
         drawing: the topology.
         notes: what cannot be shown, and why.
     """
@@ -148,15 +217,23 @@ class Overview:
     committed: int | None
     open_batch: int | None
     open_since: int | None
+    commit_age: int | None
+    run: Run | None
+    restarts: int | None
+    findings: tuple[Finding, ...]
     batches: tuple[BatchSeen, ...]
     sources: tuple[SourceSeen, ...]
     operators: tuple[OperatorSeen, ...]
     reasons: tuple[Reason, ...]
     stores: tuple[StoreSeen, ...]
     tasks: tuple[TaskSeen, ...]
+    work: tuple[TaskWork, ...]
+    hot_keys: tuple[HotKey, ...]
+    limits: tuple[Limit, ...]
+    series: Series
     drawing: Drawing
     notes: tuple[str, ...]
 
     def to_dict(self) -> dict[str, Any]:
         """The same as JSON has it."""
-        return asdict(self)
+        return {**asdict(self), "findings": [found.to_dict() for found in self.findings]}

@@ -7,6 +7,7 @@ note; only a checkpoint that is not there is an error.
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from time import time
 from typing import Final, NamedTuple
 
@@ -14,11 +15,23 @@ from millpond.adapters.inspect.sizes import task_size
 from millpond.adapters.inspect.spark_checkpoint import SparkCheckpoint
 from millpond.adapters.inspect.state_inspector import StateInspector
 from millpond.adapters.inspect.store_view import StoreView
-from millpond.adapters.monitor.flow import batches_seen, operators_seen, reasons_seen, sources_seen
-from millpond.adapters.monitor.kept_progress import ProgressReader
+from millpond.adapters.monitor.diagnosis.doctor import diagnose
+from millpond.adapters.monitor.diagnosis.figures import Figures, OpenBatch, StandbyCopy
+from millpond.adapters.monitor.flow import (
+    batches_seen,
+    hot_keys_seen,
+    operators_seen,
+    reasons_seen,
+    sources_seen,
+    work_seen,
+)
+from millpond.adapters.monitor.kept.history import History
+from millpond.adapters.monitor.kept.kept_progress import ProgressReader
+from millpond.adapters.monitor.kept.micro_batch import MicroBatch
+from millpond.adapters.monitor.kept.runs import Runs
 from millpond.adapters.monitor.marking import drawn
-from millpond.adapters.monitor.micro_batch import MicroBatch
-from millpond.adapters.monitor.overview import Overview, StoreSeen, TaskSeen
+from millpond.adapters.monitor.overview import Overview, Series, StoreSeen, TaskSeen
+from millpond.adapters.monitor.standby_copies import standby_copies
 from millpond.errors import MillpondError
 from millpond.processors.runtime.topology import Topology
 from millpond.stores.durability.manifests.manifest import Manifest
@@ -48,6 +61,7 @@ class QueryMonitor:
         topology: what the query runs, to be drawn; None if only what is recorded is to be drawn.
         count: how many micro-batches are shown.
         workers: how many files are read at the same time.
+        standby: the local directory that a standby on this machine keeps warm; None if there is none.
     """
 
     checkpoint: str
@@ -56,6 +70,7 @@ class QueryMonitor:
     topology: Topology | None = None
     count: int = 200
     workers: int = 4
+    standby: Path | None = None
     _first: str | None = None
     _reader: ProgressReader | None = None
     _state: tuple[tuple[str, int, int], _State] | None = None
@@ -80,26 +95,37 @@ class QueryMonitor:
         found = SparkCheckpoint.at(self.checkpoint, self.workers)
         query, begun, committed = found.query_id(), found.begun(), found.committed()
         notes = self._anew(query)
-        kept = self._kept(query, notes)
+        kept, runs, history = self._kept(query, notes)
         batch = max(committed, default=None)
         state = _State((), (), ()) if batch is None else self._state_after(found, query, batch, committed[batch])
         later = max((number for number in begun if batch is None or number > batch), default=None)
         operators, reasons = operators_seen(kept), reasons_seen(kept)
+        at = round(time() * 1000)
+        open_batch = None if later is None else self._open(found, later, begun[later], notes)
+        figures = Figures(at, kept, runs, history, committed, open_batch, self._standby(notes))
         return Overview(
             checkpoint=found.storage.describe("").rstrip("/"),
             query=query,
             name=kept[-1].name if kept else None,
-            at=round(time() * 1000),
+            at=at,
             batch=batch,
             committed=None if batch is None else committed[batch],
             open_batch=later,
             open_since=None if later is None else begun[later],
+            commit_age=None if batch is None else at - committed[batch],
+            run=figures.run,
+            restarts=runs.restarts if runs.begun else None,
+            findings=tuple(diagnose(figures)),
             batches=tuple(batches_seen(kept, begun, committed, self.count)),
             sources=tuple(sources_seen(kept)),
             operators=tuple(operators),
             reasons=tuple(reasons),
             stores=state.stores,
             tasks=state.tasks,
+            work=tuple(work_seen(kept)),
+            hot_keys=tuple(hot_keys_seen(kept)),
+            limits=next((one.limits for one in reversed(kept) if one.limits), ()),
+            series=Series(history.minutes, history.hours, history.days),
             drawing=drawn(self.topology, operators, reasons, state.stores),
             notes=(*notes, *state.notes),
         )
@@ -110,19 +136,39 @@ class QueryMonitor:
             return []
         return [f"the checkpoint was begun anew: this is query {query}, and no longer {self._first}"]
 
-    def _kept(self, query: str, notes: list[str]) -> list[MicroBatch]:
+    def _kept(self, query: str, notes: list[str]) -> tuple[list[MicroBatch], Runs, History]:
         kept: list[MicroBatch] = []
+        runs, history = Runs(query), History(query)
         try:
             if self.progress is not None:
                 if self._reader is None or self._reader.query != query:
                     self._reader = ProgressReader(Storage.from_uri(self.progress), query)
                 kept = self._reader.newest(self.count)
+                runs, history = self._reader.runs(), self._reader.history()
         except MillpondError as error:
             notes.append(str(error))
         else:
-            if not kept:
+            if not kept and not runs.begun:
                 notes.append(_NO_PROGRESS)
-        return kept
+        return kept, runs, history
+
+    def _open(self, found: SparkCheckpoint, number: int, since: int, notes: list[str]) -> OpenBatch:
+        """A micro-batch that is not committed, and how many of its tasks are done."""
+        try:
+            done, partitions, done_at = found.progress_of(number)
+        except MillpondError as error:
+            notes.append(str(error))
+            return OpenBatch(number, since)
+        return OpenBatch(number, since, done, partitions, done_at)
+
+    def _standby(self, notes: list[str]) -> list[StandbyCopy]:
+        if self.standby is None:
+            return []
+        try:
+            return standby_copies(self.standby)
+        except OSError as error:
+            notes.append(f"{self.standby} cannot be read: {error}")
+            return []
 
     def _state_after(self, found: SparkCheckpoint, query: str, batch: int, committed: int) -> _State:
         version = query, batch, committed

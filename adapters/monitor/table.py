@@ -14,8 +14,9 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
+from millpond.adapters.monitor.diagnosis.finding import Finding
+from millpond.adapters.monitor.diagnosis.units import UNKNOWN, duration, number, size
 from millpond.adapters.monitor.overview import BatchSeen, Overview
-from millpond.adapters.monitor.units import UNKNOWN, duration, number, size
 
 _BATCHES: Final = 8
 _TASKS: Final = 12
@@ -28,6 +29,7 @@ _NAMES: Final = 2
 def tables(overview: Overview) -> RenderableType:
     """All tables, one below the other; those that would be empty are left out. A low screen shows the first lines."""
     parts: list[RenderableType] = [_head(overview)]
+    parts += [_found(overview, found) for found in overview.findings]
     parts += [Text(f"note: {note}", style="yellow") for note in overview.notes]
     for table in (
         _batches(overview),
@@ -36,6 +38,9 @@ def tables(overview: Overview) -> RenderableType:
         _work(overview),
         _reasons(overview),
         _stores(overview),
+        _each(overview),
+        _hot_keys(overview),
+        _limits(overview),
         _tasks(overview),
     ):
         if table.row_count:
@@ -53,7 +58,25 @@ def state_of(overview: Overview) -> str:
     if overview.open_batch is not None and overview.open_since is not None:
         since = duration(overview.at - overview.open_since)
         parts.append(f"micro-batch {overview.open_batch} begun {since} ago, not committed")
+    parts += _life(overview)
     return "; ".join(parts)
+
+
+def _life(overview: Overview) -> list[str]:
+    """When and how the last run has ended, and how many there were before."""
+    run, parts = overview.run, []
+    if run is not None and run.ended is not None:
+        why = "" if run.error is None else f" by {run.error}"
+        parts.append(f"ended {duration(overview.at - run.ended)} ago{why}")
+    if overview.restarts:
+        parts.append(f"started again {number(overview.restarts)} times")
+    return parts
+
+
+def _found(overview: Overview, found: Finding) -> Text:
+    since = "" if found.since is None else f", since {duration(overview.at - found.since)}"
+    said = f"{found.state}{since}: {found.figures}; {found.advice} ({found.page})"
+    return Text(said, style="bold red")
 
 
 def _head(overview: Overview) -> Text:
@@ -126,6 +149,34 @@ def _stores(overview: Overview) -> Table:
     table = _table("stores", ["store", "kind", "application"], ["tasks", "bytes"])
     for one in overview.stores:
         table.add_row(*map(escape, (one.store, one.kind, one.application)), number(one.tasks), size(one.size))
+    return table
+
+
+def _each(overview: Overview) -> Table:
+    shown = overview.work[:_TASKS]
+    more = len(overview.work) - len(shown)
+    title = f"work of the tasks with most records, of {len(overview.work)}" if more else "work of each task"
+    figures = ["in", "out", "late", "rows", "bytes", "open", "process", "commit", "all"]
+    table = _table(title, ["operator"], ["task", *figures])
+    for one in shown:
+        counts = map(number, (one.records_in, one.records_out, one.late, one.rows))
+        times = map(duration, (one.open, one.process, one.commit, one.took))
+        table.add_row(escape(one.operator), one.task, *counts, size(one.size), *times)
+    return table
+
+
+def _hot_keys(overview: Overview) -> Table:
+    table = _table("keys that most records have", ["key", "operator"], ["task", "records", "share"])
+    for one in overview.hot_keys:
+        table.add_row(*map(escape, (one.key, one.operator)), one.task, f"~{number(one.records)}", f"{one.share:.0%}")
+    return table
+
+
+def _limits(overview: Overview) -> Table:
+    table = _table("what may come to its end", ["what", "task"], ["used", "of", "share"])
+    for one in overview.limits:
+        share = f"{one.used / max(1, one.limit):.0%}"
+        table.add_row(one.what, escape(one.of), size(one.used), size(one.limit), share)
     return table
 
 

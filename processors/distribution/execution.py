@@ -20,6 +20,7 @@ from millpond.processors.distribution.exchange import (
     is_complete,
     told_times,
 )
+from millpond.processors.distribution.hot_keys import HotKeys
 from millpond.processors.options.records import Consumed
 from millpond.processors.runtime.batches.batch import Batch
 from millpond.processors.runtime.batches.columns import Columns, Records, joined
@@ -168,6 +169,7 @@ def run_blobs(
     wall_clock: int,
     *,
     settle_ties: bool = False,
+    hot: HotKeys | None = None,
 ) -> Iterator[Outputs]:
     """Run a task over all its records of one micro-batch, and close it.
 
@@ -179,12 +181,13 @@ def run_blobs(
         wall_clock: the time of the micro-batch, int milliseconds; what is due by then fires after all records.
         settle_ties: whether records of one key and time go by their values, where it makes a difference which comes
             first; otherwise they come as they were sent.
+        hot: is shown the keys of all records as they traveled.
 
     Yields:
         The output of about every ``WINDOW_ROWS`` records.
     """
     yield from task.metrics.timed_each(
-        TaskMetric.PROCESS_DURATION, _processed(task, blobs, decoders, wall_clock, settle_ties)
+        TaskMetric.PROCESS_DURATION, _processed(task, blobs, decoders, wall_clock, settle_ties, hot)
     )
     with task.metrics.timed(TaskMetric.FLUSH_DURATION):
         task.flush()
@@ -193,7 +196,12 @@ def run_blobs(
 
 
 def _processed(
-    task: Task, blobs: Iterable[Blob], decoders: Mapping[str, Decoder], wall_clock: int, settle_ties: bool
+    task: Task,
+    blobs: Iterable[Blob],
+    decoders: Mapping[str, Decoder],
+    wall_clock: int,
+    settle_ties: bool,
+    hot: HotKeys | None,
 ) -> Iterator[Outputs]:
     """The output of about every ``WINDOW_ROWS`` records; the last of it stays in the task."""
     topics = list(task.subtopology.sources)
@@ -201,6 +209,8 @@ def _processed(
     arrived = list(blobs)
     for run in gather_partials(arrived, task.reached):
         topic = topics[run.input]
+        if hot is not None:
+            hot.see(topic, run.records)
         decoder = replace(decoders[topic], value_serde=task.partials_serde(topic))
         task.process_partials(topic, decoder.decode(run.records))
     waiting = 0
@@ -209,6 +219,8 @@ def _processed(
     order = task.subtopology.order
     for run in gather(arrived, derived, _regrouped(task, topics), task.reached, order, ties, unordered):
         topic = topics[run.input]
+        if hot is not None:
+            hot.see(topic, run.records)
         task.process(topic, decoders[topic].decode(run.records))
         waiting += len(run.records)
         if run.settled or (run.settled is None and waiting >= WINDOW_ROWS):

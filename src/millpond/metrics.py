@@ -57,6 +57,18 @@ class StoreMetric(StrEnum):
     MEMORY_HELD = "memory.held"
     """Of a store without files: about how many bytes its rows take in the worker's memory after the commit."""
 
+    MEMORY_BUDGET = "memory.budget"
+    """The bytes that all stores of a worker may take in its memory; not measured where there is no limit."""
+
+    DISK_FREE = "disk.free"
+    """The bytes that are free on the disk of the task's local copies."""
+
+    DISK_SIZE = "disk.size"
+    """The bytes that the disk has."""
+
+    FILES_RETAINED = "files.retained"
+    """The durable files that the task has in the storage once garbage was collected, as a snapshot has it done."""
+
 
 class Stopwatch:
     """Measures stretches of time, one after the other."""

@@ -7,9 +7,10 @@ from ``open`` to the end of ``commit`` or ``rollback``.
 
 import logging
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
+from shutil import disk_usage
 from types import MappingProxyType, TracebackType
 from typing import Any, Self
 
@@ -246,13 +247,24 @@ class TaskState:
             self._pace.end()
             written = manifest.commit != before.commit
             if written and manifest.snapshot is not None and manifest.snapshot.commit == manifest.commit:
-                try_collect_garbage(self._storage, manifest, self._policy, self._run)
+                left = try_collect_garbage(self._storage, manifest, self._policy, self._run)
+                if left is not None:
+                    self.metrics.put(StoreMetric.FILES_RETAINED, left)
         for name, copy in self._copies.items():
             if copy.size is not None:
                 self.metrics.put(StoreMetric.COPY_SIZE, copy.size, name)
             if copy.memory_use:
                 self.metrics.put(StoreMetric.MEMORY_HELD, copy.memory_use, name)
+        self._measure_disk()
         return manifest
+
+    def _measure_disk(self) -> None:
+        """Measure the disk of the local copies, if there are files of them."""
+        if any(copy.size is not None for copy in self._copies.values()):
+            with suppress(OSError):
+                disk = disk_usage(self._directory)
+                self.metrics.put(StoreMetric.DISK_FREE, disk.free)
+                self.metrics.put(StoreMetric.DISK_SIZE, disk.total)
 
     def memory_use(self) -> int:
         """About how many bytes of this process's memory its stores hold from batch to batch; ``close`` frees them."""

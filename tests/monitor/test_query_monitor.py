@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from millpond.adapters.monitor import micro_batch
-from millpond.adapters.monitor.kept_progress import ProgressReader, ProgressWriter
-from millpond.adapters.monitor.micro_batch import MicroBatch, Report, SourceRead
+from millpond.adapters.monitor.kept import micro_batch
+from millpond.adapters.monitor.kept.kept_progress import ProgressReader, ProgressWriter
+from millpond.adapters.monitor.kept.micro_batch import MicroBatch, Report, SourceRead
 from millpond.adapters.monitor.query_monitor import QueryMonitor
 from millpond.cli import app
 from millpond.errors import ConfigurationError, CorruptFileError, FormatError
@@ -176,7 +176,7 @@ def test_progress_that_is_damaged_is_deleted_and_that_of_a_newer_release_read_by
     for batch in range(3):
         ProgressWriter.at(str(directory)).keep(kept(batch))
     path = directory / QUERY / "1.json"
-    newer = path.read_text().replace('"progress":1', '"progress":2')
+    newer = path.read_text().replace('"progress":2', '"progress":3')
     path.write_text("[")
 
     def notes() -> str:
@@ -188,8 +188,8 @@ def test_progress_that_is_damaged_is_deleted_and_that_of_a_newer_release_read_by
     assert str(path) not in notes()
     for batch in range(3):
         (directory / QUERY / f"{batch}.json").write_text(newer)
-    assert re.search(r"has version 2, but .*; run the release that wrote it, or a newer one$", notes(), re.MULTILINE)
-    monkeypatch.setattr(micro_batch, "VERSION", 2)
+    assert re.search(r"has version 3, but .*; run the release that wrote it, or a newer one$", notes(), re.MULTILINE)
+    monkeypatch.setattr(micro_batch, "_READ", (1, 2, 3))
     assert "has version" not in notes()
     assert len(ProgressReader(ProgressWriter.at(str(directory)).storage, QUERY).newest(9)) == 3
 
@@ -198,10 +198,10 @@ def test_progress_that_is_damaged_is_deleted_and_that_of_a_newer_release_read_by
     ("text", "message"),
     [
         ("[", "damaged"),
-        ('{"progress":2}', "has version 2"),
+        ('{"progress":3}', "has version 3"),
         (kept(1).to_json().replace('"batch":1', '"batch":-1'), "damaged"),
         (kept(1).to_json().replace('"addBatch":300', '"addBatch":"x"'), "damaged"),
-        ('{"progress":1,"query":[]}', "damaged"),
+        ('{"progress":2,"query":[]}', "damaged"),
     ],
 )
 def test_progress_that_is_damaged_or_newer_is_refused(text: str, message: str) -> None:

@@ -9,7 +9,7 @@ from shutil import move
 
 import pytest
 
-from millpond.adapters.monitor.kept_progress import ProgressWriter
+from millpond.adapters.monitor.kept.kept_progress import ProgressWriter
 from tests.inspect.checkpoints import Query
 from tests.inspect.test_state_inspector import filled
 from tests.monitor.terminal import terminal

@@ -59,7 +59,13 @@ PROCESSORS = [
     "processors.pond",
 ]
 ADAPTERS = ["adapters", "adapters.kafka_streams"]
-INSPECT = ["adapters.inspect", "adapters.edit", "adapters.monitor"]
+INSPECT = [
+    "adapters.inspect",
+    "adapters.edit",
+    "adapters.monitor.kept",
+    "adapters.monitor.diagnosis",
+    "adapters.monitor",
+]
 SPARK = [
     "adapters.spark.session",
     "adapters.spark.worker",

@@ -108,6 +108,91 @@ function plot(batches, parts, names) {
   return [chart, element("div", { class: "legend" }, ...legend)];
 }
 
+const LEVELS = { minutes: 60000, hours: 3600000, days: 86400000 };
+const LINES = { width: 380, height: 130, left: 64, bottom: 20, top: 8 };
+let level = "minutes";
+
+function clock(time, every) {
+  const at = new Date(time), two = (part) => String(part).padStart(2, "0");
+  const day = `${at.getFullYear()}-${two(at.getMonth() + 1)}-${two(at.getDate())}`;
+  return every >= LEVELS.days ? day : `${every >= LEVELS.hours ? `${day.slice(5)} ` : ""}${two(at.getHours())}:${two(at.getMinutes())}`;
+}
+
+// Lines over the time of points, broken where there is none or a figure is unknown. `lines` are [name, figure].
+function chart(title, points, every, lines, text) {
+  const known = points.filter((one) => lines.some(([, figure]) => figure(one) !== null));
+  if (!known.length) return null;
+  const { width, height, left, bottom, top } = LINES, first = points[0].at, last = points.at(-1).at;
+  const amounts = known.flatMap((one) => lines.map(([, figure]) => figure(one)).filter((amount) => amount !== null));
+  const least = Math.min(0, ...amounts), most = least + (nice(Math.max(...amounts) - least) || 1);
+  const tall = height - bottom - top, x = (at) => left + ((width - left - 6) * (at - first)) / Math.max(1, last - first);
+  const y = (amount) => top + tall * (1 - (amount - least) / (most - least));
+  const drawing = drawn("svg", { class: "plot", viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": title });
+  for (const share of [0, 0.5, 1]) {
+    const amount = least + (most - least) * share;
+    drawing.append(
+      drawn("line", { class: "grid", x1: left, x2: width, y1: y(amount), y2: y(amount) }),
+      drawn("text", { class: "tick", x: left - 6, y: y(amount) + 4, "text-anchor": "end" }, text(amount)),
+    );
+  }
+  lines.forEach(([, figure], series) => {
+    let path = "", before = null;
+    for (const one of points) {
+      const amount = figure(one);
+      if (amount === null) { before = null; continue; }
+      path += `${before !== null && one.at - before <= 2 * every ? "L" : "M"}${x(one.at).toFixed(1)} ${y(amount).toFixed(1)}`;
+      if (before === null || one.at - before > 2 * every) path += "h0.01";
+      before = one.at;
+    }
+    drawing.append(drawn("path", { class: `line s${series}`, d: path }));
+  });
+  for (const one of known) {
+    const said = [clock(one.at, every), ...lines.map(([name, figure]) => `${name} ${figure(one) === null ? UNKNOWN : text(figure(one))}`)];
+    const wide = Math.max(3, ((width - left) * every) / Math.max(every, last - first));
+    drawing.append(drawn("rect", { x: x(one.at) - wide / 2, y: top, width: wide, height: tall, "fill-opacity": 0 },
+      drawn("title", {}, said.join("\n"))));
+  }
+  drawing.append(
+    drawn("text", { class: "tick", x: left, y: height - 5 }, clock(first, every)),
+    drawn("text", { class: "tick", x: width - 2, y: height - 5, "text-anchor": "end" }, clock(last, every)),
+  );
+  const now = lines.map(([, figure]) => figure(known.at(-1)))[0];
+  const head = element("h3", {}, `${title} `, element("b", {}, now === null ? UNKNOWN : text(now)));
+  const legend = lines.length < 2 ? [] : [element("div", { class: "legend" }, ...lines.map(([name], series) =>
+    element("span", {}, element("i", { class: `s${series}` }), name)))];
+  return element("div", {}, head, drawing, ...legend);
+}
+
+function series(seen) {
+  const points = seen.series[level], every = LEVELS[level];
+  if (!points.length) return [element("p", {}, "nothing is kept of that time")];
+  const mean = (name) => (one) => one[name] / Math.max(1, one.batches);
+  return [
+    chart("lag", points, every, [["lag", (one) => one.lag]], duration),
+    chart("records behind", points, every, [["behind", (one) => one.behind]], number),
+    chart("rows a second", points, every, [["rows/s", (one) => (one.rows * 1000) / every]], number),
+    chart("a micro-batch took", points, every, [["the longest", (one) => one.longest], ["on average", mean("took")]], duration),
+    chart("work in a micro-batch", points, every, ["open", "process", "flush", "commit"].map((name) => [name, mean(name)]), duration),
+    chart("state", points, every, [["state", (one) => one.state]], (amount) => size(Math.round(amount))),
+    chart("stream time behind its latest", points, every, [["behind", behindLatest(points)]], duration),
+    chart("late and dropped", points, every, [["late", (one) => one.late], ["dropped", (one) => one.dropped]], number),
+    chart("records that wait", points, every, [["waiting", (one) => one.waiting]], number),
+    chart("free disk", points, every, [["free", (one) => one.free]], (amount) => size(Math.round(amount))),
+  ].filter((one) => one !== null);
+}
+
+// Stream time itself is a line that hardly bends; how far it is behind the latest one shows where it stood still.
+function behindLatest(points) {
+  const latest = Math.max(...points.map((one) => one.stream_time ?? -Infinity));
+  return (one) => (one.stream_time === null ? null : latest - one.stream_time);
+}
+
+function findings(seen) {
+  return seen.findings.map((one) => element("li", {},
+    element("b", {}, one.state), one.since === null ? "" : `, since ${duration(seen.at - one.since)}`, `: ${one.figures}`,
+    element("small", {}, `${one.advice} (${one.page})`)));
+}
+
 function topology(drawing) {
   const edge = 10, roles = Object.fromEntries(drawing.boxes.map((box) => [box.id, box.role]));
   const wide = drawing.width + 2 * edge, high = drawing.height + 2 * edge;
@@ -154,6 +239,9 @@ function stateOf(seen) {
   const parts = [seen.batch === null ? "No micro-batch has been committed yet"
     : `Micro-batch ${seen.batch} committed ${ago(seen.committed)} ago`];
   if (seen.open_batch !== null) parts.push(`micro-batch ${seen.open_batch} begun ${ago(seen.open_since)} ago, not committed`);
+  if (seen.run !== null && seen.run.ended !== null)
+    parts.push(`ended ${ago(seen.run.ended)} ago${seen.run.error === null ? "" : ` by ${seen.run.error}`}`);
+  if (seen.restarts) parts.push(`started again ${number(seen.restarts)} times`);
   return parts.join("; ");
 }
 
@@ -163,6 +251,14 @@ function render(seen) {
   byId("place").textContent = `query ${seen.query} · ${seen.checkpoint}`;
   byId("notes").hidden = !seen.notes.length;
   byId("notes").replaceChildren(...seen.notes.map((note) => element("li", {}, note)));
+  byId("findings").hidden = !seen.findings.length;
+  byId("findings").replaceChildren(...findings(seen));
+  const told = Object.values(seen.series).some((points) => points.length);
+  show("series", told, () => series(seen));
+  for (const button of document.querySelectorAll("#series button")) {
+    button.setAttribute("aria-pressed", String(button.dataset.level === level));
+    button.onclick = () => { level = button.dataset.level; render(seen); };
+  }
   byId("cards").replaceChildren(...cards(seen));
   show("topology", seen.drawing.boxes.length, () => topology(seen.drawing));
   const stepped = seen.batches.some((one) => Object.keys(one.steps).length);
@@ -188,6 +284,26 @@ function render(seen) {
     ["lag", (one) => duration(one.lag), "right"],
     ...WORK.map((name) => [name, (one) => duration(one.work[name]), "right"]),
   ], seen.operators)]);
+  const busiest = Math.max(1, ...seen.work.map((one) => one.records_in));
+  show("each", seen.work.length, () => [table([
+    ["operator", (one) => one.operator, "long"], ["task", (one) => one.task, ""],
+    ["batch", (one) => String(one.batch), "right"], ["in", (one) => number(one.records_in), "right"],
+    ["out", (one) => number(one.records_out), "right"], ["late", (one) => number(one.late), "right"],
+    ["dropped", (one) => number(one.dropped), "right"], ["rows", (one) => number(one.rows), "right"],
+    ["bytes", (one) => size(one.size), "right"], ["state", (one) => (one.state === null ? UNKNOWN : size(one.state)), "right"],
+    ["open", (one) => duration(one.open), "right"], ["process", (one) => duration(one.process), "right"],
+    ["commit", (one) => duration(one.commit), "right"], ["all", (one) => duration(one.took), "right"],
+    ["", (one) => one.records_in / busiest, "bar"],
+  ], seen.work)]);
+  show("hot", seen.hot_keys.length, () => [table([
+    ["key", (one) => one.key, "long"], ["operator", (one) => one.operator, "long"], ["task", (one) => one.task, ""],
+    ["records", (one) => `~${number(one.records)}`, "right"], ["share", (one) => `${Math.round(100 * one.share)} %`, "right"],
+    ["", (one) => one.share, "bar"],
+  ], seen.hot_keys)]);
+  show("limits", seen.limits.length, () => [table([
+    ["what", (one) => one.what, ""], ["task", (one) => one.of, "long"], ["used", (one) => size(one.used), "right"],
+    ["of", (one) => size(one.limit), "right"], ["", (one) => Math.min(1, one.used / Math.max(1, one.limit)), "bar"],
+  ], seen.limits)]);
   const largestStore = Math.max(1, ...seen.stores.map((one) => one.size));
   show("stores", seen.stores.length, () => [table([
     ["store", (one) => one.store, "long"], ["kind", (one) => one.kind, "long"],

@@ -5,6 +5,7 @@ Rule of this module: it knows OpenTelemetry's interface and no exporter. Names a
 value for each task.
 """
 
+from time import time
 from typing import Any, Final
 
 from millpond.adapters.spark.monitoring.measured import Figure, Measured
@@ -23,7 +24,14 @@ _SUMS: Final = {
     StoreMetric.FILE_SIZE: "By",
     StoreMetric.FILE_SNAPSHOTS: "{file}",
 }
-_SIZES: Final = (StoreMetric.COPY_SIZE, StoreMetric.MEMORY_HELD)
+_LEVELS: Final = {
+    StoreMetric.COPY_SIZE: "By",
+    StoreMetric.MEMORY_HELD: "By",
+    StoreMetric.MEMORY_BUDGET: "By",
+    StoreMetric.DISK_FREE: "By",
+    StoreMetric.DISK_SIZE: "By",
+    StoreMetric.FILES_RETAINED: "{file}",
+}
 _SECONDS: Final = (TaskMetric.STREAM_TIME, TaskMetric.STREAM_LAG, TaskMetric.LATENESS)
 _DURATIONS: Final = (
     TaskMetric.TASK_DURATION,
@@ -56,10 +64,15 @@ class Instruments:
             name: meter.create_histogram(f"millpond.{name}", "s", explicit_bucket_boundaries_advisory=_BUCKETS)
             for name in _DURATIONS
         }
-        self._sizes: dict[str, Any] = {name: meter.create_gauge(f"millpond.{name}", "By") for name in _SIZES}
+        self._levels: dict[str, Any] = {
+            name: meter.create_gauge(f"millpond.{name}", unit) for name, unit in _LEVELS.items()
+        }
         self._dropped = meter.create_counter("millpond.records.dropped", "{record}")
         self._late = meter.create_counter("millpond.records.late", "{record}")
         self._waiting = meter.create_gauge("millpond.records.waiting", "{record}")
+        self._restarts = meter.create_gauge("millpond.query.restarts", "{restart}")
+        self._committed: dict[str, float] = {}
+        meter.create_observable_gauge("millpond.commit.age", [self._ages], "s")
 
     def record(self, query: str, measured: Measured) -> None:
         """Record what an input or an operator has told of a micro-batch of ``query``."""
@@ -70,14 +83,36 @@ class Instruments:
                 self._sums[figure.name].add(amount, attributes)
             elif figure.name in self._seconds:
                 self._seconds[figure.name].set(amount / _MICROSECONDS, attributes)
-            elif figure.name in self._sizes:
-                self._sizes[figure.name].set(amount, attributes)
+            elif figure.name in self._levels:
+                self._levels[figure.name].set(amount, attributes)
         for task in measured.tasks:
             for key, amount in task.items():
                 scope, _, name = key.rpartition(":")
                 if name in self._durations:
                     self._durations[name].record(amount / _MICROSECONDS, {**own, **_of(Figure(scope, name))})
         self._record_counts(own, measured)
+
+    def committed(self, query: str, at: float) -> None:
+        """Take it that a micro-batch of ``query`` was committed at a time, in seconds since 1970.
+
+        From then on ``millpond.commit.age`` tells how long ago that was, whenever somebody asks.
+        """
+        self._committed[query] = at
+
+    def ended(self, query: str, *, failed: bool) -> None:
+        """Take it that ``query`` has ended; if it has failed, the age of its last commit goes on growing."""
+        if not failed:
+            self._committed.pop(query, None)
+
+    def restarted(self, query: str, restarts: int) -> None:
+        """Record how often ``query`` was started again."""
+        self._restarts.set(restarts, {"query": query})
+
+    def _ages(self, _: Any) -> list[Any]:
+        from opentelemetry.metrics import Observation
+
+        now = time()
+        return [Observation(now - at, {"query": query}) for query, at in list(self._committed.items())]
 
     def _record_counts(self, own: dict[str, str], measured: Measured) -> None:
         for counter, counted in ((self._dropped, measured.dropped), (self._late, measured.late)):

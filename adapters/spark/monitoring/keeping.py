@@ -1,19 +1,47 @@
 """What is kept of the progress of a query, for those who watch it from another process.
 
-Rule of this module: it makes one value of what Spark and Millpond have told, and keeps nothing of single tasks.
+Rule of this module: it makes one value of what Spark and Millpond have told, of a size that does not grow with the
+tasks beyond the first few hundred.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from typing import Any, Final
 
-from millpond.adapters.monitor.micro_batch import MicroBatch, Report, SourceRead
-from millpond.adapters.spark.monitoring.measured import Figure, Measured
+from millpond.adapters.monitor.kept.micro_batch import (
+    STATE,
+    Limit,
+    MicroBatch,
+    Report,
+    SourceRead,
+    TaskReport,
+)
+from millpond.adapters.spark.monitoring.measured import LATE, Figure, Measured, is_dropped
 from millpond.masking import masked
+from millpond.metrics import StoreMetric
+from millpond.processors.runtime.metrics import TaskMetric
 
 _BEHIND: Final = "maxOffsetsBehindLatest"
 """What Spark's source for Kafka calls the records that its most distant partition has not read yet."""
+
+TASKS: Final = 256
+"""How many tasks of an operator are told of one by one."""
+
+_OF_TASKS: Final = (
+    TaskMetric.RECORDS_IN,
+    TaskMetric.RECORDS_OUT,
+    TaskMetric.TASK_DURATION,
+    TaskMetric.PROCESS_DURATION,
+    StoreMetric.OPEN_DURATION,
+    StoreMetric.RESTORE_FULL,
+    StoreMetric.RESTORE_ROWS,
+    StoreMetric.COMMIT_DURATION,
+    StoreMetric.COMMIT_ROWS,
+    StoreMetric.FILE_DURATION,
+    StoreMetric.FILE_SIZE,
+)
+_HELD: Final = (StoreMetric.COPY_SIZE, StoreMetric.MEMORY_HELD)
 
 
 def micro_batch(progress: Any, measured: Sequence[Measured]) -> MicroBatch:
@@ -28,11 +56,17 @@ def micro_batch(progress: Any, measured: Sequence[Measured]) -> MicroBatch:
         run=str(progress.runId),
         name=progress.name or None,
         batch=progress.batchId,
-        started=round(datetime.fromisoformat(progress.timestamp).timestamp() * 1000),
+        started=millis(progress.timestamp),
         durations={str(step): int(took) for step, took in progress.durationMs.items()},
         sources=tuple(map(_source, progress.sources)),
         reports=tuple(map(_report, measured)),
+        limits=tuple(_limits(measured)),
     )
+
+
+def millis(timestamp: str) -> int:
+    """A time of Spark's progress in milliseconds since 1970."""
+    return round(datetime.fromisoformat(timestamp).timestamp() * 1000)
 
 
 def _source(source: Any) -> SourceRead:
@@ -51,7 +85,58 @@ def _report(one: Measured) -> Report:
         _named(one.dropped),
         _named(one.late),
         _named(one.waiting),
+        tuple(_each(one)),
     )
+
+
+def _each(one: Measured) -> list[TaskReport]:
+    """The tasks, those with the most records first; a task that Spark has run twice is there once."""
+    told = [
+        TaskReport(
+            place.task,
+            _of_task(figures),
+            sum(amount for name, amount in place.counts.items() if name.rpartition(":")[2] in LATE),
+            sum(amount for name, amount in place.counts.items() if is_dropped(name.rpartition(":")[2])),
+            place.keys,
+        )
+        for figures, place in zip(one.tasks, one.places, strict=True)
+        if place.task
+    ]
+    once = {report.task: report for report in told}
+    return sorted(once.values(), key=lambda report: -report.figures.get(TaskMetric.RECORDS_IN, 0))[:TASKS]
+
+
+def _of_task(figures: Mapping[str, int]) -> dict[str, int]:
+    """The figures of a task that are kept, those of its stores together."""
+    found: dict[str, int] = {}
+    for key, amount in figures.items():
+        name = key.rpartition(":")[2]
+        name = STATE if name in _HELD else name
+        if name == STATE or name in _OF_TASKS:
+            found[name] = found.get(name, 0) + amount
+    return found
+
+
+def _limits(measured: Sequence[Measured]) -> list[Limit]:
+    """Of each thing that may come to its end, where it is nearest to it."""
+    nearest: dict[str, Limit] = {}
+    for one in measured:
+        for figures, place in zip(one.tasks, one.places, strict=True):
+            for limit in _limits_of(f"{one.operator} {place.task}", figures):
+                known = nearest.get(limit.what)
+                if known is None or limit.used * known.limit > known.used * limit.limit:
+                    nearest[limit.what] = limit
+    return list(nearest.values())
+
+
+def _limits_of(task: str, figures: Mapping[str, int]) -> Iterator[Limit]:
+    size, free = figures.get(StoreMetric.DISK_SIZE), figures.get(StoreMetric.DISK_FREE)
+    if size and free is not None:
+        yield Limit("disk", task, max(0, size - free), size)
+    budget = figures.get(StoreMetric.MEMORY_BUDGET)
+    if budget:
+        held = sum(amount for name, amount in figures.items() if name.endswith(f":{StoreMetric.MEMORY_HELD}"))
+        yield Limit("memory", task, held, budget)
 
 
 def _named(figures: Mapping[Figure, int]) -> dict[str, int]:

@@ -1,7 +1,7 @@
 """What the progress of a query says of each input and operator, added up over their tasks.
 
 Rule of this module: it reads what ``millpond.adapters.spark.worker.counters`` has Spark observe. Figures are sums over
-tasks, but for times: the task that is furthest behind counts.
+tasks, but for times and limits: the task that is furthest behind, or nearest to a limit, counts.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import Any, Final, NamedTuple
 
 from millpond.adapters.spark.worker.counters import MEASURED
+from millpond.metrics import StoreMetric
 from millpond.processors.runtime.counters import CounterName
 from millpond.processors.runtime.metrics import TaskMetric
 
@@ -29,6 +30,10 @@ _COMBINED: Final[Mapping[str, Callable[[Iterable[int]], int]]] = {
     TaskMetric.STREAM_TIME: min,
     TaskMetric.STREAM_LAG: max,
     TaskMetric.LATENESS: max,
+    StoreMetric.DISK_FREE: min,
+    StoreMetric.DISK_SIZE: min,
+    StoreMetric.MEMORY_BUDGET: min,
+    StoreMetric.FILES_RETAINED: max,
 }
 
 
@@ -37,6 +42,14 @@ class Figure(NamedTuple):
 
     scope: str
     name: str
+
+
+class Place(NamedTuple):
+    """Whose measurements those of a task are: the task, empty for a split of an input; its counts and hottest keys."""
+
+    task: str
+    counts: Mapping[str, int]
+    keys: Mapping[str, int]
 
 
 @dataclass(frozen=True)
@@ -48,12 +61,14 @@ class Measured:
         operator: ``operator.<n>`` or the name of a topic; of verbs with the verb's name before it.
         tasks: the measurements of each task.
         counts: the counts of each task that has any.
+        places: whose the measurements are, in their order.
     """
 
     application: str
     operator: str
     tasks: Sequence[Mapping[str, int]]
     counts: Sequence[Mapping[str, int]]
+    places: Sequence[Place] = ()
 
     @cached_property
     def figures(self) -> dict[Figure, int]:
@@ -73,7 +88,7 @@ class Measured:
     @property
     def dropped(self) -> dict[Figure, int]:
         """The dropped records, by node and reason."""
-        return {figure: amount for figure, amount in self.counted.items() if figure.name.startswith(_DROPPED)}
+        return {figure: amount for figure, amount in self.counted.items() if is_dropped(figure.name)}
 
     @property
     def late(self) -> dict[Figure, int]:
@@ -84,6 +99,11 @@ class Measured:
     def waiting(self) -> dict[Figure, int]:
         """The records that wait, by node."""
         return {figure: amount for figure, amount in self.counted.items() if figure.name == CounterName.WAITING}
+
+
+def is_dropped(name: str) -> bool:
+    """Whether a counter is of records that had no effect."""
+    return name.startswith(_DROPPED)
 
 
 def measured_in(observed: Mapping[str, Any]) -> list[Measured]:
@@ -97,7 +117,8 @@ def measured_in(observed: Mapping[str, Any]) -> list[Measured]:
     for name in names:
         row, counts = observed[name], observed[name.removesuffix(MEASURED)]
         operator = name.removeprefix(PREFIX).removesuffix(MEASURED)
-        found.append(Measured(row["application"], operator, row["tasks"], counts["tasks"]))
+        places = [Place(one["task"] or "", one["counts"] or {}, one["keys"] or {}) for one in row["places"]]
+        found.append(Measured(row["application"], operator, row["tasks"], counts["tasks"], places))
     return found
 
 

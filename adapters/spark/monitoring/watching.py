@@ -5,6 +5,7 @@ nothing that fails here fails a query.
 """
 
 import logging
+from time import time
 from typing import Any, Final
 
 from pyspark.sql import SparkSession
@@ -16,9 +17,10 @@ from pyspark.sql.streaming.listener import (
     StreamingQueryListener,
 )
 
-from millpond.adapters.monitor.kept_progress import ProgressWriter
+from millpond.adapters.monitor.kept.kept_progress import ProgressWriter
 from millpond.adapters.spark.monitoring.instruments import Instruments
-from millpond.adapters.spark.monitoring.keeping import micro_batch
+from millpond.adapters.spark.monitoring.keeping import micro_batch, millis
+from millpond.adapters.spark.monitoring.live_runs import LiveRuns
 from millpond.adapters.spark.monitoring.log_line import log_line
 from millpond.adapters.spark.monitoring.measured import measured_in
 from millpond.errors import ConfigurationError, MillpondError
@@ -35,8 +37,8 @@ def watch(session: SparkSession, meter_provider: Any = None, *, keep: str | None
     Args:
         session: a session, classic or of Spark Connect.
         meter_provider: OpenTelemetry's; by default the one that is set for the process.
-        keep: a directory, a path or URI, that keeps the progress of the last 500 micro-batches of each query, for
-            ``millpond top`` and ``millpond ui``; None to keep nothing.
+        keep: a directory, a path or URI, that keeps the progress of the last 500 micro-batches of each query, and how
+            its runs have ended, for ``millpond top``, ``millpond ui`` and ``millpond doctor``; None to keep nothing.
 
     Returns:
         The listener, for ``session.streams.removeListener``.
@@ -67,28 +69,44 @@ class _Watcher(StreamingQueryListener):
 
     def __init__(self, instruments: Instruments | None, writer: ProgressWriter | None) -> None:
         self._instruments, self._writer = instruments, writer
+        self._runs = None if writer is None else LiveRuns(writer)
+        self._names: dict[str, str] = {}
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:
         progress = event.progress
         measured = measured_in(progress.observedMetrics)
         if not measured:
+            if self._runs is not None:
+                self._runs.is_foreign(str(progress.runId))
             return
         query = progress.name or str(progress.id)
+        self._names[str(progress.runId)] = query
         _log.info("%s", log_line(query, progress.batchId, measured))
         if self._instruments is not None:
             for one in measured:
                 self._instruments.record(query, one)
+            self._instruments.committed(query, time())
         if self._writer is not None:
             try:
                 self._writer.keep(micro_batch(progress, measured))
             except MillpondError as error:
                 _log.warning("query %s, batch %s: its progress is not kept: %s", query, progress.batchId, error)
+        if self._runs is not None:
+            started = millis(progress.timestamp)
+            restarts = self._runs.progressed(str(progress.id), str(progress.runId), progress.name or None, started)
+            if self._instruments is not None:
+                self._instruments.restarted(query, restarts)
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:
-        """Nothing is known yet."""
+        if self._runs is not None:
+            self._runs.begun(str(event.id), str(event.runId), event.name or None, millis(event.timestamp))
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:
         """There was no micro-batch."""
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
-        """All micro-batches have been told of."""
+        query = self._names.pop(str(event.runId), None)
+        if self._instruments is not None and query is not None:
+            self._instruments.ended(query, failed=event.exception is not None)
+        if self._runs is not None:
+            self._runs.ended(str(event.id), str(event.runId), event.exception)

@@ -105,7 +105,7 @@ def reported(tables: Iterator[pa.Table], run: TaskRun, watch: Stopwatch, of: str
             yield last
         last = without_report(table)
     run.metrics[TaskMetric.TASK_DURATION] = watch.lap()
-    row = report_row(run.stage.schema, run.counts, run.metrics, of)
+    row = report_row(run.stage.schema, run.counts, run.metrics, of, run.task_id, run.hot_keys)
     if last is None:
         yield row
     elif last.get_total_buffer_size() <= _SMALL:

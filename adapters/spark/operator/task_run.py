@@ -15,11 +15,14 @@ import pyarrow as pa
 
 from millpond.adapters.spark.operator.held_manifests import explained
 from millpond.adapters.spark.operator.stage import Stage
+from millpond.adapters.spark.rows.key_texts import key_texts
 from millpond.adapters.spark.rows.late_rows import LateBox
 from millpond.adapters.spark.worker.attempt import Attempt
 from millpond.errors import MissingFileError, StateConflictError
+from millpond.metrics import StoreMetric
 from millpond.processors.distribution.exchange import Blob
 from millpond.processors.distribution.execution import Outputs, run_blobs
+from millpond.processors.distribution.hot_keys import HotKeys
 from millpond.processors.runtime.subtopology import Subtopology
 from millpond.processors.runtime.task import Task
 from millpond.stores.durability.manifests.manifest import Manifest
@@ -38,6 +41,7 @@ class TaskRun:
         attempt: to run it.
         counts: what it has counted, once all its output is taken.
         metrics: what it has measured, likewise.
+        hot_keys: its hottest keys as texts, with about how many records there were of each, likewise.
         manifest: what it has committed, likewise; None for a task whose state, if it has any, ends with it.
     """
 
@@ -48,6 +52,7 @@ class TaskRun:
     attempt: Attempt
     counts: Counter[str] = field(default_factory=Counter)
     metrics: dict[str, int] = field(default_factory=dict)
+    hot_keys: dict[str, int] = field(default_factory=dict)
     manifest: Manifest | None = None
 
     @property
@@ -81,6 +86,8 @@ class TaskRun:
             if self.keeps_state:
                 self.manifest = state.commit()
             self.metrics |= state.metrics.figures
+            if settings.memory_budget is not None:
+                self.metrics[StoreMetric.MEMORY_BUDGET] = settings.memory_budget
 
     def _start(self, found: Manifest | None) -> Manifest | None:
         """With which manifest it starts."""
@@ -110,9 +117,11 @@ class TaskRun:
             reset=stage.settings.reset,
             keep_late=late.keep,
         )
-        yield from run_blobs(task, blobs, stage.decoders, self.wall_clock, settle_ties=bool(stage.rows))
+        hot = HotKeys()
+        yield from run_blobs(task, blobs, stage.decoders, self.wall_clock, settle_ties=bool(stage.rows), hot=hot)
         box.write()
         late.write()
         task.measure_time(time.time_ns() // 1_000, stage.handling.unit)
+        self.hot_keys = key_texts(hot.hottest(), stage.decoders, stage.rows)
         self.counts.update(task.counters)
         self.metrics |= task.metrics.figures

@@ -132,16 +132,16 @@ class LateBox:
         known = self._inputs.get(topic)
         if known is None:
             return list(map(shown_text, keys)), list(map(shown_text, values))
-        return _as_json(known.key_columns, keys), _as_json(known.columns_of, values)
+        return as_json(known.key_columns, keys), as_json(known.columns_of, values)
 
 
-def _as_json(read: Callable[[list[Any]], pa.Table], packed: Sequence[Any]) -> list[str | None]:
+def as_json(read: Callable[[list[Any]], pa.Table], packed: Sequence[Any]) -> list[str | None]:
     """What ``read`` makes of each as JSON; None for None, and for what cannot be shown, which the packed bytes have."""
     present = [one for one in packed if one is not None]
     try:
         shown: list[str | None] = list(json_rows(read(present), len(present)))
     except (MillpondError, TypeError):
-        shown = [None] if len(present) == 1 else [text for one in present for text in _as_json(read, [one])]
+        shown = [None] if len(present) == 1 else [text for one in present for text in as_json(read, [one])]
     texts = iter(shown)
     return [None if one is None else next(texts) for one in packed]
 

@@ -21,7 +21,7 @@ MEASURED: Final = ":metrics"
 
 _COLUMN: Final = "millpond_counters"
 _NUMBERS: Final = "map<string, bigint>"
-_PARSED: Final = f"of string, counts {_NUMBERS}, metrics {_NUMBERS}"
+_PARSED: Final = f"of string, task string, counts {_NUMBERS}, metrics {_NUMBERS}, keys {_NUMBERS}"
 
 
 def counting_ddl(ddl: str) -> str:
@@ -36,7 +36,12 @@ def without_report(rows: pa.Table) -> pa.Table:
 
 
 def report_row(
-    schema: pa.Schema, counts: Mapping[str, int], metrics: Mapping[str, int], of: str | None = None
+    schema: pa.Schema,
+    counts: Mapping[str, int],
+    metrics: Mapping[str, int],
+    of: str | None = None,
+    task: str | None = None,
+    keys: Mapping[str, int] | None = None,
 ) -> pa.Table:
     """The row that holds nothing but a report, beside rows of ``schema``.
 
@@ -45,9 +50,11 @@ def report_row(
         counts: what was counted; if nothing was, the worker adds nothing to the metrics of counts.
         metrics: what was measured.
         of: whose report it is, where it is one of several.
+        task: the task, if it is that of one.
+        keys: its hottest keys as texts, and about how many records of each there were.
     """
-    whose = {} if of is None else {"of": of}
-    report = whose | ({"counts": counts, "metrics": metrics} if counts else {"metrics": metrics})
+    told = {"of": of, "task": task, "counts": counts, "metrics": metrics, "keys": keys}
+    report = {name: said for name, said in told.items() if said or name == "metrics"}
     rows = pa.Table.from_arrays([pa.nulls(1, field.type) for field in schema], schema=schema)
     column: Any = pa.array([json.dumps(report)], pa.string())
     return rows.append_column(_COLUMN, column)
@@ -66,7 +73,8 @@ def observed(
     Args:
         rows: what workers sent back.
         name: the name of the metrics of counts. ``tasks`` has all of them, one map per worker that counted something.
-            Those of measurements have one map per worker as ``tasks``, and the ``application``.
+            Those of measurements have one map per worker as ``tasks``, the ``application``, and, in the order of
+            ``tasks``, whose they are as ``places``: the task, what it counted, and its hottest keys.
         application: the job's name.
         totals: counts that also become a metric each, under the name of their column and over all nodes.
         of: whose reports become these metrics, where there are those of several.
@@ -76,8 +84,12 @@ def observed(
     counts = report["counts"]
     numbers = [F.coalesce(F.sum(_total(counts, total)), F.lit(0)).alias(total.column) for total in totals]
     counted = rows.observe(name, F.collect_list(counts).alias("tasks"), *numbers)
+    place = F.struct(report["task"].alias("task"), counts.alias("counts"), report["keys"].alias("keys"))
     return counted.observe(
-        f"{name}{MEASURED}", F.lit(application).alias("application"), F.collect_list(report["metrics"]).alias("tasks")
+        f"{name}{MEASURED}",
+        F.lit(application).alias("application"),
+        F.collect_list(report["metrics"]).alias("tasks"),
+        F.collect_list(F.when(report["metrics"].isNotNull(), place)).alias("places"),
     )
 
 

@@ -24,6 +24,7 @@ from millpond.cli import (
     backends,
     cleaning,
     completing,
+    doctor,
     editing,
     failures,
     imports,
@@ -63,6 +64,7 @@ state.app.add_typer(editing.app)
 state.app.add_typer(warming.app)
 app.add_typer(state.app, name="state", rich_help_panel=state.STATE)
 app.add_typer(monitoring.app)
+app.add_typer(doctor.app)
 app.add_typer(imports.app, name="import", rich_help_panel=OTHERS)
 app.add_typer(advise.app)
 app.add_typer(bench.app, name="bench", rich_help_panel=advise.MEASURE)

@@ -20,6 +20,8 @@ the clock that dates the files, which whoever deletes asks for the time: never b
 """
 
 import logging
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from millpond.errors import DurabilityError
 from millpond.stores.durability.manifests.manifest import Manifest
@@ -48,9 +50,13 @@ def garbage(
         DurabilityError: the storage failed.
     """
     own = garbage_base(manifest, policy)
-    if own is None:
-        return []
-    found = storage.list(manifest.directory)
+    return [] if own is None else _garbage(storage.list(manifest.directory), own, policy, run, now_ms)
+
+
+def _garbage(
+    found: Sequence[StoredFile], own: int, policy: DurabilityPolicy, run: str, now_ms: int
+) -> list[StoredFile]:
+    """What of the files of a lineage is garbage; without pins of others, all that is below the sequence ``own``."""
     pins = [pin for file in found if (pin := Pin.of(file)) is not None]
     base = min([own, *(pin.base for pin in pins if pin.run != run and pin.alive(policy, now_ms))])
     ended = [pin.file for pin in pins if (pin.run == run and pin.base < own) or not pin.alive(policy, now_ms)]
@@ -77,23 +83,43 @@ def collect_garbage(
         DurabilityError: the storage failed, or does not say when its files were written. What was deleted until then
             was garbage anyway.
     """
+    return _collected(storage, manifest, policy, run, now_ms).deleted
+
+
+class _Collected(NamedTuple):
+    """How many files of a lineage were deleted, and how many are left; None if nobody has looked."""
+
+    deleted: int
+    left: int | None
+
+
+def _collected(
+    storage: Storage, manifest: Manifest, policy: DurabilityPolicy, run: str, now_ms: int | None
+) -> _Collected:
     base = garbage_base(manifest, policy)
     if base is None:
-        return 0
+        return _Collected(0, None)
     now = storage_ms(storage, pin_path(manifest, base, new_commit_id())) if now_ms is None else now_ms
-    files = garbage(storage, manifest, policy, run, now_ms=now)
+    found = storage.list(manifest.directory)
+    files = _garbage(found, base, policy, run, now)
     for file in files:
         storage.delete(file.path)
-    return sum(_sequence(file) is not None for file in files)
+    deleted = sum(_sequence(file) is not None for file in files)
+    return _Collected(deleted, sum(_sequence(file) is not None for file in found) - deleted)
 
 
 def _sequence(file: StoredFile) -> int | None:
     return sequence_of(file.path.rpartition("/")[2])
 
 
-def try_collect_garbage(storage: Storage, manifest: Manifest, policy: DurabilityPolicy, run: str) -> None:
-    """Collect garbage, but let no failure of it fail a commit: what remains is collected the next time."""
+def try_collect_garbage(storage: Storage, manifest: Manifest, policy: DurabilityPolicy, run: str) -> int | None:
+    """Collect garbage, but let no failure of it fail a commit: what remains is collected the next time.
+
+    Returns:
+        How many files are left; None if nobody has looked.
+    """
     try:
-        collect_garbage(storage, manifest, policy, run)
+        return _collected(storage, manifest, policy, run, None).left
     except DurabilityError as error:
         _log.warning("garbage of task %r stays for now: %s", manifest.task_id, error)
+        return None

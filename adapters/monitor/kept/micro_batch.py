@@ -3,13 +3,18 @@
 Rule of this module: it knows the form and not where it is kept. Its JSON carries a version number, and a version never
 changes its meaning.
 
-Version 1 (times are milliseconds since 1970, durations milliseconds, figures as in docs/metrics.md)::
+Version 2 (times are milliseconds since 1970, durations milliseconds, figures as in docs/metrics.md)::
 
-    {"progress":1,"query":"id","run":"id","name":"name" or null,"batch":7,"started":time,
+    {"progress":2,"query":"id","run":"id","name":"name" or null,"batch":7,"started":time,
      "durations":{"addBatch":duration,…},
      "sources":[{"name":"text","rows":records,"behind":records or null},…],
      "reports":[{"application":"name","operator":"name","tasks":number,"figures":{"store:figure":amount,…},
-                 "dropped":{"node:reason":records,…},"late":{…},"waiting":{…}},…]}
+                 "dropped":{"node:reason":records,…},"late":{…},"waiting":{…},
+                 "each":[{"task":"0_3","figures":{"figure":amount,…},"late":records,"dropped":records,
+                          "keys":{"text":records,…}},…]},…],
+     "limits":[{"what":"disk","of":"name","used":bytes,"limit":bytes},…]}
+
+Version 1 has no ``each`` and no ``limits``, and is read as if they were empty.
 """
 
 import json
@@ -20,7 +25,13 @@ from typing import Any, Final, Self
 from millpond.errors import FormatError
 from millpond.stores.durability.storage.checked_text import read_count, read_text
 
-VERSION: Final = 1
+VERSION: Final = 2
+TRIGGER: Final = "triggerExecution"
+"""Spark's name for the whole of a micro-batch."""
+STATE: Final = "state.size"
+"""The bytes of a task's local copies, on disk or in memory."""
+
+_READ: Final = (1, VERSION)
 
 
 @dataclass(frozen=True)
@@ -39,6 +50,25 @@ class SourceRead:
 
 
 @dataclass(frozen=True)
+class TaskReport:
+    """What one task has told.
+
+    Attributes:
+        task: ``<sub-topology>_<partition>``.
+        figures: what was measured, by the figure's name, of all its stores together.
+        late: late records.
+        dropped: dropped records.
+        keys: its hottest keys as texts, and about how many records of each there were.
+    """
+
+    task: str
+    figures: Mapping[str, int] = field(default_factory=dict)
+    late: int = 0
+    dropped: int = 0
+    keys: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class Report:
     """What the tasks of one input or operator have told, added up.
 
@@ -50,6 +80,7 @@ class Report:
         dropped: the dropped records, by ``<node>:<reason>``.
         late: the late records, likewise.
         waiting: the records that wait, likewise.
+        each: of an operator, its tasks, those with the most records.
     """
 
     application: str
@@ -59,6 +90,28 @@ class Report:
     dropped: Mapping[str, int] = field(default_factory=dict)
     late: Mapping[str, int] = field(default_factory=dict)
     waiting: Mapping[str, int] = field(default_factory=dict)
+    each: tuple[TaskReport, ...] = ()
+
+    def figure(self, name: str) -> int:
+        """A figure over all stores and nodes."""
+        return sum(amount for scoped, amount in self.figures.items() if scoped.rpartition(":")[2] == name)
+
+
+@dataclass(frozen=True)
+class Limit:
+    """How much there is of something that ends, where it is nearest to its end.
+
+    Attributes:
+        what: ``disk`` or ``memory``.
+        of: the task.
+        used: how many bytes are used.
+        limit: how many there are.
+    """
+
+    what: str
+    of: str
+    used: int
+    limit: int
 
 
 @dataclass(frozen=True)
@@ -74,6 +127,7 @@ class MicroBatch:
         durations: Spark's steps, by Spark's names, in milliseconds; ``triggerExecution`` is all of them.
         sources: what was read.
         reports: what Millpond's inputs and operators have told.
+        limits: what may come to its end.
     """
 
     query: str
@@ -84,15 +138,24 @@ class MicroBatch:
     durations: Mapping[str, int]
     sources: tuple[SourceRead, ...]
     reports: tuple[Report, ...]
+    limits: tuple[Limit, ...] = ()
+
+    @property
+    def took(self) -> int:
+        """How long it took, in milliseconds."""
+        return self.durations.get(TRIGGER, 0)
+
+    @property
+    def rows(self) -> int:
+        """The rows that it has read."""
+        return sum(source.rows for source in self.sources)
 
     def to_json(self) -> str:
-        sources, reports = [asdict(one) for one in self.sources], [_told(one) for one in self.reports]
-        content = {**vars(self), "durations": dict(self.durations), "sources": sources, "reports": reports}
-        return json.dumps({"progress": VERSION, **content}, separators=(",", ":"))
+        return json.dumps({"progress": VERSION, **asdict(self)}, separators=(",", ":"))
 
     @classmethod
     def from_json(cls, text: str) -> Self:
-        """The micro-batch that ``to_json`` wrote.
+        """The micro-batch that ``to_json`` of this release or an earlier one wrote.
 
         Raises:
             FormatError: this release does not know the version, or the text is something else.
@@ -102,10 +165,10 @@ class MicroBatch:
         except (ValueError, RecursionError) as error:
             raise _damaged(error, text) from error
         version = content.get("progress") if isinstance(content, dict) else None
-        if type(version) is not int or version != VERSION:
+        if type(version) is not int or version not in _READ:
             raise FormatError(
-                f"the progress of a micro-batch has version {version!r}, but this release of Millpond knows version "
-                f"{VERSION}; run the release that wrote it, or a newer one"
+                f"the progress of a micro-batch has version {version!r}, but this release of Millpond knows versions "
+                f"up to {VERSION}; run the release that wrote it, or a newer one"
             )
         try:
             return cls(
@@ -116,14 +179,16 @@ class MicroBatch:
                 started=read_count(content["started"]),
                 durations=_amounts(content["durations"]),
                 sources=tuple(map(_source, content["sources"])),
-                reports=tuple(map(_report, content["reports"])),
+                reports=tuple(map(_report, content["reports"] if version > 1 else map(_first, content["reports"]))),
+                limits=tuple(map(_limit, content["limits"])) if version > 1 else (),
             )
         except (LookupError, TypeError, ValueError, AttributeError) as error:
             raise _damaged(error, text) from error
 
 
-def _told(report: Report) -> dict[str, Any]:
-    return {name: dict(value) if isinstance(value, Mapping) else value for name, value in vars(report).items()}
+def _first(report: Any) -> Any:
+    """A report of version 1 as one of version 2."""
+    return {**report, "each": []}
 
 
 def _source(content: Any) -> SourceRead:
@@ -135,8 +200,20 @@ def _source(content: Any) -> SourceRead:
 
 def _report(content: Any) -> Report:
     maps = {name: _amounts(content[name]) for name in ("figures", "dropped", "late", "waiting")}
-    tasks = read_count(content["tasks"])
-    return Report(read_text(content["application"]), read_text(content["operator"]), tasks, **maps)
+    tasks, each = read_count(content["tasks"]), tuple(map(_task, content["each"]))
+    return Report(read_text(content["application"]), read_text(content["operator"]), tasks, **maps, each=each)
+
+
+def _task(content: Any) -> TaskReport:
+    late, dropped = read_count(content["late"]), read_count(content["dropped"])
+    return TaskReport(
+        read_text(content["task"]), _amounts(content["figures"]), late, dropped, _amounts(content["keys"])
+    )
+
+
+def _limit(content: Any) -> Limit:
+    used, limit = read_count(content["used"]), read_count(content["limit"])
+    return Limit(read_text(content["what"]), read_text(content["of"]), used, limit)
 
 
 def _amounts(content: Any) -> dict[str, int]:

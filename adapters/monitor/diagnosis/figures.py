@@ -1,0 +1,82 @@
+"""``Figures``: all that rules may look at.
+
+Rule of this module: it is what was kept of a query at one moment, and nothing is read here.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from millpond.adapters.monitor.kept.history import History
+from millpond.adapters.monitor.kept.micro_batch import MicroBatch
+from millpond.adapters.monitor.kept.runs import Run, Runs
+
+
+@dataclass(frozen=True)
+class OpenBatch:
+    """A micro-batch that was begun and is not committed.
+
+    Attributes:
+        number: its number.
+        since: when it was begun.
+        done: how many partitions of Spark's state have its results.
+        partitions: how many there are.
+        done_at: when the last of them had; None if none has.
+    """
+
+    number: int
+    since: int
+    done: int = 0
+    partitions: int = 0
+    done_at: int | None = None
+
+
+@dataclass(frozen=True)
+class StandbyCopy:
+    """A local copy that is to be kept warm: its task, and when it was last brought on."""
+
+    task: str
+    used: int
+
+
+@dataclass(frozen=True)
+class Figures:
+    """A query at one moment, for rules; times are milliseconds since 1970.
+
+    Attributes:
+        at: the moment.
+        batches: the last micro-batches of which progress is kept, the first one first.
+        runs: its runs; None if nobody keeps them.
+        history: what it did before.
+        committed: when each micro-batch that the checkpoint retains was committed.
+        open_batch: the one that was begun after them.
+        standby: the copies that a standby is to keep warm.
+    """
+
+    at: int
+    batches: Sequence[MicroBatch]
+    runs: Runs
+    history: History
+    committed: Mapping[int, int] = field(default_factory=dict)
+    open_batch: OpenBatch | None = None
+    standby: Sequence[StandbyCopy] = ()
+
+    @property
+    def run(self) -> Run | None:
+        """The last run; None if nobody has told of any."""
+        return self.runs.last[-1] if self.runs.last else None
+
+    @property
+    def heard(self) -> int | None:
+        """When somebody has last heard of the last run; None if nobody has told of any."""
+        run = self.run
+        if run is None:
+            return None
+        last = self.batches[-1] if self.batches else None
+        if last is None or last.run != run.run:
+            return run.seen
+        return max(run.seen, last.started + last.took)
+
+    @property
+    def ended(self) -> bool:
+        """Whether the last run has ended."""
+        return self.run is not None and self.run.ended is not None
