@@ -44,8 +44,8 @@ OLDEST_TESTS := tests/contract/test_backends.py tests/stores/rows tests/stores/t
 	tests/stores/test_versioned_columns.py tests/stores/test_window_batches.py tests/formats \
 	tests/durability/test_state.py tests/durability/test_inspection.py tests/demo/test_command_line.py \
 	tests/spark/test_expressions.py tests/spark/test_generated_code.py tests/spark/test_group_keys.py \
-	tests/spark/test_headers.py \
-	tests/spark/test_monitoring.py tests/spark/test_outputs.py tests/spark/test_pushed_filters.py \
+	tests/spark/test_headers.py tests/spark/test_diagnosed.py tests/spark/test_monitoring.py \
+	tests/spark/test_outputs.py tests/spark/test_pushed_filters.py \
 	tests/spark/test_read_store.py tests/spark/test_refusals.py tests/spark/test_sent.py \
 	tests/spark/test_session.py tests/spark/test_several_sinks.py tests/spark/test_shared_operators.py \
 	tests/spark/test_sink.py tests/spark/test_state_source.py tests/spark/test_streams.py tests/spark/test_tables.py \

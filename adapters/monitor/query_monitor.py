@@ -15,8 +15,8 @@ from millpond.adapters.inspect.sizes import task_size
 from millpond.adapters.inspect.spark_checkpoint import SparkCheckpoint
 from millpond.adapters.inspect.state_inspector import StateInspector
 from millpond.adapters.inspect.store_view import StoreView
-from millpond.adapters.monitor.diagnosis.doctor import diagnose
 from millpond.adapters.monitor.diagnosis.figures import Figures, OpenBatch, StandbyCopy
+from millpond.adapters.monitor.diagnosis.rules import diagnose
 from millpond.adapters.monitor.flow import (
     batches_seen,
     hot_keys_seen,

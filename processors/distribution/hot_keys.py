@@ -28,8 +28,10 @@ _SEEN: Final = 8
 """So many samples of a key are no accident."""
 _HELD: Final = 1 << 12
 """So many keys are held at most, between two runs."""
-_PLACES: Final = np.sort(np.random.default_rng(7).random(_SAMPLE))
-"""Where a sample is taken, as shares of a run: without a period that records could have, too."""
+_PLACES: Final = (np.arange(_SAMPLE) + np.random.default_rng(7).random(_SAMPLE)) / _SAMPLE
+"""Where a sample is taken, as shares of a run: evenly, and without a period that records could have, too."""
+_SPREAD: Final = 2_654_435_761
+"""Makes numbers that follow each other look drawn (Knuth's multiplicative hashing)."""
 
 
 class HotKeys:
@@ -51,7 +53,7 @@ class HotKeys:
             return
         self._records += count
         if count < LEAST:
-            self._add((topic, _one(records, self._records % count)), 1, count)
+            self._add((topic, _one(records, (self._records * _SPREAD >> 8) % count)), 1, count)
             return
         taken = min(count, _SAMPLE)
         for key, times in _counted(records, count).items():

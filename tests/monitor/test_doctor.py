@@ -12,9 +12,9 @@ import pytest
 from typer.testing import CliRunner
 
 from millpond.adapters.monitor.diagnosis import thresholds
-from millpond.adapters.monitor.diagnosis.doctor import RULES, diagnose
 from millpond.adapters.monitor.diagnosis.figures import Figures, OpenBatch, StandbyCopy
 from millpond.adapters.monitor.diagnosis.finding import Finding, State
+from millpond.adapters.monitor.diagnosis.rules import RULES, diagnose
 from millpond.adapters.monitor.kept.kept_progress import ProgressWriter
 from millpond.adapters.monitor.kept.micro_batch import Limit, MicroBatch
 from millpond.adapters.monitor.query_monitor import QueryMonitor

@@ -9,6 +9,8 @@ _LOOKED = "inspect/test_state_inspector.py::"
 _LOOKED += "test_damaged_and_missing_files_of_spark_are_named_and_put_back_or_another_micro_batch_is_looked_at"
 _PROGRESS = "monitor/test_query_monitor.py::"
 _PROGRESS += "test_progress_that_is_damaged_is_deleted_and_that_of_a_newer_release_read_by_that"
+_KEPT = "monitor/test_kept.py::"
+_KEPT += "test_runs_and_history_that_are_damaged_are_deleted_and_those_of_a_newer_release_read_by_that"
 _BY_SPARK = "spark/test_read_store.py::test_state_that_is_not_known_without_spark_is_read_by_spark"
 _WRITTEN = "spark/test_continued_query.py::test_what_cannot_be_written_is_once_that_has_been_seen_to"
 _ENGINE = "contract/test_engine_advice.py::"
@@ -53,6 +55,10 @@ FOLLOWED = {
     "test_state_of_a_newer_release_is_read_by_that",
     "the progress of a micro-batch is damaged": _PROGRESS,
     "the progress of a micro-batch has version ": _PROGRESS,
+    "the runs of a query are damaged": _KEPT,
+    "the runs of a query have version ": _KEPT,
+    "the history of a query is damaged": _KEPT,
+    "the history of a query has version ": _KEPT,
     "or a newer one, but this is release \n; run": "durability/test_manifest.py::"
     "test_a_manifest_for_a_later_release_is_read_by_that",
     " is no snapshot of Spark's RocksDB state store; ": "spark/test_continuation.py::"

@@ -47,6 +47,8 @@ ANSWERS = {
     "How is a key erased?": ("adapters/edit/erasure.py", "erase"),
     "How is state read without Spark?": ("adapters/inspect/state_inspector.py", "StateInspector"),
     "How is a query watched?": ("adapters/monitor/query_monitor.py", "QueryMonitor"),
+    "What is wrong with a query?": ("adapters/monitor/diagnosis/rules.py", "diagnose"),
+    "Which keys are hot?": ("processors/distribution/hot_keys.py", "HotKeys"),
 }
 
 

@@ -4,6 +4,7 @@ import json
 import logging
 import os
 import sys
+import threading
 import time
 from importlib.util import find_spec
 from pathlib import Path
@@ -19,12 +20,15 @@ pytest.importorskip("pyspark")
 from pyspark.sql import Row, SparkSession
 
 from millpond.adapters.monitor.kept.kept_progress import ProgressWriter
+from millpond.adapters.monitor.kept.micro_batch import Limit, MicroBatch, TaskReport
 from millpond.adapters.monitor.query_monitor import QueryMonitor as Query
 from millpond.adapters.spark import SparkStreams, watch
-from millpond.adapters.spark.monitoring import watching
+from millpond.adapters.spark.monitoring import live_runs, watching
 from millpond.adapters.spark.monitoring.instruments import Instruments
+from millpond.adapters.spark.monitoring.keeping import TASKS, micro_batch
+from millpond.adapters.spark.monitoring.live_runs import EVERY, LiveRuns
 from millpond.adapters.spark.monitoring.log_line import log_line
-from millpond.adapters.spark.monitoring.measured import Figure, Measured, measured_in
+from millpond.adapters.spark.monitoring.measured import Figure, Measured, Place, measured_in
 from millpond.errors import ConfigurationError
 from millpond.metrics import StoreMetric
 from millpond.processors import Consumed, Materialized, StreamsBuilder, TimeWindows, Topology
@@ -306,3 +310,105 @@ def test_every_figure_has_an_instrument(name: str) -> None:
 def test_without_opentelemetry_there_is_the_log(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "opentelemetry.metrics", None)
     assert watching._instruments(None) is None
+
+
+class _Place:
+    """Where runs are kept, read back."""
+
+    def __init__(self, directory: Path) -> None:
+        self.writer = ProgressWriter.at(str(directory))
+        self.runs = LiveRuns(self.writer)
+
+    def last(self, query: str = "q") -> list[tuple[str, bool, str | None]]:
+        return [(one.run, one.ended is not None, one.error) for one in self.writer.runs(query).last]
+
+
+def test_a_run_is_told_of_at_its_first_micro_batch_each_minute_and_at_its_end(tmp_path: Path) -> None:
+    place = _Place(tmp_path)
+    runs, now = place.runs, round(time.time() * 1000)
+    runs.begun("q", "a", None, now)
+    runs.beat(now + 1)
+    assert place.last() == [], "nobody knows whose it is"
+    assert runs.progressed("q", "a", "counts", now) == 0
+    before = place.writer.runs("q").last[-1].seen
+    runs.beat(before + EVERY - 10)
+    assert place.writer.runs("q").last[-1].seen == before
+    runs.beat(before + EVERY + 10)
+    assert place.writer.runs("q").last[-1].seen == before + EVERY + 10
+    runs.ended("q", "a", None)
+    assert (place.last(), place.writer.runs("q").name) == ([("a", True, None)], "counts")
+    runs.begun("q", "b", None, now)
+    runs.beat(now + 1)
+    assert place.last() == [("a", True, None), ("b", False, None)], "a run of a known query is told of at once"
+    assert runs.progressed("q", "b", None, now) == 1
+    runs.ended("q", "b", "java.lang.OutOfMemoryError: heap")
+    assert place.last()[-1] == ("b", True, "OutOfMemoryError")
+
+
+def test_of_queries_of_others_nothing_is_told_unless_they_die_before_anybody_knows(tmp_path: Path) -> None:
+    place = _Place(tmp_path)
+    place.runs.begun("theirs", "a", None, 1)
+    place.runs.is_foreign("a")
+    place.runs.ended("theirs", "a", "x.YError: z")
+    place.runs.begun("done", "b", None, 1)
+    place.runs.ended("done", "b", None)
+    assert (place.last("theirs"), place.last("done")) == ([], [])
+    place.runs.begun("q", "c", None, 1)
+    place.runs.progressed("q", "c", None, 1)
+    place.runs.is_foreign("c")
+    place.runs.ended("q", "c", None)
+    assert place.last() == [("c", True, None)], "a micro-batch without figures makes no query foreign that had some"
+    place.runs.ended("unknown", "d", "x.YError: z")
+    assert place.last("unknown") == [("d", True, "YError")]
+
+
+def test_who_tells_that_runs_live_ends_with_who_listens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live_runs, "_LOOK", 0.01)
+    place = _Place(tmp_path)
+    thread = next(one for one in reversed(threading.enumerate()) if one.name == "millpond-alive")
+    del place
+    thread.join(30)
+    assert not thread.is_alive()
+
+
+TOLD = Measured(
+    "shop",
+    "operator.0",
+    [
+        {"records.in": 3, "a:commit.rows": 2, "b:commit.rows": 1, "a:copy.size": 7, "b:memory.held": 5, "disk.free": 4},
+        {"records.in": 9, "disk.free": 2, "disk.size": 10, "memory.budget": 8, "b:memory.held": 6},
+    ],
+    [{"join:dropped-late": 2}],
+    [Place("0_0", {"join:dropped-late": 2}, {}), Place("0_1", {}, {"ann": 8})],
+)
+
+
+def test_each_task_is_kept_with_its_counts_its_hot_keys_and_its_limits() -> None:
+    one = micro_batch(PROGRESS, [TOLD])
+    (report,) = one.reports
+    assert report.each == (
+        TaskReport("0_1", {"records.in": 9, "state.size": 6}, keys={"ann": 8}),
+        TaskReport("0_0", {"records.in": 3, "commit.rows": 3, "state.size": 12}, late=2, dropped=2),
+    )
+    assert one.limits == (Limit("disk", "operator.0 0_1", 8, 10), Limit("memory", "operator.0 0_1", 6, 8))
+    assert (report.figures["disk.free"], MicroBatch.from_json(one.to_json())) == (2, one)
+    many = [{"records.in": number} for number in range(TASKS + 50)]
+    places = [Place(f"0_{number}", {}, {}) for number in range(TASKS + 50)]
+    (report,) = micro_batch(PROGRESS, [Measured("shop", "operator.0", many, [], places)]).reports
+    assert (len(report.each), report.each[0].task) == (TASKS, f"0_{TASKS + 49}")
+
+
+@pytest.mark.skipif(not INSTALLED, reason="needs the package opentelemetry-sdk")
+def test_the_age_of_the_last_commit_grows_until_a_query_is_stopped() -> None:
+    reader, provider = reader_and_provider()
+    instruments = Instruments(provider.get_meter("millpond"))
+    instruments.committed("q", time.time() - 60)
+    instruments.restarted("q", 3)
+    points = points_of(reader)
+    (age,) = points["millpond.commit.age", "s"]
+    assert (age.attributes, age.value) == ({"query": "q"}, pytest.approx(60, abs=5))
+    assert [point.value for point in points["millpond.query.restarts", "{restart}"]] == [3]
+    instruments.ended("q", failed=True)
+    assert [point.value > 55 for point in points_of(reader)["millpond.commit.age", "s"]] == [True]
+    instruments.ended("q", failed=False)
+    assert ("millpond.commit.age", "s") not in points_of(reader)

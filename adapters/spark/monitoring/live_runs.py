@@ -1,7 +1,8 @@
 """``LiveRuns``: which runs of queries this process has, kept for those who watch them from another process.
 
 Rule of this module: it tells that a run is alive, and how it has ended, and nothing of what it does. What it writes is
-small and seldom: at a run's first micro-batch, once a minute after that, and at its end.
+small and seldom: soon after a run of a known query begins, or at its first micro-batch, once a minute after that, and
+at its end.
 """
 
 import logging
@@ -18,7 +19,7 @@ from millpond.masking import masked
 EVERY: Final = 60_000
 """How often a run is said to be alive, in milliseconds; whoever reads may take one that is silent for dead."""
 
-_LOOK: Final = 10.0
+_LOOK: Final = 5.0
 _log: Final = logging.getLogger("millpond.spark.progress")
 
 
@@ -30,6 +31,7 @@ class _Live:
     told: int
     ours: bool = False
     restarts: int = 0
+    asked: bool = False
 
 
 @dataclass
@@ -100,11 +102,21 @@ class LiveRuns:
                 _log.warning("query %s: its end is not kept: %s", query, error)
 
     def beat(self, at: int) -> None:
-        """Tell of each run of which nothing was told for a minute that it is alive."""
+        """Tell of each run that it is alive: once a minute, and as soon as one of a known query begins."""
         with self._lock:
             for run, live in self._live.items():
-                if at - live.told >= EVERY:
+                if at - live.told >= EVERY or self._is_known(live):
                     self._tell(run, live, at)
+
+    def _is_known(self, live: _Live) -> bool:
+        """Whether a run of which nothing was told yet is of a query that has told of others; asked once."""
+        if live.asked or live.ours:
+            return False
+        live.asked = True
+        try:
+            return self.writer.runs(live.query).begun > 0
+        except MillpondError:
+            return False
 
     def _tell(self, run: str, live: _Live, at: int) -> None:
         live.told = at
