@@ -1,6 +1,7 @@
 """What a task's state measures of its stores, from ``open`` to ``commit``."""
 
 from pathlib import Path
+from shutil import disk_usage
 from time import monotonic_ns
 from typing import Any
 
@@ -61,6 +62,10 @@ def test_the_size_of_a_local_copy_is_that_of_its_files(tmp_path: Path, backend: 
         copies = [path for path in (tmp_path / "local").rglob("counts*") if path.is_dir()]
         files = [path.stat().st_size for copy in copies for path in copy.rglob("*") if path.is_file()]
         assert state.metrics.figures.get("counts:copy.size") == (sum(files) if backend != "memory" else None)
+        disk = disk_usage(tmp_path)
+        expected = {"disk.size": disk.total, "disk.free": pytest.approx(disk.free, rel=0.2)}
+        measured = {name: amount for name, amount in state.metrics.figures.items() if name.startswith("disk.")}
+        assert measured == (expected if backend != "memory" else {})
 
 
 def test_the_memory_that_rows_take_is_told_of_those_that_are_nowhere_else(tmp_path: Path, backend: str) -> None:
@@ -100,3 +105,19 @@ def test_a_commit_that_fails_has_written_nothing(tmp_path: Path, monkeypatch: py
         assert set(state.metrics.figures) == {"open.duration"}
         store: Any = state.open(manifest)["counts"]
         assert store.get(key(1)) == 1
+
+
+def test_the_files_that_are_left_are_told_when_garbage_was_looked_for(tmp_path: Path) -> None:
+    policy = DurabilityPolicy(max_deltas=2, retained_commits=4, retained_age="0 seconds")
+    with task(tmp_path, "memory", policy=policy) as state:
+        manifest: Manifest | None = None
+        told = []
+        for number in range(30):
+            manifest = add(state, manifest, range(number, number + 3))
+            left = state.metrics.figures.get("files.retained")
+            if left is not None:
+                told.append(left)
+                assert left == len(list((tmp_path / "state").rglob("*.parquet")))
+                assert state.metrics.figures["file.snapshots"] == 1
+        assert len(told) > 3
+        assert max(told) <= 12

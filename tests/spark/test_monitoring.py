@@ -284,6 +284,9 @@ def test_what_others_observe_is_not_ours() -> None:
         ("latest-id.input", "shop", 1),
     ]
     assert found[0].dropped == {("", "dropped-null-key"): 4}
+    told = Row(application="shop", tasks=[{"records.in": 2}], places=[{"task": "0_1", "keys": {"ann": 2}}])
+    (read,) = measured_in({"millpond.operator.0": Row(tasks=[]), "millpond.operator.0:metrics": told})
+    assert read.places == [Place("0_1", {}, {"ann": 2})], "as JSON has it, without nulls"
     assert measured_in({"theirs:metrics": Row(rows=3)}) == []
 
 

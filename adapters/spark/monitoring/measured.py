@@ -117,9 +117,15 @@ def measured_in(observed: Mapping[str, Any]) -> list[Measured]:
     for name in names:
         row, counts = observed[name], observed[name.removesuffix(MEASURED)]
         operator = name.removeprefix(PREFIX).removesuffix(MEASURED)
-        places = [Place(one["task"] or "", one["counts"] or {}, one["keys"] or {}) for one in row["places"]]
+        places = list(map(_place, row["places"]))
         found.append(Measured(row["application"], operator, row["tasks"], counts["tasks"], places))
     return found
+
+
+def _place(told: Any) -> Place:
+    """Whose measurements some are: a row, or what JSON has of it, where nulls are left out."""
+    found = told if isinstance(told, dict) else told.asDict()
+    return Place(found.get("task") or "", found.get("counts") or {}, found.get("keys") or {})
 
 
 def _together(tasks: Iterable[Mapping[str, int]]) -> dict[Figure, int]:
