@@ -165,10 +165,13 @@ class QueryMonitor:
         if self.standby is None:
             return []
         try:
-            return standby_copies(self.standby)
+            copies = standby_copies(self.standby)
         except OSError as error:
             notes.append(f"{self.standby} cannot be read: {error}")
             return []
+        if not copies:
+            notes.append(f"{self.standby} has no local copies")
+        return copies
 
     def _state_after(self, found: SparkCheckpoint, query: str, batch: int, committed: int) -> _State:
         version = query, batch, committed

@@ -17,6 +17,7 @@ from millpond.adapters.monitor.diagnosis.finding import Finding, State
 from millpond.adapters.monitor.diagnosis.rules import RULES, diagnose
 from millpond.adapters.monitor.kept.kept_progress import ProgressWriter
 from millpond.adapters.monitor.kept.micro_batch import Limit, MicroBatch
+from millpond.adapters.monitor.kept.runs import Runs
 from millpond.adapters.monitor.query_monitor import QueryMonitor
 from millpond.cli import app
 from tests.inspect.checkpoints import Query
@@ -336,6 +337,24 @@ def test_figures_below_the_thresholds_are_not_named() -> None:
     assert diagnose(replace(alone.figures(), batches=one_task)) == [], "a query of one task has all keys in it"
 
 
+def test_a_query_is_not_taken_for_dead_where_nobody_tells_of_its_runs() -> None:
+    story = begun()
+    story.at += 24 * HOUR
+    assert [found.state for found in diagnose(story.figures())] == [State.DIED]
+    earlier = [replace(one, run="of an earlier release") for one in story.batches]
+    assert diagnose(replace(story.figures(), batches=earlier)) == []
+    assert diagnose(replace(story.figures(), runs=Runs(QUERY))) == []
+    on = {**story.committed, 30: story.at - SECOND}
+    assert diagnose(replace(story.figures(), committed=on)) == [], "it commits, and only nobody tells any more"
+
+
+def test_old_micro_batches_that_spark_deletes_in_any_order_are_not_missed() -> None:
+    story = begun()
+    for batch in (1, 3, 5, 6, 8):
+        del story.committed[batch]
+    assert diagnose(story.figures()) == []
+
+
 def planted(query: Query, directory: Path, story: Story) -> None:
     """Keep what a story tells, as a listener does."""
     writer = ProgressWriter.at(str(directory))
@@ -386,6 +405,10 @@ def test_a_standby_that_nobody_keeps_is_seen_by_its_seals(tmp_path: Path) -> Non
     seal = copy / ".counts-v1.seal"
     seal.write_text("")
     os.utime(seal, (1_000_000, 1_000_000))
+    assert (
+        f"{tmp_path}/none has no local copies"
+        in QueryMonitor(str(query.checkpoint), standby=tmp_path / "none").look().notes
+    )
     watched = QueryMonitor(str(query.checkpoint), standby=tmp_path / "warm")
     assert watched.look().findings == (), "the query has committed too little for a copy to be far behind"
     for batch in range(3, 20):

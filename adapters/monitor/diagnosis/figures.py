@@ -67,14 +67,12 @@ class Figures:
 
     @property
     def heard(self) -> int | None:
-        """When somebody has last heard of the last run; None if nobody has told of any."""
-        run = self.run
-        if run is None:
+        """When somebody has last heard of the last run; None if nobody tells of runs, as earlier releases do not."""
+        run, last = self.run, self.batches[-1] if self.batches else None
+        if run is None or (last is not None and last.run not in {one.run for one in self.runs.last}):
             return None
-        last = self.batches[-1] if self.batches else None
-        if last is None or last.run != run.run:
-            return run.seen
-        return max(run.seen, last.started + last.took)
+        ended = 0 if last is None else last.started + last.took
+        return max(run.seen, ended, *self.committed.values())
 
     @property
     def ended(self) -> bool:

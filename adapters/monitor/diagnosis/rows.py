@@ -127,12 +127,12 @@ def _ahead(one: MicroBatch) -> int:
 def listing_lags(figures: Figures) -> Finding | None:
     """The storage does not list micro-batches that were committed."""
     numbers = sorted(figures.committed)
-    missing = sorted({*range(numbers[0], numbers[-1])} - {*numbers}) if numbers else []
+    missing = _missing(numbers)
     if missing:
         return Finding(
             State.LISTING,
             f"the checkpoint has micro-batches {numbers[0]} to {numbers[-1]}, and its listing lacks {missing[0]}"
-            + (f" and {len(missing) - 1} more" if len(missing) > 1 else ""),
+            + (f", and {len(missing) - 1} more" if len(missing) > 1 else ""),
             min(at for number, at in figures.committed.items() if number > missing[0]),
             _LISTED,
         )
@@ -149,6 +149,13 @@ def listing_lags(figures: Figures) -> Finding | None:
         ended,
         _LISTED,
     )
+
+
+def _missing(numbers: Sequence[int]) -> list[int]:
+    """The micro-batches that others follow, and that follow others: Spark deletes old ones in any order."""
+    there = {*numbers}
+    followed = range(numbers[0], numbers[-1]) if numbers else range(0)
+    return [one for one in followed if one not in there and there.issuperset(range(one - at_least.LISTED, one))]
 
 
 _LISTED: Final = (

@@ -76,7 +76,9 @@ CLOCK_AHEAD: Final = 5 * MINUTE
 """Records are from the future if stream time is so far ahead of the clock in ``IN_A_ROW`` micro-batches."""
 
 LISTING_LAGS: Final = MINUTE
-"""A listing lags if it lacks a micro-batch so long after its end."""
+"""A listing lags if it lacks a micro-batch so long after its end, ..."""
+LISTED: Final = 3
+"""... or one that others follow and that follows so many others."""
 
 STANDBY_AGE: Final = HOUR
 """A standby is forgotten if a copy was not brought on for so long, ..."""
