@@ -18,6 +18,9 @@ LATENESS: Final = "lateness"
 TTL: Final = "ttl"
 WITHIN: Final = "within"
 
+HEAD: Final = ("verb", "kind", "clock", "late rows", "comes out", "keeps")
+"""What the parts of a row of an account are."""
+
 _UNITS: Final[Mapping[str, int]] = {
     "d": 86_400_000_000,
     "h": 3_600_000_000,
@@ -95,6 +98,12 @@ class Account:
     def marks(self) -> dict[Path, int]:
         """The bounds that tell the next verb something: those that are not 0, and that of a change feed."""
         return {path: bound for path, bound in self.bounds.items() if bound or (bound == 0 and path == (CHANGE_TIME,))}
+
+    @property
+    def row(self) -> tuple[str, ...]:
+        """The same in short, in the order of ``HEAD``."""
+        allowed = "; ".join(f"{one.what} {shown(one.total)}" for one in self.allowances)
+        return self.name, self.kind, self.clock, allowed, _comes_out(self.longest), self.keeps
 
     def text(self, operator: str | None = None) -> str:
         """What ``explain`` shows of the verb, with what there is to say of its operator."""

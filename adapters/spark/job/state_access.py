@@ -9,6 +9,7 @@ from pyspark.sql import DataFrame
 
 from millpond.adapters.spark.copies.warming import Warmth, warm_beside
 from millpond.adapters.spark.job.job import Job
+from millpond.adapters.spark.job.shown import as_html, as_text, facts
 from millpond.adapters.spark.job.worker_settings import warm_query
 from millpond.adapters.spark.reading.inspection import CommittedStore, plain_rows, seed_rows
 from millpond.adapters.spark.session.session import active_session, check_workers
@@ -22,6 +23,13 @@ class StateAccess:
     def __init__(self, topology: Topology, job: Job) -> None:
         self._topology = topology
         self._job = job
+
+    def __repr__(self) -> str:
+        return as_text("SparkStreams", {**facts(self._job), "sinks": list(self._topology.sinks)})
+
+    def _repr_html_(self) -> str:
+        sinks = ", ".join(self._topology.sinks)
+        return as_html("SparkStreams", {**facts(self._job), "sinks": sinks})
 
     def read_store(
         self,

@@ -12,6 +12,7 @@ from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import types as T
 
 from millpond.adapters.spark.copies.warming import Warmth, warm_beside
+from millpond.adapters.spark.job.shown import as_html, as_text, facts
 from millpond.adapters.spark.session.session import active_session
 from millpond.adapters.spark.verbs.backfill import Backfill
 from millpond.adapters.spark.verbs.inputs import RowInput
@@ -22,7 +23,7 @@ from millpond.adapters.spark.verbs.runner import VerbRunner, VerbStart
 from millpond.adapters.spark.verbs.twins import verified
 from millpond.adapters.spark.verbs.verb_run import VerbRun
 from millpond.errors import ConfigurationError
-from millpond.processors.calls.account import Account, explained
+from millpond.processors.calls.account import HEAD, Account, explained
 from millpond.processors.calls.batch_twin import Verification
 from millpond.processors.calls.grace_advice import MICROSECOND, GraceAdvice, advice_of_needed
 from millpond.processors.calls.made import MadeVerb
@@ -45,6 +46,13 @@ class MadeVerbs:
         self._runner = runner
         self._verbs: dict[str, tuple[VerbRun, Verb]] = {}
         self._accounts: dict[str, Account] = {}
+
+    def __repr__(self) -> str:
+        return as_text("Millpond", {**facts(self._runner.job), "verbs": list(self._accounts)})
+
+    def _repr_html_(self) -> str:
+        rows = (account.row for account in self._accounts.values())
+        return as_html("Millpond", facts(self._runner.job), HEAD, rows)
 
     def backfill(self, *, complete: DataFrame | None = None, results: str | None = None) -> Self:
         """The same Millpond for inputs that have an end; streaming queries then begin with the state that they leave.
