@@ -11,14 +11,15 @@ from typing import TYPE_CHECKING
 from millpond.errors import ConfigurationError
 
 if TYPE_CHECKING:
+    from millpond.adapters.spark.configuring import configure
     from millpond.adapters.spark.copies.warming import Warmth
     from millpond.adapters.spark.evolution.evolution import Evolution
     from millpond.adapters.spark.monitoring.watching import watch
     from millpond.adapters.spark.outputs.merge import MergeOutput
     from millpond.adapters.spark.outputs.output import FileOutput, FormatOutput, TableOutput
     from millpond.adapters.spark.reading.state_source import register_state_source
+    from millpond.adapters.spark.rows.with_schema import with_schema
     from millpond.adapters.spark.session.checkpoint import Checkpoint
-    from millpond.adapters.spark.session.session import configure
     from millpond.adapters.spark.streams import SparkStreams
     from millpond.adapters.spark.verbs.pond import Millpond
     from millpond.processors.calls.batch_twin import Verification
@@ -27,9 +28,13 @@ if TYPE_CHECKING:
     from millpond.processors.verbs.matching.explanation import MatchExplanation
     from millpond.stores.evolution.verb_plan import EvolutionPlan
 
-for _package, _module in (("pyspark[sql]", "pyspark"), ("pandas", "pandas"), ("protobuf", "google")):
+for _package, _module, _extra in (
+    ("pyspark[sql]", "pyspark", "spark"),
+    ("pandas", "pandas", "cluster"),
+    ("protobuf", "google", "cluster"),
+):
     if find_spec(_module) is None:
-        raise ConfigurationError(f"running on Spark needs the package {_package}: pip install 'millpond[spark]'")
+        raise ConfigurationError(f"running on Spark needs the package {_package}: pip install 'millpond[{_extra}]'")
 
 __all__ = [
     "Checkpoint",
@@ -49,6 +54,7 @@ __all__ = [
     "configure",
     "register_state_source",
     "watch",
+    "with_schema",
 ]
 
 _MODULES = {
@@ -66,9 +72,10 @@ _MODULES = {
     "TableOutput": "millpond.adapters.spark.outputs.output",
     "Verification": "millpond.processors.calls.batch_twin",
     "Warmth": "millpond.adapters.spark.copies.warming",
-    "configure": "millpond.adapters.spark.session.session",
+    "configure": "millpond.adapters.spark.configuring",
     "register_state_source": "millpond.adapters.spark.reading.state_source",
     "watch": "millpond.adapters.spark.monitoring.watching",
+    "with_schema": "millpond.adapters.spark.rows.with_schema",
 }
 
 

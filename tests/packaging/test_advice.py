@@ -232,6 +232,8 @@ _BEGINS_EMPTY += "test_stores_that_hold_more_than_their_entries_are_refused_and_
 _SAID_OF_COLUMNS = (
     "stores/rows/test_evolution.py::test_what_is_said_of_columns_that_are_there_is_taken_out_or_the_columns_are"
 )
+_AT_ROWS = "spark/test_accessor.py::test_a_stream_whose_session_names_no_state_takes_a_millpond"
+_IN_PIPELINES = "spark/test_pipelines.py::test_each_table_has_what_its_verb_makes_of_the_one_before_within_one_run"
 FOLLOWED_CALLS = {
     "; give key=..., the columns of its key, with 'window' if ": _COMPARED,
     "; give time='at', or leave both out": _COMPARED,
@@ -242,6 +244,13 @@ FOLLOWED_CALLS = {
     "; give rows=..., or left=... and right=... of a join": _PLAYED,
     "; give how often a micro-batch begins, such as ": _PLAYED,
     "; give one of timestamps, which says of each row when it came": _PLAYED,
+    "df.millpond takes a Millpond, not ": _AT_ROWS,
+    "does not say whose state a stream has; set ": _AT_ROWS,
+    ", which is no Spark DDL; write such as ": _IN_PIPELINES,
+    "with_schema says that the rows have ": _IN_PIPELINES,
+    "only the spec of a pipeline sets its session; write ": _IN_PIPELINES,
+    " for a verb where its driver runs, too, and ": "spark/test_clusters.py::"
+    "test_an_archive_is_what_executors_run_and_the_driver_has_it_unpacked",
     "orders that are not shown, so they cannot be put; ": "spark/test_top_n.py::"
     "test_it_gives_what_row_number_gives_over_files_and_restarts_and_is_read_edited_and_erased",
     "give them names that none has had, ": "evolution/test_verb_starts.py::"

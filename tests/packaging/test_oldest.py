@@ -1,6 +1,7 @@
 """Every package that a user installs with Millpond has a lower bound, and ``make test-oldest`` tests it."""
 
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -22,3 +23,8 @@ def test_a_dependency_without_a_lower_bound_is_refused(tmp_path: Path) -> None:
     project.write_text(f'[project]\ndependencies = ["pandas<3"]\n{extras}')
     with pytest.raises(ValueError, match=r"'pandas<3' in pyproject\.toml has no lower bound"):
         list(pins(project))
+
+
+def test_a_cluster_gets_all_that_spark_needs_but_pyspark() -> None:
+    extras = tomllib.loads(PYPROJECT.read_text())["project"]["optional-dependencies"]
+    assert extras["cluster"] == [one for one in extras["spark"] if not one.startswith("pyspark")]

@@ -115,6 +115,12 @@ def verbs(spark: SparkSession, directory: Path) -> list[tuple[Any, ...]]:
     return rows(totals.select("currency", "total"))
 
 
+def at_rows(spark: SparkSession) -> list[tuple[Any, ...]]:
+    """A verb at the DataFrame that it is for."""
+    orders: Any = spark.sql("select 'a' customer, id, timestamp_seconds(id) at from range(2)")
+    return rows(orders.millpond.latest(key="customer", time="at", history="1 hour").select("customer", "id"))
+
+
 class Lines(logging.Handler):
     """Keeps the messages that it gets, in whichever thread."""
 
@@ -166,6 +172,7 @@ def main(directory: Path) -> None:
     found["second run"] = count_streaming(spark, directory, "ca")
     found["join"] = join_static(spark, directory)
     found["verbs"] = verbs(spark, directory)
+    found["at rows"] = at_rows(spark)
     spark.conf.set(PROVIDER, "some.other.Provider")
     found["other provider"] = refusal(lambda: job(counts(), directory, "other").transform({"words": words}))
     configure(spark)

@@ -12,6 +12,8 @@ from millpond.processors import Consumed, Materialized, Produced, StreamsBuilder
 from tests.packaging.code_blocks import PAGES, blocks, run_block
 
 SETTINGS = (
+    "spark.millpond.application_id",
+    "spark.millpond.state_dir",
     "spark.sql.python.filterPushdown.enabled",
     "spark.sql.shuffle.partitions",
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled",
@@ -57,6 +59,7 @@ def test_every_page_that_needs_spark_is_run_here() -> None:
         "README.md",
         "docs/coming-from-spark.md",
         "docs/looking-at-state.md",
+        "docs/pipelines.md",  # in test_pipelines.py
         "docs/running-on-spark.md",
         "docs/upgrading.md",
     }

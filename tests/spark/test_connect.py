@@ -79,6 +79,10 @@ def test_verbs_are_chained(found: dict[str, Any]) -> None:
     assert found["verbs"] == [["EUR", 6.5]]
 
 
+def test_a_verb_is_called_at_its_dataframe(found: dict[str, Any]) -> None:
+    assert found["at rows"] == [["a", 0], ["a", 1]]
+
+
 def test_a_topology_without_state_runs(found: dict[str, Any]) -> None:
     assert found["stateless"] == [["b", 2]]
 

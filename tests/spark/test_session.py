@@ -11,6 +11,7 @@ import pytest
 
 pytest.importorskip("pyspark")
 
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from millpond.adapters.spark import Millpond, SparkStreams, configure
@@ -87,6 +88,27 @@ def test_a_builder_makes_a_session_with_what_millpond_needs(session: SparkSessio
 def test_what_is_set_in_a_builder_afterwards_wins(session: SparkSession) -> None:
     configure(SparkSession.builder).config(CHANGELOG, "false").getOrCreate()
     assert session.conf.get(CHANGELOG) == "false"
+
+
+def test_configure_says_in_one_line_what_it_has_set_and_why(
+    session: SparkSession, caplog: pytest.LogCaptureFixture
+) -> None:
+    session.conf.set(CHANGELOG, "false")
+    with caplog.at_level("INFO", "millpond.spark.session"):
+        configure(session)
+        configure(session)
+    (line,) = [record.getMessage() for record in caplog.records]
+    assert line.startswith(f"configure set {PROVIDER} = {ROCKSDB} (Spark's operator for Python state runs on no other)")
+    assert CHANGELOG not in line
+
+
+def test_a_configured_session_reads_stores(spark: SparkSession, tmp_path: Path) -> None:
+    builder = configure(SparkSession.builder.appName("any"))
+    for session in (configure(spark.newSession()), builder.getOrCreate()):
+        look = session.read.format("millpond").options(checkpoint=str(tmp_path), state_dir=str(tmp_path), store="any")
+        with pytest.raises(PySparkException, match="there is no checkpoint"):
+            look.load()
+    spark.range(0)  # makes the tests' session the active one again
 
 
 @pytest.mark.parametrize("other", [None, "local[2]"])

@@ -6,9 +6,11 @@ so all that is done with one DataFrame sees the same state, even if the query go
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final
+from weakref import WeakSet
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
@@ -30,9 +32,12 @@ from millpond.masking import SecretsInUse
 
 PUSHDOWN_CONF: Final = "spark.sql.python.filterPushdown.enabled"
 
+_registered: WeakSet[SparkSession] = WeakSet()
+"""Sessions that know the source; Spark warns where one is made known again."""
+
 
 def register_state_source(session: SparkSession) -> None:
-    """Let a session read stores by ``spark.read.format("millpond")``. Each session needs it once.
+    """Let a session read stores by ``spark.read.format("millpond")``, where ``configure`` has not done so.
 
     It also lets Spark tell Python data sources which filters follow (``spark.sql.python.filterPushdown.enabled``), so
     that a look for some keys reads little else.
@@ -44,7 +49,22 @@ def register_state_source(session: SparkSession) -> None:
     ...     return look.option("store", "counts").load()
     """
     session.conf.set(PUSHDOWN_CONF, "true")
-    session.dataSource.register(StateSource)
+    if session not in _registered:
+        with _active(session):
+            session.dataSource.register(StateSource)
+        _registered.add(session)
+
+
+@contextmanager
+def _active(session: SparkSession) -> Iterator[None]:
+    """Have a session be the active one, in which Spark looks whether there is a source of that name already."""
+    before = SparkSession.getActiveSession()
+    if before is None or before is session or not hasattr(session, "sparkContext"):
+        yield
+        return
+    session.createDataFrame([], "id long")
+    yield
+    before.createDataFrame([], "id long")
 
 
 @dataclass(frozen=True)

@@ -1,10 +1,11 @@
-"""What Millpond needs from the Spark session: set by ``configure``, and checked before a query starts.
+"""What Millpond needs from the Spark session, as it is checked before a query starts; ``configure`` sets it.
 
 Rule of this module: it looks at the session only, never at a topology, and is the only one that knows Spark Connect,
 whose sessions have no JVM. Workers run in every query; state-store provider, blobs and shuffle partitions matter only
 where there is an operator.
 """
 
+import os
 import re
 import shutil
 import subprocess
@@ -12,18 +13,17 @@ import sys
 import warnings
 from collections.abc import Iterator
 from functools import cache
-from typing import Final, TypeVar
+from typing import Final
 from weakref import WeakSet
 
 import pyarrow as pa
+from pyspark import SparkFiles
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from millpond.adapters.spark.session.sent import in_workers
 from millpond.errors import ConfigurationError, PerformanceWarning
 from millpond.processors.distribution.exchange import BLOB_BYTES
-
-Configured = TypeVar("Configured", SparkSession, SparkSession.Builder)
 
 PROVIDER_CONF: Final = "spark.sql.streaming.stateStore.providerClass"
 ROCKSDB_PROVIDER: Final = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
@@ -37,6 +37,9 @@ MAX_BATCH_BYTES: Final = 1 << 30
 MAX_PARTITIONS_PER_CORE: Final = 8
 """More shuffle partitions than that are worth a warning: a micro-batch starts the operator in each of them."""
 
+_IN_SPEC: Final = {PROVIDER_CONF: ROCKSDB_PROVIDER, CHANGELOG_CONF: "true", PARTITIONS_CONF: "2"}
+"""What the spec of a Declarative Pipeline has to set."""
+
 _able: WeakSet[SparkSession] = WeakSet()
 """Connect sessions whose workers are known to run Millpond."""
 
@@ -44,30 +47,22 @@ _warned: WeakSet[SparkSession] = WeakSet()
 """Sessions whose users know that they have too many shuffle partitions."""
 
 
-def configure(session: Configured) -> Configured:
-    """Set what Millpond needs in a Spark session, or in the builder of one, classic or of Spark Connect.
-
-    That is the RocksDB provider for Spark's own state, without which its operator for Python state does not run, and
-    changelog checkpointing, without which each micro-batch uploads a snapshot of that state. What is set in a builder
-    after this call wins; in a session, changelog checkpointing stays as it is if it has been set.
-
-    Returns:
-        The session or builder that it got.
+def check_spec(session: SparkSession) -> None:
+    """Check that the spec of a pipeline has set what nothing in the pipeline can set.
 
     Raises:
-        ConfigurationError: it is neither.
-
-    >>> from pyspark.sql import SparkSession
-    >>> builder = configure(SparkSession.builder.master("local[2]"))
+        ConfigurationError: it has not; the message has the lines to write.
     """
-    if hasattr(session, "conf"):
-        session.conf.set(PROVIDER_CONF, ROCKSDB_PROVIDER)
-        session.conf.set(CHANGELOG_CONF, session.conf.get(CHANGELOG_CONF, "true") or "true")
-    elif hasattr(session, "config"):
-        session.config(PROVIDER_CONF, ROCKSDB_PROVIDER).config(CHANGELOG_CONF, "true")
-    else:
-        raise ConfigurationError(f"configure takes a SparkSession or SparkSession.builder, not {session!r}")
-    return session
+    there = {name: session.conf.get(name, None) for name in _IN_SPEC}
+    lacking = [name for name, value in there.items() if value is None]
+    if there[PROVIDER_CONF] != ROCKSDB_PROVIDER:
+        lacking = [PROVIDER_CONF, *(name for name in lacking if name != PROVIDER_CONF)]
+    if lacking:
+        lines = ", ".join(f'{name}: "{_IN_SPEC[name]}"' for name in lacking)
+        raise ConfigurationError(
+            f"only the spec of a pipeline sets its session; write into its configuration, with about one shuffle "
+            f"partition per core: {lines}"
+        )
 
 
 def active_session(purpose: str) -> SparkSession:
@@ -96,7 +91,7 @@ def check_workers(session: SparkSession) -> None:
     if not _is_local(session):
         return
     if hasattr(session, "sparkContext"):
-        _check_python(session.sparkContext.pythonExec)
+        _check_local_workers(session.sparkContext.pythonExec)
     elif session not in _able:
         _check_by_query(session)
         _able.add(session)
@@ -111,6 +106,7 @@ def check_operator(session: SparkSession) -> None:
     Warns:
         PerformanceWarning: there are far more shuffle partitions than cores; once for each session.
     """
+    _check_driver(session)
     provider = session.conf.get(PROVIDER_CONF, "")
     if provider != ROCKSDB_PROVIDER:
         raise ConfigurationError(
@@ -226,22 +222,53 @@ def _unchanged(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     return batches
 
 
+def _check_local_workers(python: str) -> None:
+    reason = _why_not(python)
+    if reason is not None:
+        raise ConfigurationError(
+            f"Spark's Python workers run {shutil.which(python) or python}, which cannot run Millpond ({reason}); "
+            f"before starting the session, set the environment variable PYSPARK_PYTHON to a Python that has it, such "
+            f"as {sys.executable}"
+        )
+
+
+def _check_driver(session: SparkSession) -> None:
+    """Check the Python that Spark starts beside a cluster's driver, once for each operator, before that runs.
+
+    Raises:
+        ConfigurationError: it cannot; the message says what is to be there.
+    """
+    if not hasattr(session, "sparkContext") or _is_local(session):
+        return
+    python = session.sparkContext.pythonExec
+    reason = _why_not(python, *_py_files())
+    if reason is not None:
+        raise ConfigurationError(
+            f"Spark starts {python} for a verb where its driver runs, too, and that cannot run Millpond ({reason}); "
+            f"have a Python with Millpond there at {python}, such as that of the archive, unpacked where the driver "
+            "starts: mkdir env && tar -xzf env.tar.gz -C env"
+        )
+
+
+def _py_files() -> list[str]:
+    """What Spark has put on the path of all its Pythons: ``--py-files``, and those added since."""
+    place = SparkFiles.getRootDirectory()
+    return [one for one in sys.path if one.startswith(place)]
+
+
 @cache
-def _check_python(python: str) -> None:
+def _why_not(python: str, *py_files: str) -> str | None:
+    """Why a Python, with these files on its path, cannot run what runs in a worker; None if it can."""
     found = shutil.which(python)
     if found == sys.executable:
-        return
+        return None
     asked = [found or python, "-c", "import millpond.adapters.spark.operator.operator"]
+    path = os.pathsep.join(filter(None, [*py_files, os.environ.get("PYTHONPATH")]))
+    environment = {**os.environ, "PYTHONPATH": path} if path else None
     try:
-        failed = subprocess.run(asked, capture_output=True, text=True, timeout=60, check=False)
+        failed = subprocess.run(asked, capture_output=True, text=True, timeout=60, check=False, env=environment)
     except (OSError, subprocess.TimeoutExpired) as error:
-        reason = str(error)
-    else:
-        if failed.returncode == 0:
-            return
-        reason = (failed.stderr.strip().splitlines() or ["no message"])[-1]
-    raise ConfigurationError(
-        f"Spark's Python workers run {found or python}, which cannot run Millpond ({reason}); before "
-        f"starting the session, set the environment variable PYSPARK_PYTHON to a Python that has it, such as "
-        f"{sys.executable}"
-    )
+        return str(error)
+    if failed.returncode == 0:
+        return None
+    return (failed.stderr.strip().splitlines() or ["no message"])[-1]

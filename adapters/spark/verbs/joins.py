@@ -13,11 +13,12 @@ from pyspark.sql import Column, DataFrame
 from millpond.adapters.spark.rows.arrow_expressions import Condition
 from millpond.adapters.spark.rows.names import named
 from millpond.adapters.spark.verbs.arguments import Bound, condition_of, own_bounds
+from millpond.adapters.spark.verbs.calling import verb
 from millpond.adapters.spark.verbs.catalyst import NotInArrowError, evaluated
 from millpond.adapters.spark.verbs.frame_rows import FrameRows
 from millpond.adapters.spark.verbs.over import OverVerbs
 from millpond.errors import ConfigurationError
-from millpond.processors.calls.arguments import On, in_micros, named_in_errors
+from millpond.processors.calls.arguments import On, in_micros
 from millpond.processors.calls.asof_join import call_asof_join
 from millpond.processors.calls.own_bounds import join_bounds
 from millpond.processors.calls.stream_join import call_stream_join
@@ -32,7 +33,7 @@ _ONCE_ADDED: Final = ("millpond_left_time", "millpond_right_time")
 class JoinVerbs(OverVerbs):
     """Verbs on two DataFrames."""
 
-    @named_in_errors
+    @verb
     def asof_join(
         self,
         left: DataFrame,
@@ -129,7 +130,7 @@ class JoinVerbs(OverVerbs):
         )
         return self._result(start.run, made)
 
-    @named_in_errors
+    @verb
     def stream_join(
         self,
         left: DataFrame,
@@ -197,7 +198,7 @@ class JoinVerbs(OverVerbs):
         )
         return self._result(start.run, made)
 
-    @named_in_errors
+    @verb
     def table_join(
         self,
         left: DataFrame,

@@ -9,9 +9,10 @@ from collections.abc import Collection, Mapping, Sequence
 from pyspark.sql import Column, DataFrame
 
 from millpond.adapters.spark.verbs.arguments import named_calls
+from millpond.adapters.spark.verbs.calling import verb
 from millpond.adapters.spark.verbs.frame_rows import FrameRows
 from millpond.adapters.spark.verbs.top import TopVerbs
-from millpond.processors.calls.arguments import check_calls, named_in_errors
+from millpond.processors.calls.arguments import check_calls
 from millpond.processors.calls.over import call_over
 from millpond.processors.verbs.aggregates import AggregateCall
 from millpond.stores.encoding.times import Duration
@@ -20,7 +21,7 @@ from millpond.stores.encoding.times import Duration
 class OverVerbs(TopVerbs):
     """Verbs that show each row beside others of its key."""
 
-    @named_in_errors
+    @verb
     def over(
         self,
         rows: DataFrame,

@@ -15,6 +15,7 @@ from millpond.adapters.spark.evolution.upgrade import Upgrade
 from millpond.adapters.spark.job.job import Job
 from millpond.adapters.spark.job.options import DEFAULT_MAX_AHEAD, JobOptions, distance_of, size_of
 from millpond.adapters.spark.verbs.arguments import named_calls
+from millpond.adapters.spark.verbs.calling import verb
 from millpond.adapters.spark.verbs.calls import Begin, StatesOfCalls
 from millpond.adapters.spark.verbs.frame_rows import FrameRows
 from millpond.adapters.spark.verbs.joins import JoinVerbs
@@ -22,7 +23,7 @@ from millpond.adapters.spark.verbs.runner import VerbRunner
 from millpond.adapters.spark.verbs.sink import announced_columns
 from millpond.processors.calls.aggregate import call_aggregate
 from millpond.processors.calls.apply import call_apply
-from millpond.processors.calls.arguments import check_calls, column_names, moment_of, named_in_errors
+from millpond.processors.calls.arguments import check_calls, column_names, moment_of
 from millpond.processors.calls.latest import call_latest
 from millpond.processors.options.on_error import OnError
 from millpond.processors.verbs.aggregate import Windows
@@ -121,7 +122,7 @@ class Millpond(JoinVerbs):
         )
         super().__init__(VerbRunner(Job.of(application_id, state_dir, options), complete))
 
-    @named_in_errors
+    @verb
     def latest(
         self,
         rows: DataFrame,
@@ -181,7 +182,7 @@ class Millpond(JoinVerbs):
         )
         return self._result(start.run, made)
 
-    @named_in_errors
+    @verb
     def aggregate(
         self,
         rows: DataFrame,
@@ -267,7 +268,7 @@ class Millpond(JoinVerbs):
         filling = states.filling(made.verb, time=time, order=order, expires=ttl is not None)
         return self._result(start.run, made, filling=filling)
 
-    @named_in_errors
+    @verb
     def apply(
         self,
         rows: DataFrame,

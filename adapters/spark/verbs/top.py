@@ -9,9 +9,9 @@ from typing import Literal, TypeAlias
 
 from pyspark.sql import Column, DataFrame
 
+from millpond.adapters.spark.verbs.calling import verb
 from millpond.adapters.spark.verbs.frame_rows import FrameRows
 from millpond.adapters.spark.verbs.made import MadeVerbs
-from millpond.processors.calls.arguments import named_in_errors
 from millpond.processors.calls.deduplicate import call_deduplicate
 from millpond.processors.calls.top_n import call_top_n
 from millpond.processors.verbs.aggregate import Windows
@@ -24,7 +24,7 @@ Order: TypeAlias = str | Column | Sequence[str | Column]
 class TopVerbs(MadeVerbs):
     """Verbs that keep the first rows of each key."""
 
-    @named_in_errors
+    @verb
     def top_n(
         self,
         rows: DataFrame,
@@ -106,7 +106,7 @@ class TopVerbs(MadeVerbs):
         )
         return self._result(start.run, made)
 
-    @named_in_errors
+    @verb
     def deduplicate(
         self,
         rows: DataFrame,

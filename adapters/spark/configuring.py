@@ -1,0 +1,117 @@
+"""``configure``: gives a session, or the builder of one, what Millpond needs.
+
+Rule of this module: what is needed, and why, is in one table. In a Declarative Pipeline nothing can be set, and is
+checked instead.
+"""
+
+import logging
+from collections.abc import Mapping
+from functools import wraps
+from typing import Any, Final, NamedTuple, TypeVar
+
+from pyspark.sql import SparkSession
+
+from millpond.adapters.spark.accessor import add_accessor
+from millpond.adapters.spark.reading.state_source import PUSHDOWN_CONF, register_state_source
+from millpond.adapters.spark.session.pipelines import in_pipeline
+from millpond.adapters.spark.session.session import CHANGELOG_CONF, PROVIDER_CONF, ROCKSDB_PROVIDER, check_spec
+from millpond.errors import ConfigurationError
+
+Configured = TypeVar("Configured", SparkSession, SparkSession.Builder)
+
+_log = logging.getLogger("millpond.spark.session")
+
+
+class _Needed(NamedTuple):
+    """The value of a setting.
+
+    Attributes:
+        value: the value.
+        why: what it is for.
+        any_value: whether another value, if one has been set, does as well.
+    """
+
+    value: str
+    why: str
+    any_value: bool = False
+
+
+_NEEDED: Final[Mapping[str, _Needed]] = {
+    PROVIDER_CONF: _Needed(ROCKSDB_PROVIDER, "Spark's operator for Python state runs on no other"),
+    CHANGELOG_CONF: _Needed("true", "else each micro-batch uploads a snapshot of Spark's own state", any_value=True),
+    PUSHDOWN_CONF: _Needed("true", "so that a look at some keys of a store reads little else"),
+}
+
+
+def configure(session: Configured) -> Configured:
+    """Set what Millpond needs in a Spark session, or in the builder of one, classic or of Spark Connect.
+
+    That is the RocksDB provider for Spark's own state, without which its operator for Python state does not run, and
+    changelog checkpointing, without which each micro-batch uploads a snapshot of that state. What is set in a builder
+    after this call wins; in a session, changelog checkpointing stays as it is if it has been set. The logger
+    ``millpond.spark.session`` gets a line that says what was set, and why, at the level INFO.
+
+    The session also reads stores by ``spark.read.format("millpond")`` then, and DataFrames have their verbs at
+    ``df.millpond``.
+
+    In the file of a Declarative Pipeline nothing can be set: there it checks that the pipeline's spec has done so.
+
+    Returns:
+        The session or builder that it got.
+
+    Raises:
+        ConfigurationError: it is neither, or the spec of a pipeline lacks something.
+
+    >>> from pyspark.sql import SparkSession
+    >>> builder = configure(SparkSession.builder.master("local[2]"))
+    """
+    asked: Any = session
+    if not hasattr(asked, "conf") and not hasattr(asked, "config"):
+        raise ConfigurationError(f"configure takes a SparkSession or SparkSession.builder, not {session!r}")
+    add_accessor()
+    if not hasattr(asked, "conf"):
+        _set_in_builder(asked)
+    elif in_pipeline(asked):
+        check_spec(asked)
+    else:
+        _set_in(asked)
+        register_state_source(asked)
+    return session
+
+
+def _set_in(session: SparkSession) -> None:
+    lacking = _lacking(session)
+    for name, needed in lacking.items():
+        session.conf.set(name, needed.value)
+    _tell(lacking)
+
+
+def _set_in_builder(builder: SparkSession.Builder) -> None:
+    for name, needed in _NEEDED.items():
+        builder.config(name, needed.value)
+    make = builder.getOrCreate
+
+    @wraps(make)
+    def made() -> SparkSession:
+        session = make()
+        register_state_source(session)
+        return session
+
+    builder.getOrCreate = made  # type: ignore[method-assign]
+    _tell(_NEEDED)
+
+
+def _lacking(session: SparkSession) -> dict[str, _Needed]:
+    """What the session has otherwise than is needed."""
+    before = {name: session.conf.get(name, None) for name in _NEEDED}
+    return {
+        name: needed
+        for name, needed in _NEEDED.items()
+        if before[name] != needed.value and not (needed.any_value and before[name] is not None)
+    }
+
+
+def _tell(settings: Mapping[str, _Needed]) -> None:
+    if settings:
+        told = ", ".join(f"{name} = {one.value} ({one.why})" for name, one in settings.items())
+        _log.info("configure set %s", told)

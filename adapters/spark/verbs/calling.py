@@ -1,0 +1,33 @@
+"""``verb``: what every verb of ``Millpond`` is called through.
+
+Rule of this module: it knows no verb by name.
+"""
+
+from collections.abc import Callable
+from functools import wraps
+from typing import ParamSpec
+
+from pyspark.sql import DataFrame
+
+from millpond.adapters.spark.session.pipelines import analyzing, in_pipeline
+from millpond.adapters.spark.session.session import check_spec
+from millpond.processors.calls.arguments import named_in_errors
+
+_Arguments = ParamSpec("_Arguments")
+
+
+def verb(method: Callable[_Arguments, DataFrame]) -> Callable[_Arguments, DataFrame]:
+    """Name the verb in its errors, and let it be called in the query function of a pipeline, too."""
+
+    @wraps(method)
+    def called(*arguments: _Arguments.args, **options: _Arguments.kwargs) -> DataFrame:
+        frames = [one for one in (*arguments, *options.values()) if isinstance(one, DataFrame)]
+        if not frames or not in_pipeline(frames[0].sparkSession):
+            return method(*arguments, **options)
+        from millpond.adapters.spark.session.pipeline_tables import after_tables
+
+        check_spec(frames[0].sparkSession)
+        with analyzing(frames[0].sparkSession):
+            return after_tables(method(*arguments, **options))
+
+    return named_in_errors(called)
