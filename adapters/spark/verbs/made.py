@@ -17,10 +17,10 @@ from millpond.adapters.spark.session.session import active_session
 from millpond.adapters.spark.verbs.backfill import Backfill
 from millpond.adapters.spark.verbs.inputs import RowInput
 from millpond.adapters.spark.verbs.kept_schemas import ColumnChanges
-from millpond.adapters.spark.verbs.matches import explain_match
 from millpond.adapters.spark.verbs.planning import asked_verb, planned
+from millpond.adapters.spark.verbs.results.matches import explain_match
+from millpond.adapters.spark.verbs.results.twins import verified
 from millpond.adapters.spark.verbs.runner import VerbRunner, VerbStart
-from millpond.adapters.spark.verbs.twins import verified
 from millpond.adapters.spark.verbs.verb_run import VerbRun
 from millpond.errors import ConfigurationError
 from millpond.processors.calls.account import HEAD, Account, explained
