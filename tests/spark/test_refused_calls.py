@@ -337,7 +337,7 @@ ARGUMENTS = [
         lambda calls: calls.aggregate({"n": aggregates.count_distinct("a")}),
     ),
     Refused(
-        " cannot be evaluated for each row (\n; give a column, or an expression of columns of one row",
+        " cannot be evaluated for each row (\n); give a column, or an expression of columns of one row",
         lambda calls: calls.aggregate({"n": aggregates.sum(F.sum("a"))}),
         lambda calls: calls.aggregate({"n": aggregates.sum("a")}),
         lambda calls: calls.aggregate({"n": aggregates.sum(F.col("a") + 1)}),
