@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from fcntl import LOCK_EX, LOCK_NB, lockf
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 from urllib.parse import unquote
 from zlib import crc32
 
@@ -528,40 +528,43 @@ class OpensLogs(LogSupplier):
         return self.kind(directory, self.garbage)
 
 
-SHOWN_BY_PROCESSES = (
-    WritesOnBehindATornTail,
-    WritesOnBehindHalfARecord,
-    AppliesBeforeItWrites,
-    LosesItsLockToARefusedHandle,
-    TakesTheLockOfItsParent,
-)
-"""Mistakes that nothing but another process can show."""
-
-SHOWN_BY_POWER = (
-    WritesInPartsOf64KiB,
-    WritesInPartsOf1000Changes,
-    DeletesRangesInParts,
-    FlushesWithoutSync,
-    SyncsOnlyWhatItWroteItself,
-    LoadsWithoutSync,
-)
-"""Mistakes that only a kill or a loss of power in the middle of something can show."""
+SHOWN_BY: Final[dict[type[Any], tuple[type[LogBackend], ...]]] = {
+    ProcessSuite: (
+        WritesOnBehindATornTail,
+        WritesOnBehindHalfARecord,
+        AppliesBeforeItWrites,
+        LosesItsLockToARefusedHandle,
+        TakesTheLockOfItsParent,
+    ),
+    PowerSuite: (
+        WritesInPartsOf64KiB,
+        WritesInPartsOf1000Changes,
+        DeletesRangesInParts,
+        FlushesWithoutSync,
+        SyncsOnlyWhatItWroteItself,
+        LoadsWithoutSync,
+    ),
+    DamageSuite: (
+        RaisesIndexErrorsAtDamage,
+        LetsErrorsOfTheSystemOutOfScans,
+        TrustsWhatItHasOpen,
+        HasNoChecksumOfItsRows,
+    ),
+    LifecycleSuite: (
+        CutsKeysAt64KiB,
+        CutsValuesAt16MiB,
+        LeaksTheLockThatItIsRefused,
+        LeaksItsFileWhereThatIsDamaged,
+        LeaksItsFileWhenItTidiesUp,
+    ),
+    WriteSuite: (KeepsACacheAfterLargeWrites,),
+}
+"""Mistakes that show in one part of the kit, which alone is run on them."""
 
 
 def _suite(kind: type[LogBackend]) -> type:
-    parts: tuple[type, ...] = (
-        DamageSuite,
-        CapabilitySuite,
-        LifecycleSuite,
-        SupplierSuite,
-        PlaceSuite,
-        WriteSuite,
-        ReadSuite,
-    )
-    if kind in SHOWN_BY_PROCESSES:
-        parts = (ProcessSuite,)
-    elif kind in SHOWN_BY_POWER:
-        parts = (PowerSuite,)
+    everything = (DamageSuite, CapabilitySuite, LifecycleSuite, SupplierSuite, PlaceSuite, WriteSuite, ReadSuite)
+    parts = next(((part,) for part, kinds in SHOWN_BY.items() if kind in kinds), everything)
 
     def supplier(self: object) -> BackendSupplier:
         return OpensLogs(kind=kind)
