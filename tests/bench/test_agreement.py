@@ -1,7 +1,9 @@
 """Whether an advice agrees with a job: nothing is measured here, so what is slow is planted, and known to be."""
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,8 +13,11 @@ pytest.importorskip("pyspark")
 from millpond.bench.advice.agreement import advised_pairs, agreement, job_pairs, quicker, spread_of
 from millpond.bench.advice.judgement import Advice, judge
 from millpond.bench.advice.measuring import Effort
-from millpond.bench.spark.advised import PROFILES, Asked, Profile, agrees, run
+from millpond.bench.spark.advised import PROFILES, VALUE_BYTES, Asked, Profile, agrees, run
+from millpond.bench.spark.inputs import write_inputs
+from millpond.bench.spark.shapes import Scale
 from millpond.errors import ConfigurationError
+from millpond.processors import TopologyDriver
 from tests.bench.test_advice_judgement import JOB, backend
 
 SLOWNESS = {"quick": 1.0, "slow": 3.0, "slower": 9.0}
@@ -101,3 +106,18 @@ def test_a_profile_is_described_as_its_query_is() -> None:
 def test_what_has_no_order_is_refused(more: Mapping[str, object], message: str) -> None:
     with pytest.raises(ConfigurationError, match=message):
         asked(**more)
+
+
+def test_the_values_of_the_large_profile_are_of_the_size_that_it_is_described_with(tmp_path: Path) -> None:
+    profile = PROFILES["many and large"]
+    scale = Scale(50, 7)
+    write_inputs(tmp_path, profile.workload.topics, scale, 2, growing=True)
+    rows = pq.read_table(tmp_path / "payloads" / "000001-0.parquet")
+    assert {len(value) for value in rows["payload"].to_pylist()} == {VALUE_BYTES}
+    assert len(set(rows["payload"].to_pylist())) == 50
+    assert profile.workload.topology is not None
+    topology = profile.workload.topology(scale)
+    with TopologyDriver(topology) as driver:
+        driver.pipe_all("payloads", [(row["key"], row["payload"], row["at"]) for row in rows.to_pylist()])
+        newest = {row["key"]: row["payload"] for row in rows.to_pylist()}
+        assert {record.key: record.value for record in driver.read("out")} == newest
