@@ -29,10 +29,13 @@ from millpond.adapters.spark.monitoring.keeping import TASKS, micro_batch
 from millpond.adapters.spark.monitoring.live_runs import EVERY, LiveRuns
 from millpond.adapters.spark.monitoring.log_line import log_line
 from millpond.adapters.spark.monitoring.measured import Figure, Measured, Place, measured_in
+from millpond.adapters.spark.rows.key_texts import key_texts
 from millpond.errors import ConfigurationError
 from millpond.metrics import StoreMetric
 from millpond.processors import Consumed, Materialized, StreamsBuilder, TimeWindows, Topology
+from millpond.processors.distribution.execution import Decoder
 from millpond.processors.runtime.metrics import TaskMetric
+from millpond.stores.encoding.serdes import INT64, Serde
 
 LOGGER = "millpond.spark.progress"
 ARRIVALS = [[("a", 3), ("a", 7), ("b", 12), ("a", 4), ("a", 25)], [("a", 26)]]
@@ -399,6 +402,31 @@ def test_each_task_is_kept_with_its_counts_its_hot_keys_and_its_limits() -> None
     places = [Place(f"0_{number}", {}, {}) for number in range(TASKS + 50)]
     (report,) = micro_batch(PROGRESS, [Measured("shop", "operator.0", many, [], places)]).reports
     assert (len(report.each), report.each[0].task) == (TASKS, f"0_{TASKS + 49}")
+
+
+class Broken(Serde[str]):
+    """A serde of a user's that reads nothing."""
+
+    name = "broken"
+
+    def serialize(self, value: str) -> bytes:
+        return value.encode()
+
+    def deserialize(self, data: bytes) -> str:
+        raise ValueError(data)
+
+
+def test_every_key_has_a_text_of_a_bounded_length() -> None:
+    decoders = {name: Decoder(name, serde, None) for name, serde in (("n", INT64), ("broken", Broken()), ("raw", None))}
+    keys = {
+        ("n", INT64.serialize(7)): 3,
+        ("broken", b"ann"): 4,
+        ("raw", None): 5,
+        ("raw", b"\xff"): 6,
+        ("?", b"x" * 99): 1,
+    }
+    assert key_texts(keys, decoders, {}) == {"7": 3, "ann": 4, "null": 5, "/w==": 6, "x" * 80: 1}
+    assert key_texts({("raw", b"a"): 1, ("?", b"a"): 2}, decoders, {}) == {"a": 3}
 
 
 @pytest.mark.skipif(not INSTALLED, reason="needs the package opentelemetry-sdk")

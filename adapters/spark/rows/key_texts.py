@@ -8,7 +8,6 @@ from typing import Any, Final
 
 from millpond.adapters.inspect.text import shown_text
 from millpond.adapters.spark.rows.late_rows import as_json
-from millpond.errors import MillpondError
 from millpond.masking import masked
 from millpond.processors.distribution.execution import Decoder
 from millpond.processors.verbs.verb import Input
@@ -34,13 +33,16 @@ def key_texts(
 
 
 def _text(topic: str, key: Any, decoders: Mapping[str, Decoder], inputs: Mapping[str, Input]) -> str:
+    try:
+        text = _read(topic, key, decoders, inputs)
+    except Exception:  # a serde of a user's may raise anything, and what is only looked at fails no task
+        text = None
+    return text or shown_text(key) or "null"
+
+
+def _read(topic: str, key: Any, decoders: Mapping[str, Decoder], inputs: Mapping[str, Input]) -> str | None:
     if topic in inputs:
         (text,) = as_json(inputs[topic].key_columns, [key])
-        if text is not None:
-            return text
+        return text
     reader = decoders[topic].key_serde if topic in decoders else None
-    try:
-        read = key if reader is None or key is None else reader.deserialize(key)
-    except MillpondError:
-        read = key
-    return shown_text(read) or "null"
+    return shown_text(key if reader is None or key is None else reader.deserialize(key))
