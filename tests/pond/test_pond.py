@@ -260,7 +260,7 @@ def test_a_condition_of_an_as_of_join_is_that_of_each_pair(left: Rows, right: Ro
     over: dict[str, Any] = {"otherwise": "next", "tolerance": "1 minute"} if next_ else {}
     sides: dict[str, Any] = {"on": "k", "left_time": "t", "right_time": "u"}
     fits = pc.field("b") <= pc.field("a")
-    joined = Pond().asof_join(tables[0], tables[1], **sides, how="left", where=fits, null_safe=True, **over)
+    joined = Pond().asof_join(*tables, **{**sides, **over}, how="left", where=fits, null_safe=True)
     found = Counter((row["k"], row["t"], row["b"]) for row in joined.to_pylist())
     assert found == Counter((row["k"], row["t"], fitting(row, right, next_)) for row in left)
 

@@ -75,7 +75,9 @@ def test_a_function_goes_on_with_its_state_until_it_has_another_version(spark: S
         "b": "[1, 20.0]",
         None: "[1, 30.0]",
     }
-    with pytest.raises(StateConflictError, match=r"'own' was weighed\('v', 'w', where=.* version=1\) and is .*own_2"):
+    with pytest.raises(
+        StateConflictError, match=r"(?s)'own' was weighed\('v', 'w', where=.* version=1\) and is .*own_2"
+    ):
         job.run({**calls, "own": weighed(version=2)("v", "w", where="w > 0")})
 
 

@@ -132,21 +132,25 @@ class FrameRows:
         taken = {name.casefold() for name in (*keys, *arguments)}
         moment, decides, place = (unused_name(name, taken) for name in ("time", "order", SEQUENCE))
         feed = self.feed
-        _check_by_row(rows, column_argument(rows, time, "time"), arguments)
-        selected = rows.select(
+        columns = [
             *(column_argument(rows, key, "by") for key in keys),
             column_argument(rows, time, "time").alias(moment),
             *(argument.alias(name) for name, argument in arguments.items()),
             *([] if order is None else [column_argument(rows, order, "order").alias(decides)]),
             *([] if feed is None or feed.sequence is None else [named(feed.sequence).alias(place)]),
-        )
+        ]
+        try:
+            selected = rows.select(*columns)
+        except AnalysisException:
+            _check_by_row(rows, column_argument(rows, time, "time"), arguments)
+            raise
         if feed is not None and feed.sequence is not None:
             feed = replace(feed, sequence=place)
         for name in arguments:
             _check_argument(name, selected.schema[name], calls[name])
         kept = None if order is None else decides
-        columns = {"time": time} | ({} if order is None else {"order": order})
-        given = {name: Expression.of(rows, column) for name, column in columns.items()}
+        named_columns = {"time": time} | ({} if order is None else {"order": order})
+        given = {name: Expression.of(rows, column) for name, column in named_columns.items()}
         return RowInput(INPUT, selected, keys, list(arguments), moment, order=kept, feed=feed, given=given)
 
     def beside(
@@ -162,8 +166,11 @@ class FrameRows:
         found = {column: argument_of(self.frame, result, calls[result]) for result, column in columns.items()}
         made = {column: argument for column, argument in found.items() if argument is not None and column not in values}
         check_distinct([name.casefold() for name in (*values, *made)], changes=False, remedy=REMEDY)
-        _check_by_row(self.frame, column_argument(self.frame, time, "time"), made)
-        wide = self.frame.withColumns(made)
+        try:
+            wide = self.frame.withColumns(made)
+        except AnalysisException:
+            _check_by_row(self.frame, column_argument(self.frame, time, "time"), made)
+            raise
         for result, column in columns.items():
             _check_argument(result, wide.schema[column], calls[result])
         return FrameRows(wide).read(INPUT, keys, [*values, *made], time, order=order), columns

@@ -311,6 +311,17 @@ GOLDEN: list[tuple[AggregateCall, pa.DataType, list[Any], str, str]] = [
         "91 c414 1a901c1e 02020f06c8000800000000000000f83f",
     ),
     (
+        EXTENT("x"),
+        pa.int64(),
+        [7, 9],
+        "user_defined(int, name='extent', version=3)",
+        "91 c403 920709",
+    ),
+]
+"""Call, type and values; the name of the state, and its bytes in the array that holds it alone."""
+
+LONG: list[tuple[AggregateCall, pa.DataType, list[Any], str, str]] = [
+    (
         f.approx_top_k("x", 1, 6),
         pa.string(),
         ["a"],
@@ -325,18 +336,11 @@ GOLDEN: list[tuple[AggregateCall, pa.DataType, list[Any], str, str]] = [
         "91 c434 618bd5ea 04010a0303000000010000000000000001000000000000000000000000000000"
         "01000000000000000700000000000000",
     ),
-    (
-        EXTENT("x"),
-        pa.int64(),
-        [7, 9],
-        "user_defined(int, name='extent', version=3)",
-        "91 c403 920709",
-    ),
 ]
-"""Call, type and values; the name of the state, and its bytes in the array that holds it alone."""
+"""The same, of states that are too long for the page."""
 
 
-@pytest.mark.parametrize(("call", "type_", "values", "name", "data"), GOLDEN, ids=lambda given: str(given))
+@pytest.mark.parametrize(("call", "type_", "values", "name", "data"), [*GOLDEN, *LONG], ids=lambda given: str(given))
 def test_the_bytes_of_a_state_and_its_name_never_change(
     call: AggregateCall, type_: pa.DataType, values: list[Any], name: str, data: str
 ) -> None:
