@@ -64,7 +64,8 @@ def explain_match(
     }
 
     def read(role: str, values: Mapping[str, Any]) -> pa.Table:
-        return selections[role].of(inputs[role].prepared(table_of(role, [values], inputs[role].schema)))
+        side = inputs[role]
+        return selections[role].of(side.prepared(table_of(role, [values], side.schema)))
 
     return matching.explain(asked_row(made.verb, row, sides, read), retained)
 

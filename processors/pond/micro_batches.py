@@ -23,9 +23,7 @@ from millpond.processors.pond.matches import LocalRetained, explain_match
 from millpond.processors.pond.sides import VerbSide
 from millpond.processors.pond.verb_tasks import VerbTasks
 from millpond.processors.runtime.failures import DeadLetter
-from millpond.processors.verbs.aggregate import WINDOW
 from millpond.processors.verbs.matching.explanation import MatchExplanation
-from millpond.processors.verbs.top_n import RANK
 from millpond.stores.backend.contract import BackendSupplier
 from millpond.stores.encoding.times import Instant
 
@@ -85,10 +83,11 @@ class MicroBatches:
     @property
     def key(self) -> Sequence[str] | None:
         """The columns by which a row of the change feed replaces another one; None if rows that came out stay."""
-        feed = self._made.feed
-        if feed is None or not self._made.account.kind.startswith(("aggregate", "top_n")):
-            return feed
-        return [*feed, *(name for name in (WINDOW, RANK) if name in self.schema.names)]
+        if self._made.feed is None:
+            return None
+        keys, rest, *_ = self._made.verb.parts
+        ranks = rest.schema.names[:1] if self._made.account.kind.startswith("top_n") else []
+        return [*keys.schema.names, *ranks]
 
     @property
     def state_size(self) -> tuple[int, int]:

@@ -83,6 +83,9 @@ VERBS: dict[str, Callable[[timedelta], MicroBatches]] = {
     "updates": lambda grace: Pond().in_batches.aggregate(
         ROWS, {"n": agg.sum("a")}, by="k", time="t", window=TimeWindows("10 seconds", grace=grace)
     ),
+    "ranks": lambda grace: Pond().in_batches.top_n(
+        ROWS, 2, by="k", order="a", time="t", window=TimeWindows("10 seconds", grace=grace)
+    ),
     "sessions": lambda grace: Pond().in_batches.aggregate(
         ROWS, {"n": agg.sum("a")}, by="k", time="t", window=SessionWindows("5 seconds", grace=grace), emit="final"
     ),

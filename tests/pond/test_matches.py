@@ -13,11 +13,7 @@ from hypothesis import strategies as st
 
 from millpond import Pond
 from millpond.errors import ConfigurationError
-from millpond.processors.options.joins import AsofDirection, JoinType, Unfit
-from millpond.processors.options.on_error import OnError
 from millpond.processors.pond import MicroBatches
-from millpond.processors.pond.made import make_asof_join
-from millpond.processors.pond.tables import Rows as TableRows
 from millpond.processors.verbs.matching.explanation import MatchExplanation
 from tests.drawing import tries
 from tests.processors.verbs.duck import answered
@@ -75,11 +71,11 @@ RIGHT_ROWS = st.lists(
 class Rule(NamedTuple):
     """How an as-of join is to decide."""
 
-    direction: str
+    direction: Any
     exact: bool
     tolerance: int | None
     where: bool
-    otherwise: str
+    otherwise: Any
 
 
 def fed(running: MicroBatches, left: Rows, right: Rows, data: st.DataObject) -> list[dict[str, Any]]:
@@ -141,23 +137,21 @@ RULES = st.builds(
 def test_the_winner_is_the_match_whatever_the_rule_and_each_version_and_delete_is_a_candidate(
     left: Rows, right: Rows, rule: Rule, data: st.DataObject
 ) -> None:
-    made = make_asof_join(
-        "joined",
-        TableRows.of("left", LEFT),
-        TableRows.of("right", RIGHT),
-        on="k",
-        times=("t", "u"),
-        history=10**9,
-        how=JoinType.LEFT,
-        grace=10**9,
-        tolerance=None if rule.tolerance is None else rule.tolerance * SECOND,
+    where = {"where": pc.field("b") <= pc.field("a"), "otherwise": rule.otherwise} if rule.where else {}
+    joined = Pond().in_batches.asof_join(
+        LEFT,
+        RIGHT,
+        **SIDES,
+        history="2 hours",
+        how="left",
+        grace=HOUR,
+        tolerance=None if rule.tolerance is None else timedelta(seconds=rule.tolerance),
         exact=rule.exact,
-        direction=AsofDirection(rule.direction),
-        where=(lambda table: pc.less_equal(table["b"], table["a"])) if rule.where else None,
-        unfit=Unfit(rule.otherwise) if rule.where else Unfit.MISS,
+        direction=rule.direction,
         right_op="op",
+        **where,
     )
-    with MicroBatches(made, {"left": LEFT, "right": RIGHT}, {}, backend="memory", on_error=OnError.FAIL) as running:
+    with joined as running:
         for row in fed(running, left, right, data):
             told = running.explain_match(row)
             match = by_hand(row, right, rule if rule.where else rule._replace(otherwise="miss"))
