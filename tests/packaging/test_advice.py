@@ -249,8 +249,8 @@ FOLLOWED_CALLS = {
     ", which is no Spark DDL; write such as ": _IN_PIPELINES,
     "with_schema says that the rows have ": _IN_PIPELINES,
     "only the spec of a pipeline sets its session; write ": _IN_PIPELINES,
-    " for a verb where its driver runs, too, and ": "spark/test_clusters.py::"
-    "test_an_archive_is_what_executors_run_and_the_driver_has_it_unpacked",
+    " for a verb where its driver runs, too, and ": "spark/test_session.py::"
+    "test_the_driver_of_a_cluster_needs_a_python_with_millpond_where_executors_have_theirs",
     "orders that are not shown, so they cannot be put; ": "spark/test_top_n.py::"
     "test_it_gives_what_row_number_gives_over_files_and_restarts_and_is_read_edited_and_erased",
     "give them names that none has had, ": "evolution/test_verb_starts.py::"

@@ -1,5 +1,6 @@
 """What ``configure`` sets, and what a session is warned of; refusals are in ``test_refusals.py``."""
 
+import sys
 import warnings
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -11,11 +12,14 @@ import pytest
 
 pytest.importorskip("pyspark")
 
+from pyspark import SparkFiles
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from millpond.adapters.spark import Millpond, SparkStreams, configure
 from millpond.adapters.spark.continuation.files import HadoopFiles
+from millpond.adapters.spark.session import session as session_module
+from millpond.adapters.spark.session.session import check_operator
 from millpond.errors import ConfigurationError, PerformanceWarning
 from millpond.processors import Consumed, Materialized, Produced, StreamsBuilder
 
@@ -132,6 +136,29 @@ def test_some_more_shuffle_partitions_than_cores_are_not(fresh: SparkSession, tm
     with warnings.catch_warnings():
         warnings.simplefilter("error", PerformanceWarning)
         count(fresh, tmp_path)
+
+
+def test_the_driver_of_a_cluster_needs_a_python_with_millpond_where_executors_have_theirs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(SparkFiles, "getRootDirectory", lambda: str(tmp_path / "files"))
+    settings: Any = {"spark.master": "spark://host:7077", PROVIDER: ROCKSDB, PARTITIONS: "2"}
+    settings["spark.sql.execution.arrow.maxRecordsPerBatch"] = "10000"
+    cluster: Any = SimpleNamespace(
+        sparkContext=SimpleNamespace(pythonExec="./env/bin/python"),
+        conf=SimpleNamespace(get=lambda name, default=None: settings.get(name, default)),
+    )
+    with pytest.raises(
+        ConfigurationError, match=r"starts \./env/bin/python for a verb .* that cannot run Millpond \(\[Err"
+    ):
+        check_operator(cluster)
+    (tmp_path / "env" / "bin").mkdir(parents=True)
+    python = tmp_path / "env" / "bin" / "python"
+    python.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+    python.chmod(0o755)
+    session_module._why_not.cache_clear()
+    check_operator(cluster)
 
 
 def test_a_session_of_spark_connect_does_not_reach_files_and_a_classic_one_does(
