@@ -70,7 +70,7 @@ def _lines(backend: "BackendDescription") -> Iterator[str]:
     "check",
     epilog=lesson(
         "millpond backends check lmdb",
-        "millpond backends check 'rocksdb://?wal=false' --report >> README.md",
+        "millpond backends check 'rocksdb://?wal=false' --report > figures.txt",
         "millpond backends check redis --opt-out 'files=a server keeps them' --json",
         codes="1 if it does not keep the contract",
         read="docs/writing-a-backend.md",
