@@ -225,8 +225,8 @@ class OverSpec(InTime):
 
     @property
     def kept_rows(self) -> pa.StructType:
-        """The struct of a row that is kept."""
-        arguments = [pa.field(one.name, without_notes(one.type)) for one in self.calls.arguments]
+        """The struct of a row that is kept: its time, and the arguments in their order."""
+        arguments = [pa.field(str(place), without_notes(one.type)) for place, one in enumerate(self.calls.arguments)]
         return pa.struct([pa.field("time", pa.int64()), *arguments])
 
     @property
@@ -361,7 +361,8 @@ class _Taken:
         """The value of an argument, so many rows before each new one."""
         new = self._layout.new
         nobody: Any = pa.array(self._places[new] < offset)
-        found = self._all.field(name).take(pc.if_else(nobody, None, pa.array(new - offset)))
+        argument = self._all.field(1 + self._calls.arguments.get_field_index(name))
+        found = argument.take(pc.if_else(nobody, None, pa.array(new - offset)))
         type_ = self._calls.schema.field(name).type
         return with_leaves(found, type_, lambda leaves: leaves) if pa.types.is_nested(type_) else found
 

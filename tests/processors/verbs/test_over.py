@@ -127,6 +127,14 @@ def test_sums_that_columns_cannot_hold_are_made_one_by_one_and_one_that_leaves_i
         run(made({"total": agg.sum("x")}, Frame(), 0), [[*rows[:1], {**rows[0], "t": 1}]])
 
 
+def test_results_may_have_any_names() -> None:
+    calls = {"time": agg.sum("x"), "0": agg.lag("x"), "row": agg.lag("id"), "results": agg.count()}
+    rows = [{"k": "a", "t": time, "id": time, "order": 0, "x": 1} for time in range(3)]
+    found = run(made(calls, Frame(rows=2), 0), [rows[:1], rows[1:]])
+    expected = [(1, None, None, 1), (2, 1, 0, 2), (2, 1, 1, 2)]
+    assert [tuple(row[name] for name in calls) for row in found] == expected
+
+
 def test_what_comes_after_the_end_of_the_input_is_late_if_it_is_no_newer() -> None:
     row = {"k": "a", "order": 0, "x": 1}
     with running(made({"n": agg.count()}, Frame(), 10)) as driver:
@@ -150,7 +158,7 @@ def test_the_state_of_a_key_is_what_the_page_of_formats_shows() -> None:
     state = bytes.fromhex("92910c9193020707")
     assert serde.serialize(([12], [[2, 7, 7]])) == state
     assert serde.columns.read(pa.array([state])).storage.to_pylist() == [
-        {"states": {"0": 12}, "rows": [{"time": 2, "total": 7, "previous": 7}]}
+        {"states": {"0": 12}, "rows": [{"time": 2, "0": 7, "1": 7}]}
     ]
     for damaged in (b"", b"\x92\x91", bytes.fromhex("929100"), bytes.fromhex("92910c91920207")):
         with pytest.raises(SerdeError, match="is no state of over-state-1: aggregate-state-1"):
