@@ -116,10 +116,10 @@ def make_asof_join(
     keys = column_pairs(on)
     theirs, keeps_left = list(keys.values()), how.keeps(Side.LEFT)
     rest = right.rest(theirs, left.names, right_op, right_order)
-    if how.shows_right:
-        check_distinct([*left.names, *rest], changes=False, remedy=left.remedy)
     one = left.read(LEFT, list(keys), left.names, times[0], keyed=not (null_safe or keeps_left))
     other = right.read(RIGHT, theirs, rest, times[1], op=right_op, order=right_order, keyed=not null_safe)
+    if how.shows_right:
+        check_distinct([*left.names, *rest], changes=False, remedy=left.remedy)
     check_equal_keys(name, one, other)
     left_times, right_times = left.time(times[0], left.names), right.time(times[1])
     late, kept = asof_allowances(grace, history, left_times, right_times)

@@ -40,6 +40,10 @@ class Reading(Protocol):
         """What messages and topics call the input: ``left``, ``right`` or ``input``."""
 
     @property
+    def names(self) -> Sequence[str]:
+        """All columns that the rows have."""
+
+    @property
     def keys(self) -> Sequence[str]:
         """The columns of the key."""
 

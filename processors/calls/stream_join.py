@@ -81,13 +81,13 @@ def make_stream_join(
     keys = column_pairs(on)
     theirs, shown = list(keys.values()), [one for one in left.names if bounds is None or one not in BOUNDS.values()]
     rest = right.rest(theirs, shown) if how.shows_right else []
-    if how.shows_right:
-        check_distinct([*shown, *rest], changes=False, remedy=left.remedy)
     values = right.names if how.keeps(Side.RIGHT) else rest if how.shows_right else theirs
     windows = JoinWindows(before, after, grace, drop_late=True)
     keyed = {side: not (null_safe or how.keeps(side)) for side in Side}
     one = left.read(LEFT, list(keys), left.names, times[0], keyed=keyed[Side.LEFT])
     other = right.read(RIGHT, theirs, values, times[1], keyed=keyed[Side.RIGHT])
+    if how.shows_right:
+        check_distinct([*shown, *rest], changes=False, remedy=left.remedy)
     check_equal_keys(name, one, other)
     account = stream_join_account(name, how, windows, left.time(times[0], shown), right.time(times[1], rest))
     packing, null_keys = begin(name, [one, other]), NullKeys.EQUAL if null_safe else NullKeys.APART

@@ -107,11 +107,11 @@ def make_table_join(
         left.rest(primary, CHANGE_COLUMNS, ops[0], orders[0]),
         right.rest(theirs, CHANGE_COLUMNS, ops[1], orders[1]),
     )
-    check_distinct([*primary, *values[0], *values[1]], changes=True, remedy=left.remedy)
     keyed = not null_safe and not foreign and how is JoinType.INNER
     one = left.read(LEFT, primary, values[0], times[0], op=ops[0], order=orders[0], foreign=foreign, keyed=keyed)
     keyed = not null_safe and bool(foreign or how is not JoinType.OUTER)
     other = right.read(RIGHT, theirs, values[1], times[1], op=ops[1], order=orders[1], keyed=keyed)
+    check_distinct([*primary, *values[0], *values[1]], changes=True, remedy=left.remedy)
     check_equal_keys(name, one, other)
     late = max(left.time(times[0]).bound, right.time(times[1]).bound)
     kept = None if history is None else Allowance(HISTORY, history, late)

@@ -67,9 +67,13 @@ class Rows:
         """Some of the columns, or fields of them, under these names."""
         chosen: dict[str, Path] = {name: (name,) for name in names}
         chosen |= {name: (path,) if isinstance(path, str) else path for name, path in paths.items()}
-        fields = [pa.field(name, _type(self.schema, path)) for name, path in chosen.items()]
+        fields = [pa.field(name, _type(self.schema, path), metadata=self._noted(path)) for name, path in chosen.items()]
         places = {name: (*self.paths[path[0]], *path[1:]) for name, path in chosen.items()}
         return replace(self, schema=pa.schema(fields), paths=places)
+
+    def _noted(self, path: Path) -> Any:
+        """What is noted of a column, such as that it is one of months; None of a part of one."""
+        return self.schema.field(path[0]).metadata if len(path) == 1 else None
 
     def where_present(self, name: str) -> Self:
         """The rows in which a column is not null."""
@@ -233,6 +237,11 @@ class Selection:
     where: Mapping[str, tuple[str, bool]] = field(default_factory=dict)
     pairs: Mapping[str, str] = field(default_factory=dict)
     stored: bool = True
+
+    @property
+    def names(self) -> Sequence[str]:
+        """All columns that the rows have."""
+        return self.rows.names
 
     @property
     def ordered(self) -> bool:

@@ -66,8 +66,13 @@ def own(events: Iterable[Event], source: str) -> list[Row]:
 
 def frozen(row: Row) -> frozenset[tuple[str, Any]]:
     """The row without its nulls."""
-    shown = {name: tuple(value) if isinstance(value, list) else value for name, value in row.items()}
-    return frozenset((name, value) for name, value in shown.items() if value is not None)
+    return frozenset((name, _hashable(value)) for name, value in row.items() if value is not None)
+
+
+def _hashable(value: Any) -> Any:
+    if isinstance(value, dict):
+        return tuple((name, _hashable(one)) for name, one in value.items())
+    return tuple(map(_hashable, value)) if isinstance(value, list | tuple) else value
 
 
 def bag(rows: Iterable[Row]) -> Counter[frozenset[tuple[str, Any]]]:

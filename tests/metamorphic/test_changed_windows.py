@@ -59,7 +59,7 @@ CALENDARS = [
     TimeWindows("1 week", zone="America/New_York"),
     TimeWindows("1 week", zone="Australia/Lord_Howe", week_start="sunday"),
     TimeWindows("1 month", zone="Asia/Kathmandu"),
-    TimeWindows("1 month"),
+    TimeWindows("1 month", zone="UTC"),
     TimeWindows("3 months", zone="Europe/Berlin"),
     TimeWindows("1 year", zone="Pacific/Auckland"),
     TimeWindows("18 hours", advance="9 hours", offset="1 hour 30 minutes"),

@@ -87,6 +87,12 @@ class RowInput:
         check_undirected("the order", self.order)
 
     @property
+    def names(self) -> Sequence[str]:
+        """All columns that the rows have."""
+        names: list[str] = self.frame.columns
+        return names
+
+    @property
     def expressions(self) -> Mapping[str, Expression]:
         """What the user gave for its time, operations and order, by the parameters as they are written."""
         if self.given is not None:

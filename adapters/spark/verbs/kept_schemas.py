@@ -58,7 +58,7 @@ class ColumnChanges:
         Raises:
             ConfigurationError: there is one.
         """
-        columns = {name for rows in inputs for name in (*rows.keys, *rows.values)}
+        columns = {name for rows in inputs for name in (*rows.names, *rows.keys, *rows.values)}
         for old, new in self.renamed.items():
             if _top(new) not in columns:
                 hint = did_you_mean(new, columns)
