@@ -294,7 +294,7 @@ def refusals() -> list[Any]:
         ("latest", {"key": []}, r"key is \[\]; give the name of a column"),
         ("latest", {"history": "-5 minutes"}, "history is '-5 minutes'; it must not be negative"),
         ("latest", {"name": "a/b"}, "name 'a/b' must be a plain file name"),
-        ("asof_join", {"on": "idd"}, "'right' has no column 'idd', only .*; did you mean 'id'"),
+        ("asof_join", {"on": "idd"}, "'left' has no column 'idd', only .*; did you mean 'id'"),
         (
             "latest",
             {"renamed": {"m": "nn"}},
