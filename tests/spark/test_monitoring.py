@@ -96,6 +96,8 @@ def watched(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Wa
     handler, log = Lines(), logging.getLogger(LOGGER)
     log.addHandler(handler)
     log.setLevel(logging.INFO)
+    # What queries of earlier tests have told is on its way to whoever listens by then.
+    spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()
     listener = watch(SparkSession.builder.getOrCreate(), provider, keep=str(directory / "progress"))
     try:
         progress = run(spark, directory)
@@ -225,7 +227,10 @@ def test_progress_that_cannot_be_kept_is_logged_and_fails_nothing(tmp_path: Path
 
 def points_of(reader: Any) -> dict[tuple[str, str], list[Any]]:
     """The data points by the name and the unit of their metric."""
-    (resource,) = reader.get_metrics_data().resource_metrics
+    found = reader.get_metrics_data()
+    if found is None:
+        return {}
+    (resource,) = found.resource_metrics
     (scope,) = resource.scope_metrics
     assert scope.scope.name == "millpond"
     return {(metric.name, metric.unit): list(metric.data.data_points) for metric in scope.metrics}
