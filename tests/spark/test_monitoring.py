@@ -60,6 +60,10 @@ class Lines(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         self.messages.append(record.getMessage())
 
+    def of(self, query: str) -> list[str]:
+        """Those of one query."""
+        return [said for said in self.messages if said.startswith(f"query {query},")]
+
 
 def reader_and_provider() -> tuple[Any, Any]:
     """OpenTelemetry's reader of metrics in memory, and a provider for it; nothing where it is not installed."""
@@ -93,23 +97,23 @@ def watched(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Wa
         pq.write_table(pa.table({"key": keys, "value": [1] * len(keys), "timestamp": times}), file)
         os.utime(file, (1_000_000_000 + number,) * 2)
     reader, provider = reader_and_provider()
+    # What queries of earlier tests have told is on its way to whoever listens by then.
+    spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()
     handler, log = Lines(), logging.getLogger(LOGGER)
     log.addHandler(handler)
     log.setLevel(logging.INFO)
-    # What queries of earlier tests have told is on its way to whoever listens by then.
-    spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()
     listener = watch(SparkSession.builder.getOrCreate(), provider, keep=str(directory / "progress"))
     try:
         progress = run(spark, directory)
         deadline = time.monotonic() + 60
-        while len(handler.messages) < len(progress) and time.monotonic() < deadline:
+        while len(handler.of("watched")) < len(progress) and time.monotonic() < deadline:
             time.sleep(0.05)
     finally:
         spark.streams.removeListener(listener)
         log.removeHandler(handler)
         log.setLevel(logging.NOTSET)
     sizes = [path.stat().st_size for path in sorted((directory / "state" / "clicks" / "0_0").rglob("*.parquet"))]
-    return Watched(progress, handler.messages, reader, sizes, directory)
+    return Watched(progress, handler.of("watched"), reader, sizes, directory)
 
 
 def run(spark: SparkSession, directory: Path) -> list[dict[str, Any]]:
