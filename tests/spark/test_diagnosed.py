@@ -106,6 +106,7 @@ def told(seen: Overview) -> list[str]:
     return [str(found.state) for found in seen.findings if found.state != "disk-nearly-full"]
 
 
+@pytest.mark.long
 def test_a_query_that_is_well_tells_of_its_tasks_and_its_time(spark: SparkSession, tmp_path: Path) -> None:
     job = Job(spark, tmp_path)
     job.start().awaitTermination()

@@ -41,7 +41,9 @@ def won(told: MatchExplanation) -> list[Any]:
     return [(one.side, one.row["rate"]) for one in told.winners if one.row is not None and "rate" in one.row]
 
 
-@pytest.mark.parametrize("backend", ["memory", "lmdb", "rocksdb"])
+@pytest.mark.parametrize(
+    "backend", [pytest.param("memory", marks=pytest.mark.long), "lmdb", pytest.param("rocksdb", marks=pytest.mark.long)]
+)
 def test_rows_of_all_joins_are_explained_from_what_is_committed(job: Job, backend: str) -> None:
     left, parts = orders(job), rates(job)
     job.arrive("orders", left)

@@ -63,7 +63,9 @@ def test_right_semi_and_anti_joins_of_streams_give_what_spark_gives(spark: Spark
 EACH = "k = rk and since between at - make_dt_interval(0, 0, back) and at + make_dt_interval(0, 0, 0, ahead / 1000)"
 
 
-@pytest.mark.parametrize("backend", ["memory", "lmdb", "rocksdb"])
+@pytest.mark.parametrize(
+    "backend", [pytest.param("memory", marks=pytest.mark.long), "lmdb", pytest.param("rocksdb", marks=pytest.mark.long)]
+)
 def test_bounds_that_are_columns_are_those_of_each_left_row_also_after_a_restart(
     backend: str, spark: SparkSession, tmp_path: Path
 ) -> None:
