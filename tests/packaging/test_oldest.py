@@ -27,4 +27,5 @@ def test_a_dependency_without_a_lower_bound_is_refused(tmp_path: Path) -> None:
 
 def test_a_cluster_gets_all_that_spark_needs_but_pyspark() -> None:
     extras = tomllib.loads(PYPROJECT.read_text())["project"]["optional-dependencies"]
-    assert extras["cluster"] == [one for one in extras["spark"] if not one.startswith("pyspark")]
+    others = [one.removesuffix(",<3") for one in extras["spark"] if not one.startswith("pyspark")]
+    assert extras["cluster"] == others
