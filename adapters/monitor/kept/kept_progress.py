@@ -11,14 +11,17 @@ deletes: what is older than the last ``KEPT``, and, once the query has gone back
 """
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, TypeVar
 
 from millpond.adapters.monitor.kept.history import MINUTE, History
 from millpond.adapters.monitor.kept.micro_batch import MicroBatch
 from millpond.adapters.monitor.kept.runs import Runs
 from millpond.errors import FormatError, MissingFileError
 from millpond.stores.durability.storage.storage import Storage, StoredFile
+
+_Kept = TypeVar("_Kept", MicroBatch, Runs, History)
 
 KEPT: Final = 500
 """How many micro-batches of a query are kept."""
@@ -165,32 +168,29 @@ class ProgressReader:
         return _history(self.storage, self.query)
 
     def _read(self, batch: int, file: StoredFile) -> None:
-        try:
-            text = self.storage.read(file.path).decode(errors="replace")
-        except MissingFileError:
-            return  # the query has gone on, and deleted it
-        try:
-            self._known[batch] = (file, MicroBatch.from_json(text))
-        except FormatError as error:
-            raise FormatError(f"{self.storage.describe(file.path)}: {error}") from error
+        one = _read(self.storage, file.path, MicroBatch.from_json)
+        if one is not None:  # else the query has gone on, and deleted it
+            self._known[batch] = (file, one)
 
 
 def _runs(storage: Storage, query: str) -> Runs:
-    path = f"{query}/{_RUNS}"
-    try:
-        return Runs.from_json(storage.read(path).decode(errors="replace"))
-    except MissingFileError:
-        return Runs(query)
-    except FormatError as error:
-        raise FormatError(f"{storage.describe(path)}: {error}") from error
+    return _read(storage, f"{query}/{_RUNS}", Runs.from_json) or Runs(query)
 
 
 def _history(storage: Storage, query: str) -> History:
-    path = f"{query}/{_HISTORY}"
+    return _read(storage, f"{query}/{_HISTORY}", History.from_json) or History(query)
+
+
+def _read(storage: Storage, path: str, read: Callable[[str], _Kept]) -> _Kept | None:
+    """What a file says; None if there is none.
+
+    Raises:
+        FormatError: it is damaged, or of another release.
+    """
     try:
-        return History.from_json(storage.read(path).decode(errors="replace"))
+        return read(storage.read(path).decode(errors="replace"))
     except MissingFileError:
-        return History(query)
+        return None
     except FormatError as error:
         raise FormatError(f"{storage.describe(path)}: {error}") from error
 
