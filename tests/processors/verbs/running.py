@@ -1,5 +1,6 @@
 """Verbs without Spark: rows as Arrow tables in, the result as dicts out."""
 
+import random
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -106,3 +107,21 @@ def running(
     """A driver for the verb."""
     with TopologyDriver(verb.topology, backend=backend, **options) as driver:
         yield VerbDriver(verb, driver, serde)
+
+
+def cut(rows: Rows, chance: random.Random) -> Iterator[Rows]:
+    """The rows in micro-batches of any size."""
+    at = 0
+    while at < len(rows):
+        size = chance.choice([1, 3, 20])
+        yield rows[at : at + size]
+        at += size
+
+
+def run(verb: Verb, batches: Sequence[Rows], **options: Any) -> list[dict[str, Any]]:
+    """What a verb makes of micro-batches of ``input``, whose times are in ``t``, once its input is complete."""
+    with running(verb, **options) as driver:
+        for rows in batches:
+            driver.pipe({"input": rows}, {"input": "t"})
+        driver.complete()
+        return driver.read()

@@ -1,7 +1,7 @@
 """``deduplicate`` gives what DuckDB gives of all rows in time, in whatever micro-batches and order they come."""
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from millpond.processors.verbs.verb import PackedRows, Verb
 from millpond.stores.encoding.rows.tuple_keys import KeyCodec
 from millpond.stores.encoding.times import MAX_TIME, MIN_TIME
 from tests.processors.verbs.duck import answered
-from tests.processors.verbs.running import Rows, VerbDriver, an_input, running
+from tests.processors.verbs.running import Rows, VerbDriver, an_input, cut, run, running
 
 KEY = {"k": pa.string()}
 VALUE = {"t": pa.int64(), "id": pa.int64()}
@@ -45,23 +45,6 @@ def some_rows(chance: random.Random, late: int, most: int = 60) -> list[dict[str
         for number in range(chance.randint(0, most))
     ]
     return sorted(rows, key=lambda row: row["t"] + chance.randint(0, late))
-
-
-def cut(rows: Rows, chance: random.Random) -> Iterator[Rows]:
-    """The rows in micro-batches of any size."""
-    at = 0
-    while at < len(rows):
-        size = chance.choice([1, 3, 20])
-        yield rows[at : at + size]
-        at += size
-
-
-def run(verb: Verb, batches: Sequence[Rows], **options: Any) -> list[dict[str, Any]]:
-    with running(verb, **options) as driver:
-        for rows in batches:
-            driver.pipe({"input": rows}, {"input": "t"})
-        driver.complete()
-        return driver.read()
 
 
 def asked(rows: Rows, within: int) -> list[tuple[Any, ...]]:

@@ -1,7 +1,7 @@
 """``over`` gives what DuckDB gives of all rows in time, in whatever micro-batches and order they come."""
 
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -15,7 +15,7 @@ from millpond.processors.verbs.ordered.over import Calls, Frame, OverSpec, over
 from millpond.processors.verbs.verb import PackedRows, Verb
 from millpond.stores.encoding.rows.tuple_keys import KeyCodec
 from tests.processors.verbs.duck import answered
-from tests.processors.verbs.running import Rows, an_input, running
+from tests.processors.verbs.running import Rows, an_input, cut, run, running
 
 KEY = {"k": pa.string()}
 VALUE: dict[str, pa.DataType] = {
@@ -64,23 +64,6 @@ def some_rows(chance: random.Random, late: int, most: int = 60) -> list[dict[str
         for number in range(chance.randint(0, most))
     ]  # fmt: skip
     return sorted(rows, key=lambda row: row["t"] + chance.randint(0, late))
-
-
-def cut(rows: Rows, chance: random.Random) -> Iterator[Rows]:
-    """The rows in micro-batches of any size."""
-    at = 0
-    while at < len(rows):
-        size = chance.choice([1, 3, 20])
-        yield rows[at : at + size]
-        at += size
-
-
-def run(verb: Verb, batches: Sequence[Rows], **options: Any) -> list[dict[str, Any]]:
-    with running(verb, **options) as driver:
-        for rows in batches:
-            driver.pipe({"input": rows}, {"input": "t"})
-        driver.complete()
-        return driver.read()
 
 
 def asked(rows: Rows, names: Sequence[str], frame: str, ttl: int | None) -> list[tuple[Any, ...]]:
