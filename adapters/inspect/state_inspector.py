@@ -5,7 +5,7 @@ Rule of this module: it knows which stores there are, from the records that each
 changed, so the query may be running.
 """
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from types import MappingProxyType
@@ -150,11 +150,11 @@ class StateInspector:
                 f"{batch}; give the checkpointLocation of a query that has some"
             )
         applications = sorted({one.application_id for one in found})
-        queries = [
+        queries = self._kept(
             query
             for application_id in applications
             for query in self._queries(application_id, batch, [one for one in found if _of(one, application_id)])
-        ]
+        )
         if not any(query.record.shape.stores for query in queries):
             raise ConfigurationError(
                 f"{shown_uri(self.storage.uri)} has no record of the state of {applications}, which the checkpoint "
@@ -200,6 +200,20 @@ class StateInspector:
             if query.found - taken:
                 taken |= query.subtopologies
                 yield query
+
+    def _kept(self, queries: Iterable[InspectedQuery]) -> list[InspectedQuery]:
+        """The queries without those whose files went when keys were erased under another name that the verb got.
+
+        Spark's state may hold manifests of such a verb when it has none of the other name any more.
+        """
+        found = list(queries)
+        there = {query.history.application_id for query in found}
+        if len(there) < 2:
+            return found
+        beside = set(applications_beside(self.storage, [query.history for query in found])) - there
+        others = [History.of(self.storage, one, sink) for one in beside for sink in sinks_of(self.storage, one)]
+        erased = [one for one in others if any(record.edit and record.edit.erases for record in one.records)]
+        return [query for query in found if not any(query.history.is_led_on_in(one) for one in erased)]
 
     def _begun_here(
         self, queries: Collection[InspectedQuery], held: Collection[Manifest], batch: int

@@ -190,6 +190,23 @@ def test_a_second_erasure_does_not_read_what_a_verb_left_under_its_former_name(
     life.check()
 
 
+def test_an_erasure_does_not_read_what_was_erased_under_a_later_name_that_is_gone_as_well(life: VerbLife) -> None:
+    """The checkpoint holds manifests of the first name, and none of the second one any more."""
+    life.begin(["totals"], 4, "memory")
+    life.batch([Arrival(f"k{number}", 0, number) for number in range(9)], right=False)
+    life.repartition(2, [])
+    life.rename_verb(0, [])
+    life.batch(ROWS, right=False)
+    life.erase_key("k1", [])
+    life.replace_verb(0, "asof", [])
+    life.batch(ROWS, right=True)
+    assert len({one.application_id for one in life.job.inspector(life.job.storage).checkpoint.manifests(2)}) == 2
+    life.erase_key("k3", [])
+    life.check()
+    life.batch(ROWS, right=False)
+    life.check()
+
+
 def names_listed(life: VerbLife) -> set[str]:
     """The verbs whose stores ``millpond state list`` shows."""
     return {view.application_id.removeprefix(f"{OWNER}.") for view in life.job.inspector(life.job.storage).stores()}
