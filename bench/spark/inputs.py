@@ -6,7 +6,7 @@ the very first moment of 1970 is late: its watermarks begin there. So time begin
 """
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
@@ -190,15 +190,26 @@ def growing_keys(scale: Scale, number: int, batches: int, rng: np.random.Generat
     return rng.permutation(np.concatenate([np.arange(known, then), again]))
 
 
-def read_inputs(spark: SparkSession, place: Path, topics: Sequence[Topic], scale: Scale, batches: int) -> Inputs:
-    """Streams of the first ``batches`` micro-batches that ``write_inputs`` wrote at this scale."""
-    return {topic.name: _read(spark, place / topic.name, topic.schema, scale.files, batches) for topic in topics}
+def read_inputs(
+    spark: SparkSession,
+    place: Path,
+    topics: Sequence[Topic],
+    scale: Scale,
+    batches: int,
+    static: Collection[str] = (),
+) -> Inputs:
+    """Streams of the first ``batches`` micro-batches that ``write_inputs`` wrote at this scale.
+
+    The topics of these names are static: all of their rows are there from the beginning.
+    """
+    return {topic.name: _read(spark, place, topic, scale.files, batches, topic.name in static) for topic in topics}
 
 
-def _read(spark: SparkSession, directory: Path, schema: str, files: int, batches: int) -> DataFrame:
+def _read(spark: SparkSession, place: Path, topic: Topic, files: int, batches: int, static: bool) -> DataFrame:
+    reader = spark.read if static else spark.readStream.option("maxFilesPerTrigger", files)
     numbers = ",".join(f"{number:06d}" for number in range(batches))
-    reader = spark.readStream.schema(schema).option("maxFilesPerTrigger", files)
-    return reader.option("pathGlobFilter", f"{{{numbers}}}-*.parquet").parquet(str(directory))
+    reader = reader.schema(topic.schema).option("pathGlobFilter", f"{{{numbers}}}-*.parquet")
+    return reader.parquet(str(place / topic.name))
 
 
 def _of_shares(schema: str, keys: Numbers, rng: np.random.Generator) -> Columns:

@@ -162,6 +162,7 @@ def writer_of(
 
     Its files are in the directory ``own``.
     """
-    rows = contender.job(read_inputs(spark, place, workload.topics, scale, batches), scale, str(own))
+    inputs = read_inputs(spark, place, workload.topics, scale, batches, contender.static)
+    rows = contender.job(inputs, scale, str(own))
     writer = rows.writeStream.outputMode(contender.output_mode)
     return writer.option("checkpointLocation", f"{own}/checkpoint").trigger(availableNow=True)

@@ -35,6 +35,9 @@ THREE_VERBS: Final = "three_verbs"
 TRANSFORM_WITH_STATE: Final = "transform_with_state"
 TRANSFORM_IN_PANDAS: Final = "transform_with_state_in_pandas"
 SPARK_JVM: Final = "spark_jvm"
+STATIC_SQL: Final = "static_sql"
+"""Spark's SQL with a static right side, which is no substitute: no row of it may come later."""
+
 TWO_SPARK_JVM: Final = "two_spark_jvm"
 MAP_IN_ARROW: Final = "map_in_arrow"
 EMPTY: Final = "empty_transform_with_state"
@@ -57,19 +60,22 @@ class Contender:
     Attributes:
         job: makes the stream that is written; it gets the inputs, the scale, and a directory of its own.
         output_mode: Spark's.
+        static: the topics that are static, and no streams.
     """
 
     job: Callable[[Inputs, Scale, str], DataFrame]
     output_mode: str = "append"
+    static: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class Peer:
-    """What Spark has for the work; ``answers`` unless it only moves the rows."""
+    """What Spark has for the work; ``answers`` unless it only moves the rows, and ``static`` as of a contender."""
 
     job: Callable[[Inputs, Scale], DataFrame]
     output_mode: str = "append"
     answers: bool = True
+    static: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -110,7 +116,7 @@ class Workload:
             for name, one in named(backends).items():
                 found[name] = Contender(partial(_run_topology, self.topology, one))
         for name, peer in self.all_peers.items():
-            found[name] = Contender(partial(_run_peer, peer), peer.output_mode)
+            found[name] = Contender(partial(_run_peer, peer), peer.output_mode, peer.static)
         return found
 
 
@@ -159,7 +165,10 @@ WORKLOADS: Final[Mapping[str, Workload]] = {
         (inputs.events(0.9), inputs.rates(0.1)),
         topologies.temporal_join,
         {VERBS: verbs.temporal_join},
-        {TRANSFORM_WITH_STATE: Peer(peers.stateful_temporal_join)},
+        {
+            TRANSFORM_WITH_STATE: Peer(peers.stateful_temporal_join),
+            STATIC_SQL: Peer(peers.static_asof_join, static=("rates",)),
+        },
         flink=FlinkQuery(flink.temporal_join, versioned=("rates",)),
     ),
     "table-join": Workload(
