@@ -14,6 +14,7 @@ from millpond.processors.dsl.streams_and_tables import (
 from millpond.processors.dsl.topology_builder import TopologyBuilder
 from millpond.processors.dsl.wiring.global_table import GlobalKTable
 from millpond.processors.options.cumulative_windows import CumulativeWindows
+from millpond.processors.options.grouping import cube, grouping_sets, rollup
 from millpond.processors.options.join_windows import JoinWindows
 from millpond.processors.options.joins import Joined, StreamJoined
 from millpond.processors.options.materialized import Materialized
@@ -83,5 +84,8 @@ __all__ = [
     "Topology",
     "TopologyBuilder",
     "TopologyDriver",
+    "cube",
+    "grouping_sets",
     "merge",
+    "rollup",
 ]

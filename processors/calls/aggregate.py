@@ -1,16 +1,17 @@
 """``aggregate`` as a user calls it, for whatever has the rows."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TypeAlias
 
+from millpond.errors import ConfigurationError
 from millpond.processors.calls.arguments import (
     INPUT,
     check_distinct,
     check_ttl,
     check_zones,
     emits_final,
-    grouping_names,
+    grouping_of,
     in_micros,
     ttl_allowance,
     until_in_micros,
@@ -18,8 +19,10 @@ from millpond.processors.calls.arguments import (
 from millpond.processors.calls.made import MadeVerb
 from millpond.processors.calls.readings import Begin, Column, Read, VerbRows, begun_anew
 from millpond.processors.calls.waiting import aggregate_account, extended
+from millpond.processors.options.grouping import GROUPING_ID, By, GroupingSets
 from millpond.processors.verbs.aggregate import WINDOW, AggregatedRows, Windows, aggregate
 from millpond.processors.verbs.aggregates import AggregateCall
+from millpond.processors.verbs.aggregates.call import GROUPING
 from millpond.processors.verbs.null_keys import NullKeys
 from millpond.processors.verbs.row_aggregate import RowAggregate
 from millpond.processors.verbs.verb import INSTANT
@@ -40,7 +43,7 @@ def call_aggregate(
     begin: Begin[Read],
     calls: Mapping[str, AggregateCall],
     *,
-    by: str | Sequence[str],
+    by: By,
     time: Column,
     order: Column | None,
     window: Windows | None,
@@ -59,12 +62,12 @@ def call_aggregate(
     check_ttl(ttl, expired, window)
     others = until_in_micros(window, until)
     final = emits_final(emit, window)
-    keys = grouping_names(by)
+    keys, _ = grouping_of(by)
     return make_aggregate(
         name or "-".join(["aggregate", *keys]),
         rows,
         calls,
-        by=keys,
+        by=by,
         time=time,
         window=window,
         final=final,
@@ -78,12 +81,34 @@ def call_aggregate(
     )
 
 
+def groupings_of(
+    calls: Mapping[str, AggregateCall], grouping: GroupingSets | None
+) -> tuple[dict[str, int], dict[str, AggregateCall]]:
+    """By the names of results, the bits of ``grouping_id`` that some calls tell; and the calls that aggregate.
+
+    Raises:
+        ConfigurationError: a call tells of a column that is none of the sets.
+    """
+    if grouping is None:
+        return {}, dict(calls)
+    told = {}
+    for name, call in calls.items():
+        if call.function == GROUPING:
+            if call.column not in grouping.columns:
+                raise ConfigurationError(
+                    f"{name!r}: grouping is of {call.column!r}, which is no column of the grouping sets; give one of "
+                    f"{', '.join(grouping.columns)}"
+                )
+            told[name] = grouping.bit_of(call.column)
+    return told, {name: call for name, call in calls.items() if name not in told}
+
+
 def make_aggregate(
     name: str,
     rows: VerbRows[Column, Read],
     calls: Mapping[str, AggregateCall],
     *,
-    by: str | Sequence[str],
+    by: By,
     time: Column,
     window: Windows | None = None,
     final: bool = False,
@@ -99,9 +124,11 @@ def make_aggregate(
     Raises:
         ConfigurationError: a column is absent or of a type that does not do.
     """
-    keys, others = [by] if isinstance(by, str) else list(by), until or {}
-    check_distinct([*keys, *([] if window is None else [WINDOW]), *calls], changes=not final, remedy=rows.remedy)
-    read = rows.aggregated(keys, time, calls, order)
+    (keys, grouping), others = grouping_of(by), until or {}
+    added = [*([] if grouping is None else [GROUPING_ID]), *([] if window is None else [WINDOW])]
+    check_distinct([*keys, *added, *calls], changes=not final, remedy=rows.remedy)
+    told, calls = groupings_of(calls, grouping)
+    read = rows.aggregated(keys, time, calls, order).grouped(grouping)
     late = rows.time(time).bound
     check_zones([window, *others.values()], read.times == INSTANT, time, rows.zoned(time))
     packing = begin(name, [read])
@@ -115,6 +142,7 @@ def make_aggregate(
         order=packing.order(read),
         in_order=read.in_order,
         times=packing.times(read),
+        grouping=grouping,
     )
     lives = ttl_allowance(ttl, late)
     verb = aggregate(
@@ -126,6 +154,7 @@ def make_aggregate(
         until={moment: extended(one, late) for moment, one in others.items()},
         ttl=None if lives is None else lives.total,
         expired=expired,
+        told=told,
     )
     account = aggregate_account(name, window, late, final=final, until=others.values(), ttl=lives)
     return MadeVerb(verb, {INPUT: read}, account, bound.input_serde)

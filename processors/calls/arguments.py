@@ -14,6 +14,7 @@ import pyarrow as pa
 from millpond.errors import ConfigurationError, RecordError
 from millpond.processors.calls.account import TTL, Allowance
 from millpond.processors.calls.known_names import did_you_mean
+from millpond.processors.options.grouping import By, GroupingSets, product_of
 from millpond.processors.options.join_windows import JoinWindows
 from millpond.processors.options.joins import JoinType
 from millpond.processors.options.windows import SessionWindows, TimeWindows
@@ -178,7 +179,7 @@ def chosen_join(how: str, known: Iterable[JoinType]) -> JoinType:
     raise ConfigurationError(f"how is {how!r}; give {' or '.join(repr(one.value) for one in known)}")
 
 
-def column_names(columns: str | Sequence[str], what: str) -> list[str]:
+def column_names(columns: object, what: str) -> list[str]:
     """The names of one column or of several; ``what`` names them in errors.
 
     Raises:
@@ -190,13 +191,22 @@ def column_names(columns: str | Sequence[str], what: str) -> list[str]:
     return names
 
 
-def grouping_names(by: str | Sequence[str]) -> list[str]:
-    """The names of the columns that rows are grouped by: none for all rows together.
+def grouping_of(by: By) -> tuple[list[str], GroupingSets | None]:
+    """The names of the columns that rows are grouped by, and the sets of them; None if they are one set.
 
     Raises:
-        ConfigurationError: they are not different, or no names.
+        ConfigurationError: they are not different, or something is no name and no grouping sets.
     """
-    return [] if isinstance(by, list | tuple) and not by else column_names(by, "by")
+    if isinstance(by, GroupingSets):
+        return list(by.columns), by
+    if not isinstance(by, list | tuple) or not any(isinstance(one, GroupingSets) for one in by):
+        return ([] if isinstance(by, list | tuple) and not by else column_names(by, "by")), None
+    if not all(isinstance(one, str | GroupingSets) for one in by):
+        raise ConfigurationError(
+            f"by is {by!r}; give names of columns and grouping sets, such as ['day', cube('region', 'product')]"
+        )
+    sets = product_of(by)
+    return list(sets.columns), sets
 
 
 def in_micros(duration: Duration, name: str) -> int:

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from millpond.errors import ConfigurationError
 from millpond.processors.calls.account import InputTime
+from millpond.processors.options.grouping import GROUPING_ID, GroupingSets
 from millpond.processors.verbs.aggregates import AggregateCall
 from millpond.processors.verbs.null_keys import NullKeys
 from millpond.processors.verbs.verb import PackedRows
@@ -64,6 +65,10 @@ class Reading(Protocol):
         """Whether the order of a change feed decides among them."""
 
     @property
+    def grouping(self) -> GroupingSets | None:
+        """The sets of columns of the key for each of which a row has a key; None if it has one key."""
+
+    @property
     def times(self) -> pa.DataType:
         """``INSTANT`` or ``WALL_TIME``, whichever its times are."""
 
@@ -73,6 +78,9 @@ class Reading(Protocol):
 
     def unstored(self) -> Self:
         """The same, of which no store keeps the rows."""
+
+    def grouped(self, grouping: GroupingSets | None) -> Self:
+        """The same, of which each row has a key for each of some sets."""
 
     def schema(self, names: Sequence[str]) -> pa.Schema:
         """Some of the columns as they are packed."""
@@ -92,6 +100,17 @@ Read = TypeVar("Read", bound=Reading)
 
 Column = TypeVar("Column")
 """What may stand for a column: its name, or on Spark also an expression."""
+
+
+def packed_key(rows: Reading) -> pa.Schema:
+    """The columns of an input's keys as they are packed."""
+    key = rows.key_schema(rows.keys)
+    return key if rows.grouping is None else rows.grouping.packed(key)
+
+
+def key_names(rows: Reading) -> list[str]:
+    """The columns of an input's keys as results and state have them."""
+    return [*rows.keys, *([] if rows.grouping is None else [GROUPING_ID])]
 
 
 class VerbRows(Protocol[Column, AnyReading]):
@@ -245,7 +264,7 @@ class Packing:
 
     def keys(self, rows: Reading) -> KeyCodec:
         """How the keys of an input are packed."""
-        return KeyCodec(rows.key_schema(rows.keys))
+        return KeyCodec(packed_key(rows))
 
     def rows(self, rows: Reading) -> Schemas:
         """The schemas that rows of an input may have been packed with."""

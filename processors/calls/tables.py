@@ -14,6 +14,7 @@ from millpond.processors.calls.account import InputTime, Path
 from millpond.processors.calls.arguments import INPUT
 from millpond.processors.calls.known_names import unused_name
 from millpond.processors.calls.readings import hidden_arguments
+from millpond.processors.options.grouping import GroupingSets
 from millpond.processors.verbs.aggregates import AggregateCall
 from millpond.processors.verbs.projections import CHANGE_COLUMNS, CHANGE_TIME, OP, SEQUENCE
 from millpond.processors.verbs.verb import INSTANT, WALL_TIME, chosen
@@ -83,7 +84,7 @@ class Rows:
         """What messages call a column: its place in what is put out."""
         return ".".join(self.paths[name])
 
-    def in_order(self, keys: Sequence[str], time: str) -> bool:
+    def in_order(self, keys: Collection[str], time: str) -> bool:
         """Whether rows of one of these keys come in the order in which they count, by that time.
 
         Those of a change feed do if one task has made them, so all columns of the feed's key must be among them.
@@ -223,6 +224,7 @@ class Selection:
         where: for values that only some rows bring, the column that is not null in these, and whether they are wrapped.
         pairs: for values that are structs of two columns, the second one.
         stored: whether a store keeps the rows.
+        grouping: the sets of columns of the key for each of which a row has a key; None if it has one key.
     """
 
     role: str
@@ -237,6 +239,7 @@ class Selection:
     where: Mapping[str, tuple[str, bool]] = field(default_factory=dict)
     pairs: Mapping[str, str] = field(default_factory=dict)
     stored: bool = True
+    grouping: GroupingSets | None = None
 
     @property
     def names(self) -> Sequence[str]:
@@ -251,7 +254,8 @@ class Selection:
     @property
     def in_order(self) -> bool:
         """Whether the order of a change feed decides among them."""
-        return self.order is None and self.rows.in_order(self.keys, self.time)
+        keys = self.keys if self.grouping is None else self.grouping.common
+        return self.order is None and self.rows.in_order(keys, self.time)
 
     @property
     def times(self) -> pa.DataType:
@@ -276,6 +280,10 @@ class Selection:
     def unstored(self) -> Self:
         """The same, of which no store keeps the rows."""
         return replace(self, stored=False)
+
+    def grouped(self, grouping: GroupingSets | None) -> Self:
+        """The same, of which each row has a key for each of some sets."""
+        return replace(self, grouping=grouping)
 
     def _field(self, column: Any) -> Any:
         second = self.pairs.get(column.name)

@@ -57,21 +57,33 @@ class Combining:
     Attributes:
         combiner: makes partial aggregates.
         decoder: how the records will be read; None if those that cannot be read are not among them.
+        copies: how many keys each record has; whether combining pays is decided for each of them.
     """
 
     combiner: Combiner
     decoder: Decoder | None = None
+    copies: int = 1
 
     def split(self, records: pa.Table) -> Iterator[Sent]:
         """The records, combined as far as they can be and as it pays.
 
         Args:
             records: the columns key, value and timestamp, and perhaps headers; then they travel as they are, because
-                an update has the headers of its last record.
+                an update has the headers of its last record. Those that are copies of each other for their keys
+                come as all for the first key, then all for the next.
         """
         if records.num_rows < FEWEST or HEADERS in records.column_names or not self._readable(records):
             yield Sent(records)
             return
+        size = records.num_rows // self.copies
+        sent = [one for copy in range(self.copies) for one in self._sent(records.slice(copy * size, size))]
+        for partial in (True, False):
+            some = [one.records for one in sent if one.partial is partial]
+            if some:
+                yield Sent(pa.concat_tables(some), partial)
+
+    def _sent(self, records: pa.Table) -> Iterator[Sent]:
+        """Records with one key each."""
         whole, rest = _without_nulls(records)
         partials = self._combined(whole)
         if partials is None:
@@ -126,13 +138,14 @@ def of_repartition_topic(plan: Plan, topic: str, produced: Produced) -> Combinin
     return Combining(combiner) if combiner is not None and plain else None
 
 
-def of_input(plan: Plan, topic: str, decoder: Decoder | None) -> Combining | None:
+def of_input(plan: Plan, topic: str, decoder: Decoder | None, copies: int = 1) -> Combining | None:
     """How the records of a topic of the user's are combined; None if they are not.
 
     Args:
         plan: the plan.
         topic: the topic.
         decoder: how the records will be read; None if those that cannot be read are not among them.
+        copies: how many keys each record has.
     """
     combiner = combiner_of(plan, topic)
-    return None if combiner is None else Combining(combiner, decoder)
+    return None if combiner is None else Combining(combiner, decoder, copies)

@@ -36,6 +36,7 @@ from millpond.processors.calls.readings import begun_anew
 from millpond.processors.calls.stream_join import call_stream_join
 from millpond.processors.calls.table_join import call_table_join
 from millpond.processors.calls.top_n import call_top_n
+from millpond.processors.options.grouping import By
 from millpond.processors.options.joins import ASOF_JOINS, JoinType
 from millpond.processors.options.on_error import OnError
 from millpond.processors.pond.expressions import Expression, matching, with_own_bounds
@@ -125,7 +126,7 @@ class Verbs(ABC, Generic[Given, Result]):
         rows: Given,
         calls: Mapping[str, AggregateCall],
         *,
-        by: str | Sequence[str],
+        by: By,
         time: str,
         order: str | None = None,
         window: Windows | None = None,
@@ -140,7 +141,8 @@ class Verbs(ABC, Generic[Given, Result]):
             rows: the rows.
             calls: what is computed, by the name of its column: ``{"orders": count(), "total": sum("amount")}``. See
                 ``millpond.processors.verbs.aggregates``; columns are names, and ``where`` is that of a column of bools.
-            by: the columns of the key; null is a key like any other. With ``[]`` all rows have one key.
+            by: the columns of the key; null is a key like any other. With ``[]`` all rows have one key. With ``cube``,
+                ``rollup`` or ``grouping_sets`` of ``millpond.processors`` each row counts for several sets of columns.
             time: the column with the time of a row.
             order: the column that decides for ``first``, ``last``, ``collect`` and ``map_agg`` among rows of one key
                 and time.
@@ -152,8 +154,8 @@ class Verbs(ABC, Generic[Given, Result]):
             name: of the verb, for messages; by default made of the verb and the key.
 
         Returns:
-            The key, ``window`` (start and end) if there are windows, and the results. Updates are a change feed, with
-            ``op``, ``sequence`` and ``change_time`` as well.
+            The key, with ``grouping_id`` if there are grouping sets, ``window`` (start and end) if there are windows,
+            and the results. Updates are a change feed, with ``op``, ``sequence`` and ``change_time`` as well.
 
         Raises:
             ConfigurationError: an argument is missing or invalid, or a column is absent or of a type that does not do.

@@ -3,7 +3,7 @@
 Rule of this module: it knows columns by their names and types, and no verb.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Self, TypeAlias
@@ -28,7 +28,7 @@ pc: Any = _compute
 class CheckedRows(Rows):
     """Rows whose columns are as a user names them: those that are not there are refused."""
 
-    def in_order(self, keys: Sequence[str], time: str) -> bool:
+    def in_order(self, keys: Collection[str], time: str) -> bool:
         """Whether rows of one of these keys come in the order in which they count: as ``VerbSide`` sorts them."""
         return self.feed is not None and self.feed <= {self.paths[name] for name in keys}
 

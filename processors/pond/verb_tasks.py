@@ -74,9 +74,10 @@ class Reading:
     def _split(self, rows: pa.Table, number: int) -> Iterator[Blob]:
         reader, writer = self.source.reader(number, self.keep_letter), BlobWriter(number)
         usable = reader.usable(rows)
-        for sent, partial in [Sent(usable)] if self.combining is None else self.combining.split(usable):
-            records, keys = reader.packed(sent, partial=partial)
-            yield from self.route.send(records, keys, writer, partial=partial)
+        for spread in reader.spread(usable):
+            for sent, partial in [Sent(spread)] if self.combining is None else self.combining.split(spread):
+                records, keys = reader.packed(sent, partial=partial)
+                yield from self.route.send(records, keys, writer, partial=partial)
         newest = pc.max(usable["timestamp"]).as_py()
         if newest is not None:
             yield from self.route.tell_time(newest, number)
@@ -118,7 +119,7 @@ class VerbTasks:
         for topic, read in self.made.selections.items():
             columns = ", ".join(map(read.rows.shown, read.keys)), read.rows.shown(read.time), read.op or ""
             source = RowSource(verb.inputs[topic], *columns, EVENT_TIMES, self.made.value_serde, self.on_error)
-            route, combining = Route(self.plan, topic, self.numbers), of_input(self.plan, topic, None)
+            route, combining = Route(self.plan, topic, self.numbers), of_input(self.plan, topic, None, source.copies)
             found[topic] = Reading(read, source, route, combining, self.keep_letter)
         return found
 

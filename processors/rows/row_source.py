@@ -4,6 +4,7 @@ Rule of this module: it applies the policy for unusable rows; how a row is packe
 """
 
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -60,6 +61,11 @@ class RowSource:
         """None: usable rows are columns of Spark's."""
         return None
 
+    @property
+    def copies(self) -> int:
+        """How many keys each row has."""
+        return self.input.copies
+
     def reader(self, split: int, keep_letter: KeepLetter | None = None) -> "RowReader":
         """A reader for one split; ``keep_letter`` takes the rows that it leaves out, if they are to be kept."""
         return RowReader(self, split, keep_letter)
@@ -92,6 +98,10 @@ class RowReader:
         table, _ = changing(table, self._unusable, source.op)
         self._unusable.seen += given
         return table
+
+    def spread(self, table: pa.Table) -> Iterator[pa.Table]:
+        """Usable rows as often as they have keys, as ``Input.spread`` says."""
+        return self._source.input.spread(table)
 
     def packed(self, table: pa.Table, *, partial: bool = False) -> tuple[pa.Table, Any]:
         """Rows, packed, and the bytes of their keys: an array in the same order.

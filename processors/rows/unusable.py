@@ -4,7 +4,7 @@ Rule of this module: nothing is left out without being counted, and an error tel
 """
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
@@ -45,6 +45,9 @@ class SplitReader(Protocol):
     def usable(self, table: pa.Table) -> pa.Table:
         """The usable records of the next rows."""
 
+    def spread(self, table: pa.Table) -> Iterator[pa.Table]:
+        """Usable records as often as they have keys: all of some of them for one key, then for the next."""
+
     def packed(self, table: pa.Table, *, partial: bool = False) -> tuple[pa.Table, Any]:
         """Usable records, or partial aggregates of them, as they travel, and an array of the bytes of their keys."""
 
@@ -63,6 +66,10 @@ class TopicSource(Protocol):
     @property
     def usable_decoder(self) -> Decoder | None:
         """How usable rows are read before they travel; None if that cannot fail."""
+
+    @property
+    def copies(self) -> int:
+        """How many keys each record has."""
 
     def reader(self, split: int, keep_letter: KeepLetter | None = None) -> SplitReader:
         """A reader for one split; ``keep_letter`` takes the records that it leaves out, if they are to be kept."""

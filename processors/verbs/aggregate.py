@@ -15,6 +15,7 @@ from millpond.processors.dsl.wiring.aggregations import AnyWindows, first_window
 from millpond.processors.dsl.wiring.grouping import WindowedGrouping
 from millpond.processors.dsl.wiring.table import StoredTable
 from millpond.processors.options.cumulative_windows import CumulativeWindows
+from millpond.processors.options.grouping import GROUPING_ID
 from millpond.processors.options.materialized import Materialized
 from millpond.processors.options.placing import begins_of, ends_of
 from millpond.processors.options.records import Consumed
@@ -41,6 +42,7 @@ from millpond.stores.encoding.rows.tuple_keys import KeyCodec
 from millpond.stores.encoding.serdes import BYTES
 from millpond.stores.encoding.times import TimeUnit
 from millpond.stores.typed.expiry import Expired
+from millpond.stores.typed.terms import Written
 from millpond.stores.typed.windows.windowed import Windowed
 
 pc: Any = _compute
@@ -55,6 +57,9 @@ Windows: TypeAlias = TimeWindows | CumulativeWindows | SlidingWindows | SessionW
 
 NO_CHANGES: Final[Mapping[int, Windows]] = {}
 """What says that there have never been other windows."""
+
+NO_BITS: Final[Mapping[str, int]] = {}
+"""What tells nothing of grouping sets."""
 
 
 @dataclass(frozen=True)
@@ -159,6 +164,34 @@ class WindowedKeys(Projection):
 
 
 @dataclass(frozen=True)
+class Groupings(Projection):
+    """Whether results are of all values of columns.
+
+    Attributes:
+        codec: reads the keys, with ``grouping_id``.
+        bits: of that, by the names of the results.
+    """
+
+    codec: KeyCodec
+    bits: Mapping[str, int]
+
+    @property
+    def schema(self) -> pa.Schema:
+        return pa.schema([pa.field(name, pa.int8()) for name in self.bits])
+
+    def columns(self, batch: Batch, first: int) -> list[Any]:
+        return self._told([key.key if isinstance(key, Windowed) else key for key in batch.keys])
+
+    def of_columns(self, columns: Columns, first: int) -> list[Any]:
+        keys = columns.keys
+        return self._told(keys.entries("key") if isinstance(keys, WindowedArray) else keys)
+
+    def _told(self, keys: Any) -> list[Any]:
+        ids = self.codec.unpack(keys)[GROUPING_ID]
+        return [pc.bit_wise_and(pc.shift_right(ids, bit), 1).cast(pa.int8()) for bit in self.bits.values()]
+
+
+@dataclass(frozen=True)
 class Results(Projection):
     """The results of the aggregate functions.
 
@@ -205,6 +238,7 @@ def aggregate(
     until: Mapping[int, Windows] = NO_CHANGES,
     ttl: int | None = None,
     expired: Expired = Expired.SILENT,
+    told: Mapping[str, int] = NO_BITS,
 ) -> Verb:
     """The verb.
 
@@ -218,6 +252,7 @@ def aggregate(
         until: the windows that begin before some time, by that time, in microseconds; it is a boundary of those after.
         ttl: how long a result lives after its last row, in microseconds, where there are no windows; None for ever.
         expired: what comes out of a result that has expired.
+        told: the bits of ``grouping_id`` that are shown as columns, by the names of these.
     """
     calls = calls.of_verb(name, rows.keys)
     builder = StreamsBuilder(key_serde=BYTES, value_serde=calls.state_serde)
@@ -227,11 +262,13 @@ def aggregate(
     KTable(aggregated_table(grouped, calls.aggregation, cut, kept, final=final)).to(name)
     keys = Keys.of_rows(rows) if cut is None else WindowedKeys(rows.keys, cut, rows.times)
     results = Results(calls, cut)
-    parts = (keys, results) if final else (keys, results, ChangeColumns(rows.times))
-    stores = {STORE: (keys, results, Times(CHANGE_TIME, rows.times))}
+    shown = (keys, *([Groupings(rows.keys, told)] if told else []), results)
+    parts = shown if final else (*shown, ChangeColumns(rows.times))
+    stores = {STORE: (*shown, Times(CHANGE_TIME, rows.times))}
     rows = replace(rows, types=calls.arguments)
     follows_time = windows is not None or ttl is not None
-    return Verb(builder.build(), {rows.topic: rows}, parts, stores, follows_time=follows_time)
+    terms = {} if rows.grouping is None else {"by": Written(rows.grouping)}
+    return Verb(builder.build(), {rows.topic: rows}, parts, stores, follows_time=follows_time, terms=terms)
 
 
 def aggregated_table(

@@ -6,13 +6,14 @@ them, from the moment a row is read until the result's columns are made. All tim
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 
+from millpond.processors.options.grouping import GroupingSets
 from millpond.processors.runtime.batches.batch import Batch
 from millpond.processors.runtime.batches.columns import Columns, Records
 from millpond.processors.runtime.topology import Topology
@@ -36,6 +37,9 @@ INSTANT: Final[pa.DataType] = pa.timestamp("us", "UTC")
 WALL_TIME: Final[pa.DataType] = pa.timestamp("us")
 """The type of times without a time zone: dates, and what a clock on the wall shows."""
 
+_TOGETHER: Final = 1 << 20
+"""About so many rows are spread at once."""
+
 
 @dataclass(frozen=True)
 class Input(ABC):
@@ -57,6 +61,7 @@ class Input(ABC):
         times: the type of the times as results show them, ``INSTANT`` or ``WALL_TIME``.
         versions: whether its times say from when on its rows are valid; then there may be some that never are.
         most: by column of ``value`` (int64, microseconds), the longest length of time with which a row is usable.
+        grouping: the sets of columns for each of which a row has a key; None if it has one key.
     """
 
     topic: str
@@ -68,6 +73,27 @@ class Input(ABC):
     times: pa.DataType = field(default=INSTANT, kw_only=True)
     versions: bool = field(default=False, kw_only=True)
     most: Mapping[str, int] = field(default_factory=dict, kw_only=True)
+    grouping: GroupingSets | None = field(default=None, kw_only=True)
+
+    @property
+    def copies(self) -> int:
+        """How many keys each row has."""
+        return 1 if self.grouping is None else len(self.grouping.sets)
+
+    def spread(self, rows: pa.Table) -> Iterator[pa.Table]:
+        """Rows as often as they have keys: all of some of them for one key, then for the next.
+
+        Args:
+            rows: whose column ``key`` has the columns of rows; what comes out has those of ``keys``.
+        """
+        if self.grouping is None:
+            yield rows
+            return
+        some, place = max(1, _TOGETHER // self.copies), rows.column_names.index("key")
+        for first in range(0, rows.num_rows, some):
+            part = rows.slice(first, some)
+            keys = self.grouping.keys(flattened(part["key"]))
+            yield pa.concat_tables([part.set_column(place, "key", key) for key in keys])
 
     def keys_of(self, rows: pa.Table) -> Any:
         """The packed keys, a binary column."""

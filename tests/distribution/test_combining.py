@@ -172,3 +172,13 @@ def test_one_record_of_each_key_travels(build: Callable[[KStream], KTable]) -> N
     blobs = list(sent(plan, [topic], of_input(plan, "in", Decoder("in", None, None))))
     assert [run.records.to_batch().values for run in gather_partials(blobs)] == [[INT64.serialize(2_000)]]
     assert list(gather(blobs)) == []
+
+
+def test_whether_records_that_have_several_keys_are_combined_is_decided_for_each_of_their_keys() -> None:
+    """Those of few keys are, those of many travel as they are, and each record is there once for each of its keys."""
+    made = of_input(plan_of(by_key), "in", Decoder("in", None, None), copies=3)
+    assert made is not None
+    own, few, only = keyed(list(range(2_000))), keyed([at % 7 for at in range(2_000)]), keyed([-1] * 2_000)
+    found = {partial: records for records, partial in made.split(pa.concat_tables([own, few, only]))}
+    assert sorted(found[False]["key"].to_pylist()) == list(range(2_000))
+    assert sorted(found[True]["key"].to_pylist()) == [-1, 0, 1, 2, 3, 4, 5, 6]

@@ -51,6 +51,7 @@ from millpond.adapters.spark.verbs.sink import RowSink
 from millpond.adapters.spark.worker.attempt import Attempt
 from millpond.adapters.spark.worker.worker import StateSettings, Worker
 from millpond.processors.calls.made import Made
+from millpond.processors.calls.readings import key_names
 from millpond.processors.calls.tables import Selection
 from millpond.processors.distribution.exchange import COMPLETE, EXCHANGE_SCHEMA, Blob
 from millpond.processors.distribution.plan import Plan, make_plan
@@ -201,7 +202,7 @@ def result_of(made: Made, verbs: Sequence[SharedVerb]) -> Result | None:
     if not verbs[-1].flow.runs.plan.alone or made.account.kind.startswith("apply"):
         return None
     reads = list(made.selections.values())
-    return Result(verbs, reads[0].keys, made.account, all(read.keyed for read in reads))
+    return Result(verbs, key_names(reads[0]), made.account, all(read.keyed for read in reads))
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,6 @@
 """What ``Pond`` refuses says what to write instead, and that works."""
 
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 
 from millpond import Pond
 from millpond.errors import ConfigurationError, RecordError
+from millpond.processors import cube, grouping_sets, rollup
 from millpond.processors.pond import MicroBatches
 from millpond.processors.verbs import aggregates as agg
 from tests.refusing import Refused
@@ -72,7 +74,63 @@ def counted(pond: Pond, **changed: Any) -> pa.Table:
     return pond.aggregate(ROWS, {"r": counting(**changed)("n")}, **BY)
 
 
+def by(*sets: Any, **calls: Any) -> Callable[[Pond], pa.Table]:
+    """Rows that are counted by grouping sets."""
+    given = {"n": agg.count(), **calls}
+    return lambda pond: pond.aggregate(ROWS, given, by=sets[0] if len(sets) == 1 else list(sets), time="t")
+
+
+MANY = [f"c{number}" for number in range(64)]
+
 REFUSED = [
+    Refused("grouping sets name \n twice; give each column once", by("k", cube("k", "o")), by("k", cube("o"))),
+    Refused(
+        "grouping sets have no column; write by=[] for one result of all rows",
+        lambda pond: grouping_sets([[]]),
+        by([]),
+    ),
+    Refused(
+        " columns; give at most \n, which are the bits of ",
+        lambda pond: grouping_sets([MANY]),
+        lambda pond: grouping_sets([MANY[1:]]),
+    ),
+    Refused(
+        "the grouping set \n is there twice; give each once",
+        lambda pond: grouping_sets([["k", "o"], ["o", "k"]]),
+        by(grouping_sets([["k", "o"]])),
+    ),
+    Refused(
+        "grouping_sets was given \n; give a list of lists of different names, such as ",
+        lambda pond: grouping_sets("k"),
+        by(grouping_sets([["k", "o"], ["k"], []])),
+    ),
+    Refused(
+        " was given \n; give different names of columns, such as ",
+        lambda pond: cube(),
+        by(cube("k", "o")),
+        by(rollup("k", "o")),
+    ),
+    Refused(
+        " grouping sets, and each row is as many rows; give at most ",
+        lambda pond: cube(*MANY[:13]),
+        by(grouping_sets([["k", "o"], ["k"], []])),
+    ),
+    Refused(
+        "by is \n; give names of columns and grouping sets, such as ",
+        by("k", cube("o"), ["yes"]),
+        by("k", cube("o", "yes")),
+    ),
+    Refused(
+        "grouping tells of grouping sets, and there are none; leave it out, or aggregate by some, such ",
+        by("k", r=agg.grouping("k")),
+        by("k"),
+        by(cube("k"), r=agg.grouping("k")),
+    ),
+    Refused(
+        "grouping is of \n, which is no column of the grouping sets; give one of ",
+        by(cube("k"), r=agg.grouping("o")),
+        by(cube("k"), r=agg.grouping("k")),
+    ),
     Refused(
         " order is \n; give a column such as order='score', or a list of them",
         lambda pond: top(pond, 3),

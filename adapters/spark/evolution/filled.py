@@ -34,8 +34,9 @@ class SendPast:
         tune_worker()
         reader = self.source.reader(0)
         for batch in batches:
-            records, _ = reader.packed(reader.usable(pa.Table.from_batches([batch])))
-            yield from self.past.sent(records).to_batches()
+            for rows in reader.spread(reader.usable(pa.Table.from_batches([batch]))):
+                records, _ = reader.packed(rows)
+                yield from self.past.sent(records).to_batches()
 
 
 @dataclass(frozen=True)

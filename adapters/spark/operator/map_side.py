@@ -103,10 +103,11 @@ class SendToTasks(MapSide):
         self, usable: pa.Table, reader: SplitReader, writer: BlobWriter, metrics: Metrics
     ) -> Iterator[pa.RecordBatch]:
         """The records of usable rows as rows of blobs."""
-        for sent, partial in [Sent(usable)] if self._combining is None else self._combining.split(usable):
-            records, keys = reader.packed(sent, partial=partial)
-            metrics.add(TaskMetric.RECORDS_OUT, records.num_rows)
-            yield from _blob_rows(self._route.send(records, keys, writer, partial=partial))
+        for spread in reader.spread(usable):
+            for sent, partial in [Sent(spread)] if self._combining is None else self._combining.split(spread):
+                records, keys = reader.packed(sent, partial=partial)
+                metrics.add(TaskMetric.RECORDS_OUT, records.num_rows)
+                yield from _blob_rows(self._route.send(records, keys, writer, partial=partial))
 
 
 class SendSignal:

@@ -71,7 +71,7 @@ class OnWorkers:
         route = Route(plan, source.topic, self.numbers, shift)
         # Of partial aggregates, none could be left out because of a single row.
         fails = self.handling.on_error is OnError.FAIL
-        combining = of_input(plan, source.topic, source.usable_decoder) if fails else None
+        combining = of_input(plan, source.topic, source.usable_decoder, source.copies) if fails else None
         return SendToTasks(source, route, self.handling, combining, tells_time=tells_time)
 
     def stages(

@@ -66,6 +66,11 @@ class Source:
         """The same: what travels is what was read."""
         return self.decoder
 
+    @property
+    def copies(self) -> int:
+        """Each record has one key."""
+        return 1
+
     def reader(self, split: int, keep_letter: KeepLetter | None = None) -> "RecordReader":
         """A reader for one split; ``keep_letter`` takes the records that it leaves out, if they are to be kept."""
         return RecordReader(self, split, keep_letter)
@@ -106,6 +111,10 @@ class RecordReader:
             table = self._unusable.drop(table, refused, CounterName.DROPPED_BAD_VALUE, source.value)
         self._taken = table.num_rows
         return table
+
+    def spread(self, table: pa.Table) -> Iterator[pa.Table]:
+        """The records: each has one key."""
+        yield table
 
     def packed(self, table: pa.Table, *, partial: bool = False) -> tuple[pa.Table, Any]:
         """Records, and the bytes of their keys: an array in the same order.

@@ -27,6 +27,7 @@ from millpond.processors.calls.feeds import Feed
 from millpond.processors.calls.key_kinds import MONTHS
 from millpond.processors.calls.known_names import did_you_mean
 from millpond.processors.distribution.exchange import PLACE
+from millpond.processors.options.grouping import GroupingSets
 from millpond.processors.verbs.verb import INSTANT, WALL_TIME
 from millpond.stores.encoding.rows.physical import normalized
 
@@ -64,6 +65,7 @@ class RowInput:
         keyed: whether no row has a null in its key.
         stored: whether a store keeps its rows; if none does, nothing of an earlier run depends on its columns.
         added: the columns that the frame has beyond those of the user, with what makes them; None if there are none.
+        grouping: the sets of columns of the key for each of which a row has a key; None if it has one key.
     """
 
     role: str
@@ -79,6 +81,7 @@ class RowInput:
     keyed: bool = False
     stored: bool = True
     added: Mapping[str, Column] | None = None
+    grouping: GroupingSets | None = None
 
     def __post_init__(self) -> None:
         check_column(_option(self.role), self.time)
@@ -104,7 +107,8 @@ class RowInput:
     @property
     def in_order(self) -> bool:
         """Whether the feed's order decides among rows of one key and time."""
-        return self.order is None and self.feed is not None and self.feed.orders(self.keys)
+        keys = self.keys if self.grouping is None else self.grouping.common
+        return self.order is None and self.feed is not None and self.feed.orders(keys)
 
     @property
     def ordered(self) -> bool:
@@ -142,6 +146,10 @@ class RowInput:
     def unstored(self) -> Self:
         """The same, of which no store keeps the rows."""
         return replace(self, stored=False)
+
+    def grouped(self, grouping: GroupingSets | None) -> Self:
+        """The same, of which each row has a key for each of some sets."""
+        return replace(self, grouping=grouping)
 
     def without_null_keys(self) -> "RowInput":
         """The same without rows that have a null in their key."""

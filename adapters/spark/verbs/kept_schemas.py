@@ -17,7 +17,8 @@ from millpond.adapters.spark.verbs.inputs import type_name
 from millpond.errors import ConfigurationError, StateConflictError
 from millpond.processors.calls.key_kinds import key_kinds, listed_key
 from millpond.processors.calls.known_names import did_you_mean
-from millpond.processors.calls.readings import Packing, Reading
+from millpond.processors.calls.readings import Packing, Reading, packed_key
+from millpond.processors.options.grouping import GROUPING_ID
 from millpond.stores.durability.manifests.schema_log import Beside, kept_schemas, next_schemas
 from millpond.stores.encoding.rows.schemas import Schemas
 from millpond.stores.encoding.rows.tuple_keys import KeyCodec
@@ -105,7 +106,7 @@ class KeptSchemas(Packing):
         Raises:
             StateConflictError: the state has keys of other columns, or of other types.
         """
-        return self._fixed(rows, Beside.KEY, rows.key_schema(rows.keys))
+        return self._fixed(rows, Beside.KEY, packed_key(rows))
 
     def rows(self, rows: Reading) -> Schemas:
         """The schemas of the rows of one of the inputs, with that of now as the newest; they are kept with the state.
@@ -253,8 +254,8 @@ class KeptSchemas(Packing):
         """What to write where columns that are fixed have other types, or are more or fewer."""
         types = dict(zip(before.names, key_kinds(before), strict=True))
         cast = [name for name, kind in zip(columns.names, key_kinds(columns), strict=True) if types.get(name) != kind]
-        if set(columns.names) != set(before.names):
-            again = f"the columns {', '.join(before.names)}" if before.names else "by=[]"
+        if set(columns.names) != set(before.names) or not cast:
+            again = _again(before.names, grouped=GROUPING_ID not in columns.names)
             return f"write {again} again, or {self._begin_anew}{self._rows_along(what)}"
         if what in (Beside.TIME, Beside.ORDER):
             return f"cast it: (...).cast({type_name(before.field(0))!r}), or {self._begin_anew}"
@@ -277,3 +278,16 @@ class KeptSchemas(Packing):
 def _top(path: str) -> str:
     """The column of a path such as ``address.street``."""
     return path.partition(".")[0]
+
+
+def _again(names: Sequence[str], *, grouped: bool) -> str:
+    """Columns as a user writes them again.
+
+    Args:
+        names: the columns.
+        grouped: whether that they are those of grouping sets is to be told, if so they are.
+    """
+    given = [name for name in names if name != GROUPING_ID]
+    if grouped and given != list(names):
+        return f"the grouping sets of {', '.join(given)}"
+    return f"the columns {', '.join(given)}" if given else "by=[]"

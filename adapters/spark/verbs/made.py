@@ -27,6 +27,7 @@ from millpond.processors.calls.account import HEAD, Account, explained
 from millpond.processors.calls.batch_twin import Verification
 from millpond.processors.calls.grace_advice import MICROSECOND, GraceAdvice, advice_of_needed
 from millpond.processors.calls.made import MadeVerb
+from millpond.processors.calls.readings import key_names
 from millpond.processors.distribution.plan import Plan
 from millpond.processors.verbs.matching.explanation import MatchExplanation
 from millpond.processors.verbs.verb import Verb
@@ -154,7 +155,7 @@ class MadeVerbs:
         """
         runner = self._runner
         asked = {
-            name: asked_verb(runner.asked[name], run.inputs[0].keys)
+            name: asked_verb(runner.asked[name], key_names(run.inputs[0]))
             for name, (run, _) in self._verbs.items()
             if run.streaming
         }

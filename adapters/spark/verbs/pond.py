@@ -25,6 +25,7 @@ from millpond.processors.calls.aggregate import call_aggregate
 from millpond.processors.calls.apply import call_apply
 from millpond.processors.calls.arguments import check_calls, column_names, moment_of
 from millpond.processors.calls.latest import call_latest
+from millpond.processors.options.grouping import By
 from millpond.processors.options.on_error import OnError
 from millpond.processors.verbs.aggregate import Windows
 from millpond.processors.verbs.aggregates import AggregateCall
@@ -188,7 +189,7 @@ class Millpond(JoinVerbs):
         rows: DataFrame,
         calls: Mapping[str, AggregateCall],
         *,
-        by: str | Sequence[str],
+        by: By,
         time: str | Column,
         order: str | Column | None = None,
         window: Windows | None = None,
@@ -208,6 +209,9 @@ class Millpond(JoinVerbs):
             calls: what is computed, by the name of its column: ``{"orders": count(), "total": sum("amount")}``. See
                 ``millpond.processors.verbs.aggregates``.
             by: the columns of the key; null is a key like any other. With ``[]`` all rows have one key, in one task.
+                With ``cube("region", "product")``, ``rollup`` or ``grouping_sets`` of ``millpond.processors`` each row
+                counts once for each of several sets of columns; names beside them, as in ``["day", cube("region")]``,
+                are in every set. Columns that a set has not are null in its results, and ``grouping_id`` says so.
             time: the column (or expression) with the time of a row.
             order: what decides for ``first``, ``last``, ``collect`` and ``map_agg`` among rows of one key and time, as
                 in ``latest``; other functions have no use for it.
@@ -237,8 +241,9 @@ class Millpond(JoinVerbs):
                 new name; one that is dropped is deleted.
 
         Returns:
-            The key, ``window`` (start and end) if there are windows, and the results. Updates are a change feed, with
-            ``op``, ``sequence`` and ``change_time`` as well; a session that becomes part of another is deleted.
+            The key, with ``grouping_id`` if there are grouping sets, ``window`` (start and end) if there are windows,
+            and the results. Updates are a change feed, with ``op``, ``sequence`` and ``change_time`` as well; a session
+            that becomes part of another is deleted.
 
         Raises:
             ConfigurationError: an argument is missing or invalid, or a column is absent or of a type that does not do.

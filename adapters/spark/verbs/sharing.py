@@ -192,6 +192,8 @@ def _input(behind: Behind, plan: Plan, verb: Verb, topic: str) -> InputOfVerb:
     before = result.verb
     if not plan.alone:
         raise UnfitError("it has several operators itself")
+    if verb.inputs[topic].grouping is not None:
+        raise UnfitError("each of its rows has several keys, which are those of other tasks")
     if [part.index for part in before.flow.runs.plan.parts] != [part.index for part in plan.parts]:
         raise UnfitError(f"its tasks have other numbers than those of {before.name!r}")
     made = behind.columns()

@@ -42,6 +42,7 @@ from millpond.adapters.spark.worker.worker import StateSettings
 from millpond.errors import ConfigurationError, DurabilityError, FormatError
 from millpond.processors.calls.feeds import feed_marks
 from millpond.processors.calls.made import MadeVerb
+from millpond.processors.calls.readings import key_names
 from millpond.processors.distribution.plan import Plan
 from millpond.processors.distribution.shape_of import shape_of
 from millpond.processors.rows.event_times import EventTimes
@@ -161,7 +162,7 @@ class VerbRun:
         rows = marked(from_months(to_columns(blobs, traveling(columns)), columns), marks)
         if self.streaming and plan.alone and not announced and ticks is None:
             alone = all(rows.keyed for rows in self.inputs)
-            self.results.add(rows, Result(verbs, self.inputs[0].keys, account, alone))
+            self.results.add(rows, Result(verbs, key_names(self.inputs[0]), account, alone))
         return rows
 
     def store(self, verb: Verb, name: str, checkpoint: str, batch_id: int | None) -> DataFrame:

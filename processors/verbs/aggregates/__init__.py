@@ -45,6 +45,7 @@ from millpond.processors.verbs.aggregates.exact import (
     var_samp,
     weighted_avg,
 )
+from millpond.processors.verbs.aggregates.grouped import grouping
 from millpond.processors.verbs.aggregates.sketches import (
     FINEST_ERROR,
     approx_count_distinct,
@@ -80,6 +81,7 @@ __all__ = [
     "covar_samp",
     "first",
     "geometric_mean",
+    "grouping",
     "histogram",
     "hll_sketch_agg",
     "kll_sketch_agg",

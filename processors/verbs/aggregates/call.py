@@ -14,6 +14,9 @@ from millpond.errors import ConfigurationError
 LAG: Final = "lag"
 """The function that aggregates nothing."""
 
+GROUPING: Final = "grouping"
+"""The function that tells of grouping sets, and aggregates nothing."""
+
 USER_DEFINED: Final = "user_defined"
 """What all functions are called that users define."""
 

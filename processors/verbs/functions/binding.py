@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from millpond.errors import ConfigurationError
 from millpond.processors.verbs.aggregates import AggregateCall
-from millpond.processors.verbs.aggregates.call import LAG, USER_DEFINED
+from millpond.processors.verbs.aggregates.call import GROUPING, LAG, USER_DEFINED
 from millpond.processors.verbs.functions.bits import bind_bits, bind_booleans
 from millpond.processors.verbs.functions.chosen import Unwrapped
 from millpond.processors.verbs.functions.counts import bind_count, bind_count_distinct
@@ -92,6 +92,11 @@ def bind(call: AggregateCall, path: str, type_: pa.DataType, times: pa.DataType)
         raise ConfigurationError(
             f"{path!r}: lag is of one row before each row, and an aggregate has none; write pond.over(...) for a "
             f"result of each row, or last({call.column!r}) for the newest one of all"
+        )
+    if call.function == GROUPING:
+        raise ConfigurationError(
+            f"{path!r}: grouping tells of grouping sets, and there are none; leave it out, or aggregate by some, such "
+            f"as by=cube({call.column!r})"
         )
     if call.function == USER_DEFINED:
         return bind_user_defined(path, type_, call.defined, pairs=call.second is not None)
