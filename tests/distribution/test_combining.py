@@ -180,5 +180,6 @@ def test_whether_records_that_have_several_keys_are_combined_is_decided_for_each
     assert made is not None
     own, few, only = keyed(list(range(2_000))), keyed([at % 7 for at in range(2_000)]), keyed([-1] * 2_000)
     found = {partial: records for records, partial in made.split(pa.concat_tables([own, few, only]))}
-    assert sorted(found[False]["key"].to_pylist()) == list(range(2_000))
-    assert sorted(found[True]["key"].to_pylist()) == [-1, 0, 1, 2, 3, 4, 5, 6]
+    keys: dict[bool, list[Any]] = {partial: records["key"].to_pylist() for partial, records in found.items()}
+    assert sorted(keys[False]) == list(range(2_000))
+    assert sorted(keys[True]) == [-1, 0, 1, 2, 3, 4, 5, 6]

@@ -21,6 +21,7 @@ from millpond.processors import (
     TimeWindows,
     Topology,
 )
+from millpond.processors.options.grouping import GroupingSets, grouping_sets
 from millpond.processors.options.joins import JoinType
 from millpond.processors.runtime.record_processor import RecordProcessor
 from millpond.processors.verbs.aggregate import aggregate
@@ -143,10 +144,11 @@ def of_aggregate(
     order: KeyCodec | None = None,
     *,
     final: bool = False,
+    grouping: GroupingSets | None = None,
 ) -> Topology:
     calls = calls or {"n": count(), "s": sum("v")}
     types = {name: pa.int64() for name, call in calls.items() if call.column is not None}
-    rows = replace(an_aggregated_input("input", KEY, types), order=order)
+    rows = replace(an_aggregated_input("input", KEY, types), order=order, grouping=grouping)
     bound = RowAggregate(calls, types, ordered=order is not None)
     return aggregate("v", rows, bound, windows, final=final).topology
 
@@ -337,6 +339,8 @@ REFUSED = [
            of_stream_join(JoinWindows.of(5 * SECOND), bounds=OwnBounds(5 * SECOND, ["before"])),
            "with after='a column' and not '5 seconds', and do"),
     Change(("Millpond.table_join.how",), of_table_join(), of_table_join(JoinType.LEFT), "how='inner' and not 'left'"),
+    Change(("Millpond.aggregate.by",), of_aggregate(grouping=grouping_sets(["k", []])),
+           of_aggregate(grouping=grouping_sets(["k"])), r"by=grouping_sets\(\[\['k'\], \[\]\]\) and not grouping_sets\(\[\['k'\]\]\)"),
     Change(("Millpond.asof_join.null_safe",), of_asof_join(), of_asof_join(null_safe=True),
            "null_safe=False and not True, and do not become others; write null_safe=False again"),
     Change(("Millpond.stream_join.null_safe",), of_stream_join(JoinWindows(5), null_safe=True),

@@ -46,7 +46,8 @@ def _combined() -> Iterator[None]:
         yield
 
 
-SOURCE = pa.schema([("k", pa.string()), ("g", pa.int32()), ("at", INSTANT), ("av", pa.int64())])
+COLUMNS: list[tuple[str, pa.DataType]] = [("k", pa.string()), ("g", pa.int32()), ("at", INSTANT), ("av", pa.int64())]
+SOURCE = pa.schema(COLUMNS)
 BY: dict[str, tuple[By, list[tuple[str, ...]]]] = {
     "cube": (cube("k", "g"), [("k", "g"), ("k",), ("g",), ()]),
     "rollup": (rollup("k", "g"), [("k", "g"), ("k",), ()]),
@@ -98,7 +99,7 @@ def _event(key: Any, group: Any, second: int, value: int | None) -> Event:
 def spread(rows: Sequence[Row], sets: str) -> list[Row]:
     """Each row for each set, with the key that it has there."""
     columns = ("k", "g") if any("k" in one for one in BY[sets][1]) else ("g",)
-    found = []
+    found: list[Row] = []
     for one in BY[sets][1]:
         number = sum((name not in one) << place for place, name in enumerate(reversed(columns)))
         for row in rows:

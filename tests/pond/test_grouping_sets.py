@@ -45,12 +45,9 @@ def asked(rows: pa.Table, sets: str, columns: list[str], more: str = "") -> dict
 def told(found: pa.Table, columns: list[str]) -> dict[Any, dict[str, Any]]:
     """The results by their keys; a window is told by its start in seconds."""
     rows = found.to_pylist()
-    seconds = (
-        found["window"].combine_chunks().field("start").cast(pa.int64()).to_pylist() if "window" in rows[0] else None
-    )
-    keys = [tuple(row[name] for name in (*columns, "grouping_id")) for row in rows]
-    if seconds is not None:
-        keys = [(*key, second // 1_000_000) for key, second in zip(keys, seconds, strict=True)]
+    keys: list[tuple[Any, ...]] = [tuple(row[name] for name in (*columns, "grouping_id")) for row in rows]
+    if "window" in found.column_names:
+        keys = [(*key, int(row["window"]["start"].timestamp())) for key, row in zip(keys, rows, strict=True)]
     assert len(set(keys)) == len(keys)
     return {key: {name: row[name] for name in (*TOLD, *CALLS)} for key, row in zip(keys, rows, strict=True)}
 
@@ -98,11 +95,11 @@ def test_a_row_that_cannot_be_used_is_left_out_once() -> None:
 
 
 def test_many_rows_are_spread_in_parts() -> None:
-    count, columns = 600_000, {"k": [1, 2, 3], "g": ["a", "b", "c", "d"]}
+    count, keys, groups = 600_000, [1, 2, 3], ["a", "b", "c", "d"]
     rows = pa.table(
         {
-            "k": pa.array([columns["k"][at % 3] for at in range(count)]),
-            "g": pa.array([columns["g"][at % 4] for at in range(count)]),
+            "k": pa.array([keys[at % 3] for at in range(count)]),
+            "g": pa.array([groups[at % 4] for at in range(count)]),
             "t": pa.array(range(count), TIMES),
         }
     )
