@@ -16,7 +16,7 @@ from millpond.processors.calls.account import TTL, Allowance
 from millpond.processors.calls.known_names import did_you_mean
 from millpond.processors.options.grouping import By, GroupingSets, product_of
 from millpond.processors.options.join_windows import JoinWindows
-from millpond.processors.options.joins import JoinType
+from millpond.processors.options.joins import JoinType, Side
 from millpond.processors.options.windows import SessionWindows, TimeWindows
 from millpond.processors.verbs.aggregate import Windows, windows_in_micros
 from millpond.processors.verbs.aggregates import AggregateCall
@@ -374,6 +374,20 @@ def check_foreign_ttl(primary: Sequence[str], foreign: Sequence[str], ttl: Durat
             "have no time in common; leave it out, and let rows expire before: left=pond.latest(left, "
             f"key={primary!r}, time=..., history=..., ttl={ttl!r}, expired='delete', name=...), and the right side "
             "likewise"
+        )
+
+
+def check_left_key(primary: Sequence[str], foreign: Sequence[str], join_type: JoinType) -> None:
+    """Refuse a join by foreign key that keeps right rows, and whose left key has no column that these lack.
+
+    Raises:
+        ConfigurationError: it is such a one.
+    """
+    if foreign and join_type.keeps(Side.RIGHT) and set(primary) <= set(foreign):
+        raise ConfigurationError(
+            f"how is {join_type.value!r}, but all columns of left_key={primary!r} are in on, so nothing would tell the "
+            f"result of a left row from that of a right row alone; give how='left', or add a column to the left side "
+            f"that is never null, such as one of 1, and name it, too: left_key={[*primary, 'there']!r}"
         )
 
 

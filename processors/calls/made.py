@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeAlias
 
 from millpond.processors.calls.account import Account
-from millpond.processors.calls.readings import Read, key_names
+from millpond.processors.calls.readings import Read
 from millpond.processors.calls.tables import Rows, Selection
 from millpond.processors.verbs.projections import ChangeColumns
 from millpond.processors.verbs.verb import Verb
@@ -44,8 +44,8 @@ class MadeVerb(Generic[Read]):
     @property
     def feed(self) -> Sequence[str] | None:
         """The key of the change feed that it puts out; None if it is none."""
-        first = next(iter(self.selections.values()))
-        return key_names(first) if any(isinstance(part, ChangeColumns) for part in self.verb.parts) else None
+        keys, *others = self.verb.parts
+        return keys.schema.names if any(isinstance(part, ChangeColumns) for part in others) else None
 
 
 Made: TypeAlias = MadeVerb[Selection]

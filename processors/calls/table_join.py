@@ -9,6 +9,7 @@ from millpond.processors.calls.arguments import (
     On,
     check_distinct,
     check_foreign_ttl,
+    check_left_key,
     check_null_safe,
     check_table_order,
     check_ttl,
@@ -22,7 +23,7 @@ from millpond.processors.calls.key_kinds import check_equal_keys
 from millpond.processors.calls.made import MadeVerb
 from millpond.processors.calls.readings import Begin, Column, Read, VerbRows, begun_anew
 from millpond.processors.calls.waiting import table_join_account
-from millpond.processors.options.joins import TABLE_JOINS, JoinType
+from millpond.processors.options.joins import FOREIGN_KEY_JOINS, TABLE_JOINS, JoinType, Side
 from millpond.processors.verbs.null_keys import NullKeys
 from millpond.processors.verbs.projections import CHANGE_COLUMNS
 from millpond.processors.verbs.table_join import table_join
@@ -55,11 +56,12 @@ def call_table_join(
     keys = column_pairs(on)
     primary = list(keys) if left_key is None else column_names(left_key, "left_key")
     foreign = [] if primary == list(keys) else list(keys)
-    join_type = chosen_join(how, (JoinType.INNER, JoinType.LEFT) if foreign else TABLE_JOINS)
+    join_type = chosen_join(how, FOREIGN_KEY_JOINS if foreign else TABLE_JOINS)
     check_table_order(history, *orders)
     check_ttl(ttl, expired)
     check_foreign_ttl(primary, foreign, ttl)
     check_null_safe(null_safe)
+    check_left_key(primary, foreign, join_type)
     return make_table_join(
         name or f"table_join-{'-'.join(keys)}",
         left,
@@ -109,7 +111,7 @@ def make_table_join(
     )
     keyed = not null_safe and not foreign and how is JoinType.INNER
     one = left.read(LEFT, primary, values[0], times[0], op=ops[0], order=orders[0], foreign=foreign, keyed=keyed)
-    keyed = not null_safe and bool(foreign or how is not JoinType.OUTER)
+    keyed = not null_safe and not how.keeps(Side.RIGHT)
     other = right.read(RIGHT, theirs, values[1], times[1], op=ops[1], order=orders[1], keyed=keyed)
     check_distinct([*primary, *values[0], *values[1]], changes=True, remedy=left.remedy)
     check_equal_keys(name, one, other)
@@ -117,9 +119,11 @@ def make_table_join(
     kept = None if history is None else Allowance(HISTORY, history, late)
     lives = ttl_allowance(ttl, late)
     packing, null_keys = begin(name, [one, other]), NullKeys.EQUAL if foreign or null_safe else NullKeys.OWN_SIDE
+    # A result without a left key is a right row alone.
+    of_left = NullKeys.REFUSED if foreign and how.keeps(Side.RIGHT) else null_keys
     verb = table_join(
         name,
-        packing.input(one, null_keys, versions=True, null_safe=null_safe),
+        packing.input(one, of_left, versions=True, null_safe=null_safe),
         packing.input(other, null_keys, versions=True),
         how,
         history=None if kept is None else kept.total,

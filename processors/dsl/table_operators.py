@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, Self
 
 from millpond.errors import TopologyError
-from millpond.processors.dsl.wiring.foreign_key_join import join_on_foreign_key
+from millpond.processors.dsl.wiring.foreign_key_join import join_on_foreign_key, outer_join_on_foreign_key
 from millpond.processors.dsl.wiring.suppress import suppress
 from millpond.processors.dsl.wiring.table import TableHandle, filtered, mapped, transformed
 from millpond.processors.dsl.wiring.table_join import History, join_tables
@@ -150,6 +150,60 @@ class TableOperators(HandleWrapper[TableHandle]):
         """As ``join``, but every row of either table has a result; what one table lacks is None."""
         return self._join(other, joiner, materialized, None, JoinType.OUTER, history, vectorized, name)
 
+    def outer_join_on(
+        self,
+        other: "TableOperators",
+        joiner: Callable[..., Any],
+        materialized: Materialized | None = None,
+        *,
+        foreign_key: Callable[..., Any],
+        vectorized: bool = False,
+        name: str | None = None,
+    ) -> tuple[Self, Self]:
+        """The two tables of an outer join by foreign key: ``left_join``, and the rows of ``other`` that no row names.
+
+        The first has the keys of this table, the second those of ``other``, with its values. A row comes into the
+        second when the last row that names it goes or names another one, and leaves it when the first one comes. What
+        happens within a micro-batch counts as a whole. The arguments are those of ``join``; Kafka Streams has no such
+        join.
+
+        Raises:
+            TopologyError: ``other`` is no table, or a serde is missing.
+
+        >>> from millpond.processors import Materialized, StreamsBuilder, TopologyDriver
+        >>> builder = StreamsBuilder(key_serde="string", value_serde="string")
+        >>> orders, customers = builder.table("orders"), builder.table("customers")
+        >>> named, unnamed = orders.outer_join_on(
+        ...     customers, "{} by {}".format, Materialized(value_serde="string"), foreign_key=lambda order: order[-1]
+        ... )
+        >>> named.to("named")
+        >>> unnamed.to("unnamed")
+        >>> with TopologyDriver(builder.build()) as driver:
+        ...     driver.pipe("customers", "c", "Cy", 1)
+        ...     driver.pipe("orders", "1", "tea for c", 2)
+        ...     driver.pipe("orders", "1", None, 3)
+        ...     [tuple(record) for topic in ("named", "unnamed") for record in driver.read(topic)]
+        [('1', 'tea for c by Cy', 2), ('1', None, 3), ('c', 'Cy', 1), ('c', None, 2), ('c', 'Cy', 3)]
+        """
+        self._check_table(other)
+        joined, unnamed = outer_join_on_foreign_key(
+            self._handle,
+            other._handle,
+            keyed_joiner(joiner),
+            keyed_mapper(foreign_key),
+            materialized or Materialized(),
+            name,
+            vectorized=vectorized,
+        )
+        return self._on(joined), self._on(unnamed)
+
+    def _check_table(self, other: object) -> None:
+        if not isinstance(other, TableOperators):
+            raise TopologyError(
+                f"table {self.node!r} can be joined with a table, not with {other!r}; a stream can join a table, and "
+                "to_table() makes a table of a stream"
+            )
+
     def _join(
         self,
         other: "TableOperators",
@@ -161,11 +215,7 @@ class TableOperators(HandleWrapper[TableHandle]):
         vectorized: bool,
         name: str | None,
     ) -> Self:
-        if not isinstance(other, TableOperators):
-            raise TopologyError(
-                f"table {self.node!r} can be joined with a table, not with {other!r}; a stream can join a table, and "
-                "to_table() makes a table of a stream"
-            )
+        self._check_table(other)
         if history not in ("latest", "complete"):
             raise TopologyError(f"history is {history!r}; give 'latest' or 'complete'")
         left, right, with_key = self._handle, other._handle, keyed_joiner(joiner)

@@ -45,16 +45,19 @@ class JoinType(Enum):
 
     def joins(self, left: Any, right: Any) -> bool:
         """Whether these values of tables have a result; None is a missing value."""
-        if self is JoinType.OUTER:
-            return left is not None or right is not None
-        return left is not None and (self is JoinType.LEFT or right is not None)
+        if left is None:
+            return right is not None and self.keeps(Side.RIGHT)
+        return right is not None or self.keeps(Side.LEFT)
 
 
 ASOF_JOINS: Final = (JoinType.INNER, JoinType.LEFT, JoinType.SEMI, JoinType.ANTI)
 """The joins of a stream with versions."""
 
 TABLE_JOINS: Final = (JoinType.INNER, JoinType.LEFT, JoinType.OUTER)
-"""The joins of two tables."""
+"""The joins of two tables by key."""
+
+FOREIGN_KEY_JOINS: Final = (JoinType.INNER, JoinType.LEFT, JoinType.RIGHT, JoinType.OUTER)
+"""Those of two tables by a foreign key of the left one."""
 
 
 class AsofDirection(Enum):

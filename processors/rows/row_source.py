@@ -18,8 +18,11 @@ from millpond.processors.options.on_error import OnError
 from millpond.processors.rows.changes import changing
 from millpond.processors.rows.event_times import EventTimes
 from millpond.processors.rows.unusable import REMEDY, KeepLetter, Unusable
+from millpond.processors.runtime.counters import CounterName
 from millpond.processors.verbs.change_feed import changes_of
-from millpond.processors.verbs.verb import Input
+from millpond.processors.verbs.null_keys import NullKeys
+from millpond.processors.verbs.verb import Input, flattened
+from millpond.stores.encoding.rows.tuple_keys import null_rows
 from millpond.stores.encoding.serdes import Serde
 from millpond.stores.encoding.times import NO_TIME
 
@@ -95,6 +98,8 @@ class RowReader:
         table = self._unusable.timed(table, source.time, source.event_times, untimed=source.input.untimed)
         for column, most in source.input.most.items():
             table = self._unusable.up_to(table, column, most)
+        if source.input.null_keys is NullKeys.REFUSED:
+            table = self._keyed(table)
         table, _ = changing(table, self._unusable, source.op)
         self._unusable.seen += given
         return table
@@ -102,6 +107,11 @@ class RowReader:
     def spread(self, table: pa.Table) -> Iterator[pa.Table]:
         """Usable rows as often as they have keys, as ``Input.spread`` says."""
         return self._source.input.spread(table)
+
+    def _keyed(self, table: pa.Table) -> pa.Table:
+        """The rows without those that have a null in their key."""
+        lacking = np.flatnonzero(null_rows(flattened(table["key"]))).tolist()
+        return self._unusable.drop(table, lacking, CounterName.DROPPED_NULL_KEY, self._source.key)
 
     def packed(self, table: pa.Table, *, partial: bool = False) -> tuple[pa.Table, Any]:
         """Rows, packed, and the bytes of their keys: an array in the same order.

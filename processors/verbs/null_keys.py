@@ -33,6 +33,9 @@ class NullKeys(Enum):
     OWN_SIDE = "own side"
     """It is a row of a table, whose changes it has, and meets no row of the other side."""
 
+    REFUSED = "refused"
+    """It is unusable: nothing tells it from a row of the other side."""
+
     EQUAL = "equal"
     """Null is a key like any other: the rows that have it are a group."""
 

@@ -1,12 +1,14 @@
 """``table_join``: two change feeds joined, by key (KIP-77) or by foreign key (KIP-213); a change feed comes out."""
 
 from collections.abc import Sequence
+from functools import partial
 
 from millpond.processors.dsl.builder import StreamsBuilder
-from millpond.processors.dsl.streams_and_tables import KTable
-from millpond.processors.options.joins import JoinType
+from millpond.processors.dsl.streams_and_tables import KStream, KTable
+from millpond.processors.options.joins import JoinType, Side
 from millpond.processors.options.materialized import Materialized
 from millpond.processors.verbs.foreign_keyed import foreign_key_of
+from millpond.processors.verbs.joined_keys import JoinedKeys, LeftResults, RightResults
 from millpond.processors.verbs.matching.table_match import TableMatching
 from millpond.processors.verbs.projections import CHANGE_TIME, ChangeColumns, JoinedRows, Keys, Rows, Times, pair, pairs
 from millpond.processors.verbs.sequenced import sequenced_table
@@ -33,39 +35,49 @@ def table_join(
     Args:
         name: its name.
         left, right: its inputs, with topics ``left`` and ``right``, and times of one type.
-        join_type: inner, left or, by key, outer.
+        join_type: inner, left, outer or, by foreign key, right.
         history: for versioned tables, how long versions and deletes are remembered, in microseconds; None to take
             changes in the order in which they arrive.
-        left_columns, right_columns: the columns of either side in the result, besides those of the key.
+        left_columns, right_columns: the columns of either side in the result, besides those of its key; those of a
+            foreign key are in the key of a result that keeps right rows.
         ttl: by key, how long a row of either side lives after its time, in microseconds; None for ever.
         expired: what comes out of a row that has expired.
         null_safe: whether null keys are equal.
     """
     builder = StreamsBuilder(key_serde=BYTES, value_serde=BYTES)
     one, other = (_table(builder, rows, history, ttl, expired) for rows in (left, right))
-    if left.foreign is not None:
-        joined = _joined_by_foreign_key(one, other, join_type)
-    elif join_type is JoinType.OUTER:
-        joined = one.outer_join(other, pairs, vectorized=True)
-    elif join_type is JoinType.LEFT:
-        joined = one.left_join(other, pairs, vectorized=True)
+    keys = Keys.of_rows(left, right) if join_type.keeps(Side.RIGHT) else Keys.of_rows(left)
+    shown = left_columns
+    if left.foreign is not None and join_type.keeps(Side.RIGHT):
+        joined_keys = JoinedKeys(left, right)
+        _with_right_rows(one, other, join_type, joined_keys).to(name)
+        keys = Keys(joined_keys.codec, topics=(left.topic, right.topic))
+        shown = [column for column in left_columns if column not in joined_keys.codec.schema.names]
+    elif left.foreign is not None:
+        _joined_by_foreign_key(one, other, join_type).to(name)
     else:
-        joined = one.join(other, pairs, vectorized=True)
-    joined.to(name)
-    rows = JoinedRows(left.rows, right.rows, left_columns, right_columns, foreign=left.foreign is not None)
+        _joined_by_key(one, other, join_type).to(name)
+    rows = JoinedRows(left.rows, right.rows, shown, right_columns, foreign=left.foreign is not None)
     inputs = {left.topic: left, right.topic: right}
     times = Times(CHANGE_TIME, left.times)
     stores = {
         left.topic: (Keys.of_rows(left), Rows(left.rows, left_columns, left.foreign is not None), times),
         right.topic: (Keys.of_rows(right), Rows(right.rows, right_columns), times),
     }
-    keys = Keys.of_rows(left, right) if join_type is JoinType.OUTER else Keys.of_rows(left)
     parts = keys, rows, ChangeColumns(left.times)
     terms = {"how": join_type.value, **null_safety(null_safe)}
     follows_time = history is not None or ttl is not None
-    shown = {"left": left_columns, "right": right_columns}
-    matching = TableMatching({"left": left, "right": right}, shown, join_type)
+    matching = TableMatching({"left": left, "right": right}, {"left": left_columns, "right": right_columns}, join_type)
     return Verb(builder.build(), inputs, parts, stores, follows_time=follows_time, terms=terms, matching=matching)
+
+
+def _joined_by_key(one: KTable, other: KTable, join_type: JoinType) -> KTable:
+    """The pairs, which no store keeps."""
+    if join_type is JoinType.OUTER:
+        return one.outer_join(other, pairs, vectorized=True)
+    if join_type is JoinType.LEFT:
+        return one.left_join(other, pairs, vectorized=True)
+    return one.join(other, pairs, vectorized=True)
 
 
 def _joined_by_foreign_key(one: KTable, other: KTable, join_type: JoinType) -> KTable:
@@ -77,6 +89,18 @@ def _joined_by_foreign_key(one: KTable, other: KTable, join_type: JoinType) -> K
     """
     joined = one.left_join(other, pair, Materialized(value_serde=MSGPACK), foreign_key=foreign_key_of)
     return joined if join_type is JoinType.LEFT else joined.filter(_is_complete)
+
+
+def _with_right_rows(one: KTable, other: KTable, join_type: JoinType, keys: JoinedKeys) -> KStream:
+    """The changes of the pairs by their keys, among them those of right rows that no left row names."""
+    kept = Materialized(value_serde=MSGPACK)
+    joined, unnamed = one.outer_join_on(other, pair, kept, foreign_key=foreign_key_of)
+    if join_type is JoinType.RIGHT:
+        joined = joined.filter(_is_complete)
+    joined.handle.send_olds(force=True)
+    # Tasks of the right keys have found them, and those of the left keys put out all results.
+    alone = unnamed.to_stream().repartition().process(partial(RightResults, keys))
+    return joined.to_stream().process(partial(LeftResults, keys)).merge(alone)
 
 
 def _is_complete(key: bytes, joined: tuple[bytes, bytes | None]) -> bool:

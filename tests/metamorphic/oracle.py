@@ -129,12 +129,15 @@ def joined_tables(left: Mapping[Any, Row], right: Mapping[Any, Row], how: How) -
 def joined_by_foreign_key(
     left: Mapping[Any, Row], right: Mapping[Any, Row], how: How, foreign: str
 ) -> dict[Any, dict[str, Any]]:
-    """Two tables by a column of the left one."""
-    found = {}
+    """Two tables by a column of the left one; rows of the right one alone have no left key."""
+    found: dict[Any, dict[str, Any]] = {}
     for key, one in left.items():
-        other = right.get(one[foreign])
-        if other is not None or how == "left":
-            found[key] = {**(other or {}), **one}
+        other = None if one[foreign] is None else right.get(one[foreign])
+        if other is not None or how in ("left", "outer"):
+            found[key, one[foreign]] = {**(other or {}), **one}
+    named = {one[foreign] for one in left.values()} - {None}
+    if how in ("right", "outer"):
+        found |= {(None, key): dict(other) for key, other in right.items() if key not in named}
     return found
 
 

@@ -16,7 +16,7 @@ from millpond.processors.calls.latest import make_latest
 from millpond.processors.calls.made import Made
 from millpond.processors.calls.table_join import make_table_join
 from millpond.processors.calls.tables import Rows
-from millpond.processors.options.joins import TABLE_JOINS, JoinType
+from millpond.processors.options.joins import FOREIGN_KEY_JOINS, TABLE_JOINS, JoinType
 from millpond.processors.options.on_error import OnError
 from millpond.processors.pond import verb_tasks
 from millpond.processors.rows.event_times import EventTimes
@@ -58,7 +58,7 @@ TESTS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     ),
     "by foreign key": (
         verbs.test_table_join_by_foreign_key,
-        (verbs.TABLES.map(verbs.with_ids), TWO, st.none() | LENGTHS, st.booleans()),
+        (verbs.NAMING.map(verbs.with_ids), TWO, st.none() | LENGTHS, st.sampled_from(FOREIGN_KEY_JOINS)),
     ),
     "apply": (verbs.test_apply, (rows_of("a", KEYS, 14), TWO, LENGTHS)),
 }
@@ -91,7 +91,7 @@ VALID_FROM: dict[str, tuple[str, Callable[..., int]]] = {
     "asof_join": ("b", lambda *rest: 0),
     "asof_join with grace": ("b", lambda ways, grace, *rest: grace - 1),
     "table_join": ("ab", lambda ways, history, how: history or 0),
-    "by foreign key": ("ab", lambda ways, history, left: history or 0),
+    "by foreign key": ("ab", lambda ways, history, how: history or 0),
 }
 """The tables of verbs, and by how many seconds their rows may be late, given the rest of what a test draws."""
 

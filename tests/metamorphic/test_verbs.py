@@ -16,11 +16,20 @@ from millpond.processors.calls.aggregate import make_aggregate
 from millpond.processors.calls.apply import make_apply
 from millpond.processors.calls.asof_join import make_asof_join
 from millpond.processors.calls.latest import make_latest
+from millpond.processors.calls.made import Made
 from millpond.processors.calls.stream_join import make_stream_join
 from millpond.processors.calls.table_join import make_table_join
 from millpond.processors.calls.tables import Rows
 from millpond.processors.distribution import combining
-from millpond.processors.options.joins import ASOF_JOINS, TABLE_JOINS, AsofDirection, JoinType, Side, Unfit
+from millpond.processors.options.joins import (
+    ASOF_JOINS,
+    FOREIGN_KEY_JOINS,
+    TABLE_JOINS,
+    AsofDirection,
+    JoinType,
+    Side,
+    Unfit,
+)
 from millpond.processors.verbs import aggregates
 from millpond.processors.verbs.functions.combining import RowCombiner
 from millpond.processors.verbs.stream_join import BOUNDS, OwnBounds
@@ -463,9 +472,11 @@ def with_ids(events: Sequence[Event]) -> list[Event]:
     return found
 
 
-@histories()
-@given(TABLES.map(with_ids), TWO, st.none() | LENGTHS, st.booleans())
-def test_table_join_by_foreign_key(events: list[Event], ways: list[Way], history: int | None, left: bool) -> None:
+NAMING = st.tuples(rows_of("a", KEYS, op=True), rows_of("b", NULLABLE, op=True)).map(lambda both: [*both[0], *both[1]])
+
+
+def by_foreign_key(how: JoinType, history: int | None, left_key: str | list[str]) -> tuple[Made, dict[str, pa.Schema]]:
+    """The join of rows with the one that they name in ``k``, and the columns of both sides."""
     schemas = {"a": schema("a", op=True, id_=True), "b": schema("b", op=True)}
     made = make_table_join(
         "out",
@@ -474,16 +485,42 @@ def test_table_join_by_foreign_key(events: list[Event], ways: list[Way], history
         on="k",
         times=("at", "bt"),
         ops=("ao", "bo"),
-        left_key="id",
-        how=JoinType.LEFT if left else JoinType.INNER,
+        left_key=left_key,
+        how=how,
         history=None if history is None else history * SECOND,
     )
+    return made, schemas
+
+
+@histories(2 * EXAMPLES)
+@given(NAMING.map(with_ids), TWO, st.none() | LENGTHS, st.sampled_from(FOREIGN_KEY_JOINS))
+def test_table_join_by_foreign_key(
+    events: list[Event], ways: list[Way], history: int | None, how: JoinType
+) -> None:
+    """A right row that no left row names is alone in a right or an outer join, as long as none does."""
+    made, schemas = by_foreign_key(how, history, "id")
     one, other = oracle.newest(own(events, "a"), "id", "at", "ao"), oracle.newest(own(events, "b"), "k", "bt", "bo")
-    pairs = oracle.joined_by_foreign_key(one, other, "left" if left else "inner", "k")
-    expected = {(key,): row for key, row in pairs.items()}
+    key = ["id", "k"] if how.keeps(Side.RIGHT) else ["id"]
+    pairs = oracle.joined_by_foreign_key(one, other, how.value, "k")
+    expected = {names[: len(key)]: row for names, row in pairs.items()}
     delays = dict.fromkeys("ab", history or 0)
     for answer in answers(Chain([made], schemas, {"b": "bt", "a": "at"}), events, delays, ways):
-        assert table(current(answer.rows, ["id"]), "change_time") == table(expected, "ao", "bo")
+        assert made.feed == key
+        assert table(current(answer.rows, key), "change_time") == table(expected, "ao", "bo")
+
+
+@histories()
+@given(NAMING.map(with_ids), TWO, st.sampled_from([JoinType.RIGHT, JoinType.OUTER]))
+def test_table_join_by_a_part_of_the_left_key(events: list[Event], ways: list[Way], how: JoinType) -> None:
+    """As of the lines of an order with the order: a line's key has that of the order, which is never null."""
+    made, schemas = by_foreign_key(how, None, ["k", "id"])
+    events = [one for one in events if one.source == "b" or one.row["k"] is not None]
+    lines = [{**row, "line": (row["k"], row["id"])} for row in own(events, "a")]
+    one, other = oracle.newest(lines, "line", "at", "ao"), oracle.newest(own(events, "b"), "k", "bt", "bo")
+    pairs = oracle.joined_by_foreign_key(one, other, how.value, "k")
+    expected = {(order, None if line is None else line[1]): row for (line, order), row in pairs.items()}
+    for answer in answers(Chain([made], schemas, {"b": "bt", "a": "at"}), events, dict.fromkeys("ab", 0), ways):
+        assert table(current(answer.rows, ["k", "id"]), "change_time") == table(expected, "ao", "bo", "line")
 
 
 @histories()

@@ -481,15 +481,26 @@ def tables(draft: Draft) -> Job:
 
 def foreign_keys(draft: Draft) -> Job:
     history = draft.pick(None, 0, 8)
-    how: How = draft.pick("inner", "left")
-    left, right = draft.rows("a", op=True, primary=True), draft.rows("b", op=True)
+    how: How = draft.pick("inner", "left", "right", "outer")
+    left, right = draft.rows("a", op=True, primary=True, nulls=how in ("inner", "left")), draft.rows("b", op=True)
     made = make_table_join(
         "out", left, right, on="k", times=("at", "bt"), ops=("ao", "bo"), left_key="p", how=JoinType(how),
         history=None if history is None else history * SECOND,
     )  # fmt: skip
     answer = relations.by_foreign_key(relations.rows_of("a", "p"), "k", relations.rows_of("b"), how)
-    columns = {"p": kept("p"), "k": _column("a", "k"), **draft.values("a", "b")}
-    return draft.job([made], answer, columns, dict.fromkeys("ab", history or 0), ["p"])
+    keys = {"p": kept("p"), "k": _column("a", "k")} if how in ("inner", "left") else {"p": _primary, "k": _named}
+    columns = {**keys, **draft.values("a", "b")}
+    return draft.job([made], answer, columns, dict.fromkeys("ab", history or 0), made.feed or ())
+
+
+def _primary(found: Found, events: Mapping[int, Event]) -> Any:
+    """The left key of a result; none of a right row alone."""
+    return None if found["a"] is None else canonical(events[found["a"]].row["p"])
+
+
+def _named(found: Found, events: Mapping[int, Event]) -> Any:
+    """What the left row names, or the key of a right row alone, as keys are kept."""
+    return canonical(events[found["b" if found["a"] is None else "a"]].row["k"])
 
 
 class Numbering(KeyedProcessor):

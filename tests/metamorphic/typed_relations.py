@@ -79,23 +79,29 @@ def near(left: Relation, right: Relation, how: How, reach: tuple[int, int], time
     return Relation(sql, (*left.sources, *right.sources))
 
 
-def tables(left: Relation, right: Relation, how: How, on: str = "l.k = r.k") -> Relation:
-    """Two tables, joined."""
-    ids = ", ".join([*(f'l."{one}"' for one in left.sources), *(f'r."{one}"' for one in right.sources)])
-    join = {"inner": "inner", "left": "left", "outer": "full"}[how]
+def tables(left: Relation, right: Relation, how: How) -> Relation:
+    """Two tables, joined by key."""
     key = "coalesce(l.kid, r.kid) as kid, coalesce(l.k, r.k) as k" if how == "outer" else "l.kid, l.k"
-    sql = f"""
-        select {key}, coalesce(greatest(l.t, r.t), l.t, r.t) as t, false as del,
-            l.kid is not null and r.kid is not null as present, {ids}
-        from ({newest(left).sql}) l {join} join ({newest(right).sql}) r on {on}
-    """
-    return Relation(sql, (*left.sources, *right.sources))
+    return _joined(left, right, how, newest(left).sql, key, "l.k = r.k")
 
 
 def by_foreign_key(left: Relation, foreign: str, right: Relation, how: How) -> Relation:
     """Two tables, joined by a column of the source that the left one is of."""
     source = left.sources[0]
-    return tables(left, right, how, on=f'(select {foreign} from {source} where id = l."{source}") = r.k')
+    named = f'(select {foreign} from {source} where id = n."{source}") as named'
+    return _joined(left, right, how, f"select *, {named} from ({newest(left).sql}) n", "l.kid, l.k", "l.named = r.k")
+
+
+def _joined(left: Relation, right: Relation, how: How, rows: str, key: str, on: str) -> Relation:
+    """Rows of the left table, with those of the right one."""
+    ids = ", ".join([*(f'l."{one}"' for one in left.sources), *(f'r."{one}"' for one in right.sources)])
+    join = {"inner": "inner", "left": "left", "right": "right", "outer": "full"}[how]
+    sql = f"""
+        select {key}, coalesce(greatest(l.t, r.t), l.t, r.t) as t, false as del,
+            l.kid is not null and r.kid is not null as present, {ids}
+        from ({rows}) l {join} join ({newest(right).sql}) r on {on}
+    """
+    return Relation(sql, (*left.sources, *right.sources))
 
 
 def numbered(rows: Relation) -> Relation:

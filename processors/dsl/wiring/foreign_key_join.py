@@ -20,12 +20,14 @@ from millpond.processors.tables.foreign_key.answering import ForeignTableJoin, S
 from millpond.processors.tables.foreign_key.messages import left_rows_spec, subscriptions_spec
 from millpond.processors.tables.foreign_key.results import ResponseJoin, UnjoinedRows
 from millpond.processors.tables.foreign_key.subscribing import SubscriptionSend
+from millpond.processors.tables.foreign_key.unnamed import UnnamedRows
 from millpond.processors.tables.foreign_key.user_functions import ColumnFunction, RowFunction
 from millpond.processors.tables.foreign_key.vectorized_results import VectorizedResponseJoin, VectorizedUnjoinedRows
 from millpond.processors.tables.foreign_key.vectorized_subscribing import VectorizedSubscriptionSend
 from millpond.processors.tables.join import Joiner
 from millpond.stores.encoding.column_serdes import column_serde
 from millpond.stores.encoding.serdes import BYTES, Serde, serde
+from millpond.stores.specs.store_spec import StoreKind, StoreSpec
 
 
 class _Serdes:
@@ -124,6 +126,38 @@ def join_on_foreign_key(
     return _result_side(graph, name, (moved, responses), serdes, processors, materialized, join_type)
 
 
+def outer_join_on_foreign_key(
+    left: TableHandle,
+    foreign: TableHandle,
+    joiner: Joiner,
+    extract: Callable[[Any, Any], Any],
+    materialized: Materialized,
+    name: str | None,
+    *,
+    vectorized: bool,
+) -> tuple[SourceTable, SourceTable]:
+    """The left join on a foreign key, and the table of the rows of ``foreign`` that no row of ``left`` names.
+
+    Raises:
+        TopologyError: a serde of either table is not known.
+    """
+    graph = left.graph
+    name = name or graph.new_name("KTABLE-FK-JOIN-")
+    joined = join_on_foreign_key(
+        left, foreign, joiner, extract, materialized, JoinType.LEFT, name, vectorized=vectorized
+    )
+    serdes = _Serdes(left, foreign)
+    node = f"{name}-unnamed"
+    spec = StoreSpec(f"{node}-store", StoreKind.TIMESTAMPED_KEY_VALUE, serdes.foreign_key, serdes.foreign)
+    subscriptions, getter = f"{name}-subscription-store", foreign.value_getter()
+    look = partial(UnnamedRows, subscriptions, spec.name, getter, serdes.foreign_key)
+    graph.add_processor(node, [f"{name}-subscription-source", foreign.node], look)
+    graph.connect(node, subscriptions, *getter.stores)
+    unnamed = stored_table(graph, f"{node}-rows", [node], spec)
+    graph.connect(node, spec.name)
+    return joined, unnamed
+
+
 def _through(
     graph: TopologyGraph, topic: str, parents: list[str], key_serde: Serde[Any], value_serde: Serde[Any]
 ) -> str:
@@ -165,6 +199,11 @@ def _part_sides(name: str, left: TableHandle, foreign: TableHandle, serdes: _Ser
     receive = partial(SubscriptionReceive, store, getter, serdes.of_answers)
     graph.replace_processor(f"{name}-subscription-receive", receive, store, *getter.stores)
     graph.move_processor(f"{name}-foreign-join", copy.node)
+    unnamed = f"{name}-unnamed"
+    if unnamed in graph.nodes:
+        look = partial(UnnamedRows, store, f"{unnamed}-store", getter, serdes.foreign_key)
+        graph.replace_processor(unnamed, look, store, f"{unnamed}-store", *getter.stores)
+        graph.move_processor(unnamed, f"{name}-subscription-source", copy.node)
 
 
 def _lies_without_window(graph: TopologyGraph, table: str, key_serde: Serde[Any]) -> bool:
