@@ -504,7 +504,7 @@ class Verbs(ABC, Generic[Given, Result]):
         right_order: str | None = None,
         left_op: str | None = None,
         right_op: str | None = None,
-        how: Literal["inner", "left", "outer"] = "inner",
+        how: Literal["inner", "left", "right", "outer"] = "inner",
         history: Duration | None = None,
         ttl: Duration | None = None,
         expired: Literal["silent", "delete"] = "silent",
@@ -522,7 +522,9 @@ class Verbs(ABC, Generic[Given, Result]):
             left_order, right_order: the columns that decide among changes of one key and time, the greatest last; for
                 this the sides need a ``history``.
             left_op, right_op: the columns that say which rows are deletes, as ``op`` in ``latest``.
-            how: ``"inner"``, ``"left"``, or, by key, ``"outer"``.
+            how: ``"inner"``, ``"left"`` or ``"outer"``, and by foreign key also ``"right"``. By foreign key, these last
+                two show each right row that no left row names, without a left key, until one names it. A left row with
+                a null in its key is unusable then (``on_error``).
             history: makes the sides versioned: a change that is not its key's latest by time is no result.
             ttl: by key, how long a row of either side lives after its time; None for ever.
             expired: what comes out when the ``ttl`` of a row is over: ``"silent"`` for nothing, or ``"delete"``.
@@ -531,11 +533,20 @@ class Verbs(ABC, Generic[Given, Result]):
 
         Returns:
             A change feed: the left side's key, its other columns, those of the right side that are not in ``on``, and
-            ``op``, ``sequence`` and ``change_time``.
+            ``op``, ``sequence`` and ``change_time``. By foreign key, a ``"right"`` or ``"outer"`` one is of the left
+            key and the columns in ``on`` together, which come first: a left row that names another right row is deleted
+            there, and is there anew.
 
         Raises:
             ConfigurationError: an argument is missing or invalid, or a column is absent or of a type that does not do.
             RecordError: a row cannot be used.
+
+        >>> from datetime import datetime
+        >>> orders = [{"id": 1, "customer": "c", "at": datetime(2026, 6, 1)}]
+        >>> customers = [{"customer": name, "since": datetime(2026, 1, 1), "city": "Rome"} for name in "cd"]
+        >>> sides = {"on": "customer", "left_key": "id", "left_time": "at", "right_time": "since"}
+        >>> Pond().table_join(orders, customers, **sides, how="outer").select(["id", "customer", "city"]).to_pylist()
+        [{'id': None, 'customer': 'd', 'city': 'Rome'}, {'id': 1, 'customer': 'c', 'city': 'Rome'}]
         """
         sides = self._side(LEFT, left), self._side(RIGHT, right)
         one, other, times = joined_sides(*sides, (time, left_time, right_time), chosen_join(how, JoinType))

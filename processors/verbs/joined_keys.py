@@ -19,7 +19,7 @@ from millpond.processors.runtime.batches.columns import nulls
 from millpond.processors.runtime.operators.operator import Operator
 from millpond.processors.runtime.operators.promises import Promises
 from millpond.processors.verbs.projections import pair
-from millpond.processors.verbs.verb import PackedRows, nullable
+from millpond.processors.verbs.verb import PackedRows, nullable, widest
 from millpond.stores.encoding.rows.tuple_keys import KeyCodec
 
 
@@ -37,10 +37,8 @@ class JoinedKeys:
     @cached_property
     def codec(self) -> KeyCodec:
         """How the keys are packed: the columns of the left key, then those of the foreign key that are not in it."""
-        fields = {field.name: field for field in (*self.left.keys.schema, *self._foreign.schema)}
-        for name, theirs in zip(self._foreign.schema.names, self.right.keys.schema, strict=True):
-            if pa.types.is_integer(theirs.type) and theirs.type.bit_width > fields[name].type.bit_width:
-                fields[name] = fields[name].with_type(theirs.type)
+        named = widest(self._foreign.schema, self.right.keys.schema)
+        fields = {field.name: field for field in (*self.left.keys.schema, *named)}
         return KeyCodec(nullable(pa.schema(list(fields.values()))))
 
     def of_left(self, keys: Sequence[bytes], rows: Sequence[bytes]) -> list[bytes]:

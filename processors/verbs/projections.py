@@ -5,6 +5,7 @@ Rule of this module: a part looks at records only through its codec; which recor
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
 from typing import Any, Final
 
 import numpy as np
@@ -15,7 +16,7 @@ from millpond.processors.runtime.batches.batch import Batch
 from millpond.processors.runtime.batches.columns import Columns, nulls
 from millpond.processors.verbs.foreign_keyed import without_foreign_key
 from millpond.processors.verbs.null_keys import NullKeys
-from millpond.processors.verbs.verb import Input, Projection, chosen, nullable
+from millpond.processors.verbs.verb import Input, Projection, chosen, nullable, widest
 from millpond.stores.encoding.rows.packing import RowCodec
 from millpond.stores.encoding.rows.tuple_keys import KeyCodec
 
@@ -45,8 +46,9 @@ class Keys(Projection):
     @classmethod
     def of_rows(cls, *inputs: Input) -> "Keys":
         """The keys that rows of these inputs have, which are packed in the same way."""
-        first = inputs[0]
-        return cls(first.keys, first.null_keys, [one.topic for one in inputs])
+        first, *others = inputs
+        schema = reduce(widest, (one.keys.schema for one in others), first.keys.schema)
+        return cls(KeyCodec(schema), first.null_keys, [one.topic for one in inputs])
 
     @property
     def schema(self) -> pa.Schema:
@@ -113,11 +115,10 @@ class JoinedRows(Projection):
 
     @property
     def schema(self) -> pa.Schema:
-        sides = (
-            chosen(self.left.schemas.current, self.left_names),
-            chosen(self.right.schemas.current, self.right_names),
-        )
-        return nullable(pa.schema([column for side in sides for column in side]))
+        right = self.right.schemas.current
+        left = chosen(self.left.schemas.current, self.left_names)
+        filling = [right.field(self.shared[one.name]) if one.name in self.shared else one for one in left]
+        return nullable(pa.schema([*widest(left, pa.schema(filling)), *chosen(right, self.right_names)]))
 
     def columns(self, batch: Batch, first: int) -> list[Any]:
         pairs = list(map(_as_pair, batch.values))

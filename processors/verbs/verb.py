@@ -246,6 +246,16 @@ def nullable(schema: pa.Schema) -> pa.Schema:
     return pa.schema([field.with_nullable(True) for field in schema])
 
 
+def widest(keys: pa.Schema, others: pa.Schema) -> pa.Schema:
+    """Columns of keys with integers that hold also those of other keys, which are as many and packed alike."""
+    return pa.schema([_wider(one, other.type) for one, other in zip(keys, others, strict=True)])
+
+
+def _wider(field: Any, type_: Any) -> Any:
+    wider = pa.types.is_integer(type_) and type_.bit_width > field.type.bit_width
+    return field.with_type(type_) if wider else field
+
+
 def chosen(schema: pa.Schema, names: Sequence[str]) -> pa.Schema:
     """Some of the columns."""
     return pa.schema([schema.field(name) for name in names])

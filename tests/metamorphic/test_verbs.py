@@ -494,9 +494,7 @@ def by_foreign_key(how: JoinType, history: int | None, left_key: str | list[str]
 
 @histories(2 * EXAMPLES)
 @given(NAMING.map(with_ids), TWO, st.none() | LENGTHS, st.sampled_from(FOREIGN_KEY_JOINS))
-def test_table_join_by_foreign_key(
-    events: list[Event], ways: list[Way], history: int | None, how: JoinType
-) -> None:
+def test_table_join_by_foreign_key(events: list[Event], ways: list[Way], history: int | None, how: JoinType) -> None:
     """A right row that no left row names is alone in a right or an outer join, as long as none does."""
     made, schemas = by_foreign_key(how, history, "id")
     one, other = oracle.newest(own(events, "a"), "id", "at", "ao"), oracle.newest(own(events, "b"), "k", "bt", "bo")

@@ -273,6 +273,33 @@ def test_a_foreign_key_leads_to_the_row_that_it_names_and_one_of_null_to_none() 
         assert "another one has come since" in note
 
 
+def test_a_right_row_that_no_left_row_names_is_explained_as_far_as_it_can() -> None:
+    columns: list[tuple[str, pa.DataType]] = [("id", pa.int64()), ("customer", pa.string()), ("t", TIME)]
+    orders = pa.schema([*columns, ("op", pa.string())])
+    names = pa.schema([("customer", pa.string()), ("since", TIME), ("name", pa.string())])
+    times: dict[str, Any] = {"left_time": "t", "right_time": "since"}
+    join = Pond().in_batches.table_join(orders, names, on="customer", **times, left_key="id", how="outer", left_op="op")
+    order = {"id": 1, "customer": "c", "t": seconds(1), "op": "upsert"}
+    with join as running:
+        (alone,) = running.feed(right=[{"customer": "c", "since": seconds(0), "name": "Cy"}]).to_pylist()
+        told = running.explain_match(alone)
+        assert [one.side for one in told.winners] == ["right"]
+        assert told.verdict == (
+            "the join has a row for this right row as long as no left row names it; which ones do is not looked up, so "
+            "explain the row of one that does"
+        )
+        retracted, joined = running.feed(left=[order]).to_pylist()
+        assert [(one["op"], one["id"], one["customer"]) for one in (retracted, joined)] == [
+            ("delete", None, "c"),
+            ("upsert", 1, "c"),
+        ]
+        told = running.explain_match(joined)
+        assert [one.side for one in told.winners] == ["left", "right"]
+        assert "has a row for this key: the left side has one, the right side has one" in told.verdict
+        running.feed(left=[{**order, "t": seconds(2), "op": "delete"}])
+        assert "has no row for this key: the left side has none" in running.explain_match(joined).verdict
+
+
 def test_a_version_that_came_late_and_a_history_that_is_over_are_told() -> None:
     quotes = pa.schema([("k", pa.string()), ("u", TIME), ("b", pa.int64())])
     with Pond().in_batches.asof_join(LEFT, quotes, **SIDES, history="10 seconds") as running:

@@ -239,6 +239,36 @@ def test_what_is_refused_names_the_verb_and_the_column(words: str) -> None:
         WRONG[words](Pond())
 
 
+def test_a_left_row_without_a_key_is_not_taken_for_a_right_row_alone() -> None:
+    orders = [{"id": one, "c": "x", "t": seconds(1)} for one in (1, None)]
+    customers = [{"c": name, "u": seconds(0), "b": number} for number, name in enumerate("xy")]
+    given: dict[str, Any] = {"on": "c", "left_key": "id", "left_time": "t", "right_time": "u"}
+    with pytest.raises(RecordError, match="table_join: topic 'left': column 'id': null key in row 1 of Spark"):
+        Pond().table_join(orders, customers, **given, how="outer")
+    assert Pond().table_join(orders, customers, **given, how="left").num_rows == 2
+    kept = Pond(on_error="dead-letter")
+    joined = kept.table_join(orders, customers, **given, how="outer")
+    assert [(row["id"], row["c"]) for row in joined.to_pylist()] == [(None, "y"), (1, "x")]
+    assert [(letter.topics, letter.reason) for letter in kept.dead_letters] == [(("left",), "dropped-null-key")]
+
+
+@pytest.mark.parametrize("how", ["right", "outer"])
+def test_a_key_of_a_right_row_alone_may_be_more_than_the_left_side_holds(how: Any) -> None:
+    left = pa.table({"id": pa.array([1], pa.int8()), "c": pa.array([5], pa.int8()), "t": [seconds(0)]})
+    right = pa.table({"c": pa.array([2**40, 5], pa.int64()), "u": [seconds(0)] * 2})
+    sides: dict[str, Any] = {"on": "c", "left_time": "t", "right_time": "u", "how": how}
+    pond = Pond()
+    results = [
+        pond.table_join(left, right, **sides, left_key="id"),
+        pond.stream_join(left, right, **sides, within="1 minute"),
+        *([pond.table_join(left.drop_columns(["id"]), right, **sides)] if how == "outer" else []),
+    ]
+    for result in results:
+        assert result.schema.field("c").type == pa.int64()
+        last = {row["c"]: row["u"] for row in result.to_pylist()}
+        assert last == {2**40: seconds(0), 5: seconds(0)}
+
+
 def test_times_with_nanoseconds_are_refused_by_name() -> None:
     nanos = pa.table({"k": ["x"], "t": pa.array([int(TimeUnit.MICROSECOND)], pa.timestamp("ns"))})
     with pytest.raises(RecordError, match="latest: the column 't' of 'input' has a value"):

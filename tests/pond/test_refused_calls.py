@@ -82,6 +82,11 @@ def by(*sets: Any, **calls: Any) -> Callable[[Pond], pa.Table]:
 
 MANY = [f"c{number}" for number in range(64)]
 
+def named(pond: Pond, rows: Any = ROWS, **given: Any) -> pa.Table:
+    """Rows with those that they name."""
+    return pond.table_join(rows, OTHERS, **{**ON, "how": "outer", **given})
+
+
 REFUSED = [
     Refused("grouping sets name \n twice; give each column once", by("k", cube("k", "o")), by("k", cube("o"))),
     Refused(
@@ -130,6 +135,12 @@ REFUSED = [
         "grouping is of \n, which is no column of the grouping sets; give one of ",
         by(cube("k"), r=agg.grouping("o")),
         by(cube("k"), r=agg.grouping("k")),
+    ),
+    Refused(
+        "all columns of left_key=\n are in on, so nothing would tell the result of a left row",
+        lambda pond: named(pond, on=["k", "t"], left_key="k"),
+        lambda pond: named(pond, on=["k", "t"], left_key="k", how="left"),
+        lambda pond: named(pond, [{**row, "there": 1} for row in ROWS], on=["k", "t"], left_key=["k", "there"]),
     ),
     Refused(
         " order is \n; give a column such as order='score', or a list of them",

@@ -69,12 +69,12 @@ class Job:
     Attributes:
         verbs: the chain.
         expected: the same by Spark SQL, of all rows.
-        feed: whether the result is a change feed.
+        key: that of the change feed that comes out; none if rows stay.
     """
 
     verbs: Verbs
     expected: Callable[[Frames], DataFrame]
-    feed: bool = False
+    key: Sequence[str] = ()
 
 
 def values(source: str) -> dict[str, str]:
@@ -166,7 +166,7 @@ def windows(random: Random) -> Job:
         cut = F.window("at", f"{size} seconds")
         return frames["a"].groupBy(*NAMES, F.struct(cut["start"], cut["end"]).alias("window")).agg(*columns.values())
 
-    return Job(verbs, expected, feed=True)
+    return Job(verbs, expected, key=[*NAMES, "window"])
 
 
 def windows_of_versions(random: Random) -> Job:
@@ -236,11 +236,13 @@ def tables_of_the_latest(random: Random) -> Job:
         a, b = a.withColumn("changed", F.col("at")), b.withColumn("since", F.col("bt"))
         return a.join(b, NAMES, {"outer": "full"}.get(how, how))
 
-    return Job(verbs, expected, feed=True)
+    return Job(verbs, expected, key=NAMES)
 
 
 def foreign_keys(random: Random) -> Job:
-    how: Any = random.choice(["inner", "left"])
+    how: Any = random.choice(["inner", "left", "right", "outer"])
+    alone = how in ("right", "outer")
+    key = ["id", *NAMES] if alone else ["id"]
 
     def verbs(pond: Millpond, frames: Frames) -> DataFrame:
         return pond.table_join(
@@ -251,9 +253,19 @@ def foreign_keys(random: Random) -> Job:
     def expected(frames: Frames) -> DataFrame:
         a, b = frames["a"].withColumnRenamed("aid", "id"), newest(frames["b"], "b").alias("b")
         rows = a.alias("a").join(b, [F.col(f"a.{name}") == F.col(f"b.{name}") for name in NAMES], how)
-        return rows.select("a.*", *(f"b.{name}" for name in b.columns if name not in NAMES))
+        named = [F.coalesce(f"a.{name}", f"b.{name}").alias(name) if alone else F.col(f"a.{name}") for name in NAMES]
+        rest = [f"{side}.{name}" for side, one in (("a", a), ("b", b)) for name in one.columns if name not in key]
+        joined = rows.select("a.id", *named, *(one for one in rest if one.partition(".")[2] not in NAMES))
+        # Keys come as they are grouped.
+        return (
+            joined.groupBy(*key)
+            .agg(F.first(F.struct(*joined.columns)).alias("row"))
+            .select(*key, *(f"row.{name}" for name in joined.columns if name not in key))
+            if alone
+            else joined
+        )
 
-    return Job(verbs, expected, feed=True)
+    return Job(verbs, expected, key=key)
 
 
 JOBS: Final[Mapping[str, Callable[[Random], Job]]] = {
@@ -301,7 +313,7 @@ class Runs:
             writer = rows.writeStream.option("checkpointLocation", f"{self._directory}/checkpoint")
             writer.trigger(availableNow=True).start(f"{self._directory}/out").awaitTermination()
         found = self._spark.read.schema(rows.schema).parquet(f"{self._directory}/out")
-        return _current(found) if job.feed else found
+        return _current(found, job.key) if job.key else found
 
     def expected(self, job: Job) -> DataFrame:
         return job.expected(self._frames)
@@ -318,9 +330,8 @@ class Runs:
                 shutil.copy(file, place / f"{part}-{number}.parquet")
 
 
-def _current(feed: DataFrame) -> DataFrame:
+def _current(feed: DataFrame, keys: Sequence[str]) -> DataFrame:
     """The table that a change feed leaves."""
-    keys = ["id"] if "id" in feed.columns else [name for name in (*NAMES, "window") if name in feed.columns]
     last = F.max_by(F.struct(*feed.columns), "sequence").alias("last")
     return feed.groupBy(*keys).agg(last).select("last.*").where("op = 'upsert'").drop("op", "sequence", "change_time")
 

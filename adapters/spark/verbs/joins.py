@@ -212,7 +212,7 @@ class JoinVerbs(OverVerbs):
         right_order: str | Column | None = None,
         left_op: str | Column | None = None,
         right_op: str | Column | None = None,
-        how: Literal["inner", "left", "outer"] = "inner",
+        how: Literal["inner", "left", "right", "outer"] = "inner",
         history: Duration | None = None,
         ttl: Duration | None = None,
         expired: Literal["silent", "delete"] = "silent",
@@ -232,7 +232,9 @@ class JoinVerbs(OverVerbs):
                 this the sides need a ``history``.
             left_op, right_op: the columns that say which rows are deletes, as ``op`` in ``latest``. Understood are
                 upsert, insert, update, delete, c, r, u, d, +I, +U, -U, -D, update_preimage and update_postimage.
-            how: ``"inner"``, ``"left"``, or, by key, ``"outer"``.
+            how: ``"inner"``, ``"left"`` or ``"outer"``, and by foreign key also ``"right"``. By foreign key, these last
+                two show each right row that no left row names, without a left key, until one names it. A left row with
+                a null in its key is unusable then (``on_error``).
             history: makes the sides versioned: a change that is not its key's latest by time is no result, and deletes
                 are remembered that long, and as long as the bounds of the times from other verbs. Without it changes
                 apply by time within a micro-batch, and those of a later micro-batch after them, even if they are older.
@@ -248,7 +250,9 @@ class JoinVerbs(OverVerbs):
 
         Returns:
             A change feed: the left side's key, its other columns, those of the right side that are not in ``on``, and
-            ``op`` (``"upsert"`` or ``"delete"``), ``sequence`` (orders the changes of a key) and ``change_time``.
+            ``op`` (``"upsert"`` or ``"delete"``), ``sequence`` (orders the changes of a key) and ``change_time``. By
+            foreign key, a ``"right"`` or ``"outer"`` one is of the left key and the columns in ``on`` together, which
+            come first: a left row that names another right row is deleted there, and is there anew.
 
         Raises:
             ConfigurationError: an argument is missing or invalid, or a column is absent or of a type that does not do.

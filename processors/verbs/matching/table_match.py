@@ -48,7 +48,7 @@ class TableMatching(Matching):
             right = retained.of_key("right", asked.sides["right"].key)
         found = tuple(self._candidates("left", left, side.time)) + tuple(self._candidates("right", right, side.time))
         latest = {"left": _latest(left), "right": _latest(right)}
-        verdict = self._verdict(latest["left"], latest["right"], why_none)
+        verdict = self._verdict(asked, latest["left"], latest["right"], why_none)
         notes = tuple(self._changed(asked, found))
         time = None if side.time is None else instant(side.time, self.inputs["left"].times)
         return MatchExplanation(asked.verb, asked.row, time, found, verdict, notes)
@@ -76,10 +76,23 @@ class TableMatching(Matching):
             if one.until is not None and one.until in deletes:
                 yield telling.delete(one.until, "a delete")
 
-    def _verdict(self, left: Stored | None, right: Stored | None, why_none: str) -> str:
+    def _verdict(self, asked: Asked, left: Stored | None, right: Stored | None, why_none: str) -> str:
         there = [f"the {side} side has {'one' if one else 'none'}" for side, one in (("left", left), ("right", right))]
-        result = "a row" if self.join_type.joins(left, right) else "no row"
-        return f"the join has {result} for this key: {', '.join(there)}{why_none}"
+        joins = self.join_type.joins(left, right)
+        if self.inputs["left"].foreign is not None and left is None and joins:
+            if self._is_of_right_row(asked):
+                return (
+                    "the join has a row for this right row as long as no left row names it; which ones do is not "
+                    "looked up, so explain the row of one that does"
+                )
+            joins = False
+        return f"the join has {'a row' if joins else 'no row'} for this key: {', '.join(there)}{why_none}"
+
+    def _is_of_right_row(self, asked: Asked) -> bool:
+        """Whether a row of a join by foreign key has no left key, as that of a right row alone."""
+        packed = self.inputs["left"]
+        foreign = packed.foreign.schema.names if packed.foreign is not None else []
+        return all(asked.row.get(name) is None for name in packed.keys.schema.names if name not in foreign)
 
     def _changed(self, asked: Asked, found: Sequence[Candidate]) -> Iterator[str]:
         """What is not the same in the row as the state would make it now."""
