@@ -50,9 +50,13 @@ def joined(declared: str, stored: Materialized | None = None, *, vectorized: boo
     return builder.build()
 
 
+def named(_: Any, values: Any) -> Any:
+    return values
+
+
 def outer(a: KTable, b: KTable, *, vectorized: bool) -> tuple[KTable, KTable]:
     if vectorized:
-        return a.outer_join_on(b, pairs, TEXT, foreign_key=lambda keys, values: values, vectorized=True)
+        return a.outer_join_on(b, pairs, TEXT, foreign_key=named, vectorized=True)
     return a.outer_join_on(b, pair, TEXT, foreign_key=lambda value: value or None)
 
 
