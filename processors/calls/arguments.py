@@ -385,8 +385,8 @@ def check_left_key(primary: Sequence[str], foreign: Sequence[str], join_type: Jo
     """
     if foreign and join_type.keeps(Side.RIGHT) and set(primary) <= set(foreign):
         raise ConfigurationError(
-            f"how is {join_type.value!r}, but all columns of left_key={primary!r} are in on, so nothing would tell the "
-            f"result of a left row from that of a right row alone; give how='left', or add a column to the left side "
+            f"all columns of left_key={primary!r} are in on, so with how={join_type.value!r} nothing would tell the "
+            "result of a left row from that of a right row alone; give how='left', or add a column to the left side "
             f"that is never null, such as one of 1, and name it, too: left_key={[*primary, 'there']!r}"
         )
 

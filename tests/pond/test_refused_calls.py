@@ -137,7 +137,7 @@ REFUSED = [
         by(cube("k"), r=agg.grouping("k")),
     ),
     Refused(
-        "all columns of left_key=\n are in on, so nothing would tell the result of a left row",
+        " are in on, so with how=\n nothing would tell the result of a left row",
         lambda pond: named(pond, on=["k", "t"], left_key="k"),
         lambda pond: named(pond, on=["k", "t"], left_key="k", how="left"),
         lambda pond: named(pond, [{**row, "there": 1} for row in ROWS], on=["k", "t"], left_key=["k", "there"]),
