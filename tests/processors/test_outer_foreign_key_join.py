@@ -1,6 +1,6 @@
 """An outer join by foreign key has a table more: the right rows that no left row names."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -65,7 +65,7 @@ CHANGES = st.lists(
     | st.builds(Change, st.just("B"), st.sampled_from("xyz"), st.sampled_from(["one", "two", None])),
     max_size=14,
 )
-STORES: Final = {
+STORES: Final[dict[str, Callable[[], Materialized | None]]] = {
     "timestamped": lambda: None,
     "plain": lambda: Materialized("b", StoreKind.KEY_VALUE),
     "versioned": lambda: Materialized.versioned("b", history_retention=100),
