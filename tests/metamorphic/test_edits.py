@@ -226,6 +226,19 @@ def test_the_foreign_side_keeps_nothing_of_an_erased_left_key(
     assert bag(found) == bag(told(chain, gone, [], after, **how))
 
 
+def test_a_right_row_that_only_an_erased_left_row_has_named_is_alone_with_its_next_change() -> None:
+    schemas = {"a": schema("a", op=True, id_=True), "b": schema("b", op=True)}
+    join = make_table_join(
+        "out", Rows.of("a", schemas["a"]), Rows.of("b", schemas["b"]),
+        on="k", times=("at", "bt"), ops=("ao", "bo"), left_key="id", how=JoinType.OUTER,
+    )  # fmt: skip
+    named = event("a", "x", 1, 5, "upsert", with_op=True)
+    before = [replace(named, row={"id": 7_000_001, **named.row}), event("b", "x", 0, 1, "upsert", with_op=True)]
+    after = [event("b", "x", 9, 2, "upsert", with_op=True)]
+    found = told(Chain([join], schemas, TIMES), [before], [erasing(7_000_001)], [after], seed=1, partitions=2)
+    assert [(row["id"], row["k"], row["bv"], row["op"]) for row in found] == [(None, "x", 2, "upsert")]
+
+
 def seconds(second: int) -> datetime:
     return datetime.fromtimestamp(1_000 + second, UTC)
 
