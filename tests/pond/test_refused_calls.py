@@ -82,6 +82,7 @@ def by(*sets: Any, **calls: Any) -> Callable[[Pond], pa.Table]:
 
 MANY = [f"c{number}" for number in range(64)]
 
+
 def named(pond: Pond, rows: Any = ROWS, **given: Any) -> pa.Table:
     """Rows with those that they name."""
     return pond.table_join(rows, OTHERS, **{**ON, "how": "outer", **given})
