@@ -3,6 +3,7 @@
 A record merges all sessions that it is within the gap of. Each of those is deleted by an update of its own, then comes
 the merged one. A record whose session ended before stream time minus gap and grace is late: it is dropped and counted.
 Sessions that the store has forgotten are no longer merged.
+Where sessions have a largest length, all of what a record merges is within the same piece of time as the record.
 
 For a batch the store is read once, for each key what the key's records can be merged with, and written once.
 """
@@ -79,6 +80,7 @@ class SessionAggregate(WindowedProcessor):
         assert setup.aggregation.merger is not None
         self._merge = setup.aggregation.merger
         self._windows = windows
+        self._within = windows.within
         self._gap = windows.gap
         self._delay = windows.gap + windows.grace
         self._span = setup.span
@@ -122,8 +124,11 @@ class SessionAggregate(WindowedProcessor):
 
     def _fold_record(self, sessions: KeySessions, value: Any, timestamp: int) -> bool:
         """Merge the sessions within the gap of a record and fold in its value; False if it is late."""
-        earliest, forgotten = timestamp - self._gap, self._newest - self._retention
-        merged = sessions.find(earliest if earliest > forgotten else forgotten + 1, timestamp + self._gap)
+        earliest, latest, forgotten = timestamp - self._gap, timestamp + self._gap, self._newest - self._retention
+        if self._within is not None:
+            begin = self._within.grid.last(timestamp)
+            earliest, latest = max(earliest, begin), min(latest, self._within.grid.end(begin) - 1)
+        merged = sessions.find(earliest if earliest > forgotten else forgotten + 1, latest)
         start = end = timestamp
         for first, last in merged:
             if first < start:

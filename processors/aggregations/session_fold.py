@@ -1,10 +1,11 @@
 """Folding whole columns into sessions.
 
 Rule of this module: as long as no record meets a session that has closed, a key's sessions are what its records and its
-open sessions are when they are laid out by time and cut at the gaps, whatever order the records came in. Only a record
-that is further behind stream time than the grace period can meet such a session. One that is further behind than gap
-and grace together is late, unless an open session is within the gap of it. A run in which a record meets a closed
-session, or an open one keeps it from being late, is cut around such records, and these are left to objects.
+open sessions are when they are laid out by time and cut at the gaps, and where a largest length cuts them, whatever
+order the records came in. Only a record that is further behind stream time than the grace period can meet such a
+session. One that is further behind than gap and grace together is late, unless an open session is within the gap of it.
+A run in which a record meets a closed session, or an open one keeps it from being late, is cut around such records, and
+these are left to objects.
 
 For final results, all sessions that are open are read at once, which costs less than seeking those of each key, unless
 there are many more of them than records.
@@ -26,6 +27,7 @@ from millpond.processors.aggregations.window_fold import (
     places_in,
     reached_since,
 )
+from millpond.processors.options.placing import ends_of, last_starts
 from millpond.processors.options.windows import ALL_TIMES, SessionWindows, Span
 from millpond.processors.runtime.batches.column_tuples import chosen, laid_end_to_end, taken
 from millpond.processors.runtime.batches.columns import Columns, nulls
@@ -76,7 +78,7 @@ class SessionFold(WindowFold):
     """Folds columns into sessions.
 
     Args:
-        windows: the sessions' gap and grace.
+        windows: the sessions' gap and grace, and where they are cut.
         fold: the aggregate.
         store: where the aggregates are.
         keys, values: what its serdes do, for whole columns.
@@ -100,6 +102,7 @@ class SessionFold(WindowFold):
         super().__init__(keys, values, windows.delay + 1, final=final, olds=olds)
         self._span = span
         self._gap = windows.gap
+        self._within = windows.within
         self._grace = windows.grace
         self._fold = fold
         self._retention = store.retention
@@ -134,16 +137,67 @@ class SessionFold(WindowFold):
     def _laid_out(self, run: _Run, keys: Integers, met: Sessions, stream_time: int) -> _Laid | None:
         """Open sessions, with these keys, and the records that are not late; None if they have to be objects."""
         kept = ~run.late
-        laid = _laid(np.concatenate([keys, run.groups.numbers[kept]]), met, run.times[kept], self._gap)
+        laid = self._laid(np.concatenate([keys, run.groups.numbers[kept]]), met, run.times[kept])
         if laid is None or self._saves_late(run, laid) or self._meets_closed(run, keys, met, stream_time):
             return None
         return laid
+
+    def _laid(self, keys: Integers, met: Sessions, times: Integers) -> _Laid | None:
+        """Sessions and records laid out by key and time, and cut at gaps, and where a largest length cuts them.
+
+        Args:
+            keys: the number of the key of each session, then of each record.
+            met: the sessions.
+            times: those of the records.
+
+        Returns:
+            None if sessions of the store are not apart, so that it takes more than one record to merge them.
+        """
+        starts, ends = np.concatenate([met.starts, times]), np.concatenate([met.ends, times])
+        order = np.lexsort((starts, keys))
+        keys, starts, ends = keys[order], starts[order], ends[order]
+        stored = order < len(met.starts)
+        if not self._begins(keys[stored], starts[stored], ends[stored]).all():
+            return None
+        ends = reached_by_key(ends, keys)
+        begins = self._begins(keys, starts, ends)
+        firsts = np.flatnonzero(begins)
+        lasts = np.append(firsts[1:], len(order)) - 1
+        return _Laid(order, np.cumsum(begins) - 1, starts[firsts], ends[lasts], keys[firsts])
+
+    def _begins(self, keys: Integers, starts: Integers, ends: Integers) -> npt.NDArray[np.bool_]:
+        """Whether each of some spans, by key and start, cannot be in one session with the one before it.
+
+        So it is if that is of another key, ended more than the gap before, or is beyond where sessions are cut.
+
+        Args:
+            keys, starts: of the spans.
+            ends: the latest end of the spans of its key up to each.
+        """
+        begins = np.ones(len(keys), np.bool_)
+        begins[1:] = (keys[1:] != keys[:-1]) | (starts[1:] - ends[:-1] > self._gap)
+        if self._within is not None:
+            pieces = last_starts(self._within, starts)
+            begins[1:] |= pieces[1:] != pieces[:-1]
+        return begins
+
+    def _earliest(self, times: Integers) -> Integers:
+        """The earliest end of a session that takes a record, for records of these times."""
+        earliest = times - self._gap
+        return earliest if self._within is None else np.maximum(earliest, last_starts(self._within, times))
+
+    def _latest(self, times: Integers) -> Integers:
+        """The latest start of a session that takes a record, for records of these times."""
+        latest = times + self._gap
+        if self._within is None:
+            return latest
+        return np.minimum(latest, ends_of(self._within, last_starts(self._within, times)) - 1)
 
     def _saves_late(self, run: _Run, laid: _Laid) -> bool:
         """Whether a session that may be open is within the gap of a late record."""
         times, closed = run.times[run.late], run.reached[run.late] - self._reach
         found = _first_from(laid.keys, laid.ends, run.groups.numbers[run.late], closed + 1)
-        return bool((laid.starts[found] <= times + self._gap)[found >= 0].any())
+        return bool((laid.starts[found] <= self._latest(times))[found >= 0].any())
 
     def _meets_closed(self, run: _Run, keys: Integers, met: Sessions, stream_time: int) -> bool:
         """Whether a record that is not late may be within the gap of a session that has closed."""
@@ -156,7 +210,7 @@ class SessionFold(WindowFold):
         places = places_in(before.keys, run.groups.keys)
         keys = np.concatenate([keys, places[places >= 0], run.groups.numbers[kept]])
         ends = np.concatenate([met.ends, before.ends[places >= 0], run.times[kept]])
-        found = _first_from(keys, ends, run.groups.numbers[strays], run.times[strays] - self._gap)
+        found = _first_from(keys, ends, run.groups.numbers[strays], self._earliest(run.times[strays]))
         return bool((ends[found] <= run.reached[strays] - self._reach).any())
 
     def _stored(self, run: _Run, standing: Standing, last: int) -> tuple[Sessions, Sessions]:
@@ -228,44 +282,6 @@ class SessionFold(WindowFold):
         order = closing_order(keys, ends, starts)
         ends = ends[order]
         return self._results(taken(keys, order), starts[order], ends, taken(values, order), ends)
-
-
-def _laid(keys: Integers, met: Sessions, times: Integers, gap: int) -> _Laid | None:
-    """Sessions and records laid out by key and time, and cut at gaps.
-
-    Args:
-        keys: the number of the key of each session, then of each record.
-        met: the sessions.
-        times: those of the records.
-        gap: the largest time between two parts of a session.
-
-    Returns:
-        None if sessions of the store are not apart, so that it takes more than one record to merge them.
-    """
-    starts, ends = np.concatenate([met.starts, times]), np.concatenate([met.ends, times])
-    order = np.lexsort((starts, keys))
-    keys, starts, ends = keys[order], starts[order], ends[order]
-    stored = order < len(met.starts)
-    if not _begins(keys[stored], starts[stored], ends[stored], gap).all():
-        return None
-    ends = reached_by_key(ends, keys)
-    begins = _begins(keys, starts, ends, gap)
-    firsts = np.flatnonzero(begins)
-    lasts = np.append(firsts[1:], len(order)) - 1
-    return _Laid(order, np.cumsum(begins) - 1, starts[firsts], ends[lasts], keys[firsts])
-
-
-def _begins(keys: Integers, starts: Integers, ends: Integers, gap: int) -> npt.NDArray[np.bool_]:
-    """Whether each of some spans, by key and start, is of another key than the one before or beyond the gap after it.
-
-    Args:
-        keys, starts: of the spans.
-        ends: the latest end of the spans of its key up to each.
-        gap: the largest time between two parts of a session.
-    """
-    begins = np.ones(len(keys), np.bool_)
-    begins[1:] = (keys[1:] != keys[:-1]) | (starts[1:] - ends[:-1] > gap)
-    return begins
 
 
 def _first_from(keys: Integers, ends: Integers, wanted: Integers, earliest: Integers) -> Integers:

@@ -33,7 +33,8 @@ from millpond.processors.aggregations.column_fold import ColumnFold
 from millpond.processors.aggregations.completion import COMPLETION, Completion
 from millpond.processors.aggregations.fold import copier, slotter
 from millpond.processors.aggregations.window_fold import Integers, Standing, WindowFold, reached_since
-from millpond.processors.options.windows import ChangedWindows, EmitStrategy, SessionWindows, TimeWindows, Windows
+from millpond.processors.options.changed_windows import ChangedWindows
+from millpond.processors.options.windows import EmitStrategy, SessionWindows, TimeWindows, Windows
 from millpond.processors.runtime.batches.batch import Batch, BatchBuilder
 from millpond.processors.runtime.batches.columns import Columns, Records
 from millpond.processors.runtime.counters import CounterName
@@ -73,8 +74,8 @@ GRACE: Final = "grace"
 _RESULT: Final = "result"
 """What they note of results that count records from some time on alone."""
 
-_PLACES: Final = ("offset", "zone", "week_start")
-"""What of windows of time says where they begin; those that do not name it have what is usual."""
+_PLACES: Final = ("max_length", "offset", "zone", "week_start")
+"""What says where windows of time begin, or sessions are cut; those that do not name it have what is usual."""
 
 _MAY_CHANGE: Final = ("size", "advance", "gap", *_PLACES)
 """What windows may have otherwise from some time on."""

@@ -17,7 +17,7 @@ from millpond.processors.calls.known_names import did_you_mean
 from millpond.processors.options.grouping import By, GroupingSets, product_of
 from millpond.processors.options.join_windows import JoinWindows
 from millpond.processors.options.joins import JoinType, Side
-from millpond.processors.options.windows import SessionWindows, TimeWindows
+from millpond.processors.options.windows import SessionWindows, TimeWindows, calendar_of, in_a_zone
 from millpond.processors.verbs.aggregate import Windows, windows_in_micros
 from millpond.processors.verbs.aggregates import AggregateCall
 from millpond.processors.verbs.projections import CHANGE_COLUMNS
@@ -111,13 +111,13 @@ def check_zones(windows: Collection[Windows | None], instants: bool, time: objec
         ConfigurationError: there are such windows.
     """
     for one in windows:
-        calendar = one.calendar if isinstance(one, TimeWindows) else None
+        calendar = calendar_of(one)
         if calendar is None or instants == (calendar.zone is not None):
             continue
         if instants:
             raise ConfigurationError(
                 f"windows are of the calendar, {calendar.text!r}, but not of which time zone, and the times of "
-                f"{time!r} are moments; give it: TimeWindows({calendar.unit.value!r}, zone='Europe/Berlin')"
+                f"{time!r} are moments; give it: {in_a_zone(one, calendar)}"
             )
         raise ConfigurationError(
             f"windows are of the calendar of {calendar.zone!r}, but the times of {time!r} are of no time zone "

@@ -62,21 +62,27 @@ def aggregate_account(
             keeps = f"a result for each key, until {_EXPIRED}: it grows with the number of keys within a ttl"
         kept = [] if ttl is None else [ttl]
         return Account(name, "aggregate, updates", _OF_INPUT, kept, _NOTHING, 0, {(CHANGE_TIME,): late}, keeps)
-    windows = max((windows, *until), key=lambda one: _length(one) + one.grace)
+    every = (windows, *until)
+    windows = max(every, key=lambda one: _length(one) + one.grace)
     grace = Allowance(GRACE, windows.grace * MICROS, _in_millis(late) * MICROS)
     sessions = isinstance(windows, SessionWindows)
     length = _length(windows) * MICROS
     behind = grace.total + grace.added
+    most = _longest_session(every)
+    # The end of a session that is cut may be shown by as much as a gap sooner than those of others.
+    sooner = length if any(isinstance(one, SessionWindows) and one.within is not None for one in every) else 0
     window: dict[Path, int | None] = {
-        (WINDOW, "start"): None if sessions else length + behind,
+        (WINDOW, "start"): most and most + length + behind if sessions else length + behind,
         # While a window is open, rows of a later one move the time that an update of it is compared with.
-        (WINDOW, "end"): behind if final else length + behind,
+        (WINDOW, "end"): (behind if final else length + behind) + sooner,
     }
+    longest: int | None = 0
     if not final:
-        waits, longest = _NOTHING, 0
+        waits = _NOTHING
         window[CHANGE_TIME,] = length + behind
     elif sessions:
         waits = f"for the end of its session: {shown(length)} without a row, and the grace"
+        longest = most and most + length + behind
     else:
         waits, longest = "for the end of its window, and the grace", length + behind
     return Account(
@@ -85,7 +91,7 @@ def aggregate_account(
         _OF_INPUT,
         [grace],
         waits,
-        None if final and sessions else longest,
+        longest,
         window,
         "each window until it and its grace are over",
     )
@@ -298,6 +304,13 @@ def apply_account(
         {(column,): lateness.total + lateness.added for column in times},
         f"{state}, and timers until they fire",
     )
+
+
+def _longest_session(every: Collection[Windows]) -> int | None:
+    """As long as a session can be, in microseconds; None if it can be of any length, or there are no sessions."""
+    cuts = [one.within for one in every if isinstance(one, SessionWindows)]
+    lengths = [cut.size * MICROS for cut in cuts if cut is not None]
+    return max(lengths) if cuts and len(lengths) == len(cuts) else None
 
 
 def _length(windows: Windows) -> int:

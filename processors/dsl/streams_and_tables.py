@@ -180,7 +180,7 @@ class KGroupedStream:
         Windowed(key='a', start=0, end=10) 2 9
         """
         if isinstance(windows, SessionWindows):
-            return SessionWindowedKStream(WindowedGrouping(self._grouping, windows))
+            return SessionWindowedKStream(WindowedGrouping(self._grouping, of_moments(windows)))
         return TimeWindowedKStream(WindowedGrouping(self._grouping, of_moments(windows)))
 
 
@@ -278,7 +278,7 @@ class CogroupedKStream:
     ) -> "TimeWindowedCogroupedKStream | SessionWindowedCogroupedKStream":
         """Group by windows of time, or by sessions, as well."""
         if isinstance(windows, SessionWindows):
-            return SessionWindowedCogroupedKStream(self._cogroup, windows)
+            return SessionWindowedCogroupedKStream(self._cogroup, of_moments(windows))
         return TimeWindowedCogroupedKStream(self._cogroup, of_moments(windows))
 
 

@@ -1,11 +1,11 @@
-"""In which windows of time whole columns of times are."""
+"""In which windows of time whole columns of times are, and where sessions are cut."""
 
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from millpond.processors.options.windows import GridWindows, Span
+from millpond.processors.options.windows import GridWindows, SessionWindows, Span
 from millpond.stores.typed.windows.calendar import Calendar, starts_on
 
 Integers = npt.NDArray[np.int64]
@@ -41,6 +41,14 @@ def ends_of(windows: GridWindows, starts: Integers) -> Integers:
         return ends
     distinct, places = _met(grid, starts)
     return np.array([grid.end(start) for start in distinct.tolist()], np.int64)[places]
+
+
+def session_ends(windows: SessionWindows, lasts: Integers) -> Integers:
+    """The ends of sessions as they are shown, by their last records: a gap later, or where they are cut."""
+    ends: Integers = lasts + windows.gap
+    if windows.within is None:
+        return ends
+    return np.minimum(ends, ends_of(windows.within, last_starts(windows.within, lasts)))
 
 
 def _even(windows: GridWindows) -> Any:

@@ -5,13 +5,13 @@ an aggregation has seen; a window closes, and accepts no more records, once stre
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from copy import copy
 from dataclasses import dataclass
 from enum import Enum
 from typing import ClassVar, Final, NamedTuple, Self, TypeVar
 
-from millpond.errors import TopologyError
+from millpond.errors import MillpondError, TopologyError
 from millpond.processors.options.calendar_units import calendar_unit
 from millpond.stores.encoding.times import MAX_TIME, MIN_TIME, Duration, TimeUnit, to_millis
 from millpond.stores.typed.terms import Term
@@ -247,23 +247,6 @@ class TimeWindows(GridWindows):
         object.__setattr__(self, "offset", offset)
 
 
-AnyWindows = TypeVar("AnyWindows", bound=Windows)
-
-
-def of_moments(windows: AnyWindows) -> AnyWindows:
-    """Windows of times that are moments, as those of topologies are.
-
-    Raises:
-        TopologyError: they are of a calendar, but not of which time zone.
-    """
-    if isinstance(windows, TimeWindows) and windows.calendar is not None and windows.calendar.zone is None:
-        raise TopologyError(
-            f"TimeWindows: windows are of the calendar, {windows.calendar.text!r}, but not of which time zone; give "
-            f"it: TimeWindows({windows.calendar.unit.value!r}, zone='Europe/Berlin')"
-        )
-    return windows
-
-
 @dataclass(frozen=True, init=False)
 class SlidingWindows(Windows):
     """Windows ``[start, start + difference]``, one per distinct set of records at most that far apart (KIP-450).
@@ -296,19 +279,67 @@ class SlidingWindows(Windows):
 class SessionWindows(Windows):
     """Sessions ``[first, last]`` of records, none further than ``gap`` from the next (KIP-94).
 
+    Sessions with a largest length do not cross the boundaries of the windows that ``TimeWindows`` of that size are: the
+    records on either side of one are in two sessions, however near they are. Boundaries depend on no record, so the
+    sessions are the same in whatever order records come.
+
     Args:
         gap: the largest time between consecutive records of a session.
         grace: how long a session still accepts late records once the gap after it has passed.
+        max_length: how long a session can be, as a size of ``TimeWindows``, and longer than the gap.
+        offset, zone, week_start: where sessions of a largest length are cut, as in ``TimeWindows``.
+
+    Attributes:
+        within: the windows that no session leaves; None for sessions of any length.
 
     Raises:
-        TopologyError: the gap or the grace is negative.
+        TopologyError: the gap or the grace is negative, the largest length is not longer than the gap, there are no
+            ``TimeWindows`` of that size, or something says where sessions are cut that have no largest length.
+        ConfigurationError: there is no such zone, or day of the week.
+
+    >>> from millpond.processors import StreamsBuilder, TopologyDriver
+    >>> builder = StreamsBuilder()
+    >>> sessions = builder.stream("in").group_by_key().windowed_by(SessionWindows(10, max_length=20))
+    >>> sessions.emit_strategy(EmitStrategy.ON_WINDOW_CLOSE).count().to("out")
+    >>> with TopologyDriver(builder.build()) as driver:
+    ...     driver.pipe_all("in", [("a", "x", time) for time in (1, 9, 18, 22, 25, 60)])
+    ...     for record in driver.read("out"):
+    ...         print(record.key, record.value)
+    Windowed(key='a', start=1, end=18) 3
+    Windowed(key='a', start=22, end=25) 2
     """
 
     gap: int
+    within: TimeWindows | None = None
 
-    def __init__(self, gap: Duration, *, grace: Duration = 0) -> None:
+    def __init__(
+        self,
+        gap: Duration,
+        *,
+        grace: Duration = 0,
+        max_length: Duration | None = None,
+        offset: Duration = 0,
+        zone: str | None = None,
+        week_start: str | None = None,
+    ) -> None:
         self._set("gap", gap, 0)
         self._set("grace", grace, 0)
+        if max_length is None:
+            self._check_uncut({"offset": offset, "zone": zone, "week_start": week_start})
+            return
+        try:
+            within = TimeWindows(max_length, offset=offset, zone=zone, week_start=week_start)
+        except MillpondError as error:
+            said = str(error).removeprefix("TimeWindows: ")
+            error.args = (f"SessionWindows: max_length is a size of TimeWindows: {said}",)
+            raise
+        if self.gap >= within.size:
+            shown = TimeUnit.MILLISECOND.length
+            raise TopologyError(
+                f"SessionWindows: a gap of {shown(self.gap)} is not shorter than the largest length, "
+                f"{max_length!r}, which alone would end sessions; give a shorter gap, or TimeWindows({max_length!r})"
+            )
+        object.__setattr__(self, "within", within)
 
     @property
     def retention(self) -> int:
@@ -317,6 +348,54 @@ class SessionWindows(Windows):
     @property
     def delay(self) -> int:
         return self.gap + self.grace
+
+    @property
+    def terms(self) -> Mapping[str, Term]:
+        if self.within is None:
+            return {"gap": self.gap}
+        cut = {"max_length" if name == "size" else name: value for name, value in self.within.terms.items()}
+        del cut["advance"]
+        return {"gap": self.gap, **cut}
+
+    def _check_uncut(self, places: Mapping[str, object]) -> None:
+        for name, place in places.items():
+            if place not in (None, 0):
+                raise TopologyError(
+                    f"SessionWindows: {name} is {place!r}, and says where sessions of a largest length are cut; give "
+                    f"one, such as max_length='1 day', or leave out {name}"
+                )
+
+
+AnyWindows = TypeVar("AnyWindows", bound=Windows)
+
+
+def of_moments(windows: AnyWindows) -> AnyWindows:
+    """Windows of times that are moments, as those of topologies are.
+
+    Raises:
+        TopologyError: they are of a calendar, but not of which time zone.
+    """
+    calendar = calendar_of(windows)
+    if calendar is not None and calendar.zone is None:
+        raise TopologyError(
+            f"{type(windows).__name__}: windows are of the calendar, {calendar.text!r}, but not of which time zone; "
+            f"give it: {in_a_zone(windows, calendar)}"
+        )
+    return windows
+
+
+def calendar_of(windows: object) -> Calendar | None:
+    """The calendar by which windows begin, or sessions are cut; None without one."""
+    cut = windows.within if isinstance(windows, SessionWindows) else windows
+    return cut.calendar if isinstance(cut, TimeWindows) else None
+
+
+def in_a_zone(windows: object, calendar: Calendar) -> str:
+    """How a user writes windows of a calendar with a time zone."""
+    zoned = f"{calendar.unit.value!r}, zone='Europe/Berlin')"
+    if isinstance(windows, SessionWindows):
+        return f"SessionWindows({TimeUnit.MILLISECOND.length(windows.gap)!r}, max_length={zoned}"
+    return f"TimeWindows({zoned}"
 
 
 class Span(NamedTuple):
@@ -335,50 +414,3 @@ class Span(NamedTuple):
 
 
 ALL_TIMES: Final = Span()
-
-
-@dataclass(frozen=True, init=False)
-class ChangedWindows(Windows):
-    """Windows that are others from some time on: one that begins before that time ends as it began.
-
-    Args:
-        eras: windows of one kind, of time or sessions, the earliest first.
-        since: of each but the first, when they begin, ascending; those of time have a boundary then.
-    """
-
-    eras: tuple[TimeWindows | SessionWindows, ...]
-    since: tuple[int, ...]
-
-    def __init__(self, eras: Sequence[TimeWindows | SessionWindows], since: Sequence[int]) -> None:
-        object.__setattr__(self, "grace", max(windows.grace for windows in eras))
-        object.__setattr__(self, "eras", tuple(eras))
-        object.__setattr__(self, "since", tuple(since))
-
-    @property
-    def retention(self) -> int:
-        return max(windows.retention for windows in self.eras)
-
-    @property
-    def delay(self) -> int:
-        return max(windows.delay for windows in self.eras)
-
-    @property
-    def spans(self) -> list[Span]:
-        """When windows of each era begin."""
-        lasts = [time - 1 for time in self.since]
-        return [Span(*ends) for ends in zip((MIN_TIME, *self.since), (*lasts, MAX_TIME), strict=True)]
-
-    @property
-    def taken(self) -> list[Span]:
-        """From when to when records are in windows of each era."""
-        return [
-            Span(span.first, min(_last_in(windows, span.last), MAX_TIME))
-            for windows, span in zip(self.eras, self.spans, strict=True)
-        ]
-
-
-def _last_in(windows: TimeWindows | SessionWindows, latest: int) -> int:
-    """The last time that is in a window which begins up to ``latest``; sessions are cut there."""
-    if isinstance(windows, SessionWindows):
-        return latest
-    return windows.grid.end(windows.grid.last(latest)) - 1

@@ -1,6 +1,7 @@
 """``aggregate``: columns aggregated by key, or by key and window; updates come out, or final results only."""
 
 from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeAlias
 
@@ -14,13 +15,13 @@ from millpond.processors.dsl.streams_and_tables import KGroupedStream, KTable
 from millpond.processors.dsl.wiring.aggregations import AnyWindows, first_windows
 from millpond.processors.dsl.wiring.grouping import WindowedGrouping
 from millpond.processors.dsl.wiring.table import StoredTable
+from millpond.processors.options.changed_windows import ChangedWindows
 from millpond.processors.options.cumulative_windows import CumulativeWindows
 from millpond.processors.options.grouping import GROUPING_ID
 from millpond.processors.options.materialized import Materialized
-from millpond.processors.options.placing import begins_of, ends_of
+from millpond.processors.options.placing import begins_of, ends_of, session_ends
 from millpond.processors.options.records import Consumed
 from millpond.processors.options.windows import (
-    ChangedWindows,
     EmitStrategy,
     SessionWindows,
     SlidingWindows,
@@ -152,14 +153,17 @@ class WindowedKeys(Projection):
         return [*distinct.take(encoded.indices).columns, window]
 
     def _ends(self, starts: Any, ends: Any) -> Any:
-        """The ends as they are shown: of a session when its gap is over, as in Spark."""
+        """The ends as they are shown: of a session when its gap is over, as in Spark, or where it is cut."""
         if not isinstance(self.windows, ChangedWindows):
-            return pc.add(ends, self.windows.gap) if isinstance(self.windows, SessionWindows) else ends
+            return session_ends(self.windows, np.asarray(ends)) if isinstance(self.windows, SessionWindows) else ends
         begun, shown = np.asarray(starts), np.array(ends)
         numbers = np.searchsorted(np.array(self.windows.since, np.int64), begun, side="right")
         for number, era in enumerate(self.windows.eras):
             own = numbers == number
-            shown[own] = shown[own] + era.gap if isinstance(era, SessionWindows) else ends_of(era, begun[own])
+            if isinstance(era, SessionWindows):
+                shown[own] = session_ends(era, shown[own])
+            else:
+                shown[own] = ends_of(era, begun[own])
         return shown
 
 
@@ -313,13 +317,20 @@ class _SlidingWindows(SlidingWindows):
     from_epoch = False
 
 
+def _sessions_in_micros(windows: SessionWindows) -> SessionWindows:
+    within = None if windows.within is None else _TimeWindows(windows.within)
+    made = copy(windows)
+    for name, value in (("gap", windows.gap * MICROS), ("grace", windows.grace * MICROS), ("within", within)):
+        object.__setattr__(made, name, value)
+    return made
+
+
 def windows_in_micros(windows: Windows) -> Windows:
     """The same windows, in microseconds, of all times."""
-    grace = windows.grace * MICROS
     if isinstance(windows, SessionWindows):
-        return SessionWindows(windows.gap * MICROS, grace=grace)
+        return _sessions_in_micros(windows)
     if isinstance(windows, SlidingWindows):
-        return _SlidingWindows(windows.difference * MICROS, grace=grace)
+        return _SlidingWindows(windows.difference * MICROS, grace=windows.grace * MICROS)
     return _CumulativeWindows(windows) if isinstance(windows, CumulativeWindows) else _TimeWindows(windows)
 
 

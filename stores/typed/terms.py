@@ -48,6 +48,7 @@ USUAL: Final[Mapping[str, Term]] = {
     "at_most": 0,
     "zone": "",
     "week_start": "",
+    "max_length": 0,
 }
 """What terms have that do not name these, as those of releases that did not know them."""
 

@@ -47,6 +47,8 @@ WAIT: Final = 40 * SECOND
 """How long rows of a rule wait: longer than any is late."""
 SIZES: Final = {"windows": (20, 7, 10, 40), "sessions": (4, 2, 9, 15)}
 """How long windows may be, and gaps of sessions, in seconds; they begin with the first one."""
+CUTS: Final[Mapping[int, int]] = {2: 7, 9: 25}
+"""How long sessions with some of these gaps can be, in seconds; the others can be of any length."""
 TIMES: Final = {"left": "at", "right": "bt"}
 """The column with the time, by side; a verb with one input has the left one."""
 GROUPS: Final = {"left": "g", "right": "h"}
@@ -395,7 +397,9 @@ def _aggregate(draft: Draft, run: VerbRun, changes: CallChanges, left: KeptRows)
 WINDOWS: Final[Mapping[str, Callable[[int, int], Windows | None]]] = {
     "totals": lambda size, longer: None,
     "windows": lambda size, longer: TimeWindows(size * 1_000, grace=longer * LONG // 1_000),
-    "sessions": lambda gap, longer: SessionWindows(gap * 1_000, grace=longer * LONG // 1_000),
+    "sessions": lambda gap, longer: SessionWindows(
+        gap * 1_000, grace=longer * LONG // 1_000, max_length=CUTS[gap] * 1_000 if gap in CUTS else None
+    ),
 }
 """The aggregates, and their windows: so long, or with such a gap, and with a grace that is so often ``LONG``."""
 MORTAL: Final = ("latest", "totals")

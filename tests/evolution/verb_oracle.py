@@ -11,6 +11,7 @@ from millpond.processors.options.joins import JoinType
 from millpond.stores.typed.expiry import Expired
 from tests.evolution.verb_drafts import (
     CALLS,
+    CUTS,
     GROUPS,
     KEEPING,
     MORTAL,
@@ -24,7 +25,7 @@ from tests.evolution.verb_drafts import (
     Column,
     Draft,
 )
-from tests.metamorphic.oracle import asof, by_window, holds_end, joined_tables, near, sessions
+from tests.metamorphic.oracle import asof, by_window, cut_sessions, holds_end, joined_tables, near, sessions
 from tests.metamorphic.rules import IDLE, SOON
 
 Row = dict[str, Any]
@@ -349,12 +350,15 @@ def _eras(draft: Draft) -> Iterator[tuple[int, int, int]]:
 
 
 def _in_sessions(draft: Draft, rows: Sequence[Row]) -> dict[Any, Sequence[Mapping[str, Any]]]:
-    """Sessions end where the gap becomes another one."""
+    """Sessions end where the gap becomes another one, and where they are cut."""
     found: dict[Any, Sequence[Mapping[str, Any]]] = {}
     for gap, begin, end in _eras(draft):
         own = [row for row in rows if begin <= row["at"] < end]
-        cut = by_window(own, "k", "at", sessions(gap), holds_end)
-        found |= {(key, (first, last + gap)): some for (key, (first, last)), some in cut.items()}
+        length = CUTS.get(gap // SECOND, 0) * SECOND
+        cut = by_window(own, "k", "at", cut_sessions(gap, length, 0) if length else sessions(gap), holds_end)
+        for (key, (first, last)), some in cut.items():
+            end = min(last + gap, (last // length + 1) * length) if length else last + gap
+            found[key, (first, end)] = some
     return found
 
 

@@ -197,6 +197,18 @@ def sessions(gap: int) -> Cutting:
     return cut
 
 
+def cut_sessions(gap: int, length: int, offset: int) -> Cutting:
+    """Sessions of the times between multiples of the length, moved by the offset, each by themselves."""
+
+    def cut(times: Sequence[int]) -> Collection[Bounds]:
+        pieces = defaultdict[int, list[int]](list)
+        for time in times:
+            pieces[(time - offset) // length].append(time)
+        return {one for piece in pieces.values() for one in sessions(gap)(piece)}
+
+    return cut
+
+
 def by_window(
     rows: Iterable[Row], key: str, time: str, cut: Cutting, within: Callable[[Bounds, int], bool]
 ) -> dict[tuple[Any, Bounds], list[Row]]:

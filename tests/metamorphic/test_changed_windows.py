@@ -30,7 +30,7 @@ from millpond.processors.calls.made import Made
 from millpond.processors.calls.tables import Rows
 from millpond.processors.distribution.plan import Plan, make_plan
 from millpond.processors.distribution.shape_of import shape_of
-from millpond.processors.options.windows import ChangedWindows
+from millpond.processors.options.changed_windows import ChangedWindows
 from millpond.processors.runtime.waiting_counts import counted_at, waiting_of
 from millpond.processors.verbs.aggregate import Windows
 from millpond.processors.verbs.carriages import CARRIAGES
@@ -52,7 +52,7 @@ from tests.metamorphic.test_changed_calls import Life, bound_to, keeper_of, stor
 SOURCE = schema("a")
 MILLI = 1_000
 LONG = 10**9
-KINDS = ["tumbling", "hopping", "offset", "calendar", "session", "cumulative"]
+KINDS = ["tumbling", "hopping", "offset", "calendar", "session", "cut session", "session of the calendar", "cumulative"]
 CALENDARS = [
     TimeWindows("1 day", zone="America/New_York"),
     TimeWindows("1 day", zone="Europe/Berlin"),
@@ -65,6 +65,14 @@ CALENDARS = [
     TimeWindows("18 hours", advance="9 hours", offset="1 hour 30 minutes"),
 ]
 """Windows of the calendar, and some that become such."""
+
+OF_THE_CALENDAR = [
+    SessionWindows("15 hours", max_length="1 day", zone="America/New_York"),
+    SessionWindows("5 hours", max_length="1 day", zone="Europe/Berlin"),
+    SessionWindows("2 days", max_length="1 week", zone="Australia/Lord_Howe", week_start="sunday"),
+    SessionWindows("5 hours", max_length="18 hours", offset="1 hour 30 minutes"),
+]
+"""Sessions that are cut where the calendar says, and some that become such."""
 
 Come = list[tuple[Row, int, int]]
 """Each row, the run in which it came, and the newest time that micro-batches before its own have shown."""
@@ -97,7 +105,7 @@ class Eras:
         late = 0
         for windows, first, end in self._each():
             if isinstance(windows, SessionWindows):
-                _sessions([one for one in come if first <= one[0]["at"] < end], windows.gap * MILLI, found)
+                _sessions([one for one in come if first <= one[0]["at"] < end], windows, found)
         for one in come:
             row, _, clock = one
             missed = False
@@ -111,20 +119,34 @@ class Eras:
         return found, late
 
 
-def _sessions(come: Come, gap: int, found: dict[tuple[Any, tuple[int, int]], Come]) -> None:
+def _sessions(come: Come, windows: SessionWindows, found: dict[tuple[Any, tuple[int, int]], Come]) -> None:
+    gap = windows.gap * MILLI
     for key in {row["k"] for row, _, _ in come}:
         some: Come = []
         for one in sorted((one for one in come if one[0]["k"] == key), key=lambda one: int(one[0]["at"])):
-            if some and one[0]["at"] - some[-1][0]["at"] > gap:
-                found[key, (some[0][0]["at"], some[-1][0]["at"] + gap)] = some
+            last = some[-1][0]["at"] if some else 0
+            if some and (one[0]["at"] - last > gap or one[0]["at"] >= _cut_at(windows, last)):
+                found[key, (some[0][0]["at"], min(last + gap, _cut_at(windows, last)))] = some
                 some = []
             some.append(one)
-        found[key, (some[0][0]["at"], some[-1][0]["at"] + gap)] = some
+        last = some[-1][0]["at"]
+        found[key, (some[0][0]["at"], min(last + gap, _cut_at(windows, last)))] = some
+
+
+def _cut_at(windows: SessionWindows, at: int) -> int:
+    """When the session of a row of that time ends at the latest."""
+    return 1 << 60 if windows.within is None else held_by(windows.within, at)[-1][1]
 
 
 def drawn(kind: str, random: Random, grace: int) -> Any:
     if kind == "session":
         return SessionWindows(random.choice([0, 1_000, 4_000, 9_000]), grace=LONG)
+    if kind == "cut session":
+        length = random.choice([4_000, 9_000, 20_000])
+        gap = random.choice([gap for gap in (0, 1_000, 4_000, 9_000) if gap < length])
+        return SessionWindows(gap, grace=LONG, max_length=length, offset=random.choice([0, 1_500]))
+    if kind == "session of the calendar":
+        return random.choice(OF_THE_CALENDAR).with_grace(LONG)
     if kind == "calendar":
         return random.choice(CALENDARS).with_grace(min(grace * 10_000, LONG))
     if kind == "cumulative":
@@ -139,7 +161,8 @@ def drawn(kind: str, random: Random, grace: int) -> Any:
 
 def later(eras: Eras, windows: Any, clock: int, random: Random) -> Eras:
     """The windows are these from a time on that no row has reached, and at which one of them begins."""
-    wait = random.choice([0, 0, 2 * SECOND, 9 * SECOND]) * (STEP if windows.with_grace(0) in CALENDARS else 1)
+    stretches = windows.with_grace(0) in (*CALENDARS, *OF_THE_CALENDAR)
+    wait = random.choice([0, 0, 2 * SECOND, 9 * SECOND]) * (STEP if stretches else 1)
     free = max([0, clock, *eras.until]) + 1 + wait
     if isinstance(windows, TimeWindows):
         starts = [one for at in (free, held_by(windows, free)[-1][1]) for one, _ in held_by(windows, at)]
@@ -208,7 +231,7 @@ def live(kind: str, seed: int, backend: str | None, runs: int) -> None:
     places = random.sample([(key, second) for key in [None, "", *"abc"] for second in range(61)], random.randint(4, 50))
     events = [event("a", key, second, random.choice([None, 1, 2, 7]), "", with_op=False) for key, second in places]
     events.sort(key=lambda one: one.at + random.choice([0, 0, 4, 15]) * SECOND)
-    if kind == "calendar":
+    if "calendar" in kind:
         events = [stretched(one) for one in events]
     life, partitions = Life({"n": "rows"}, {"n": 0}), random.choice([1, 2])
     eras, come, clock, batch = Eras([drawn(kind, random, grace)]), Come(), -(1 << 60), 0
@@ -244,7 +267,7 @@ def live(kind: str, seed: int, backend: str | None, runs: int) -> None:
                 check_counts(made, eras, partitions, keeper)
             late += sum(len(one.records) for told in query.late["out"] for one in told)
             groups, missed = eras.groups(come)
-            assert late == (missed if kind != "session" else 0)
+            assert late == (missed if "session" not in kind else 0)
             if not final:
                 assert {*current(out, ["k", "window"])} == {*groups}
             assert {(row["k"], row["window"]) for row in stored(made, partitions, keeper)} <= {*groups}

@@ -215,6 +215,9 @@ def verbs(grace: int) -> Mapping[str, Chain]:
         "sliding": (counts(plain["a"], SlidingWindows(5_000, grace=grace * 1_000), final=True), one),
         "sessions": (counts(plain["a"], SessionWindows(4_000, grace=grace * 1_000), final=True), one),
         "session updates": (counts(plain["a"], SessionWindows(4_000, grace=grace * 1_000), final=False), one),
+        "cut sessions": (
+            counts(plain["a"], SessionWindows(4_000, grace=grace * 1_000, max_length=6_000), final=True), one,
+        ),
         "asof_join": (
             make_asof_join("out", left, right, on="k", times=times, history=micros, how=JoinType.LEFT),
             two,

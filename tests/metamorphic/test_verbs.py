@@ -1,7 +1,7 @@
 """Each verb answers the same, however its rows are cut into micro-batches and files, as long as none is too late."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -91,7 +91,8 @@ def aggregated(rows: Sequence[Row]) -> dict[str, Any]:
 
 def check_aggregates(
     events: Sequence[Event], ways: Sequence[Way], by: Sequence[str], calls: str, delay: int, window: Any = None,
-    final: bool = False, cut: oracle.Cutting | None = None, shown: int = 0, within: Any = oracle.holds_end,
+    final: bool = False, cut: oracle.Cutting | None = None, shown: Callable[[int], int] = int,
+    within: Any = oracle.holds_end,
 ) -> None:  # fmt: skip
     source = schema("a")
     made = make_aggregate("out", Rows.of("a", source), CALLS[calls], by=by, time="at", window=window, final=final)
@@ -106,7 +107,7 @@ def check_aggregates(
         }
     else:
         windows = oracle.by_window(rows, "k", "at", cut, within)
-        groups = {(key, (start, end + shown)): rows for (key, (start, end)), rows in windows.items()}
+        groups = {(key, (start, shown(end))): rows for (key, (start, end)), rows in windows.items()}
     groups = {key if by else key[1:]: rows for key, rows in groups.items()}
     names = [*by, *([] if window is None else ["window"])]
     expected = {
@@ -180,7 +181,22 @@ def test_aggregates_by_session(
     events: list[Event], ways: list[Way], by: list[str], calls: str, grace: int, final: bool
 ) -> None:
     window, cut = SessionWindows(4_000, grace=grace * 1_000), oracle.sessions(4 * SECOND)
-    check_aggregates(events, ways, by, calls, grace, window, final, cut, shown=4 * SECOND)
+    check_aggregates(events, ways, by, calls, grace, window, final, cut, shown=lambda end: end + 4 * SECOND)
+
+
+@histories()
+@given(SOME, TWO, BY, WHICH, LENGTHS, st.booleans())
+def test_aggregates_by_session_of_a_largest_length(
+    events: list[Event], ways: list[Way], by: list[str], calls: str, grace: int, final: bool
+) -> None:
+    gap, length, offset = 4 * SECOND, 10 * SECOND, 3 * SECOND
+
+    def shown(end: int) -> int:
+        return min(end + gap, ((end - offset) // length + 1) * length + offset)
+
+    window = SessionWindows(4_000, grace=grace * 1_000, max_length=10_000, offset=3_000)
+    cut = oracle.cut_sessions(gap, length, offset)
+    check_aggregates(events, ways, by, calls, grace, window, final, cut, shown=shown)
 
 
 @histories()

@@ -332,6 +332,10 @@ def _windows(draft: Draft, grace: int) -> tuple[Any, Callable[[Relation], Relati
         (TimeWindows(10_000, advance=3_000, grace=wait), lambda rows: relations.hopping(rows, 10 * SECOND, 3 * SECOND)),
         (SlidingWindows(5_000, grace=wait), lambda rows: relations.sliding(rows, 5 * SECOND)),
         (SessionWindows(4_000, grace=wait), lambda rows: relations.sessions(rows, 4 * SECOND)),
+        (
+            SessionWindows(4_000, grace=wait, max_length=9_000),
+            lambda rows: relations.sessions(rows, 4 * SECOND, 9 * SECOND),
+        ),
     ]
     return draft.random.choice(windows)
 

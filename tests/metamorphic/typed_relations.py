@@ -168,13 +168,14 @@ def sliding(rows: Relation, difference: int) -> Relation:
     return _grouped(cut, rows.sources)
 
 
-def sessions(rows: Relation, gap: int) -> Relation:
-    """Rows that are no further apart than the gap, which is part of the window."""
-    first = f"select *, coalesce(t - lag(t) over (partition by k order by t) > {gap}, true) as first from ({rows.sql})"
+def sessions(rows: Relation, gap: int, length: int = 1 << 60) -> Relation:
+    """Rows that are no further apart than the gap, which is part of the window, and in one piece of such a length."""
+    apart = f"t - lag(t) over w > {gap} or t // {length} > lag(t) over w // {length}"
+    first = f"select *, coalesce({apart}, true) as first from ({rows.sql}) window w as (partition by k order by t)"
     placed = f"select *, sum(first::int) over (partition by k order by t) as place from ({first})"
     cut = f"""
-        select *, min(t) over (partition by k, place) as ws, max(t) over (partition by k, place) + {gap} as we
-        from ({placed})
+        select *, min(t) over w as ws, least(max(t) over w + {gap}, (t // {length} + 1) * {length}) as we
+        from ({placed}) window w as (partition by k, place)
     """
     return _grouped(cut, rows.sources)
 

@@ -23,6 +23,7 @@ from millpond.processors import (
     PunctuationType,
     RecordProcessor,
     Repartitioned,
+    SessionWindows,
     StreamJoined,
     StreamsBuilder,
     Suppressed,
@@ -539,6 +540,18 @@ TABLES = [
         lambda calls: CumulativeWindows("1 hour", "15 minutes", offset="15 minutes"),
     ),
     Refused(
+        " is not shorter than the largest length, ",
+        lambda calls: SessionWindows("1 day", max_length="1 day"),
+        lambda calls: SessionWindows("30 minutes", max_length="1 day"),
+        lambda calls: TimeWindows("1 day"),
+    ),
+    Refused(
+        ", and says where sessions of a largest length are cut; give one, such as max_length='1 day', or leave out ",
+        lambda calls: SessionWindows("30 minutes", zone="Europe/Berlin"),
+        lambda calls: SessionWindows("30 minutes", zone="Europe/Berlin", max_length="1 day"),
+        lambda calls: SessionWindows("30 minutes"),
+    ),
+    Refused(
         "windows of the calendar follow one another",
         lambda calls: TimeWindows("1 week", zone="Europe/Berlin", advance="1 day"),
         lambda calls: TimeWindows("1 week", zone="Europe/Berlin"),
@@ -578,9 +591,18 @@ TABLES = [
         lambda calls: TimeWindows("1 day", zone="UTC"),
     ),
     Refused(
-        "TimeWindows: windows are of the calendar, ",
+        ": windows are of the calendar, \n, but not of which time zone; give it: ",
         lambda calls: calls.stream().group_by_key().windowed_by(TimeWindows("1 month")),
         lambda calls: calls.stream().group_by_key().windowed_by(TimeWindows("1 month", zone="Europe/Berlin")),
+    ),
+    Refused(
+        ": windows are of the calendar, \n, but not of which time zone; give it: ",
+        lambda calls: calls.stream().group_by_key().windowed_by(SessionWindows("1 hour", max_length="1 month")),
+        lambda calls: (
+            calls.stream()
+            .group_by_key()
+            .windowed_by(SessionWindows("1 hour", max_length="1 month", zone="Europe/Berlin"))
+        ),
     ),
     Refused(
         "holds records back for a grace period, but their ",

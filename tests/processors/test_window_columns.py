@@ -40,6 +40,9 @@ WINDOWS: dict[str, TimeWindows | CumulativeWindows | SessionWindows] = {
     "sessions without grace": SessionWindows(3),
     "sessions with little grace": SessionWindows(5, grace=2),
     "sessions of a moment": SessionWindows(0, grace=3),
+    "sessions that are cut": SessionWindows(5, grace=12, max_length=8),
+    "sessions that are cut, with little grace": SessionWindows(5, grace=2, max_length=13, offset=4),
+    "sessions of a moment, cut": SessionWindows(0, grace=3, max_length=1),
 }
 
 SLIDING: dict[str, SlidingWindows] = {

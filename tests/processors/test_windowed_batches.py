@@ -35,6 +35,7 @@ from tests.drawing import tries
 WINDOWS: dict[str, Any] = {
     "sessions": SessionWindows(5, grace=4),
     "long sessions": SessionWindows(40, grace=20),
+    "sessions that are cut": SessionWindows(5, grace=4, max_length=9, offset=2),
     "sliding": SlidingWindows(6, grace=4),
     "tumbling": TimeWindows(6, grace=4),
     "hopping": TimeWindows(9, advance=4, grace=4),

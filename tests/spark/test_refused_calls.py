@@ -217,9 +217,14 @@ ARGUMENTS = [
         lambda calls: calls.windows(SessionWindows("1 hour"), name="sessions"),
     ),
     Refused(
-        " are moments; give it: TimeWindows(",
+        " are moments; give it: ",
         lambda calls: calls.windows(TimeWindows("1 month")),
         lambda calls: calls.windows(TimeWindows("1 month", zone="Europe/Berlin")),
+    ),
+    Refused(
+        " are moments; give it: ",
+        lambda calls: calls.windows(SessionWindows("1 hour", max_length="1 month")),
+        lambda calls: calls.windows(SessionWindows("1 hour", max_length="1 month", zone="Europe/Berlin")),
     ),
     Refused(
         "(timestamp_ntz); leave out zone for the calendar that they show, or give time as a timestamp",

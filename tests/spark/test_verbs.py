@@ -581,6 +581,22 @@ def test_sessions_are_those_of_session_window_also_exactly_at_the_gap(job: Job) 
     assert [count for *_, count in in_order(ours)] == [2, 1]
 
 
+def test_sessions_of_a_largest_length_are_those_of_session_window_beside_a_date(job: Job, spark: SparkSession) -> None:
+    """In order or not: a session of Spark has rows of one hour alone, if that is part of the key."""
+    at = "timestamp_seconds(1717200000 + pmod(hash(id), 40000)) as at"
+    rows = spark.sql(f"select cast(id % 3 as string) as k, {at}, id as v from range(3000)").repartition(3)
+    calls = {"n": aggregates.count(), "total": aggregates.sum("v")}
+    sessions = SessionWindows("20 seconds", max_length="1 hour", offset="30 minutes")
+    ours = job.pond().aggregate(rows, calls, by="k", time="at", window=sessions, emit="final")
+    hour = F.date_trunc("hour", F.col("at") + F.expr("interval 30 minutes")) - F.expr("interval 30 minutes")
+    found = rows.groupBy("k", hour.alias("hour"), F.session_window("at", "20 seconds").alias("window"))
+    end = F.least("window.end", F.col("hour") + F.expr("interval 1 hour")).alias("end")
+    window = F.struct("window.start", end).alias("window")
+    theirs = found.agg(F.count("*").alias("n"), F.sum("v").alias("total")).select("k", window, "n", "total")
+    assert in_order(ours) == in_order(theirs)
+    assert sum(row["window"]["end"].strftime("%M:%S") == "30:00" for row in ours.collect()) > 5
+
+
 @pytest.mark.slow
 def test_chained_verbs_go_on_after_a_restart_and_complete_brings_out_what_waits(
     job: Job, spark: SparkSession, tmp_path: Path

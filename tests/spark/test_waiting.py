@@ -77,6 +77,9 @@ def test_a_window_waits_as_much_longer_as_its_rows_are_late_in_whole_millisecond
         (SlidingWindows("5 minutes"), True, {"window.start": 25, "window.end": 20}, 25),
         (SessionWindows("5 minutes"), True, {"window.start": None, "window.end": 20}, None),
         (SessionWindows("5 minutes"), False, {"window.start": None, "window.end": 25, "change_time": 25}, 0),
+        (SessionWindows("5 minutes", max_length="1 hour"), True, {"window.start": 85, "window.end": 25}, 85),
+        (SessionWindows("5 minutes", max_length="1 hour"), False,
+         {"window.start": 85, "window.end": 30, "change_time": 25}, 0),
         (None, False, {"change_time": 10}, 0),
     ],
 )  # fmt: skip

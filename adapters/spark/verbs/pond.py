@@ -218,10 +218,10 @@ class Millpond(JoinVerbs):
             window: ``TimeWindows``, ``CumulativeWindows``, ``SlidingWindows`` or ``SessionWindows``, each with its
                 grace, to which the bound is added that ``time`` has from another verb; later rows are dropped and
                 counted.
-            until: where windows have had another size, advance or gap, those that begin before some time, by that time
-                (a datetime, or text such as ``"2026-06-01T12:00:00Z"``): they end as they began, and from then on they
-                are those of ``window``, or of the next time. Later rows than that must not have come yet, and windows
-                of time have a boundary then; sessions are cut. It stays as long as the verb does.
+            until: where windows have had another size, advance, gap or largest length, those that begin before some
+                time, by that time (a datetime, or text such as ``"2026-06-01T12:00:00Z"``): they end as they began, and
+                from then on they are those of ``window``, or of the next time. Later rows than that must not have come
+                yet, and windows of time have a boundary then; sessions are cut. It stays as long as the verb does.
             emit: ``"updates"`` for each key's last result of every micro-batch that changes it, or ``"final"`` for a
                 window's result once, when it has closed.
             ttl: without a window, how long a result lives after the time of its last row, beyond the bound that

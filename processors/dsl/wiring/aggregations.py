@@ -14,12 +14,12 @@ from millpond.processors.aggregations.windowed_aggregate import WindowedAggregat
 from millpond.processors.aggregations.windowed_processor import WindowedProcessor, windowed_aggregation_spec
 from millpond.processors.dsl.wiring.graph import TopologyGraph
 from millpond.processors.dsl.wiring.table import StoredTable, WindowedTable
+from millpond.processors.options.changed_windows import ChangedWindows
 from millpond.processors.options.cumulative_windows import CumulativeWindows
 from millpond.processors.options.materialized import TABLE_KINDS, Materialized
 from millpond.processors.options.serdes import SerdeLike
 from millpond.processors.options.windowed_serdes import SessionWindowedSerde, TimeWindowedSerde
 from millpond.processors.options.windows import (
-    ChangedWindows,
     EmitStrategy,
     GridWindows,
     SessionWindows,

@@ -16,7 +16,8 @@ import pyarrow as pa
 
 from millpond.processors.distribution.exchange import PLACE
 from millpond.processors.dsl.wiring.aggregations import AnyWindows
-from millpond.processors.options.windows import ChangedWindows, SessionWindows, SlidingWindows
+from millpond.processors.options.changed_windows import ChangedWindows
+from millpond.processors.options.windows import SessionWindows, SlidingWindows
 from millpond.processors.verbs.row_aggregate import RowAggregate
 from millpond.processors.verbs.state_serde import StateSerde
 from millpond.stores.durability.manifests.manifest import Manifest
