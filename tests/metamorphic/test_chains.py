@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from millpond.processors import SessionWindows, TimeWindows
@@ -23,7 +23,7 @@ from millpond.processors.verbs import aggregates
 from tests.metamorphic import oracle
 from tests.metamorphic.applied import results_of
 from tests.metamorphic.calendars import STEP, spanned, stretched
-from tests.metamorphic.checking import EXAMPLES, KEYS, answers, bag, histories, rows_of, schema, table
+from tests.metamorphic.checking import EXAMPLES, KEYS, answers, bag, event, histories, rows_of, schema, table
 from tests.metamorphic.histories import (
     SECOND,
     SHARING,
@@ -226,6 +226,36 @@ def test_windows_of_windows_of_windows(events: list[Event], ways: list[Way], gra
     expected = [
         {"k": k, "window": bounds, "n": len(rows), "s": total(rows, "m")}
         for k, bounds, rows in counted(second, "last", 20)
+    ]
+    check(chain, events, {"a": grace}, ways, expected)
+
+
+OVERTAKEN = [
+    event("a", key, second, 1, "", with_op=False)
+    for key, second in [("a", 1), ("a", 4), ("a", 7), ("b", 8), ("a", 9), ("c", 13), ("c", 14)]
+]
+"""A session that starts last comes out first, and then the one that has been as long as sessions can be."""
+
+
+@histories(FEW)
+@example(OVERTAKEN, [Way(0, 0, 1, (1,))], 0, "start")
+@given(ONE, TWO, GRACES, st.sampled_from(["start", "end"]))
+def test_windows_of_sessions_of_a_largest_length(events: list[Event], ways: list[Way], grace: int, bound: str) -> None:
+    """By their starts, too, which may be as much earlier as sessions can be long."""
+    sessions = SessionWindows(4_000, grace=grace * 1_000, max_length=9_000, offset=2_000)
+    one = counts("one", A, "at", sessions)
+    rows = one.rows.select("k", "n", moment=("window", bound))
+    two = counts("two", rows, "moment", TimeWindows(3_000), s=aggregates.sum("n"))
+    chain = chain_of(one, two)
+    cut = oracle.cut_sessions(4 * SECOND, 9 * SECOND, 2 * SECOND)
+    found = oracle.by_window(rows_from(chain, events, "a"), "k", "at", cut, oracle.holds_end)
+    first = []
+    for (key, (start, last)), some in found.items():
+        end = min(last + 4 * SECOND, ((last - 2 * SECOND) // (9 * SECOND) + 1) * 9 * SECOND + 2 * SECOND)
+        first.append({"k": key, "n": len(some), "moment": start if bound == "start" else end})
+    expected = [
+        {"k": k, "window": bounds, "n": len(some), "s": total(some, "n")}
+        for k, bounds, some in counted(first, "moment", 3)
     ]
     check(chain, events, {"a": grace}, ways, expected)
 

@@ -178,6 +178,7 @@ WINDOWS: dict[str, Windows] = {
     "cumulative": CumulativeWindows(20, 10, grace=1000),
     "sliding": SlidingWindows(10, grace=1000),
     "session": SessionWindows(5, grace=1000),
+    "cut session": SessionWindows(5, grace=1000, max_length=12),
 }
 STARTS = {
     "tumbling": "SELECT *, t - ((t % 20000) + 20000) % 20000 AS start FROM r",
@@ -192,6 +193,7 @@ STARTS = {
         )
     """,
 }
+STARTS["cut session"] = STARTS["session"].replace("PARTITION BY k", "PARTITION BY k, floor(t / 12000)")
 """The rows with each start of a window that they are in."""
 
 
