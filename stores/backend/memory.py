@@ -1,23 +1,21 @@
-"""The backend that keeps everything in this process: a sorted dict. It also stands in for an engine in tests.
+"""The backend that keeps all in this process: a dict and its keys in order. It also stands in for an engine in tests.
 
 Rule of this module: its content ends with the process, and it takes no options and no files.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import tee
+from itertools import compress, islice, repeat, tee
+from operator import is_not
 from pathlib import Path
 from sys import getsizeof
 from typing import Any, ClassVar, Final, Self
 
-from sortedcontainers import SortedDict
-
 from millpond.stores.backend.contract import Backend, BackendSupplier, Changes, Entries
 from millpond.stores.backend.engine import ClosedEngine, Cursor, Entry, OpenCursors, nothing
 from millpond.stores.backend.options import parse_options
-
-_replace: Final = dict.__setitem__
-"""Sets the value of a key that a sorted dict has: without its look for the key's place, which stays what it was."""
+from millpond.stores.backend.sorted_changes import SortedChanges
+from millpond.stores.backend.sorted_keys import SortedKeys
 
 _ROW: Final = 96
 """Bytes that a row takes beside those of its key and value and its place in the dict: the heads of two objects (33
@@ -28,7 +26,8 @@ class MemoryBackend(Backend):
     """An ordered map in this process's memory; its content ends with it."""
 
     def __init__(self) -> None:
-        self._map: Any = SortedDict()
+        self._map: Any = {}
+        self._keys: Any = SortedKeys()
         self._bytes = 0
         self._cursors = OpenCursors()
 
@@ -40,56 +39,75 @@ class MemoryBackend(Backend):
         return list(map(self._map.get, keys))
 
     def last(self, start: bytes, stop: bytes) -> Entry | None:
-        content = self._map
-        for key in content.irange(None, stop, (True, False), True):
-            return (key, content[key]) if key >= start else None
+        for key in self._keys.between(start, stop, reverse=True):
+            return key, self._map[key]
         return None
 
     def scan(self, start: bytes | None = None, stop: bytes | None = None, *, reverse: bool = False) -> Entries:
-        content = self._map
-        keys, again = tee(content.irange(start, stop, (True, False), reverse))
+        keys, again = tee(self._keys.between(start, stop, reverse=reverse))
         if stop is not None and (start or b"") >= stop:
             return nothing()
-        entries = zip(keys, map(content.__getitem__, again), strict=True)
+        entries = zip(keys, map(self._map.__getitem__, again), strict=True)
         return self._cursors.walk(Cursor(entries, None, reverse, _none))
 
     def write(self, changes: Changes) -> None:
-        content = self._map
-        keep = content.update
+        self._map.keys()
         self._cursors.detach()
-        find, added = content.get, 0
-        new: dict[bytes, bytes] = {}
-        for key, value in changes.items():
-            old = find(key)
+        if len(changes) == 1:
+            ((key, value),) = changes.items()
+            self._set(key, value)
+        elif isinstance(changes, SortedChanges):
+            pairs, deleted = changes.split()
+            self._apply(dict(pairs), deleted)
+        elif None in changes.values():
+            puts = {key: value for key, value in changes.items() if value is not None}
+            self._apply(puts, [key for key, value in changes.items() if value is None])
+        else:
+            self._apply(changes, ())
+
+    def _set(self, key: bytes, value: bytes | None) -> None:
+        """Apply one change, with less ado than many together."""
+        content = self._map
+        old = content.get(key)
+        if value is not None:
+            self._bytes += len(value) + (len(key) if old is None else -len(old))
+            content[key] = value
             if old is None:
-                if value is not None:
-                    added += len(key) + len(value)
-                    new[key] = value
-            elif value is None:
-                added -= len(key) + len(old)
-                del content[key]
-            else:
-                added += len(value) - len(old)
-                _replace(content, key, value)
-        if len(new) > 1:
-            keep(new)
-        else:  # ``update`` is for many
-            for key, value in new.items():
-                content[key] = value
-        self._bytes += added
+                self._keys.add((key,))
+        elif old is not None:
+            self._bytes -= len(key) + len(content.pop(key))
+            self._keys.remove((key,))
+
+    def _apply(self, puts: Mapping[bytes, Any], deleted: Sequence[bytes]) -> None:
+        """Put what is put, and delete what is deleted, which are different keys."""
+        content = self._map
+        before, given = len(content), sum(map(len, puts.values()))
+        found = sum(map(len, map(content.setdefault, puts, puts.values())))
+        grown = len(content) - before
+        # A dict has its keys in the order in which they came, so those that are new are the last ones.
+        new = sorted(islice(reversed(content), grown))
+        added = given - found + sum(map(len, new)) + sum(map(len, islice(reversed(content.values()), grown)))
+        if grown < len(puts):
+            content.update(puts)
+        olds = list(map(content.pop, deleted, repeat(None)))
+        gone = sorted(compress(deleted, map(is_not, olds, repeat(None))))
+        self._keys.remove(gone)
+        self._keys.add(new)
+        self._bytes += added - sum(map(len, gone)) - sum(map(len, filter(None, olds)))
 
     def load(self, entries: Iterable[tuple[bytes, bytes]]) -> None:
-        keep = self._map.update
+        put = self._map.update
         self._cursors.detach()
-        keep(entries)
-        self._bytes = sum(len(key) + len(value) for key, value in dict.items(self._map))
+        put(entries)
+        self._keys.add(sorted(self._map))
+        self._bytes = sum(len(key) + len(value) for key, value in self._map.items())
 
     def flush(self) -> None:
         self._map.keys()
 
     def close(self) -> None:
         self._cursors.end("the memory backend was closed while this scan was open; finish or close scans before")
-        self._map = ClosedEngine("the memory backend")
+        self._map = self._keys = ClosedEngine("the memory backend")
 
     def entry_count(self) -> int:
         return len(self._map.keys())
@@ -103,7 +121,7 @@ class MemoryBackend(Backend):
 
 
 def _none(error: BaseException) -> None:
-    """No exception is the engine's, because a sorted dict has none of its own."""
+    """No exception is the engine's, because a dict has none of its own."""
 
 
 @dataclass(frozen=True)

@@ -1,11 +1,17 @@
-"""What is peculiar to the memory backend: how many bytes it says that its rows take."""
+"""What is peculiar to the memory backend: how many bytes it says that its rows take, and writes in any form."""
 
 import tracemalloc
+from collections.abc import Callable
 from random import Random
+from sys import getsizeof
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from millpond.stores.backend.column_changes import as_columns
+from millpond.stores.backend.contract import Changes
 from millpond.stores.backend.memory import MemoryBackend
 
 
@@ -25,15 +31,52 @@ def test_rows_that_are_written_one_by_one_are_in_order_and_an_open_scan_shows_wh
 
 
 @pytest.mark.parametrize("old", [{}, {b"a": b"0"}])
-def test_a_write_of_one_row_whose_value_has_no_length_changes_nothing(old: dict[bytes, bytes | None]) -> None:
+@pytest.mark.parametrize("more", [{}, {b"": b"1", b"b": None}, {b"b": b"2", b"c": b"3"}])
+def test_a_write_of_a_value_that_has_no_length_changes_nothing(
+    more: dict[bytes, bytes | None], old: dict[bytes, bytes | None]
+) -> None:
     backend = MemoryBackend()
     backend.write(old)
     size = backend.memory_use()
-    wrong: Any = {b"a": 5}
+    wrong: Any = {**more, b"a": 5}
     with pytest.raises(TypeError):
         backend.write(wrong)
     assert dict(backend.scan()) == old
     assert backend.memory_use() == size
+
+
+def without_table(backend: MemoryBackend) -> int:
+    """Bytes that its rows take, but for the dict's table, whose size depends on what there has been before."""
+    return backend.memory_use() - getsizeof(backend._map)
+
+
+def as_dict(changes: dict[bytes, bytes | None]) -> Changes:
+    return changes
+
+
+def as_column_changes(changes: dict[bytes, bytes | None]) -> Changes:
+    return as_columns(changes) if changes else changes
+
+
+rows = st.dictionaries(st.binary(min_size=1, max_size=2), st.none() | st.binary(max_size=3), max_size=20)
+
+
+@given(st.lists(st.tuples(rows, st.sampled_from([as_dict, as_column_changes])), max_size=8))
+def test_it_holds_what_was_written_in_any_form_and_counts_its_bytes(
+    writes: list[tuple[dict[bytes, bytes | None], Callable[[dict[bytes, bytes | None]], Changes]]],
+) -> None:
+    backend, held = MemoryBackend(), dict[bytes, bytes]()
+    for changes, form in writes:
+        backend.write(form(changes))
+        held |= {key: value for key, value in changes.items() if value is not None}
+        held = {key: value for key, value in held.items() if changes.get(key, b"") is not None}
+        assert list(backend.scan()) == sorted(held.items())
+        assert list(backend.scan(reverse=True)) == sorted(held.items(), reverse=True)
+        assert backend.entry_count() == len(held)
+        assert backend.get_many(list(changes)) == [held.get(key) for key in changes]
+        fresh = MemoryBackend()
+        fresh.load(sorted(held.items()))
+        assert without_table(backend) == without_table(fresh)
 
 
 @pytest.mark.parametrize("size", [0, 20, 700])
