@@ -13,20 +13,25 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
 from pathlib import Path
-from typing import Any, Final
+from typing import IO, Any, Final
 
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from millpond.adapters.spark import configure
+from millpond.adapters.spark.session.said_aside import stderr_to
 from millpond.bench.measure import bytes_below
 from millpond.bench.spark.inputs import read_inputs
 from millpond.bench.spark.shapes import Scale
 from millpond.bench.spark.workers import WorkerMemory, workers_of_its_own
 from millpond.bench.spark.workloads import Contender, Workload
+from millpond.errors import MillpondError
 
 _STATE: Final = ("state", "checkpoint/state")
 """Where Millpond has its durable state in the directory of a contender, and where Spark has its own."""
+
+_HEARD: Final = 4_000
+"""So many bytes of what Spark's processes have said are enough to see what has become of them."""
 
 _FILE_MANAGERS: Final = "org.apache.spark.sql.execution.streaming.checkpointing"
 
@@ -97,12 +102,34 @@ def session(cores: int, partitions: int | None = None) -> Iterator[SparkSession]
     builder = configure(SparkSession.builder.master(f"local[{cores}]").appName("millpond-bench"))
     for setting, value in settings.items():
         builder = builder.config(setting, value)
-    made = builder.getOrCreate()
-    made.sparkContext.setLogLevel("OFF")
+    with _heard_if_it_fails():
+        with stderr_to(_said()):
+            made = builder.getOrCreate()
+        made.sparkContext.setLogLevel("OFF")
+        try:
+            yield made
+        finally:
+            made.stop()
+
+
+@cache
+def _said() -> IO[bytes]:
+    """Where Spark's processes write what they have to say: to the same file in all sessions, which share one JVM."""
+    return tempfile.TemporaryFile()
+
+
+@contextmanager
+def _heard_if_it_fails() -> Iterator[None]:
+    """Print the end of what Spark's processes have said, if an error comes that is none of ours."""
     try:
-        yield made
-    finally:
-        made.stop()
+        yield
+    except MillpondError:
+        raise
+    except Exception:
+        said = _said().fileno()  # not read by the file, whose place is that at which the processes write
+        size = os.fstat(said).st_size
+        print(os.pread(said, _HEARD, max(0, size - _HEARD)).decode(errors="replace"), file=sys.stderr)
+        raise
 
 
 def in_turn(names: Iterable[str], turns: int) -> Iterator[str]:

@@ -4,8 +4,6 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -45,6 +43,7 @@ def start(name: str, directory: Path, partitions: int) -> "SparkSession":
     from pyspark.sql import SparkSession
 
     from millpond.adapters.spark import configure
+    from millpond.adapters.spark.session.said_aside import stderr_to
 
     directory.mkdir(parents=True, exist_ok=True)
     logging = directory / "log4j2.properties"
@@ -59,22 +58,8 @@ def start(name: str, directory: Path, partitions: int) -> "SparkSession":
     builder = configure(SparkSession.builder.master("local[*,4]").appName(name))
     for setting, value in settings.items():
         builder = builder.config(setting, value)
-    with _stderr_to(directory / "spark.err"):
+    with (directory / "spark.err").open("ab") as said, stderr_to(said):
         return builder.getOrCreate()
-
-
-@contextmanager
-def _stderr_to(file: Path) -> Iterator[None]:
-    """Processes started meanwhile, that is the JVM, write their standard error to ``file`` for as long as they live."""
-    sys.stderr.flush()
-    kept = os.dup(2)
-    try:
-        with file.open("ab") as target:
-            os.dup2(target.fileno(), 2)
-        yield
-    finally:
-        os.dup2(kept, 2)
-        os.close(kept)
 
 
 def check_pyspark() -> None:
