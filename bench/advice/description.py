@@ -36,13 +36,15 @@ class Description:
         key_bytes: of each key.
         value_bytes: of each value.
         reads: the share of operations that read a row.
-        scans: the share that read rows in key order. What is left writes a row.
+        scans: the share that read rows in key order. What is left of all shares writes a row.
         scan_rows: rows that a scan reads.
         memory_bytes: what state may take of the machine's memory, the system's page cache included.
         disk_bytes: what local copies may take of the machine's disk.
         workers: processes that share the memory, as an executor has one for each of its cores.
         batch: rows of a commit, in one store of one task.
         durability: ``none``, or ``synced`` if each commit is to be on the disk when it returns.
+        expiring: the share that put a new row behind all others or delete one of the first, half and half, as windows
+            do that follow each other and expire.
 
     Raises:
         ConfigurationError: a number makes no sense.
@@ -59,6 +61,7 @@ class Description:
     workers: int = 1
     batch: int = 1_000
     durability: str = "none"
+    expiring: float = 0.0
 
     def __post_init__(self) -> None:
         for name in ("keys", "key_bytes", "scan_rows", "memory_bytes", "disk_bytes", "workers", "batch"):
@@ -66,13 +69,14 @@ class Description:
                 raise ConfigurationError(f"{_option(name)} is {getattr(self, name)}, but must be at least 1")
         if self.value_bytes < 0:
             raise ConfigurationError(f"--value-size is {self.value_bytes}, but must be at least 0")
-        for name in ("reads", "scans"):
+        for name in ("reads", "scans", "expiring"):
             if not 0 <= getattr(self, name) <= 1:
                 raise ConfigurationError(f"--{name} is {getattr(self, name):g}, but a share is between 0 and 1")
-        if self.reads + self.scans > 1 + 1e-9:
+        together = self.reads + self.scans + self.expiring
+        if together > 1 + 1e-9:
             raise ConfigurationError(
-                f"--reads and --scans are {self.reads + self.scans:g} together, but shares of all operations are at "
-                "most 1; what is left are the writes"
+                f"--reads, --scans and --expiring are {together:g} together, but shares of all operations are at most "
+                "1; what is left are the writes"
             )
         if self.durability not in DURABILITIES:
             raise ConfigurationError(f"--durability is {self.durability!r}, but must be {' or '.join(DURABILITIES)}")
@@ -83,8 +87,8 @@ class Description:
 
     @property
     def writes(self) -> float:
-        """The share of operations that write a row."""
-        return max(0.0, 1 - self.reads - self.scans)
+        """The share of operations that write a row by chance."""
+        return max(0.0, 1 - self.reads - self.scans - self.expiring)
 
     @property
     def row_bytes(self) -> int:

@@ -95,10 +95,14 @@ def per_operation(description: Description, measured: Measured) -> Spread | None
     times = measured.times
     if times is None or (description.scans and (times.seek is None or times.step is None)):
         return None
+    if description.expiring and times.expire is None:
+        return None
     total = times.read.times(description.reads).and_(times.write.times(description.writes))
     if times.seek is not None and times.step is not None:
         scan = times.seek.and_(times.step.times(description.scan_rows - 1))
         total = total.and_(scan.times(description.scans))
+    if times.expire is not None:
+        total = total.and_(times.expire.times(description.expiring))
     return total
 
 
@@ -159,7 +163,7 @@ def _changes(description: Description, backends: Sequence[Measured], found: Advi
                 yield f"With {size(one.memory_needed)} of memory instead of {less}: {_named(then)}."
     mixes = [("only reads", 1.0), ("only writes", 0.0)]
     for name, reads in mixes:
-        other = replace(description, reads=reads, scans=0.0)
+        other = replace(description, reads=reads, scans=0.0, expiring=0.0)
         then = judge(other, backends).chosen
         if then is not None and found.chosen is not None and then.measured.backend != found.chosen.measured.backend:
             yield f"With {name}: {_named(then)}."

@@ -35,6 +35,7 @@ class Times:
         write: to write a row, in a commit of as many as the description says.
         seek: to find the first row of a scan and read it; None if no scans were asked for.
         step: to read the next row of a scan.
+        expire: to put a new row behind all others, or to delete one of the first; None if that was not asked for.
     """
 
     rows: int
@@ -42,6 +43,7 @@ class Times:
     write: Spread
     seek: Spread | None = None
     step: Spread | None = None
+    expire: Spread | None = None
 
 
 @dataclass(frozen=True)

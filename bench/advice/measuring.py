@@ -21,8 +21,8 @@ from millpond.bench.engines.run import Contest, run
 from millpond.bench.engines.workloads import Sizes
 from millpond.bench.report import document
 
-READ, WRITE, SEEK, STEP = "readrandom", "overwrite", "seekrandom", "readseq"
-"""The workloads of db_bench that the operations of a mix are measured by."""
+READ, WRITE, SEEK, STEP, EXPIRE = "readrandom", "overwrite", "seekrandom", "readseq", "turnover"
+"""The workloads that the operations of a mix are measured by."""
 
 _PROBE_ROWS: Final = 1_000
 _LEAST_ROWS: Final = 10_000
@@ -83,7 +83,8 @@ class Measurements:
 
 def workloads(description: Description) -> list[str]:
     """What has to be measured for the mix."""
-    return [READ, WRITE, *([SEEK, STEP] if description.scans else [])]
+    scans, expiring = [SEEK, STEP] if description.scans else [], [EXPIRE] if description.expiring else []
+    return [READ, WRITE, *scans, *expiring]
 
 
 def measure(
@@ -169,7 +170,7 @@ def times_of(description: Description, results: Document, label: str, rows: int)
             return f"there is no result of {label} with {workload}"
         per_second = result.throughput
         found[workload] = Spread(1e6 / per_second.median, 1e6 / per_second.high, 1e6 / per_second.low)
-    return Times(rows, found[READ], found[WRITE], found.get(SEEK), found.get(STEP))
+    return Times(rows, found[READ], found[WRITE], found.get(SEEK), found.get(STEP), found.get(EXPIRE))
 
 
 def _contest(description: Description, urls: Sequence[str], sizes: Sizes, effort: Effort, repeat: int) -> Contest:

@@ -1,8 +1,8 @@
 """The advice as tables and sentences to read."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
-from typing import Any
+from typing import Any, Final
 
 from rich.console import Console
 from rich.markup import escape
@@ -14,6 +14,8 @@ from millpond.bench.advice.measured import Spread
 from millpond.bench.advice.measuring import Measurements
 from millpond.bench.numbers import size
 
+_OPERATIONS: Final = ("read", "write of a row", "scan", "expiry")
+
 
 def print_advice(
     console: Console,
@@ -24,7 +26,7 @@ def print_advice(
     caveats: Sequence[str],
 ) -> None:
     """Print what was described, what was measured, the advice, what would change it, and what is not known."""
-    mix = f"{description.reads:.0%} reads, {description.writes:.0%} writes, {description.scans:.0%} scans"
+    mix = mix_of(asdict(description))
     console.print(
         f"{description.keys:,} keys of {description.key_bytes} + {description.value_bytes} bytes "
         f"({size(description.data_bytes)}); {mix}; commits of {description.batch:,} rows; "
@@ -37,6 +39,14 @@ def print_advice(
         console.print(escape(line), highlight=False, soft_wrap=True)
     _listed(console, "what would change this", advice.changes)
     _listed(console, "what the figures do not say", caveats)
+
+
+def mix_of(described: Mapping[str, Any]) -> str:
+    """The shares of operations, from the fields of a description."""
+    shares = {"reads": described["reads"], "scans": described["scans"], "expiring": described["expiring"]}
+    writes = max(0.0, 1 - sum(shares.values()))
+    mix = f"{shares['reads']:.0%} reads, {writes:.0%} writes, {shares['scans']:.0%} scans"
+    return f"{mix}, {shares['expiring']:.0%} expiring" if shares["expiring"] else mix
 
 
 def reasons(description: Description, advice: Advice) -> list[str]:
@@ -96,7 +106,7 @@ def _measured(description: Description, measurements: Measurements, advice: Advi
         f"{times:,.3g} times as many"
     )
     table.add_column("backend", no_wrap=True)
-    for column in ("read", "write of a row", "scan", "the mix", "memory/row", "disk/row", "needs memory", "needs disk"):
+    for column in (*_OPERATIONS, "the mix", "memory/row", "disk/row", "needs memory", "needs disk"):
         table.add_column(column, justify="right", no_wrap=True)
     table.add_column("fits")
     for one in advice.verdicts:
@@ -109,8 +119,8 @@ def _cells(description: Description, one: Verdict) -> Iterator[str]:
     scan = None
     if times is not None and times.seek is not None and times.step is not None:
         scan = times.seek.and_(times.step.times(description.scan_rows - 1))
-    for spread in (None if times is None else times.read, None if times is None else times.write, scan):
-        yield _spread(spread)
+    each = (None, None, None, None) if times is None else (times.read, times.write, scan, times.expire)
+    yield from map(_spread, each)
     yield _spread(one.per_operation)
     yield "" if room is None or one.measured.persistent else f"{room.memory_per_row:,.0f} B"
     yield "" if room is None or not one.measured.persistent else f"{room.disk_peak_per_row:,.0f} B"

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import partial
+from itertools import chain
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -156,6 +157,26 @@ def _walk(chance: np.random.Generator, sizes: Sizes, *, kind: Kind) -> Plan:
     return Plan(_loaded(chance, sizes), steps[: sizes.warm_up], steps)
 
 
+def _turnover(_: np.random.Generator, sizes: Sizes) -> Plan:
+    """Batch by batch, new rows behind all that are there, and as many of the first ones deleted."""
+    warm_up, steps = (
+        _turned(sizes, first, end)
+        for first, end in ((0, sizes.warm_up // 2), (sizes.warm_up // 2, sizes.warm_up // 2 + _pairs(sizes)))
+    )
+    return Plan(in_order(sizes, np.arange(sizes.records)), warm_up, steps)
+
+
+def _turned(sizes: Sizes, first: int, end: int) -> list[Step]:
+    numbers = np.arange(first, end)
+    new = _batches(Kind.INSERT, in_order(sizes, sizes.records + numbers), sizes.batch)
+    old = _batches(Kind.DELETE, in_order(sizes, numbers), sizes.batch)
+    return list(chain.from_iterable(zip(new, old, strict=True)))
+
+
+def _pairs(sizes: Sizes) -> int:
+    return max(1, sizes.operations // 2)
+
+
 def _mix(chance: np.random.Generator, sizes: Sizes, *, parts: dict[Kind, float], latest: bool = False) -> Plan:
     """YCSB: kinds by chance, on rows that are Zipfian among those that are there, or latest."""
     names = list(parts)
@@ -206,6 +227,8 @@ class Workload:
         """How many operations are measured."""
         if self.name in ("fillseq", "fillrandom"):
             return sizes.records
+        if self.name == "turnover":
+            return 2 * _pairs(sizes)
         return min(sizes.records, sizes.operations) if self.kinds & {Kind.NEXT, Kind.PREVIOUS} else sizes.operations
 
 
@@ -226,6 +249,12 @@ def _workloads() -> list[Workload]:
         one("readreverse", "reads row after row in the opposite order", Kind.PREVIOUS, _walk),
         one("seekrandom", "finds a key by chance and reads the row there", Kind.SCAN, _random),
         one("deleterandom", "deletes rows by chance, some twice", Kind.DELETE, _random),
+        Workload(
+            "turnover",
+            "puts new rows behind all others, and deletes as many of the first",
+            frozenset({Kind.INSERT, Kind.DELETE}),
+            _turnover,
+        ),
         mix("a", "half reads, half updates, Zipfian", {read: 0.5, update: 0.5}),
         mix("b", "95% reads, 5% updates, Zipfian", {read: 0.95, update: 0.05}),
         mix("c", "reads, Zipfian", {read: 1.0}),

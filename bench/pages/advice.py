@@ -6,13 +6,14 @@ Rule of this module: it shows the document that ``millpond advise --json`` write
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from millpond.bench.advice.tables import mix_of
 from millpond.bench.numbers import size
 from millpond.bench.pages.frame import machine_line, whole_page
 from millpond.bench.pages.tables import Html, numbers, row_head, table, tag
 
 TITLE: Final = "Which backend suits this job"
 _BAR: Final = 110  # pixels
-_HEADS: Final = ("read", "write of a row", "scan", "the mix", "memory a row", "disk a row", "memory", "disk")
+_HEADS: Final = ("read", "write of a row", "scan", "expiry", "the mix", "memory a row", "disk a row", "memory", "disk")
 
 
 def advice_page(document: Mapping[str, Any]) -> str:
@@ -29,11 +30,10 @@ def advice_page(document: Mapping[str, Any]) -> str:
 
 def _header(document: Mapping[str, Any]) -> Html:
     job = document["description"]
-    writes = max(0.0, 1 - job["reads"] - job["scans"])
     data = size(job["keys"] * (job["key_bytes"] + job["value_bytes"]))
     lead = (
         f"{job['keys']:,} keys of {job['key_bytes']} and values of {job['value_bytes']} bytes, {data}; "
-        f"{job['reads']:.0%} reads, {writes:.0%} writes, {job['scans']:.0%} scans; commits of {job['batch']:,} rows; "
+        f"{mix_of(job)}; commits of {job['batch']:,} rows; "
         f"{size(job['memory_bytes'])} of memory, {size(job['disk_bytes'])} of disk."
     )
     return tag(
@@ -72,11 +72,12 @@ def _measured(document: Mapping[str, Any]) -> Html:
 
 def _row(one: Mapping[str, Any], job: Mapping[str, Any], longest: float) -> Sequence[Html]:
     times, room = one["times"] or {}, one["room"]
+    each = times.get("read"), times.get("write"), _scan(times, job["scan_rows"]), times.get("expire")
     mix = one["per_operation_us"]
     bar = Html("") if mix is None else tag("i", style=f"width:{_BAR * mix['median'] / longest:.1f}px")
     return [
         row_head(one["url"]),
-        *numbers(map(_spread, (times.get("read"), times.get("write"), _scan(times, job["scan_rows"])))),
+        *numbers(map(_spread, each)),
         tag("td", _spread(mix), bar, class_="number rate"),
         *numbers(
             (

@@ -31,7 +31,7 @@ def backend(
     scaled: bool = True,
     checksums: bool = True,
 ) -> Measured:
-    times = Times(1_000, spread(each), spread(each), spread(each), spread(each))
+    times = Times(1_000, spread(each), spread(each), spread(each), spread(each), spread(each))
     return Measured(name, persistent, checksums, scaled, times, Room(1_000, memory, disk, disk))
 
 
@@ -129,6 +129,12 @@ def test_shares_weigh_the_operations() -> None:
     assert found is not None
     assert found.median == pytest.approx(0.5 * 1 + 0.4 * 10 + 0.1 * (100 + 10 * 2))
     assert found.low < found.median < found.high
+    windows = replace(job, expiring=0.25)
+    assert times.expire is None
+    assert verdict(windows, one).per_operation is None
+    found = verdict(windows, replace(one, times=replace(times, expire=spread(40)))).per_operation
+    assert found is not None
+    assert found.median == pytest.approx(0.5 * 1 + 0.15 * 10 + 0.1 * (100 + 10 * 2) + 0.25 * 40)
 
 
 def test_what_is_within_the_noise_is_a_tie_that_the_lower_risk_decides() -> None:
@@ -221,6 +227,8 @@ def test_what_is_no_number_of_keys_is_refused(text: str) -> None:
         ({"reads": 1.2}, "--reads is 1.2"),
         ({"scans": float("nan")}, "--scans is nan"),
         ({"reads": 0.7, "scans": 0.4}, "1.1 together"),
+        ({"reads": 0.5, "scans": 0.25, "expiring": 0.5}, "1.25 together"),
+        ({"expiring": -0.5}, "--expiring is -0.5"),
         ({"memory_bytes": 0}, "--memory is 0"),
         ({"disk_bytes": 0}, "--disk is 0"),
         ({"key_bytes": 0}, "--key-size is 0"),

@@ -117,7 +117,8 @@ def test_earlier_measurements_are_taken_if_they_speak(tmp_path: Path) -> None:
 
 def test_the_page_has_what_the_file_has_and_needs_nothing_else(tmp_path: Path) -> None:
     html, path = tmp_path / "pages" / "advice.html", tmp_path / "advice.json"
-    result = run(*TINY, "--scans", "0.1", "--memory", "200KiB", "--html", html, "--json", path)
+    shares = ("--scans", "0.1", "--expiring", "0.4")
+    result = run(*TINY, *shares, "--memory", "200KiB", "--html", html, "--json", path)
     assert result.exit_code == 0, result.output
     text, found = html.read_text(), json.loads(path.read_text())
     page = Page(text)
@@ -126,6 +127,8 @@ def test_the_page_has_what_the_file_has_and_needs_nothing_else(tmp_path: Path) -
     lines = [*found["advice"]["reasons"], *found["advice"]["changes"], *found["caveats"], *found["assumed"]]
     assert set(page.of("li")) >= set(lines)
     assert found["command"] in page.of("code")
+    assert "25% reads, 25% writes, 10% scans, 40% expiring" in text
+    assert all(one["times"]["expire"]["median"] > 0 for one in found["backends"])
     assert "@media (prefers-color-scheme: dark)" in text
     assert not re.search(r"https?:|url\(|@import|@font-face|<script|<img", text)
 

@@ -93,7 +93,9 @@ def test_a_profile_is_described_as_its_query_is() -> None:
     assert (large.keys, large.value_bytes) == (5_000_000, 208)
     assert asked().scale(PROFILES["many and large"]).rows == 500_000
     assert described["hot and small"].keys == 10_000
-    assert described["windows that expire"].scans > 0
+    windows = described["windows that expire"]
+    assert windows.reads + windows.writes == pytest.approx(0)
+    assert windows.expiring == pytest.approx(windows.scans * windows.scan_rows, rel=0.01)
 
 
 @pytest.mark.parametrize(

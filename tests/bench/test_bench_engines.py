@@ -138,6 +138,20 @@ def test_random_workloads_touch_rows_that_are_there_all_over(workload: str, meth
     assert sorted(numbers(loaded)) == list(range(400)) != numbers(loaded)
 
 
+def test_turnover_puts_batches_behind_all_rows_and_deletes_as_many_of_the_first() -> None:
+    calls = asked("turnover", SOME)
+    assert [kind for kind, _ in calls] == ["put", "delete"] * (len(calls) // 2)
+    new = numbers([key for kind, rows in calls if kind == "put" for key, _ in rows])
+    old = numbers([key for kind, keys in calls if kind == "delete" for key in keys])
+    plan = WORKLOADS["turnover"].plan(SOME, 0)
+    before = sum(map(rows_of, plan.warm_up)) // 2
+    assert old == list(range(before, before + 1_500))
+    assert new == [400 + number for number in old]
+    assert numbers(plan.loaded) == list(range(400))
+    assert max(len(argument) for _, argument in calls) == 7
+    assert [kind for kind, _ in asked("turnover", Sizes(records=1, operations=1))] == ["put", "delete"]
+
+
 def test_walks_go_from_row_to_row_once() -> None:
     for workload, reverse in (("readseq", False), ("readreverse", True)):
         assert asked(workload, SOME) == [("entries", reverse)]

@@ -59,6 +59,10 @@ def advise(
         float | None, typer.Option(help="the share of operations that read a row; half of the rest")
     ] = None,
     scans: Annotated[float, typer.Option(help="the share that scan; what is left are writes")] = 0.0,
+    expiring: Annotated[
+        float,
+        typer.Option(help="the share that put a row of a new window, or delete one of a window that is over"),
+    ] = 0.0,
     scan_rows: Annotated[int, typer.Option(min=1, help="rows of a scan")] = 50,
     memory: Annotated[
         str | None, typer.Option(help="what state may take of this machine's memory; half of it by default")
@@ -111,7 +115,7 @@ def advise(
         "batch": batch,
         "reads": reads,
     }
-    fixed = {"scans": scans, "scan_rows": scan_rows, "workers": workers, "durability": durability}
+    fixed = {"scans": scans, "scan_rows": scan_rows, "workers": workers, "durability": durability, "expiring": expiring}
     check_directory(directory)
     description, assumed = _described({**given, **fixed}, checkpoint, state_dir, directory)
     candidates = [candidate(one, description) for one in dict.fromkeys(backend or ("rocksdb", "lmdb", "memory"))]
@@ -154,7 +158,7 @@ def _described(
         "value_bytes": (100, "values of 100 bytes (--value-size)"),
         "batch": (1_000, "commits of 1,000 rows (--batch)"),
         "reads": (
-            max(0.0, (1 - given["scans"]) / 2),
+            max(0.0, (1 - given["scans"] - given["expiring"]) / 2),
             "as many reads as writes, as where each row is read before it is written; no metric counts them (--reads)",
         ),
         "memory_bytes": (half, f"half of this machine's memory, {size(half)} (--memory)"),

@@ -19,8 +19,8 @@ def bench_engines(
     workload: Annotated[
         list[str] | None,
         typer.Option(
-            help="fillseq, fillrandom, overwrite, readrandom, readseq, readreverse, seekrandom, deleterandom, or "
-            "ycsb-a to ycsb-f; may be repeated; all by default"
+            help="fillseq, fillrandom, overwrite, readrandom, readseq, readreverse, seekrandom, deleterandom, "
+            "turnover, or ycsb-a to ycsb-f; may be repeated; all by default"
         ),
     ] = None,
     records: Annotated[int, typer.Option(min=1, help="rows of the store; a fill writes so many")] = 100_000,
