@@ -12,6 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as _compute
 
+from millpond.processors.runtime.order.time_order import stable_order
 from millpond.stores.encoding.rows.byte_columns import buffer
 from millpond.stores.encoding.rows.physical import WHOLE, around, of_halves, unscaled, validity, words
 
@@ -21,9 +22,12 @@ Array: TypeAlias = Any
 
 Integers: TypeAlias = npt.NDArray[np.int64]
 Longer: TypeAlias = Callable[[list[float] | None, list[float]], list[float]]
+Floats: TypeAlias = npt.NDArray[np.float64]
 _LEAST: Final = int(np.iinfo(np.int64).min)
 _LOW: Final = 2**32 - 1
 """The bits of a digit."""
+_MOST_ADDED: Final = 64
+"""Lists of more floats are added up one by one: a step of all lists is made for each place."""
 
 
 def present(values: Array) -> npt.NDArray[np.bool_]:
@@ -199,7 +203,7 @@ def joined_lists(
     old, before = listed(states)
     after = present(values)
     owners = np.concatenate([np.repeat(np.arange(len(states)), before), groups[after]])
-    order = owners.argsort(kind="stable")
+    order = stable_order(owners)
     new = values.filter(pa.array(after))
     floats = np.concatenate([old.to_numpy(), new.to_numpy().astype(np.float64)])[order]
     lengths = np.bincount(owners, minlength=len(states))
@@ -229,3 +233,36 @@ def _rebuilt(
 
 def _size(numbers: Integers) -> int:
     return max(-int(numbers.min()), int(numbers.max())) if len(numbers) else 0
+
+
+def exact_sums(lists: Array, one_by_one: Callable[[list[float]], float]) -> Floats:
+    """The exact sum of each list of floats, rounded once; 0.0 where there is no list.
+
+    Of each list two floats are kept, and what adding to the first one rounds off is added to the second one. Where that
+    rounds nothing off, the two are the exact sum, and their own sum is that, rounded once.
+
+    Args:
+        lists: lists of float64.
+        one_by_one: the sum of a list for which two floats are too few.
+    """
+    elements, lengths = listed(lists)
+    floats, starts = elements.to_numpy(), np.cumsum(lengths) - lengths
+    high, low, exact = np.zeros(len(lengths)), np.zeros(len(lengths)), lengths <= _MOST_ADDED
+    rows = np.flatnonzero(exact & (lengths > 0))
+    with np.errstate(all="ignore"):
+        for place in range(int(lengths[rows].max(initial=0))):
+            rows = rows[lengths[rows] > place]
+            high[rows], lost = _with_loss(high[rows], floats[starts[rows] + place])
+            low[rows], lost = _with_loss(low[rows], lost)
+            exact[rows] &= lost == 0
+        sums = high + low
+    for row in np.flatnonzero(~(exact & np.isfinite(sums))).tolist():
+        sums[row] = one_by_one(floats[starts[row] : starts[row] + lengths[row]].tolist())
+    return sums
+
+
+def _with_loss(left: Floats, right: Floats) -> tuple[Floats, Floats]:
+    """The rounded sums, and what they lack of the exact ones (Knuth); not a number where these are beyond floats."""
+    sums = left + right
+    of_right = sums - left
+    return sums, (left - (sums - of_right)) + (right - of_right)

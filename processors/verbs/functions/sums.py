@@ -14,6 +14,7 @@ from fractions import Fraction
 from math import fsum, inf, isfinite, nan, nextafter
 from typing import Any, Final, cast
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as _compute
 
@@ -21,10 +22,12 @@ from millpond.errors import ConfigurationError
 from millpond.processors.runtime.batches.columns import nulls
 from millpond.processors.verbs.functions.columns import (
     Array,
+    Floats,
     Integers,
     added,
     added_wide,
     counted,
+    exact_sums,
     integers,
     joined_lists,
     listed,
@@ -205,9 +208,12 @@ class FloatSum(Sum):
     def state_of(self, result: Any) -> Any:
         return self.add(None, result, 0)
 
+    def totals(self, states: Array) -> Floats:
+        """The sum of each state; 0.0 where there is none."""
+        return exact_sums(states, _rounded)
+
     def results(self, states: Array) -> Array:
-        sums = [None if state is None else _rounded(state) for state in states.to_pylist()]
-        return pa.array(sums, self.type, from_pandas=False)
+        return pa.array(self.totals(states), mask=~present(states), from_pandas=False)
 
 
 def _fewest(values: list[float]) -> list[float]:
@@ -325,6 +331,27 @@ class Average(AggregateFunction):
         return total / count
 
 
+class FloatAverage(Average):
+    """An average of floats.
+
+    Args:
+        of: the sum.
+    """
+
+    def __init__(self, of: FloatSum) -> None:
+        super().__init__(of, pa.float64())
+        self._floats = of
+
+    def results(self, states: Array) -> Array:
+        counts, sums = states.flatten()
+        numbers, there = integers(counts), present(states)
+        if ((numbers < 1) | ~present(sums))[there].any():
+            raise ValueError("a state has no values")
+        with np.errstate(all="ignore"):
+            averages = self._floats.totals(sums) / numbers
+        return pa.array(averages, mask=~there, from_pandas=False)
+
+
 class RoundedAverage(Average):
     """An average of decimals or durations, rounded half up (away from zero).
 
@@ -391,8 +418,8 @@ def bind_average(path: str, type_: Any) -> Average:
     if pa.types.is_integer(type_):
         return Average(WideSum(pa.int64(), 10**_MAX_DIGITS), pa.float64())
     of = bind_sum(path, type_)
-    if pa.types.is_floating(type_):
-        return Average(of, pa.float64())
+    if isinstance(of, FloatSum):
+        return FloatAverage(of)
     if pa.types.is_duration(type_):
         return RoundedAverage(of, 0, DURATION)
     if isinstance(of, WideSum):  # It need not fit a type of its own.
