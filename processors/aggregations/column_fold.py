@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as _compute
 
 from millpond.processors.runtime.batches.columns import Columns
-from millpond.processors.runtime.order.time_order import reached_by_key
+from millpond.processors.runtime.order.time_order import reached_by_key, stable_order
 from millpond.stores.typed.timestamped_columns import TimestampedColumns
 
 pc: Any = _compute
@@ -47,7 +47,7 @@ class Groups:
     @cached_property
     def ranks(self) -> _Integers:
         """How many records of the same key come before each record."""
-        order = self.numbers.argsort(kind="stable")
+        order = stable_order(self.numbers)
         starts = np.cumsum(self.sizes) - self.sizes
         ranks = np.empty_like(self.numbers)
         ranks[order] = np.arange(len(order)) - starts[self.numbers[order]]

@@ -15,6 +15,7 @@ import pyarrow as pa
 from millpond.processors.aggregations.aggregate import Aggregation, reducing
 from millpond.processors.aggregations.column_fold import ColumnFold, Groups
 from millpond.processors.runtime.batches.columns import Array, as_column
+from millpond.processors.runtime.order.time_order import stable_order
 
 ColumnReducer = Callable[[Any, Any], Any]
 """``reducer(aggregates, values)`` of two Arrow arrays of one length returns as many results."""
@@ -56,7 +57,7 @@ class ColumnReduce(ColumnFold):
         """
         known = before.is_valid().to_numpy(zero_copy_only=False)
         owners = np.concatenate([np.flatnonzero(known), groups.numbers])
-        order = owners.argsort(kind="stable")
+        order = stable_order(owners)
         sizes = np.bincount(owners, minlength=len(groups.keys))
         ranks = np.arange(len(order)) - np.repeat(sizes.cumsum() - sizes, sizes)
         chain = pa.concat_arrays([before.filter(pa.array(known)), values.cast(self.result)]).take(pa.array(order))

@@ -25,6 +25,7 @@ from millpond.processors.options.windows import GridWindows, Span
 from millpond.processors.runtime.batches.column_tuples import chosen, taken
 from millpond.processors.runtime.batches.columns import Columns, spread
 from millpond.stores.encoding.column_serdes import ColumnSerde
+from millpond.stores.encoding.numbering import numbered
 from millpond.stores.encoding.times import MIN_TIME
 from millpond.stores.typed.windows.timestamped_window import TimestampedWindowStore
 from millpond.stores.typed.windows.window_columns import Windows
@@ -158,7 +159,7 @@ def _slots(keys: Any, starts: Integers) -> _Slots:
     groups = Groups(keys)
     order = pc.sort_indices(groups.keys)
     distinct, numbers = groups.keys.take(order), inverse(order)[groups.numbers]
-    begins, places = np.unique(starts, return_inverse=True)
-    codes, numbers = np.unique(places * len(distinct) + numbers, return_inverse=True)
+    begins, places = numbered(starts)
+    codes, numbers = numbered(places * len(distinct) + numbers)
     of_keys, of_begins = codes % len(distinct), codes // len(distinct)
     return _Slots(taken(distinct, of_keys), begins[of_begins], numbers, distinct, begins, codes)

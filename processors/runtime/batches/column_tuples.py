@@ -17,8 +17,21 @@ def taken(column: Any, places: npt.NDArray[Any]) -> Any:
     """The entries of a column at some places, or where a mask is true."""
     if isinstance(column, np.ndarray):
         return column[places]
+    if are_all(places, len(column)):
+        return column
     chosen: Any = pa.array(places)
     return column.filter(chosen) if places.dtype == np.bool_ else column.take(chosen)
+
+
+def are_all(places: npt.NDArray[Any], size: int) -> bool:
+    """Whether places, or a mask, are all places of so many, in their order.
+
+    >>> are_all(np.array([0, 1, 2]), 3), are_all(np.array([0, 2, 1]), 3), are_all(np.array([True, True]), 2)
+    (True, False, True)
+    """
+    if len(places) != size:
+        return False
+    return bool(places.all() if places.dtype == np.bool_ else (places == np.arange(size)).all())
 
 
 def chosen(entries: _Entries, places: npt.NDArray[Any]) -> _Entries:

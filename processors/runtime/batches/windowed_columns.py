@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from millpond.stores.encoding.numbering import numbered
 from millpond.stores.typed.windows.windowed import Windowed
 
 
@@ -51,8 +52,8 @@ class WindowedArray(pa.ExtensionArray):  # type: ignore[type-arg]
         """Numbers that are equal for equal keys."""
         numbers: npt.NDArray[np.int64] = self.entries("key").dictionary_encode().indices.to_numpy().astype(np.int64)
         for bound in ("start", "end"):
-            distinct, places = np.unique(self.entries(bound).to_numpy(), return_inverse=True)
-            numbers = np.unique(numbers * len(distinct) + places, return_inverse=True)[1]
+            distinct, places = numbered(self.entries(bound).to_numpy())
+            numbers = numbered(numbers * len(distinct) + places)[1]
         return numbers
 
     def to_pylist(self, **options: Any) -> list[Any]:

@@ -16,6 +16,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
+from millpond.processors.runtime.order.time_order import stable_order
 from millpond.processors.verbs.functions.columns import Array, Integers, present
 from millpond.processors.verbs.functions.function import AggregateFunction, refusal
 from millpond.processors.verbs.functions.sums import whole
@@ -59,7 +60,7 @@ class ExactSums(AggregateFunction):
     def add_columns(self, states: Array, values: Array, times: Array, groups: Integers) -> Array:
         there = present(values)
         numbers, given = groups[there], to_physical(values.drop_null())
-        order = numbers.argsort(kind="stable")
+        order = stable_order(numbers)
         bounds = np.flatnonzero(np.diff(numbers[order], prepend=-1, append=-1)).tolist()
         made = to_physical(states)
         for start, stop in pairwise(bounds):

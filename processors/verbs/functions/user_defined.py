@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from millpond.errors import RecordError, SerdeError
 from millpond.processors.runtime.failures import describe
+from millpond.processors.runtime.order.time_order import stable_order
 from millpond.processors.verbs.aggregates import UserAggregate
 from millpond.processors.verbs.functions.columns import Array, Integers, present
 from millpond.processors.verbs.functions.function import AggregateFunction
@@ -95,7 +96,7 @@ class UserDefined(AggregateFunction):
 
     def add_columns(self, states: Array, values: Array, times: Array, groups: Integers) -> Array:
         owners = groups[present(values)]
-        order = owners.argsort(kind="stable")
+        order = stable_order(owners)
         owners, given = owners[order], values.drop_null().take(pa.array(order))
         made = states.to_pylist()
         try:

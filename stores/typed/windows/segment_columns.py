@@ -17,6 +17,7 @@ from millpond.stores.backend.column_changes import put_column
 from millpond.stores.encoding.column_keys import pack_times, terminated_column, time_at, unterminated_column
 from millpond.stores.encoding.column_serdes import ColumnSerde
 from millpond.stores.encoding.keys import DATA, TIME_SIZE
+from millpond.stores.encoding.numbering import numbered
 from millpond.stores.typed.windows.segments import SegmentedStore, Span
 
 pc: Any = _compute
@@ -40,7 +41,7 @@ class SegmentColumns:
     def _rows(self, keys: Any, times: Times, *rest: Times) -> Any:
         """The rows of entries with one or several times, as an Arrow array."""
         interval = self._segments.interval
-        distinct, places = np.unique(times - times % interval, return_inverse=True)
+        distinct, places = numbered(times - times % interval)
         prefixes = pc.binary_join_element_wise(DATA, pack_times(distinct), b"").take(pa.array(places))
         return pc.binary_join_element_wise(prefixes, terminated_column(keys), *map(pack_times, (times, *rest)), b"")
 

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from millpond.processors.runtime.order.time_order import stable_order
 from millpond.processors.verbs.functions.columns import Array, Integers, present
 from millpond.processors.verbs.functions.function import AggregateFunction, refusal
 from millpond.processors.verbs.functions.sketches.sketch import Shown, Sketched, library
@@ -48,7 +49,7 @@ class Kll(Sketched):
 
     def add_columns(self, states: Array, values: Array, times: Array, groups: Integers) -> Array:
         owners = groups[present(values)]
-        order = owners.argsort(kind="stable")
+        order = stable_order(owners)
         numbers = self.numbers(values.drop_null().take(pa.array(order)))
         owners = owners[order]
         made = states.to_pylist()
