@@ -3,6 +3,7 @@
 Rule of this module: objects are made of keys and values only for an engine, which takes nothing else, and part by part.
 """
 
+from bisect import bisect_left
 from collections.abc import ItemsView, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import chain
@@ -103,9 +104,15 @@ class ColumnChanges(SortedChanges):
         )
 
     def beside(self, others: Mapping[bytes, bytes | None]) -> Self:
-        keys = pa.array(list(others), pa.binary())
-        values = pa.array(list(others.values()), pa.binary())
-        return self.of(pa.concat_arrays([keys, self.keys_column]), pa.concat_arrays([values, self.values_column]))
+        first, _ = self._bounds
+        keys = sorted(others)
+        place = bisect_left(keys, first)
+        return type(self)(
+            pa.concat_arrays([_bytes(keys[:place]), self.keys_column, _bytes(keys[place:])]),
+            pa.concat_arrays(
+                [_bytes(map(others.get, keys[:place])), self.values_column, _bytes(map(others.get, keys[place:]))]
+            ),
+        )
 
     def items(self) -> ItemsView[bytes, bytes | None]:
         return _Items(self)
@@ -122,6 +129,10 @@ class ColumnChanges(SortedChanges):
     @cached_property
     def _content(self) -> dict[bytes, bytes | None]:
         return dict(self.items())
+
+
+def _bytes(values: Iterable[bytes | None]) -> Array:
+    return pa.array(list(values), pa.binary())
 
 
 def as_columns(changes: Mapping[bytes, bytes | None]) -> Mapping[bytes, bytes | None]:

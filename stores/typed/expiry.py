@@ -306,7 +306,7 @@ class Expiry:
         self._begun = False
         self._observed.save(self._store)
         self._horizon.save(self._store)
-        if self.ttl is None and self._timed_until != DATA and self._transaction.changes:
+        if self.ttl is None and self._timed_until != DATA and self._transaction.changed_keys:
             # From now on there may be entries without timers.
             self._mark(DATA)
 

@@ -249,9 +249,9 @@ class WritableStore(Store[K, V]):
 
         An override calls this one last: without any change there is nothing to tell of the rows either.
         """
-        if self._transaction.changes and self._layout is not None and self._read(LAYOUT_ROW) is None:
+        if self._transaction.changed_keys and self._layout is not None and self._read(LAYOUT_ROW) is None:
             self._write(LAYOUT_ROW, self._layout.to_bytes())
-        if self._transaction.changes and self._terms is not None:
+        if self._transaction.changed_keys and self._terms is not None:
             data = self._terms.to_bytes()
             if self._read(TERMS_ROW) != data:
                 self._write(TERMS_ROW, data)

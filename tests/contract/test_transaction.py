@@ -40,6 +40,18 @@ def test_a_commit_is_one_write_and_an_empty_commit_is_none() -> None:
     assert plan.steps[Step.BACKEND_WRITE] == 1
 
 
+@given(st.dictionaries(st.sampled_from([b"0", b"01", b"1", b"x", b"xx", b"y"]), st.none() | st.binary(max_size=2)))
+def test_single_changes_around_columns_lie_beside_these_in_key_order(others: dict[bytes, bytes | None]) -> None:
+    columns = {b"b": b"1", b"c": None, b"d": b"3"}
+    transaction = Transaction(MemoryBackend())
+    put_column(transaction, pa.array(columns, pa.binary()), pa.array(columns.values(), pa.binary()))
+    transaction.put_many(others)
+    assert isinstance(transaction.changes, ColumnChanges)
+    assert list(transaction.changes.items()) == sorted({**columns, **others}.items())
+    assert transaction.changes.bounds == (min({*columns, *others}), max({*columns, *others}))
+    transaction.commit()
+
+
 @pytest.mark.parametrize(
     ("use", "form"),
     [

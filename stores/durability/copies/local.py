@@ -272,10 +272,10 @@ class LocalCopy:
     def commit(self, transaction: Transaction, manifest: Manifest) -> None:
         """Write the transaction's changes and the position at ``manifest``, in one atomic write."""
         transaction.put(COMMIT_ROW, encode_position(manifest))
-        changes = transaction.changes
+        prepared = transaction.changes if self._prepares else None
         transaction.commit()
-        if self._prepares:
-            self._preparation.append(manifest, changes)
+        if prepared is not None:
+            self._preparation.append(manifest, prepared)
 
     def prepare_further(self, transaction: Transaction) -> None:
         """Go on with what is being prepared, if anything is, from the rows as they were before the transaction."""
