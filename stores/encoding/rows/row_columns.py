@@ -5,7 +5,7 @@ Rule of this module: as long as rows stay columns, no Python object is made of a
 or the MessagePack array of these. The two are types of their own, so that a column knows by itself which it is.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, cast
 
@@ -63,7 +63,8 @@ class _RowType(pa.ExtensionType):
 
     @classmethod
     def __arrow_ext_deserialize__(cls, storage: pa.DataType, serialized: bytes) -> Self:
-        made: Self = _known(cls, storage)
+        kind: Any = cls
+        made: Self = _known(kind, storage)
         return made
 
     def __arrow_ext_class__(self) -> type[Any]:
@@ -71,7 +72,7 @@ class _RowType(pa.ExtensionType):
 
 
 @lru_cache(maxsize=256)
-def _known(kind: Callable[[pa.DataType], Any], storage: pa.DataType) -> Any:
+def _known(kind: Any, storage: pa.DataType) -> Any:
     """A type that lasts: Arrow makes one anew each time that it is asked for one which nobody holds any more."""
     return kind(storage)
 

@@ -14,4 +14,4 @@ def test_different_integers_and_their_places_are_those_that_sorting_finds(column
     distinct, places = numbered(np.array(column, np.int64))
     of_all, among_all = np.unique(np.array(column, np.int64), return_inverse=True)
     assert (distinct.tolist(), places.tolist()) == (of_all.tolist(), among_all.tolist())
-    assert (distinct.dtype, places.dtype) == (np.int64, np.int64)
+    assert distinct.dtype == places.dtype == np.dtype(np.int64)
