@@ -46,8 +46,7 @@ def table_join(
     """
     builder = StreamsBuilder(key_serde=BYTES, value_serde=BYTES)
     one, other = (_table(builder, rows, history, ttl, expired) for rows in (left, right))
-    keys = Keys.of_rows(left, right) if join_type.keeps(Side.RIGHT) else Keys.of_rows(left)
-    shown = left_columns
+    keys, shown = Keys.of_rows(left), left_columns
     if left.foreign is not None and join_type.keeps(Side.RIGHT):
         joined_keys = JoinedKeys(left, right)
         _with_right_rows(one, other, join_type, joined_keys).to(name)
@@ -57,6 +56,7 @@ def table_join(
         _joined_by_foreign_key(one, other, join_type).to(name)
     else:
         _joined_by_key(one, other, join_type).to(name)
+        keys = Keys.of_rows(left, right) if join_type.keeps(Side.RIGHT) else keys
     rows = JoinedRows(left.rows, right.rows, shown, right_columns, foreign=left.foreign is not None)
     inputs = {left.topic: left, right.topic: right}
     times = Times(CHANGE_TIME, left.times)
