@@ -126,14 +126,23 @@ def check_zones(windows: Collection[Windows | None], instants: bool, time: objec
         )
 
 
+def check_emit(emit: str) -> None:
+    """Refuse what is neither ``"updates"`` nor ``"final"``.
+
+    Raises:
+        ConfigurationError: so it is.
+    """
+    if emit not in ("updates", "final"):
+        raise ConfigurationError(f"emit is {emit!r}; give 'updates' or 'final'")
+
+
 def emits_final(emit: str, window: Windows | None) -> bool:
     """Whether only final results come out.
 
     Raises:
         ConfigurationError: neither ``"updates"`` nor ``"final"``, or ``"final"`` without a window.
     """
-    if emit not in ("updates", "final"):
-        raise ConfigurationError(f"emit is {emit!r}; give 'updates' or 'final'")
+    check_emit(emit)
     if emit == "final" and window is None:
         raise ConfigurationError("a result that has no window is never final; give a window, or emit='updates'")
     return emit == "final"

@@ -5,25 +5,37 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 
+from millpond.errors import ConfigurationError
+from millpond.processors.calls.account import Path
 from millpond.processors.calls.arguments import (
     LEFT,
     RIGHT,
     On,
     check_distinct,
+    check_emit,
     check_history,
     check_null_safe,
     chosen_join,
+    column_names,
     column_pairs,
     defaults_of,
     in_micros,
 )
 from millpond.processors.calls.key_kinds import check_equal_keys
+from millpond.processors.calls.known_names import did_you_mean
 from millpond.processors.calls.made import MadeVerb
-from millpond.processors.calls.readings import Begin, Column, Read, VerbRows, begun_anew
-from millpond.processors.calls.waiting import asof_allowances, asof_history, asof_join_account, held_back
+from millpond.processors.calls.readings import Begin, Column, Read, VerbRows, begun_anew, check_rows_stay
+from millpond.processors.calls.waiting import (
+    asof_allowances,
+    asof_history,
+    asof_join_account,
+    corrected_account,
+    held_back,
+)
 from millpond.processors.options.joins import ASOF_JOINS, AsofDirection, JoinType, Side, Unfit
-from millpond.processors.verbs.asof_join import asof_join
+from millpond.processors.verbs.asof_join import Correcting, asof_join
 from millpond.processors.verbs.null_keys import NullKeys
+from millpond.processors.verbs.projections import CHANGE_COLUMNS
 from millpond.stores.encoding.times import Duration
 
 Where: TypeAlias = Callable[[Sequence[str]], Callable[[pa.Table], Any]]
@@ -49,6 +61,8 @@ def call_asof_join(
     right_order: Column | None,
     right_op: Column | None,
     null_safe: bool,
+    emit: str,
+    left_key: str | Sequence[str] | None,
     name: str | None,
 ) -> MadeVerb[Read]:
     """The verb, as ``Millpond.asof_join`` says; without a ``history``, no left row is late.
@@ -60,10 +74,12 @@ def call_asof_join(
     reach = 0 if history is None else in_micros(history, "history")
     wait = None if grace is None else in_micros(grace, "grace")
     most = None if tolerance is None else in_micros(tolerance, "tolerance")
-    towards = AsofDirection.chosen(direction, grace, tolerance)
+    corrected = _corrected_key(emit, left_key, grace, tolerance, direction)
+    towards = AsofDirection.chosen(direction, grace if corrected is None else 0, tolerance)
     unfit = Unfit.chosen(otherwise, where, tolerance)
     if history is not None:
         check_history(grace, tolerance, history, towards.ahead(most))
+        _check_reach(corrected, tolerance, history, towards.ahead(most))
     check_null_safe(null_safe)
     return make_asof_join(
         name or f"asof_join-{'-'.join(keys)}",
@@ -83,6 +99,7 @@ def call_asof_join(
         right_op=right.operations(right_op),
         right_order=right_order,
         null_safe=null_safe,
+        left_key=corrected,
         begin=begin,
     )
 
@@ -106,37 +123,42 @@ def make_asof_join(
     right_op: Column | None = None,
     right_order: Column | None = None,
     null_safe: bool = False,
+    left_key: Sequence[str] | None = None,
     begin: Begin[Read] = begun_anew,
 ) -> MadeVerb[Read]:
-    """The verb, with lengths of time in microseconds.
+    """The verb, with lengths of time in microseconds; results are corrected if there is a ``left_key``.
 
     Raises:
         ConfigurationError: a column is absent or of a type that does not do, or a condition is none.
     """
     keys = column_pairs(on)
     theirs, keeps_left = list(keys.values()), how.keeps(Side.LEFT)
-    rest = right.rest(theirs, left.names, right_op, right_order)
-    one = left.read(LEFT, list(keys), left.names, times[0], keyed=not (null_safe or keeps_left))
+    names = list(left.names) if left_key is None else _rows_that_stay(keys, left)
+    rest = right.rest(theirs, names if left_key is None else [*names, *CHANGE_COLUMNS], right_op, right_order)
+    one = left.read(LEFT, list(keys), names, times[0], keyed=not (null_safe or keeps_left))
     other = right.read(RIGHT, theirs, rest, times[1], op=right_op, order=right_order, keyed=not null_safe)
-    if how.shows_right:
-        check_distinct([*left.names, *rest], changes=False, remedy=left.remedy)
+    if how.shows_right or left_key is not None:
+        check_distinct([*names, *(rest if how.shows_right else ())], changes=left_key is not None, remedy=left.remedy)
     check_equal_keys(name, one, other)
-    left_times, right_times = left.time(times[0], left.names), right.time(times[1])
+    left_times, right_times = left.time(times[0], names), right.time(times[1])
+    feed = None if left_key is None else _feed_key(keys, left_times.path, left_key, names, times[0])
     late, kept = asof_allowances(grace, history, left_times, right_times)
-    hold = held_back(late)
+    hold = held_back(late) if left_key is None else None
     # A left row that waits for nothing is joined where it arrives.
-    one = one.unstored() if hold is None else one
+    one = one.unstored() if hold is None and left_key is None else one
     packing = begin(name, [one, other])
     packed = (
         packing.input(one, NullKeys.EQUAL if null_safe else NullKeys.APART, untimed=keeps_left),
         packing.input(other, NullKeys.EQUAL if null_safe else NullKeys.DROPPED, versions=True),
     )
     ahead, back = direction.ahead(tolerance), unfit.back(tolerance, direction)
+    reach = asof_history(kept, hold, exact, ahead, back)
     verb = asof_join(
         name,
         *packed,
         how,
-        history=asof_history(kept, hold, exact, ahead, back),
+        # A left row that is kept may have a match so much later than the newest of them.
+        history=reach if left_key is None else reach + ahead,
         grace=hold,
         tolerance=tolerance,
         exact=exact,
@@ -146,6 +168,91 @@ def make_asof_join(
         columns=rest,
         default=defaults_of(default or {}, how, packed[1].rows.schemas.current, rest),
         null_safe=null_safe,
+        correcting=None if left_key is None else Correcting(kept.total, left_key),
     )
-    account = asof_join_account(name, how, late, kept, left_times, ahead, back)
-    return MadeVerb(verb, {LEFT: one, RIGHT: other}, account)
+    if feed is None:
+        account = asof_join_account(name, how, late, kept, left_times, ahead, back)
+    else:
+        account = corrected_account(name, how, kept, left_times, ahead, back)
+    return MadeVerb(verb, {LEFT: one, RIGHT: other}, account, key=feed)
+
+
+def _corrected_key(
+    emit: str,
+    left_key: str | Sequence[str] | None,
+    grace: Duration | None,
+    tolerance: Duration | None,
+    direction: str,
+) -> list[str] | None:
+    """The columns that tell left rows apart whose results are corrected; None if each comes out once.
+
+    Raises:
+        ConfigurationError: results are neither, or something is given that these have no use for, or missing.
+    """
+    check_emit(emit)
+    if emit == "final":
+        if left_key is not None:
+            raise ConfigurationError(
+                f"left_key is {left_key!r}, but each left row comes out once; give emit='updates' to have results "
+                "corrected, or leave left_key out"
+            )
+        return None
+    if left_key is None:
+        raise ConfigurationError(
+            "updates are wanted, and nothing says which columns tell left rows of one key and time apart; give "
+            "left_key='id', or a list of columns"
+        )
+    if grace is not None:
+        raise ConfigurationError(
+            f"grace is {grace!r}, but with emit='updates' no row waits: a late right row corrects what has come out; "
+            "leave grace out, and give history for as long as right rows may be late"
+        )
+    if direction != AsofDirection.BACKWARD.value and tolerance is None:
+        raise ConfigurationError(
+            f"direction is {direction!r}, and nothing says how much newer than a left row its match may be; give "
+            "tolerance='10 minutes'"
+        )
+    return column_names(left_key, "left_key")
+
+
+def _check_reach(corrected: Sequence[str] | None, tolerance: Duration | None, history: Duration, ahead: int) -> None:
+    """Refuse a history in which the match of a left row may not come, if results are corrected.
+
+    Raises:
+        ConfigurationError: it is shorter than a match may be newer.
+    """
+    if corrected is not None and ahead > in_micros(history, "history"):
+        raise ConfigurationError(
+            f"tolerance is {tolerance!r}, but left rows are corrected for a history of {history!r} only; make history "
+            "as long"
+        )
+
+
+def _rows_that_stay(keys: Mapping[str, str], left: VerbRows[Column, Read]) -> list[str]:
+    """The columns of left rows whose results are corrected.
+
+    Raises:
+        ConfigurationError: the rows are a change feed.
+    """
+    check_rows_stay(f"on {', '.join(keys)},", left, "left rows are kept as they come and their matches corrected")
+    rest = left.rest(keys, CHANGE_COLUMNS)
+    return [name for name in left.names if name in keys or name in rest]
+
+
+def _feed_key(
+    keys: Mapping[str, str], path: Path | None, left_key: Sequence[str], names: Sequence[str], time: Any
+) -> list[str]:
+    """The key of the change feed: the columns in ``on``, that of the time, and those that tell left rows apart.
+
+    Raises:
+        ConfigurationError: one of them is no column of the result.
+    """
+    for one in left_key:
+        if one not in names:
+            raise ConfigurationError(f"left_key names {one!r}, which is no column of left{did_you_mean(one, names)}")
+    if path is None or len(path) != 1:
+        raise ConfigurationError(
+            f"left_time is {time!r}, which is no column of the result as it is, and with emit='updates' it is part of "
+            "its key; give a column of left"
+        )
+    return list(dict.fromkeys([*keys, *path, *left_key]))

@@ -24,12 +24,14 @@ class MadeVerb(Generic[Read]):
         selections: by topic, how it reads rows.
         account: what there is to say of its time.
         value_serde: reads packed values; None if processors take them as bytes.
+        key: of the change feed that it puts out, if that is not the key of its first input.
     """
 
     verb: Verb
     selections: Mapping[str, Read]
     account: Account
     value_serde: Serde[Any] | None = None
+    key: Sequence[str] | None = None
 
     @property
     def sources(self: "Made") -> dict[str, str]:
@@ -44,8 +46,9 @@ class MadeVerb(Generic[Read]):
     @property
     def feed(self) -> Sequence[str] | None:
         """The key of the change feed that it puts out; None if it is none."""
-        keys, *others = self.verb.parts
-        return keys.schema.names if any(isinstance(part, ChangeColumns) for part in others) else None
+        first, *others = self.verb.parts
+        keys = first.schema.names if self.key is None else self.key
+        return keys if any(isinstance(part, ChangeColumns) for part in others) else None
 
 
 Made: TypeAlias = MadeVerb[Selection]

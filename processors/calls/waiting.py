@@ -207,6 +207,26 @@ def asof_join_account(
     )
 
 
+def corrected_account(
+    name: str, join_type: JoinType, history: Allowance, left: InputTime, ahead: int = 0, back: int = 0
+) -> Account:
+    """Of an as-of join whose results are corrected, of matches that may be so much ahead or so far back."""
+    reach = f"the history and {shown(ahead + back)} more" if ahead + back else "the history"
+    bounds: dict[Path, int | None] = {(CHANGE_TIME,): history.total}
+    return Account(
+        name,
+        f"asof_join, {join_type.value}, updates",
+        "of each side, " + _OF_INPUT,
+        [history],
+        _NOTHING,
+        0,
+        bounds if left.path is None else {left.path: history.total, **bounds},
+        f"left rows with their matches for the history, versions of the right side for {reach}, and the latest one of "
+        "each key for ever: it grows with the number of keys that are not deleted",
+        sides=("left",),
+    )
+
+
 def latest_account(name: str, history: Allowance, ttl: Allowance | None = None) -> Account:
     """Of a table of the latest rows."""
     keeps = "older rows and deletes for the history, and the latest row of each key for ever, until it is deleted"

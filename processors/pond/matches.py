@@ -57,7 +57,7 @@ def explain_match(
     left, right = selections["left"], selections["right"]
     keys = left.foreign or left.keys
     # The other columns of a table are not in each row of its changes.
-    needed = left.keys if left.foreign or made.feed is not None else [*left.keys, left.time]
+    needed = [*left.keys, left.time] if matching.timed else left.keys
     sides = {
         "left": SideColumns(keys, left.values, needed, inputs["left"].schema.names),
         "right": SideColumns(right.keys, right.values, (), inputs["right"].schema.names),

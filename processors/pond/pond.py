@@ -359,6 +359,8 @@ class Verbs(ABC, Generic[Given, Result]):
         right_order: str | None = None,
         right_op: str | None = None,
         null_safe: bool = False,
+        emit: Literal["final", "updates"] = "final",
+        left_key: str | Sequence[str] | None = None,
         name: str | None = None,
     ) -> Result:
         """Each left row with the right row that was valid at its time: the last one that is not later.
@@ -388,15 +390,32 @@ class Verbs(ABC, Generic[Given, Result]):
             right_order: the column that decides among right rows of one key and time, the greatest last.
             right_op: the column that says which right rows are deletes, as ``op`` in ``latest``.
             null_safe: whether a null in ``on`` equals a null.
+            emit: ``"final"`` if each left row comes out once; ``"updates"`` if it comes out at once, without a
+                ``grace``, and again whenever a late right row or a delete gives it another match, for the ``history``.
+            left_key: for ``"updates"``: the columns of the left side that tell rows of one key and time apart.
             name: of the verb, for messages; by default made of the verb and the key.
 
         Returns:
             All columns of the left side, then, unless ``how`` is ``"semi"`` or ``"anti"``, those of the right side that
-            are not in ``on``.
+            are not in ``on``. Updates are a change feed with ``op``, ``sequence`` and ``change_time``, whose key is
+            ``on``, ``left_time`` and ``left_key``.
 
         Raises:
             ConfigurationError: an argument is missing or invalid, or a column is absent or of a type that does not do.
             RecordError: a row cannot be used.
+
+        >>> from datetime import datetime
+        >>> from millpond import Pond
+        >>> trades = pa.table({"symbol": ["ACME"], "t": [datetime(2026, 6, 1, 12, 0, 5)], "id": [7]})
+        >>> quotes = pa.table({"symbol": ["ACME"], "quoted": [datetime(2026, 6, 1, 12, 0, 3)], "bid": [9.5]})
+        >>> with Pond().in_batches.asof_join(
+        ...     trades.schema, quotes.schema, on="symbol", left_time="t", right_time="quoted", history="1 hour",
+        ...     how="left", emit="updates", left_key="id",
+        ... ) as priced:
+        ...     for late in (priced.feed(left=trades), priced.feed(right=quotes)):
+        ...         print(late.select(["id", "bid", "op"]).to_pylist())
+        [{'id': 7, 'bid': None, 'op': 'upsert'}]
+        [{'id': 7, 'bid': 9.5, 'op': 'upsert'}]
         """
         sides = self._side(LEFT, left), self._side(RIGHT, right)
         one, other, times = joined_sides(*sides, (time, left_time, right_time), chosen_join(how, ASOF_JOINS))
@@ -418,6 +437,8 @@ class Verbs(ABC, Generic[Given, Result]):
             right_order=right_order,
             right_op=right_op,
             null_safe=null_safe,
+            emit=emit,
+            left_key=left_key,
             name=name,
         )
         return self._result(made, [one, other])

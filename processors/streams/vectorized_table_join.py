@@ -45,17 +45,27 @@ class VectorizedStreamTableJoin(StreamTableJoin):
 
     def _joined(self, kept: Columns) -> tuple[Columns, Booleans | None]:
         """The results, and which records were looked up beyond the history."""
+        found, missed = self._met(kept)
+        if not self._left and found.null_count:
+            kept, found = kept.select(valid(found)), found.drop_null()
+        if not len(kept):
+            return kept, missed
+        return kept.with_values(as_column(self._joiner(kept.keys, kept.values, found), len(kept))), missed
+
+    def _met(self, kept: Columns) -> tuple[Array, Booleans | None]:
+        """What each record meets, null for nothing, and which were looked up beyond the history."""
+        if self._direction.looks_ahead:
+            batch = kept.to_batch()
+            entries, nothing = self._look_up(batch)
+            missed = self._missed(nothing, batch.timestamps)
+            return self._values(self._matches(batch, entries)), missed
         found, since = self._look_up_columns(kept)
         missed = self._missed(~valid(found) & valid(kept.keys), kept.timestamps) if found.null_count else None
         if self._tolerance is not None:
             found = _without(found, ~self._within(kept, since))
         if self._where is not None and self._unfit is Unfit.MISS:
             found = _without(found, self._failing_columns(kept, found, since))
-        if not self._left and found.null_count:
-            kept, found = kept.select(valid(found)), found.drop_null()
-        if not len(kept):
-            return kept, missed
-        return kept.with_values(as_column(self._joiner(kept.keys, kept.values, found), len(kept))), missed
+        return found, missed
 
     def _look_up_columns(self, kept: Columns) -> tuple[Array, Array]:
         """What the table has for each record, and the timestamp of that."""

@@ -27,7 +27,7 @@ from millpond.processors.runtime.record_processor import RecordProcessor
 from millpond.processors.verbs.aggregate import aggregate
 from millpond.processors.verbs.aggregates import AggregateCall, count, last, sum
 from millpond.processors.verbs.apply import apply_topology
-from millpond.processors.verbs.asof_join import asof_join
+from millpond.processors.verbs.asof_join import Correcting, asof_join
 from millpond.processors.verbs.deduplicate import deduplicate
 from millpond.processors.verbs.keyed_processor import KeyContext, KeyedProcessor
 from millpond.processors.verbs.latest import latest
@@ -189,6 +189,12 @@ def of_asof_join(grace: int | None = 5, order: KeyCodec | None = None, null_safe
     other = replace(other, order=order)
     made = asof_join("v", one, other, JoinType.INNER, history=10, grace=grace, columns=["w"], null_safe=null_safe)
     return made.topology
+
+
+def of_corrected_join(how: JoinType = JoinType.INNER, key: str = "v") -> Topology:
+    one, other = sides()
+    correcting = Correcting(10, [key])
+    return asof_join("v", one, other, how, history=10, grace=None, columns=["w"], correcting=correcting).topology
 
 
 def of_stream_join(
@@ -380,6 +386,11 @@ REFUSED = [
     Change(("Millpond.apply.order",), of_apply(), of_apply(ordered=True), None),
     Change(("Millpond.asof_join.right_order",), of_asof_join(), of_asof_join(order=ORDER), None),
     Change(("Millpond.asof_join.grace, added or removed",), of_asof_join(), of_asof_join(grace=None), None),
+    Change(("Millpond.asof_join.emit",), of_asof_join(grace=None), of_corrected_join(), None),
+    Change(("Millpond.asof_join.how, of corrected results",), of_corrected_join(), of_corrected_join(JoinType.LEFT),
+           "how='inner' and not 'left'"),
+    Change(("Millpond.asof_join.left_key",), of_corrected_join(), of_corrected_join(key="u"),
+           r"left_key=\['v'\] and not \['u'\]"),
     Change(("Millpond.table_join.left_order",), of_table_join(history=10),
            of_table_join(history=10, orders=(ORDER, None)), None),
     Change(("Millpond.table_join.right_order",), of_table_join(history=10),

@@ -76,7 +76,7 @@ PARAMETERS: Final[dict[str, dict[str, str]]] = {
     "Millpond.asof_join": {
         "left": OWN, "right": OWN, "on": REFUSAL, "left_time": REFUSAL, "right_time": REFUSAL, "history": NO_HARM,
         "how": NO_HARM, "grace": NO_HARM, "tolerance": OWN, "exact": OWN, "direction": NO_HARM,
-        "where": OWN, "otherwise": OWN, "default": OWN,
+        "where": OWN, "otherwise": OWN, "default": OWN, "emit": REFUSAL, "left_key": REFUSAL,
         "right_order": REFUSAL, "right_op": REFUSAL, "null_safe": REFUSAL, **NAMES,
     },
     "Millpond.stream_join": {

@@ -8,7 +8,7 @@ from tests.metamorphic.random_verbs import Case, failure, random_case, report
 from tests.metamorphic.typed_jobs import FAMILIES, Draft
 from tests.metamorphic.typed_values import KEYS, VALUES
 
-CASES = 460
+CASES = 480
 """In these each type of keys meets each type of values, and each family."""
 PARTS = 8
 

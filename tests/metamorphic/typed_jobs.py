@@ -445,6 +445,17 @@ def versions(draft: Draft) -> Job:
     return draft.job([made], answer, {"k": raw(), **draft.values("a", "b")}, delays)
 
 
+def corrected_versions(draft: Draft) -> Job:
+    late, op = draft.pick(0, 3, 20), draft.pick(True, False)
+    how: How = draft.pick("inner", "left")
+    made = make_asof_join(
+        "out", draft.rows("a"), draft.rows("b", op=op), on="k", times=("at", "bt"), how=JoinType(how),
+        right_op="bo" if op else None, history=late * SECOND, left_key=["k"],
+    )  # fmt: skip
+    answer = relations.asof(relations.rows_of("a"), relations.rows_of("b"), how)
+    return draft.job([made], answer, {"k": raw(), **draft.values("a", "b")}, {"b": late, "a": late}, ["k", "at"])
+
+
 def _streams(draft: Draft, name: str, how: How, reach: tuple[int, int], grace: int) -> Made:
     return make_stream_join(
         name, draft.rows("a"), draft.rows("b"), on="k", times=("at", "bt"), before=reach[0] * SECOND,
@@ -668,6 +679,6 @@ FAMILIES: Final[Mapping[str, Callable[[Draft], Job]]] = {
         windows_of_versions, windows_of_pairs, totals_beside_the_latest, versions_of_versions, windows_of_rules,
         latest_of_tables, tables_by_a_foreign_key_of_versions, first_rows, first_rows_of_windows,
         latest_of_first_rows, first_rows_apart, windows_of_first_rows_apart, rows_over_those_before,
-        rows_over_first_rows,
+        rows_over_first_rows, corrected_versions,
     )
 }  # fmt: skip

@@ -288,6 +288,40 @@ ARGUMENTS = [
         lambda calls: calls.stream(before="5 minutes", after="5 minutes"),
     ),
     Refused(
+        "but each left row comes out once; give emit='updates' to have results corrected, or leave left_key out",
+        lambda calls: calls.asof(left_key="a"),
+        lambda calls: calls.asof(left_key="a", emit="updates"),
+        lambda calls: calls.asof(),
+    ),
+    Refused(
+        "columns tell left rows of one key and time apart; give left_key='id', or a list of columns",
+        lambda calls: calls.asof(emit="updates"),
+        lambda calls: calls.asof(emit="updates", left_key="a"),
+        lambda calls: calls.asof(emit="updates", left_key=["a", "k"]),
+    ),
+    Refused(
+        "a late right row corrects what has come out; leave grace out, and give history",
+        lambda calls: calls.asof(emit="updates", left_key="a", grace="1 minute"),
+        lambda calls: calls.asof(emit="updates", left_key="a"),
+    ),
+    Refused(
+        "nothing says how much newer than a left row its match may be; give tolerance='10 minutes'",
+        lambda calls: calls.asof(emit="updates", left_key="a", direction="nearest"),
+        lambda calls: calls.asof(emit="updates", left_key="a", direction="nearest", tolerance="10 minutes"),
+    ),
+    Refused(
+        "only; make history as long",
+        lambda calls: calls.asof(emit="updates", left_key="a", direction="forward", tolerance="2 hours"),
+        lambda calls: calls.asof(
+            emit="updates", left_key="a", direction="forward", tolerance="2 hours", history="2 hours"
+        ),
+    ),
+    Refused(
+        "with emit='updates' it is part of its key; give a column of left",
+        lambda calls: calls.asof(emit="updates", left_key="a", left_time=F.col("at") + F.expr("interval 1 hour")),
+        lambda calls: calls.asof(emit="updates", left_key="a", left_time=F.col("at")),
+    ),
+    Refused(
         "is kept; make history as long",
         lambda calls: calls.asof(grace="2 hours"),
         lambda calls: calls.asof(grace="2 hours", history="2 hours"),

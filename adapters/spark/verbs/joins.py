@@ -54,6 +54,8 @@ class JoinVerbs(OverVerbs):
         right_order: str | Column | None = None,
         right_op: str | Column | None = None,
         null_safe: bool = False,
+        emit: Literal["final", "updates"] = "final",
+        left_key: str | Sequence[str] | None = None,
         name: str | None = None,
         renamed: Mapping[str, str] | None = None,
         dropped: Collection[str] = (),
@@ -93,12 +95,20 @@ class JoinVerbs(OverVerbs):
             right_order: what decides among right rows of one key and time, as ``order`` in ``latest``.
             right_op: the column that says which right rows are deletes, as ``op`` in ``latest``.
             null_safe: whether a null in ``on`` equals a null, as by ``<=>``; otherwise it equals nothing, as by ``=``.
+            emit: ``"final"`` if each left row comes out once; ``"updates"`` if it comes out at once, and again whenever
+                a late right row or a delete gives it another match, as a change feed. Left rows are kept with their
+                matches for the ``history``, back from the newest time of the left side; what is older stays as it came
+                out. There is no ``grace`` then, and ``direction`` needs a ``tolerance`` alone.
+            left_key: for ``"updates"``: the columns of the left side that tell rows of one key and time apart, such as
+                a number. Rows with equal ones are one row; of such that differ, one counts, whichever comes first.
             name: of the verb; by default made of ``asof_join`` and the columns.
             renamed, dropped: columns of the inputs that had another name, or were there, in an earlier run.
 
         Returns:
             All columns of the left side, then, unless ``how`` is ``"semi"`` or ``"anti"``, those of the right side that
             are not in ``on``. Of two change feeds, it has ``op``, ``sequence`` and ``change_time`` of the left one.
+            Updates are a change feed: its key is ``on``, ``left_time`` and ``left_key``, and it has ``op``,
+            ``sequence`` and ``change_time``, which is the left row's time. A delete has the columns of the left side.
 
         Raises:
             ConfigurationError: an argument is missing or invalid, or a column is absent or of a type that does not do.
@@ -126,6 +136,8 @@ class JoinVerbs(OverVerbs):
             right_order=right_order,
             right_op=right_op,
             null_safe=null_safe,
+            emit=emit,
+            left_key=left_key,
             name=name,
         )
         return self._result(start.run, made)

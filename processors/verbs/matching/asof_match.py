@@ -47,6 +47,7 @@ class AsofMatching(Matching):
         rows: the columns of a result, also where it shows none of the right side.
         join_type: which left rows have a result.
         tolerance, exact, direction, where, unfit: those of the verb.
+        corrected: whether results are a change feed, whose deletes show no right row.
     """
 
     left: PackedRows
@@ -58,6 +59,7 @@ class AsofMatching(Matching):
     direction: AsofDirection
     where: Callable[[Any, Any], Any] | None
     unfit: Unfit
+    corrected: bool = False
 
     @property
     def needs(self) -> Sequence[str]:
@@ -95,7 +97,8 @@ class AsofMatching(Matching):
     def _changed(self, asked: Asked, winner: Stored | None) -> Iterator[str]:
         """What is not the same in the row as the state would make it now."""
         came = asked.sides.get("right")
-        if came is None or not self.join_type.shows_right:
+        deleted = self.corrected and asked.row.get("op") == "delete"
+        if came is None or deleted or not self.join_type.shows_right:
             return
         left: Any = pa.array([None], pa.binary())
         right: Any = pa.array([None if winner is None else winner.value], pa.binary())

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import pyarrow as pa
 
@@ -48,7 +48,13 @@ class Asked:
 
 
 class Matching(ABC):
-    """How a join decides who matches whom. A verb has it, if it is a join."""
+    """How a join decides who matches whom. A verb has it, if it is a join.
+
+    Attributes:
+        timed: whether the time of a row decides, so that a row has to have it.
+    """
+
+    timed: ClassVar[bool] = True
 
     @property
     @abstractmethod

@@ -5,6 +5,7 @@ Rule of this module: the join follows the latest row of either side; older versi
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 from millpond.processors.options.joins import JoinType
 from millpond.processors.verbs.foreign_keyed import foreign_key_of, without_foreign_key
@@ -31,6 +32,7 @@ class TableMatching(Matching):
         join_type: which keys have a result.
     """
 
+    timed: ClassVar[bool] = False
     inputs: Mapping[str, PackedRows]
     shown: Mapping[str, Sequence[str]]
     join_type: JoinType

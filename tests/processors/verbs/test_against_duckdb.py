@@ -16,7 +16,7 @@ from millpond.processors.options.joins import ASOF_JOINS, TABLE_JOINS, AsofDirec
 from millpond.processors.options.windows import SessionWindows, TimeWindows
 from millpond.processors.verbs import aggregates
 from millpond.processors.verbs.aggregate import Windows, aggregate
-from millpond.processors.verbs.asof_join import asof_join
+from millpond.processors.verbs.asof_join import Correcting, asof_join
 from millpond.processors.verbs.latest import latest
 from millpond.processors.verbs.null_keys import NullKeys
 from millpond.processors.verbs.row_aggregate import RowAggregate
@@ -137,6 +137,38 @@ def test_an_asof_join_gives_each_row_the_version_that_was_valid_at_its_time_or_b
         if not how.shows_right:
             assert all("v" not in row for row in rows)
             expected = [(*row[:2], None) for row in expected]
+        assert in_any_order(found) == in_any_order(expected), seed
+
+
+@pytest.mark.parametrize("how", ASOF_JOINS)
+@pytest.mark.parametrize("exact", [True, False])
+@pytest.mark.parametrize("backend", ["memory", "lmdb", "rocksdb"])
+def test_what_an_asof_join_has_corrected_is_that_of_all_rows(how: JoinType, exact: bool, backend: str) -> None:
+    """Rows come in any order, far later than those of micro-batches before, and none waits."""
+    for seed in HISTORIES if backend == "memory" else range(5):
+        chance = random.Random(seed)
+        lefts, rights = left_rows(chance), right_rows(chance)
+        kept = [row for row in rights if row["k"] is not None]
+        left = an_input("left", {"k": STRING}, {"id": LONG_INT, "k": STRING}, NullKeys.APART)
+        right = an_input("right", {"k": STRING}, {"v": LONG_INT}, NullKeys.DROPPED)
+        correcting = Correcting(LONG, ["id"])
+        verb = asof_join(
+            "priced", left, right, how, history=LONG, grace=None, exact=exact, columns=["v"], correcting=correcting
+        )
+        last: dict[int, dict[str, Any]] = {}
+        for row in driven(verb, {"left": lefts, "right": kept}, seed, backend=backend):
+            assert row["sequence"] > last.get(row["id"], {"sequence": -1})["sequence"]
+            last[row["id"]] = row
+        found = joined_values([row for row in last.values() if row["op"] == "upsert"])
+        query = f"""
+            SELECT l.id, l.k, CASE WHEN r.op = 'upsert' THEN r.v END FROM l ASOF LEFT JOIN r
+            ON l.k = r.k AND l.t {">=" if exact else ">"} r.t
+        """
+        expected = [row for row in asked(query, l=lefts, r=rights) if COMES_OUT[how](row[2])]
+        if not how.shows_right:
+            expected = [(*row[:2], None) for row in expected]
+        if how is JoinType.INNER:
+            found, expected = ([row for row in rows if row[1] is not None] for rows in (found, expected))
         assert in_any_order(found) == in_any_order(expected), seed
 
 

@@ -22,7 +22,6 @@ from millpond.masking import quoted
 from millpond.processors.verbs.matching.asked_rows import SideColumns, asked_row, matching_of
 from millpond.processors.verbs.matching.explanation import MatchExplanation
 from millpond.processors.verbs.matching.retained import Kept, Retained
-from millpond.processors.verbs.projections import ChangeColumns
 from millpond.processors.verbs.verb import Verb
 
 _LEFT: Final = "left"
@@ -71,8 +70,7 @@ def explain_match(
     run.check_commits()
     inputs = {rows.role: _by_name(rows) for rows in run.inputs}
     left, right = inputs[_LEFT], inputs[_RIGHT]
-    changes = any(isinstance(part, ChangeColumns) for part in verb.parts)
-    timed = [left.time] if isinstance(left.time, str) and not changes else []
+    timed = [left.time] if isinstance(left.time, str) and matching.timed else []
     sides = {
         _LEFT: SideColumns(left.foreign or left.keys, left.values, [*left.keys, *timed], _given(left)),
         _RIGHT: SideColumns(right.keys, right.values, (), _given(right)),
