@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeAlias
 
 from millpond.processors.calls.account import Account
-from millpond.processors.calls.readings import Read
+from millpond.processors.calls.readings import Read, key_names
 from millpond.processors.calls.tables import Rows, Selection
-from millpond.processors.verbs.projections import ChangeColumns
+from millpond.processors.verbs.projections import ChangeColumns, Keys
 from millpond.processors.verbs.verb import Verb
 from millpond.stores.encoding.serdes import Serde
 
@@ -47,8 +47,12 @@ class MadeVerb(Generic[Read]):
     def feed(self) -> Sequence[str] | None:
         """The key of the change feed that it puts out; None if it is none."""
         first, *others = self.verb.parts
-        keys = first.schema.names if self.key is None else self.key
-        return keys if any(isinstance(part, ChangeColumns) for part in others) else None
+        if not any(isinstance(part, ChangeColumns) for part in others):
+            return None
+        if self.key is not None:
+            return self.key
+        # One task makes all windows of a key.
+        return first.schema.names if isinstance(first, Keys) else key_names(next(iter(self.selections.values())))
 
 
 Made: TypeAlias = MadeVerb[Selection]

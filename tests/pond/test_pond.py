@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from millpond import Pond
 from millpond.errors import ConfigurationError, RecordError
 from millpond.processors import SessionWindows, TimeWindows
+from millpond.processors.calls.feeds import FEED
 from millpond.processors.pond import MicroBatches
 from millpond.processors.verbs import aggregates as agg
 from millpond.stores.encoding.times import TimeUnit
@@ -267,6 +268,15 @@ def test_a_key_of_a_right_row_alone_may_be_more_than_the_left_side_holds(how: An
         assert result.schema.field("c").type == pa.int64()
         last = {row["c"]: row["u"] for row in result.to_pylist()}
         assert last == {2**40: seconds(0), 5: seconds(0)}
+
+
+def test_a_feed_of_windows_is_of_the_key_alone_as_one_task_makes_all_windows_of_a_key() -> None:
+    given: dict[str, Any] = {"by": "k", "time": "t", "window": TimeWindows("1 minute")}
+    feed = Pond().aggregate([{"k": "x", "t": seconds(1)}], {"n": agg.count()}, **given)
+    metadata = {field.name: field.metadata or {} for field in feed.schema}
+    marks = {name: noted[FEED.encode()] for name, noted in metadata.items() if FEED.encode() in noted}
+    assert marks["k"] == b'["aggregate-k", "key", "1"]'
+    assert "window" not in marks
 
 
 def test_times_with_nanoseconds_are_refused_by_name() -> None:
