@@ -12,6 +12,7 @@ from pyspark.sql import functions as F
 
 from millpond import Pond
 from millpond.errors import ConfigurationError, StateConflictError
+from tests.spark.test_asof_join import by_sql
 from tests.spark.test_verbs import Job
 
 pytestmark = pytest.mark.spark
@@ -59,15 +60,14 @@ def test_streams_of_many_files_with_restarts_leave_the_join_of_all_rows(spark: S
         job.run(kept)
     written = spark.read.schema(kept.schema).parquet(f"{tmp_path}/out").collect()
     found = left_of([row.asDict() for row in written])
-    spark.sql("SET spark.sql.join.asofJoin.enabled = true")
-    job.rows(TRADES, *trades).createOrReplaceTempView("trades")
-    job.rows(QUOTES, *quotes).createOrReplaceTempView("quotes")
-    expected = spark.sql(
-        "SELECT number, price FROM trades ASOF JOIN quotes MATCH_CONDITION (trades.at >= quotes.since) USING (symbol) "
-        "WHERE op = 'upsert'"
+    expected = by_sql(
+        spark,
+        "ASOF JOIN quotes MATCH_CONDITION (trades.at >= quotes.since) USING (symbol) WHERE op = 'upsert'",
+        trades=job.rows(TRADES, *trades),
+        quotes=job.rows(QUOTES, *quotes),
     )
     assert found == sorted(map(tuple, expected.collect()))
-    tables = [rows.drop("nothing").toArrow() for rows in (job.rows(TRADES, *trades), job.rows(QUOTES, *quotes))]
+    tables = [rows.toArrow() for rows in (job.rows(TRADES, *trades), job.rows(QUOTES, *quotes))]
     assert left_of(in_this_process(tables, given)) == found
     (last, *_) = [row for row in written if row["op"] == "upsert"]
     told = pond.explain_match("priced", last, checkpoint=f"{tmp_path}/out-checkpoint")
