@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from millpond.adapters.spark.verbs.pond import Millpond
     from millpond.processors.calls.batch_twin import Verification
     from millpond.processors.calls.grace_advice import GraceAdvice
+    from millpond.processors.calls.what_if import WhatIf
     from millpond.processors.options.on_error import OnError
     from millpond.processors.verbs.matching.explanation import MatchExplanation
     from millpond.stores.evolution.verb_plan import EvolutionPlan
@@ -51,6 +52,7 @@ __all__ = [
     "TableOutput",
     "Verification",
     "Warmth",
+    "WhatIf",
     "configure",
     "register_state_source",
     "watch",
@@ -72,6 +74,7 @@ _MODULES = {
     "TableOutput": "millpond.adapters.spark.outputs.output",
     "Verification": "millpond.processors.calls.batch_twin",
     "Warmth": "millpond.adapters.spark.copies.warming",
+    "WhatIf": "millpond.processors.calls.what_if",
     "configure": "millpond.adapters.spark.configuring",
     "register_state_source": "millpond.adapters.spark.reading.state_source",
     "watch": "millpond.adapters.spark.monitoring.watching",

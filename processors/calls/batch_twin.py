@@ -11,9 +11,9 @@ from html import escape
 from typing import Any, Final, NamedTuple
 
 from millpond.errors import ConfigurationError
+from millpond.processors.calls.side_by_side import html_table, row_cells, text_table
 
 _TITLES: Final = ("", "key", "columns", "written", "computed")
-_NOTHING: Final = "-"
 
 
 class Differs(StrEnum):
@@ -85,16 +85,16 @@ class Verification:
     def __str__(self) -> str:
         if self.equal:
             return self._head
-        lines = [_TITLES, *map(_cells, self.differences)]
-        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-        table = ("  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)) for line in lines)
-        return "\n".join([self._head, *(line.rstrip() for line in table)])
+        return "\n".join([self._head, *text_table(_TITLES, self._lines)])
 
     def _repr_html_(self) -> str:
-        lines = [("th", _TITLES), *(("td", _cells(one)) for one in self.differences)]
-        rows = ("".join(f"<{tag}>{escape(cell)}</{tag}>" for cell in cells) for tag, cells in lines)
-        table = "" if self.equal else f"<table>{''.join(f'<tr>{row}</tr>' for row in rows)}</table>"
-        return f"<p>{escape(self._head)}</p>{table}"
+        return f"<p>{escape(self._head)}</p>{'' if self.equal else html_table(_TITLES, self._lines)}"
+
+    @property
+    def _lines(self) -> list[Sequence[str]]:
+        return [
+            (one.differs.value, *row_cells(one.key, one.columns, one.written, one.computed)) for one in self.differences
+        ]
 
     @property
     def _head(self) -> str:
@@ -158,13 +158,3 @@ def check_interval(time: object, since: object, until: object) -> None:
 
 def _key_of(row: Mapping[str, Any], key: Sequence[str]) -> dict[str, Any]:
     return {name: row[name] for name in key}
-
-
-def _cells(one: RowDifference) -> Sequence[str]:
-    shown = one.columns or tuple(one.written or one.computed or ())
-    sides = (_shown({name: row[name] for name in shown}) if row else _NOTHING for row in (one.written, one.computed))
-    return one.differs.value, _shown(one.key) or _NOTHING, ", ".join(one.columns) or _NOTHING, *sides
-
-
-def _shown(row: Mapping[str, Any]) -> str:
-    return ", ".join(f"{name}={value!r}" for name, value in row.items())

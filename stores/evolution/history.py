@@ -179,7 +179,7 @@ class History:
             StateConflictError: somebody else has written that generation at the same time.
             DurabilityError: the storage failed.
         """
-        path = f"{_directory(self.application_id, self.sink)}/{record.generation:06d}.json"
+        path = record_path(self.application_id, self.sink, record.generation)
         text = record.to_json().encode()
         self.storage.put_once(path, text)
         if self.storage.read(path) != text:
@@ -491,6 +491,15 @@ def without_left_behind(
     every = [history for theirs in histories.values() for history in theirs]
     left |= {one.application_id for one in every if any(one.went_on_in(other) for other in every)}
     return [one for one in found if one.application_id not in left]
+
+
+def record_path(application_id: str, sink: str, generation: int) -> str:
+    """Where the record of a generation is.
+
+    >>> record_path("flights", "counts", 2)
+    'flights/evolution/counts/000002.json'
+    """
+    return f"{_directory(application_id, sink)}/{generation:06d}.json"
 
 
 def _directory(application_id: str, sink: str) -> str:

@@ -56,6 +56,8 @@ _WINDOWS_THAT_CHANGE = (
 _SAID_WRONG = "evolution/test_verb_starts.py::test_what_is_no_mapping_or_list_is_refused_with_what_to_write"
 _COMPARED = "pond/test_verify.py::test_what_cannot_be_compared_is_refused_with_what_to_give"
 _PLAYED = "pond/test_grace_advice.py::test_what_cannot_be_played_is_refused_with_what_to_give"
+_WHAT_IF = "spark/test_what_if.py::test_what_cannot_be_forked_is_refused_with_what_to_give"
+_FORKED = "spark/test_fork.py::"
 FOLLOWED = {
     " is that of \n": "evolution/test_verb_starts.py::"
     "test_the_name_of_a_verb_of_another_kind_is_refused_with_both_kinds_and_the_line_that_is_right",
@@ -235,6 +237,20 @@ _SAID_OF_COLUMNS = (
 _AT_ROWS = "spark/test_accessor.py::test_a_stream_whose_session_names_no_state_takes_a_millpond"
 _IN_PIPELINES = "spark/test_pipelines.py::test_each_table_has_what_its_verb_makes_of_the_one_before_within_one_run"
 FOLLOWED_CALLS = {
+    ", so there is nothing to run the code over; give after=... an earlier one": _WHAT_IF,
+    ", which are not to be changed; give into=... a place beside them": _WHAT_IF,
+    " already; delete it if it is of an earlier call, or give into=... a place where nothing is": _WHAT_IF,
+    "leave into=... out, and change no more than that allows": _WHAT_IF,
+    "; have it call the verbs of the Millpond that it is given, on streaming DataFrames": _WHAT_IF,
+    "; change what is made of them, and leave the sources as they are": _WHAT_IF,
+    "cannot be run again elsewhere; compare what it has written by verify": f"{_FORKED}"
+    "test_micro_batches_that_cannot_be_run_again_are_refused_and_later_ones_are_run",
+    "so that the query cannot be run again from there; give after=... a later micro-batch": f"{_FORKED}"
+    "test_micro_batches_that_cannot_be_run_again_are_refused_and_later_ones_are_run",
+    " needs; give after=... a later micro-batch": f"{_FORKED}"
+    "test_a_fork_has_the_state_and_records_of_its_micro_batch_and_whatever_is_gone_is_named",
+    "would lack; make all verbs of the query with one Millpond": f"{_FORKED}"
+    "test_a_query_with_state_of_two_jobs_is_refused_and_that_of_one_is_forked",
     "; give key=..., the columns of its key, with 'window' if ": _COMPARED,
     "; give time='at', or leave both out": _COMPARED,
     ", and rows are compared when all are there; give static ones, such as ": "spark/test_verify.py::"

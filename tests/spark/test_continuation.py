@@ -68,7 +68,8 @@ class MemoryFiles:
 
     def copy(self, source: str, target: str) -> None:
         assert not self.exists(target)
-        self._change([partial(self._copy, path, source, target) for path in self._below(source)])
+        paths = self._below(source) or [source]
+        self._change([partial(self._copy, path, source, target) for path in paths])
 
     def rename(self, source: str, target: str) -> None:
         """An object store renames by copying and deleting, one file after the other."""

@@ -4,6 +4,7 @@ Rule of this module: it reads what a query has committed and changes nothing, so
 would write as the bytes of a serde is meant to be looked at here, and is shown as text.
 """
 
+import re
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -241,6 +242,13 @@ def seed_rows(spec: StoreSpec) -> Sink:
     """The same rows with bytes, as the serde wrote them, where a column cannot hold what it reads."""
     key, value = _packed(spec.key_serde), _packed(spec.value_serde)
     return Sink.of(spec.name, Produced(_row_key_serde(spec, key), value))
+
+
+def raw_rows(spec: StoreSpec) -> Sink:
+    """The same rows with their times as they are kept, which is in the unit of the query."""
+    ddl = re.sub(r" timestamp(?=,|$)", " bigint", seed_rows(spec).ddl)
+    key, value = _packed(spec.key_serde), _packed(spec.value_serde)
+    return Sink.of(spec.name, Produced(_row_key_serde(spec, key), value, ddl))
 
 
 def _row_key_serde(spec: StoreSpec, reader: Serde[Any]) -> Serde[Any]:

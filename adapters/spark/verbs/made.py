@@ -11,7 +11,9 @@ from typing import Any, Self
 from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import types as T
 
+from millpond.adapters.spark.continuation.fork import Fork, Original
 from millpond.adapters.spark.copies.warming import Warmth, warm_beside
+from millpond.adapters.spark.evolution.evolution import Evolution
 from millpond.adapters.spark.job.shown import as_html, as_text, facts
 from millpond.adapters.spark.session.session import active_session
 from millpond.adapters.spark.verbs.backfill import Backfill
@@ -20,6 +22,7 @@ from millpond.adapters.spark.verbs.kept_schemas import ColumnChanges
 from millpond.adapters.spark.verbs.planning import asked_verb, planned
 from millpond.adapters.spark.verbs.results.matches import explain_match
 from millpond.adapters.spark.verbs.results.twins import verified
+from millpond.adapters.spark.verbs.results.what_if import Forked, check_stays, compared
 from millpond.adapters.spark.verbs.runner import VerbRunner, VerbStart
 from millpond.adapters.spark.verbs.verb_run import VerbRun
 from millpond.errors import ConfigurationError
@@ -28,9 +31,11 @@ from millpond.processors.calls.batch_twin import Verification
 from millpond.processors.calls.grace_advice import MICROSECOND, GraceAdvice, advice_of_needed
 from millpond.processors.calls.made import MadeVerb
 from millpond.processors.calls.readings import key_names
+from millpond.processors.calls.what_if import WhatIf
 from millpond.processors.distribution.plan import Plan
 from millpond.processors.verbs.matching.explanation import MatchExplanation
 from millpond.processors.verbs.verb import Verb
+from millpond.stores.durability.storage.storage import Storage
 from millpond.stores.encoding.times import Instant
 from millpond.stores.evolution.seeding import Filling
 from millpond.stores.evolution.verb_plan import EvolutionPlan
@@ -266,6 +271,81 @@ class MadeVerbs:
         twin._verbs, twin._accounts = {}, {}
         keys = [key] if isinstance(key, str) else list(key)
         return verified(query(twin), written, key=keys, time=time, since=since, until=until, shown=shown)
+
+    def what_if(
+        self,
+        now: Callable[[Self], DataFrame],
+        changed: Callable[[Self], DataFrame],
+        checkpoint: str,
+        into: str,
+        *,
+        after: int,
+        key: str | Sequence[str] = (),
+        evolution: Evolution | None = None,
+        shown: int = 20,
+    ) -> WhatIf:
+        """What changed code would have made of the rows that a query has read, in results and state.
+
+        The query is forked as it was after an earlier micro-batch, twice. The code of now goes on at one fork and the
+        changed code at the other, over the same rows, micro-batch by micro-batch as the query has read them since. The
+        query itself is only read, and may be running. What it takes for the changed code to go on with the state is the
+        same as at a restart, and so is what is refused.
+
+        Args:
+            now: the query as it is: calls the verbs of the Millpond that it is given, on streaming DataFrames, and
+                returns what is written.
+            changed: the same with the change; it reads the same sources in the same order.
+            checkpoint: the ``checkpointLocation`` of the query.
+            into: a directory where nothing is yet, for the forks and their results, as Spark reaches it. Nobody deletes
+                it: ``now`` and ``changed`` in it have a ``checkpoint``, ``state`` and ``rows`` each.
+            after: the micro-batch after which the forks begin. Spark retains 100 of them
+                (``spark.sql.streaming.minBatchesToRetain``).
+            key: the columns by which a row that is different is told from two that only one of them has. A change feed
+                needs them; those of windows have ``window`` among them, and those of ``top_n`` the rank.
+            evolution: what the change makes of the state, as at a restart at ``checkpoint``, but without ``into``; by
+                default that of this Millpond.
+            shown: how many differences to show at most, of the results and of each store.
+
+        Returns:
+            How many rows and entries only one of them has or both have with other values, and some of them. Of a change
+            feed, the rows are compared that are there in the end. ``print`` shows tables, and so does a notebook.
+
+        Raises:
+            ConfigurationError: the micro-batch is not retained or the last one, there is something at ``into``, the
+                query has other sources or verbs of another Millpond, the evolution goes on elsewhere, or the key is
+                none of the results.
+            StateConflictError: the changed code cannot go on with the state; the message has what to write.
+            DurabilityError: a file could not be read or written.
+        """
+        session, job = active_session("running changed code"), self._runner.job
+        said = evolution or job.options.evolution
+        check_stays(evolution)
+        original = Original.of(session, checkpoint, job.storage, job.application_id, after)
+        keys, sides = [key] if isinstance(key, str) else list(key), []
+        for what, query, declared in (("now", now, job.options.evolution), ("changed", changed, said)):
+            pond = self._at(fork := original.fork(f"{into}/{what}"), declared)
+            sides.append(Forked(fork, query(pond), pond._verbs, f"{into}/{what}/rows"))
+            sides[-1].check(what, keys)
+        runs = [side.run() for side in sides]
+        names = {} if said is None else said.renamed
+        return compared(
+            runs[0], runs[1], original.batches, key=keys, renamed=lambda name: names.get(name, name), shown=shown
+        )
+
+    def _at(self, fork: Fork, evolution: Evolution | None) -> Self:
+        """The same Millpond at a fork, without verbs.
+
+        Args:
+            fork: the fork.
+            evolution: what is declared of the original.
+        """
+        runner, twin = self._runner, copy(self)
+        there = None if evolution is None else replace(evolution, checkpoint=fork.checkpoint, into=None)
+        options = replace(runner.job.options, evolution=there, local_dir=None)
+        job = replace(runner.job, storage=replace(Storage.from_uri(fork.state_dir), sync=False), options=options)
+        twin._runner = VerbRunner(job, runner.complete)
+        twin._verbs, twin._accounts = {}, {}
+        return twin
 
     def _start(self, renamed: Mapping[str, str] | None, dropped: Collection[str]) -> VerbStart:
         """What begins a verb with what the user declares of its inputs' columns."""

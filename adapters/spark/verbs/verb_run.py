@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -23,7 +23,7 @@ from millpond.adapters.spark.job.job import Job
 from millpond.adapters.spark.job.worker_settings import warm_query, worker_settings
 from millpond.adapters.spark.operator.dataflow import Dataflow
 from millpond.adapters.spark.operator.on_workers import OnWorkers
-from millpond.adapters.spark.reading.inspection import CommittedStore
+from millpond.adapters.spark.reading.inspection import CommittedStore, raw_rows
 from millpond.adapters.spark.rows.dead_letters import ErrorHandling
 from millpond.adapters.spark.rows.intervals import from_months, traveling
 from millpond.adapters.spark.rows.sink import arrow_schema
@@ -58,6 +58,18 @@ from millpond.stores.evolution.seeding import Filling
 from millpond.stores.evolution.verbs import alike, declaration, verbs_beside, verbs_with_state, went_on
 
 _log = logging.getLogger(__name__)
+
+
+class Entries(NamedTuple):
+    """What a store has.
+
+    Attributes:
+        rows: its entries.
+        key: the columns that tell them from each other.
+    """
+
+    rows: DataFrame
+    key: Sequence[str]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -184,6 +196,25 @@ class VerbRun:
         columns = self._columns(shown if ends is None else shown.append(ends))
         packed, rows = traveling(columns), PartRows(parts, arrow_schema(traveling(self._columns(shown))))
         return from_months(found.frame(self.session, rows, packed, ends=ends), columns)
+
+    def entries(self, verb: Verb, name: str, checkpoint: str) -> Entries:
+        """What any of the verb's stores has, as committed last: if it is not shown, bytes, and times in microseconds.
+
+        Raises as ``store``.
+        """
+        spec = verb.topology.stores[name]
+        if name in verb.stores:
+            shown = schema_of(verb.stores[name])
+            keys = verb.stores[name][0].schema.names
+            return Entries(
+                self.store(verb, name, checkpoint, None), [*keys, *shown.names[-1:]] if spec.versioned else keys
+            )
+        plan = self.job.plan(self.session, verb.topology, verb.name)
+        found = CommittedStore(plan, self.job.application_id, self.job.storage, name, checkpoint, None)
+        packed = raw_rows(spec)
+        rows = found.frame(self.session, packed, packed.ddl, deletes=spec.versioned)
+        beside = {"value"} if spec.versioned else {"value", "timestamp"}
+        return Entries(rows, [column for column in rows.columns if column not in beside])
 
     def check_commits(self) -> None:
         """Refuse to look for what is committed of a verb that commits nothing to a checkpoint.

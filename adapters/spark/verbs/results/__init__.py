@@ -1,1 +1,1 @@
-"""What can be asked of a verb's results: why a row has its match, and whether what was written is what comes out."""
+"""What can be asked of a verb's results: why a row has its match, what was to come out, and what other code makes."""

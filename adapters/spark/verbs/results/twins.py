@@ -4,7 +4,7 @@ Rule of this module: Spark compares, and only rows that differ come to the drive
 """
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -14,13 +14,36 @@ from millpond.adapters.spark.verbs.feeds import feed_in
 from millpond.adapters.spark.verbs.inputs import field_of, micros
 from millpond.errors import ConfigurationError
 from millpond.processors.calls.arguments import moment_of
-from millpond.processors.calls.batch_twin import Unequal, Verification, check_interval, check_key, paired
+from millpond.processors.calls.batch_twin import (
+    RowDifference,
+    Unequal,
+    Verification,
+    check_interval,
+    check_key,
+    paired,
+)
 from millpond.processors.calls.feeds import Feed
 from millpond.stores.encoding.times import Instant
 
 _SURPLUS: Final = "millpond_surplus"
 _ROWS: Final = "millpond_rows"
 _DELETE: Final = "delete"
+
+
+class Differing(NamedTuple):
+    """What is not the same on two sides.
+
+    Attributes:
+        missing: how many rows only the other side has.
+        extra: how many rows only the one side has.
+        different: of how many keys both have rows with other values.
+        pairs: the first of these, the one side as what was written.
+    """
+
+    missing: int
+    extra: int
+    different: int
+    pairs: tuple[RowDifference, ...]
 
 
 def verified(
@@ -61,16 +84,17 @@ def verified(
         field_of("written", written, name)
     ends = moment_of(since, "since"), moment_of(until, "until")
     one, other = (
-        _counting(frame.select(*map(named, computed.columns)), key, feed, time, ends) for frame in (written, computed)
+        counting(frame.select(*map(named, computed.columns)), key, feed, time, ends) for frame in (written, computed)
     )
     other = other.persist()
     try:
-        return _compared(one, other, key, shown)
+        found = differing(one, other, key, shown)
+        return Verification(other.count(), found.missing, found.extra, found.different, found.pairs)
     finally:
         other.unpersist()
 
 
-def _counting(
+def counting(
     rows: DataFrame,
     key: Sequence[str],
     feed: Feed | None,
@@ -91,7 +115,14 @@ def _counting(
     return rows if feed is None else rows.drop(*map(named, feed.changes))
 
 
-def _compared(one: DataFrame, other: DataFrame, key: Sequence[str], shown: int) -> Verification:
+def differing(one: DataFrame, other: DataFrame, key: Sequence[str], shown: int) -> Differing:
+    """Which rows are not on both sides, as often on the one as on the other.
+
+    Args:
+        one, other: the sides, with the same columns.
+        key: the columns of the key; none if rows have none.
+        shown: how many differences to show at most.
+    """
     columns = [named(name) for name in other.columns]
     both = one.select(*columns, F.lit(1).alias(_SURPLUS)).unionAll(other.select(*columns, F.lit(-1).alias(_SURPLUS)))
     unequal = both.groupBy(*columns).agg(F.sum(_SURPLUS).alias(_SURPLUS)).where(F.col(_SURPLUS) != 0)
@@ -114,4 +145,4 @@ def _compared(one: DataFrame, other: DataFrame, key: Sequence[str], shown: int) 
     given = [row.asDict(recursive=True) for row in found]
     differing = [Unequal({name: row[name] for name in other.columns}, row[_SURPLUS]) for row in given]
     pairs = tuple(paired(differing, key))[:shown]
-    return Verification(other.count(), counts["missing"], counts["extra"], counts["different"], pairs)
+    return Differing(counts["missing"], counts["extra"], counts["different"], pairs)

@@ -1,0 +1,129 @@
+"""``CheckpointCopy``: a copy of a checkpoint that stands after one of its earlier micro-batches.
+
+Rule of this module: it knows which of Spark's files make a version, and copies no others. The checkpoint may be in use:
+what Spark deletes meanwhile is either older than that, or has been replaced by a file that is found at another look.
+"""
+
+import json
+import re
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Final
+from uuid import uuid4
+
+from millpond.adapters.spark.continuation.files import CheckpointFiles
+from millpond.errors import ConfigurationError, DurabilityError
+
+_VERSION: Final = re.compile(r"(\d+)(?:_[^.]*)?\.(zip|changelog)(?:\..*)?")
+"""What a micro-batch leaves in a state store: its number plus one, maybe an id, and maybe a checksum beside it."""
+
+_SNAPSHOT: Final = "zip"
+_METADATA: Final = "_metadata/v2"
+_SCHEMA: Final = re.compile(r'[^"\\]*/(state/\d+/_stateSchema/)')
+"""What stands before the file of a schema, which Spark finds by its full path."""
+
+_AT_ONCE: Final = 8
+
+
+@dataclass(frozen=True)
+class CheckpointCopy:
+    """A copy of a checkpoint.
+
+    Attributes:
+        files: the file system of both.
+        old, new: their locations.
+        batch: the micro-batch after which the copy stands.
+    """
+
+    files: CheckpointFiles
+    old: str
+    new: str
+    batch: int
+
+    def offsets(self, batches: Iterable[int]) -> dict[int, str]:
+        """What the original has read in some micro-batches, as Spark has written it.
+
+        Raises:
+            ConfigurationError: one of them is not retained, or its sources have names.
+            DurabilityError: the file system failed.
+        """
+        found = {batch: self._log("offsets", batch) for batch in batches}
+        if not all(text.startswith("v1\n") for text in found.values()):
+            raise ConfigurationError(
+                f"in the checkpoint {self.old} sources have names "
+                "(spark.sql.streaming.queryEvolution.enableSourceEvolution), and micro-batches of such a query cannot "
+                "be run again elsewhere; compare what it has written by verify"
+            )
+        return found
+
+    def make(self) -> None:
+        """Make it, with an id of its own.
+
+        Raises:
+            ConfigurationError: the micro-batch is not retained.
+            DurabilityError: the file system failed.
+        """
+        logs = {f"{log}/{self.batch}": self._log(log, self.batch) for log in ("offsets", "commits")}
+        if self.batch:  # where nothing is planned, Spark begins by looking at what it read before
+            logs[f"offsets/{self.batch - 1}"] = self._log("offsets", self.batch - 1)
+        for directory in ("sources", "state"):
+            self._copy(directory)
+        for path, text in {**logs, "metadata": json.dumps({"id": str(uuid4())})}.items():
+            self.files.write(f"{self.new}/{path}", text)
+
+    def _log(self, log: str, batch: int) -> str:
+        path = f"{self.old}/{log}/{batch}"
+        if not self.files.exists(path):
+            raise ConfigurationError(
+                f"the checkpoint {self.old} retains no {log}/{batch}, so that the query cannot be run again from "
+                "there; give after=... a later micro-batch"
+            )
+        return self.files.read(path)
+
+    def _copy(self, directory: str) -> None:
+        """Copy what counts in a directory; as long as something has gone meanwhile, look again for what is there."""
+        done: set[str] = set()
+        while True:
+            paths = [path for path in self._wanted(directory) if path not in done]
+            with ThreadPoolExecutor(_AT_ONCE) as pool:
+                copied = list(pool.map(self._copied, paths))
+            done |= {path for path, there in zip(paths, copied, strict=True) if there}
+            if all(copied):
+                return
+
+    def _copied(self, path: str) -> bool:
+        """Whether a file was copied; if not, it has gone."""
+        source, target = f"{self.old}/{path}", f"{self.new}/{path}"
+        try:
+            if f"/{_METADATA}/" in path:
+                self.files.write(target, self._moved(source))
+            else:
+                self.files.copy(source, target)
+        except DurabilityError:
+            if self.files.exists(source):
+                raise
+            self.files.delete(target)
+            return False
+        return True
+
+    def _moved(self, path: str) -> str:
+        """The metadata of an operator, with the paths that they have in the copy."""
+        return _SCHEMA.sub(lambda found: f"{self.files.qualified(self.new)}/{found[1]}", self.files.read(path))
+
+    def _wanted(self, directory: str) -> Iterator[str]:
+        """The files that count in a directory of the checkpoint, below that."""
+        names = self.files.files(f"{self.old}/{directory}")
+        yield from (f"{directory}/{name}" for name in self._of_version(directory, names))
+        for name in self.files.directories(f"{self.old}/{directory}"):
+            yield from self._wanted(f"{directory}/{name}")
+
+    def _of_version(self, directory: str, names: Iterable[str]) -> list[str]:
+        """Those of the files of a directory that the version needs, and all that are of no version."""
+        if directory.endswith(_METADATA):
+            return [name for name in names if name.isdecimal() and int(name) <= self.batch]
+        numbers = {name: int(found[1]) for name in names if (found := _VERSION.fullmatch(name))}
+        last = self.batch + 1
+        snapshots = [number for name, number in numbers.items() if f".{_SNAPSHOT}" in name and number <= last]
+        first = max(snapshots, default=0)
+        return [name for name in names if first <= numbers.get(name, last) <= last]
