@@ -9,7 +9,8 @@ from millpond.processors.calls.made import MadeVerb
 from millpond.processors.calls.readings import Begin, Column, Read, VerbRows, begun_anew, check_rows_stay
 from millpond.processors.calls.waiting import over_account
 from millpond.processors.verbs.aggregates import AggregateCall
-from millpond.processors.verbs.ordered.over import Frame, over
+from millpond.processors.verbs.ordered.over import over
+from millpond.processors.verbs.ordered.over_spec import Frame
 from millpond.stores.encoding.times import Duration
 
 

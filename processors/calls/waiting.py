@@ -23,7 +23,7 @@ from millpond.processors.options.join_windows import JoinWindows
 from millpond.processors.options.joins import JoinType, Side
 from millpond.processors.options.windows import SessionWindows, SlidingWindows
 from millpond.processors.verbs.aggregate import WINDOW, Windows
-from millpond.processors.verbs.ordered.over import Frame
+from millpond.processors.verbs.ordered.over_spec import Frame
 from millpond.processors.verbs.projections import CHANGE_TIME
 from millpond.processors.verbs.verb import MICROS
 

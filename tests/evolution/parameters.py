@@ -31,7 +31,8 @@ from millpond.processors.verbs.asof_join import Correcting, asof_join
 from millpond.processors.verbs.deduplicate import deduplicate
 from millpond.processors.verbs.keyed_processor import KeyContext, KeyedProcessor
 from millpond.processors.verbs.latest import latest
-from millpond.processors.verbs.ordered.over import Frame, over
+from millpond.processors.verbs.ordered.over import over
+from millpond.processors.verbs.ordered.over_spec import Frame
 from millpond.processors.verbs.row_aggregate import RowAggregate
 from millpond.processors.verbs.stream_join import BOUNDS, OwnBounds, stream_join
 from millpond.processors.verbs.table_join import table_join

@@ -45,7 +45,7 @@ from millpond.processors.options.joins import JoinType
 from millpond.processors.runtime.batches.batch import Batch
 from millpond.processors.runtime.task import Task
 from millpond.processors.verbs import aggregates
-from millpond.processors.verbs.ordered.over import Frame
+from millpond.processors.verbs.ordered.over_spec import Frame
 from millpond.processors.verbs.verb import INSTANT as TIME
 from millpond.stores.backend.contract import Backend
 from millpond.stores.backend.memory import MemoryBackend, MemorySupplier

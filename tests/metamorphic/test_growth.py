@@ -22,7 +22,7 @@ from millpond.processors.calls.tables import Rows
 from millpond.processors.calls.top_n import make_top_n
 from millpond.processors.options.joins import JoinType
 from millpond.processors.verbs import aggregates
-from millpond.processors.verbs.ordered.over import Frame
+from millpond.processors.verbs.ordered.over_spec import Frame
 from millpond.stores.backend.contract import Entries
 from millpond.stores.backend.memory import MemoryBackend
 from tests.metamorphic.checking import schema

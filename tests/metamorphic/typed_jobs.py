@@ -33,7 +33,7 @@ from millpond.processors.calls.top_n import make_top_n
 from millpond.processors.options.joins import JoinType
 from millpond.processors.verbs import KeyContext, KeyedProcessor, aggregates
 from millpond.processors.verbs.aggregates import AggregateCall
-from millpond.processors.verbs.ordered.over import Frame
+from millpond.processors.verbs.ordered.over_spec import Frame
 from millpond.processors.verbs.verb import INSTANT as TIME
 from tests.metamorphic import typed_relations as relations
 from tests.metamorphic.applied import results_of

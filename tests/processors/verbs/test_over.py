@@ -11,7 +11,8 @@ import pytest
 from millpond.errors import ConfigurationError, RecordError, SerdeError
 from millpond.processors.verbs import aggregates as agg
 from millpond.processors.verbs.aggregates import AggregateCall
-from millpond.processors.verbs.ordered.over import Calls, Frame, OverSpec, over
+from millpond.processors.verbs.ordered.over import over
+from millpond.processors.verbs.ordered.over_spec import Calls, Frame, OverSpec
 from millpond.processors.verbs.verb import PackedRows, Verb
 from millpond.stores.encoding.rows.tuple_keys import KeyCodec
 from tests.processors.verbs.duck import answered
