@@ -161,9 +161,23 @@ class CommittedStore:
         Raises:
             ConfigurationError: the checkpoint has no commit, not that micro-batch, or is that of another query.
         """
+        return self._read(session, ReadStore(self.storage, self.spec, rows, deletes, ends), columns)
+
+    def raw(self, session: SparkSession) -> DataFrame:
+        """Its entries as bytes, with their times in the unit of the query; of a versioned store, also the deletes.
+
+        Raises:
+            ConfigurationError: as ``frame``.
+        """
+        spec = replace(self.spec, key_serde=BYTES, value_serde=BYTES)
+        ddl = re.sub(r" timestamp(?=,|$)", " bigint", seed_rows(spec).ddl)
+        rows = Sink.of(spec.name, Produced(_row_key_serde(spec, BYTES), BYTES, ddl))
+        return self._read(session, ReadStore(self.storage, spec, rows, spec.versioned), ddl)
+
+    def _read(self, session: SparkSession, read: ReadStore, columns: str | T.StructType) -> DataFrame:
         manifests = [(one.to_json(),) for one in self.tasks(session)]
         frame = session.createDataFrame(manifests, "manifest string").repartition(max(1, len(manifests)))
-        return in_workers(frame, ReadStore(self.storage, self.spec, rows, deletes, ends), columns)
+        return in_workers(frame, read, columns)
 
     def tasks(self, session: SparkSession) -> list[Manifest]:
         """The versions of the tasks that have it.
@@ -242,13 +256,6 @@ def seed_rows(spec: StoreSpec) -> Sink:
     """The same rows with bytes, as the serde wrote them, where a column cannot hold what it reads."""
     key, value = _packed(spec.key_serde), _packed(spec.value_serde)
     return Sink.of(spec.name, Produced(_row_key_serde(spec, key), value))
-
-
-def raw_rows(spec: StoreSpec) -> Sink:
-    """The same rows with their times as they are kept, which is in the unit of the query."""
-    ddl = re.sub(r" timestamp(?=,|$)", " bigint", seed_rows(spec).ddl)
-    key, value = _packed(spec.key_serde), _packed(spec.value_serde)
-    return Sink.of(spec.name, Produced(_row_key_serde(spec, key), value, ddl))
 
 
 def _row_key_serde(spec: StoreSpec, reader: Serde[Any]) -> Serde[Any]:

@@ -23,7 +23,7 @@ from millpond.adapters.spark.job.job import Job
 from millpond.adapters.spark.job.worker_settings import warm_query, worker_settings
 from millpond.adapters.spark.operator.dataflow import Dataflow
 from millpond.adapters.spark.operator.on_workers import OnWorkers
-from millpond.adapters.spark.reading.inspection import CommittedStore, raw_rows
+from millpond.adapters.spark.reading.inspection import CommittedStore
 from millpond.adapters.spark.rows.dead_letters import ErrorHandling
 from millpond.adapters.spark.rows.intervals import from_months, traveling
 from millpond.adapters.spark.rows.sink import arrow_schema
@@ -211,8 +211,7 @@ class VerbRun:
             )
         plan = self.job.plan(self.session, verb.topology, verb.name)
         found = CommittedStore(plan, self.job.application_id, self.job.storage, name, checkpoint, None)
-        packed = raw_rows(spec)
-        rows = found.frame(self.session, packed, packed.ddl, deletes=spec.versioned)
+        rows = found.raw(self.session)
         beside = {"value"} if spec.versioned else {"value", "timestamp"}
         return Entries(rows, [column for column in rows.columns if column not in beside])
 
