@@ -7,6 +7,7 @@ import pytest
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
+from millpond.adapters.spark import Evolution, Millpond
 from millpond.errors import ConfigurationError
 from millpond.processors.verbs.matching.explanation import MatchExplanation
 from tests.spark.test_verbs import Job, job
@@ -144,3 +145,37 @@ def test_an_earlier_micro_batch_knows_less_and_what_is_not_there_is_refused(job:
     later = F.col("at") + F.expr("interval 1 hour")
     job.run(named.asof_join(stream, job.stream("rates", parts[0]), **how, left_time=later, name="named"), "named")
     assert won(named.explain_match("named", row, f"{job.directory}/named-checkpoint")) == [("right", 12)]
+
+
+@pytest.mark.slow
+def test_a_join_in_the_operator_of_another_verb_is_explained_whatever_partitions_it_has(
+    job: Job, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shape, kept = "currency string, at timestamp, id int", "currency string, since timestamp, rate int"
+    sold = job.rows(shape, *((name, "2026-01-01 10:00", id_) for id_, name in enumerate(("EUR", "USD", "GBP", "CHF"))))
+    known = job.rows(kept, *((name, "2026-01-01 09:00", rate) for rate, name in enumerate(("EUR", "GBP"))))
+    job.arrive("sold", sold)
+    job.arrive("known", known)
+    place = f"{job.directory}/out-checkpoint"
+
+    def joined(pond: Millpond) -> DataFrame:
+        newest = pond.latest(job.stream("sold", sold), key="currency", time="at", history="1 day", name="newest")
+        left = newest.where(F.col("currency").isNotNull()).withColumnRenamed("change_time", "changed")
+        right = job.stream("known", known)
+        return pond.table_join(
+            left, right, on="currency", left_time="changed", right_time="since", how="left", name="joined"
+        )
+
+    for partitions in (2, 3):
+        pond = job.pond(partitions=partitions, evolution=Evolution(place))
+        job.run(joined(pond))
+        pond.explain()
+        assert "operator   that of newest" in capsys.readouterr().out
+        for currency, rate in (("EUR", 0), ("USD", None), ("GBP", 1), ("CHF", None if partitions == 2 else 5)):
+            told = pond.explain_match("joined", {"currency": currency}, place)
+            assert "the left side has one" in told.verdict
+            assert ("the right side has one" in told.verdict) is (rate is not None)
+            assert [one.row["rate"] for one in told.candidates if one.side == "right" and one.row] == (
+                [] if rate is None else [rate]
+            )
+        job.arrive("known", job.rows(kept, ("CHF", "2026-01-01 09:00", 5)))
