@@ -8,8 +8,6 @@ from tempfile import TemporaryDirectory
 from threading import get_ident
 from typing import Any, ClassVar, Self
 
-from sortedcontainers import SortedDict
-
 from millpond.errors import BackendError
 from millpond.stores.backend.contract import Backend, BackendSupplier, Changes, Entries
 from millpond.stores.backend.memory import MemoryBackend, MemorySupplier
@@ -57,9 +55,11 @@ class HasScansWithoutClose(MemoryBackend):
 
 
 class OrdersByTheFirst32Bytes(MemoryBackend):
-    def __init__(self) -> None:
-        super().__init__()
-        self._map = SortedDict(lambda key: key[:32])
+    def scan(self, start: bytes | None = None, stop: bytes | None = None, *, reverse: bool = False) -> Entries:
+        entries = sorted(self._map.items(), key=lambda entry: entry[0][:32])  # others in the order in which they came
+        low, high = (start or b"")[:32], None if stop is None else stop[:32]
+        found = [one for one in entries if low <= one[0][:32] and (high is None or one[0][:32] < high)]
+        yield from reversed(found) if reverse else found
 
 
 class FailsToDeleteWhatIsNotThere(MemoryBackend):

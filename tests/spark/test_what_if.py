@@ -124,7 +124,9 @@ def test_unchanged_code_differs_in_nothing_of_any_verb_and_the_original_stays_as
     assert files_below(job.directory, "forks/") == before
 
 
-@pytest.mark.parametrize("backend", ["lmdb", "rocksdb", "memory"])
+@pytest.mark.parametrize(
+    "backend", ["lmdb", pytest.param("rocksdb", marks=pytest.mark.long), pytest.param("memory", marks=pytest.mark.long)]
+)
 def test_a_changed_parameter_has_exactly_its_differences_while_the_original_goes_on(job: Job, backend: str) -> None:
     rows = [row for row in drawn(Random(backend), 30) if row[1] is not None]
     orders, rates = arriving(job, rows)

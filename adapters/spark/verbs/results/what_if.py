@@ -18,6 +18,7 @@ from millpond.adapters.spark.verbs.feeds import feed_in
 from millpond.adapters.spark.verbs.results.twins import counting, differing
 from millpond.adapters.spark.verbs.verb_run import Entries, VerbRun
 from millpond.errors import ConfigurationError
+from millpond.masking import masked_errors
 from millpond.processors.calls.batch_twin import check_key
 from millpond.processors.calls.feeds import Feed
 from millpond.processors.calls.what_if import ChangedRow, Comparison, WhatIf
@@ -108,7 +109,8 @@ def _run(rows: DataFrame, checkpoint: str, place: str) -> None:
     """Run the micro-batch that is planned."""
 
     def save(batch: DataFrame, number: int) -> None:
-        batch.write.mode("overwrite").parquet(f"{place}/{number}")
+        with masked_errors():
+            batch.write.mode("overwrite").parquet(f"{place}/{number}")
 
     writer = rows.writeStream.foreachBatch(save).option("checkpointLocation", checkpoint)
     writer.trigger(once=True).start().awaitTermination()
