@@ -5,7 +5,6 @@ Spark's ``triggerExecution``, with all that is the same for all backends in it; 
 within the job's noise, and then nothing is said of that pair.
 """
 
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -247,7 +246,7 @@ def _on_spark(spark: Callable[[], SparkSession], asked: Asked, profile: Profile)
     scale, skipped = asked.scale(profile), max(WARM_UP, profile.filling)
     contenders, backends = profile.workload.contenders(asked.backends), named(asked.backends)
     seconds: dict[str, list[float]] = {name: [] for name in backends}
-    with tempfile.TemporaryDirectory(prefix="millpond-bench-", dir=asked.effort.directory) as temporary:
+    with queries.scratch(asked.effort.directory) as temporary:
         place, topics, seed = Path(temporary), profile.workload.topics, asked.effort.seed
         write_inputs(place, topics, scale, skipped, growing=bool(profile.filling), seed=seed)
         write_inputs(place, topics, scale, asked.batches, first=skipped, seed=seed)

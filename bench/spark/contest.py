@@ -5,7 +5,6 @@ Spark's ``noop`` sink; those in Flink read the same rows. Which of them runs whe
 business of ``measure`` and ``growth``.
 """
 
-import tempfile
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
@@ -18,7 +17,7 @@ from millpond.bench.spark.flink.jobs import FlinkJobs
 from millpond.bench.spark.flink.process import flink_process
 from millpond.bench.spark.flink.queries import FlinkContender
 from millpond.bench.spark.inputs import write_inputs
-from millpond.bench.spark.queries import Ran, measure
+from millpond.bench.spark.queries import Ran, measure, scratch
 from millpond.bench.spark.shapes import Scale
 from millpond.bench.spark.workers import WorkerMemory
 from millpond.bench.spark.workloads import BACKENDS, Contender, Workload, chosen_contenders, named, workload_named
@@ -130,7 +129,7 @@ class Contest:
         work, chosen = self.work, self.chosen
         scale = Scale(self.rows, self.keys, self.files or self.cores)
         with ExitStack() as held:
-            place = Path(held.enter_context(tempfile.TemporaryDirectory(prefix="millpond-bench-", dir=self.directory)))
+            place = Path(held.enter_context(scratch(self.directory)))
             flink: FlinkJobs | None = None
             if self.flink is not None and not work.in_flink.keys().isdisjoint(chosen):
                 process = held.enter_context(flink_process(self.flink, place))

@@ -6,7 +6,6 @@ end. Each look is taken once before it counts, so files are in the system's memo
 
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -21,7 +20,7 @@ from rich.table import Table
 from millpond.adapters.spark import SparkStreams, register_state_source
 from millpond.bench.measure import seconds
 from millpond.bench.spark.counting import TIMESTAMPED, Feed, Query
-from millpond.bench.spark.queries import session
+from millpond.bench.spark.queries import scratch, session
 from millpond.bench.spark.shapes import COUNTED
 from millpond.errors import MillpondError
 
@@ -63,7 +62,7 @@ def run(
         seed: of all chance.
         directory: where the files go; by default the temporary directory.
     """
-    with tempfile.TemporaryDirectory(prefix="millpond-bench-", dir=directory) as temporary:
+    with scratch(directory) as temporary:
         place = Path(temporary)
         feed = Feed(place, keys, rows, filling=FILLING, files=cores, seed=seed)
         known = [_key(keys * part // (looks + 1)) for part in range(looks + 1)]

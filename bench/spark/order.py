@@ -5,7 +5,6 @@ the same, and what differs is what it takes to see that. Where they come in none
 arrive they have another answer, but for a count.
 """
 
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -21,7 +20,7 @@ from millpond.adapters.spark import SparkStreams
 from millpond.bench.spark import topologies
 from millpond.bench.spark.contest import WARM_UP
 from millpond.bench.spark.inputs import Topic, events, rates, write_inputs
-from millpond.bench.spark.queries import in_turn, measure, session
+from millpond.bench.spark.queries import in_turn, measure, scratch, session
 from millpond.bench.spark.shapes import Inputs, Scale
 from millpond.bench.spark.workloads import Contender, Workload
 from millpond.processors import Order, Topology
@@ -117,7 +116,7 @@ def run(
         console: where to report what is being measured.
     """
     scale, found = Scale(rows, keys, cores), []
-    with session(cores) as spark, tempfile.TemporaryDirectory(prefix="millpond-bench-", dir=directory) as temporary:
+    with session(cores) as spark, scratch(directory) as temporary:
         for query in queries:
             if console is not None:
                 console.print(f"measuring a {query} of {rows:,} rows on Spark ...")

@@ -6,7 +6,6 @@ ones what costs something for a row. Nothing can run without the column of the w
 few rows that an operator takes, so it is in all of them.
 """
 
-import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -30,7 +29,7 @@ from millpond.bench.processors import overhead
 from millpond.bench.spark import topologies
 from millpond.bench.spark.contest import WARM_UP
 from millpond.bench.spark.inputs import events, write_inputs
-from millpond.bench.spark.queries import in_turn, measure, session
+from millpond.bench.spark.queries import in_turn, measure, scratch, session
 from millpond.bench.spark.shapes import Inputs, Scale
 from millpond.bench.spark.workloads import Contender, Workload
 from millpond.processors import Topology
@@ -144,7 +143,7 @@ def run(
         ),
     }
     on_spark = []
-    with session(cores) as spark, tempfile.TemporaryDirectory(prefix="millpond-bench-", dir=directory) as temporary:
+    with session(cores) as spark, scratch(directory) as temporary:
         for size, name, variants in (*((size, "count", COUNTS) for size in sizes), (sizes[-1], "exchange", EXCHANGES)):
             say(f"measuring a {name} of {size:,} rows on Spark ...")
             place, scale = Path(temporary) / f"{name}-{size}", Scale(size, keys, cores)

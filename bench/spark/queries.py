@@ -132,6 +132,17 @@ def _heard_if_it_fails() -> Iterator[None]:
         raise
 
 
+def scratch(directory: Path | None) -> tempfile.TemporaryDirectory[str]:
+    """A directory for inputs and state, which is deleted at the end.
+
+    What a worker still writes there then stays, since no figure is to be lost for that.
+
+    Args:
+        directory: where; None for the temporary directory.
+    """
+    return tempfile.TemporaryDirectory(prefix="millpond-bench-", dir=directory, ignore_cleanup_errors=True)
+
+
 def in_turn(names: Iterable[str], turns: int) -> Iterator[str]:
     """What is compared, in the order in which it is to be measured: forward, then backward, and so on."""
     forward = list(names)

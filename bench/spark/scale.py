@@ -5,7 +5,6 @@ the first micro-batch of each is told apart. Files are counted when the query ha
 """
 
 import shutil
-import tempfile
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -22,7 +21,7 @@ from millpond.bench.measure import bytes_below, seconds
 from millpond.bench.spark.counting import TIMESTAMPED, Feed, Query, Ran
 from millpond.bench.spark.growth import growth
 from millpond.bench.spark.inspecting import MISSING, look_up
-from millpond.bench.spark.queries import session
+from millpond.bench.spark.queries import scratch, session
 from millpond.bench.spark.workers import workers_of_its_own
 from millpond.stores.backend.registry import supplier
 
@@ -63,7 +62,7 @@ def run(
         seed: of all chance.
         directory: where the files go; by default the temporary directory.
     """
-    with tempfile.TemporaryDirectory(prefix="millpond-bench-", dir=directory) as temporary:
+    with scratch(directory) as temporary:
         place = Path(temporary)
         feed = Feed(place, keys, rows, filling=FILLING, files=cores, seed=seed)
         phases: dict[str, dict[str, Any]] = {}

@@ -4,7 +4,6 @@ Rule of this module: only when the query has ended do checkpoint and files tell 
 prepared, or warm, or wrote a snapshot; the latter are counted apart, because they are long in every phase.
 """
 
-import tempfile
 import time
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,7 +13,7 @@ from typing import Any, Final, NamedTuple
 from millpond.bench.durability.upgrade import WARM, Phase
 from millpond.bench.runs.asked import check_known
 from millpond.bench.spark.counting import CHECKED, PLAIN, TIMESTAMPED, Feed, Query, Ran
-from millpond.bench.spark.queries import session
+from millpond.bench.spark.queries import scratch, session
 from millpond.processors import Topology
 from millpond.stores.backend.registry import supplier
 from millpond.stores.durability.copies.upgrade_mode import UpgradeMode
@@ -72,7 +71,7 @@ def run(
     with session(cores) as spark:
         for backend in backends:
             for upgrade in upgrades:
-                with tempfile.TemporaryDirectory(prefix="millpond-bench-", dir=directory) as temporary:
+                with scratch(directory) as temporary:
                     place = Path(temporary)
                     query = Query(spark, Feed(place, keys, rows, seed=seed), backend, place / "query")
                     ways = list(_ways(query, UPGRADES[upgrade], batches, place, supplier(backend).persistent))

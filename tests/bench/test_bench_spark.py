@@ -28,7 +28,7 @@ from millpond.bench.spark.document import document_of
 from millpond.bench.spark.inputs import growing_keys, write_inputs
 from millpond.bench.spark.measure import Measured
 from millpond.bench.spark.processor_time import ProcessorTime
-from millpond.bench.spark.queries import Ran
+from millpond.bench.spark.queries import Ran, scratch
 from millpond.bench.spark.shapes import Scale
 from millpond.bench.spark.workers import MARK, WorkerMemory, WorkerWatch
 from millpond.bench.spark.workloads import (
@@ -173,6 +173,15 @@ def test_backends_are_called_as_given_each_once_and_without_their_secrets() -> N
     labels = list(named(given))
     assert len(set(labels)) == 4
     assert not any(secret in label for label in labels for secret in ("one", "two"))
+
+
+def test_no_figure_is_lost_where_a_directory_cannot_be_deleted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def written_to_meanwhile(path: str, *, dir_fd: int | None = None) -> None:
+        raise OSError(39, "Directory not empty", path)
+
+    with scratch(tmp_path) as directory:
+        monkeypatch.setattr(os, "rmdir", written_to_meanwhile)
+    assert Path(directory).exists()
 
 
 def test_contenders_take_turns_in_alternating_order_and_the_slow_one_has_one() -> None:
