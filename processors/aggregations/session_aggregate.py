@@ -5,6 +5,11 @@ the merged one. A record whose session ended before stream time minus gap and gr
 Sessions that the store has forgotten are no longer merged.
 Where sessions have a largest length, all of what a record merges is within the same piece of time as the record.
 
+Where records have gaps of their own, a session is ``[first, end]``, up to the latest time until which a record of it
+lasts, its own gap after it, or until which sessions are cut there. A record merges the sessions that it overlaps or
+touches while it lasts. A session that has closed takes no more records, also as long as the store still has it: how
+long that is depends on the gaps of others.
+
 For a batch the store is read once, for each key what the key's records can be merged with, and written once.
 """
 
@@ -13,16 +18,22 @@ from collections.abc import Iterator
 from itertools import repeat
 from typing import Any
 
+import numpy as np
+
 from millpond.processors.aggregations.aggregate import AggregateSetup
 from millpond.processors.aggregations.closing import Closing, Window
 from millpond.processors.aggregations.column_fold import ColumnFold, MergingFold
+from millpond.processors.aggregations.own_gaps import PackedGaps, own_gaps
 from millpond.processors.aggregations.session_fold import SessionFold
-from millpond.processors.aggregations.window_fold import Integers, WindowFold
+from millpond.processors.aggregations.window_fold import Integers, WindowFold, times_of
 from millpond.processors.aggregations.windowed_processor import NEVER, Change, Closes, WindowedProcessor
+from millpond.processors.options.placing import lasting
 from millpond.processors.options.windowed_serdes import SessionWindowedSerde
 from millpond.processors.options.windows import EmitStrategy, SessionWindows
 from millpond.processors.runtime.batches.batch import Batch, BatchBuilder
+from millpond.processors.runtime.batches.columns import Columns, Records
 from millpond.processors.runtime.batches.headers import Headers
+from millpond.processors.runtime.counters import CounterName
 from millpond.stores.encoding.column_serdes import ColumnSerde
 from millpond.stores.typed.windows.windowed import Windowed
 
@@ -81,16 +92,31 @@ class SessionAggregate(WindowedProcessor):
         self._merge = setup.aggregation.merger
         self._windows = windows
         self._within = windows.within
-        self._gap = windows.gap
-        self._delay = windows.gap + windows.grace
+        self._own_gaps = own_gaps(windows)
+        self._lasting = np.empty(0, np.int64)
+        self._gap = windows.apart
+        self._delay = windows.apart + windows.grace
         self._span = setup.span
         self._forwards = not self._final and not self._caching
         # Where nobody is told the value before, it matters only whether there was one.
         self._before = self._copy if self._final or self._config.send_olds else _itself
 
+    def _fold(self, batch: Batch) -> None:
+        if self._own_gaps is None:
+            super()._fold(batch)
+            return
+        gaps = np.array(self._own_gaps.of(batch), np.int64)
+        kept = batch.select((gaps > 0).tolist())
+        if len(kept):
+            self._lasting = lasting(self._windows, times_of(kept), gaps[gaps > 0])
+            super()._fold(kept)
+        if len(kept) < len(batch):
+            self.context.count(CounterName.DROPPED_NO_GAP, len(batch) - len(kept))
+
     def fold(self, batch: Batch) -> Batch:
         ids = self._slots(batch.keys)
-        self._touched = self._read(batch, ids)
+        ends = batch.timestamps if self._own_gaps is None else self._lasting.tolist()
+        self._touched = self._read(batch, ids, ends)
         self._newest, late_at = self.newest(), []
         self._out = BatchBuilder(olds=self._config.send_olds)
         self._closing = closing = self.load_closing(max(batch.timestamps)) if self._final else None
@@ -98,14 +124,14 @@ class SessionAggregate(WindowedProcessor):
         touched, fold_record = self._touched, self._fold_record
         # As in Kafka Streams, updates that go out at once have no headers.
         headers = repeat(None) if self._forwards else batch.headers_of_each
-        rows = zip(ids, batch.values, batch.timestamps, headers, strict=False)
-        for place, (id_, value, timestamp, carried) in enumerate(rows):
+        rows = zip(ids, batch.values, batch.timestamps, ends, headers, strict=False)
+        for place, (id_, value, timestamp, end, carried) in enumerate(rows):
             self._out.current = carried
             if timestamp > self._stream_time:
                 self._stream_time = timestamp
                 if closing is not None:
                     self._emit_closed(closing)
-            if not fold_record(touched[id_], value, timestamp):
+            if not fold_record(touched[id_], value, timestamp, end):
                 late_at.append(place)
         self._write()
         if closing is not None:
@@ -114,22 +140,39 @@ class SessionAggregate(WindowedProcessor):
         self._late, self._late_at = len(late_at), late_at
         return self._out.build()
 
-    def _read(self, batch: Batch, ids: list[Any]) -> dict[Any, KeySessions]:
-        """By id, the sessions that the records of a batch can be merged with."""
-        keys, first, last = self.key_times(batch, ids)
+    def _ends(self, records: Records) -> Integers:
+        """Until when the records that are folded in last: their own times, where all have the same gap."""
+        gaps = self._own_gaps
+        if gaps is None:
+            return times_of(records)
+        if isinstance(records, Columns) and isinstance(gaps, PackedGaps):
+            return lasting(self._windows, records.timestamps, gaps.of_columns(records))
+        return self._lasting
+
+    def _read(self, batch: Batch, ids: list[Any], ends: list[int]) -> dict[Any, KeySessions]:
+        """By id, the sessions that the records of a batch, which last until ``ends``, can be merged with."""
+        keys, first, last = self.key_times(batch, ids, ends)
         earliest_ends = [max(time - self._gap, self._span.first) for time in first]
         latest_starts = [min(time + self._gap, self._span.last) for time in last]
         found = self._store.find_sessions_of_each(list(keys.values()), earliest_ends, latest_starts)
         return {id_: KeySessions(key, id_, some) for (id_, key), some in zip(keys.items(), found, strict=True)}
 
-    def _fold_record(self, sessions: KeySessions, value: Any, timestamp: int) -> bool:
-        """Merge the sessions within the gap of a record and fold in its value; False if it is late."""
-        earliest, latest, forgotten = timestamp - self._gap, timestamp + self._gap, self._newest - self._retention
+    def _fold_record(self, sessions: KeySessions, value: Any, timestamp: int, end: int) -> bool:
+        """Merge the sessions within the gap of a record, or of the time that it lasts, and fold in its value.
+
+        Returns:
+            Whether it is in time.
+        """
+        earliest, latest, forgotten = timestamp - self._gap, end + self._gap, self._newest - self._retention
+        if self._own_gaps is not None:
+            forgotten = max(forgotten, self._stream_time - self._delay - 1)
         if self._within is not None:
             begin = self._within.grid.last(timestamp)
-            earliest, latest = max(earliest, begin), min(latest, self._within.grid.end(begin) - 1)
+            # A session of the piece before may last until this one begins.
+            first = begin if self._own_gaps is None else begin + 1
+            earliest, latest = max(earliest, first), min(latest, self._within.grid.end(begin) - 1)
         merged = sessions.find(earliest if earliest > forgotten else forgotten + 1, latest)
-        start = end = timestamp
+        start = timestamp
         for first, last in merged:
             if first < start:
                 start = first
@@ -209,15 +252,16 @@ class SessionAggregate(WindowedProcessor):
     def grace(self) -> int:
         return self._windows.grace
 
-    def short_by(self, times: Integers, reached: Integers) -> Integers:
-        return reached - self._delay - times
+    def short_by(self, records: Records, reached: Integers) -> Integers:
+        return reached - self._delay - self._ends(records)
 
     def column_fold(self, fold: ColumnFold, keys: ColumnSerde, values: ColumnSerde) -> WindowFold | None:
-        if not isinstance(fold, MergingFold):
+        gaps = self._own_gaps
+        if not isinstance(fold, MergingFold) or not (gaps is None or isinstance(gaps, PackedGaps)):
             return None
         olds = self._config.send_olds
         return SessionFold(
-            self._windows, fold, self._store, keys, values, final=self._final, span=self._span, olds=olds
+            self._windows, fold, self._store, keys, values, gaps, final=self._final, span=self._span, olds=olds
         )
 
     def closes(self) -> Closes:

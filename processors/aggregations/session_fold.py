@@ -7,6 +7,10 @@ session. One that is further behind than gap and grace together is late, unless 
 A run in which a record meets a closed session, or an open one keeps it from being late, is cut around such records, and
 these are left to objects.
 
+Where records have gaps of their own, they are laid out from their times until when they last, and cut where none lasts
+until the next one. A record further behind than the grace period is left to objects then, unless it is behind by the
+greatest gap as well.
+
 For final results, all sessions that are open are read at once, which costs less than seeking those of each key, unless
 there are many more of them than records.
 """
@@ -18,6 +22,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from millpond.processors.aggregations.column_fold import Groups, MergingFold
+from millpond.processors.aggregations.own_gaps import PackedGaps
 from millpond.processors.aggregations.window_fold import (
     Folded,
     Integers,
@@ -27,7 +32,7 @@ from millpond.processors.aggregations.window_fold import (
     places_in,
     reached_since,
 )
-from millpond.processors.options.placing import ends_of, last_starts
+from millpond.processors.options.placing import ends_of, last_starts, lasting
 from millpond.processors.options.windows import ALL_TIMES, SessionWindows, Span
 from millpond.processors.runtime.batches.column_tuples import chosen, laid_end_to_end, taken
 from millpond.processors.runtime.batches.columns import Columns, nulls
@@ -64,12 +69,14 @@ class _Run(NamedTuple):
     Attributes:
         groups: which of them have the same key.
         times: their timestamps.
+        ends: until when they last; their timestamps, if all have the same gap.
         reached: stream time at each of them.
         late: which are late.
     """
 
     groups: Groups
     times: Integers
+    ends: Integers
     reached: Integers
     late: npt.NDArray[np.bool_]
 
@@ -82,6 +89,7 @@ class SessionFold(WindowFold):
         fold: the aggregate.
         store: where the aggregates are.
         keys, values: what its serdes do, for whole columns.
+        gaps: tells the gaps of records; None if all have the same.
         final: whether final results come out, or else updates.
         span: when the sessions begin, and end.
         olds: whether updates have the aggregate before them.
@@ -94,14 +102,18 @@ class SessionFold(WindowFold):
         store: SessionStore[Any, Any],
         keys: ColumnSerde,
         values: ColumnSerde,
+        gaps: PackedGaps | None,
         *,
         final: bool,
         span: Span,
         olds: bool,
     ) -> None:
-        super().__init__(keys, values, windows.delay + 1, final=final, olds=olds)
+        super().__init__(keys, values, windows.apart + windows.grace + 1, final=final, olds=olds)
+        self._windows = windows
         self._span = span
-        self._gap = windows.gap
+        self._own_gaps = gaps
+        self._gap = windows.apart
+        self._ahead = windows.ahead
         self._within = windows.within
         self._grace = windows.grace
         self._fold = fold
@@ -109,11 +121,12 @@ class SessionFold(WindowFold):
         self._store = SessionColumns(store, values)
 
     def fold(self, columns: Columns, standing: Standing) -> Folded | None:
-        reached = reached_since(standing.stream_time, columns.timestamps)
-        late = reached - columns.timestamps >= self._reach
-        if standing.observed > standing.stream_time or self._retention < self._reach or late.all():
+        reached, ends = reached_since(standing.stream_time, columns.timestamps), self._ends(columns)
+        late = reached - ends >= self._reach
+        ahead = standing.observed - self._ahead > standing.stream_time
+        if ahead or self._retention < self._reach + self._ahead or late.all():
             return None
-        run = _Run(Groups(self._keys.write(columns.keys)), columns.timestamps, reached, late)
+        run = _Run(Groups(self._keys.write(columns.keys)), columns.timestamps, ends, reached, late)
         last = int(reached[-1]) - self._reach
         met, others = self._stored(run, standing, last)
         laid = self._laid_out(run, places_in(met.keys, run.groups.keys), met, standing.stream_time)
@@ -131,29 +144,36 @@ class SessionFold(WindowFold):
         return Folded(results, int(reached[-1]), int(waiting), number)
 
     def _strays(self, behind: Integers) -> npt.NDArray[np.bool_]:
-        strays: npt.NDArray[np.bool_] = (behind > self._grace) & (behind < self._reach)
+        strays: npt.NDArray[np.bool_] = (behind > self._grace) & (behind < self._reach + self._ahead)
         return strays
+
+    def _ends(self, columns: Columns) -> Integers:
+        """Until when records last: their own times, if all have the same gap."""
+        if self._own_gaps is None:
+            return columns.timestamps
+        return lasting(self._windows, columns.timestamps, self._own_gaps.of_columns(columns))
 
     def _laid_out(self, run: _Run, keys: Integers, met: Sessions, stream_time: int) -> _Laid | None:
         """Open sessions, with these keys, and the records that are not late; None if they have to be objects."""
         kept = ~run.late
-        laid = self._laid(np.concatenate([keys, run.groups.numbers[kept]]), met, run.times[kept])
+        laid = self._laid(np.concatenate([keys, run.groups.numbers[kept]]), met, run.times[kept], run.ends[kept])
         if laid is None or self._saves_late(run, laid) or self._meets_closed(run, keys, met, stream_time):
             return None
         return laid
 
-    def _laid(self, keys: Integers, met: Sessions, times: Integers) -> _Laid | None:
+    def _laid(self, keys: Integers, met: Sessions, times: Integers, lasts: Integers) -> _Laid | None:
         """Sessions and records laid out by key and time, and cut at gaps, and where a largest length cuts them.
 
         Args:
             keys: the number of the key of each session, then of each record.
             met: the sessions.
             times: those of the records.
+            lasts: until when they last.
 
         Returns:
             None if sessions of the store are not apart, so that it takes more than one record to merge them.
         """
-        starts, ends = np.concatenate([met.starts, times]), np.concatenate([met.ends, times])
+        starts, ends = np.concatenate([met.starts, times]), np.concatenate([met.ends, lasts])
         order = np.lexsort((starts, keys))
         keys, starts, ends = keys[order], starts[order], ends[order]
         stored = order < len(met.starts)
@@ -186,25 +206,25 @@ class SessionFold(WindowFold):
         earliest = times - self._gap
         return earliest if self._within is None else np.maximum(earliest, last_starts(self._within, times))
 
-    def _latest(self, times: Integers) -> Integers:
-        """The latest start of a session that takes a record, for records of these times."""
-        latest = times + self._gap
+    def _latest(self, times: Integers, lasts: Integers) -> Integers:
+        """The latest start of a session that takes a record, for records of these times that last so long."""
+        latest = lasts + self._gap
         if self._within is None:
             return latest
         return np.minimum(latest, ends_of(self._within, last_starts(self._within, times)) - 1)
 
     def _saves_late(self, run: _Run, laid: _Laid) -> bool:
         """Whether a session that may be open is within the gap of a late record."""
-        times, closed = run.times[run.late], run.reached[run.late] - self._reach
+        latest, closed = self._latest(run.times[run.late], run.ends[run.late]), run.reached[run.late] - self._reach
         found = _first_from(laid.keys, laid.ends, run.groups.numbers[run.late], closed + 1)
-        return bool((laid.starts[found] <= self._latest(times))[found >= 0].any())
+        return bool((laid.starts[found] <= latest)[found >= 0].any())
 
     def _meets_closed(self, run: _Run, keys: Integers, met: Sessions, stream_time: int) -> bool:
-        """Whether a record that is not late may be within the gap of a session that has closed."""
+        """Whether a record that is not late may be within the gap of a session that has closed, or so far behind."""
         kept = ~run.late
         strays = kept & (run.reached - run.times > self._grace)
-        if not strays.any():
-            return False
+        if self._own_gaps is not None or not strays.any():
+            return bool(strays.any())
         closed = stream_time - self._reach
         before = self._ended(stream_time, closed + 1 - self._gap, closed)
         places = places_in(before.keys, run.groups.keys)

@@ -17,11 +17,12 @@ from millpond.processors.aggregations.aggregate import AggregateSetup
 from millpond.processors.aggregations.closing import Closing, Window
 from millpond.processors.aggregations.column_fold import ColumnFold
 from millpond.processors.aggregations.sliding_window_fold import SlidingWindowFold
-from millpond.processors.aggregations.window_fold import Integers, WindowFold
+from millpond.processors.aggregations.window_fold import Integers, WindowFold, times_of
 from millpond.processors.aggregations.windowed_processor import NEVER, Change, Closes, WindowedProcessor
 from millpond.processors.options.windowed_serdes import TimeWindowedSerde
 from millpond.processors.options.windows import EmitStrategy, SlidingWindows
 from millpond.processors.runtime.batches.batch import Batch, BatchBuilder
+from millpond.processors.runtime.batches.columns import Records
 from millpond.processors.runtime.batches.headers import Headers
 from millpond.stores.encoding.column_serdes import ColumnSerde
 from millpond.stores.typed.windows.grids import EvenGrid
@@ -282,9 +283,9 @@ class SlidingWindowAggregate(WindowedProcessor):
     def grace(self) -> int:
         return self._grace
 
-    def short_by(self, times: Integers, reached: Integers) -> Integers:
+    def short_by(self, records: Records, reached: Integers) -> Integers:
         # The first of its windows to close is the one that ends with it.
-        return reached - self._grace - times
+        return reached - self._grace - times_of(records)
 
     def column_fold(self, fold: ColumnFold, keys: ColumnSerde, values: ColumnSerde) -> WindowFold:
         olds = self._config.send_olds

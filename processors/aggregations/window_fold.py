@@ -18,7 +18,7 @@ import pyarrow.compute as _compute
 
 from millpond.processors.aggregations.column_fold import ColumnFold, inverse
 from millpond.processors.runtime.batches.column_tuples import chosen, laid_end_to_end
-from millpond.processors.runtime.batches.columns import Columns
+from millpond.processors.runtime.batches.columns import Columns, Records
 from millpond.processors.runtime.batches.windowed_columns import windowed_keys
 from millpond.stores.encoding.column_serdes import ColumnSerde
 from millpond.stores.encoding.times import FARTHEST
@@ -184,3 +184,8 @@ def reached_since(stream_time: int, times: Integers) -> Integers:
     """Stream time at each record."""
     reached: Integers = np.maximum(np.maximum.accumulate(times), stream_time)
     return reached
+
+
+def times_of(records: Records) -> Integers:
+    """The timestamps of records."""
+    return np.asarray(records.timestamps, np.int64)

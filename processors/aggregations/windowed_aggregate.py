@@ -14,12 +14,13 @@ from millpond.processors.aggregations.closing import Closing, Window
 from millpond.processors.aggregations.column_fold import ColumnFold
 from millpond.processors.aggregations.fold import Fold
 from millpond.processors.aggregations.time_window_fold import TimeWindowFold
-from millpond.processors.aggregations.window_fold import Integers, WindowFold
+from millpond.processors.aggregations.window_fold import Integers, WindowFold, times_of
 from millpond.processors.aggregations.windowed_processor import Closes, WindowedProcessor
 from millpond.processors.options.placing import ends_of, first_starts
 from millpond.processors.options.windowed_serdes import TimeWindowedSerde
 from millpond.processors.options.windows import ALL_TIMES, EmitStrategy, GridWindows
 from millpond.processors.runtime.batches.batch import Batch, BatchBuilder
+from millpond.processors.runtime.batches.columns import Records
 from millpond.processors.runtime.batches.headers import Headers
 from millpond.stores.encoding.column_serdes import ColumnSerde
 from millpond.stores.encoding.times import MAX_TIME
@@ -168,8 +169,8 @@ class WindowedAggregate(WindowedProcessor):
     def grace(self) -> int:
         return self._windows.grace
 
-    def short_by(self, times: Integers, reached: Integers) -> Integers:
-        firsts = first_starts(self._windows, times, self._span)
+    def short_by(self, records: Records, reached: Integers) -> Integers:
+        firsts = first_starts(self._windows, times_of(records), self._span)
         return reached - self._windows.grace - ends_of(self._windows, firsts) + 1
 
     def column_fold(self, fold: ColumnFold, keys: ColumnSerde, values: ColumnSerde) -> WindowFold:

@@ -32,9 +32,9 @@ from millpond.processors.aggregations.closing import Closing, Window
 from millpond.processors.aggregations.column_fold import ColumnFold
 from millpond.processors.aggregations.completion import COMPLETION, Completion
 from millpond.processors.aggregations.fold import copier, slotter
-from millpond.processors.aggregations.window_fold import Integers, Standing, WindowFold, reached_since
+from millpond.processors.aggregations.window_fold import Integers, Standing, WindowFold, reached_since, times_of
 from millpond.processors.options.changed_windows import ChangedWindows
-from millpond.processors.options.windows import EmitStrategy, SessionWindows, TimeWindows, Windows
+from millpond.processors.options.windows import EmitStrategy, SessionWindows, TimeWindows, Windows, own_gap
 from millpond.processors.runtime.batches.batch import Batch, BatchBuilder
 from millpond.processors.runtime.batches.columns import Columns, Records
 from millpond.processors.runtime.counters import CounterName
@@ -121,7 +121,7 @@ def windowed_aggregation_spec(
         tuple(noted.items()),
         lasting,
         maker="a windowed aggregation",
-        changing=_MAY_CHANGE if isinstance(first, TimeWindows | SessionWindows) else (),
+        changing=_MAY_CHANGE if isinstance(first, TimeWindows | SessionWindows) and own_gap(first) is None else (),
     )
     return replace(spec, layout=WINDOWED_AGGREGATION, terms=terms)
 
@@ -330,14 +330,14 @@ class WindowedProcessor(Operator):
             stream_time: what it was before the first of them.
         """
         if self._late:
-            times = np.asarray(records.timestamps, np.int64)
+            times = times_of(records)
             reached = reached_since(stream_time, times)
-            short = self.short_by(times, reached)
+            short = self.short_by(records, reached)
             late = short > 0
             if self._late_at is not None:
                 late = np.isin(np.arange(len(times)), self._late_at)
             for other, last in self.told_by:
-                late &= (times > last) | (other.short_by(times, reached) <= 0)
+                late &= (times > last) | (other.short_by(records, reached) <= 0)
             self.context.count(CounterName.DROPPED_LATE, self._late)
             self.context.tell_late(CounterName.DROPPED_LATE, records, late, reached, short, self.grace)
 
@@ -385,11 +385,11 @@ class WindowedProcessor(Operator):
         """How long after its end a window takes records."""
 
     @abstractmethod
-    def short_by(self, times: Integers, reached: Integers) -> Integers:
+    def short_by(self, records: Records, reached: Integers) -> Integers:
         """By how much the grace was too short for late records; 0 or less for those in time.
 
         Args:
-            times: their timestamps.
+            records: the records.
             reached: stream time at each.
         """
 
@@ -460,15 +460,23 @@ class WindowedProcessor(Operator):
                 waiting += 1
         self._waiting = waiting - len(gone)
 
-    def key_times(self, batch: Batch, ids: list[Any]) -> tuple[dict[Any, Any], list[int], list[int]]:
-        """The keys of a batch by their ``ids``, and for each its records' least and greatest timestamp."""
+    def key_times(
+        self, batch: Batch, ids: list[Any], ends: list[int] | None = None
+    ) -> tuple[dict[Any, Any], list[int], list[int]]:
+        """The keys of a batch by their ``ids``, and for each its records' least timestamp and greatest end.
+
+        Args:
+            batch: the records.
+            ids: what tells their keys from others.
+            ends: until when they last; by default, their timestamps.
+        """
         keys = dict(zip(ids, batch.keys, strict=True))
         first, last = dict.fromkeys(keys, max(batch.timestamps)), dict.fromkeys(keys, NEVER)
-        for id_, timestamp in zip(ids, batch.timestamps, strict=True):
+        for id_, timestamp, end in zip(ids, batch.timestamps, ends or batch.timestamps, strict=True):
             if timestamp < first[id_]:
                 first[id_] = timestamp
-            if timestamp > last[id_]:
-                last[id_] = timestamp
+            if end > last[id_]:
+                last[id_] = end
         return keys, list(first.values()), list(last.values())
 
     def column_fold(self, fold: ColumnFold, keys: ColumnSerde, values: ColumnSerde) -> WindowFold | None:

@@ -20,12 +20,13 @@ from millpond.processors.calls.made import MadeVerb
 from millpond.processors.calls.readings import Begin, Column, Read, VerbRows, begun_anew
 from millpond.processors.calls.waiting import aggregate_account, extended
 from millpond.processors.options.grouping import GROUPING_ID, By, GroupingSets
-from millpond.processors.verbs.aggregate import WINDOW, AggregatedRows, Windows, aggregate
+from millpond.processors.options.windows import SessionWindows
+from millpond.processors.verbs.aggregate import GAP, WINDOW, AggregatedRows, Windows, aggregate
 from millpond.processors.verbs.aggregates import AggregateCall
 from millpond.processors.verbs.aggregates.call import GROUPING
 from millpond.processors.verbs.null_keys import NullKeys
 from millpond.processors.verbs.row_aggregate import RowAggregate
-from millpond.processors.verbs.verb import INSTANT
+from millpond.processors.verbs.verb import INSTANT, MICROS
 from millpond.stores.encoding.times import Duration, Instant
 from millpond.stores.typed.expiry import Expired
 
@@ -54,7 +55,7 @@ def call_aggregate(
     name: str | None,
     binding: Binding = bound_anew,
 ) -> MadeVerb[Read]:
-    """The verb, as ``Millpond.aggregate`` says.
+    """The verb, as ``Millpond.aggregate`` says; where rows have gaps of their own, their columns have ``GAP``.
 
     Raises:
         ConfigurationError: an argument is invalid, or a column is absent or of a type that does not do.
@@ -119,7 +120,7 @@ def make_aggregate(
     begin: Begin[Read] = begun_anew,
     binding: Binding = bound_anew,
 ) -> MadeVerb[Read]:
-    """The verb, with lengths of time in microseconds, but windows as a user gives them.
+    """The verb, with lengths of time in microseconds, but windows as a user gives them, and gaps in ``GAP``.
 
     Raises:
         ConfigurationError: a column is absent or of a type that does not do.
@@ -128,12 +129,14 @@ def make_aggregate(
     added = [*([] if grouping is None else [GROUPING_ID]), *([] if window is None else [WINDOW])]
     check_distinct([*keys, *added, *calls], changes=not final, remedy=rows.remedy)
     told, calls = groupings_of(calls, grouping)
-    read = rows.aggregated(keys, time, calls, order).grouped(grouping)
+    at_most = window.gap * MICROS if isinstance(window, SessionWindows) and window.gap_of is not None else None
+    read = rows.aggregated(keys, time, calls, order, None if at_most is None else GAP).grouped(grouping)
+    gap = None if at_most is None else read.values[-1]
     late = rows.time(time).bound
     check_zones([window, *others.values()], read.times == INSTANT, time, rows.zoned(time))
     packing = begin(name, [read])
     types = {column.name: column.type for column in read.schema(read.values)}
-    bound = binding(partial(RowAggregate, calls, types, ordered=read.ordered))
+    bound = binding(partial(RowAggregate, calls, types, ordered=read.ordered, gaps=gap is not None))
     packed = AggregatedRows(
         INPUT,
         packing.keys(read),
@@ -142,6 +145,8 @@ def make_aggregate(
         order=packing.order(read),
         in_order=read.in_order,
         times=packing.times(read),
+        most={} if gap is None or at_most is None else {gap: at_most},
+        gap=gap,
         grouping=grouping,
     )
     lives = ttl_allowance(ttl, late)

@@ -17,7 +17,7 @@ from millpond.processors.calls.known_names import did_you_mean
 from millpond.processors.options.grouping import By, GroupingSets, product_of
 from millpond.processors.options.join_windows import JoinWindows
 from millpond.processors.options.joins import JoinType, Side
-from millpond.processors.options.windows import SessionWindows, TimeWindows, calendar_of, in_a_zone
+from millpond.processors.options.windows import SessionWindows, TimeWindows, calendar_of, in_a_zone, own_gap
 from millpond.processors.verbs.aggregate import Windows, windows_in_micros
 from millpond.processors.verbs.aggregates import AggregateCall
 from millpond.processors.verbs.projections import CHANGE_COLUMNS
@@ -72,8 +72,11 @@ def until_in_micros(window: Windows | None, until: Mapping[Instant | str, Window
     """The windows that begin before some time, by that time in microseconds.
 
     Raises:
-        ConfigurationError: there is no window after them, they are of another kind, or none begins at that time.
+        ConfigurationError: there is no window after them, they are of another kind, none begins at that time, or rows
+            have gaps of their own.
     """
+    if until:
+        check_one_gap([window, *until.values()], "until")
     found: dict[int, Windows] = {}
     for time, before in (until or {}).items():
         moment = moment_of(time, "a time of until")
@@ -96,6 +99,21 @@ def until_in_micros(window: Windows | None, until: Mapping[Instant | str, Window
                 f"{after}; the next that does is {shown(grid.next(moment))!r}"
             )
     return found
+
+
+def check_one_gap(windows: Collection[Windows | None], where: str) -> None:
+    """Refuse sessions with a gap of each row where all rows have the same; ``where`` says what they are given to.
+
+    Raises:
+        ConfigurationError: there are such ones.
+    """
+    for one in windows:
+        gap = own_gap(one)
+        if gap is not None:
+            raise ConfigurationError(
+                f"the gap of window is {gap!r}, of each row its own, which {where} does not take; give one for all "
+                "rows, such as SessionWindows('30 minutes')"
+            )
 
 
 def check_zones(windows: Collection[Windows | None], instants: bool, time: object, instead: str) -> None:

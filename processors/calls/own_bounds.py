@@ -1,4 +1,4 @@
-"""The window of a join of streams: lengths of time for all rows, or columns with that of each left row.
+"""Lengths of time for all rows, or columns with that of each: the window of a join of streams, the gap of sessions.
 
 Rule of this module: it does not know what columns are, but for their class and how one writes them.
 """
@@ -9,6 +9,7 @@ from typing import Any
 from millpond.errors import ConfigurationError
 from millpond.processors.calls.arguments import in_micros, join_windows
 from millpond.processors.options.join_windows import JoinWindows
+from millpond.processors.options.windows import own_gap
 from millpond.processors.verbs.stream_join import BOUNDS, OwnBounds
 from millpond.stores.encoding.times import FARTHEST, Duration
 
@@ -53,6 +54,25 @@ def join_bounds(
             "9000 years"
         )
     return windows, bounds, sides
+
+
+def session_gap(window: object, kind: type, written: str) -> Any:
+    """The column, or expression, with the gaps of sessions; None if all rows have the same, or there are no sessions.
+
+    Args:
+        window: as the user gave it.
+        kind: the class of columns and expressions.
+        written: what one calls to make one of a name, for messages.
+
+    Raises:
+        ConfigurationError: the gap is of each row, but no column.
+    """
+    gap = own_gap(window)
+    if gap is not None and not isinstance(gap, kind):
+        raise ConfigurationError(
+            f"the gap of window is {gap!r}; give a length of time, or that of each row: {written}('gap')"
+        )
+    return gap
 
 
 def _own_bounds(columns: Sequence[str], at_most: Duration | None, written: str) -> OwnBounds | None:

@@ -197,9 +197,16 @@ class VerbRows(Protocol[Column, AnyReading]):
         """
 
     def aggregated(
-        self, keys: Sequence[str], time: Column, calls: Mapping[str, AggregateCall], order: Column | None
+        self,
+        keys: Sequence[str],
+        time: Column,
+        calls: Mapping[str, AggregateCall],
+        order: Column | None,
+        gap: str | None = None,
     ) -> AnyReading:
         """What an aggregate reads: its values are the arguments of the calls, by the names of the results.
+
+        If there is a column with the gaps of sessions, it is the last of the values, under some other name.
 
         Raises:
             ConfigurationError: a column is missing, or of a type that cannot be aggregated, or a condition is none.

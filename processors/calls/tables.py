@@ -159,9 +159,14 @@ class Rows:
         return Selection(role, self, keys, values, time, op, foreign, keyed=keyed, order=order)
 
     def aggregated(
-        self, keys: Sequence[str], time: str, calls: Mapping[str, AggregateCall], order: str | None
+        self,
+        keys: Sequence[str],
+        time: str,
+        calls: Mapping[str, AggregateCall],
+        order: str | None,
+        gap: str | None = None,
     ) -> "Selection":
-        """What an aggregate reads.
+        """What an aggregate reads, the column with gaps last.
 
         Arguments of calls are names of columns, and so are conditions: of those that must not be null.
         """
@@ -182,8 +187,9 @@ class Rows:
         if order is not None and decides is not None:
             columns[decides] = order
         where = {result: (named[condition], calls[result].wraps) for result, condition in conditions.items()}
-        rows = self.select(**columns)
-        return Selection(INPUT, rows, keys, list(arguments), moment, order=decides, where=where, pairs=pairs)
+        gaps = {} if gap is None else {unused_name("gap", taken): gap}
+        rows = self.select(**columns, **gaps)
+        return Selection(INPUT, rows, keys, [*arguments, *gaps], moment, order=decides, where=where, pairs=pairs)
 
     def beside(
         self,

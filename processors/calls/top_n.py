@@ -6,6 +6,7 @@ from millpond.errors import ConfigurationError
 from millpond.processors.calls.arguments import (
     INPUT,
     check_distinct,
+    check_one_gap,
     check_ttl,
     check_window,
     check_zones,
@@ -51,6 +52,7 @@ def call_top_n(
     keys = column_names(by, "by")
     where = f"by {', '.join(keys)},"
     check_window(window)
+    check_one_gap([window], "top_n")
     check_ttl(ttl, expired, window)
     others = until_in_micros(window, until)
     final = emits_final(emit, window)

@@ -21,7 +21,7 @@ from millpond.processors.calls.account import (
 )
 from millpond.processors.options.join_windows import JoinWindows
 from millpond.processors.options.joins import JoinType, Side
-from millpond.processors.options.windows import SessionWindows, SlidingWindows
+from millpond.processors.options.windows import SessionWindows, SlidingWindows, own_gap
 from millpond.processors.verbs.aggregate import WINDOW, Windows
 from millpond.processors.verbs.ordered.over_spec import Frame
 from millpond.processors.verbs.projections import CHANGE_TIME
@@ -81,7 +81,8 @@ def aggregate_account(
         waits = _NOTHING
         window[CHANGE_TIME,] = length + behind
     elif sessions:
-        waits = f"for the end of its session: {shown(length)} without a row, and the grace"
+        quiet = shown(length) if own_gap(windows) is None else f"its own gap, at most {shown(length)},"
+        waits = f"for the end of its session: {quiet} without a row, and the grace"
         longest = most and most + length + behind
     else:
         waits, longest = "for the end of its window, and the grace", length + behind

@@ -26,7 +26,7 @@ from millpond.processors.dsl.wiring.table import latest_changes
 from millpond.processors.options.cumulative_windows import CumulativeWindows
 from millpond.processors.options.materialized import Materialized
 from millpond.processors.options.records import Grouped, Produced
-from millpond.processors.options.windows import EmitStrategy, SessionWindows, SlidingWindows, TimeWindows, of_moments
+from millpond.processors.options.windows import EmitStrategy, SessionWindows, SlidingWindows, TimeWindows, of_topology
 from millpond.stores.encoding.times import Duration
 
 
@@ -180,8 +180,8 @@ class KGroupedStream:
         Windowed(key='a', start=0, end=10) 2 9
         """
         if isinstance(windows, SessionWindows):
-            return SessionWindowedKStream(WindowedGrouping(self._grouping, of_moments(windows)))
-        return TimeWindowedKStream(WindowedGrouping(self._grouping, of_moments(windows)))
+            return SessionWindowedKStream(WindowedGrouping(self._grouping, of_topology(windows)))
+        return TimeWindowedKStream(WindowedGrouping(self._grouping, of_topology(windows)))
 
 
 class WindowedKStream:
@@ -233,6 +233,7 @@ class SessionWindowedKStream(WindowedKStream):
     """Records grouped by key and by sessions of activity; the keys of the results are ``Windowed``, ends included.
 
     A record that touches several sessions merges them: each is deleted, and the merged session takes their place.
+    Where records have gaps of their own, a session ends when the last of these is over.
     """
 
     def aggregate(
@@ -278,8 +279,8 @@ class CogroupedKStream:
     ) -> "TimeWindowedCogroupedKStream | SessionWindowedCogroupedKStream":
         """Group by windows of time, or by sessions, as well."""
         if isinstance(windows, SessionWindows):
-            return SessionWindowedCogroupedKStream(self._cogroup, of_moments(windows))
-        return TimeWindowedCogroupedKStream(self._cogroup, of_moments(windows))
+            return SessionWindowedCogroupedKStream(self._cogroup, of_topology(windows))
+        return TimeWindowedCogroupedKStream(self._cogroup, of_topology(windows))
 
 
 class TimeWindowedCogroupedKStream:

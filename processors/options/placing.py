@@ -44,11 +44,19 @@ def ends_of(windows: GridWindows, starts: Integers) -> Integers:
 
 
 def session_ends(windows: SessionWindows, lasts: Integers) -> Integers:
-    """The ends of sessions as they are shown, by their last records: a gap later, or where they are cut."""
-    ends: Integers = lasts + windows.gap
+    """The ends of sessions as they are shown, by those in stores: a gap after them, or where sessions are cut."""
+    ends: Integers = lasts + windows.apart
     if windows.within is None:
         return ends
     return np.minimum(ends, ends_of(windows.within, last_starts(windows.within, lasts)))
+
+
+def lasting(windows: SessionWindows, times: Integers, gaps: Integers) -> Integers:
+    """Until when records with gaps of their own last: a gap after their times, or where sessions are cut."""
+    ends: Integers = times + gaps
+    if windows.within is None:
+        return ends
+    return np.minimum(ends, ends_of(windows.within, last_starts(windows.within, times)))
 
 
 def _even(windows: GridWindows) -> Any:

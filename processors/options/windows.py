@@ -5,18 +5,23 @@ an aggregation has seen; a window closes, and accepts no more records, once stre
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import date, timedelta
 from enum import Enum
-from typing import ClassVar, Final, NamedTuple, Self, TypeVar
+from typing import Any, ClassVar, Final, NamedTuple, Self, TypeAlias, TypeGuard, TypeVar
 
 from millpond.errors import MillpondError, TopologyError
 from millpond.processors.options.calendar_units import calendar_unit
-from millpond.stores.encoding.times import MAX_TIME, MIN_TIME, Duration, TimeUnit, to_millis
+from millpond.stores.encoding.times import FARTHEST, MAX_TIME, MIN_TIME, Duration, TimeUnit, to_millis
 from millpond.stores.typed.terms import Term
 from millpond.stores.typed.windows.calendar import Calendar, CalendarUnit, Weekday, zone_of
 from millpond.stores.typed.windows.grids import EvenGrid, Grid
+from millpond.stores.typed.windows.session import LONGEST_GAP
+
+GapFunction: TypeAlias = Callable[[Any, Any], Duration | None]
+"""Gives the gap after a record by its key and value; None for a record that is in no session."""
 
 
 class EmitStrategy(Enum):
@@ -279,22 +284,33 @@ class SlidingWindows(Windows):
 class SessionWindows(Windows):
     """Sessions ``[first, last]`` of records, none further than ``gap`` from the next (KIP-94).
 
+    The gap may be each record's own: then a record of time ``t`` lasts until ``t`` and its gap, a session is of records
+    that overlap or touch, ``[first, end]``, and ``end`` is the latest time until which one of them lasts, as in Spark's
+    ``session_window`` with a column. A record whose gap is zero, negative or none is in no session: it is left out, and
+    counted. What comes after its session has closed begins another one.
+
     Sessions with a largest length do not cross the boundaries of the windows that ``TimeWindows`` of that size are: the
     records on either side of one are in two sessions, however near they are. Boundaries depend on no record, so the
     sessions are the same in whatever order records come.
 
     Args:
-        gap: the largest time between consecutive records of a session.
+        gap: the largest time between consecutive records of a session. Or, for each record its own: in a topology a
+            function of key and value, which may give None; of verbs, a column or an expression, an interval or an
+            integer of milliseconds.
+        at_most: the greatest gap that a record may have of its own. A record with a greater one is unusable.
         grace: how long a session still accepts late records once the gap after it has passed.
         max_length: how long a session can be, as a size of ``TimeWindows``, and longer than the gap.
         offset, zone, week_start: where sessions of a largest length are cut, as in ``TimeWindows``.
 
     Attributes:
+        gap: that of all records, or the greatest that one may have.
+        gap_of: what gives each record's own; None if all have the same.
         within: the windows that no session leaves; None for sessions of any length.
 
     Raises:
         TopologyError: the gap or the grace is negative, the largest length is not longer than the gap, there are no
-            ``TimeWindows`` of that size, or something says where sessions are cut that have no largest length.
+            ``TimeWindows`` of that size, or something says where sessions are cut that have no largest length; or gaps
+            are of each record and nothing says how great they may be, or the other way round.
         ConfigurationError: there is no such zone, or day of the week.
 
     >>> from millpond.processors import StreamsBuilder, TopologyDriver
@@ -307,22 +323,35 @@ class SessionWindows(Windows):
     ...         print(record.key, record.value)
     Windowed(key='a', start=1, end=18) 3
     Windowed(key='a', start=22, end=25) 2
+
+    >>> builder = StreamsBuilder()
+    >>> windows = SessionWindows(lambda key, device: 30 if device == "phone" else 5, at_most=30)
+    >>> sessions = builder.stream("in").group_by_key().windowed_by(windows)
+    >>> sessions.emit_strategy(EmitStrategy.ON_WINDOW_CLOSE).count().to("out")
+    >>> with TopologyDriver(builder.build()) as driver:
+    ...     driver.pipe_all("in", [("a", "phone", 1), ("a", "desk", 20), ("a", "desk", 40), ("a", "desk", 99)])
+    ...     for record in driver.read("out"):
+    ...         print(record.key, record.value)
+    Windowed(key='a', start=1, end=31) 2
+    Windowed(key='a', start=40, end=45) 1
     """
 
     gap: int
     within: TimeWindows | None = None
+    gap_of: Any = field(default=None, compare=False)
 
     def __init__(
         self,
-        gap: Duration,
+        gap: Duration | GapFunction | Any,
         *,
+        at_most: Duration | None = None,
         grace: Duration = 0,
         max_length: Duration | None = None,
         offset: Duration = 0,
         zone: str | None = None,
         week_start: str | None = None,
     ) -> None:
-        self._set("gap", gap, 0)
+        self._set_gap(gap, at_most)
         self._set("grace", grace, 0)
         if max_length is None:
             self._check_uncut({"offset": offset, "zone": zone, "week_start": week_start})
@@ -342,20 +371,57 @@ class SessionWindows(Windows):
         object.__setattr__(self, "within", within)
 
     @property
+    def apart(self) -> int:
+        """How far a record may be from the end of a session, as stores have it, that takes it.
+
+        That end is the time of the last record, or with gaps of their own the latest until which one lasts.
+        """
+        return self.gap if self.gap_of is None else 0
+
+    @property
+    def ahead(self) -> int:
+        """How far the end of a session, as stores have it, may be ahead of its last record."""
+        return self.gap - self.apart
+
+    @property
     def retention(self) -> int:
-        return max(self.gap + self.grace, 1)
+        # What has a gap of its own still meets a session that has been over for as long as the grace.
+        return max(self.gap + self.grace, 1) + (self.gap_of is not None)
 
     @property
     def delay(self) -> int:
+        # Updates have the times of ends, by which stream time behind the aggregation may be ahead, too.
         return self.gap + self.grace
 
     @property
     def terms(self) -> Mapping[str, Term]:
+        gap: dict[str, Term] = {"gap": self.gap}
+        if self.gap_of is not None:
+            gap = {"gap": "of each record", LONGEST_GAP: self.gap}
         if self.within is None:
-            return {"gap": self.gap}
+            return gap
         cut = {"max_length" if name == "size" else name: value for name, value in self.within.terms.items()}
         del cut["advance"]
-        return {"gap": self.gap, **cut}
+        return {**gap, **cut}
+
+    def _set_gap(self, gap: Duration | GapFunction | Any, at_most: Duration | None) -> None:
+        if _is_length(gap):
+            if at_most is not None:
+                raise TopologyError(
+                    f"SessionWindows: at_most is {at_most!r}, but {gap!r} is the gap of all records; leave out "
+                    "at_most, or give a gap of each record: F.col('gap'), or in a topology a function of key and value"
+                )
+            self._set("gap", gap, 0)
+            return
+        if at_most is None:
+            raise TopologyError(
+                "SessionWindows: gaps differ from record to record, and sessions are kept for the greatest; give it: "
+                "at_most='1 hour'"
+            )
+        self._set("gap", at_most, 1)
+        if self.gap > FARTHEST // 8_000:
+            raise TopologyError(f"SessionWindows: at_most is {at_most!r}; give less than 9000 years")
+        object.__setattr__(self, "gap_of", gap)
 
     def _check_uncut(self, places: Mapping[str, object]) -> None:
         for name, place in places.items():
@@ -369,11 +435,16 @@ class SessionWindows(Windows):
 AnyWindows = TypeVar("AnyWindows", bound=Windows)
 
 
-def of_moments(windows: AnyWindows) -> AnyWindows:
-    """Windows of times that are moments, as those of topologies are.
+def _is_length(gap: object) -> TypeGuard[Duration]:
+    """Whether something is meant as a length of time, right or wrong, and not as what gives one of each record."""
+    return isinstance(gap, int | float | str | date | timedelta | None) or hasattr(gap, "__index__")
+
+
+def of_topology(windows: AnyWindows) -> AnyWindows:
+    """Windows as topologies have them: of times that are moments, and of gaps that are functions of records.
 
     Raises:
-        TopologyError: they are of a calendar, but not of which time zone.
+        TopologyError: they are of a calendar, but not of which time zone, or what gives the gaps is no function.
     """
     calendar = calendar_of(windows)
     if calendar is not None and calendar.zone is None:
@@ -381,7 +452,18 @@ def of_moments(windows: AnyWindows) -> AnyWindows:
             f"{type(windows).__name__}: windows are of the calendar, {calendar.text!r}, but not of which time zone; "
             f"give it: {in_a_zone(windows, calendar)}"
         )
+    gap_of = own_gap(windows)
+    if gap_of is not None and not callable(gap_of):
+        raise TopologyError(
+            f"SessionWindows: the gap is {gap_of!r}; in a topology give a function of key and value, such as "
+            "lambda key, value: value['gap']"
+        )
     return windows
+
+
+def own_gap(windows: object) -> Any:
+    """What gives the gap of each record of sessions; None if all have the same, or they are no sessions."""
+    return windows.gap_of if isinstance(windows, SessionWindows) else None
 
 
 def calendar_of(windows: object) -> Calendar | None:

@@ -4,7 +4,7 @@ Rule of this module: what an expression is of is found out before the first row.
 is, as it loads pandas where that is installed.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
@@ -16,6 +16,7 @@ import pyarrow.compute as _compute
 from millpond.errors import ConfigurationError
 from millpond.processors.calls.arguments import check_distinct
 from millpond.processors.pond.sides import VerbSide
+from millpond.processors.verbs.aggregate import GAP
 from millpond.processors.verbs.stream_join import BOUNDS
 from millpond.stores.encoding.times import FARTHEST, to_micros
 
@@ -93,19 +94,42 @@ def with_own_bounds(left: VerbSide, given: Mapping[str, Any]) -> VerbSide:
         ConfigurationError: an expression is no length of time, or there is a column of that name already.
     """
     check_distinct([*left.schema.names, *BOUNDS.values()], changes=False, remedy=left.rows.remedy)
-    added = {}
+    added: dict[str, Callable[[pa.Table], Any]] = {}
     for name, hidden in BOUNDS.items():
         bound = given[name]
         if not isinstance(bound, Expression):
             added[hidden] = partial(_same, to_micros(bound or 0, name))
             continue
-        type_ = type_of(name, bound, left.schema)
-        if not (pa.types.is_duration(type_) or pa.types.is_integer(type_)):
-            raise ConfigurationError(
-                f"{name} is of type {type_}; give a duration, or an integer of milliseconds, such as pc.field('most')"
-            )
-        added[hidden] = partial(_lengths, bound)
+        added[hidden] = _lengths_of(name, bound, left.schema)
     return left.adding({name: (pa.int64(), made) for name, made in added.items()})
+
+
+def with_own_gap(rows: VerbSide, gap: Any) -> VerbSide:
+    """The rows with ``GAP`` among their columns: the gaps of their sessions.
+
+    Args:
+        rows: the rows.
+        gap: the expression that gives them.
+
+    Raises:
+        ConfigurationError: it is no length of time, or there is a column of that name already.
+    """
+    check_distinct([*rows.schema.names, GAP], changes=False, remedy=rows.rows.remedy)
+    return rows.adding({GAP: (pa.int64(), _lengths_of("the gap of window", gap, rows.schema))})
+
+
+def _lengths_of(what: str, expression: Any, schema: pa.Schema) -> Callable[[pa.Table], Any]:
+    """What makes lengths of time in microseconds of tables; ``what`` names the expression in errors.
+
+    Raises:
+        ConfigurationError: it is no length of time.
+    """
+    type_ = type_of(what, expression, schema)
+    if not (pa.types.is_duration(type_) or pa.types.is_integer(type_)):
+        raise ConfigurationError(
+            f"{what} is of type {type_}; give a duration, or an integer of milliseconds, such as pc.field('most')"
+        )
+    return partial(_lengths, expression)
 
 
 def _same(length: int, table: pa.Table) -> Any:

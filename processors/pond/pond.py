@@ -31,7 +31,7 @@ from millpond.processors.calls.grace_advice import GraceAdvice
 from millpond.processors.calls.latest import call_latest
 from millpond.processors.calls.made import Made
 from millpond.processors.calls.over import call_over
-from millpond.processors.calls.own_bounds import join_bounds
+from millpond.processors.calls.own_bounds import join_bounds, session_gap
 from millpond.processors.calls.readings import begun_anew
 from millpond.processors.calls.stream_join import call_stream_join
 from millpond.processors.calls.table_join import call_table_join
@@ -39,7 +39,7 @@ from millpond.processors.calls.top_n import call_top_n
 from millpond.processors.options.grouping import By
 from millpond.processors.options.joins import ASOF_JOINS, JoinType
 from millpond.processors.options.on_error import OnError
-from millpond.processors.pond.expressions import Expression, matching, with_own_bounds
+from millpond.processors.pond.expressions import Expression, matching, with_own_bounds, with_own_gap
 from millpond.processors.pond.frames import Frame, kept_schema, table_of
 from millpond.processors.pond.micro_batches import MicroBatches
 from millpond.processors.pond.playing import Recording, advise_grace
@@ -146,7 +146,8 @@ class Verbs(ABC, Generic[Given, Result]):
             time: the column with the time of a row.
             order: the column that decides for ``first``, ``last``, ``collect`` and ``map_agg`` among rows of one key
                 and time.
-            window: ``TimeWindows``, ``SlidingWindows`` or ``SessionWindows``, each with its grace.
+            window: ``TimeWindows``, ``SlidingWindows`` or ``SessionWindows``, each with its grace; sessions also with a
+                gap of each row, an expression of Arrow such as ``pc.field("gap")``.
             emit: ``"updates"`` for each key's last result of every micro-batch that changes it, or ``"final"`` for a
                 window's result once, when it has closed.
             ttl: without a window, how long a result lives after the time of its last row; None for ever.
@@ -162,7 +163,8 @@ class Verbs(ABC, Generic[Given, Result]):
             RecordError: a row cannot be used.
         """
         check_calls(calls, window)
-        side, calls = with_conditions(self._side(INPUT, rows), calls)
+        side, gap = self._side(INPUT, rows), session_gap(window, Expression, "pc.field")
+        side, calls = with_conditions(side if gap is None else with_own_gap(side, gap), calls)
         made = call_aggregate(
             side.rows,
             begun_anew,

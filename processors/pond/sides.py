@@ -88,7 +88,12 @@ class CheckedRows(Rows):
         return super().read(role, keys, values, time, op=op, order=order, foreign=foreign, keyed=keyed)
 
     def aggregated(
-        self, keys: Sequence[str], time: str, calls: Mapping[str, AggregateCall], order: str | None
+        self,
+        keys: Sequence[str],
+        time: str,
+        calls: Mapping[str, AggregateCall],
+        order: str | None,
+        gap: str | None = None,
     ) -> Selection:
         """What an aggregate reads.
 
@@ -96,7 +101,7 @@ class CheckedRows(Rows):
             ConfigurationError: a column is absent, or there are no times in that of the time.
         """
         self._check_aggregated(keys, time, calls, order)
-        return super().aggregated(keys, time, calls, order)
+        return super().aggregated(keys, time, calls, order, gap)
 
     def beside(
         self,
@@ -158,10 +163,11 @@ class VerbSide:
 
     def adding(self, added: Adding) -> Self:
         """The input with more columns, which are made of its own."""
-        whole = self.schema
-        for name, (type_, _) in added.items():
+        whole, every = self.schema, {**self.added, **added}
+        for name, (type_, _) in every.items():
             whole = whole.append(pa.field(name, type_))
-        return replace(self, rows=rows_of(CheckedRows, self.role, whole), added=added)
+        rows = replace(rows_of(CheckedRows, self.role, whole), hidden=self.rows.hidden)
+        return replace(self, rows=rows, added=every)
 
     def prepared(self, table: pa.Table) -> pa.Table:
         """Rows of it as they are read: in the order of their feed, and with the columns that are added."""

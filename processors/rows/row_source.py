@@ -98,6 +98,8 @@ class RowReader:
         table = self._unusable.timed(table, source.time, source.event_times, untimed=source.input.untimed)
         for column, most in source.input.most.items():
             table = self._unusable.up_to(table, column, most)
+        if source.input.gap is not None:
+            table = self._unusable.with_gap(table, source.input.gap)
         if source.input.null_keys is NullKeys.REFUSED:
             table = self._keyed(table)
         table, _ = changing(table, self._unusable, source.op)

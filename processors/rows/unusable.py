@@ -26,6 +26,7 @@ SKIP_REASONS: Final = (
     CounterName.DROPPED_FUTURE_TIMESTAMP,
     CounterName.DROPPED_BAD_VALUE,
     CounterName.DROPPED_NEVER_VALID,
+    CounterName.DROPPED_NO_GAP,
 )
 """Why a record is left out of a source."""
 
@@ -177,6 +178,15 @@ class Unusable:
         longer = positions(pc.greater(lengths, pa.scalar(most)))
         fault = Fault(f"more than at_most={TimeUnit.MICROSECOND.length(most)!r}")
         return self._without(table, longer, CounterName.DROPPED_BAD_VALUE, column, fault)
+
+    def with_gap(self, table: pa.Table, column: str) -> pa.Table:
+        """The rows in which a column of ``value``, the gap of a session, is more than zero; the others are counted."""
+        lengths: Any = pc.struct_field(table["value"], column)
+        without = positions(pc.fill_null(pc.less_equal(lengths, pa.scalar(0)), True))
+        if not without:
+            return table
+        self.skipped[CounterName.DROPPED_NO_GAP.value] += len(without)
+        return table.filter(_others(table, without))
 
     def ever_valid(self, table: pa.Table, event_times: EventTimes) -> pa.Table:
         """The rows that are valid some day; the others are counted, as nothing is wrong with them."""

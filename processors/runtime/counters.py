@@ -36,6 +36,9 @@ class CounterName(StrEnum):
     DROPPED_NEVER_VALID = "dropped-never-valid"
     """A row of a table of verbs that is valid from the year 9999 on, which stands for never."""
 
+    DROPPED_NO_GAP = "dropped-no-gap"
+    """A record whose own gap is null, zero or negative, where sessions have one of each record: it is in none."""
+
     DROPPED_LATE = "dropped-late"
     """A record whose windows or session had closed, once for each window; or one later than its lateness."""
 

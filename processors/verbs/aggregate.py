@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as _compute
 
 from millpond.processors.aggregations.aggregate import Aggregation
+from millpond.processors.aggregations.own_gaps import PackedGaps
 from millpond.processors.dsl.builder import StreamsBuilder
 from millpond.processors.dsl.streams_and_tables import KGroupedStream, KTable
 from millpond.processors.dsl.wiring.aggregations import AnyWindows, first_windows
@@ -54,6 +55,9 @@ WINDOW: Final = "window"
 STORE: Final = "aggregate"
 """The store."""
 
+GAP: Final = "millpond_gap"
+"""The column that rows get with the gaps of their sessions, in microseconds, where each has its own."""
+
 Windows: TypeAlias = TimeWindows | CumulativeWindows | SlidingWindows | SessionWindows
 
 NO_CHANGES: Final[Mapping[int, Windows]] = {}
@@ -68,7 +72,8 @@ class AggregatedRows(Input):
     """Rows that are folded into an aggregate: of each, its time and the columns of the calls.
 
     Attributes:
-        arguments: the results of the calls that take values, each as the column ``value`` has it.
+        arguments: the results of the calls that take values, each as the column ``value`` has it, and behind them the
+            gap, if rows have one of their own.
         types: those of the arguments, which ``aggregate`` fills in.
     """
 
@@ -319,8 +324,9 @@ class _SlidingWindows(SlidingWindows):
 
 def _sessions_in_micros(windows: SessionWindows) -> SessionWindows:
     within = None if windows.within is None else _TimeWindows(windows.within)
-    made = copy(windows)
-    for name, value in (("gap", windows.gap * MICROS), ("grace", windows.grace * MICROS), ("within", within)):
+    made, gap_of = copy(windows), None if windows.gap_of is None else PackedGaps()
+    every = {"gap": windows.gap * MICROS, "grace": windows.grace * MICROS, "within": within, "gap_of": gap_of}
+    for name, value in every.items():
         object.__setattr__(made, name, value)
     return made
 

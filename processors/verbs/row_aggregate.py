@@ -101,6 +101,7 @@ class RowAggregate:
         slots: where in kept rows the states of the calls are; None if they are all that is kept, in their order.
         since: by the names of results, the times from which rows count for them, in microseconds since 1970; for the
             others all do.
+        gaps: whether rows bring, behind the values for the calls, the gaps of their sessions.
 
     Raises:
         ConfigurationError: there are no calls, there is no such function, or it does not take the type.
@@ -121,6 +122,7 @@ class RowAggregate:
         ordered: bool = False,
         slots: Slots | None = None,
         since: Mapping[str, int] | None = None,
+        gaps: bool = False,
     ) -> None:
         if not calls:
             raise ConfigurationError("there is nothing to aggregate; give at least one call, such as {'n': count()}")
@@ -156,7 +158,7 @@ class RowAggregate:
             if result in self._since
         ]
         self.state_serde = StateSerde(slots, self._fold.states, self._initial)
-        self.input_serde = InputSerde(rows_type(self.arguments.types, times))
+        self.input_serde = InputSerde(rows_type([*self.arguments.types, *([pa.int64()] if gaps else [])], times))
         self._combiner = combiner_of_rows(
             calls, list(functions.values()), bound, self.state_serde, max(self._since.values(), default=None)
         )

@@ -61,6 +61,8 @@ class Input(ABC):
         times: the type of the times as results show them, ``INSTANT`` or ``WALL_TIME``.
         versions: whether its times say from when on its rows are valid; then there may be some that never are.
         most: by column of ``value`` (int64, microseconds), the longest length of time with which a row is usable.
+        gap: the column of ``value`` (int64, microseconds) with the gaps of sessions: a row in which it is null, zero or
+            negative is in none, and left out; None if rows have no gaps of their own.
         grouping: the sets of columns for each of which a row has a key; None if it has one key.
     """
 
@@ -73,6 +75,7 @@ class Input(ABC):
     times: pa.DataType = field(default=INSTANT, kw_only=True)
     versions: bool = field(default=False, kw_only=True)
     most: Mapping[str, int] = field(default_factory=dict, kw_only=True)
+    gap: str | None = field(default=None, kw_only=True)
     grouping: GroupingSets | None = field(default=None, kw_only=True)
 
     @property

@@ -55,6 +55,11 @@ def grouped(windows: Any, emit: str = "updates", name: str = "counts", **kept: A
     return builder.build()
 
 
+def own_gaps(at_most: int) -> SessionWindows:
+    """Sessions with a gap of each record."""
+    return SessionWindows(lambda key, value: value, at_most=at_most)
+
+
 def suppressed(until: Suppressed, grace: int = 0) -> Topology:
     builder = StreamsBuilder(key_serde="string", value_serde="int64")
     counts = builder.stream("in").group_by_key().windowed_by(TimeWindows(10, grace=grace)).count(Materialized("counts"))
@@ -282,6 +287,12 @@ REFUSED = [
            "difference='10 milliseconds' and not '20 milliseconds'"),
     Change(("SessionWindows.gap",), grouped(SessionWindows(10)), grouped(SessionWindows(1_000)),
            "gap='10 milliseconds' and not '1 second'"),
+    Change(("SessionWindows.gap_of",), grouped(SessionWindows(10)), grouped(own_gaps(10)),
+           "with no at_most and not '10 milliseconds', gap='10 milliseconds' and not 'of each record', .*; write"),
+    Change(("SessionWindows.gap_of, none",), grouped(own_gaps(10)), grouped(SessionWindows(10)),
+           "with at_most='10 milliseconds' and not none, gap='of each record' and not '10 milliseconds', .*; write"),
+    Change(("SessionWindows.gap, at most",), grouped(own_gaps(10)), grouped(own_gaps(20)),
+           "with at_most='10 milliseconds' and not '20 milliseconds', .*; write at_most='10 milliseconds' again"),
     Change(("SessionWindows.within",), grouped(SessionWindows(10)), grouped(SessionWindows(10, max_length=100)),
            "with no max_length and not '100 milliseconds', .*; write no max_length again"),
     Change(("SessionWindows.within, none",), grouped(SessionWindows(10, max_length=100)), grouped(SessionWindows(10)),

@@ -92,7 +92,7 @@ PARAMETERS: Final[dict[str, dict[str, str]]] = {
     "TimeWindows": {"size": REFUSAL, "advance": REFUSAL, "grace": NO_HARM, "offset": REFUSAL, "calendar": REFUSAL},
     "CumulativeWindows": {"size": REFUSAL, "step": REFUSAL, "grace": NO_HARM, "offset": REFUSAL},
     "SlidingWindows": {"difference": REFUSAL, "grace": NO_HARM},
-    "SessionWindows": {"gap": REFUSAL, "grace": NO_HARM, "within": REFUSAL},
+    "SessionWindows": {"gap": REFUSAL, "gap_of": REFUSAL, "grace": NO_HARM, "within": REFUSAL},
     "JoinWindows": {
         "before": REFUSAL, "after": REFUSAL, "grace": NO_HARM, "eager": REFUSAL, "drop_late": NO_HARM,
     },

@@ -10,7 +10,7 @@ import pytest
 
 from millpond import Pond
 from millpond.errors import ConfigurationError, RecordError
-from millpond.processors import cube, grouping_sets, rollup
+from millpond.processors import SessionWindows, cube, grouping_sets, rollup
 from millpond.processors.pond import MicroBatches
 from millpond.processors.verbs import aggregates as agg
 from tests.refusing import Refused
@@ -23,6 +23,7 @@ OTHERS: list[dict[str, Any]] = [{"k": "x", "t": AT, "m": 1}]
 TABLE = pa.Table.from_pylist(ROWS)
 KEYED: dict[str, Any] = {"key": "k", "time": "t"}
 BY: dict[str, Any] = {"by": "k", "time": "t"}
+N = {"count": agg.count()}
 ON: dict[str, Any] = {"on": "k", "time": "t"}
 
 
@@ -89,6 +90,22 @@ def named(pond: Pond, rows: Any = ROWS, **given: Any) -> pa.Table:
 
 
 REFUSED = [
+    Refused(
+        ", of each row its own, which \n does not take; give one for all rows, such as SessionWindows(",
+        lambda pond: pond.top_n(ROWS, 1, **BY, order="n", window=SessionWindows(pc.field("n"), at_most="1 hour")),
+        lambda pond: pond.top_n(ROWS, 1, **BY, order="n", window=SessionWindows("30 minutes")),
+    ),
+    Refused(
+        " is of type \n; give a duration, or an integer of milliseconds, such as pc.field(",
+        lambda pond: pond.aggregate(ROWS, N, **BY, window=SessionWindows(pc.field("o"), at_most="1 hour")),
+        lambda pond: pond.aggregate(ROWS, N, **BY, window=SessionWindows(pc.field("n"), at_most="1 hour")),
+    ),
+    Refused(
+        "the gap of window is \n; give a length of time, or that of each row: ",
+        lambda pond: pond.aggregate(ROWS, N, **BY, window=SessionWindows({"n"}, at_most="1 hour")),
+        lambda pond: pond.aggregate(ROWS, N, **BY, window=SessionWindows("1 hour")),
+        lambda pond: pond.aggregate(ROWS, N, **BY, window=SessionWindows(pc.field("n"), at_most="1 hour")),
+    ),
     Refused("grouping sets name \n twice; give each column once", by("k", cube("k", "o")), by("k", cube("o"))),
     Refused(
         "grouping sets have no column; write by=[] for one result of all rows",

@@ -552,6 +552,29 @@ TABLES = [
         lambda calls: SessionWindows("30 minutes"),
     ),
     Refused(
+        " is the gap of all records; leave out at_most, or give a gap of each record: F.col('gap'), or in a ",
+        lambda calls: SessionWindows("30 minutes", at_most="1 hour"),
+        lambda calls: SessionWindows("30 minutes"),
+        lambda calls: calls.stream().group_by_key().windowed_by(SessionWindows(lambda key, value: 5, at_most="1 hour")),
+    ),
+    Refused(
+        "sessions are kept for the greatest; give it: at_most=",
+        lambda calls: SessionWindows(lambda key, value: 5),
+        lambda calls: SessionWindows(lambda key, value: 5, at_most="1 hour"),
+    ),
+    Refused(
+        "SessionWindows: at_most is \n; give less than 9000 years",
+        lambda calls: SessionWindows(lambda key, value: 5, at_most="4000000 days"),
+        lambda calls: SessionWindows(lambda key, value: 5, at_most="3000000 days"),
+    ),
+    Refused(
+        "; in a topology give a function of key and value, such as lambda key, value: value['gap']",
+        lambda calls: calls.stream().group_by_key().windowed_by(SessionWindows({"gap"}, at_most="1 hour")),
+        lambda calls: (
+            calls.stream().group_by_key().windowed_by(SessionWindows(lambda key, value: value["gap"], at_most="1 hour"))
+        ),
+    ),
+    Refused(
         "windows of the calendar follow one another",
         lambda calls: TimeWindows("1 week", zone="Europe/Berlin", advance="1 day"),
         lambda calls: TimeWindows("1 week", zone="Europe/Berlin"),

@@ -217,6 +217,26 @@ ARGUMENTS = [
         lambda calls: calls.windows(SessionWindows("1 hour"), name="sessions"),
     ),
     Refused(
+        "the gap of window is \n; give a length of time, or that of each row: ",
+        lambda calls: calls.windows(SessionWindows(lambda key, row: 5, at_most="1 hour")),
+        lambda calls: calls.windows(SessionWindows("1 hour"), name="sessions"),
+        lambda calls: calls.windows(SessionWindows(F.col("a"), at_most="1 hour"), name="own"),
+    ),
+    Refused(
+        " is of type \n; give an interval, such as F.make_dt_interval(mins=column), or an integer of ",
+        lambda calls: calls.windows(SessionWindows(F.col("a") / 2, at_most="1 hour")),
+        lambda calls: calls.windows(SessionWindows(F.make_dt_interval(mins=F.col("a").cast("int")), at_most="1 hour")),
+    ),
+    Refused(
+        ", of each row its own, which \n does not take; give one for all rows, such as SessionWindows(",
+        lambda calls: calls.windows(
+            SessionWindows(F.col("a"), at_most="1 hour"), until={"2026-06-01T00:00:00Z": SessionWindows("1 hour")}
+        ),
+        lambda calls: calls.windows(
+            SessionWindows("30 minutes"), until={"2026-06-01T00:00:00Z": SessionWindows("1 hour")}, name="sessions"
+        ),
+    ),
+    Refused(
         " are moments; give it: ",
         lambda calls: calls.windows(TimeWindows("1 month")),
         lambda calls: calls.windows(TimeWindows("1 month", zone="Europe/Berlin")),

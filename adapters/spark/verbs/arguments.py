@@ -18,8 +18,11 @@ from millpond.adapters.spark.verbs.expressions import Expression
 from millpond.adapters.spark.verbs.inputs import REMEDY, check_column, check_undirected, field_of
 from millpond.errors import ConfigurationError
 from millpond.processors.calls.arguments import INPUT, check_distinct
+from millpond.processors.options.windows import SessionWindows
+from millpond.processors.verbs.aggregate import GAP, Windows
 from millpond.processors.verbs.aggregates import AggregateCall
 from millpond.processors.verbs.stream_join import BOUNDS
+from millpond.processors.verbs.verb import MICROS
 from millpond.stores.encoding.times import Duration, to_micros
 
 Bound: TypeAlias = Duration | Column
@@ -115,12 +118,46 @@ def own_bounds(left: DataFrame, given: Mapping[str, Any]) -> dict[str, Column]:
             # Nullable as that of a column is: state takes one for the other, and its terms say what has changed.
             made[hidden] = F.when(F.lit(True), F.lit(to_micros(bound or 0, name)).cast("long"))
             continue
-        check_undirected(name, bound)
-        type_ = left.select(bound).schema.fields[0].dataType
-        if not is_length(type_):
-            raise ConfigurationError(
-                f"{name} is of type {type_.simpleString()}; give an interval, such as F.make_dt_interval(mins=column), "
-                "or an integer of milliseconds"
-            )
-        made[hidden] = lengths_in_micros(type_, bound)
+        made[hidden] = _own_length(name, left, bound)
     return made
+
+
+def with_own_gap(rows: DataFrame, gap: Column) -> DataFrame:
+    """The rows with ``GAP`` among their columns: the gaps of their sessions.
+
+    Args:
+        rows: the rows.
+        gap: the column that gives them.
+
+    Raises:
+        ConfigurationError: it is no length of time, or there is a column of that name already.
+    """
+    check_distinct([*(name.casefold() for name in rows.columns), GAP], changes=False, remedy=REMEDY)
+    return rows.withColumn(GAP, _own_length("the gap of window", rows, gap))
+
+
+def rows_with_gap(rows: DataFrame, window: Windows | None) -> DataFrame:
+    """The rows that are in sessions of a window, where each has a gap of its own; all rows, if it has none.
+
+    Raises:
+        ConfigurationError: the gap is no length of time.
+    """
+    if not isinstance(window, SessionWindows) or window.gap_of is None:
+        return rows
+    return rows.where(_own_length("the gap of window", rows, window.gap_of).between(1, window.gap * MICROS))
+
+
+def _own_length(what: str, rows: DataFrame, column: Column) -> Column:
+    """A length of time of each row, in microseconds; ``what`` names it in errors.
+
+    Raises:
+        ConfigurationError: it is none.
+    """
+    check_undirected(what, column)
+    type_ = rows.select(column).schema.fields[0].dataType
+    if not is_length(type_):
+        raise ConfigurationError(
+            f"{what} is of type {type_.simpleString()}; give an interval, such as F.make_dt_interval(mins=column), "
+            "or an integer of milliseconds"
+        )
+    return lengths_in_micros(type_, column)

@@ -14,6 +14,7 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 
 from millpond.adapters.spark.evolution.filled import sow_past
+from millpond.adapters.spark.verbs.arguments import rows_with_gap
 from millpond.adapters.spark.verbs.expressions import Expression
 from millpond.adapters.spark.verbs.frame_rows import FrameRows
 from millpond.adapters.spark.verbs.inputs import RowInput
@@ -26,7 +27,7 @@ from millpond.processors.distribution.plan import Plan
 from millpond.processors.distribution.shape_of import shape_of
 from millpond.processors.rows.event_times import EventTimes
 from millpond.processors.rows.row_source import RowSource
-from millpond.processors.verbs.aggregate import STORE, AggregatedRows, WindowedKeys
+from millpond.processors.verbs.aggregate import STORE, AggregatedRows, WindowedKeys, Windows
 from millpond.processors.verbs.aggregates import AggregateCall
 from millpond.processors.verbs.kept_calls import (
     Arguments,
@@ -274,7 +275,7 @@ class StatesOfCalls:
         return self.bound
 
     def filling(
-        self, verb: Verb, *, time: str | Column, order: str | Column | None, expires: bool
+        self, verb: Verb, *, time: str | Column, order: str | Column | None, window: Windows | None, expires: bool
     ) -> Callable[[Plan], Filling] | None:
         """What the state gets once it is carried over, as ``filling_of`` says."""
         return filling_of(
@@ -286,6 +287,7 @@ class StatesOfCalls:
             histories_in(self.added),
             time=time,
             order=order,
+            window=window,
             expires=expires,
         )
 
@@ -300,6 +302,7 @@ def filling_of(
     *,
     time: str | Column,
     order: str | Column | None,
+    window: Windows | None,
     expires: bool,
 ) -> Callable[[Plan], Filling] | None:
     """What the state of an aggregate gets once it is carried over, for a plan; None for nothing, ever.
@@ -311,7 +314,7 @@ def filling_of(
         bound: its calls.
         calls: what the user gave.
         histories: the rows so far, by the name of the result.
-        time, order: as the user gave them.
+        time, order, window: as the user gave them.
         expires: whether results have a time to live.
 
     Raises:
@@ -323,7 +326,7 @@ def filling_of(
         return None
     if not states.new:
         return lambda plan: filling(run.name, states, lambda sowing: {})
-    history = check_history(run, histories, states, expires=expires)
+    history = rows_with_gap(check_history(run, histories, states, expires=expires), window)
     chosen = {name: calls[name] for name in states.new}
     past = FrameRows(history).aggregated(source.keys, time, chosen, order if source.ordered else None)
     _check_columns(run.name, states, past, source)

@@ -123,19 +123,21 @@ class FrameRows:
         time: str | Column,
         calls: Mapping[str, AggregateCall],
         order: str | Column | None,
+        gap: str | None = None,
     ) -> RowInput:
-        """Key, time and the arguments of the calls, as Spark evaluates them."""
+        """Key, time and the arguments of the calls, as Spark evaluates them, and gaps last."""
         rows = self.frame
         check_undirected("the order", order)
         found = {name: argument_of(rows, name, call) for name, call in calls.items()}
         arguments = {name: argument for name, argument in found.items() if argument is not None}
         taken = {name.casefold() for name in (*keys, *arguments)}
-        moment, decides, place = (unused_name(name, taken) for name in ("time", "order", SEQUENCE))
+        moment, decides, place, apart = (unused_name(name, taken) for name in ("time", "order", SEQUENCE, "gap"))
         feed = self.feed
         columns = [
             *(column_argument(rows, key, "by") for key in keys),
             column_argument(rows, time, "time").alias(moment),
             *(argument.alias(name) for name, argument in arguments.items()),
+            *([] if gap is None else [named(gap).alias(apart)]),
             *([] if order is None else [column_argument(rows, order, "order").alias(decides)]),
             *([] if feed is None or feed.sequence is None else [named(feed.sequence).alias(place)]),
         ]
@@ -151,7 +153,8 @@ class FrameRows:
         kept = None if order is None else decides
         named_columns = {"time": time} | ({} if order is None else {"order": order})
         given = {name: Expression.of(rows, column) for name, column in named_columns.items()}
-        return RowInput(INPUT, selected, keys, list(arguments), moment, order=kept, feed=feed, given=given)
+        values = [*arguments, *([] if gap is None else [apart])]
+        return RowInput(INPUT, selected, keys, values, moment, order=kept, feed=feed, given=given)
 
     def beside(
         self,

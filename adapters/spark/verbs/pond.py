@@ -14,7 +14,7 @@ from millpond.adapters.spark.evolution.evolution import Evolution
 from millpond.adapters.spark.evolution.upgrade import Upgrade
 from millpond.adapters.spark.job.job import Job
 from millpond.adapters.spark.job.options import DEFAULT_MAX_AHEAD, JobOptions, distance_of, size_of
-from millpond.adapters.spark.verbs.arguments import named_calls
+from millpond.adapters.spark.verbs.arguments import named_calls, with_own_gap
 from millpond.adapters.spark.verbs.calling import verb
 from millpond.adapters.spark.verbs.calls import Begin, StatesOfCalls
 from millpond.adapters.spark.verbs.frame_rows import FrameRows
@@ -25,6 +25,7 @@ from millpond.processors.calls.aggregate import call_aggregate
 from millpond.processors.calls.apply import call_apply
 from millpond.processors.calls.arguments import check_calls, column_names, moment_of
 from millpond.processors.calls.latest import call_latest
+from millpond.processors.calls.own_bounds import session_gap
 from millpond.processors.options.grouping import By
 from millpond.processors.options.on_error import OnError
 from millpond.processors.verbs.aggregate import Windows
@@ -217,7 +218,8 @@ class Millpond(JoinVerbs):
                 in ``latest``; other functions have no use for it.
             window: ``TimeWindows``, ``CumulativeWindows``, ``SlidingWindows`` or ``SessionWindows``, each with its
                 grace, to which the bound is added that ``time`` has from another verb; later rows are dropped and
-                counted.
+                counted. Sessions may have a gap of each row, a column (or expression): an interval of days to seconds,
+                or an integer of milliseconds.
             until: where windows have had another size, advance, gap or largest length, those that begin before some
                 time, by that time (a datetime, or text such as ``"2026-06-01T12:00:00Z"``): they end as they began, and
                 from then on they are those of ``window``, or of the next time. Later rows than that must not have come
@@ -252,11 +254,11 @@ class Millpond(JoinVerbs):
             DurabilityError: the state could not be read or written.
         """
         check_calls(calls, window)
-        calls = named_calls(rows, calls)
+        calls, gap = named_calls(rows, calls), session_gap(window, Column, "F.col")
         start = self._start(None, ())
         states = StatesOfCalls(start, rows, calls, added, renamed or {}, dropped)
         made = call_aggregate(
-            FrameRows(rows),
+            FrameRows(rows if gap is None else with_own_gap(rows, gap)),
             start,
             calls,
             by=by,
@@ -270,7 +272,7 @@ class Millpond(JoinVerbs):
             name=name,
             binding=states,
         )
-        filling = states.filling(made.verb, time=time, order=order, expires=ttl is not None)
+        filling = states.filling(made.verb, time=time, order=order, window=window, expires=ttl is not None)
         return self._result(start.run, made, filling=filling)
 
     @verb

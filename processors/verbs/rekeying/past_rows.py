@@ -132,7 +132,14 @@ class PastRows:
             return row[len(DATA) :], MIN_TIME, MAX_TIME
         rest = TIME_SIZE * (2 if form is KeyForm.SESSION else 1)
         key, time = unterminated(key_part(row, rest)), unpack_time(row, len(row) - rest)
-        return (key, last_time(row), time) if form is KeyForm.SESSION else (key, *self._window(time))
+        return (key, *self._session(last_time(row), time)) if form is KeyForm.SESSION else (key, *self._window(time))
+
+    def _session(self, start: int, end: int) -> tuple[int, int]:
+        """The first and the last time in a session as the store has it, which may last until it is cut."""
+        if isinstance(self.windows, SessionWindows) and self.windows.gap_of and self.windows.within is not None:
+            grid = self.windows.within.grid
+            return start, min(end, grid.end(grid.last(start)) - 1)
+        return start, end
 
     def _window(self, place: int) -> tuple[int, int]:
         """The first and the last time in the window with a place."""

@@ -181,12 +181,19 @@ class Segments:
                 for place, entry in entries_of_ranges(self._transaction.scan, ranges):
                     yield found[place], entry
 
-    def set_back(self, done: SetBack, rest: int) -> None:
-        """Set the observed time back, and remove the rows beyond it; a row's time is ``rest`` bytes from its end."""
+    def set_back(self, done: SetBack, rest: int, beyond: Callable[[bytes], bool] | None = None) -> None:
+        """Set the observed time back, and remove the rows beyond it.
+
+        Args:
+            done: notes what happens.
+            rest: how many bytes from its end a row has its time.
+            beyond: of rows of later times, whether they are removed; by default, all are.
+        """
         if self.observed.set_back(done):
             for row, _ in self.rows_of_keys(b"", None, done.limit + 1, MAX_TIME, -rest, reverse=False):
-                self._transaction.delete(row)
-                done.removed += 1
+                if beyond is None or beyond(row):
+                    self._transaction.delete(row)
+                    done.removed += 1
             self._live = set(self._find())
 
     def entries(self, earliest: int, latest: int) -> list[tuple[bytes, bytes]]:

@@ -21,6 +21,14 @@ from millpond.stores.typed.windows.windowed import Windowed
 
 _REST: Final = 2 * TIME_SIZE
 
+LONGEST_GAP: Final = "at_most"
+"""The term of sessions that last until the gaps of their records are over: the longest gap."""
+
+
+def _end(row: bytes) -> int:
+    """The end of a row's session."""
+    return unpack_time(row, len(row) - _REST)
+
 
 class ReadOnlySessionStore(SegmentedStore[K, V]):
     """The reading half of ``SessionStore``.
@@ -72,7 +80,7 @@ class ReadOnlySessionStore(SegmentedStore[K, V]):
         for key, (row, data) in self._segments.rows_between(times):
             start = last_time(row)
             if start <= bounds[key]:
-                found[key].append((start, unpack_time(row, len(row) - _REST), decode(data)))
+                found[key].append((start, _end(row), decode(data)))
         return list(found.values())
 
     def find_sessions_of_keys(
@@ -102,7 +110,7 @@ class ReadOnlySessionStore(SegmentedStore[K, V]):
         self._segments.check(row, _REST)
         self._decode_key(unterminated(key_part(row, _REST)))
         self._decode_value(data)
-        if last_time(row) > unpack_time(row, len(row) - _REST):
+        if last_time(row) > _end(row):
             raise ValueError("the session ends before it starts")
 
     def _row(self, key: K, start: int, end: int) -> tuple[bytes, int]:
@@ -114,7 +122,7 @@ class ReadOnlySessionStore(SegmentedStore[K, V]):
             start = last_time(row)
             if start <= latest_start:
                 key = decode_key(unterminated(key_part(row, _REST)))
-                yield Windowed(key, start, unpack_time(row, len(row) - _REST)), decode_value(data)
+                yield Windowed(key, start, _end(row)), decode_value(data)
 
 
 class WritableSessionStore(ReadOnlySessionStore[K, V], WritableStore[K, V]):
@@ -129,7 +137,9 @@ class WritableSessionStore(ReadOnlySessionStore[K, V], WritableStore[K, V]):
         super().flush()
 
     def _set_back(self, done: SetBack) -> None:
-        self._segments.set_back(done, _REST)
+        # Where each record has a gap of its own, a session may end so much later than its last record.
+        ahead = 0 if self._terms is None else int(dict(self._terms.fixed).get(LONGEST_GAP, 0))
+        self._segments.set_back(done, _REST, lambda row: _end(row) > done.limit + ahead or last_time(row) > done.limit)
 
     def _put(self, session: Windowed[K], data: bytes | None) -> None:
         encoded = terminated(self._key_bytes(session.key))

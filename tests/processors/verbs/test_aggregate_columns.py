@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from millpond.errors import MillpondError
 from millpond.processors.distribution.execution import Decoder
-from millpond.processors.options.windows import SessionWindows, SlidingWindows, TimeWindows
+from millpond.processors.options.windows import SessionWindows, SlidingWindows, TimeWindows, own_gap
 from millpond.processors.runtime.batches.batch import Batch
 from millpond.processors.runtime.batches.columns import Columns
 from millpond.processors.runtime.task import Task
@@ -88,7 +88,7 @@ def a_verb(
     named = {"rows": f.count(), **{f"c{number}": call for number, call in enumerate(calls)}}
     some = pa.struct([("value", type_)])
     types = {name: some if call.wraps else type_ for name, call in named.items() if name != "rows"}
-    row = RowAggregate(named, types, ordered=ordered)
+    row = RowAggregate(named, types, ordered=ordered, gaps=own_gap(windows) is not None)
     return aggregate("out", an_input(ordered=ordered), row, windows, final=final), row
 
 
@@ -96,10 +96,12 @@ def an_input(*, ordered: bool) -> AggregatedRows:
     return AggregatedRows("input", KEYS, NullKeys.EQUAL, ["v"], order=ORDER if ordered else None)
 
 
-def as_columns(rows: Rows, calls: Sequence[AggregateCall], type_: pa.DataType, *, ordered: bool = False) -> Columns:
+def as_columns(
+    rows: Rows, calls: Sequence[AggregateCall], type_: pa.DataType, *, ordered: bool = False, gaps: bool = False
+) -> Columns:
     """What travels to the task of the rows' keys; with an order, rows of one time count from the last to the first.
 
-    Where there is a condition, every third row does not count.
+    Where there is a condition, every third row does not count. Gaps are up to 3 milliseconds.
     """
     keys, values, times = (list(column) for column in zip(*rows, strict=True))
     some = [value if place % 3 else None for place, value in enumerate(values)]
@@ -107,7 +109,10 @@ def as_columns(rows: Rows, calls: Sequence[AggregateCall], type_: pa.DataType, *
         [{"value": value} if place % 3 else None for place, value in enumerate(values)], pa.struct([("value", type_)])
     )
     columns = [wrapped if call.wraps else pa.array(values if call.where is None else some, type_) for call in calls]
-    value = pa.StructArray.from_arrays(columns, names=[str(number) for number in range(len(calls))])
+    if gaps:
+        lengths = [(7 * time // MICROS + place) % 6 * MICROS // 2 + 1 for place, time in enumerate(times)]
+        columns.append(pa.array(lengths, pa.int64()))
+    value = pa.StructArray.from_arrays(columns, names=[str(number) for number in range(len(columns))])
     orders = [{"order": -place} for place in range(len(rows))]
     given = pa.table(
         {"key": pa.array([{"key": key} for key in keys]), "value": value, "timestamp": pa.array(times), "order": orders}
@@ -152,7 +157,8 @@ def both_ways(
     """The outcome row by row, beside that of columns."""
     verb, row = a_verb(calls, type_, windows, final=final, ordered=ordered)
     decoder = Decoder("input", None, row.input_serde)
-    runs = [as_columns(rows, calls, type_, ordered=ordered) for rows in batches]
+    gaps = own_gap(windows) is not None
+    runs = [as_columns(rows, calls, type_, ordered=ordered, gaps=gaps) for rows in batches]
     by_row, by_column = (outcome(verb, decoder, runs, whole=whole) for whole in (False, True))
     yield from zip(by_row, by_column, strict=True)
 
@@ -174,6 +180,9 @@ WINDOWS: list[Windows] = [
     TimeWindows(4, advance=2, grace=6),
     SessionWindows(2, grace=3),
     SessionWindows(1),
+    SessionWindows(object(), at_most=3, grace=3),
+    SessionWindows(object(), at_most=3),
+    SessionWindows(object(), at_most=3, grace=1, max_length=5),
     SlidingWindows(3, grace=1),
     SlidingWindows(2, grace=9),
     SlidingWindows(0),
