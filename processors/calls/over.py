@@ -1,6 +1,8 @@
 """``over`` as a user calls it, for whatever has the rows."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import TypeAlias
 
 from millpond.errors import ConfigurationError
 from millpond.processors.calls.account import GRACE, TTL, Allowance
@@ -10,8 +12,16 @@ from millpond.processors.calls.readings import Begin, Column, Read, VerbRows, be
 from millpond.processors.calls.waiting import over_account
 from millpond.processors.verbs.aggregates import AggregateCall
 from millpond.processors.verbs.ordered.over import over
-from millpond.processors.verbs.ordered.over_spec import Frame
+from millpond.processors.verbs.ordered.over_spec import Calls, Frame
 from millpond.stores.encoding.times import Duration
+
+Binding: TypeAlias = Callable[[Callable[..., Calls]], Calls]
+"""Binds calls to their places in a state, given what binds them with ``slots`` of ``Calls``."""
+
+
+def bound_anew(bind: Callable[..., Calls]) -> Calls:
+    """The calls of a state that begins with them."""
+    return bind()
 
 
 def call_over(
@@ -27,6 +37,7 @@ def call_over(
     order: Column | None,
     ttl: Duration | None,
     name: str | None,
+    binding: Binding = bound_anew,
 ) -> MadeVerb[Read]:
     """The verb, as ``Millpond.over`` says.
 
@@ -49,6 +60,7 @@ def call_over(
         ttl=None if ttl is None else in_micros(ttl, "ttl"),
         order=order,
         begin=begin,
+        binding=binding,
     )
 
 
@@ -79,6 +91,7 @@ def make_over(
     ttl: int | None = None,
     order: Column | None = None,
     begin: Begin[Read] = begun_anew,
+    binding: Binding = bound_anew,
 ) -> MadeVerb[Read]:
     """The verb, with lengths of time in microseconds.
 
@@ -91,15 +104,17 @@ def make_over(
     read, arguments = rows.beside(keys, values, time, calls, order)
     when = rows.time(time, rows.names)
     wait, lives = Allowance(GRACE, grace, when.bound), None if ttl is None else Allowance(TTL, ttl, 0)
+    packing = begin(name, [read])
+    schema = read.schema(read.values)
+    bound = binding(partial(Calls, calls, {result: schema.field(column).type for result, column in arguments.items()}))
     verb = over(
         name,
-        begin(name, [read]).input(read),
-        calls,
+        packing.input(read),
+        bound,
         arguments,
         frame,
         late=wait.total,
         ttl=ttl,
         columns=values,
-        written={result: str(call) for result, call in calls.items()},
     )
     return MadeVerb(verb, {INPUT: read}, over_account(name, frame, wait, lives, when))

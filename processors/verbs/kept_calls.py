@@ -1,4 +1,4 @@
-"""The calls of an aggregate as they are kept with its state, and what they may become at a restart.
+"""The calls of an aggregate or an over as they are kept with its state, and what they may become at a restart.
 
 Rule of this module: it compares calls by the names of their results, and never guesses. What begins empty and what is
 forgotten is said by the user; a call is what it was, or has another name. Kept calls are the columns of a schema in a
@@ -79,12 +79,14 @@ class CallChanges:
         filled: those of ``added`` that get all rows so far when the state is carried over.
         renamed: for names that results had, those that they have now.
         dropped: those that are gone, with their states.
+        beside: new names of columns that are said in the same place, for what is told to write.
     """
 
     added: Collection[str] | Mapping[str, int | None] = ()
     renamed: Mapping[str, str] = field(default_factory=dict)
     dropped: Collection[str] = ()
     filled: Collection[str] = ()
+    beside: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         check_said(self.renamed, self.dropped)
@@ -353,7 +355,8 @@ class _Change:
 
     def _line(self, new: Collection[str], called: Mapping[str, str], gone: Collection[str]) -> str:
         """What a user writes, with the times that are said already."""
-        return _line({name: self._changes.since(name) for name in new}, called, gone, self._changes.filled)
+        added = {name: self._changes.since(name) for name in new}
+        return _line(added, {**self._changes.beside, **called}, gone, self._changes.filled)
 
     def _guessed(self) -> dict[str, str]:
         """New names that results may have which are gone, or are another one by now."""

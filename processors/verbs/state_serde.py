@@ -72,7 +72,7 @@ class StateSerde(ColumnarSerde[list[Any]]):
 
     @property
     def columns(self) -> ColumnSerde:
-        return RowColumnSerde(self._states) if self._plain else _PlacedStates(self, self._states)
+        return RowColumnSerde(self._states) if self._plain else PlacedStates(self, self._states)
 
     def serialize(self, value: list[Any]) -> bytes:
         try:
@@ -154,7 +154,7 @@ class StateSerde(ColumnarSerde[list[Any]]):
         ]
 
 
-class _PlacedStates(RowColumnSerde):
+class PlacedStates(RowColumnSerde):
     """Does for whole columns what the serde does, where rows have more or other places than there are calls."""
 
     def __init__(self, serde: StateSerde, states: pa.StructType) -> None:

@@ -32,7 +32,7 @@ from millpond.processors.verbs.deduplicate import deduplicate
 from millpond.processors.verbs.keyed_processor import KeyContext, KeyedProcessor
 from millpond.processors.verbs.latest import latest
 from millpond.processors.verbs.ordered.over import over
-from millpond.processors.verbs.ordered.over_spec import Frame
+from millpond.processors.verbs.ordered.over_spec import Calls, Frame
 from millpond.processors.verbs.row_aggregate import RowAggregate
 from millpond.processors.verbs.stream_join import BOUNDS, OwnBounds, stream_join
 from millpond.processors.verbs.table_join import table_join
@@ -174,10 +174,9 @@ def of_deduplicate(
 def of_over(
     frame: Frame | None = None, late: int = 5, ttl: int | None = None, order: KeyCodec | None = None, name: str = "v"
 ) -> Topology:
-    rows, call, columns = replace(an_input("input", KEY, VALUE), order=order), {"n": count("v")}, ["v"]
-    written = {name: str(one) for name, one in call.items()}
+    rows, calls = replace(an_input("input", KEY, VALUE), order=order), Calls({"n": count("v")}, {"n": VALUE["v"]})
     frame = frame or Frame()
-    return over(name, rows, call, {"n": "v"}, frame, late=late, ttl=ttl, columns=columns, written=written).topology
+    return over(name, rows, calls, {"n": "v"}, frame, late=late, ttl=ttl, columns=["v"]).topology
 
 
 def of_apply(*, ordered: bool = False) -> Topology:

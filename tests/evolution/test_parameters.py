@@ -67,7 +67,7 @@ PARAMETERS: Final[dict[str, dict[str, str]]] = {
     },
     "Millpond.over": {
         "rows": OWN, "calls": REFUSAL, "key": REFUSAL, "time": REFUSAL, "last": REFUSAL, "within": REFUSAL,
-        "grace": NO_HARM, "order": REFUSAL, "ttl": NO_HARM, **NAMES,
+        "grace": NO_HARM, "order": REFUSAL, "ttl": NO_HARM, "added": OWN, **NAMES,
     },
     "Millpond.apply": {
         "rows": OWN, "processor": OWN, "key": REFUSAL, "time": REFUSAL, "schema": OWN, "lateness": NO_HARM,

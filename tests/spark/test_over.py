@@ -16,6 +16,7 @@ from millpond.adapters.spark import Millpond
 from millpond.errors import StateConflictError
 from millpond.processors.verbs import aggregates as agg
 from millpond.processors.verbs.aggregates import AggregateCall
+from tests.spark.arriving import Arriving
 
 pytestmark = pytest.mark.spark
 
@@ -60,30 +61,16 @@ def expected(rows: DataFrame, frame: str) -> list[Any]:
     ).orderBy("id").collect()  # fmt: skip
 
 
-class Sender:
+class Sender(Arriving):
     """Rows as files, and the query of what is shown beside them."""
 
     def __init__(self, spark: SparkSession, directory: Path, **given: Any) -> None:
-        self._spark = spark
-        self.directory = directory
-        self.state, self.checkpoint = str(directory / "state"), str(directory / "checkpoint")
+        super().__init__(spark, directory)
         self.given = {**NAMED, **given}
-        self.found: list[Any] = []
-
-    def arrive(self, rows: DataFrame) -> None:
-        rows.repartition(4).write.mode("append").parquet(f"{self.directory}/in")
 
     def shown(self, asked: Any = None, pond: Millpond | None = None, **given: Any) -> DataFrame:
         pond = pond or Millpond(application_id="shops", state_dir=self.state, partitions=3, backend="lmdb")
-        rows = self._spark.readStream.schema(DDL).option("maxFilesPerTrigger", 2).parquet(f"{self.directory}/in")
-        return pond.over(rows, asked or calls(), name="shown", **{**self.given, **given})
-
-    def run(self, rows: DataFrame) -> None:
-        def take(batch: DataFrame, _: int) -> None:
-            self.found += batch.collect()
-
-        writer = rows.writeStream.foreachBatch(take).option("checkpointLocation", self.checkpoint)
-        writer.trigger(availableNow=True).start().awaitTermination()
+        return pond.over(self.stream(DDL), asked or calls(), name="shown", **{**self.given, **given})
 
 
 @pytest.mark.parametrize("frame", FRAMES)
@@ -98,16 +85,14 @@ def test_a_static_frame_and_a_stream_with_a_restart_give_what_spark_gives(
         sender.arrive(rows)
         sender.run(sender.shown())
     answer = [tuple(row) for row in expected(first.unionByName(second), frame)]
-    assert sorted((tuple(row) for row in sender.found), key=lambda row: row[1]) == answer
+    assert sorted((tuple(row.values()) for row in sender.found), key=lambda row: row[1]) == answer
     still = Millpond(application_id="static", state_dir=str(tmp_path / "static"), partitions=2)
     batch = still.over(first.unionByName(second), calls(), **{**NAMED, **given})
     assert batch.columns == ["shop", "id", "at", "amount", *calls()]
     assert [tuple(row) for row in batch.orderBy("id").collect()] == answer
 
 
-def test_the_state_is_read_and_erased_and_other_calls_and_frames_are_refused(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_the_state_is_read_and_erased_and_other_frames_are_refused(spark: SparkSession, tmp_path: Path) -> None:
     sender = Sender(spark, tmp_path, grace=0)
     row = "SELECT {}L AS id, 'a' AS shop, timestamp_seconds({}) AS at, CAST(1 AS decimal(10, 2)) AS amount"
     pond = Millpond(application_id="shops", state_dir=sender.state, partitions=3, backend="lmdb")
@@ -115,21 +100,65 @@ def test_the_state_is_read_and_erased_and_other_calls_and_frames_are_refused(
         sender.arrive(spark.sql(row.format(number, number * 60)))
         sender.run(sender.shown(pond=pond))
         pond = Millpond(application_id="shops", state_dir=sender.state, partitions=3, backend="lmdb")
-    assert [(row.number, row.total) for row in sender.found] == [(1, 1), (2, 2)]
+    assert [(row["number"], row["total"]) for row in sender.found] == [(1, 1), (2, 2)]
     sender.shown(pond=pond)
     (stored,) = pond.read_store("shown", "over", sender.checkpoint).collect()
     assert (stored.shop, stored.number, stored.total, stored.last_time.timestamp()) == ("a", 2, 2, 60)
-    others: list[tuple[Any, dict[str, Any]]] = [
-        ({**calls(), "total": agg.max("amount")}, {}), (calls(), {"last": 3}), (calls(), {"within": "1 hour"}),
-    ]  # fmt: skip
-    for asked, given in others:
+    for given in ({"last": 3}, {"within": "1 hour"}):
         with pytest.raises(StateConflictError, match="shown"):
-            sender.run(sender.shown(asked, **given))
+            sender.run(sender.shown(**given))
     erase(StateInspector.at(sender.checkpoint, sender.state), [["a"]], by="ann")
     sender.arrive(spark.sql(row.format(3, 180)))
     sender.arrive(spark.sql(row.format(4, 240)))
     sender.run(sender.shown())
-    assert [(row.id, row.number) for row in sender.found[2:]] == [(3, 1)]
+    assert [(row["id"], row["number"]) for row in sender.found[2:]] == [(3, 1)]
+
+
+@pytest.mark.parametrize("frame", FRAMES)
+def test_results_that_come_go_and_have_other_names_at_a_restart_are_declared(
+    frame: str, spark: SparkSession, tmp_path: Path
+) -> None:
+    """That an argument of a result that goes on is a renamed column needs no more than is said of the column."""
+    sender = Sender(spark, tmp_path, **FRAMES[frame], grace="30 minutes")
+    first, second = sent(spark, 0), sent(spark, 60)
+    sender.arrive(first, files=1)
+    sender.run(sender.shown())
+    before = len(sender.found)
+    others = {
+        "before": agg.lag("paid", 2), "double": agg.sum(F.col("id") * 2, where="id % 2 = 1"), "total": agg.sum("paid"),
+        "even": agg.sum(F.col("id") * 2, where="id % 2 = 0"), "third": agg.lag("id", 3), "rows": agg.count(),
+    }  # fmt: skip
+    said = {"renamed": {"odd": "double", "amount": "paid"}, "dropped": ["number", "shops"]}
+
+    def changed(**said: Any) -> DataFrame:
+        pond = Millpond(application_id="shops", state_dir=sender.state, partitions=3, backend="lmdb")
+        rows = spark.readStream.schema(DDL).parquet(f"{sender.directory}/in").withColumnRenamed("amount", "paid")
+        return pond.over(rows, others, name="shown", **{**sender.given, **said})
+
+    with pytest.raises(StateConflictError, match="has other calls than its state") as refused:
+        changed(renamed={"amount": "paid"})
+    line = "added=['double', 'even', 'third', 'rows'], renamed={'amount': 'paid'}, dropped=['number', 'odd', 'shops']"
+    assert "if 'number' is called 'rows' now, 'odd' is called 'double' now: write " in str(refused.value)
+    assert f"; or else write {line}" in str(refused.value)
+    sender.arrive(second)
+    sender.run(changed(added=["even", "third", "rows"], **said))
+    end = "1000L AS id", "'end' AS shop", "timestamp_seconds(100000) AS at", "CAST(0 AS decimal(10, 2)) AS amount"
+    sender.arrive(spark.range(1).selectExpr(*end))
+    sender.run(changed())
+    (*answer,) = expected(first.unionByName(second), frame)
+    came = {row["id"] for row in sender.found[:before]}
+    rows = sorted(sender.found[before:], key=lambda row: int(row["id"]))
+    assert before
+    assert [(row["id"], row["before"], row["double"], row["total"]) for row in rows] == [
+        (row.id, row[8], row[6], row[5]) for row in answer if row.id not in came
+    ]
+    later = Window.partitionBy("shop").orderBy("at", "id")
+    seen = first.unionByName(second).where(~F.col("id").isin(sorted(came)))
+    asked = seen.select("id", F.lag("id", 3).over(later).alias("third")).orderBy("id").collect()
+    assert [(row["id"], row["third"]) for row in rows] == [tuple(row) for row in asked]
+    waited = {row.id for row in first.collect()} - came
+    assert all(row["even"] is None for row in rows if row["id"] in waited)
+    assert any(row["even"] for row in rows)
 
 
 def test_explain_says_how_long_rows_wait_and_the_next_verb_waits_for_it(

@@ -615,6 +615,11 @@ CALLS = [
         lambda calls: calls.aggregate(added=["n"]),
     ),
     Refused(
+        "begin with the rows that have not come out yet; give a list of their names",
+        lambda calls: calls.over(added={"n": "2026-12-01T00:00:00Z"}),
+        lambda calls: calls.over(added=["n"]),
+    ),
+    Refused(
         "but calls has it; take it out of one of them",
         lambda calls: calls.aggregate(dropped=["n"]),
         lambda calls: calls.aggregate(),
@@ -636,7 +641,7 @@ CALLS = [
         lambda calls: calls.aggregate(renamed={"m": "n"}),
     ),
 ]
-"""What is declared of the calls of an aggregate."""
+"""What is declared of the calls of an aggregate or an over."""
 
 VERBS = [
     Refused(

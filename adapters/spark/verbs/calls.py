@@ -1,4 +1,4 @@
-"""The calls of an aggregate, compared with those that its state has: what goes on, begins empty, or is forgotten.
+"""The calls of a verb, compared with those that its state has: what goes on, begins empty, or is forgotten.
 
 Rule of this module: it knows how arguments of calls are written on Spark, and where calls are kept; what they may
 become is decided in ``millpond.processors.verbs.kept_calls``. Of rows so far that results get it checks that they are
@@ -7,8 +7,9 @@ those of the verb's input, and says what is folded into what.
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
@@ -54,15 +55,21 @@ Begin: TypeAlias = Instant | str | DataFrame | None
 """With what an added result begins: from which time on rows count, the rows so far, or None for nothing."""
 
 
-def _follow(before: str, now: str) -> bool:
-    return Expression.of_kept(now).follows(Expression.of_kept(before), {})
+def _follow(renamed: Mapping[str, str], before: str, now: str) -> bool:
+    return Expression.of_kept(now).follows(Expression.of_kept(before), renamed)
 
 
 def _shown(argument: str) -> str:
     return str(Expression.of_kept(argument))
 
 
-ARGUMENTS: Final = Arguments(_follow, _shown)
+def _arguments(renamed: Mapping[str, str]) -> Arguments:
+    """What is known of arguments.
+
+    Args:
+        renamed: by the names that columns had, those that they have now.
+    """
+    return Arguments(partial(_follow, renamed), _shown)
 
 
 def arguments_of(rows: DataFrame, calls: Mapping[str, AggregateCall]) -> dict[str, str]:
@@ -120,7 +127,9 @@ def histories_in(added: Collection[str] | Mapping[str, Begin]) -> dict[str, Data
     return {name: begin for name, begin in begins.items() if isinstance(begin, DataFrame)}
 
 
-def call_states(run: VerbRun, rows: Reading, calls: Calls, changes: CallChanges, name: str) -> CallStates:
+def call_states(
+    run: VerbRun, rows: Reading, calls: Calls, changes: CallChanges, name: str, store: str = STORE
+) -> CallStates:
     """Where in the state of a verb those of its calls are, and since when.
 
     Args:
@@ -129,6 +138,7 @@ def call_states(run: VerbRun, rows: Reading, calls: Calls, changes: CallChanges,
         calls: those that are wanted.
         changes: what the user says of them.
         name: of the serde of states that begin with these calls.
+        store: which has them.
 
     Raises:
         ConfigurationError: something that the user says fits no call.
@@ -137,39 +147,39 @@ def call_states(run: VerbRun, rows: Reading, calls: Calls, changes: CallChanges,
     changes.check(calls, run.name)
 
     def first() -> pa.Schema:
-        store, storage, application_id = _began_with(run), run.job.storage, run.job.begun_as
+        begun, storage, application_id = _began_with(run, store), run.job.storage, run.job.begun_as
         place = Beside.CALLS.place(rows.role)
         # Calls that are kept, but are not those of any row, may become any others; so may those of no state.
-        if store is None or place in schema_places(storage, application_id):
+        if begun is None or place in schema_places(storage, application_id):
             return first_calls(calls)
         if holds_state(storage, application_id):
-            _check_unknown(run.name, store, name)
+            _check_unknown(run.name, begun, name)
         return first_calls(calls)
 
     # Those of all generations: one from before, at which a query stands that was set back, is the newest once edited.
     records = run.began.records if run.streaming else ()
-    filled = frozenset(place for record in records for place in places_filled(STORE, record))
+    filled = frozenset(place for record in records for place in places_filled(store, record))
     known = set[int]()
 
     def evolved(before: Schemas) -> Schemas:
         known.update(places_in(before).values())
-        return evolved_calls(before, calls, changes, run.name, ARGUMENTS, filled)
+        return evolved_calls(before, calls, changes, run.name, _arguments(run.schemas.changes.renamed), filled)
 
     history = run.schemas.beside(rows, Beside.CALLS, first, evolved)
     if history is None:
         return CallStates(None, {})
-    store = _began_with(run)
-    slots = slots_of(history, name if store is None else store.value_serde, filled)
+    begun = _began_with(run, store)
+    slots = slots_of(history, name if begun is None else begun.value_serde, filled)
     places = places_in(history)
     new = [one for one in calls if one in changes.filled and known and places[one] not in known]
     whole = {one: place for one, place in places.items() if place in filled or one in new}
     return CallStates(slots, since_in(history.current), whole, new)
 
 
-def _began_with(run: VerbRun) -> StoreShape | None:
-    """The store of the verb's state as it is recorded; None if there is none yet."""
+def _began_with(run: VerbRun, store: str) -> StoreShape | None:
+    """A store of the verb's state as it is recorded; None if there is none yet."""
     newest = run.began.newest
-    return None if newest is None else next(iter(newest.shape.named(STORE)), None)
+    return None if newest is None else next(iter(newest.shape.named(store)), None)
 
 
 def _check_unknown(verb: str, store: StoreShape, name: str) -> None:

@@ -4,18 +4,97 @@ Rule of this module: it says which DataFrame the verb reads. What the verb is, `
 how it runs, ``VerbRunner``. Nothing is started.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 
 from pyspark.sql import Column, DataFrame
 
 from millpond.adapters.spark.verbs.arguments import named_calls
 from millpond.adapters.spark.verbs.calling import verb
+from millpond.adapters.spark.verbs.calls import added_calls, arguments_of, call_states, conditions_of, seconds_of
 from millpond.adapters.spark.verbs.frame_rows import FrameRows
+from millpond.adapters.spark.verbs.inputs import RowInput
+from millpond.adapters.spark.verbs.kept_schemas import ColumnChanges
+from millpond.adapters.spark.verbs.runner import VerbStart
 from millpond.adapters.spark.verbs.top import TopVerbs
+from millpond.errors import ConfigurationError
 from millpond.processors.calls.arguments import check_calls
 from millpond.processors.calls.over import call_over
+from millpond.processors.calls.readings import ARGUMENT, Packing
 from millpond.processors.verbs.aggregates import AggregateCall
+from millpond.processors.verbs.kept_calls import CallChanges
+from millpond.processors.verbs.ordered.over_spec import STORE, Calls
 from millpond.stores.encoding.times import Duration
+from millpond.stores.evolution.matching import check_said
+
+
+def renamed_results(calls: Collection[str], renamed: Mapping[str, str]) -> dict[str, str]:
+    """Those of the new names that are of results."""
+    return {old: new for old, new in renamed.items() if new in calls}
+
+
+def column_changes(
+    calls: Collection[str], renamed: Mapping[str, str], dropped: Collection[str], values: Collection[str]
+) -> ColumnChanges:
+    """What is declared of columns, among them the hidden ones with arguments of calls.
+
+    Args:
+        calls: the names of the results.
+        renamed, dropped: of results and columns, as the user gave them.
+        values: the columns that are packed.
+    """
+    results = renamed_results(calls, renamed)
+    columns = {old: new for old, new in renamed.items() if old not in results}
+    hidden = {f"{ARGUMENT}{old}": f"{ARGUMENT}{new}" for old, new in results.items()}
+    behind = {old: new for old, new in hidden.items() if new in values}
+    return ColumnChanges({**columns, **behind}, [*dropped, *(f"{ARGUMENT}{name}" for name in dropped)])
+
+
+@dataclass
+class _KeptCalls:
+    """Begins an ``over``, and binds its calls to the places that they have in its state.
+
+    Attributes:
+        start: begins it with what is declared of columns, among them the hidden ones with arguments.
+        rows, calls, added, renamed, dropped: as the user gave them.
+    """
+
+    start: VerbStart
+    rows: DataFrame
+    calls: Mapping[str, AggregateCall]
+    added: Collection[str]
+    renamed: Mapping[str, str]
+    dropped: Collection[str]
+
+    def __post_init__(self) -> None:
+        check_said(self.renamed, self.dropped)
+
+    def begin(self, name: str, inputs: Sequence[RowInput]) -> Packing:
+        """How the rows of the verb are packed.
+
+        Raises what ``VerbStart`` raises.
+        """
+        (rows,) = inputs
+        self.start.changes = column_changes(self.calls, self.renamed, self.dropped, rows.values)
+        return self.start(name, inputs)
+
+    def bind(self, bind: Callable[..., Calls]) -> Calls:
+        """The calls, bound to the places of their states.
+
+        Raises what ``call_states`` raises.
+        """
+        run, rows, calls, first = self.start.run, self.rows, self.calls, bind()
+        if isinstance(self.added, Mapping):
+            raise ConfigurationError(
+                f"the verb {run.name!r}: added is a mapping, but results of over begin with the rows that have not "
+                f"come out yet; give a list of their names, added={list(self.added)}"
+            )
+        renamed = renamed_results(calls, self.renamed)
+        beside = {old: new for old, new in self.renamed.items() if old not in renamed}
+        changes = CallChanges(added_calls(self.added, run.name), renamed, self.dropped, beside=beside)
+        kept = first.kept(arguments_of(rows, calls), conditions_of(rows, calls), seconds_of(rows, calls))
+        states = call_states(run, run.inputs[0], kept, changes, first.slots.name, STORE)
+        return bind(slots=states.slots)
 
 
 class OverVerbs(TopVerbs):
@@ -35,6 +114,7 @@ class OverVerbs(TopVerbs):
         order: str | Column | None = None,
         ttl: Duration | None = None,
         name: str | None = None,
+        added: Collection[str] = (),
         renamed: Mapping[str, str] | None = None,
         dropped: Collection[str] = (),
     ) -> DataFrame:
@@ -66,7 +146,8 @@ class OverVerbs(TopVerbs):
                 the other columns do, always in the same way.
             ttl: after how long without a row a key is forgotten, and its next row is the first; None for never.
             name: of the verb; by default made of ``over`` and the columns.
-            renamed, dropped: columns of the input that had another name, or were there, in an earlier run.
+            added: results that were not there in an earlier run: they are of the rows that have not come out yet.
+            renamed, dropped: results, and columns of the input, that had another name in an earlier run, or were there.
 
         Returns:
             The key, the other columns, and the results. A row comes out with its own time, which is no later than that
@@ -75,15 +156,17 @@ class OverVerbs(TopVerbs):
         Raises:
             ConfigurationError: an argument is missing or invalid, a column is absent or of a type that does not do, or
                 the rows are a change feed.
-            StateConflictError: the state is that of another verb, of other columns, calls or frames, or another order.
+            StateConflictError: the state is that of another verb, of other columns or frames, of another order, or of
+                calls that are not what they were; the message has what to write.
             DurabilityError: the state could not be read or written.
         """
         check_calls(calls, None)
-        start = self._start(renamed, dropped)
+        calls = named_calls(rows, calls)
+        kept = _KeptCalls(self._start(None, ()), rows, calls, added, renamed or {}, dropped)
         made = call_over(
             FrameRows(rows),
-            start,
-            named_calls(rows, calls),
+            kept.begin,
+            calls,
             key=key,
             time=time,
             last=last,
@@ -92,5 +175,6 @@ class OverVerbs(TopVerbs):
             order=order,
             ttl=ttl,
             name=name,
+            binding=kept.bind,
         )
-        return self._result(start.run, made)
+        return self._result(kept.start.run, made)

@@ -24,8 +24,8 @@ from millpond.processors.options.records import Consumed
 from millpond.processors.runtime.batches.batch import Batch
 from millpond.processors.runtime.batches.columns import Columns
 from millpond.processors.runtime.processor import ProcessorContext
-from millpond.processors.verbs.aggregates import AggregateCall
 from millpond.processors.verbs.ordered.over_spec import STORE, Calls, Frame, OverSpec
+from millpond.processors.verbs.ordered.over_state import OverState
 from millpond.processors.verbs.ordered.rows_in_time import RowsInTime, in_order
 from millpond.processors.verbs.ordered.taken_rows import TakenRows
 from millpond.processors.verbs.projections import Keys, Times
@@ -124,18 +124,18 @@ class LastResults(Projection):
 
     Attributes:
         calls: make them of states.
-        rows: the struct of what is kept.
+        state: the form of what is kept.
     """
 
     calls: Calls
-    rows: pa.DataType
+    state: OverState
 
     @property
     def schema(self) -> pa.Schema:
         return pa.schema([]) if self.calls.aggregate is None else nullable(self.calls.aggregate.schema)
 
     def columns(self, batch: Batch, first: int) -> list[Any]:
-        return self._columns(from_physical(batch.values, self.rows))
+        return self._columns(from_physical(batch.values, self.state.struct))
 
     def of_columns(self, columns: Columns, first: int) -> list[Any]:
         return self._columns(columns.values.storage)
@@ -144,51 +144,45 @@ class LastResults(Projection):
         aggregate = self.calls.aggregate
         if aggregate is None:
             return []
-        return aggregate.results_of_columns(PhysicalRowType.of(kept.flatten()[0]))
+        states = self.state.states_of(PhysicalRowType.of(kept))
+        fields = list(self.calls.states)
+        return aggregate.results_of_columns(PhysicalRowType.of(pa.StructArray.from_arrays(states, fields=fields)))
 
 
 def over(
     name: str,
     rows: PackedRows,
-    calls: Mapping[str, AggregateCall],
+    calls: Calls,
     arguments: Mapping[str, str],
     frame: Frame,
     *,
     late: int,
     ttl: int | None,
     columns: Sequence[str],
-    written: Mapping[str, str],
 ) -> Verb:
     """The verb.
 
     Args:
         name: its name.
         rows: its input, with the topic ``input``.
-        calls: by the names of results.
+        calls: the results.
         arguments: by the names of the results that take values, the columns of the rows with these.
         frame: which rows count for each.
         late: how late a row may be, and so how long each waits, in microseconds.
         ttl: after how long without a row a key begins anew, in microseconds; None for never.
         columns: the columns of the result that rows have, besides those of the key.
-        written: by the names of results, the calls as a user writes them.
-
-    Raises:
-        ConfigurationError: a call does not take what rows bring for it.
     """
-    current = rows.rows.schemas.current
-    bound = Calls(calls, {result: current.field(column).type for result, column in arguments.items()})
-    taken = {name: arguments[name] for name in bound.arguments.names}
-    spec = OverSpec(late, True, rows.order is not None, bound, taken, rows.rows, frame, ttl)
+    taken = {name: arguments[name] for name in calls.arguments.names}
+    spec = OverSpec(late, True, rows.order is not None, calls, taken, rows.rows, frame, ttl)
     builder = StreamsBuilder(key_serde=BYTES, value_serde=BYTES)
     stream = builder.stream(rows.topic, Consumed(BYTES, BYTES))
     stream.process(partial(Over, spec), stores=spec.stores, name=name, keeps_key=True).to(name)
     keys = Keys.of_rows(rows)
-    kept = LastResults(bound, spec.state_serde.struct)
+    kept = LastResults(calls, spec.state)
     stores = {STORE: (keys, kept, Times(LAST_TIME, rows.times))}
     terms = {
-        "calls": Written(", ".join(f"{result}: {call}" for result, call in written.items())),
         "last": Written(frame.rows),
         "within": Written(None) if frame.within is None else frame.within,
     }
-    parts = (keys, ResultsOfRows(rows.rows, columns, bound.schema))
+    parts = (keys, ResultsOfRows(rows.rows, columns, calls.schema))
     return Verb(builder.build(), {rows.topic: rows}, parts, stores, terms=terms)

@@ -1,7 +1,7 @@
 """``OverSpec``: what each row of an ``over`` gets, and what is kept of a key for it.
 
 Of each key the state has what its last row came out with, which is all that a frame from the beginning needs, and the
-arguments of those rows before the next one that a shorter frame or a ``lag`` may reach.
+arguments of those rows before the next one that a shorter frame or a ``lag`` may reach (``over_state``).
 
 Rule of this module: it knows types, states and how they merge, and no order of rows.
 """
@@ -13,16 +13,20 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from millpond.errors import ConfigurationError, SerdeError
+from millpond.errors import ConfigurationError
 from millpond.processors.aggregations.column_fold import ColumnFold, Groups, MergingFold
 from millpond.processors.runtime.late import Integers
 from millpond.processors.verbs.aggregates import AggregateCall
 from millpond.processors.verbs.aggregates.call import LAG
+from millpond.processors.verbs.functions.binding import state_name
 from millpond.processors.verbs.functions.distances import Booleans
 from millpond.processors.verbs.functions.function import without_notes
 from millpond.processors.verbs.functions.row_fold import TIMES, rows_type
+from millpond.processors.verbs.kept_calls import KeptCall
+from millpond.processors.verbs.ordered.over_state import OverState, OverStateSerde
 from millpond.processors.verbs.ordered.rows_in_time import InTime
-from millpond.processors.verbs.row_aggregate import InputSerde, RowAggregate
+from millpond.processors.verbs.row_aggregate import STATE_VERSION, RowAggregate
+from millpond.processors.verbs.state_serde import Slots
 from millpond.processors.verbs.verb import nullable
 from millpond.stores.encoding.rows.packing import RowCodec
 from millpond.stores.encoding.rows.physical import normalized
@@ -33,6 +37,11 @@ from millpond.stores.specs.store_spec import StoreKind, StoreSpec
 
 STORE: Final = "over"
 """The store with what each key's last row came out with."""
+NO_ARGUMENT: Final = pa.bool_()
+"""The type in the place of an argument where rows bring none for a call; all are null."""
+
+_NAME: Final = f"over-state-1: aggregate-state-{STATE_VERSION}: "
+"""What the name of the serde of states begins with; behind it are the calls with which they begin."""
 
 
 @dataclass(frozen=True)
@@ -59,20 +68,26 @@ class Calls:
     Args:
         calls: by the names of results, in the order of the columns.
         types: by the same names, the types of the values that rows bring; ``count()`` has none.
+        slots: where in kept rows the calls are; None if they are all that is kept, in their order.
 
     Attributes:
         aggregate: those that aggregate; None if there are none.
         lags: of the others by name, how many rows before it each looks.
+        positions: of all by name.
         arguments: by name, the columns that rows bring, in their one form.
         schema: the results.
+        slots: where in kept rows the calls are.
     """
 
-    def __init__(self, calls: Mapping[str, AggregateCall], types: Mapping[str, pa.DataType]) -> None:
+    def __init__(
+        self, calls: Mapping[str, AggregateCall], types: Mapping[str, pa.DataType], *, slots: Slots | None = None
+    ) -> None:
         if not calls:
             raise ConfigurationError(
                 "there is nothing to show of the rows before each; give at least one call, such as {'n': count()}"
             )
         self.lags = {name: int(call.options["offset"]) for name, call in calls.items() if call.function == LAG}
+        self.positions = {name: position for position, name in enumerate(calls)}
         aggregated = {name: call for name, call in calls.items() if name not in self.lags}
         self.aggregate = RowAggregate(aggregated, types) if aggregated else None
         found = {name: normalized(types[name], name) for name in self.lags}
@@ -81,6 +96,29 @@ class Calls:
         of_aggregate = [] if self.aggregate is None else list(self.aggregate.arguments)
         self.arguments = pa.schema([*of_aggregate, *(pa.field(name, type_) for name, type_ in found.items())])
         self.schema = nullable(pa.schema([results[name] for name in calls]))
+        kept = {} if self.aggregate is None else self.aggregate.kept({})
+        lags = {name: state_name(calls[name], type_) for name, type_ in found.items()}
+        self._states = {name: lags[name] if name in lags else kept[name].state for name in calls}
+        self.slots = slots or Slots.first(f"{_NAME}{'; '.join(self._states.values())}", len(calls))
+
+    def kept(
+        self, arguments: Mapping[str, str], conditions: Mapping[str, str], seconds: Mapping[str, str]
+    ) -> dict[str, KeptCall]:
+        """The calls as they are kept, with the arguments and conditions of those that have some as text."""
+        return {
+            name: KeptCall(state, arguments.get(name), where=conditions.get(name), second=seconds.get(name))
+            for name, state in self._states.items()
+        }
+
+    @property
+    def aggregated(self) -> list[int]:
+        """The positions of those that aggregate."""
+        return [position for name, position in self.positions.items() if name not in self.lags]
+
+    @property
+    def initial(self) -> list[Any]:
+        """The states of those that aggregate before any row."""
+        return [] if self.aggregate is None else self.aggregate.initializer()
 
     @property
     def states(self) -> pa.StructType:
@@ -142,35 +180,6 @@ class Calls:
         return serde.columns.read(pa.array([serde.serialize(state) for state in states], pa.binary()))
 
 
-class StateSerde(InputSerde):
-    """What is kept of a key: the states of its last row, and rows before the next one, each with its time.
-
-    Args:
-        name: says all that the bytes depend on.
-        rows: the struct of both.
-    """
-
-    def __init__(self, name: str, rows: pa.DataType) -> None:
-        super().__init__(rows)
-        self.name = name
-
-    def __reduce__(self) -> Any:
-        return StateSerde, (self.name, self._rows)
-
-    def deserialize(self, data: bytes) -> tuple[Any, ...]:
-        try:
-            self.columns.read(pa.array([data], pa.binary()))
-        except pa.ArrowInvalid as error:
-            raise SerdeError(f"{data!r} is no state of {self.name}: {error}") from error
-        return super().deserialize(data)
-
-    @property
-    def struct(self) -> pa.StructType:
-        """The struct of both."""
-        assert isinstance(self._rows, pa.StructType)
-        return self._rows
-
-
 @dataclass(frozen=True)
 class OverSpec(InTime):
     """What the operator needs to know.
@@ -196,19 +205,23 @@ class OverSpec(InTime):
         return max([framed_rows, *self.calls.lags.values()])
 
     @property
-    def kept_rows(self) -> pa.StructType:
-        """The struct of a row that is kept: its time, and the arguments in their order."""
-        arguments = [pa.field(str(place), without_notes(one.type)) for place, one in enumerate(self.calls.arguments)]
-        return pa.struct([pa.field("time", pa.int64()), *arguments])
+    def state(self) -> OverState:
+        """What is kept of a key."""
+        calls, positions = self.calls, self.calls.aggregated
+        types = {calls.positions[one.name]: without_notes(one.type) for one in calls.arguments}
+        reaching = [calls.positions[name] for name in calls.lags]
+        reaching += [] if self.frame.whole else positions
+        return OverState(
+            calls.slots,
+            dict(zip(positions, [one.type for one in calls.states], strict=True)),
+            dict(zip(positions, calls.initial, strict=True)),
+            {position: types.get(position, NO_ARGUMENT) for position in sorted(reaching)},
+        )
 
     @property
-    def state_serde(self) -> StateSerde:
+    def state_serde(self) -> OverStateSerde:
         """How the state of a key is kept."""
-        rows = pa.list_(pa.field("item", self.kept_rows, nullable=False))
-        states = "" if self.calls.aggregate is None else self.calls.aggregate.state_serde.name
-        lags = ", ".join(f"{name} {offset}" for name, offset in self.calls.lags.items())
-        name = f"over-state-1: {states}; lags {lags}; rows {self.kept_rows}"
-        return StateSerde(name, pa.struct([pa.field("states", self.calls.states), pa.field("rows", rows)]))
+        return self.state.serde
 
     @property
     def lives(self) -> int | None:

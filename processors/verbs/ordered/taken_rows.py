@@ -3,6 +3,7 @@
 Rule of this module: it knows rows in order and columns of states; ``frames`` knows which are merged.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -12,10 +13,10 @@ import pyarrow.compute as _compute
 from millpond.processors.runtime.batches.columns import Columns
 from millpond.processors.runtime.late import Integers
 from millpond.processors.verbs.aggregate import plain_column
-from millpond.processors.verbs.functions.columns import listed, lists_of
 from millpond.processors.verbs.functions.distances import Booleans
 from millpond.processors.verbs.ordered.frames import Layout, framed, places_in
-from millpond.processors.verbs.ordered.over_spec import OverSpec
+from millpond.processors.verbs.ordered.over_spec import NO_ARGUMENT, OverSpec
+from millpond.processors.verbs.ordered.over_state import KeptRows
 from millpond.stores.encoding.rows.nested import with_leaves
 from millpond.stores.encoding.rows.row_columns import PhysicalRowType
 from millpond.stores.encoding.times import MIN_TIME
@@ -43,18 +44,16 @@ class TakenRows:
         since = times.fill_null(0).to_numpy()
         there = found.is_valid().to_numpy(zero_copy_only=False) & ~spec.far(since, rows.timestamps[firsts])
         self._known, self._since = there, since[there]
-        states, lists = found.storage.flatten()
-        self._states = states.filter(pa.array(there))
-        columns = spec.rows.unpack(rows.values)
-        arguments = [plain_column(columns[name].combine_chunks()) for name in spec.arguments.values()]
-        new = pa.StructArray.from_arrays([pa.array(rows.timestamps), *arguments], fields=list(spec.kept_rows))
-        before, counts = listed(lists.filter(pa.array(there)))
+        kept = found.filter(pa.array(there))
+        self._states = spec.state.states_of(kept)
+        before = spec.state.rows_of(kept)
         lengths = np.zeros(len(keys), np.int64)
-        lengths[there] = counts
+        lengths[there] = before.counts
         self._layout = Layout.of(lengths, numbers)
-        self._all = self._layout.column(before, new)
-        self._times = self._all.field(0).to_numpy()
+        self._times = self._layout.column(pa.array(before.times), pa.array(rows.timestamps)).to_numpy()
         self._places = places_in(self._begins(self._layout, self._times))
+        self._new = self._arguments()
+        self._reached = {call: self._whole(call, before) for call in before.arguments}
 
     @property
     def last_times(self) -> Integers:
@@ -79,11 +78,27 @@ class TakenRows:
         begins[1:] |= self._spec.far(times[:-1], times[1:])
         return begins
 
+    def _arguments(self) -> dict[int, Any]:
+        """What the new rows bring for each call that takes something."""
+        columns = self._spec.rows.unpack(self.rows.values)
+        arguments = self._spec.arguments.items()
+        return {
+            self._calls.positions[name]: plain_column(columns[column].combine_chunks()) for name, column in arguments
+        }
+
+    def _whole(self, call: int, before: KeptRows) -> tuple[Any, Booleans]:
+        """What all rows bring for a call whose arguments are kept, and which of them count for it."""
+        known, counting = before.argument(call)
+        new = self._new.get(call)
+        new = pa.nulls(len(self.rows), NO_ARGUMENT) if new is None else new
+        counts = self._layout.column(pa.array(counting), pa.array(np.ones(len(self.rows), np.bool_)))
+        return self._layout.column(known, new), counts.to_numpy(zero_copy_only=False)
+
     def _before(self, name: str, offset: int) -> Any:
         """The value of an argument, so many rows before each new one."""
         new = self._layout.new
         nobody: Any = pa.array(self._places[new] < offset)
-        argument = self._all.field(1 + self._calls.arguments.get_field_index(name))
+        argument, _ = self._reached[self._calls.positions[name]]
         found = argument.take(pc.if_else(nobody, None, pa.array(new - offset)))
         type_ = self._calls.schema.field(name).type
         return with_leaves(found, type_, lambda leaves: leaves) if pa.types.is_nested(type_) else found
@@ -91,9 +106,9 @@ class TakenRows:
     def _running(self) -> Any:
         """The states of all rows up to each one: those before it are in what its key's last row came out with."""
         layout = Layout.of(self._known.astype(np.int64), self._numbers)
-        before = PhysicalRowType.of(self._states)
-        new = self._layout.new
-        states = layout.column(before, self._alone(self._all.take(pa.array(new)), self._numbers))
+        fields = list(self._calls.states)
+        before = PhysicalRowType.of(pa.StructArray.from_arrays(self._states, fields=fields))
+        states = layout.column(before, self._alone(self.rows.timestamps, self._new, self._numbers))
         times = layout.column(pa.array(self._since), pa.array(self.rows.timestamps)).to_numpy()
         places = places_in(self._begins(layout, times))
         return framed(states, places, layout.new, places[layout.new] + 1, self._calls.merged)
@@ -109,26 +124,44 @@ class TakenRows:
             starts, ends = _around(layout.keys, self._times, frame.within)
             starts, ends = starts[layout.new], ends[layout.new]
             lengths = np.minimum(ends - starts, places[ends]) + 1
-        return framed(self._alone(self._all, layout.keys), places, ends, lengths, self._calls.merged)
+        arguments = {call: argument for call, (argument, _) in self._reached.items()}
+        alone = self._counted(self._alone(self._times, arguments, layout.keys))
+        return framed(alone, places, ends, lengths, self._calls.merged)
 
-    def _alone(self, rows: Any, numbers: Integers) -> Any:
+    def _alone(self, times: Integers, arguments: Mapping[int, Any], numbers: Integers) -> Any:
         """The states that rows bring, each alone."""
-        return self._calls.alone(self._keys.take(pa.array(numbers)), rows.flatten())
+        calls = self._calls
+        given = [] if calls.aggregate is None else calls.aggregate.arguments.names
+        columns = [arguments[calls.positions[name]] for name in given]
+        return calls.alone(self._keys.take(pa.array(numbers)), [pa.array(times), *columns])
+
+    def _counted(self, states: Any) -> Any:
+        """States of rows, each alone: as before any row where a row came before the call."""
+        calls, columns = self._calls, states.storage.flatten()
+        for number, call in enumerate(calls.aggregated):
+            _, counting = self._reached[call]
+            if not counting.all():
+                positions = np.where(counting, np.arange(len(states)), len(states))
+                nothing = pa.array([calls.initial[number]], columns[number].type)
+                columns[number] = pa.concat_arrays([columns[number], nothing]).take(pa.array(positions))
+        return PhysicalRowType.of(pa.StructArray.from_arrays(columns, fields=list(calls.states)))
 
     def _kept(self, states: Any) -> Any:
         """What is kept of each key: the states of its last row, and what may be reached from the next one."""
-        spec, size = self._spec, len(self._lasts)
+        spec, size, keys = self._spec, len(self._lasts), self._layout.keys
         last = pa.nulls(size, spec.calls.states) if states is None else states.take(pa.array(self._lasts)).storage
-        lasts = self._layout.new[self._lasts][self._layout.keys]
+        lasts = self._layout.new[self._lasts][keys]
         numbers = np.arange(len(lasts))
         reached = lasts - numbers < spec.deepest
         if spec.frame.within is not None and spec.calls.aggregate is not None:
             reached |= self._times >= np.maximum(self._times[lasts], MIN_TIME + spec.frame.within) - spec.frame.within
         reached &= numbers >= lasts - self._places[lasts]
-        counts = np.bincount(self._layout.keys[reached], minlength=size)
-        form = spec.state_serde.struct
-        lists = lists_of(self._all.filter(pa.array(reached)), counts, form.field("rows").type, nullable=False)
-        return PhysicalRowType.of(pa.StructArray.from_arrays([last, lists], fields=list(form)))
+        arguments = {}
+        for call, (argument, counting) in self._reached.items():
+            own = reached & counting
+            arguments[call] = argument.filter(pa.array(own)), np.bincount(keys[own], minlength=size)
+        rows = KeptRows(self._times[reached], np.bincount(keys[reached], minlength=size), arguments)
+        return spec.state.made(last.flatten(), rows)
 
 
 def _around(keys: Integers, times: Integers, within: int) -> tuple[Integers, Integers]:

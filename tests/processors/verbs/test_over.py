@@ -50,8 +50,8 @@ FRAMES = {
 def made(calls: Mapping[str, AggregateCall], frame: Frame, late: int, ttl: int | None = None) -> Verb:
     rows: PackedRows = replace(an_input("input", KEY, VALUE), order=ORDER)
     arguments = {name: str(call.column) for name, call in calls.items() if call.takes_values}
-    written = {name: str(call) for name, call in calls.items()}
-    return over("out", rows, calls, arguments, frame, late=late, ttl=ttl, columns=list(VALUE), written=written)
+    bound = Calls(calls, {name: VALUE[column] for name, column in arguments.items()})
+    return over("out", rows, bound, arguments, frame, late=late, ttl=ttl, columns=list(VALUE))
 
 
 def some_rows(chance: random.Random, late: int, most: int = 60) -> list[dict[str, Any]]:
@@ -139,11 +139,15 @@ def test_the_state_of_a_key_is_what_the_page_of_formats_shows() -> None:
     rows = an_input("input", KEY, VALUE)
     bound = Calls(calls, dict.fromkeys(calls, pa.int64()))
     serde = OverSpec(0, True, False, bound, dict.fromkeys(calls, "x"), rows.rows, Frame(), None).state_serde
-    state = bytes.fromhex("92910c9193020707")
-    assert serde.serialize(([12], [[2, 7, 7]])) == state
-    assert serde.columns.read(pa.array([state])).storage.to_pylist() == [
-        {"states": {"0": 12}, "rows": [{"time": 2, "0": 7, "1": 7}]}
-    ]
-    for damaged in (b"", b"\x92\x91", bytes.fromhex("929100"), bytes.fromhex("92910c91920207")):
+    state = bytes.fromhex("9591020cc0c09107")
+    assert serde.serialize([[2], 12, [7]]) == state
+    assert serde.columns.read(pa.array([state])).storage.to_pylist() == [{"times": [2], "state 0": 12, "of 1": [7]}]
+    for damaged in (
+        b"",
+        b"\x95\x91",
+        bytes.fromhex("9590"),
+        bytes.fromhex("959102c0c0c0"),
+        bytes.fromhex("95900cc0c09107"),
+    ):
         with pytest.raises(SerdeError, match="is no state of over-state-1: aggregate-state-1"):
             serde.deserialize(damaged)
