@@ -16,23 +16,27 @@ import pyarrow as pa
 from millpond.adapters.spark.verbs.calls import call_states
 from millpond.adapters.spark.verbs.expressions import Expression
 from millpond.adapters.spark.verbs.kept_schemas import ColumnChanges
+from millpond.adapters.spark.verbs.over import column_changes
 from millpond.adapters.spark.verbs.verb_run import VerbRun
-from millpond.processors import SessionWindows, TimeWindows
+from millpond.processors import SessionWindows, TimeWindows, rollup
 from millpond.processors.calls.aggregate import make_aggregate
 from millpond.processors.calls.apply import make_apply
 from millpond.processors.calls.asof_join import make_asof_join
 from millpond.processors.calls.latest import make_latest
 from millpond.processors.calls.made import Made
-from millpond.processors.calls.readings import Packing
+from millpond.processors.calls.over import make_over
+from millpond.processors.calls.readings import ARGUMENT, Packing
 from millpond.processors.calls.stream_join import make_stream_join
 from millpond.processors.calls.table_join import make_table_join
 from millpond.processors.calls.tables import Rows, Selection
 from millpond.processors.calls.top_n import make_top_n
-from millpond.processors.options.joins import TABLE_JOINS, AsofDirection, JoinType
+from millpond.processors.options.grouping import By
+from millpond.processors.options.joins import FOREIGN_KEY_JOINS, TABLE_JOINS, AsofDirection, JoinType
 from millpond.processors.verbs import aggregates
 from millpond.processors.verbs.aggregate import Windows
 from millpond.processors.verbs.aggregates import AggregateCall
 from millpond.processors.verbs.kept_calls import CallChanges
+from millpond.processors.verbs.ordered.over_spec import STORE, Calls, Frame
 from millpond.processors.verbs.row_aggregate import RowAggregate
 from millpond.processors.verbs.verb import INSTANT as TIME
 from millpond.stores.typed.expiry import Expired
@@ -45,6 +49,12 @@ LONG: Final = 1_000_000 * SECOND
 REACH: Final = 15 * SECOND
 WAIT: Final = 40 * SECOND
 """How long rows of a rule wait: longer than any is late."""
+CUBES: Final = "cubes"
+"""Aggregates by grouping sets."""
+CORRECTED: Final = "corrected"
+"""As-of joins whose results are corrected."""
+FOREIGN: Final = "foreign"
+"""Joins of tables by a foreign key, the column ``f`` of left rows."""
 SIZES: Final = {"windows": (20, 7, 10, 40), "sessions": (4, 2, 9, 15)}
 """How long windows may be, and gaps of sessions, in seconds; they begin with the first one."""
 CUTS: Final[Mapping[int, int]] = {2: 7, 9: 25}
@@ -74,7 +84,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Call:
-    """A call of an aggregate: which one it is, what it is called now, and its function."""
+    """A call of an aggregate or an over: which one it is, what it is called now, and its function."""
 
     number: int
     name: str
@@ -125,6 +135,14 @@ Those with a condition are given the values of the rows that have it.
 """
 
 
+OVER_CALLS: Final[Mapping[str, tuple[AggregateCall, Callable[[Sequence[int | None]], Any]]]] = {
+    "rows": CALLS["rows"],
+    "before": (aggregates.lag("v", 2), lambda values: values[-3] if len(values) > 2 else None),
+    **CALLS,
+}
+"""The calls of an ``over``, and what they answer of the values of some rows, of which the last is the row itself."""
+
+
 def _present(values: Sequence[int | None]) -> list[int]:
     return [one for one in values if one is not None]
 
@@ -160,7 +178,7 @@ class Draft:
         kind: of ``KINDS``.
         name: what it is called now.
         columns: of values, of all sides.
-        calls: of an aggregate.
+        calls: of an aggregate or an over.
         longer: how often its history or grace is ``LONG``.
         ttl: how long what it holds lives; None for ever.
         expired: what comes out when that is over.
@@ -208,12 +226,18 @@ class Draft:
     def schema(self, side: str) -> pa.Schema:
         """The columns of one of its inputs."""
         columns: list[Any] = [("k", pa.string()), (self.named(TIMES, side), TIME)]
-        if self.kind in WINDOWS:
-            return pa.schema([*columns, ("v", pa.int64()), ("w", pa.int64())])
-        if self.kind in KEEPING:
+        if self.kind in (*WINDOWS, *OVER):
+            columns += [("v", pa.int64()), ("w", pa.int64())]
+        if self.kind == FOREIGN and side == "left":
+            columns.append(("f", pa.string()))
+        if self.has_group(side):
             columns.append(pa.field(self.named(GROUPS, side), pa.string(), nullable=False))
         values: list[Any] = [(one.name, pa.int64() if one.wide else pa.int32()) for one in self.of(side)]
         return pa.schema([*columns, *values])
+
+    def has_group(self, side: str) -> bool:
+        """Whether rows of that side have the column that may be in a key behind ``k``."""
+        return self.kind in KEEPING or (self.kind in (CUBES, CORRECTED) and side == "left")
 
     def keys(self, side: str) -> list[str]:
         """The columns of its key."""
@@ -244,9 +268,12 @@ class DraftChanges:
     @classmethod
     def between(cls, before: Draft, after: Draft) -> "DraftChanges":
         """What differs between two releases of a verb."""
-        columns = _differing(before.columns, after.columns)
-        added, renamed, dropped = _differing(before.calls, after.calls)
-        return cls(ColumnChanges(columns[1], columns[2]), CallChanges(added, renamed, dropped))
+        _, renamed, dropped = _differing(before.columns, after.columns)
+        calls = CallChanges(*_differing(before.calls, after.calls))
+        hidden = [f"{ARGUMENT}{one.name}" for one in after.calls if OVER_CALLS[one.function][0].where is not None]
+        names = [one.name for one in after.calls]
+        columns = column_changes(names, {**renamed, **calls.renamed}, [*dropped, *calls.dropped], hidden)
+        return cls(columns if after.kind in OVER else ColumnChanges(renamed, dropped), calls)
 
 
 def _differing(before: Sequence[Any], after: Sequence[Any]) -> tuple[list[str], dict[str, str], list[str]]:
@@ -311,6 +338,17 @@ class KeptRows(Rows):
         read = super().aggregated(keys, time, calls, order)
         return KeptSelection(**vars(read), expressions={"time": Expression(time)})
 
+    def beside(
+        self,
+        keys: Sequence[str],
+        values: Sequence[str],
+        time: str,
+        calls: Mapping[str, AggregateCall],
+        order: str | None,
+    ) -> tuple[KeptSelection, Mapping[str, str]]:
+        read, columns = super().beside(keys, values, time, calls, order)
+        return KeptSelection(**vars(read), expressions={"time": Expression(time)}), columns
+
 
 @dataclass(frozen=True)
 class Kept:
@@ -331,6 +369,8 @@ def made_of(draft: Draft, run: VerbRun, calls: CallChanges) -> Made:
     left = KeptRows.of(f"left-{draft.number}", draft.schema("left"))
     if draft.kind in WINDOWS:
         return _aggregate(draft, run, calls, left)
+    if draft.kind in OVER:
+        return _over(draft, run, calls, left)
     keeps = draft.longer * LONG
     if draft.kind == "latest":
         keys, (time, _) = draft.keys("left"), draft.times
@@ -355,6 +395,11 @@ def made_of(draft: Draft, run: VerbRun, calls: CallChanges) -> Made:
         )
     right = KeptRows.of(f"right-{draft.number}", draft.schema("right"))
     times = draft.times
+    if draft.kind == CORRECTED:
+        return make_asof_join(
+            draft.name, left, right, on="k", times=times, history=keeps, how=draft.match.how, left_key=["g"],
+            begin=Kept(run),
+        )  # fmt: skip
     if draft.kind in ASOF:
         waits, match = draft.kind == "waiting", draft.match
         return make_asof_join(
@@ -362,6 +407,10 @@ def made_of(draft: Draft, run: VerbRun, calls: CallChanges) -> Made:
             tolerance=match.tolerance, exact=match.exact, direction=match.direction,
             begin=Kept(run),
         )  # fmt: skip
+    if draft.kind == FOREIGN:
+        return make_table_join(
+            draft.name, left, right, on={"f": "k"}, left_key="k", times=times, how=draft.how, begin=Kept(run)
+        )
     if draft.kind in ("tables", "versions"):
         history = keeps if draft.kind == "versions" else None
         return make_table_join(
@@ -377,8 +426,7 @@ def made_of(draft: Draft, run: VerbRun, calls: CallChanges) -> Made:
 
 def _aggregate(draft: Draft, run: VerbRun, changes: CallChanges, left: KeptRows) -> Made:
     calls = {one.name: CALLS[one.function][0] for one in draft.calls}
-    arguments = {name: str(call.column) for name, call in calls.items() if call.column is not None}
-    conditions = {name: str(call.where) for name, call in calls.items() if call.where is not None}
+    arguments, conditions = _texts(calls)
 
     def binding(bind: Callable[..., RowAggregate]) -> RowAggregate:
         first = bind()
@@ -387,21 +435,47 @@ def _aggregate(draft: Draft, run: VerbRun, changes: CallChanges, left: KeptRows)
         return bind(slots=states.slots, since=states.since)
 
     make = WINDOWS[draft.kind]
+    by: By = rollup("k", "g") if draft.kind == CUBES else "k"
     until = {time: made for size, time in draft.eras if (made := make(size, draft.longer)) is not None}
     return make_aggregate(
-        draft.name, left, calls, by="k", time="at", window=make(draft.window, draft.longer), until=until,
+        draft.name, left, calls, by=by, time="at", window=make(draft.window, draft.longer), until=until,
         binding=binding, begin=Kept(run), ttl=draft.ttl, expired=draft.expired,
     )  # fmt: skip
 
 
+def _over(draft: Draft, run: VerbRun, changes: CallChanges, left: KeptRows) -> Made:
+    calls = {one.name: OVER_CALLS[one.function][0] for one in draft.calls}
+    arguments, conditions = _texts(calls)
+
+    def binding(bind: Callable[..., Calls]) -> Calls:
+        first = bind()
+        kept = first.kept(arguments, conditions, {})
+        states = call_states(run, run.inputs[-1], kept, changes, first.slots.name, STORE)
+        return bind(slots=states.slots)
+
+    return make_over(
+        draft.name, left, calls, key="k", time="at", frame=OVER[draft.kind], grace=WAIT, binding=binding,
+        begin=Kept(run),
+    )  # fmt: skip
+
+
+def _texts(calls: Mapping[str, AggregateCall]) -> tuple[dict[str, str], dict[str, str]]:
+    """The arguments and the conditions of calls, as they are kept."""
+    arguments = {name: str(call.column) for name, call in calls.items() if call.column is not None}
+    return arguments, {name: str(call.where) for name, call in calls.items() if call.where is not None}
+
+
 WINDOWS: Final[Mapping[str, Callable[[int, int], Windows | None]]] = {
     "totals": lambda size, longer: None,
+    CUBES: lambda size, longer: None,
     "windows": lambda size, longer: TimeWindows(size * 1_000, grace=longer * LONG // 1_000),
     "sessions": lambda gap, longer: SessionWindows(
         gap * 1_000, grace=longer * LONG // 1_000, max_length=CUTS[gap] * 1_000 if gap in CUTS else None
     ),
 }
 """The aggregates, and their windows: so long, or with such a gap, and with a grace that is so often ``LONG``."""
+OVER: Final = {"running": Frame(), "recent": Frame(rows=3)}
+"""Rows beside those of their key before them, and which of these count."""
 MORTAL: Final = ("latest", "totals")
 """Those that may have a time to live."""
 TTLS: Final = (None, 20 * SECOND, 60 * SECOND, 200 * SECOND)
@@ -410,8 +484,9 @@ TTLS_OF_RULES: Final = 20
 ASOF: Final = ("asof", "waiting")
 """As-of joins; left rows of the second one wait."""
 TOLERANCES: Final = (8 * SECOND, 20 * SECOND)
-JOINS: Final = (*ASOF, "tables", "versions", "streams", "alone")
+JOINS: Final = (*ASOF, CORRECTED, FOREIGN, "tables", "versions", "streams", "alone")
 TYPES: Final = {
+    FOREIGN: FOREIGN_KEY_JOINS,
     "tables": TABLE_JOINS,
     "versions": TABLE_JOINS,
     "alone": (JoinType.LEFT, JoinType.RIGHT, JoinType.OUTER, JoinType.SEMI, JoinType.ANTI),
@@ -429,4 +504,4 @@ TABLES: Final = ("latest", "asof", "versions")
 """Those of them that keep versions of a table."""
 TOP: Final = 2
 """Of how many rows ``top_n`` knows: the newest of each key."""
-KINDS: Final = ("latest", "top", "apply", *WINDOWS, *JOINS)
+KINDS: Final = ("latest", "top", "apply", *WINDOWS, *OVER, *JOINS)

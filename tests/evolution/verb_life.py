@@ -1,7 +1,7 @@
 """The life of a query of verbs, whatever happens in it: each puts out and holds what the oracle says."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -15,7 +15,7 @@ from millpond.adapters.edit import StateEditor, erase
 from millpond.adapters.inspect import StateInspector
 from millpond.adapters.spark.evolution.evolution import Evolution
 from millpond.errors import StateConflictError
-from millpond.processors.options.joins import ASOF_JOINS, AsofDirection, JoinType
+from millpond.processors.options.joins import ASOF_JOINS, AsofDirection, JoinType, Side
 from millpond.processors.rows.part_rows import PartRows
 from millpond.processors.runtime.batches.batch import Batch
 from millpond.stores.evolution.verbs import verb_and_side
@@ -26,9 +26,14 @@ from tests.evolution.story import BACKENDS, Story, other
 from tests.evolution.verb_drafts import (
     ASOF,
     CALLS,
+    CORRECTED,
+    CUBES,
+    FOREIGN,
     GROUPS,
     KEEPING,
     MORTAL,
+    OVER,
+    OVER_CALLS,
     SECOND,
     SIZES,
     TABLES,
@@ -56,7 +61,7 @@ PARTITIONS: Final = 4
 """So many it has at most."""
 RELEASE: Final = "a release"
 """A restart with something changed: verbs, partitions, the backend, or what somebody has edited or erased."""
-STORES: Final = {"latest": "latest", **dict.fromkeys(WINDOWS, "aggregate")}
+STORES: Final = {"latest": "latest", **dict.fromkeys(WINDOWS, "aggregate"), **dict.fromkeys(OVER, "over")}
 """The store that holds the table of a verb, by kind."""
 
 
@@ -139,15 +144,18 @@ class VerbLife(Story):
         if kind in WINDOWS:
             window = SIZES.get(kind, (0,))[0]
             return replace(draft, calls=tuple(self.new_call(one) for one in range(2)), window=window)
-        joins = ASOF_JOINS if kind == "waiting" else (JoinType.INNER,)
+        if kind in OVER:
+            calls = tuple(self.new_call(one, OVER_CALLS) for one in range(2))
+            return replace(draft, calls=calls, columns=(self.new_column("left"),))
+        joins = ASOF_JOINS if kind in ("waiting", CORRECTED) else (JoinType.INNER,)
         match = Match(joins[draft.number % len(joins)], tolerance=TOLERANCES[0] if kind == "waiting" else None)
         types = TYPES.get(kind, (JoinType.INNER,))
         how = types[draft.number % len(types)]
         return replace(draft, columns=tuple(self.new_column(side) for side in draft.sides), match=match, how=how)
 
-    def new_call(self, which: int) -> Call:
-        number = self.number()
-        return Call(number, f"c{number}", list(CALLS)[which % len(CALLS)])
+    def new_call(self, which: int, functions: Iterable[str] = CALLS) -> Call:
+        number, names = self.number(), list(functions)
+        return Call(number, f"c{number}", names[which % len(names)])
 
     def new_column(self, side: str) -> Column:
         number = self.number()
@@ -248,7 +256,7 @@ class VerbLife(Story):
         for side in draft.sides:
             columns, time, group = draft.of(side), draft.named(TIMES, side), draft.named(GROUPS, side)
             rows = [
-                {"k": one.key, time: one.time, "v": one.plain, "w": one.marked, group: one.group}
+                {"k": one.key, time: one.time, "v": one.plain, "w": one.marked, "f": one.named, group: one.group}
                 | {column.name: one.values[column.number] for column in columns}
                 for one in come
                 if one.side == side
@@ -272,6 +280,8 @@ class VerbLife(Story):
                 self.note("a timer fired")
             if after.results != before.grown(replace(draft, ttl=None), come).results:
                 self.note("a rule found no state any more")
+        elif draft.kind in OVER:
+            assert bag(rows) == bag(oracle.shown(draft, after)), draft
         elif draft.kind in ASOF:
             due = come if draft.kind == "asof" else after.due
             assert bag(rows) == bag(oracle.matched(draft, before, due)), draft
@@ -357,13 +367,13 @@ class VerbLife(Story):
 
     def change_calls(self, which: int, how: str, call: int, deaths: Sequence[int]) -> None:
         """A call comes, goes or has another name, or all have another order."""
-        draft = self.chosen(which, list(WINDOWS))
+        draft = self.chosen(which, [*WINDOWS, *OVER])
         if draft is None:
             return
         calls = list(draft.calls)
         at = call % len(calls)
         if how == "comes":
-            calls.insert(at, self.new_call(call))
+            calls.insert(at, self.new_call(call, OVER_CALLS if draft.kind in OVER else CALLS))
         elif how == "goes":
             if len(calls) == 1:
                 return
@@ -373,8 +383,10 @@ class VerbLife(Story):
         else:
             calls.reverse()
         self.change(draft, replace(draft, calls=tuple(calls)), f"a call {how}", deaths)
-        if how == "comes" and CALLS[calls[at].function][0].where is not None:
+        if how == "comes" and OVER_CALLS[calls[at].function][0].where is not None:
             self.note("a call with a condition comes")
+        if draft.kind in OVER:
+            self.note(f"over: a call {how}")
 
     def rename_verb(self, which: int, deaths: Sequence[int]) -> None:
         draft = self.chosen(which)
@@ -455,7 +467,7 @@ class VerbLife(Story):
 
     def change_reach(self, which: int, deaths: Sequence[int]) -> None:
         """A history or grace becomes longer, or shorter again."""
-        draft = self.chosen(which, ["latest", "windows", "sessions", *ASOF, "streams"])
+        draft = self.chosen(which, ["latest", "windows", "sessions", *ASOF, CORRECTED, "streams"])
         if draft is not None and not draft.eras:
             self.stretched.add(draft.number)
             self.change(draft, replace(draft, longer=3 - draft.longer), "another history or grace", deaths)
@@ -546,7 +558,7 @@ class VerbLife(Story):
 
     def edit_verb(self, which: int, put: int | None, undone: bool, deaths: Sequence[int]) -> None:
         """Somebody deletes a result or puts another while the query is stopped, and may bring the old one back."""
-        draft = self.chosen(which, list(WINDOWS))
+        draft = self.chosen(which, list(_RESULTS))
         keys = [] if draft is None else list(oracle.table(draft, self.told[draft.number]))
         if draft is None or not keys or not self.job.checkpoint:
             return
@@ -605,8 +617,12 @@ class VerbLife(Story):
         return bool(told.waiting) or any(draft.kind != "asof" or one.side == "right" for one in told.rows)
 
     def erase_key(self, key: str, deaths: Sequence[int]) -> None:
-        """Somebody erases a key from all verbs while the query is stopped; nobody can go back then."""
-        if not self.job.checkpoint or not any(map(self.keeps, self.drafts)):
+        """Somebody erases a key from all verbs while the query is stopped; nobody can go back then.
+
+        Of results of all keys, as in cubes, nobody can tell what they have of it.
+        """
+        cubes = any(one.kind == CUBES for one in self.drafts)
+        if cubes or not self.job.checkpoint or not any(map(self.keeps, self.drafts)):
             return
         self.edit(partial(_erase, key), deaths)
         before, self.told = self.told, {number: told.without(key) for number, told in self.told.items()}
@@ -637,6 +653,10 @@ def _gone(dropped: Sequence[str], said: Evolution) -> set[str]:
 
 
 def _key(draft: Draft, row: Mapping[str, Any]) -> Any:
+    if draft.kind in (CUBES, CORRECTED):
+        return tuple(row[name] for name in ("k", "g", "grouping_id" if draft.kind == CUBES else "at"))
+    if draft.kind == FOREIGN and draft.how.keeps(Side.RIGHT):
+        return row["k"], row["f"]
     for place in ("window", "rank"):
         if place in row:
             return row["k"], row[place]

@@ -7,17 +7,22 @@ from functools import partial
 from operator import add
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from millpond.processors.options.joins import JoinType
+from millpond.processors.options.joins import JoinType, Side
+from millpond.processors.verbs.aggregates.call import LAG
 from millpond.stores.typed.expiry import Expired
+from tests.evolution.histories import KEYS
 from tests.evolution.verb_drafts import (
     CALLS,
+    CORRECTED,
+    CUBES,
     CUTS,
+    FOREIGN,
     GROUPS,
-    KEEPING,
     MORTAL,
+    OVER,
+    OVER_CALLS,
     REACH,
     SECOND,
-    SIZES,
     TIMES,
     TOP,
     WAIT,
@@ -25,7 +30,16 @@ from tests.evolution.verb_drafts import (
     Column,
     Draft,
 )
-from tests.metamorphic.oracle import asof, by_window, cut_sessions, holds_end, joined_tables, near, sessions
+from tests.metamorphic.oracle import (
+    asof,
+    by_window,
+    cut_sessions,
+    holds_end,
+    joined_by_foreign_key,
+    joined_tables,
+    near,
+    sessions,
+)
 from tests.metamorphic.rules import IDLE, SOON
 
 Row = dict[str, Any]
@@ -54,6 +68,11 @@ class Come(NamedTuple):
     """The windows in which it does not count any more."""
     within: Window | None = None
     """The only window in which it counts, if somebody has put it there."""
+
+    @property
+    def named(self) -> str | None:
+        """The key of the right row that a left one names."""
+        return None if self.plain is None else KEYS[self.plain % 5]
 
     @property
     def marked(self) -> int | None:
@@ -100,16 +119,18 @@ class Told:
     Attributes:
         rows: that have come, micro-batch by micro-batch, those of each in the order of time.
         since: with how many of them each call began, by its number.
+        unseen: the times of rows that waited then, by the same; they have not got what a condition says of them.
         clock: the greatest time that it has seen.
         gone: up to which time what it held is gone.
         ruled: what a rule knows, by key; it has not seen the rows yet.
         results: of a rule, in the last micro-batch.
-        waiting: left rows of a join that wait.
+        waiting: left rows of a join, or rows of an over, that wait.
         due: those of them that waited no longer, in the last micro-batch.
     """
 
     rows: tuple[Come, ...] = ()
     since: Mapping[int, int] = field(default_factory=dict)
+    unseen: Mapping[int, frozenset[int]] = field(default_factory=dict)
     clock: int = NEVER
     gone: int = NEVER
     ruled: Mapping[str, Ruled] = field(default_factory=dict)
@@ -122,6 +143,8 @@ class Told:
         in_order = sorted(rows, key=lambda one: one.time)
         if draft.kind == "waiting":
             return self.after_waiting(draft, in_order)
+        if draft.kind in OVER:
+            return self.after_watermark(in_order)
         if draft.kind not in MORTAL:
             clock = max([self.clock, *(row.time for row in rows)])
             told = replace(self, rows=(*self.rows, *in_order), clock=clock)
@@ -148,6 +171,14 @@ class Told:
             waiting=tuple(row for row in left if row not in due),
             due=due,
         )
+
+    def after_watermark(self, rows: Sequence[Come]) -> "Told":
+        """Rows wait until time is past all that could come before them."""
+        all_ = sorted([*self.waiting, *rows], key=lambda one: one.time)
+        clock = max([self.clock, *(row.time for row in all_)])
+        due = tuple(row for row in all_ if row.time + WAIT < clock)
+        waiting = tuple(row for row in all_ if row not in due)
+        return replace(self, rows=(*self.rows, *due), clock=clock, waiting=waiting, due=due)
 
     def after_rule(self, draft: Draft) -> "Told":
         """After all rows and timers that need not wait any more, in the order of time."""
@@ -185,11 +216,20 @@ class Told:
 
     def with_calls(self, calls: Sequence[Call]) -> "Told":
         """Those that are new begin now."""
-        return replace(self, since={one.number: self.since.get(one.number, len(self.rows)) for one in calls})
+        return self._begun([one.number for one in calls])
 
     def back_at(self, before: "Told") -> "Told":
         """The rows of an earlier micro-batch, and the calls of today; those that came later begin there."""
-        return replace(before, since={number: before.since.get(number, len(before.rows)) for number in self.since})
+        return before._begun(list(self.since))
+
+    def _begun(self, calls: Sequence[int]) -> "Told":
+        waiting = frozenset(row.time for row in self.waiting)
+        began = {number: self.unseen.get(number, frozenset()) for number in self.since}
+        return replace(
+            self,
+            since={number: self.since.get(number, len(self.rows)) for number in calls},
+            unseen={number: began.get(number, waiting) for number in calls},
+        )
 
     def put(self, draft: Draft, key: Any, values: Mapping[int, int]) -> "Told":
         """A result that goes on from here, and has the time that it had."""
@@ -241,9 +281,11 @@ class Told:
 def side(draft: Draft, told: Told, which: str) -> list[Row]:
     """The rows of one input, as they are called now."""
     columns, time = draft.of(which), draft.named(TIMES, which)
-    groups = [draft.named(GROUPS, which)] if draft.kind in KEEPING else []
+    groups = [draft.named(GROUPS, which)] if draft.has_group(which) else []
+    foreign = ["f"] if draft.kind == FOREIGN and which == "left" else []
     return [
-        {"k": one.key, time: one.time, **dict.fromkeys(groups, one.group), **_named(columns, one)}
+        {"k": one.key, time: one.time, **dict.fromkeys(groups, one.group), **dict.fromkeys(foreign, one.named)}
+        | _named(columns, one)
         for one in told.rows
         if one.side == which
     ]
@@ -303,11 +345,26 @@ def last_told(draft: Draft, told: Told) -> dict[Any, Row]:
     if draft.kind == "tables":
         one, other = ({row["k"]: row for row in side(draft, told, which)} for which in ("left", "right"))
         return _joined(draft, one, other)
-    named = ("k", "window") if draft.kind in SIZES else ("k",)
+    if draft.kind in OVER:
+        return _last_beside(draft, told)
+    if draft.kind == FOREIGN:
+        return _named_rows(draft, told)
+    if draft.kind == CORRECTED:
+        lefts = [row for row in told.rows if row.side == "left"]
+        return {(row["k"], row["g"], row["at"]): row for row in matched(draft, told, lefts)}
+    named = {"totals": ("k",), CUBES: ("k", "g", "grouping_id")}.get(draft.kind, ("k", "window"))
     return {
-        key: {**dict(zip(named, key if draft.kind in SIZES else (key,), strict=True)), **_called(draft, told, some)}
+        key: {**dict(zip(named, (key,) if draft.kind == "totals" else key, strict=True)), **_called(draft, told, some)}
         for key, some in _grouped(draft, told).items()
     }
+
+
+def _named_rows(draft: Draft, told: Told) -> dict[Any, Row]:
+    """Left rows with those that they name; of a right or an outer join also right rows that none names."""
+    one, other = ({row["k"]: row for row in side(draft, told, which)} for which in ("left", "right"))
+    found = joined_by_foreign_key(one, other, draft.how.value, "f")
+    rows = {(key, name): {**_nothing(draft), **row, "k": key, "f": name} for (key, name), row in found.items()}
+    return rows if draft.how.keeps(Side.RIGHT) else {key: row for (key, _), row in rows.items()}
 
 
 def _joined(draft: Draft, left: Mapping[Any, Row], right: Mapping[Any, Row]) -> dict[Any, Row]:
@@ -338,6 +395,12 @@ def _grouped(draft: Draft, told: Told) -> Mapping[Any, Sequence[Mapping[str, Any
         for row in rows:
             found[row["k"]].append(row)
         return found
+    if draft.kind == CUBES:
+        cubes = defaultdict[Any, list[Row]](list)
+        for row in rows:
+            for key in ((row["k"], row["come"].group, 0), (row["k"], None, 1), (None, None, 3)):
+                cubes[key].append(row)
+        return cubes
     return _in_sessions(draft, rows) if draft.kind == "sessions" else _in_windows(draft, rows)
 
 
@@ -403,6 +466,44 @@ TELLING: Final[Mapping[str, Callable[[int | None, int | None], int | None]]] = {
 """Calls whose answers tell all that they know: what they answer of what was put and what has come since."""
 COUNTS: Final = ("rows", "some")
 """Those that are put as equal numbers of rows."""
+
+
+def shown(draft: Draft, told: Told) -> list[Row]:
+    """The rows of an over that came out in the last micro-batch, with their results."""
+    first = len(told.rows) - len(told.due)
+    return [
+        {"k": row.key, "at": row.time, "v": row.plain, "w": row.marked, **_named(draft.columns, row)}
+        | _beside(draft, told, place)
+        for place, row in enumerate(told.rows)
+        if place >= first
+    ]
+
+
+def _beside(draft: Draft, told: Told, place: int) -> Row:
+    """The results of the row at that place."""
+    key, frame = told.rows[place].key, OVER[draft.kind].rows
+    up_to = [(at, row) for at, row in enumerate(told.rows[: place + 1]) if row.key == key]
+    found = {}
+    for call in draft.calls:
+        aggregate, answers = OVER_CALLS[call.function]
+        counting = up_to if frame is None or aggregate.function == LAG else up_to[-frame:]
+        own = [row for at, row in counting if at >= told.since[call.number]]
+        if aggregate.where is not None:
+            unseen = told.unseen[call.number]
+            own = [row for row in own if row.marked is not None and row.time not in unseen]
+        found[call.name] = answers([row.plain for row in own])
+    return found
+
+
+def _last_beside(draft: Draft, told: Told) -> dict[Any, Row]:
+    """What an over keeps of each key: the results of its last row, of those that aggregate."""
+    lags = [one.name for one in draft.calls if OVER_CALLS[one.function][0].function == LAG]
+    lasts = {row.key: place for place, row in enumerate(told.rows)}
+    return {
+        key: {"k": key, **{name: one for name, one in _beside(draft, told, place).items() if name not in lags}}
+        | {"last_time": told.rows[place].time}
+        for key, place in lasts.items()
+    }
 
 
 def pairs(draft: Draft, told: Told) -> list[Row]:
