@@ -3,12 +3,16 @@
 import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import pyarrow as pa
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
+from millpond.processors.distribution import combining
+from millpond.processors.verbs.functions.combining import RowCombiner
 from millpond.processors.verbs.verb import INSTANT as TIME
 from tests.metamorphic.histories import SECOND, WAYS, Answer, Chain, Event, Way, answer_of
 from tests.metamorphic.oracle import Row
@@ -32,6 +36,16 @@ def histories(examples: int = EXAMPLES) -> settings:
         deadline=None,
         suppress_health_check=checks,
     )
+
+
+@contextmanager
+def combined(most_new: float) -> Iterator[pytest.MonkeyPatch]:
+    """Have few rows combined as many are, where at most such a share of them have a key of their own."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(combining, "FEWEST", 2)
+        patch.setattr(combining, "SAMPLED", 1)
+        patch.setattr(RowCombiner, "most_new", most_new)
+        yield patch
 
 
 def schema(source: str, *, op: bool = False, id_: bool = False) -> pa.Schema:

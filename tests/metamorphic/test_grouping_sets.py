@@ -22,14 +22,12 @@ from millpond.processors import (
 from millpond.processors.calls.aggregate import make_aggregate
 from millpond.processors.calls.latest import make_latest
 from millpond.processors.calls.tables import Rows
-from millpond.processors.distribution import combining
 from millpond.processors.options.grouping import By
 from millpond.processors.verbs import aggregates
 from millpond.processors.verbs import verb as verbs
-from millpond.processors.verbs.functions.combining import RowCombiner
 from millpond.processors.verbs.verb import INSTANT
 from tests.metamorphic import oracle
-from tests.metamorphic.checking import LENGTHS, answers, bag, histories, own, table
+from tests.metamorphic.checking import LENGTHS, answers, bag, combined, histories, own, table
 from tests.metamorphic.histories import FAR, SECOND, SHARING, WAYS, Chain, Event, Way, current
 from tests.metamorphic.oracle import Row
 from tests.metamorphic.test_verbs import CALLS, aggregated
@@ -38,10 +36,7 @@ from tests.metamorphic.test_verbs import CALLS, aggregated
 @pytest.fixture(autouse=True, scope="module")
 def _combined() -> Iterator[None]:
     """Few rows are combined, and spread in several tables, as many are."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(combining, "FEWEST", 2)
-        patch.setattr(combining, "SAMPLED", 1)
-        patch.setattr(RowCombiner, "most_new", 0.5)
+    with combined(most_new=0.5) as patch:
         patch.setattr(verbs, "_TOGETHER", 9)
         yield
 

@@ -20,7 +20,6 @@ from millpond.processors.calls.made import Made
 from millpond.processors.calls.stream_join import make_stream_join
 from millpond.processors.calls.table_join import make_table_join
 from millpond.processors.calls.tables import Rows
-from millpond.processors.distribution import combining
 from millpond.processors.options.joins import (
     ASOF_JOINS,
     FOREIGN_KEY_JOINS,
@@ -31,7 +30,6 @@ from millpond.processors.options.joins import (
     Unfit,
 )
 from millpond.processors.verbs import aggregates
-from millpond.processors.verbs.functions.combining import RowCombiner
 from millpond.processors.verbs.stream_join import BOUNDS, OwnBounds
 from tests.metamorphic import oracle
 from tests.metamorphic.applied import results_of
@@ -43,6 +41,7 @@ from tests.metamorphic.checking import (
     TWO,
     answers,
     bag,
+    combined,
     event,
     histories,
     own,
@@ -58,10 +57,7 @@ from tests.metamorphic.rules import IDLE, RESULTS, SOON, Totals
 @pytest.fixture(autouse=True, scope="module")
 def _combined() -> Iterator[None]:
     """Few rows are combined as many are."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(combining, "FEWEST", 2)
-        patch.setattr(combining, "SAMPLED", 1)
-        patch.setattr(RowCombiner, "most_new", 1.0)
+    with combined(most_new=1.0):
         yield
 
 

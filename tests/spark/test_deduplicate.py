@@ -13,6 +13,7 @@ from millpond.adapters.edit import erase
 from millpond.adapters.inspect import StateInspector
 from millpond.adapters.spark import Millpond
 from millpond.errors import StateConflictError
+from tests.spark.arriving import Arriving
 
 pytestmark = pytest.mark.spark
 
@@ -42,32 +43,18 @@ def kept(rows: list[Any], within: int) -> list[int]:
     return sorted(found)
 
 
-class Sender:
+class Sender(Arriving):
     """Rows as files, and the query of the first ones."""
 
     def __init__(self, spark: SparkSession, directory: Path, **given: Any) -> None:
-        self._spark = spark
-        self.directory = directory
-        self.state, self.checkpoint = str(directory / "state"), str(directory / "checkpoint")
+        super().__init__(spark, directory)
         self.given = {"key": "shop", "time": "at", "within": "7 minutes", "order": "id", **given}
-        self.found: list[dict[str, Any]] = []
-
-    def arrive(self, rows: DataFrame) -> None:
-        rows.repartition(4).write.mode("append").parquet(f"{self.directory}/in")
 
     def pond(self, partitions: int = 3) -> Millpond:
         return Millpond(application_id="shops", state_dir=self.state, partitions=partitions, backend="lmdb")
 
     def firsts(self, ddl: str = DDL, pond: Millpond | None = None) -> DataFrame:
-        rows = self._spark.readStream.schema(ddl).option("maxFilesPerTrigger", 2).parquet(f"{self.directory}/in")
-        return (pond or self.pond()).deduplicate(rows, name="firsts", **self.given)
-
-    def run(self, rows: DataFrame) -> None:
-        def take(batch: DataFrame, _: int) -> None:
-            self.found += [row.asDict() for row in batch.collect()]
-
-        writer = rows.writeStream.foreachBatch(take).option("checkpointLocation", self.checkpoint)
-        writer.trigger(availableNow=True).start().awaitTermination()
+        return (pond or self.pond()).deduplicate(self.stream(ddl), name="firsts", **self.given)
 
 
 def test_a_static_frame_and_a_stream_with_restarts_keep_the_same_rows(spark: SparkSession, tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from millpond.errors import StateConflictError
 from millpond.processors import TimeWindows, cube, grouping_sets, rollup
 from millpond.processors.options.grouping import By
 from millpond.processors.verbs import aggregates as agg
+from tests.spark.arriving import Arriving
 
 pytestmark = pytest.mark.spark
 
@@ -28,18 +29,12 @@ SETS = cube("k", "g")
 KEY = ("k", "g", "grouping_id")
 
 
-class Sales:
+class Sales(Arriving):
     """Rows, as files, and the query of their totals."""
-
-    def __init__(self, spark: SparkSession, directory: Path) -> None:
-        self._spark = spark
-        self.directory = directory
-        self.state, self.checkpoint = str(directory / "state"), str(directory / "checkpoint")
-        self.found: list[dict[str, Any]] = []
 
     def rows(self, first: int) -> DataFrame:
         """Sixty rows, out of order, some of them with nulls in the columns of the key."""
-        return self._spark.range(first, first + 60).selectExpr(
+        return self.spark.range(first, first + 60).selectExpr(
             "id",
             "CASE WHEN id % 5 < 4 THEN concat('k', id % 5) END AS k",
             "CASE WHEN id % 3 < 2 THEN int(id % 3) END AS g",
@@ -47,11 +42,8 @@ class Sales:
             "nullif(id % 7, 3) AS v",
         )
 
-    def arrive(self, rows: DataFrame) -> None:
-        rows.repartition(4).write.mode("append").parquet(f"{self.directory}/in")
-
-    def stream(self) -> DataFrame:
-        return self._spark.readStream.schema(DDL).option("maxFilesPerTrigger", 2).parquet(f"{self.directory}/in")
+    def stream(self, ddl: str = DDL) -> DataFrame:
+        return super().stream(ddl)
 
     def pond(self, evolution: Evolution | None = None) -> Millpond:
         return Millpond(
@@ -61,13 +53,6 @@ class Sales:
     def totals(self, rows: DataFrame, pond: Millpond | None = None, by: By = SETS, **given: Any) -> DataFrame:
         asked = {"calls": CALLS, "by": by, "time": "at", "name": "totals", **given}
         return (pond or self.pond()).aggregate(rows, **asked)
-
-    def run(self, rows: DataFrame) -> None:
-        def take(batch: DataFrame, _: int) -> None:
-            self.found += [row.asDict() for row in batch.collect()]
-
-        writer = rows.writeStream.foreachBatch(take).option("checkpointLocation", self.checkpoint)
-        writer.trigger(availableNow=True).start().awaitTermination()
 
     def shown(self, *columns: str) -> dict[Any, tuple[Any, ...]]:
         """What a reader of the changes has in the end."""

@@ -1,5 +1,6 @@
 """``top_n`` on Spark: over several files, tasks and restarts, read as it is committed, edited and erased."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -7,7 +8,7 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import Window as W
 from pyspark.sql import functions as F
 
@@ -16,25 +17,19 @@ from millpond.adapters.inspect import StateInspector
 from millpond.adapters.spark import Millpond
 from millpond.errors import ConfigurationError, StateConflictError
 from millpond.processors import TimeWindows
+from tests.spark.arriving import Arriving
 
 pytestmark = pytest.mark.spark
 
 DDL = "id long, game string, score double, at timestamp"
-FILES = 6
 
 
-class Game:
+class Game(Arriving):
     """Scores of games, as files, and the query of the best of them."""
-
-    def __init__(self, spark: SparkSession, directory: Path) -> None:
-        self._spark = spark
-        self.directory = directory
-        self.state, self.checkpoint = str(directory / "state"), str(directory / "checkpoint")
-        self.found: list[dict[str, Any]] = []
 
     def scores(self, first: int, *more: str) -> DataFrame:
         """Forty scores, out of order, some of them null, NaN or of no game."""
-        return self._spark.range(first, first + 40).selectExpr(
+        return self.spark.range(first, first + 40).selectExpr(
             "id",
             "CASE WHEN id % 5 < 4 THEN concat('game ', id % 5) END AS game",
             "CASE id % 11 WHEN 0 THEN NULL WHEN 1 THEN double('NaN') ELSE double(id * 7 % 13) END AS score",
@@ -42,11 +37,8 @@ class Game:
             *more,
         )
 
-    def arrive(self, rows: DataFrame) -> None:
-        rows.repartition(FILES).write.mode("append").parquet(f"{self.directory}/in")
-
     def stream(self, ddl: str = DDL) -> DataFrame:
-        return self._spark.readStream.schema(ddl).option("maxFilesPerTrigger", 2).parquet(f"{self.directory}/in")
+        return super().stream(ddl)
 
     def pond(self) -> Millpond:
         return Millpond(application_id="games", state_dir=self.state, partitions=3, backend="lmdb")
@@ -55,15 +47,10 @@ class Game:
         asked = {"n": 3, "by": "game", "time": "at", "order": ["score", "id"], "descending": [True, False], **given}
         return (pond or self.pond()).top_n(rows, name="best", **asked)
 
-    def run(self, rows: DataFrame) -> None:
-        def take(batch: DataFrame, _: int) -> None:
-            changes = [row.asDict() for row in batch.collect()]
-            places = [(row["game"], row["rank"]) for row in changes]
-            assert len(set(places)) == len(places)
-            self.found += changes
-
-        writer = rows.writeStream.foreachBatch(take).option("checkpointLocation", self.checkpoint)
-        writer.trigger(availableNow=True).start().awaitTermination()
+    def take(self, rows: Sequence[Row]) -> None:
+        places = [(row.game, row["rank"]) for row in rows]
+        assert len(set(places)) == len(places)
+        super().take(rows)
 
     def shown(self, *columns: str) -> dict[Any, tuple[Any, ...]]:
         """What a reader of the changes has in the end."""
