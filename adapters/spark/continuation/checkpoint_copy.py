@@ -7,12 +7,11 @@ what Spark deletes meanwhile is either older than that, or has been replaced by 
 import json
 import re
 from collections.abc import Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Final
 from uuid import uuid4
 
-from millpond.adapters.spark.continuation.files import CheckpointFiles
+from millpond.adapters.spark.continuation.files import CheckpointFiles, at_once
 from millpond.errors import ConfigurationError, DurabilityError
 
 _VERSION: Final = re.compile(r"(\d+)(?:_[^.]*)?\.(zip|changelog)(?:\..*)?")
@@ -22,8 +21,6 @@ _SNAPSHOT: Final = "zip"
 _METADATA: Final = "_metadata/v2"
 _SCHEMA: Final = re.compile(r'[^"\\]*/(state/\d+/_stateSchema/)')
 """What stands before the file of a schema, which Spark finds by its full path."""
-
-_AT_ONCE: Final = 8
 
 
 @dataclass(frozen=True)
@@ -86,8 +83,7 @@ class CheckpointCopy:
         done: set[str] = set()
         while True:
             paths = [path for path in self._wanted(directory) if path not in done]
-            with ThreadPoolExecutor(_AT_ONCE) as pool:
-                copied = list(pool.map(self._copied, paths))
+            copied = at_once(self._copied, paths)
             done |= {path for path, there in zip(paths, copied, strict=True) if there}
             if all(copied):
                 return

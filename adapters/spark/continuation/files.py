@@ -4,9 +4,10 @@ Rule of this module: it moves files and does not know what they mean. Hadoop kee
 system in step, and does not show them.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, Protocol, Self, TypeVar
+from typing import Any, Final, Protocol, Self, TypeVar
 
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
@@ -17,6 +18,9 @@ from millpond.masking import masked
 from millpond.stores.durability.storage.uris import shown
 
 _Result = TypeVar("_Result")
+
+_AT_ONCE: Final = 8
+"""So many files are copied at the same time, each by a thread that waits for a file system."""
 
 
 class CheckpointFiles(Protocol):
@@ -139,6 +143,12 @@ class HadoopFiles:
     @property
     def _configuration(self) -> Any:
         return self.session._jsparkSession.sessionState().newHadoopConf()
+
+
+def at_once(copy: Callable[[str], _Result], paths: Iterable[str]) -> list[_Result]:
+    """What comes of copying each of these files, several at the same time."""
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        return list(pool.map(copy, paths))
 
 
 def _translated(what: str, path: str, act: Callable[[], _Result]) -> _Result:

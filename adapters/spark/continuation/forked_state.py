@@ -6,9 +6,9 @@ fork's.
 """
 
 from collections.abc import Collection, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
+from millpond.adapters.spark.continuation.files import at_once
 from millpond.errors import ConfigurationError, MissingFileError
 from millpond.stores.durability.manifests.claim import is_claim
 from millpond.stores.durability.manifests.manifest import Manifest
@@ -17,7 +17,6 @@ from millpond.stores.durability.storage.storage import Storage
 from millpond.stores.evolution.history import History, record_path, sinks_of
 from millpond.stores.evolution.record import EvolutionRecord
 
-_AT_ONCE: Final = 8
 _CHUNK: Final = 1 << 24
 
 
@@ -49,9 +48,7 @@ def fork_state(storage: Storage, target: Storage, job: str, manifests: Collectio
     yet = [base for base in bases if (base.application_id, base.task_id) not in running]
     files = {one.path(file) for one in (*manifests, *yet) for file in one.files}
     about = [file.path for application in applications for file in storage.list(application) if _tells(file.path)]
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
-        for _ in pool.map(lambda path: _copy(storage, target, path, batch), [*files, *about, *records]):
-            pass
+    at_once(lambda path: _copy(storage, target, path, batch), [*files, *about, *records])
 
 
 def _is_of(application: str, job: str) -> bool:
