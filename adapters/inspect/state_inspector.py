@@ -150,18 +150,20 @@ class StateInspector:
                 f"{batch}; give the checkpointLocation of a query that has some"
             )
         applications = sorted({one.application_id for one in found})
-        queries = self._kept(
+        standing = [
             query
             for application_id in applications
             for query in self._queries(application_id, batch, [one for one in found if _of(one, application_id)])
-        )
+        ]
+        others = self._others(standing, batch)
+        queries = [query for query in standing if not _is_erased(query, standing, others)]
         if not any(query.record.shape.stores for query in queries):
             raise ConfigurationError(
                 f"{shown_uri(self.storage.uri)} has no record of the state of {applications}, which the checkpoint "
                 "names; give the job's own state_dir; if it is that, start the query once with this release, which "
                 "keeps records"
             )
-        begun = list(self._begun_here(queries, held, batch))
+        begun = list(self._begun_here(others, held, batch))
         left = [query._replace(left=_is_left(query, queries, begun, batch)) for query in queries]
         return [*left, *(query._replace(left=_is_led_on(query, [*queries, *begun])) for query in begun)]
 
@@ -201,32 +203,26 @@ class StateInspector:
                 taken |= query.subtopologies
                 yield query
 
-    def _kept(self, queries: Iterable[InspectedQuery]) -> list[InspectedQuery]:
-        """The queries without those whose files went when keys were erased under another name that the verb got.
-
-        Spark's state may hold manifests of such a verb when it has none of the other name any more.
-        """
-        found = list(queries)
-        there = {query.history.application_id for query in found}
-        if len(there) < 2:
-            return found
-        beside = set(applications_beside(self.storage, [query.history for query in found])) - there
-        others = [History.of(self.storage, one, sink) for one in beside for sink in sinks_of(self.storage, one)]
-        erased = [one for one in others if any(record.edit and record.edit.erases for record in one.records)]
-        return [query for query in found if not any(query.history.is_led_on_in(one) for one in erased)]
+    def _others(self, queries: Collection[InspectedQuery], batch: int) -> list[History]:
+        """What is known of the other applications of the jobs that queries are of, where it may say something."""
+        there = {query.history.application_id for query in queries}
+        if len(there) < 2 and batch != self.checkpoint.chosen(None):
+            return []
+        beside = applications_beside(self.storage, [query.history for query in queries])
+        left = (one for one in beside if one not in there)
+        return [History.of(self.storage, one, sink) for one in left for sink in sinks_of(self.storage, one)]
 
     def _begun_here(
-        self, queries: Collection[InspectedQuery], held: Collection[Manifest], batch: int
+        self, others: Iterable[History], held: Collection[Manifest], batch: int
     ) -> Iterator[InspectedQuery]:
         """The queries that begin after the last micro-batch with what there is, so that the checkpoint has none yet."""
         if batch != self.checkpoint.chosen(None):
             return
         there = {one.application_id for one in held}
-        for application_id in applications_beside(self.storage, [query.history for query in queries]):
-            for sink in () if application_id in there else sinks_of(self.storage, application_id):
-                history = History.of(self.storage, application_id, sink)
-                if history.newest is not None and history.begins_with(held, batch):
-                    yield InspectedQuery(history, history.newest, history.newest.bases, ())
+        for history in others:
+            begins = history.application_id not in there and history.begins_with(held, batch)
+            if history.newest is not None and begins:
+                yield InspectedQuery(history, history.newest, history.newest.bases, ())
 
     def _views(self, batch: int, query: InspectedQuery) -> Iterator[StoreView]:
         application_id = query.history.application_id
@@ -307,6 +303,23 @@ def _places(views: Collection[StoreView]) -> str:
     return ", or ".join(
         f"{given_as('application_id', view.application_id)}, {given_as('sink', view.sink)}" for view in views
     )
+
+
+def _is_erased(query: InspectedQuery, found: Collection[InspectedQuery], others: Iterable[History]) -> bool:
+    """Whether the files of a query went when keys were erased under another name that its verb got.
+
+    Spark's state may hold manifests of such a verb, beside those of another, when it has none of the other name any
+    more.
+
+    Args:
+        query: the query.
+        found: all whose state the checkpoint has.
+        others: what is known of the other applications of the same jobs.
+    """
+    if len({one.history.application_id for one in found}) < 2:
+        return False
+    erased = (one for one in others if any(record.edit and record.edit.erases for record in one.records))
+    return any(query.history.is_led_on_in(one) for one in erased)
 
 
 def _is_left(
