@@ -260,6 +260,32 @@ def column_pairs(on: On) -> dict[str, str]:
     return dict(zip(left, column_names(list(on.values()), "the right side of on"), strict=True))
 
 
+def of_each(given: object, tables: Sequence[str], what: str, example: str | None = None) -> dict[str, Any]:
+    """What tables are given, by name: one for all, or what a mapping has for each.
+
+    Args:
+        given: as the user gave it.
+        tables: their names.
+        what: as which parameter.
+        example: what a table may be given, if none may lack it; None if one may.
+
+    Raises:
+        ConfigurationError: a mapping names a table that there is not, or lacks one.
+    """
+    if not isinstance(given, Mapping):
+        return {} if given is None else dict.fromkeys(tables, given)
+    for name in given:
+        if name not in tables:
+            hint = did_you_mean(str(name), tables)
+            raise ConfigurationError(f"{what} names {name!r}, which is none of the tables {', '.join(tables)}{hint}")
+    for table in tables:
+        if example is not None and table not in given:
+            raise ConfigurationError(
+                f"{what} says nothing of the table {table!r}; give {what}={{..., {table!r}: {example!r}}}"
+            )
+    return {table: given[table] for table in tables if table in given}
+
+
 def join_windows(
     within: Duration | None, before: Duration | None, after: Duration | None, grace: Duration
 ) -> JoinWindows:
@@ -375,14 +401,14 @@ def defaults_of(
     return found
 
 
-def check_table_order(history: Duration | None, left_order: object, right_order: object) -> None:
-    """Refuse what decides among changes of tables without a history.
+def check_table_order(history: Duration | None, orders: Mapping[str, object]) -> None:
+    """Refuse what decides among changes of tables without a history; ``orders`` has it by parameter.
 
     Raises:
         ConfigurationError: there is such a one.
     """
-    if history is None and (left_order is not None or right_order is not None):
-        given = "left_order" if left_order is not None else "right_order"
+    given = next((name for name, order in orders.items() if order is not None), None)
+    if history is None and given is not None:
         raise ConfigurationError(
             f"{given} is given, but without a history a later micro-batch applies last; give history=..., for how "
             "long a change may come after another one of its time"

@@ -57,7 +57,7 @@ def call_table_join(
     primary = list(keys) if left_key is None else column_names(left_key, "left_key")
     foreign = [] if primary == list(keys) else list(keys)
     join_type = chosen_join(how, FOREIGN_KEY_JOINS if foreign else TABLE_JOINS)
-    check_table_order(history, *orders)
+    check_table_order(history, {"left_order": orders[0], "right_order": orders[1]})
     check_ttl(ttl, expired)
     check_foreign_ttl(primary, foreign, ttl)
     check_null_safe(null_safe)

@@ -31,6 +31,7 @@ AnyWindows = TypeVar("AnyWindows", bound=Windows | None)
 
 _OF_INPUT: Final = "the newest time that earlier micro-batches have shown"
 _OF_BOTH: Final = "the newest time of left and right that earlier micro-batches have shown"
+_OF_ALL: Final = "the newest time of all tables that earlier micro-batches have shown"
 _IN_TURN: Final = "none: changes apply by time within a micro-batch, and those of a later one after them"
 _NOTHING: Final = "for nothing"
 _EXPIRED: Final = "the clock is the ttl past its last row"
@@ -283,25 +284,40 @@ def table_join_account(
     name: str, join_type: JoinType, history: Allowance | None, late: int, ttl: Allowance | None = None
 ) -> Account:
     """Of a join of tables, whose changes come so much later."""
+    return _tables_account(name, f"table_join, {join_type.value}", history, late, ttl, (_OF_BOTH, "both sides"))
+
+
+def multi_join_account(
+    name: str, how: str, history: Allowance | None, late: int, ttl: Allowance | None = None
+) -> Account:
+    """Of a join of many tables, whose changes come so much later."""
+    return _tables_account(name, f"multi_join, {how}", history, late, ttl, (_OF_ALL, "all tables"))
+
+
+def _tables_account(
+    name: str, kind: str, history: Allowance | None, late: int, ttl: Allowance | None, inputs: tuple[str, str]
+) -> Account:
+    """Of a join of tables; ``inputs`` says which time is that of all of them, and what they are called."""
+    of_all, called = inputs
     older = "" if history is None else "older rows and deletes for the history, and "
     until = "for ever, until it is deleted"
     clock = _IN_TURN if history is None else "of each side, " + _OF_INPUT
     if ttl is not None:
-        clock = f"for the ttl, {_OF_BOTH}; {'for the order, ' if history is None else ''}{clock}"
+        clock = f"for the ttl, {of_all}; {'for the order, ' if history is None else ''}{clock}"
         after = "" if history is None else ", and for the history after that"
         until = (
-            f"until the newest time of both sides is the ttl past its own{after}: it grows with the number of keys "
+            f"until the newest time of {called} is the ttl past its own{after}: it grows with the number of keys "
             "within a ttl"
         )
     return Account(
         name,
-        f"table_join, {join_type.value}",
+        kind,
         clock,
         [allowance for allowance in (history, ttl) if allowance is not None],
         _NOTHING,
         0,
         {(CHANGE_TIME,): late},
-        f"{older}the latest row of each key of both sides {until}",
+        f"{older}the latest row of each key of {called} {until}",
     )
 
 

@@ -45,7 +45,7 @@ def explain_match(
     Args:
         made: the join.
         inputs: its inputs.
-        row: a row of its result, or of its left side.
+        row: a row of its result, or of its left or first side.
         retained: what its stores hold.
 
     Raises:
@@ -54,13 +54,14 @@ def explain_match(
     """
     matching = matching_of(made.verb)
     selections = {role: _whole(read) for role, read in made.selections.items()}
-    left, right = selections["left"], selections["right"]
-    keys = left.foreign or left.keys
+    first, left = next(iter(selections.items()))
     # The other columns of a table are not in each row of its changes.
     needed = [*left.keys, left.time] if matching.timed else left.keys
     sides = {
-        "left": SideColumns(keys, left.values, needed, inputs["left"].schema.names),
-        "right": SideColumns(right.keys, right.values, (), inputs["right"].schema.names),
+        role: SideColumns(
+            read.foreign or read.keys, read.values, needed if role == first else (), inputs[role].schema.names
+        )
+        for role, read in selections.items()
     }
 
     def read(role: str, values: Mapping[str, Any]) -> pa.Table:

@@ -72,7 +72,7 @@ class MicroBatches:
 
     @property
     def inputs(self) -> Mapping[str, pa.Schema]:
-        """By input (``"input"``, or ``"left"`` and ``"right"``), the columns that it was made with."""
+        """By input (``"input"``, ``"left"`` and ``"right"``, or a table's name), the columns that it was made with."""
         return {role: side.schema for role, side in self._sides.items()}
 
     @property
@@ -98,12 +98,20 @@ class MicroBatches:
                 rows, size = rows + 1, size + len(key) + len(value)
         return rows, size
 
-    def feed(self, rows: Frame = None, *, left: Frame = None, right: Frame = None) -> pa.Table:
-        """Process the next rows of an input, or of both, as one micro-batch.
+    def feed(
+        self,
+        rows: Frame = None,
+        *,
+        left: Frame = None,
+        right: Frame = None,
+        tables: Mapping[str, Frame] | None = None,
+    ) -> pa.Table:
+        """Process the next rows of an input, or of several, as one micro-batch.
 
         Args:
             rows: of a verb on one input.
             left, right: of a join; one of them may be left out.
+            tables: of a ``multi_join``, by name; some of them may be left out.
 
         Returns:
             The rows that come out.
@@ -112,12 +120,15 @@ class MicroBatches:
             ConfigurationError: the verb has no such input, these are no rows, or other columns than it was made with.
             RecordError: a row cannot be used, or a value cannot be kept.
         """
-        given = {INPUT: rows, "left": left, "right": right}
+        given = {INPUT: rows, "left": left, "right": right, **(tables or {})}
         found = {role: one for role, one in given.items() if one is not None}
         others = [role for role in found if role not in self._sides]
         with self._named():
             if others or not found:
                 asked = "feed(rows)" if INPUT in self._sides else "feed(left=..., right=...), or one of the two"
+                if not {INPUT, "left"} & self._sides.keys():
+                    each = ", ".join(f"{role!r}: ..." for role in self._sides)
+                    asked = f"feed(tables={{{each}}}), or some of them"
                 raise ConfigurationError(f"feed was given {' and '.join(found) or 'nothing'}; write {asked}")
             return self._micro_batch(
                 {role: table_of(role, one, self._sides[role].schema) for role, one in found.items()}

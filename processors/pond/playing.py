@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as _compute
 
 from millpond.errors import ConfigurationError
-from millpond.processors.calls.arguments import INPUT, in_micros
+from millpond.processors.calls.arguments import in_micros
 from millpond.processors.calls.grace_advice import GraceAdvice, GraceLine, lateness_of, proposed_graces, share_of
 from millpond.processors.pond.frames import field_of
 from millpond.processors.pond.micro_batches import MicroBatches
@@ -96,7 +96,8 @@ def advise_grace(make: MakeVerb, recording: Recording, graces: Sequence[Duration
     if others:
         raise ConfigurationError(
             f"the verb {name!r} reads {' and '.join(columns)}, but rows were given for "
-            f"{' and '.join(recording.rows)}; give rows=..., or left=... and right=... of a join"
+            f"{' and '.join(recording.rows)}; give rows=..., left=... and right=... of a join, or tables=... of a "
+            "multi_join"
         )
     played = recording.without(columns)
     tried = [timedelta(microseconds=in_micros(grace, "a grace")) for grace in graces or ()]
@@ -132,7 +133,7 @@ def _all_at_once(verb: MicroBatches, recording: Recording) -> Counter[Any]:
 
 
 def _fed(verb: MicroBatches, tables: Mapping[str, pa.Table]) -> pa.Table:
-    return verb.feed(tables[INPUT]) if INPUT in tables else verb.feed(**tables)
+    return verb.feed(tables=tables)
 
 
 def _last(verb: MicroBatches, results: Sequence[pa.Table]) -> Counter[Any]:

@@ -30,6 +30,7 @@ from millpond.processors.calls.deduplicate import call_deduplicate
 from millpond.processors.calls.grace_advice import GraceAdvice
 from millpond.processors.calls.latest import call_latest
 from millpond.processors.calls.made import Made
+from millpond.processors.calls.multi_join import HowEach, OnEach, call_multi_join, check_tables, times_of
 from millpond.processors.calls.over import call_over
 from millpond.processors.calls.own_bounds import join_bounds, session_gap
 from millpond.processors.calls.readings import begun_anew
@@ -43,7 +44,7 @@ from millpond.processors.pond.expressions import Expression, matching, with_own_
 from millpond.processors.pond.frames import Frame, kept_schema, table_of
 from millpond.processors.pond.micro_batches import MicroBatches
 from millpond.processors.pond.playing import Recording, advise_grace
-from millpond.processors.pond.sides import VerbSide, joined_sides, with_conditions
+from millpond.processors.pond.sides import VerbSide, check_times_of, joined_sides, with_conditions
 from millpond.processors.pond.twins import verified
 from millpond.processors.runtime.failures import DeadLetter
 from millpond.processors.verbs.aggregate import Windows
@@ -591,6 +592,79 @@ class Verbs(ABC, Generic[Given, Result]):
         )
         return self._result(made, [one, other])
 
+    @named_in_errors
+    def multi_join(
+        self,
+        tables: Mapping[str, Given],
+        *,
+        on: OnEach,
+        time: str | Mapping[str, str],
+        order: str | Mapping[str, str] | None = None,
+        op: str | Mapping[str, str] | None = None,
+        how: HowEach = "inner",
+        history: Duration | None = None,
+        ttl: Duration | None = None,
+        expired: Literal["silent", "delete"] = "silent",
+        null_safe: bool = False,
+        name: str | None = None,
+    ) -> Result:
+        """Two or more change feeds joined by one key into one: one change of each key that has another result then.
+
+        Args:
+            tables: change feeds by names of your choice, in the order in which the result has their columns. Each row
+                sets what its key has from now on, or deletes it.
+            on: the columns of the key, which all tables have, or a mapping with those of each table.
+            time: the column with the times of the changes, or a mapping with that of each table. Of one column for all,
+                the result has that of the first table.
+            order: the column that decides among changes of one key and time, the greatest last, or a mapping; for this
+                the tables need a ``history``.
+            op: the column that says which rows are deletes, as ``op`` in ``latest``, or a mapping.
+            how: ``"inner"`` for the keys that all tables have; ``"left"`` for those of the first; ``"outer"`` for those
+                of any. Or a mapping with that of each table but the first: how it joins those before it, as in SQL.
+            history: makes the tables versioned: a change that is not its key's latest by time is no result.
+            ttl: how long a row lives after its time; None for ever.
+            expired: what comes out when the ``ttl`` of a row is over: ``"silent"`` for nothing, or ``"delete"``.
+            null_safe: whether a null in ``on`` equals a null.
+            name: of the verb, for messages; by default made of the verb and the key.
+
+        Returns:
+            A change feed: the first table's key, the other columns of each table, and ``op``, ``sequence`` and
+            ``change_time``.
+
+        Raises:
+            ConfigurationError: an argument is missing or invalid, a column is absent or of a type that does not do, or
+                two tables have one of the same name.
+            RecordError: a row cannot be used.
+
+        >>> from datetime import datetime
+        >>> orders = [{"id": id, "at": datetime(2026, 6, 1), "item": item} for id, item in ((1, "tea"), (2, "rye"))]
+        >>> payments = [{"id": 1, "at": datetime(2026, 6, 2), "paid": 3.5}]
+        >>> parcels = [{"id": 1, "at": datetime(2026, 6, 3), "sent": "by rail"}]
+        >>> tables = {"orders": orders, "payments": payments, "parcels": parcels}
+        >>> joined = Pond().multi_join(tables, on="id", time="at", how="left")
+        >>> joined.select(["id", "item", "paid", "sent"]).to_pylist()  # doctest: +NORMALIZE_WHITESPACE
+        [{'id': 1, 'item': 'tea', 'paid': 3.5, 'sent': 'by rail'},
+         {'id': 2, 'item': 'rye', 'paid': None, 'sent': None}]
+        """
+        check_tables(tables)
+        sides = [self._side(table, rows) for table, rows in tables.items()]
+        check_times_of(sides, times_of(time, list(tables)))
+        made = call_multi_join(
+            {side.role: side.rows for side in sides},
+            begun_anew,
+            on=on,
+            time=time,
+            order=order,
+            op=op,
+            how=how,
+            history=history,
+            ttl=ttl,
+            expired=expired,
+            null_safe=null_safe,
+            name=name,
+        )
+        return self._result(made, sides)
+
     @abstractmethod
     def _side(self, role: str, rows: Given) -> VerbSide:
         """An input.
@@ -675,6 +749,7 @@ class Pond(Verbs[Frame, pa.Table]):
         rows: Frame = None,
         left: Frame = None,
         right: Frame = None,
+        tables: Mapping[str, Frame] | None = None,
         arrived: str,
         every: Duration,
         graces: Sequence[Duration] | None = None,
@@ -687,6 +762,7 @@ class Pond(Verbs[Frame, pa.Table]):
             make: makes the verb of ``in_batches`` with a grace, or a history, which it is given as a timedelta.
             rows: of a verb on one input.
             left, right: of a join.
+            tables: of a ``multi_join``, by name.
             arrived: the column that says when a row arrived, of all inputs; the verb need not read it.
             every: how much time a micro-batch takes in.
             graces: those to try; by default those for which 1 %, 0.1 %, 0.01 % and none of the rows come later.
@@ -698,9 +774,9 @@ class Pond(Verbs[Frame, pa.Table]):
             ConfigurationError: the verb has other inputs, a column is absent, or something is no length of time.
             RecordError: a row cannot be used.
         """
-        given = {INPUT: rows, LEFT: left, RIGHT: right}
-        tables = {role: table_of(role, one) for role, one in given.items() if one is not None}
-        return advise_grace(make, Recording.of(tables, arrived, every), graces)
+        given = {INPUT: rows, LEFT: left, RIGHT: right, **(tables or {})}
+        found = {role: table_of(role, one) for role, one in given.items() if one is not None}
+        return advise_grace(make, Recording.of(found, arrived, every), graces)
 
     def verify(
         self,

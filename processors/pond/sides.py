@@ -230,6 +230,23 @@ def joined_sides(
     return one, other, (of_left, of_right)
 
 
+def check_times_of(sides: Sequence[VerbSide], times: Mapping[str, str]) -> None:
+    """Refuse tables without times, and with times of two kinds; ``times`` are their columns, by the tables' names.
+
+    Raises:
+        ConfigurationError: there are such ones.
+    """
+    first, *others = sides
+    types = {side.role: side.schema.field(check_time(side.role, side.schema, times[side.role], "time")).type
+             for side in sides}  # fmt: skip
+    for other in others:
+        if _zoned(types[first.role]) is not _zoned(types[other.role]):
+            raise ConfigurationError(
+                f"the times {times[first.role]!r} of {first.role!r} are {types[first.role]}, and {times[other.role]!r} "
+                f"of {other.role!r} {types[other.role]}; give all a time zone, or none"
+            )
+
+
 def with_conditions(side: VerbSide, calls: Mapping[str, AggregateCall]) -> tuple[VerbSide, dict[str, AggregateCall]]:
     """The input with a column for each condition, which is null where that is not true, and calls that name these.
 

@@ -151,6 +151,33 @@ class JoinedRows(Projection):
 
 
 @dataclass(frozen=True)
+class RowsOfSides(Projection):
+    """Columns of the rows of many sides, one after the other; the values are structs of a row of each side, or None.
+
+    Attributes:
+        sides: how the rows of each are read, and which of their columns.
+    """
+
+    sides: Sequence[tuple[RowCodec, Sequence[str]]]
+
+    @property
+    def schema(self) -> pa.Schema:
+        return nullable(pa.schema([one for codec, names in self.sides for one in chosen(codec.schemas.current, names)]))
+
+    def columns(self, batch: Batch, first: int) -> list[Any]:
+        nothing = dict.fromkeys(map(str, range(len(self.sides))))
+        rows = [list((nothing if value is None else value).values()) for value in batch.values]
+        return self._columns([[row[place] for row in rows] for place in range(len(self.sides))])
+
+    def of_columns(self, columns: Columns, first: int) -> list[Any]:
+        return self._columns(columns.values.flatten())
+
+    def _columns(self, packed: Sequence[Any]) -> list[Any]:
+        read = ((codec.unpack(rows), names) for (codec, names), rows in zip(self.sides, packed, strict=True))
+        return [rows.column(name) for rows, names in read for name in names]
+
+
+@dataclass(frozen=True)
 class ChangeColumns(Projection):
     """What tells the changes of a change feed apart: what it is, its order, and its time.
 

@@ -45,7 +45,7 @@ def table_join(
         null_safe: whether null keys are equal.
     """
     builder = StreamsBuilder(key_serde=BYTES, value_serde=BYTES)
-    one, other = (_table(builder, rows, history, ttl, expired) for rows in (left, right))
+    one, other = (side_table(builder, rows, history, ttl, expired) for rows in (left, right))
     keys, shown = Keys.of_rows(left), left_columns
     if left.foreign is not None and join_type.keeps(Side.RIGHT):
         joined_keys = JoinedKeys(left, right)
@@ -107,7 +107,10 @@ def _is_complete(key: bytes, joined: tuple[bytes, bytes | None]) -> bool:
     return joined[1] is not None
 
 
-def _table(builder: StreamsBuilder, rows: PackedRows, history: int | None, ttl: int | None, expired: Expired) -> KTable:
+def side_table(
+    builder: StreamsBuilder, rows: PackedRows, history: int | None, ttl: int | None, expired: Expired
+) -> KTable:
+    """The table that a side is, in a store of its topic's name; the arguments are those of ``table_join``."""
     if history is None:
         return builder.table(rows.topic, materialized=Materialized(rows.topic, ttl=ttl, expired=expired))
     ordered = rows.order is not None

@@ -1,6 +1,6 @@
 """Which kind of verb some state is of, and what a verb is told that has the name of one of another kind.
 
-Rule of this module: it goes by the names of stores, and reads nothing.
+Rule of this module: it goes by the names and the terms of stores, and reads nothing.
 """
 
 import re
@@ -11,12 +11,17 @@ from millpond.stores.evolution.shape import Shape
 from millpond.stores.evolution.verb_sides import LEFT, RIGHT, placed, sides_of
 from millpond.stores.evolution.verbs import declaration
 
+TABLES: Final = "tables"
+"""The term of the stores of a join of many tables: their names, which the user chooses."""
+
 _STREAM_JOIN: Final = re.compile(r"KSTREAM-[A-Z]*(THIS|OTHER)-\d{10}-store")
 
 
 def kind_of(verb: str, shape: Shape) -> str | None:
     """The method that makes such a verb; None if the stores do not tell it."""
     names = {store.name for store in shape.stores}
+    if tables_of(shape):
+        return "multi_join"
     if any(map(_STREAM_JOIN.fullmatch, names)):
         return "stream_join"
     if RIGHT in names:
@@ -24,6 +29,12 @@ def kind_of(verb: str, shape: Shape) -> str | None:
     if any(name.startswith(f"{verb}-") for name in names):
         return "apply"
     return next((one for one in ("aggregate", "deduplicate", "latest", "over", "top_n") if one in names), None)
+
+
+def tables_of(shape: Shape) -> list[str]:
+    """The names of the tables of a join of many, in their order; none of another verb."""
+    told = (str(dict(store.terms.fixed).get(TABLES, "")) for store in shape.stores if store.terms is not None)
+    return re.findall(r"\w+", next(filter(None, told), ""))
 
 
 def check_kind(before: str, old: Shape, verb: str, new: Shape) -> None:

@@ -15,7 +15,8 @@ from millpond.stores.durability.storage.uris import shown
 from millpond.stores.evolution.history import History, without_left_behind
 from millpond.stores.evolution.matching import told_difference
 from millpond.stores.evolution.shape import Shape
-from millpond.stores.evolution.verb_sides import sides_of
+from millpond.stores.evolution.verb_kinds import tables_of
+from millpond.stores.evolution.verb_sides import INPUT, SIDES, sides_of
 from millpond.stores.evolution.verbs import (
     HeldState,
     SaidOfVerbs,
@@ -191,7 +192,7 @@ class Planning:
             return VerbRow(name, found, str(asked), VerbChange.MISSING, f"state_dir={WRITTEN_WITH!r}")
         if name in guesses:
             renamed = {before: name}
-            keys = list(keys_in(self.storage, application_of(self.owner, before)))
+            keys = list(keys_in(self.storage, application_of(self.owner, before), shape))
             if keys and keys != list(asked.keys) and sides_of(asked.shape):
                 rekeyed = {name: before}
                 return VerbRow(name, found, str(asked), VerbChange.OTHER_KEY, f"rekeyed={rekeyed}")
@@ -249,7 +250,7 @@ class Planning:
         return isinstance(self.places, Mapping) and name in self.places and name not in self.declared
 
     def _has_key(self, name: str, asked: AskedVerb) -> bool:
-        return list(keys_in(self.storage, application_of(self.owner, name))) == list(asked.keys)
+        return list(keys_in(self.storage, application_of(self.owner, name), self._shape(name))) == list(asked.keys)
 
     def _absent(self, name: str, there: Collection[str]) -> VerbChange:
         """What becomes of a verb of which the checkpoint holds nothing: it is new, or another query's."""
@@ -288,7 +289,7 @@ class Planning:
         shape = there[name]
         if shape is None:
             return f"{name}: state that no record tells of"
-        return f"{name}: {_told(shape, keys_in(self.storage, application_of(self.owner, name)))}"
+        return f"{name}: {_told(shape, keys_in(self.storage, application_of(self.owner, name), shape))}"
 
     def _moves(self, current: Mapping[int, Collection[Manifest]], rows: Collection[VerbRow], gone: list[str]) -> bool:
         """Whether there are more or fewer operators than before, as far as the checkpoint tells."""
@@ -304,9 +305,9 @@ class Planning:
         return not left <= new <= left + vacant
 
 
-def keys_in(storage: Storage, application_id: str) -> Iterator[str]:
+def keys_in(storage: Storage, application_id: str, shape: Shape | None) -> Iterator[str]:
     """The columns of the key of the first of a verb's inputs that has any, as its state has them."""
-    for place in ("input", "left", "right"):
+    for place in (INPUT, *SIDES, *(() if shape is None else tables_of(shape))):
         kept = kept_schemas(storage, application_id, Beside.KEY.place(place))
         if kept is not None:
             yield from kept.current.names

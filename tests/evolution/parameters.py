@@ -1,6 +1,6 @@
 """Topologies whose parameters are others at a restart, and those of which stored rows depend on them."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import permutations
 from typing import Any, NamedTuple
@@ -31,6 +31,7 @@ from millpond.processors.verbs.asof_join import Correcting, asof_join
 from millpond.processors.verbs.deduplicate import deduplicate
 from millpond.processors.verbs.keyed_processor import KeyContext, KeyedProcessor
 from millpond.processors.verbs.latest import latest
+from millpond.processors.verbs.multi_join import multi_join
 from millpond.processors.verbs.ordered.over import over
 from millpond.processors.verbs.ordered.over_spec import Calls, Frame
 from millpond.processors.verbs.row_aggregate import RowAggregate
@@ -230,6 +231,21 @@ def of_table_join(
     return made.topology
 
 
+def of_multi_join(
+    tables: Sequence[str] = ("a", "b", "c"),
+    types: Sequence[JoinType] = (JoinType.INNER, JoinType.LEFT),
+    history: int | None = None,
+    order: KeyCodec | None = None,
+    null_safe: bool = False,
+) -> Topology:
+    first, *others = (an_input(name, KEY, {name: pa.int64()}) for name in tables)
+    made = multi_join(
+        "v", [replace(first, order=order), *others], types, history=history, columns=[[name] for name in tables],
+        null_safe=null_safe,
+    )  # fmt: skip
+    return made.topology
+
+
 class Change(NamedTuple):
     """A parameter that is another one at a restart.
 
@@ -375,6 +391,13 @@ REFUSED = [
            "null_safe=False and not True, and do not become others; write null_safe=False again"),
     Change(("Millpond.stream_join.null_safe",), of_stream_join(JoinWindows(5), null_safe=True),
            of_stream_join(JoinWindows(5)), "null_safe=True and not False"),
+    Change(("Millpond.multi_join.tables",), of_multi_join(), of_multi_join(("a", "c", "b")),
+           r"with tables=\['a', 'b', 'c'\] and not \['a', 'c', 'b'\]"),
+    Change(("Millpond.multi_join.how",), of_multi_join(), of_multi_join(types=(JoinType.LEFT,) * 2),
+           r"with how=\{'b': 'inner', 'c': 'left'\} and not 'left'.*; write how=\{'b': 'inner', 'c': 'left'\} again"),
+    Change(("Millpond.multi_join.null_safe",), of_multi_join(), of_multi_join(null_safe=True),
+           "null_safe=False and not True"),
+    Change(("Millpond.multi_join.order",), of_multi_join(history=10), of_multi_join(history=10, order=ORDER), None),
     Change(("Millpond.table_join.null_safe",), of_table_join(), of_table_join(null_safe=True),
            "null_safe=False and not True"),
     Change(("Millpond.table_join.left_key",), of_table_join(), of_table_join(foreign=KEY), None),

@@ -182,6 +182,7 @@ def test_which_late_versions_are_taken_may_change(tmp_path: Path) -> None:
     "Millpond.latest.history",
     "Millpond.asof_join.history",
     "Millpond.table_join.history",
+    "Millpond.multi_join.history",
 )
 @pytest.mark.parametrize("grace", [None, 5_000])
 def test_a_longer_history_brings_back_no_version_and_no_deleted_row(grace: int | None, tmp_path: Path) -> None:
@@ -369,7 +370,12 @@ def paired(ttl: int | None, expired: Literal["silent", "delete"] = "silent") -> 
     return builder.build()
 
 
-@harmless("Millpond.table_join.ttl", "Millpond.table_join.expired")
+@harmless(
+    "Millpond.table_join.ttl",
+    "Millpond.table_join.expired",
+    "Millpond.multi_join.ttl",
+    "Millpond.multi_join.expired",
+)
 @pytest.mark.parametrize(("one", "other"), [(10, 50), (50, 10), (None, 10), (10, None)])
 def test_a_join_of_tables_finds_no_row_that_has_expired_and_else_goes_by_the_new_ttl(
     one: int | None, other: int | None, tmp_path: Path

@@ -37,7 +37,15 @@ from millpond.stores.evolution.matching import Declared, check_terms, origins_of
 from millpond.stores.evolution.shape import Shape
 from millpond.stores.specs.store_spec import StoreSpec
 from millpond.stores.typed.terms import merged_terms
-from tests.evolution.parameters import REFUSED, Change, grouped, of_asof_join, of_table_join, with_a_store
+from tests.evolution.parameters import (
+    REFUSED,
+    Change,
+    grouped,
+    of_asof_join,
+    of_multi_join,
+    of_table_join,
+    with_a_store,
+)
 from tests.evolution.test_harmless_parameters import HARMLESS
 
 OWN: Final = "the user's own"
@@ -89,6 +97,10 @@ PARAMETERS: Final[dict[str, dict[str, str]]] = {
         "left_order": REFUSAL, "right_order": REFUSAL, "left_op": REFUSAL, "right_op": REFUSAL, "how": REFUSAL,
         "ttl": NO_HARM, "expired": NO_HARM, "history": NO_HARM, "null_safe": REFUSAL, **NAMES,
     },
+    "Millpond.multi_join": {
+        "tables": REFUSAL, "on": REFUSAL, "time": REFUSAL, "order": REFUSAL, "op": REFUSAL, "how": REFUSAL,
+        "ttl": NO_HARM, "expired": NO_HARM, "history": NO_HARM, "null_safe": REFUSAL, **NAMES,
+    },
     "TimeWindows": {"size": REFUSAL, "advance": REFUSAL, "grace": NO_HARM, "offset": REFUSAL, "calendar": REFUSAL},
     "CumulativeWindows": {"size": REFUSAL, "step": REFUSAL, "grace": NO_HARM, "offset": REFUSAL},
     "SlidingWindows": {"difference": REFUSAL, "grace": NO_HARM},
@@ -124,7 +136,7 @@ BY_OTHERS: Final = {
     *(f"{owner}.{name}" for owner in PARAMETERS for name in (*SERDES, "other_value_serde", "kind", "layout", "terms")),
     "StoreSpec.name",
     *(f"Millpond.{verb}.key" for verb in ("latest", "deduplicate", "over", "apply")),
-    *(f"Millpond.{verb}.on" for verb in ("asof_join", "stream_join", "table_join")),
+    *(f"Millpond.{verb}.on" for verb in ("asof_join", "stream_join", "table_join", "multi_join")),
     *(f"Millpond.{verb}.{name}" for verb in ("aggregate", "top_n") for name in ("by", "until")),
     "Millpond.aggregate.calls",
     "Millpond.over.calls",
@@ -136,6 +148,8 @@ BY_OTHERS: Final = {
         for side in ("left", "right")
     ),
     "Millpond.latest.op",
+    "Millpond.multi_join.time",
+    "Millpond.multi_join.op",
     "Millpond.asof_join.right_op",
     "Millpond.table_join.left_op",
     "Millpond.table_join.right_op",
@@ -220,6 +234,7 @@ def test_every_parameter_is_refused_harmless_or_the_users_own() -> None:
         "asof_join",
         "stream_join",
         "table_join",
+        "multi_join",
     ):
         known[f"Millpond.{verb}"] = {*inspect.signature(getattr(Millpond, verb)).parameters} - {"self"}
     assert known == {owner: {*parameters} for owner, parameters in PARAMETERS.items()}
@@ -278,7 +293,7 @@ def test_partitions_that_become_one_know_the_shortest_history_of_all() -> None:
     assert merged_terms([one, other]) == b'{"fixed":{"size":10},"noted":{"grace":3},"terms":1}'
 
 
-@pytest.mark.parametrize("verb", [of_asof_join, of_table_join])
+@pytest.mark.parametrize("verb", [of_asof_join, of_table_join, of_multi_join])
 def test_state_of_a_release_without_null_safe_keys_goes_on_without_them(verb: Callable[..., Topology]) -> None:
     """All terms but that of null-safe keys are known."""
     for name, spec in verb().stores.items():

@@ -8,6 +8,7 @@ from millpond.errors import StateConflictError
 from millpond.processors import JoinWindows, TimeWindows, Topology
 from millpond.processors.distribution.plan import make_plan
 from millpond.processors.distribution.shape_of import shape_of
+from millpond.processors.options.joins import JoinType
 from millpond.stores.evolution.shape import Shape
 from millpond.stores.evolution.verb_kinds import check_kind, kind_of
 from tests.evolution.parameters import (
@@ -16,6 +17,7 @@ from tests.evolution.parameters import (
     of_asof_join,
     of_deduplicate,
     of_latest,
+    of_multi_join,
     of_over,
     of_stream_join,
     of_table_join,
@@ -35,6 +37,8 @@ VERBS: list[tuple[str, Callable[[], Topology]]] = [
     ("asof_join", of_asof_join),
     ("stream_join", lambda: of_stream_join(JoinWindows(5))),
     ("table_join", of_table_join),
+    ("multi_join", of_multi_join),
+    ("multi_join", lambda: of_multi_join(["aggregate", "deduplicate"], [JoinType.OUTER])),
 ]
 
 

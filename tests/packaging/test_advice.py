@@ -257,7 +257,7 @@ FOLLOWED_CALLS = {
     "test_rows_that_were_planted_in_what_a_query_has_written_are_found_and_nothing_in_what_it_wrote",
     " is an expression of one DataFrame, and the row is of none; ": "spark/test_explained_matches.py::"
     "test_an_earlier_micro_batch_knows_less_and_what_is_not_there_is_refused",
-    "; give rows=..., or left=... and right=... of a join": _PLAYED,
+    "; give rows=..., left=... and right=... of a join, or tables=... of a ": _PLAYED,
     "; give how often a micro-batch begins, such as ": _PLAYED,
     "; give one of timestamps, which says of each row when it came": _PLAYED,
     "df.millpond takes a Millpond, not ": _AT_ROWS,

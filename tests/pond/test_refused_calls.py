@@ -89,6 +89,12 @@ def named(pond: Pond, rows: Any = ROWS, **given: Any) -> pa.Table:
     return pond.table_join(rows, OTHERS, **{**ON, "how": "outer", **given})
 
 
+def many(pond: Pond, tables: Any = None, **given: Any) -> pa.Table:
+    """Tables of which each has a row."""
+    known = {"rows": ROWS, "others": OTHERS, "more": [{"k": "x", "t": AT, "p": 1}]}
+    return pond.multi_join(known if tables is None else tables, **{**ON, **given})
+
+
 REFUSED = [
     Refused(
         ", of each row its own, which \n does not take; give one for all rows, such as SessionWindows(",
@@ -335,7 +341,44 @@ REFUSED = [
         lambda pond: pond.in_batches.latest(TABLE.schema, **KEYED, history=0),
     ),
     Refused(
-        "the row has no \n; give a row of the result, or of the left side, with all its columns",
+        "tables is of type \n; give a mapping from a name of your choice to each table",
+        lambda pond: many(pond, [ROWS, OTHERS]),
+        lambda pond: many(pond, {"rows": ROWS, "others": OTHERS}),
+    ),
+    Refused(
+        "tables names one \n; give it a name of letters, digits and underscores",
+        lambda pond: many(pond, {"left": ROWS, "others": OTHERS}),
+        lambda pond: many(pond, {"rows": ROWS, "others": OTHERS}),
+    ),
+    Refused(
+        "tables has \n of them, and a join needs two or more; give more, such as ",
+        lambda pond: many(pond, {"rows": ROWS}),
+        lambda pond: many(pond, {"rows": ROWS, "others": OTHERS}),
+        lambda pond: pond.latest(ROWS, **KEYED),
+    ),
+    Refused(
+        " says nothing of the table \n; give ",
+        lambda pond: many(pond, how={"others": "left"}),
+        lambda pond: many(pond, how={"others": "left", "more": "left"}),
+        lambda pond: many(pond, on={"rows": "k", "others": "k", "more": "k"}, how="left"),
+    ),
+    Refused(
+        "on is \n; give each table as many columns as the others",
+        lambda pond: many(pond, on={"rows": ["k", "o"], "others": "k", "more": "k"}),
+        lambda pond: many(pond, on={"rows": "k", "others": ["k"], "more": "k"}),
+    ),
+    Refused(
+        ", which is what one of its tables is called; give another",
+        lambda pond: many(pond, name="rows"),
+        lambda pond: many(pond, name="joined"),
+    ),
+    Refused(
+        "; give all a time zone, or none",
+        lambda pond: many(pond, {"rows": ROWS, "others": [{"k": "x", "t": AT.replace(tzinfo=None)}]}),
+        lambda pond: many(pond),
+    ),
+    Refused(
+        "the row has no \n; give a row of the result, or of the \n side, with all its columns",
         lambda pond: joining(pond).explain_match({"k": "x"}),
         lambda pond: joining(pond).explain_match({"k": "x", "t": AT}),
     ),

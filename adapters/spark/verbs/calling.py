@@ -3,7 +3,7 @@
 Rule of this module: it knows no verb by name.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import wraps
 from typing import ParamSpec
 
@@ -21,7 +21,9 @@ def verb(method: Callable[_Arguments, DataFrame]) -> Callable[_Arguments, DataFr
 
     @wraps(method)
     def called(*arguments: _Arguments.args, **options: _Arguments.kwargs) -> DataFrame:
-        frames = [one for one in (*arguments, *options.values()) if isinstance(one, DataFrame)]
+        given = (*arguments, *options.values())
+        every = [one for some in given for one in (some.values() if isinstance(some, Mapping) else [some])]
+        frames = [one for one in every if isinstance(one, DataFrame)]
         if not frames or not in_pipeline(frames[0].sparkSession):
             return method(*arguments, **options)
         from millpond.adapters.spark.session.pipeline_tables import after_tables

@@ -30,6 +30,7 @@ from millpond.processors.distribution.exchange import PLACE
 from millpond.processors.options.grouping import GroupingSets
 from millpond.processors.verbs.verb import INSTANT, WALL_TIME
 from millpond.stores.encoding.rows.physical import normalized
+from millpond.stores.evolution.verb_sides import INPUT, SIDES
 
 ORDER: Final = "order"
 """The column, of prepared rows, that decides among those of one key and time."""
@@ -52,7 +53,7 @@ class RowInput:
     """One DataFrame as the input of a verb.
 
     Attributes:
-        role: what messages call it: ``left``, ``right`` or ``input``.
+        role: what messages call it: ``left``, ``right`` or ``input``, or the name of a table.
         frame: the rows.
         keys: the names of the columns of the key.
         values: the names of the columns that are packed.
@@ -100,9 +101,10 @@ class RowInput:
         """What the user gave for its time, operations and order, by the parameters as they are written."""
         if self.given is not None:
             return self.given
-        side = "" if self.role == "input" else f"{self.role}_"
-        columns = {f"{side}time": self.time, f"{side}op": self.op, f"{side}order": self.order}
-        return {name: Expression.of(self.frame, one) for name, one in columns.items() if one is not None}
+        columns = {"time": self.time, "op": self.op, "order": self.order}
+        return {
+            _option(self.role, what): Expression.of(self.frame, one) for what, one in columns.items() if one is not None
+        }
 
     @property
     def in_order(self) -> bool:
@@ -274,8 +276,10 @@ def micros(role: str, frame: DataFrame, column: str | Column) -> Column:
 
 
 def _option(role: str, what: str = "time") -> str:
-    """What the user gave the time, or the order, of an input as."""
-    return what if role == "input" else f"{role}_{what}"
+    """What the user gave the time, the operations or the order of an input as."""
+    if role == INPUT:
+        return what
+    return f"{role}_{what}" if role in SIDES else f"{what}[{role!r}]"
 
 
 def _type(role: str, frame: DataFrame, column: str | Column) -> T.DataType:
@@ -336,7 +340,7 @@ def check_equal_times(name: str, inputs: Sequence[RowInput]) -> None:
     """
     if len({rows.times for rows in inputs}) < 2:
         return
-    one, other = sorted(inputs, key=lambda rows: rows.times != INSTANT)
+    one, *_, other = sorted(inputs, key=lambda rows: rows.times != INSTANT)
     types = {rows.role: _type(rows.role, rows.frame, rows.time).simpleString() for rows in inputs}
     time = f"F.col({written(other.time)!r})" if isinstance(other.time, str) else "(...)"
     raise ConfigurationError(

@@ -1,4 +1,4 @@
-"""The joins of ``Millpond``: two DataFrames, their keys and times, and how they meet.
+"""The joins of ``Millpond``: two DataFrames or more, their keys and times, and how they meet.
 
 Rule of this module: it says which DataFrames a join reads. What the join is, ``millpond.processors.calls`` tells, and
 how it runs, ``VerbRunner``. Nothing is started.
@@ -20,6 +20,7 @@ from millpond.adapters.spark.verbs.over import OverVerbs
 from millpond.errors import ConfigurationError
 from millpond.processors.calls.arguments import On, in_micros
 from millpond.processors.calls.asof_join import call_asof_join
+from millpond.processors.calls.multi_join import HowEach, OnEach, call_multi_join, check_tables
 from millpond.processors.calls.own_bounds import join_bounds
 from millpond.processors.calls.stream_join import call_stream_join
 from millpond.processors.calls.table_join import call_table_join
@@ -31,7 +32,7 @@ _ONCE_ADDED: Final = ("millpond_left_time", "millpond_right_time")
 
 
 class JoinVerbs(OverVerbs):
-    """Verbs on two DataFrames."""
+    """Verbs on two DataFrames or more."""
 
     @verb
     def asof_join(
@@ -281,6 +282,78 @@ class JoinVerbs(OverVerbs):
             left_key=left_key,
             orders=(left_order, right_order),
             ops=(left_op, right_op),
+            how=how,
+            history=history,
+            ttl=ttl,
+            expired=expired,
+            null_safe=null_safe,
+            name=name,
+        )
+        return self._result(start.run, made)
+
+    @verb
+    def multi_join(
+        self,
+        tables: Mapping[str, DataFrame],
+        *,
+        on: OnEach,
+        time: str | Column | Mapping[str, str | Column],
+        order: str | Column | Mapping[str, str | Column] | None = None,
+        op: str | Column | Mapping[str, str | Column] | None = None,
+        how: HowEach = "inner",
+        history: Duration | None = None,
+        ttl: Duration | None = None,
+        expired: Literal["silent", "delete"] = "silent",
+        null_safe: bool = False,
+        name: str | None = None,
+        renamed: Mapping[str, str] | None = None,
+        dropped: Collection[str] = (),
+    ) -> DataFrame:
+        """Two or more change feeds joined by one key into one, in one operator: one shuffle of each, and one commit.
+
+        Whatever changes of a key within a micro-batch, of however many tables, its result comes out once, as it is at
+        the end of that, and not at all if there was none before and is none then. A chain of ``table_join`` shows each
+        change by itself, and so rows that are true of no moment at which the tables are complete.
+
+        Args:
+            tables: change feeds by names of your choice, in the order in which the result has their columns. Each row
+                sets what its key has from now on, or deletes it. The names are those of the stores, and stay as long as
+                the state: letters, digits and underscores.
+            on: the columns of the key, which all tables have, or a mapping with those of each table.
+            time: the column (or expression) with the times of the changes, or a mapping with that of each table. Of one
+                column for all, the result has that of the first table.
+            order: what decides among changes of one key and time, as ``order`` in ``latest``, or a mapping; for this
+                the tables need a ``history``.
+            op: the column that says which rows are deletes, as ``op`` in ``latest``, or a mapping.
+            how: ``"inner"`` for the keys that all tables have; ``"left"`` for those of the first; ``"outer"`` for those
+                of any. Or a mapping with that of each table but the first: how it joins those before it, as in SQL.
+            history: makes the tables versioned, as in ``table_join``.
+            ttl: how long a row lives after its time, as in ``table_join``, by the newest time of all tables.
+            expired: what comes out when the ``ttl`` of a row is over: ``"silent"`` for nothing, or ``"delete"``.
+            null_safe: whether a null in ``on`` equals a null, as by ``<=>``; otherwise it equals nothing, as by ``=``.
+            name: of the verb; by default made of ``multi_join`` and the columns.
+            renamed, dropped: columns of the inputs that had another name, or were there, in an earlier run.
+
+        Returns:
+            A change feed: the first table's key, which is that of any table where the first has no row, the other
+            columns of each table, and ``op``, ``sequence`` and ``change_time``: the newest time of the rows that are
+            joined and of the changes that came out with them.
+
+        Raises:
+            ConfigurationError: an argument is missing or invalid, a column is absent or of a type that does not do, or
+                two tables have one of the same name.
+            StateConflictError: the state is that of another verb, of other tables, or of other columns.
+            DurabilityError: the state could not be read or written.
+        """
+        check_tables(tables)
+        start = self._start(renamed, dropped)
+        made = call_multi_join(
+            {table: FrameRows(rows) for table, rows in tables.items()},
+            start,
+            on=on,
+            time=time,
+            order=order,
+            op=op,
             how=how,
             history=history,
             ttl=ttl,

@@ -173,7 +173,7 @@ class KeptSchemas(Packing):
         """Refuse an expression that is another than before. What was all upserts may get operations."""
         for name, old in before.items():
             new = now.get(name)
-            if new is None and not name.endswith("op"):
+            if new is None and not name.partition("[")[0].endswith("op"):
                 continue  # The state has another shape then, or other calls.
             if new is None or not new.follows(old, self.changes.renamed):
                 columns = new is not None and new.release is None and old.release is None

@@ -98,8 +98,8 @@ class MadeVerbs:
 
         Args:
             verb: the name of a verb that this object has made.
-            store: ``"right"`` of an as-of join, ``"left"`` or ``"right"`` of a table join, ``"latest"``, or
-                ``"aggregate"``.
+            store: ``"right"`` of an as-of join, ``"left"`` or ``"right"`` of a table join, the name of a table of a
+                ``multi_join``, ``"latest"``, or ``"aggregate"``.
             checkpoint: the ``checkpointLocation`` of the query that runs the verb.
             batch_id: after which micro-batch; by default the last one. Spark retains 100 of them
                 (``spark.sql.streaming.minBatchesToRetain``).
@@ -116,8 +116,8 @@ class MadeVerbs:
         """Why a row of a join has the match that it has, by what its query has committed; it may still be running.
 
         Args:
-            verb: the name of an ``asof_join``, ``stream_join`` or ``table_join`` that this object has made.
-            row: a row of its result, or one of its left side.
+            verb: the name of an ``asof_join``, ``stream_join``, ``table_join`` or ``multi_join`` of this object.
+            row: a row of its result, or one of its left or first side.
             checkpoint: the ``checkpointLocation`` of the query that runs the verb.
             batch_id: after which micro-batch the state is looked at; by default the last one.
 

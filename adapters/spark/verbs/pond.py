@@ -1,8 +1,8 @@
 """``Millpond``: verbs on DataFrames, to be chained with Spark's own operations.
 
 Rule of this module: it says which DataFrame a verb reads. What the verb is, ``millpond.processors.calls`` tells, and
-how it runs, ``VerbRunner``. Nothing is started. Verbs on one DataFrame are here and in ``top``, those on two in
-``joins``.
+how it runs, ``VerbRunner``. Nothing is started. Verbs on one DataFrame are here and in ``top``, those on two
+or more in ``joins``.
 """
 
 from collections.abc import Collection, Mapping, Sequence

@@ -240,9 +240,12 @@ class VerbRun:
         """What there is to say of its inputs, if it is to begin with rows of others, and what its state gets."""
         inputs = {}
         for rows in self.inputs:
-            packed, side = verb.inputs[rows.role], "" if rows.role == "input" else f"{rows.role}_"
+            packed = verb.inputs[rows.role]
             if isinstance(packed, PackedRows):
-                given = {name.removeprefix(side): one.kept for name, one in rows.expressions.items()}
+                given = {
+                    name.removeprefix(f"{rows.role}_").partition("[")[0]: one.kept
+                    for name, one in rows.expressions.items()
+                }
                 inputs[rows.role] = NewInput(packed, rows.keyed, given)
         return NewVerb(inputs, verb.follows_time, self.schemas.by_place, filling)
 

@@ -50,29 +50,30 @@ def asked_row(
     sides: Mapping[str, SideColumns],
     read: Callable[[str, Mapping[str, Any]], pa.Table],
 ) -> Asked:
-    """A row of the result of a join, or of its left side.
+    """A row of the result of a join, or of its first side.
 
     Args:
         verb: the join.
         row: the row.
-        sides: the columns of its inputs, by role.
+        sides: the columns of its inputs, by role, the left one first.
         read: makes of a role and some values of its columns one row as the verb's ``Input`` takes it.
 
     Raises:
         ConfigurationError: the verb is no join, or the row lacks a column that is needed.
     """
-    left, right = sides["left"], sides["right"]
+    (first, left), *others = sides.items()
     for name in (*left.needed, *(one for one in matching_of(verb).needs if one in left.names)):
         if name not in row:
             raise ConfigurationError(
-                f"the row has no {name!r}; give a row of the result, or of the left side, with all its columns"
+                f"the row has no {name!r}; give a row of the result, or of the {first} side, with all its columns"
             )
-    given = {"left": {name: row[name] for name in left.names if name in row}}
-    same = dict(zip(right.keys, left.keys, strict=True))
-    shown = [name for name in right.values if name not in same]
-    if all(name in row for name in shown):
-        keys = {name: row[mine] for name, mine in same.items() if mine in row}
-        given["right"] = {**keys, **{name: row[name] for name in shown}}
+    given = {first: {name: row[name] for name in left.names if name in row}}
+    for role, other in others:
+        same = dict(zip(other.keys, left.keys, strict=True))
+        shown = [name for name in other.values if name not in same]
+        if all(name in row for name in shown):
+            keys = {name: row[mine] for name, mine in same.items() if mine in row}
+            given[role] = {**keys, **{name: row[name] for name in shown}}
     packed = {role: _packed(verb.inputs[role], read(role, values)) for role, values in given.items()}
     return Asked(verb.name, row, packed)
 

@@ -19,7 +19,7 @@ class Candidate:
     """A row that could have been the match, or a delete.
 
     Attributes:
-        side: ``"left"`` or ``"right"``, whose row it is.
+        side: ``"left"`` or ``"right"``, or the name of a table, whose row it is.
         row: its columns; None for a delete.
         since: its time, from which on it is valid where the side is a table.
         until: when the next version or a delete ended it; None if it is valid still, or its side is a stream.

@@ -5,7 +5,7 @@ Rule of this module: the join follows the latest row of either side; older versi
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from millpond.processors.options.joins import JoinType
 from millpond.processors.verbs.foreign_keyed import foreign_key_of, without_foreign_key
@@ -49,9 +49,9 @@ class TableMatching(Matching):
         if not left.rows and not right.rows and "right" in asked.sides:
             right = retained.of_key("right", asked.sides["right"].key)
         found = tuple(self._candidates("left", left, side.time)) + tuple(self._candidates("right", right, side.time))
-        latest = {"left": _latest(left), "right": _latest(right)}
-        verdict = self._verdict(asked, latest["left"], latest["right"], why_none)
-        notes = tuple(self._changed(asked, found))
+        verdict = self._verdict(asked, latest_row(left), latest_row(right), why_none)
+        now = {one.side: one.row for one in found if one.won}
+        notes = tuple(changed_since(asked, now, self.shown))
         time = None if side.time is None else instant(side.time, self.inputs["left"].times)
         return MatchExplanation(asked.verb, asked.row, time, found, verdict, notes)
 
@@ -59,24 +59,14 @@ class TableMatching(Matching):
         """The key of the right row, and why there is none."""
         if self.inputs["left"].foreign is None:
             return key, ""
-        latest = _latest(left)
+        latest = latest_row(left)
         if latest is None:
             return None, ""
         foreign = foreign_key_of(latest.value)
         return foreign, "" if foreign is not None else "; its foreign key has a null, which equals nothing"
 
     def _candidates(self, side: str, kept: Kept, time: int | None) -> Iterator[Candidate]:
-        packed = self.inputs[side]
-        unpacked = bytes if packed.foreign is None else without_foreign_key
-        telling = Telling(side, packed.rows, self.shown[side], packed.times, time, unpacked)
-        latest, deletes = _latest(kept), deletes_among(kept.rows)
-        for one in kept.rows:
-            if one is latest:
-                yield telling.stored(one, "the latest row of its key", won=True)
-            else:
-                yield telling.stored(one, "deleted later" if one.until in deletes else "replaced by a later one")
-            if one.until is not None and one.until in deletes:
-                yield telling.delete(one.until, "a delete")
+        return rows_of_key(side, self.inputs[side], self.shown[side], kept, time)
 
     def _verdict(self, asked: Asked, left: Stored | None, right: Stored | None, why_none: str) -> str:
         there = [f"the {side} side has {'one' if one else 'none'}" for side, one in (("left", left), ("right", right))]
@@ -96,20 +86,53 @@ class TableMatching(Matching):
         foreign = packed.foreign.schema.names if packed.foreign is not None else []
         return all(asked.row.get(name) is None for name in packed.keys.schema.names if name not in foreign)
 
-    def _changed(self, asked: Asked, found: Sequence[Candidate]) -> Iterator[str]:
-        """What is not the same in the row as the state would make it now."""
-        now = {one.side: one.row for one in found if one.won}
-        for role, side in asked.sides.items():
-            (given,) = side.columns.to_pylist()
-            row = now.get(role) or dict.fromkeys(self.shown[role])
-            others = differing(row, {name: given[name] for name in row})
-            if others and asked.row.get("op") != "delete":
-                yield (
-                    f"the row has {', '.join(f'{name}={given[name]!r}' for name in others)} of the {role} side, which "
-                    "is not what its latest row has: another one has come since"
-                )
+
+def rows_of_key(
+    side: str, packed: PackedRows, shown: Sequence[str], kept: Kept, time: int | None, *, joins: bool = True
+) -> Iterator[Candidate]:
+    """The rows that a side has of a key, and its deletes between them, with why each counts or not.
+
+    Args:
+        side: the role of the side.
+        packed: its input.
+        shown: the columns of its rows that are shown.
+        kept: its rows of the key.
+        time: of the row that is explained, in microseconds; None if it has none.
+        joins: whether the latest of them joins.
+    """
+    unpacked = bytes if packed.foreign is None else without_foreign_key
+    telling = Telling(side, packed.rows, shown, packed.times, time, unpacked)
+    latest, deletes = latest_row(kept), deletes_among(kept.rows)
+    for one in kept.rows:
+        if one is latest:
+            yield telling.stored(one, f"the latest row of its key{'' if joins else ', which does not join'}", won=joins)
+        else:
+            yield telling.stored(one, "deleted later" if one.until in deletes else "replaced by a later one")
+        if one.until is not None and one.until in deletes:
+            yield telling.delete(one.until, "a delete")
 
 
-def _latest(kept: Kept) -> Stored | None:
+def changed_since(
+    asked: Asked, now: Mapping[str, Mapping[str, Any] | None], shown: Mapping[str, Sequence[str]]
+) -> Iterator[str]:
+    """What is not the same in a row as the state would make it now.
+
+    Args:
+        asked: the row.
+        now: by role, what a result has of a side now.
+        shown: by role, the columns that are shown.
+    """
+    for role, side in asked.sides.items():
+        (given,) = side.columns.to_pylist()
+        row = now.get(role) or dict.fromkeys(shown[role])
+        others = differing(row, {name: given[name] for name in row})
+        if others and asked.row.get("op") != "delete":
+            yield (
+                f"the row has {', '.join(f'{name}={given[name]!r}' for name in others)} of the {role} side, which "
+                "is not what its latest row has: another one has come since"
+            )
+
+
+def latest_row(kept: Kept) -> Stored | None:
     """The row that is there now."""
     return next((one for one in reversed(kept.rows) if one.until is None), None)

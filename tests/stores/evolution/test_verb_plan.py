@@ -294,4 +294,4 @@ def test_a_plan_is_a_table_with_the_line_to_write(shop: Shop) -> None:
 
 def test_the_key_of_a_verb_that_keeps_rows_of_its_right_side_alone_is_known(shop: Shop) -> None:
     shop.ran("asof_join", "joined")
-    assert list(keys_in(shop.storage, "shop.joined")) == ["k"]
+    assert list(keys_in(shop.storage, "shop.joined", None)) == ["k"]

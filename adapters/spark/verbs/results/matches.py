@@ -6,7 +6,7 @@ is up to ``millpond.processors.verbs.matching``.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any
 
 import pyarrow as pa
 from pyspark.errors import AnalysisException, PySparkException
@@ -23,9 +23,6 @@ from millpond.processors.verbs.matching.asked_rows import SideColumns, asked_row
 from millpond.processors.verbs.matching.explanation import MatchExplanation
 from millpond.processors.verbs.matching.retained import Kept, Retained
 from millpond.processors.verbs.verb import Verb
-
-_LEFT: Final = "left"
-_RIGHT: Final = "right"
 
 
 @dataclass(frozen=True)
@@ -58,7 +55,7 @@ def explain_match(
 
     Args:
         run, verb: the join.
-        row: a row of its result, or of its left side.
+        row: a row of its result, or of its left or first side.
         checkpoint: the ``checkpointLocation`` of its query.
         batch_id: after which micro-batch the state is looked at; None for the last one.
 
@@ -69,11 +66,13 @@ def explain_match(
     matching = matching_of(verb)
     run.check_commits()
     inputs = {rows.role: _by_name(rows) for rows in run.inputs}
-    left, right = inputs[_LEFT], inputs[_RIGHT]
+    first, left = next(iter(inputs.items()))
     timed = [left.time] if isinstance(left.time, str) and matching.timed else []
     sides = {
-        _LEFT: SideColumns(left.foreign or left.keys, left.values, [*left.keys, *timed], _given(left)),
-        _RIGHT: SideColumns(right.keys, right.values, (), _given(right)),
+        role: SideColumns(
+            rows.foreign or rows.keys, rows.values, [*left.keys, *timed] if role == first else (), _given(rows)
+        )
+        for role, rows in inputs.items()
     }
 
     def read(role: str, values: Mapping[str, Any]) -> pa.Table:
