@@ -30,6 +30,7 @@ from millpond.processors import (
 )
 from millpond.processors.distribution.plan import make_plan
 from millpond.processors.distribution.shape_of import shape_of
+from millpond.processors.options.joins import JoinType
 from millpond.stores.backend.memory import MemoryBackend
 from millpond.stores.backend.transaction import Transaction
 from millpond.stores.encoding.keys import TERMS_ROW
@@ -270,6 +271,15 @@ def test_a_longer_grace_of_final_results_and_a_shorter_one_of_updates_are_taken(
     for emit, grace in (("final", 30), ("updates", 5)):
         before = Shape.from_json(shape(grouped(TimeWindows(10, grace=20), emit)).to_json())
         check_terms(before, shape(grouped(TimeWindows(10, grace=grace), emit)))
+
+
+def test_a_join_of_many_tables_goes_on_with_the_same_tables_alone() -> None:
+    before, types = shape(of_multi_join(types=[JoinType.LEFT] * 2)), [JoinType.LEFT] * 3
+    for tables, declared in (("abcd", Declared()), ("ab", Declared(dropped=["c"]))):
+        after = shape(of_multi_join(list(tables), types[: len(tables) - 1]))
+        assert not same_state(before, after)
+        with pytest.raises(StateConflictError, match=r"with tables=\['a', 'b', 'c'\] and not \['a', 'b'"):
+            origins_of(before, after, declared)
 
 
 def test_damaged_terms_are_refused() -> None:

@@ -73,9 +73,10 @@ class Tables(NamedTuple):
 
 def joined(tables: Sequence[Mapping[Any, Row]], types: Sequence[JoinType]) -> list[Row]:
     """The rows of a chain of joins; null is a key like any other."""
-    whole, *others = [{("key", key): row for key, row in table.items()} for table in tables]
+    first, *others = [{("key", key): dict(row) for key, row in table.items()} for table in tables]
+    whole: dict[Any, dict[str, Any]] = first
     for table, join_type in zip(others, types, strict=True):
-        whole = oracle.joined_tables(whole, table, join_type.value)  # type: ignore[arg-type]
+        whole = oracle.joined_tables(whole, table, join_type.value)
     return list(whole.values())
 
 
@@ -108,7 +109,7 @@ def test_a_null_in_the_key_equals_nothing_or_is_a_key_like_any_other(
     expected = bag(drawn.expected(drawn.events, null_safe))
     for answer in answers(drawn.chain(None, null_safe), drawn.events, dict.fromkeys(drawn.names, 0), ways):
         rows = [row for row in answer.rows if null_safe or row["k"] is not None]
-        found = [*current(rows, ["k"]).values()]
+        found: list[Row] = [*current(rows, ["k"]).values()]
         if not null_safe:
             found += of_null_keys(answer.rows, drawn.names, changes)
         assert bag({name: one for name, one in row.items() if name != "change_time"} for row in found) == expected
@@ -119,7 +120,7 @@ def of_null_keys(rows: Sequence[Row], names: Sequence[str], changes: Mapping[str
 
     A delete of one has nothing but its time to tell whose it is, so the table itself says whether its row is gone.
     """
-    found = []
+    found: list[Row] = []
     for name in names:
         mine = [row for row in rows if row["k"] is None and row["op"] == "upsert" and row[f"{name}t"] is not None]
         newest = oracle.newest(changes[name], "k", f"{name}t", f"{name}o")

@@ -196,7 +196,8 @@ def test_a_chain_of_joins_of_two_has_the_same_rows_in_the_end_of_each_micro_batc
     """And the same times; what it shows in between is left out."""
     pond, first = Pond().in_batches, history.tables[0]
     joins: list[MicroBatches] = []
-    for table, how in zip(history.tables[1:], history.types, strict=True):
+    hows: Sequence[Any] = history.types
+    for table, how in zip(history.tables[1:], hows, strict=True):
         before = joins[-1].schema if joins else schema(first).set(1, pa.field("t", TIME))
         named = schema(table).set(1, pa.field(f"t_{table}", TIME))
         sides: dict[str, Any] = {"left_time": "change_time" if joins else "t", "right_time": f"t_{table}"}
