@@ -7,7 +7,7 @@ the two. If it changes, the old value leaves its group first, then the new value
 their keys are equal.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from millpond.processors.runtime.batches.batch import Batch, BatchBuilder
@@ -20,20 +20,24 @@ from millpond.processors.runtime.operators.promises import Promises
 Selector = Callable[[Any, Any], tuple[Any, Any]]
 """``selector(key, value) -> (group key, group value)``."""
 
+_Selected = tuple[Any, Any] | None
+"""A group and the value in it; None where there is none."""
+
 
 class TableRepartition(Operator):
     """Makes changes by group out of a table's updates; the values that it forwards are ``Change`` objects.
 
     Args:
-        selector: not called for None; if it returns None as the key or the value, that half of the change is left out.
+        selectors: one for each group that a row is in; not called for None. If one returns None as the key or the
+            value, that half of the change is left out.
         versioned: ignore updates that are not the latest of their key: a group is made of latest values (KIP-914).
         separate: always send two changes, which is what releases before KIP-904 understand.
     """
 
     promises = Promises(repeatable=True)
 
-    def __init__(self, selector: Selector, *, versioned: bool, separate: bool) -> None:
-        self._selector = selector
+    def __init__(self, selectors: Sequence[Selector], *, versioned: bool, separate: bool) -> None:
+        self._selectors = selectors
         self._versioned = versioned
         self._separate = separate
 
@@ -45,33 +49,41 @@ class TableRepartition(Operator):
             if self._versioned and not batch.latest_at(i):
                 self.context.count(CounterName.DROPPED_OUT_OF_ORDER)
                 continue
-            new, old = self._select_new(key, value, timestamp, out.current), self._select_old(key, old_value)
-            if new is not None and old is not None and not self._separate and new[0] == old[0]:
-                out.add(new[0], Change(new[1], old[1]), timestamp)
-                continue
-            if old is not None:
-                out.add(old[0], Change(None, old[1]), timestamp)
-            if new is not None:
-                out.add(new[0], Change(new[1], None), timestamp)
+            for selector in self._selectors:
+                new = self._select_new(selector, key, value, timestamp, out.current)
+                self._add(out, new, self._select_old(selector, key, old_value), timestamp)
         self.context.forward(out.build())
 
-    def _select_new(self, key: Any, value: Any, timestamp: int, headers: Headers | None) -> tuple[Any, Any] | None:
+    def _add(self, out: BatchBuilder, new: _Selected, old: _Selected, timestamp: int) -> None:
+        """Add what becomes of one group, or of the two that a row leaves and joins."""
+        if new is not None and old is not None and not self._separate and new[0] == old[0]:
+            out.add(new[0], Change(new[1], old[1]), timestamp)
+            return
+        if old is not None:
+            out.add(old[0], Change(None, old[1]), timestamp)
+        if new is not None:
+            out.add(new[0], Change(new[1], None), timestamp)
+
+    def _select_new(
+        self, selector: Selector, key: Any, value: Any, timestamp: int, headers: Headers | None
+    ) -> _Selected:
         try:
-            return self._select(key, value)
+            return _select(selector, key, value)
         except Exception as error:  # a user's code may raise anything
             self.context.leave_out(error, key, value, timestamp, headers=headers)
             return None
 
-    def _select_old(self, key: Any, value: Any) -> tuple[Any, Any] | None:
+    def _select_old(self, selector: Selector, key: Any, value: Any) -> _Selected:
         try:
-            return self._select(key, value)
+            return _select(selector, key, value)
         except Exception as error:  # a user's code may raise anything
             self.context.check(error)
             return None
 
-    def _select(self, key: Any, value: Any) -> tuple[Any, Any] | None:
-        """The group and the value in it, or None where there is none."""
-        if value is None:
-            return None
-        group, grouped = self._selector(key, value)
-        return None if group is None or grouped is None else (group, grouped)
+
+def _select(selector: Selector, key: Any, value: Any) -> _Selected:
+    """The group and the value in it, or None where there is none."""
+    if value is None:
+        return None
+    group, grouped = selector(key, value)
+    return None if group is None or grouped is None else (group, grouped)

@@ -1,10 +1,9 @@
 """``aggregate`` as a user calls it, for whatever has the rows."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TypeAlias
 
-from millpond.errors import ConfigurationError
 from millpond.processors.calls.arguments import (
     INPUT,
     check_distinct,
@@ -16,14 +15,14 @@ from millpond.processors.calls.arguments import (
     ttl_allowance,
     until_in_micros,
 )
+from millpond.processors.calls.feed_aggregate import changes_in, check_feed_options, make_feed_aggregate
 from millpond.processors.calls.made import MadeVerb
-from millpond.processors.calls.readings import Begin, Column, Read, VerbRows, begun_anew
+from millpond.processors.calls.readings import Begin, Column, Read, VerbRows, begun_anew, groupings_of
 from millpond.processors.calls.waiting import aggregate_account, extended
-from millpond.processors.options.grouping import GROUPING_ID, By, GroupingSets
+from millpond.processors.options.grouping import GROUPING_ID, By
 from millpond.processors.options.windows import SessionWindows
 from millpond.processors.verbs.aggregate import GAP, WINDOW, AggregatedRows, Windows, aggregate
 from millpond.processors.verbs.aggregates import AggregateCall
-from millpond.processors.verbs.aggregates.call import GROUPING
 from millpond.processors.verbs.null_keys import NullKeys
 from millpond.processors.verbs.row_aggregate import RowAggregate
 from millpond.processors.verbs.verb import INSTANT, MICROS
@@ -47,6 +46,8 @@ def call_aggregate(
     by: By,
     time: Column,
     order: Column | None,
+    key: str | Sequence[str] | None,
+    op: Column | None,
     window: Windows | None,
     until: Mapping[Instant | str, Windows] | None,
     emit: str,
@@ -64,8 +65,14 @@ def call_aggregate(
     others = until_in_micros(window, until)
     final = emits_final(emit, window)
     keys, _ = grouping_of(by)
+    name = name or "-".join(["aggregate", *keys])
+    by_time = any(call.by_time for call in calls.values())
+    changes = changes_in(name, rows, key=key, op=op, order=order, ordered=by_time)
+    if changes is not None:
+        check_feed_options(name, window=window, ttl=ttl)
+        return make_feed_aggregate(name, rows, calls, changes, by=by, time=time, begin=begin)
     return make_aggregate(
-        name or "-".join(["aggregate", *keys]),
+        name,
         rows,
         calls,
         by=by,
@@ -76,32 +83,10 @@ def call_aggregate(
         ttl=None if ttl is None else in_micros(ttl, "ttl"),
         expired=Expired(expired),
         # Where no call goes by time, nothing depends on the order.
-        order=order if any(call.by_time for call in calls.values()) else None,
+        order=order if by_time else None,
         begin=begin,
         binding=binding,
     )
-
-
-def groupings_of(
-    calls: Mapping[str, AggregateCall], grouping: GroupingSets | None
-) -> tuple[dict[str, int], dict[str, AggregateCall]]:
-    """By the names of results, the bits of ``grouping_id`` that some calls tell; and the calls that aggregate.
-
-    Raises:
-        ConfigurationError: a call tells of a column that is none of the sets.
-    """
-    if grouping is None:
-        return {}, dict(calls)
-    told = {}
-    for name, call in calls.items():
-        if call.function == GROUPING:
-            if call.column not in grouping.columns:
-                raise ConfigurationError(
-                    f"{name!r}: grouping is of {call.column!r}, which is no column of the grouping sets; give one of "
-                    f"{', '.join(grouping.columns)}"
-                )
-            told[name] = grouping.bit_of(call.column)
-    return told, {name: call for name, call in calls.items() if name not in told}
 
 
 def make_aggregate(

@@ -15,16 +15,21 @@ from millpond.processors.calls.account import Path
 from millpond.processors.verbs.projections import CHANGE_COLUMNS, CHANGE_TIME, OP, SEQUENCE
 
 FEED: Final = "millpond.change-feed"
-"""The key of the mark, which says which verb made the feed, what the column is in it (``KEY`` or one of
-``CHANGE_COLUMNS``), and of how many columns the feed's key is."""
+"""The key of the mark, which says which verb made the feed, what the column is in it (``KEY``, ``ROW``
+or one of ``CHANGE_COLUMNS``), of how many columns the feed's key is, and by how many its rows replace each other."""
 
 KEY: Final = "key"
+"""A column of the key, of which one task makes all changes."""
+
+ROW: Final = "row"
+"""A column that tells rows of one key apart: a window, or a rank."""
 
 
 class _Mark(NamedTuple):
     verb: str
     role: str
     keys: int
+    rows: int | None
 
 
 @dataclass(frozen=True)
@@ -34,11 +39,13 @@ class Feed:
     Attributes:
         keys: those of its key's columns that are there.
         whole: whether those are all.
+        row: the columns by which its rows replace each other; None if not all of them are there, or nobody knows them.
         op, sequence, time: the names of its other columns; None for one that is not there.
     """
 
     keys: Collection[str]
     whole: bool
+    row: Collection[str] | None
     op: str | None
     sequence: str | None
     time: str | None
@@ -56,15 +63,17 @@ class Feed:
         return self.whole and set(self.keys) <= set(keys)
 
 
-def feed_marks(verb: str, keys: Collection[str]) -> Mapping[Path, Mapping[str, Any]]:
+def feed_marks(verb: str, keys: Collection[str], row: Collection[str]) -> Mapping[Path, Mapping[str, Any]]:
     """What the columns of a verb's change feed are marked with.
 
     Args:
         verb: its name.
         keys: the columns of its key.
+        row: those by which its rows replace each other.
     """
-    roles = {**dict.fromkeys(keys, KEY), **{name: name for name in CHANGE_COLUMNS}}
-    return {(name,): {FEED: [verb, role, str(len(keys))]} for name, role in roles.items()}
+    roles = {**dict.fromkeys(row, ROW), **dict.fromkeys(keys, KEY), **{name: name for name in CHANGE_COLUMNS}}
+    sizes = str(len(keys)), str(len(set(row)))
+    return {(name,): {FEED: [verb, role, *sizes]} for name, role in roles.items()}
 
 
 def feed_among(marks: Mapping[str, Sequence[str] | None]) -> Feed | None:
@@ -73,8 +82,8 @@ def feed_among(marks: Mapping[str, Sequence[str] | None]) -> Feed | None:
     Args:
         marks: by column, what ``feed_marks`` has noted of it under ``FEED``; None if nothing.
     """
-    known = {name: _Mark(mark[0], mark[1], int(mark[2])) for name, mark in marks.items() if mark is not None}
-    verbs = {mark.verb for mark in known.values() if mark.role != KEY}
+    known = {name: _mark(mark) for name, mark in marks.items() if mark is not None}
+    verbs = {mark.verb for mark in known.values() if mark.role in CHANGE_COLUMNS}
     if len(verbs) != 1:
         return None
     own = {name: mark for name, mark in known.items() if mark.verb in verbs}
@@ -83,5 +92,13 @@ def feed_among(marks: Mapping[str, Sequence[str] | None]) -> Feed | None:
         return None
     named = {mark.role: name for name, mark in own.items()}
     keys = [name for name, mark in own.items() if mark.role == KEY]
-    size = next(mark.keys for mark in own.values() if mark.role != KEY)
-    return Feed(keys, len(keys) == size, named.get(OP), named.get(SEQUENCE), named.get(CHANGE_TIME))
+    of_row = [name for name, mark in own.items() if mark.role in (KEY, ROW)]
+    one = next(mark for mark in own.values() if mark.role in CHANGE_COLUMNS)
+    row = of_row if len(of_row) == one.rows else None
+    return Feed(keys, len(keys) == one.keys, row, named.get(OP), named.get(SEQUENCE), named.get(CHANGE_TIME))
+
+
+def _mark(noted: Sequence[str]) -> _Mark:
+    """What is noted of a column; marks of earlier releases do not say by how many columns rows replace each other."""
+    verb, role, keys, *rows = noted
+    return _Mark(verb, role, int(keys), int(rows[0]) if rows else None)

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeAlias
 
 from millpond.processors.calls.account import Account
+from millpond.processors.calls.feeds import Feed
 from millpond.processors.calls.readings import Read, key_names
 from millpond.processors.calls.tables import Rows, Selection
-from millpond.processors.verbs.projections import ChangeColumns, Keys
+from millpond.processors.verbs.projections import CHANGE_TIME, OP, SEQUENCE, ChangeColumns, Keys
 from millpond.processors.verbs.verb import Verb
 from millpond.stores.encoding.serdes import Serde
 
@@ -41,7 +42,7 @@ class MadeVerb(Generic[Read]):
     @property
     def rows(self) -> Rows:
         """What it puts out."""
-        return Rows.of(self.verb.name, self.verb.schema, self.account.bounds, self.feed)
+        return Rows.of(self.verb.name, self.verb.schema, self.account.bounds, self.told)
 
     @property
     def feed(self) -> Sequence[str] | None:
@@ -53,6 +54,18 @@ class MadeVerb(Generic[Read]):
             return self.key
         # One task makes all windows of a key.
         return first.schema.names if isinstance(first, Keys) else key_names(next(iter(self.selections.values())))
+
+    @property
+    def row(self) -> Sequence[str]:
+        """The columns by which rows of that feed replace each other: of several of one key, a window or a rank, too."""
+        return self.key or [name for part in self.verb.parts for name in part.identity]
+
+    @property
+    def told(self) -> Feed | None:
+        """What it tells of the change feed that it puts out; None if it is none."""
+        if self.feed is None:
+            return None
+        return Feed(self.feed, True, self.row, OP, SEQUENCE, CHANGE_TIME)
 
 
 Made: TypeAlias = MadeVerb[Selection]

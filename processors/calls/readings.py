@@ -11,8 +11,10 @@ import pyarrow as pa
 
 from millpond.errors import ConfigurationError
 from millpond.processors.calls.account import InputTime
+from millpond.processors.calls.feeds import Feed
 from millpond.processors.options.grouping import GROUPING_ID, GroupingSets
 from millpond.processors.verbs.aggregates import AggregateCall
+from millpond.processors.verbs.aggregates.call import GROUPING
 from millpond.processors.verbs.null_keys import NullKeys
 from millpond.processors.verbs.verb import PackedRows
 from millpond.stores.encoding.rows.packing import RowCodec
@@ -31,6 +33,28 @@ def hidden_arguments(calls: Mapping[str, AggregateCall], values: Collection[str]
         return str(call.column) if as_it_is and call.column in values else f"{ARGUMENT}{result}"
 
     return {result: column(result, call) for result, call in calls.items() if call.takes_values}
+
+
+def groupings_of(
+    calls: Mapping[str, AggregateCall], grouping: GroupingSets | None
+) -> tuple[dict[str, int], dict[str, AggregateCall]]:
+    """By the names of results, the bits of ``grouping_id`` that some calls tell; and the calls that aggregate.
+
+    Raises:
+        ConfigurationError: a call tells of a column that is none of the sets.
+    """
+    if grouping is None:
+        return {}, dict(calls)
+    told = {}
+    for name, call in calls.items():
+        if call.function == GROUPING:
+            if call.column not in grouping.columns:
+                raise ConfigurationError(
+                    f"{name!r}: grouping is of {call.column!r}, which is no column of the grouping sets; give one of "
+                    f"{', '.join(grouping.columns)}"
+                )
+            told[name] = grouping.bit_of(call.column)
+    return told, {name: call for name, call in calls.items() if name not in told}
 
 
 class Reading(Protocol):
@@ -121,6 +145,10 @@ class VerbRows(Protocol[Column, AnyReading]):
         """The columns."""
 
     @property
+    def told(self) -> Feed | None:
+        """What verbs have noted of the change feed that these are; None if no verb has made them one."""
+
+    @property
     def remedy(self) -> str:
         """How a user renames or drops columns of it, for messages."""
 
@@ -140,6 +168,15 @@ class VerbRows(Protocol[Column, AnyReading]):
         Raises:
             ConfigurationError: there is none, a column is missing, or one of them has no order.
         """
+
+    def as_rows(self, op: Column) -> str:
+        """How a user takes the changes of a feed with that operation as rows, for messages."""
+
+    def column(self, name: str) -> Column:
+        """The column of that name, as a user would give it."""
+
+    def is_column(self, given: Column, name: str) -> bool:
+        """Whether what a user gave is the column of that name."""
 
     def rest(
         self,
@@ -210,6 +247,30 @@ class VerbRows(Protocol[Column, AnyReading]):
 
         Raises:
             ConfigurationError: a column is missing, or of a type that cannot be aggregated, or a condition is none.
+        """
+
+    def regrouped(
+        self,
+        key: Sequence[str],
+        by: Sequence[str],
+        time: Column,
+        calls: Mapping[str, AggregateCall],
+        *,
+        op: Column,
+        order: Column | None,
+        gone: str | None,
+    ) -> AnyReading:
+        """What an aggregate reads of a change feed: keys are those of the feed, and ``foreign`` has the groups.
+
+        Args:
+            key: the columns by which rows replace each other.
+            by: those by which they are grouped.
+            time, calls, order: as in ``aggregated``.
+            op: what says which rows are deletes.
+            gone: the column with the times of rows that are deletes of a verb; None if they have those of all rows.
+
+        Raises:
+            ConfigurationError: as in ``aggregated``.
         """
 
     def beside(

@@ -12,6 +12,7 @@ import pyarrow.compute as _compute
 
 from millpond.processors.calls.account import InputTime, Path
 from millpond.processors.calls.arguments import INPUT
+from millpond.processors.calls.feeds import Feed
 from millpond.processors.calls.known_names import unused_name
 from millpond.processors.calls.readings import hidden_arguments
 from millpond.processors.options.grouping import GroupingSets
@@ -32,7 +33,9 @@ class Rows:
         paths: where each of them is found in what is put out.
         bounds: how much later than their time rows may come, by such places.
         present: the places of columns; where one of them is null, a row is left out.
-        feed: the places of the key of the change feed that they are; None if no verb has made them one.
+        feed: the places of the key of the change feed that they are, if all of them are there; None if no verb has made
+            them one.
+        told: what a verb has told of that feed.
         hidden: the columns that reach no result.
     """
 
@@ -42,6 +45,7 @@ class Rows:
     bounds: Mapping[Path, int]
     present: tuple[Path, ...] = ()
     feed: frozenset[Path] | None = None
+    told: Feed | None = None
     hidden: frozenset[str] = frozenset()
 
     @classmethod
@@ -50,7 +54,7 @@ class Rows:
         source: str,
         schema: pa.Schema,
         bounds: Mapping[Path, int | None] | None = None,
-        feed: Sequence[str] | None = None,
+        told: Feed | None = None,
     ) -> Self:
         """Rows as somebody puts them out.
 
@@ -58,11 +62,12 @@ class Rows:
             source: whose they are.
             schema: the columns.
             bounds: how much later than their time rows may come, by the places of the times.
-            feed: the key of the change feed that they are; None if no verb has made them one.
+            told: what a verb has told of the change feed that they are; None if no verb has made them one.
         """
         known = {path: bound for path, bound in (bounds or {}).items() if bound}
-        key = None if feed is None else frozenset((name,) for name in feed)
-        return cls(source, schema, {name: (name,) for name in schema.names}, known, feed=key)
+        whole = told is not None and told.whole and told.op == OP
+        key = frozenset((name,) for name in told.keys) if told is not None and whole else None
+        return cls(source, schema, {name: (name,) for name in schema.names}, known, feed=key, told=told)
 
     def select(self, /, *names: str, **paths: str | Path) -> Self:
         """Some of the columns, or fields of them, under these names."""
@@ -111,6 +116,18 @@ class Rows:
         """How a user takes the upserts of a change feed as rows that stay."""
         return f"table.filter(pc.field({op!r}) == 'upsert').drop_columns([{op!r}])"
 
+    def as_rows(self, op: str) -> str:
+        """How a user takes the changes of a feed as rows."""
+        return f"table.drop_columns([{op!r}])"
+
+    def column(self, name: str) -> str:
+        """The column of that name, as a user would give it."""
+        return name
+
+    def is_column(self, given: str, name: str) -> bool:
+        """Whether what a user gave is the column of that name."""
+        return given == name
+
     def directions(self, where: str, order: str | Sequence[str]) -> int:
         """How many directions an order may have, of a column or of several."""
         names = [order] if isinstance(order, str) else order
@@ -141,7 +158,7 @@ class Rows:
 
     def operations(self, op: str | None) -> str | None:
         """The column that says which rows are deletes: the one that is given, or else that of the change feed."""
-        return OP if op is None and self.feed is not None and OP in self.schema.names else op
+        return op if op is not None or self.told is None else self.told.op
 
     def read(
         self,
@@ -170,6 +187,37 @@ class Rows:
 
         Arguments of calls are names of columns, and so are conditions: of those that must not be null.
         """
+        selected = self._with_arguments({key: key for key in keys}, time, calls, order, gap)
+        return replace(selected, keys=keys)
+
+    def regrouped(
+        self,
+        key: Sequence[str],
+        by: Sequence[str],
+        time: str,
+        calls: Mapping[str, AggregateCall],
+        *,
+        op: str,
+        order: str | None,
+        gone: str | None,
+    ) -> "Selection":
+        """What an aggregate reads of a change feed."""
+        taken = {*by, *calls}
+        keys = {name if name in by or name not in taken else unused_name(f"key {name}", taken): name for name in key}
+        does, went = (unused_name(name, {*taken, *keys}) for name in (OP, CHANGE_TIME))
+        columns = {**{name: name for name in by}, **keys, does: op, **({} if gone is None else {went: gone})}
+        selected = self._with_arguments(columns, time, calls, order)
+        return replace(selected, keys=list(keys), foreign=by, op=does, gone=None if gone is None else went)
+
+    def _with_arguments(
+        self,
+        columns: Mapping[str, str],
+        time: str,
+        calls: Mapping[str, AggregateCall],
+        order: str | None,
+        gap: str | None = None,
+    ) -> "Selection":
+        """Some columns, by the names that they get, with time, order and the arguments of calls, and no key."""
         conditions = {result: str(call.where) for result, call in calls.items() if call.where is not None}
         seconds = {result: str(call.second) for result, call in calls.items() if call.second is not None}
         arguments = {
@@ -177,19 +225,20 @@ class Rows:
             for result, call in calls.items()
             if call.takes_values
         }
-        taken = {*keys, *arguments}
+        taken = {*columns, *arguments}
         moment, decides = unused_name("time", taken), None if order is None else unused_name("order", taken)
         named = {condition: unused_name(f"where {condition}", taken) for condition in conditions.values()}
         pairs = {result: unused_name(f"second {result}", taken) for result in seconds}
-        columns = {**{key: key for key in keys}, **arguments, moment: time}
-        columns |= {name: condition for condition, name in named.items()}
-        columns |= {name: seconds[result] for result, name in pairs.items()}
+        chosen = {**columns, **arguments, moment: time}
+        chosen |= {name: condition for condition, name in named.items()}
+        chosen |= {name: seconds[result] for result, name in pairs.items()}
         if order is not None and decides is not None:
-            columns[decides] = order
+            chosen[decides] = order
         where = {result: (named[condition], calls[result].wraps) for result, condition in conditions.items()}
         gaps = {} if gap is None else {unused_name("gap", taken): gap}
-        rows = self.select(**columns, **gaps)
-        return Selection(INPUT, rows, keys, [*arguments, *gaps], moment, order=decides, where=where, pairs=pairs)
+        rows = self.select(**chosen, **gaps)
+        values = [*arguments, *gaps]
+        return Selection(INPUT, rows, [], values, moment, order=decides, where=where, pairs=pairs)
 
     def beside(
         self,
@@ -231,6 +280,7 @@ class Selection:
         pairs: for values that are structs of two columns, the second one.
         stored: whether a store keeps the rows.
         grouping: the sets of columns of the key for each of which a row has a key; None if it has one key.
+        gone: the column with the times of rows that are deletes; None if they have those of all rows.
     """
 
     role: str
@@ -246,6 +296,7 @@ class Selection:
     pairs: Mapping[str, str] = field(default_factory=dict)
     stored: bool = True
     grouping: GroupingSets | None = None
+    gone: str | None = None
 
     @property
     def names(self) -> Sequence[str]:
@@ -311,7 +362,7 @@ class Selection:
         made = {
             "key": _struct(self.keys, columns) if self.keys else _present(table.num_rows),
             "value": _struct(self.values, columns) if self.values else _present(table.num_rows),
-            "timestamp": _micros(columns[self.time]),
+            "timestamp": self._times(columns),
         }
         if self.foreign:
             made["foreign"] = _struct(self.foreign, columns)
@@ -328,6 +379,14 @@ class Selection:
         for one in present[1:]:
             mask = pc.and_(mask, one)
         return selected.filter(mask)
+
+    def _times(self, columns: Mapping[str, Any]) -> Any:
+        """The times of rows, in microseconds since 1970."""
+        times = _micros(columns[self.time])
+        if self.gone is None or self.op is None:
+            return times
+        deleted = pc.fill_null(pc.equal(pc.utf8_lower(columns[self.op]), "delete"), False)
+        return pc.if_else(deleted, _micros(columns[self.gone]), times)
 
 
 def _micros(times: Any) -> Any:

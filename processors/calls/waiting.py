@@ -241,6 +241,12 @@ def latest_account(name: str, history: Allowance, ttl: Allowance | None = None) 
     return Account(name, "latest", _OF_INPUT, kept, _NOTHING, 0, {(CHANGE_TIME,): history.added}, keeps)
 
 
+def feed_aggregate_account(name: str, late: int) -> Account:
+    """Of an aggregate of the rows that a change feed describes, whose changes come so much later."""
+    keeps = "each row that is there, and a result for each key that has some: it grows with their number"
+    return Account(name, "aggregate, updates", _IN_TURN, [], _NOTHING, 0, {(CHANGE_TIME,): late}, keeps)
+
+
 def deduplicate_account(name: str, within: Allowance, grace: Allowance | None, time: InputTime) -> Account:
     """Of the first rows of keys; with no grace, they come out at once."""
     length = shown(within.own)

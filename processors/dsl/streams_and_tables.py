@@ -63,7 +63,7 @@ class KTable(TableOperators):
 
     def group_by(self, selector: Selector, grouped: Grouped | None = None) -> "KGroupedTable":
         """Group the rows by another key: ``selector(key, value)`` returns group key and grouped value (KIP-904)."""
-        return KGroupedTable(group_table(self.handle, selector, grouped or Grouped()))
+        return KGroupedTable(group_table(self.handle, [selector], grouped or Grouped()))
 
     def to_stream(self, *, changes_only: bool = False) -> "KStream":
         """The table's updates as a stream; a deletion is a null value.

@@ -14,7 +14,6 @@ from millpond.processors.calls.account import Path
 from millpond.processors.calls.feeds import FEED, feed_among, feed_marks
 from millpond.processors.calls.made import Made
 from millpond.processors.calls.tables import Rows
-from millpond.processors.verbs.projections import OP
 
 _BOUND: Final = "millpond.bound"
 
@@ -25,7 +24,7 @@ AnyRows = TypeVar("AnyRows", bound=Rows)
 def noted(made: Made) -> pa.Schema:
     """The columns of a verb's result, with what is noted of them."""
     marks: dict[Path, dict[str, Any]] = {path: {_BOUND: bound} for path, bound in made.account.marks.items()}
-    for path, mark in ({} if made.feed is None else feed_marks(made.verb.name, made.feed)).items():
+    for path, mark in ({} if made.feed is None else feed_marks(made.verb.name, made.feed, made.row)).items():
         marks.setdefault(path, {}).update(mark)
     return pa.schema([_with(one, marks.get((one.name,))) for one in made.verb.schema])
 
@@ -34,9 +33,8 @@ def rows_of(kind: type[AnyRows], role: str, schema: pa.Schema) -> AnyRows:
     """The rows of an input with these columns, as far as is noted of them."""
     bounds: dict[Path, int | None] = {(one.name,): _read(one, _BOUND) for one in schema}
     feed = feed_among({one.name: _read(one, FEED) for one in schema})
-    known = feed is not None and feed.whole and feed.op == OP
     plain = pa.schema([pa.field(one.name, one.type) for one in schema])
-    return kind.of(role, plain, bounds, list(feed.keys) if feed is not None and known else None)
+    return kind.of(role, plain, bounds, feed)
 
 
 def _with(field: Any, mark: Mapping[str, Any] | None) -> Any:

@@ -83,11 +83,7 @@ class MicroBatches:
     @property
     def key(self) -> Sequence[str] | None:
         """The columns by which a row of the change feed replaces another one; None if rows that came out stay."""
-        if self._made.feed is None:
-            return None
-        keys, rest, *_ = self._made.verb.parts
-        ranks = rest.schema.names[:1] if self._made.account.kind.startswith("top_n") else []
-        return [*keys.schema.names, *ranks]
+        return None if self._made.feed is None else self._made.row
 
     @property
     def state_size(self) -> tuple[int, int]:

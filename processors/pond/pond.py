@@ -130,6 +130,8 @@ class Verbs(ABC, Generic[Given, Result]):
         by: By,
         time: str,
         order: str | None = None,
+        key: str | Sequence[str] | None = None,
+        op: str | None = None,
         window: Windows | None = None,
         emit: Literal["updates", "final"] = "updates",
         ttl: Duration | None = None,
@@ -139,14 +141,18 @@ class Verbs(ABC, Generic[Given, Result]):
         """Columns aggregated by key, or by key and window.
 
         Args:
-            rows: the rows.
+            rows: the rows. Of a change feed, those that it describes are aggregated: what a change replaces or deletes
+                is taken out of its group, and a group without rows is deleted. To count the changes, drop ``op``.
             calls: what is computed, by the name of its column: ``{"orders": count(), "total": sum("amount")}``. See
                 ``millpond.processors.verbs.aggregates``; columns are names, and ``where`` is that of a column of bools.
             by: the columns of the key; null is a key like any other. With ``[]`` all rows have one key. With ``cube``,
                 ``rollup`` or ``grouping_sets`` of ``millpond.processors`` each row counts for several sets of columns.
             time: the column with the time of a row.
             order: the column that decides for ``first``, ``last``, ``collect`` and ``map_agg`` among rows of one key
-                and time.
+                and time; of a change feed that you name, it decides which of several changes of its key counts,
+                whatever their times.
+            key: of a change feed, the columns by which its rows replace each other; those of a verb's feed are known.
+            op: the column that says which rows are deletes; by default that of the change feed that a verb has made.
             window: ``TimeWindows``, ``SlidingWindows`` or ``SessionWindows``, each with its grace; sessions also with a
                 gap of each row, an expression of Arrow such as ``pc.field("gap")``.
             emit: ``"updates"`` for each key's last result of every micro-batch that changes it, or ``"final"`` for a
@@ -173,6 +179,8 @@ class Verbs(ABC, Generic[Given, Result]):
             by=by,
             time=time,
             order=order,
+            key=key,
+            op=op,
             window=window,
             until=None,
             emit=emit,

@@ -119,6 +119,25 @@ class CheckedRows(Rows):
         self._check_aggregated(keys, time, calls, order)
         return super().beside(keys, values, time, calls, order)
 
+    def regrouped(
+        self,
+        key: Sequence[str],
+        by: Sequence[str],
+        time: str,
+        calls: Mapping[str, AggregateCall],
+        *,
+        op: str,
+        order: str | None,
+        gone: str | None,
+    ) -> Selection:
+        """What an aggregate reads of a change feed.
+
+        Raises:
+            ConfigurationError: a column is absent, or there are no times in that of the time.
+        """
+        self._check_aggregated([*key, *by], time, calls, order)
+        return super().regrouped(key, by, time, calls, op=op, order=order, gone=gone)
+
     def _check_aggregated(
         self, keys: Sequence[str], time: str, calls: Mapping[str, AggregateCall], order: str | None
     ) -> None:

@@ -137,6 +137,10 @@ class WindowedKeys(Projection):
         return pa.schema([*self.codec.schema, pa.field(WINDOW, pa.struct(self._bounds))])
 
     @property
+    def identity(self) -> Sequence[str]:
+        return self.schema.names
+
+    @property
     def _bounds(self) -> list[Any]:
         return [pa.field("start", self.times), pa.field("end", self.times)]
 

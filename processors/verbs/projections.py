@@ -54,6 +54,10 @@ class Keys(Projection):
     def schema(self) -> pa.Schema:
         return self.codec.schema if len(self.topics) < 2 else nullable(self.codec.schema)
 
+    @property
+    def identity(self) -> Sequence[str]:
+        return self.codec.schema.names
+
     def columns(self, batch: Batch, first: int) -> list[Any]:
         return self._unpacked(batch.keys)
 

@@ -7,9 +7,9 @@ The engine copies an aggregate wherever it needs it twice, and lets an aggregato
 copies, if only the last update of a micro-batch is forwarded.
 """
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from copy import copy
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import msgpack
 import pyarrow as pa
@@ -21,6 +21,7 @@ from millpond.processors.verbs.aggregates import AggregateCall
 from millpond.processors.verbs.functions.binding import bind, state_name
 from millpond.processors.verbs.functions.combining import combiner_of_rows
 from millpond.processors.verbs.functions.function import AggregateFunction
+from millpond.processors.verbs.functions.reversible import Reversible, made_reversible
 from millpond.processors.verbs.functions.row_fold import MOMENTS, TIMES, RowFold, rows_type
 from millpond.processors.verbs.functions.since import Since
 from millpond.processors.verbs.functions.sums import Average
@@ -41,10 +42,16 @@ pc: Any = _compute
 STATE_VERSION: Final = 1
 """The number of the form of all states; part of their serde's name, and so of a topology's fingerprint."""
 
+REVERSIBLE_VERSION: Final = 1
+"""The number of the form of states of rows that come and go (``functions.reversible``), likewise."""
+
 _UNPACKABLE: Final = (TypeError, ValueError, OverflowError, AttributeError)
 _UNREADABLE: Final = (TypeError, ValueError, msgpack.UnpackException)
 _UNUSABLE: Final = (TypeError, ValueError, LookupError, AttributeError, ArithmeticError, RuntimeError)
 """What functions raise for states that are MessagePack, but not theirs."""
+
+_Step: TypeAlias = tuple[int, int, Callable[[Any, Any, Any], Any]]
+"""The number of a call, where a row has its value, and what makes its next state of state, value and time."""
 
 
 class InputSerde(ColumnarSerde[tuple[Any, ...]]):
@@ -102,6 +109,7 @@ class RowAggregate:
         since: by the names of results, the times from which rows count for them, in microseconds since 1970; for the
             others all do.
         gaps: whether rows bring, behind the values for the calls, the gaps of their sessions.
+        reversible: whether rows can be taken out again (``subtractor``); then none are folded in by the column.
 
     Raises:
         ConfigurationError: there are no calls, there is no such function, or it does not take the type.
@@ -123,6 +131,7 @@ class RowAggregate:
         slots: Slots | None = None,
         since: Mapping[str, int] | None = None,
         gaps: bool = False,
+        reversible: bool = False,
     ) -> None:
         if not calls:
             raise ConfigurationError("there is nothing to aggregate; give at least one call, such as {'n': count()}")
@@ -134,6 +143,8 @@ class RowAggregate:
         bound = {name: _unwrapped(given[name]) if call.wraps else given[name] for name, call in calls.items()}
         times = MOMENTS if ordered else TIMES
         functions = {name: bind(call, name, bound[name], times) for name, call in calls.items()}
+        if reversible:
+            functions = {name: made_reversible(one, by_time=calls[name].by_time) for name, one in functions.items()}
         self._since = since or {}
         self._functions = [
             Since(one, self._since[name], times) if name in self._since else one for name, one in functions.items()
@@ -144,13 +155,19 @@ class RowAggregate:
         self._commutes = not any(call.by_time for call in calls.values())
         places = _places(calls)
         self._adds = [(number, places[number], function.add) for number, function in enumerate(self._functions)]
+        self._subtracts = [
+            (number, places[number], one.subtract)
+            for number, one in enumerate(self._functions)
+            if isinstance(one, Reversible)
+        ]
         states = {name: state_name(call, bound[name]) for name, call in calls.items()}
         by_time = {name for name, call in calls.items() if ordered and call.by_time}
         self._states = {name: f"{ORDERED if name in by_time else ''}{state}" for name, state in states.items()}
         arguments = [(name, given[name]) for name, call in calls.items() if call.takes_values]
         self.arguments = pa.schema([pa.field(*named) for named in arguments])
         self._fold = RowFold(self._functions, places)
-        name = f"aggregate-state-{STATE_VERSION}: {'ordered; ' if ordered else ''}{'; '.join(states.values())}"
+        kind = f"reversible-state-{REVERSIBLE_VERSION}" if reversible else f"aggregate-state-{STATE_VERSION}"
+        name = f"{kind}: {'ordered; ' if ordered else ''}{'; '.join(states.values())}"
         slots = slots or Slots.first(name, len(calls))
         self._additions = [
             Addition(result, place, self._since[result])
@@ -159,8 +176,9 @@ class RowAggregate:
         ]
         self.state_serde = StateSerde(slots, self._fold.states, self._initial)
         self.input_serde = InputSerde(rows_type([*self.arguments.types, *([pa.int64()] if gaps else [])], times))
-        self._combiner = combiner_of_rows(
-            calls, list(functions.values()), bound, self.state_serde, max(self._since.values(), default=None)
+        latest = max(self._since.values(), default=None)
+        self._combiner = (
+            None if reversible else combiner_of_rows(calls, list(functions.values()), bound, self.state_serde, latest)
         )
         self.schema = pa.schema(
             [pa.field(name, of.type, of.nullable) for name, of in zip(calls, self._functions, strict=True)]
@@ -221,11 +239,21 @@ class RowAggregate:
             RecordError: a result leaves its type.
             SerdeError: ``value`` or ``state`` is not what this aggregation has written.
         """
+        return self._changed(self._adds, key, value, state)
+
+    def subtractor(self, key: Any, value: Sequence[Any], state: list[Any]) -> list[Any]:
+        """Take a row out of ``state`` again, which is changed and returned, if the aggregation is reversible.
+
+        Args and errors are those of ``aggregator``.
+        """
+        return self._changed(self._subtracts, key, value, state)
+
+    def _changed(self, steps: Sequence[_Step], key: Any, value: Sequence[Any], state: list[Any]) -> list[Any]:
         number = 0
         try:
             time = value[0]
-            for number, place, add in self._adds:
-                state[number] = add(state[number], value[place], time)
+            for number, place, step in steps:
+                state[number] = step(state[number], value[place], time)
         except FailedFunction as error:
             raise self._failure(number, self._of(key), error) from error.__cause__
         except OverflowError as error:

@@ -176,6 +176,10 @@ class RankedRows(Projection):
         rows = nullable(chosen(self.codec.schemas.current, self.names))
         return pa.schema([pa.field(RANK, pa.int32()), *rows])
 
+    @property
+    def identity(self) -> Sequence[str]:
+        return [RANK]
+
     def columns(self, batch: Batch, first: int) -> list[Any]:
         return self.of_structs(pa.array(batch.values, _RANKED))
 

@@ -182,6 +182,11 @@ class Projection(ABC):
     def schema(self) -> pa.Schema:
         """The columns."""
 
+    @property
+    def identity(self) -> Sequence[str]:
+        """Those of them by which rows of a change feed replace each other; by default none."""
+        return ()
+
     @abstractmethod
     def columns(self, batch: Batch, first: int) -> list[Any]:
         """The columns for the records of a batch, of which the first has that ``sequence``."""

@@ -65,7 +65,8 @@ PARAMETERS: Final[dict[str, dict[str, str]]] = {
     },
     "Millpond.aggregate": {
         "rows": OWN, "calls": REFUSAL, "by": REFUSAL, "time": REFUSAL, "order": REFUSAL, "window": REFUSAL,
-        "until": REFUSAL, "emit": REFUSAL, "ttl": NO_HARM, "expired": NO_HARM, "added": OWN, **NAMES,
+        "until": REFUSAL, "emit": REFUSAL, "ttl": NO_HARM, "expired": NO_HARM, "added": OWN, "key": REFUSAL,
+        "op": REFUSAL, **NAMES,
     },
     "Millpond.top_n": {
         "rows": OWN, "n": REFUSAL, "by": REFUSAL, "order": REFUSAL, "descending": REFUSAL, "time": REFUSAL,
@@ -136,7 +137,7 @@ PARAMETERS: Final[dict[str, dict[str, str]]] = {
 BY_OTHERS: Final = {
     *(f"{owner}.{name}" for owner in PARAMETERS for name in (*SERDES, "other_value_serde", "kind", "layout", "terms")),
     "StoreSpec.name",
-    *(f"Millpond.{verb}.key" for verb in ("latest", "deduplicate", "over", "apply")),
+    *(f"Millpond.{verb}.key" for verb in ("latest", "aggregate", "deduplicate", "over", "apply")),
     *(f"Millpond.{verb}.on" for verb in ("asof_join", "stream_join", "table_join", "multi_join")),
     *(f"Millpond.{verb}.{name}" for verb in ("aggregate", "top_n") for name in ("by", "until")),
     "Millpond.aggregate.calls",
@@ -148,7 +149,7 @@ BY_OTHERS: Final = {
         for verb in ("asof_join", "stream_join", "table_join")
         for side in ("left", "right")
     ),
-    "Millpond.latest.op",
+    *(f"Millpond.{verb}.op" for verb in ("latest", "aggregate")),
     "Millpond.multi_join.time",
     "Millpond.multi_join.op",
     "Millpond.asof_join.right_op",

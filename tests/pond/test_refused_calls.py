@@ -10,7 +10,7 @@ import pytest
 
 from millpond import Pond
 from millpond.errors import ConfigurationError, RecordError
-from millpond.processors import SessionWindows, cube, grouping_sets, rollup
+from millpond.processors import SessionWindows, TimeWindows, cube, grouping_sets, rollup
 from millpond.processors.pond import MicroBatches
 from millpond.processors.verbs import aggregates as agg
 from tests.refusing import Refused
@@ -52,6 +52,20 @@ def joined(pond: Pond, where: Any) -> pa.Table:
 
 def near(pond: Pond, before: Any) -> pa.Table:
     return pond.stream_join(ROWS, OTHERS, **ON, before=before, at_most="1 hour")
+
+
+def feed(pond: Pond, **options: Any) -> pa.Table:
+    """A change feed of a verb."""
+    return pond.latest(TABLE, **KEYED, **options)
+
+
+def with_day(rows: pa.Table) -> pa.Table:
+    return rows.append_column("day", pc.floor_temporal(rows["t"], unit="day"))
+
+
+def changed(pond: Pond, rows: Any, **options: Any) -> pa.Table:
+    """Rows that are counted, or those that a change feed describes."""
+    return pond.aggregate(rows, {"n_": agg.count()}, **{**BY, **options})
 
 
 def top(pond: Pond, order: Any) -> pa.Table:
@@ -171,6 +185,46 @@ REFUSED = [
         lambda pond: top(pond, 3),
         lambda pond: top(pond, "n"),
         lambda pond: top(pond, ["n", "t"]),
+    ),
+    Refused(
+        ", by which rows of a change feed replace each other, and nothing says which of them are deletes",
+        lambda pond: changed(pond, ROWS, key="k"),
+        lambda pond: changed(pond, ROWS, key="k", op="o"),
+        lambda pond: changed(pond, ROWS),
+    ),
+    Refused(
+        " is given op, so its rows are changes, and nothing says which of them replace each other",
+        lambda pond: changed(pond, ROWS, op="o"),
+        lambda pond: changed(pond, ROWS, op="o", key="k"),
+        lambda pond: changed(pond, ROWS, op="o", key=["k", "n"]),
+    ),
+    Refused(
+        " are a change feed, and not all columns by which its rows replace each other are there, only ",
+        lambda pond: changed(pond, feed(pond).drop_columns(["k"]), by="n"),
+        lambda pond: changed(pond, feed(pond), by="n"),
+        lambda pond: changed(pond, feed(pond).drop_columns(["k"]), by="n", key="t"),
+        lambda pond: changed(pond, feed(pond).drop_columns(["k", "op"]), by="n"),
+    ),
+    Refused(
+        ", and the changes of a feed go by its 'sequence'; leave order out",
+        lambda pond: changed(pond, feed(pond), order="n"),
+        lambda pond: changed(pond, feed(pond)),
+    ),
+    Refused(
+        " are a change feed without its sequence, which says which change of a key counts; keep that column",
+        lambda pond: changed(pond, feed(pond).drop_columns(["sequence"])),
+        lambda pond: changed(pond, feed(pond)),
+        lambda pond: changed(pond, feed(pond).drop_columns(["sequence"]), order="n"),
+    ),
+    Refused(
+        "for ever: no window would be closed; add a column with the window of each row",
+        lambda pond: changed(pond, feed(pond), window=TimeWindows("1 day")),
+        lambda pond: changed(pond, with_day(feed(pond)), by=["k", "day"]),
+    ),
+    Refused(
+        " has a ttl, but its rows are a change feed, and those that leave a group are taken out of it",
+        lambda pond: changed(pond, feed(pond), ttl="1 day"),
+        lambda pond: changed(pond, feed(pond, ttl="1 day", expired="delete")),
     ),
     Refused(
         ", and maps have no order; give a column that has",

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, TypeAlias
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 
+from millpond.adapters.spark.evolution.feed_state import check_feed_state
 from millpond.adapters.spark.evolution.filled import sow_past
 from millpond.adapters.spark.verbs.arguments import rows_with_gap
 from millpond.adapters.spark.verbs.expressions import Expression
@@ -23,7 +24,7 @@ from millpond.adapters.spark.verbs.runner import VerbStart
 from millpond.adapters.spark.verbs.verb_run import VerbRun
 from millpond.errors import ConfigurationError, StateConflictError
 from millpond.processors.calls.arguments import moment_of
-from millpond.processors.calls.readings import Reading
+from millpond.processors.calls.readings import Packing, Reading
 from millpond.processors.distribution.plan import Plan
 from millpond.processors.distribution.shape_of import shape_of
 from millpond.processors.rows.event_times import EventTimes
@@ -258,7 +259,7 @@ class StatesOfCalls:
     Attributes:
         start: of the verb, which has begun when calls are bound.
         rows, calls, added, renamed, dropped: as the user gave them.
-        states: where the states of the calls are, once they are bound.
+        states: where the states of the calls are, once they are bound, as those of a change feed never are.
         bound: the calls, once they are bound.
     """
 
@@ -268,8 +269,22 @@ class StatesOfCalls:
     added: Collection[str] | Mapping[str, Begin]
     renamed: Mapping[str, str]
     dropped: Collection[str]
-    states: CallStates = field(init=False)
+    states: CallStates | None = field(default=None, init=False)
     bound: RowAggregate = field(init=False)
+
+    def begin(self, name: str, inputs: Sequence[RowInput]) -> Packing:
+        """How the rows of the verb are packed, once its state is known to be of rows of their kind.
+
+        Raises what ``VerbStart`` raises.
+
+        Raises:
+            StateConflictError: the state is that of rows that stay, and these are not, or the other way round.
+        """
+        packing = self.start(name, inputs)
+        run = self.start.run
+        newest = run.began.newest if run.streaming else None
+        check_feed_state(name, None if newest is None else newest.shape, feed=inputs[0].op is not None)
+        return packing
 
     def __call__(self, bind: Callable[..., RowAggregate]) -> RowAggregate:
         """The calls, bound to the places of their states.
@@ -284,10 +299,32 @@ class StatesOfCalls:
         self.bound = bind(slots=self.states.slots, since=self.states.since)
         return self.bound
 
+    def _check_unchanged(self) -> None:
+        """Refuse other calls over a change feed, whose rows are kept with what those that there are take.
+
+        Raises:
+            ConfigurationError: there are to be others.
+        """
+        given = {"added": self.added, "renamed": self.renamed, "dropped": self.dropped}
+        told = ", ".join(name for name, value in given.items() if value)
+        if told:
+            raise ConfigurationError(
+                f"the verb {self.start.run.name!r} is given {told}, but its rows are a change feed, which it keeps "
+                "with what its results take; give a verb with other results another name and a new checkpoint"
+            )
+
     def filling(
         self, verb: Verb, *, time: str | Column, order: str | Column | None, window: Windows | None, expires: bool
     ) -> Callable[[Plan], Filling] | None:
-        """What the state gets once it is carried over, as ``filling_of`` says."""
+        """What the state gets once it is carried over, as ``filling_of`` says.
+
+        Raises:
+            ConfigurationError: as it does; or the rows are a change feed, and calls are to be others.
+            StateConflictError: as it does.
+        """
+        if self.states is None:
+            self._check_unchanged()
+            return None
         return filling_of(
             self.start.run,
             verb,

@@ -49,6 +49,11 @@ class FrameRows:
         return feed_in(self.frame)
 
     @property
+    def told(self) -> Feed | None:
+        """What verbs have noted of the change feed that these are; None if no verb has made them one."""
+        return self.feed
+
+    @property
     def names(self) -> Sequence[str]:
         """The columns."""
         return self.frame.columns
@@ -65,6 +70,18 @@ class FrameRows:
     def upserts(self, op: str | Column) -> str:
         """How a user takes the upserts of a change feed as rows that stay."""
         return f".where(\"{op} = 'upsert'\").drop({op!r})"
+
+    def as_rows(self, op: str | Column) -> str:
+        """How a user takes the changes of a feed as rows."""
+        return f".drop({op!r})"
+
+    def column(self, name: str) -> str | Column:
+        """The column of that name, as a user would give it."""
+        return name
+
+    def is_column(self, given: str | Column, name: str) -> bool:
+        """Whether what a user gave is the column of that name."""
+        return isinstance(given, str) and given == name
 
     def directions(self, where: str, order: str | Column | Sequence[str | Column]) -> int:
         """How many directions an order may have, of a column or of several."""
@@ -155,6 +172,51 @@ class FrameRows:
         given = {name: Expression.of(rows, column) for name, column in named_columns.items()}
         values = [*arguments, *([] if gap is None else [apart])]
         return RowInput(INPUT, selected, keys, values, moment, order=kept, feed=feed, given=given)
+
+    def regrouped(
+        self,
+        key: Sequence[str],
+        by: Sequence[str],
+        time: str | Column,
+        calls: Mapping[str, AggregateCall],
+        *,
+        op: str | Column,
+        order: str | Column | None,
+        gone: str | None,
+    ) -> RowInput:
+        """What an aggregate reads of a change feed, as Spark evaluates it."""
+        rows = self.frame
+        check_undirected("the order", order)
+        found = {name: argument_of(rows, name, call) for name, call in calls.items()}
+        arguments = {name: argument for name, argument in found.items() if argument is not None}
+        groups, taken = set(by), {name.casefold() for name in (*by, *arguments)}
+        keys = {
+            name if name in groups or name.casefold() not in taken else unused_name(f"key {name}", taken): name
+            for name in key
+        }
+        taken |= {name.casefold() for name in keys}
+        moment, does, decides = (unused_name(name, taken) for name in ("time", "op", "order"))
+        when, what = column_argument(rows, time, "time"), column_argument(rows, op, "op")
+        columns = [
+            *(column_argument(rows, name, "by").alias(name) for name in by),
+            *(column_argument(rows, name, "key").alias(alias) for alias, name in keys.items() if alias not in groups),
+            *(argument.alias(name) for name, argument in arguments.items()),
+            what.alias(does),
+            *([] if order is None else [column_argument(rows, order, "order").alias(decides)]),
+        ]
+        try:
+            type_ = rows.select(when).schema[0].dataType
+            at = when if gone is None else F.when(F.lower(what) == "delete", named(gone).cast(type_)).otherwise(when)
+            selected = rows.select(*columns, at.alias(moment))
+        except AnalysisException:
+            _check_by_row(rows, when, arguments)
+            raise
+        for name in arguments:
+            _check_argument(name, selected.schema[name], calls[name])
+        named_columns = {"time": time, "op": op} | ({} if order is None else {"order": order})
+        given = {name: Expression.of(rows, column) for name, column in named_columns.items()}
+        kept = None if order is None else decides
+        return RowInput(INPUT, selected, list(keys), list(arguments), moment, does, by, kept, given=given)
 
     def beside(
         self,

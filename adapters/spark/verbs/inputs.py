@@ -120,7 +120,7 @@ class RowInput:
     @property
     def carried(self) -> Sequence[str]:
         """The names of all columns that reach the result."""
-        return [*self.keys, *self.values]
+        return [*self.keys, *self.foreign, *self.values]
 
     def selected(self) -> DataFrame:
         """The columns of a verb's ``Input``.

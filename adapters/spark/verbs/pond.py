@@ -193,6 +193,8 @@ class Millpond(JoinVerbs):
         by: By,
         time: str | Column,
         order: str | Column | None = None,
+        key: str | Sequence[str] | None = None,
+        op: str | Column | None = None,
         window: Windows | None = None,
         until: Mapping[Instant | str, Windows] | None = None,
         emit: Literal["updates", "final"] = "updates",
@@ -206,7 +208,8 @@ class Millpond(JoinVerbs):
         """Columns aggregated by key, or by key and window.
 
         Args:
-            rows: the rows.
+            rows: the rows. Of a change feed, those that it describes are aggregated: what a change replaces or deletes
+                is taken out of its group, and a group without rows is deleted. To count the changes, drop ``op``.
             calls: what is computed, by the name of its column: ``{"orders": count(), "total": sum("amount")}``. See
                 ``millpond.processors.verbs.aggregates``.
             by: the columns of the key; null is a key like any other. With ``[]`` all rows have one key, in one task.
@@ -215,7 +218,11 @@ class Millpond(JoinVerbs):
                 are in every set. Columns that a set has not are null in its results, and ``grouping_id`` says so.
             time: the column (or expression) with the time of a row.
             order: what decides for ``first``, ``last``, ``collect`` and ``map_agg`` among rows of one key and time, as
-                in ``latest``; other functions have no use for it.
+                in ``latest``; other functions have no use for it. Of a change feed that you name, it decides which of
+                several changes of its key counts, whatever their times.
+            key: of a change feed, the columns by which its rows replace each other; those of a verb's feed are known.
+            op: the column (or expression) that says which rows are deletes; by default that of the change feed that a
+                verb has made.
             window: ``TimeWindows``, ``CumulativeWindows``, ``SlidingWindows`` or ``SessionWindows``, each with its
                 grace, to which the bound is added that ``time`` has from another verb; later rows are dropped and
                 counted. Sessions may have a gap of each row, a column (or expression): an interval of days to seconds,
@@ -259,11 +266,13 @@ class Millpond(JoinVerbs):
         states = StatesOfCalls(start, rows, calls, added, renamed or {}, dropped)
         made = call_aggregate(
             FrameRows(rows if gap is None else with_own_gap(rows, gap)),
-            start,
+            states.begin,
             calls,
             by=by,
             time=time,
             order=order,
+            key=key,
+            op=op,
             window=window,
             until=until,
             emit=emit,

@@ -150,7 +150,8 @@ class VerbRun:
         sources = {rows.role: self._source(rows, verb, made.value_serde) for rows in self.inputs}
         sink = row_sink(verb.name, traveling(columns), verb.parts)
         metrics = f"millpond.{self.name}"
-        marks = together(bound_marks(account.marks), {} if made.feed is None else feed_marks(self.name, made.feed))
+        of_feed = {} if made.feed is None else feed_marks(self.name, made.feed, made.row)
+        marks = together(bound_marks(account.marks), of_feed)
         runs = OnWorkers(plan, sources, self.handling, verb.follows_time, verb.inputs)
         flow = Dataflow(runs, frames, [sink], self.complete, metrics, ticks)
         if self.backfill is not None:

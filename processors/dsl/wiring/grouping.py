@@ -1,5 +1,6 @@
 """How records and rows reach the tasks of their groups before they are aggregated."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -112,12 +113,12 @@ class TableGrouping:
 
     Attributes:
         table: the table, which sends the value before each update.
-        selector: returns group and value.
+        selectors: each returns a group of a row, and its value there.
         grouped: how the changes are read.
     """
 
     table: TableHandle
-    selector: Selector
+    selectors: Sequence[Selector]
     grouped: Grouped
 
     @property
@@ -155,14 +156,14 @@ class TableGrouping:
             )
         separate = sends_separately(graph.upgrade_from)
         node = graph.new_name("KTABLE-SELECT-")
-        send = partial(TableRepartition, self.selector, versioned=table.versioned, separate=separate)
+        send = partial(TableRepartition, self.selectors, versioned=table.versioned, separate=separate)
         graph.add_processor(node, [table.node], send)
         change_serde = ChangeSerde(serde(self.value_serde), graph.upgrade_from)
         key_serde = grouped.key_serde or table.key_serde
         return StreamHandle(graph, node, key_serde, change_serde, True).together(grouped.name or store)
 
 
-def group_table(table: TableHandle, selector: Selector, grouped: Grouped) -> TableGrouping:
-    """Group ``table`` by the key that ``selector`` returns."""
+def group_table(table: TableHandle, selectors: Sequence[Selector], grouped: Grouped) -> TableGrouping:
+    """Group ``table`` by the keys that ``selectors`` return, each of its rows by as many."""
     table.send_olds(force=True)
-    return TableGrouping(table, selector, grouped)
+    return TableGrouping(table, selectors, grouped)

@@ -18,14 +18,14 @@ pc: Any = _compute
 class Chosen(AggregateFunction):
     """Passes over rows.
 
-    Args:
+    Attributes:
         function: what the others are given.
     """
 
     def __init__(self, function: AggregateFunction) -> None:
         self.type, self.state_type = function.type, function.state_type
         self.nullable, self.initial = function.nullable, function.initial
-        self._function = function
+        self.function = function
 
     @abstractmethod
     def chosen(self, values: Array, times: Array) -> Array:
@@ -41,26 +41,26 @@ class Chosen(AggregateFunction):
             # A group of which no row counts has this state.
             states = pc.fill_null(states, pa.scalar(self.initial, states.type))
         numbers = groups[chosen.to_numpy(zero_copy_only=False)]
-        return self._function.add_columns(states, self.given(values.filter(chosen)), times.filter(chosen), numbers)
+        return self.function.add_columns(states, self.given(values.filter(chosen)), times.filter(chosen), numbers)
 
     def merge(self, left: Any, right: Any) -> Any:
-        return self._function.merge(left, right)
+        return self.function.merge(left, right)
 
     def merge_columns(self, states: Array, groups: Integers, size: int) -> Array:
-        return self._function.merge_columns(states, groups, size)
+        return self.function.merge_columns(states, groups, size)
 
     def results(self, states: Array) -> Array:
-        return self._function.results(states)
+        return self.function.results(states)
 
     def state_of(self, result: Any) -> Any:
-        return self._function.state_of(result)
+        return self.function.state_of(result)
 
 
 class Unwrapped(Chosen):
     """Passes over rows that bring null; of others, it takes the only field of a struct, which may be null."""
 
     def add(self, state: Any, value: Any, time: Any) -> Any:
-        return state if value is None else self._function.add(state, value[0], time)
+        return state if value is None else self.function.add(state, value[0], time)
 
     def chosen(self, values: Array, times: Array) -> Array:
         return values.is_valid()

@@ -42,7 +42,7 @@ class Complete(Chosen):
     """Passes over rows in which a field is null."""
 
     def add(self, state: Any, value: Any, time: Any) -> Any:
-        return state if value is None or None in value else self._function.add(state, value, time)
+        return state if value is None or None in value else self.function.add(state, value, time)
 
     def chosen(self, values: Array, times: Array) -> Array:
         first, second = values.flatten()

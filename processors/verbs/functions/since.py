@@ -29,7 +29,7 @@ class Since(Chosen):
         self._since: Any = since if times == pa.int64() else pack_times(np.array([since], np.int64))[0].as_py()
 
     def add(self, state: Any, value: Any, time: Any) -> Any:
-        return state if time < self._since else self._function.add(state, value, time)
+        return state if time < self._since else self.function.add(state, value, time)
 
     def chosen(self, values: Array, times: Array) -> Array:
         return pc.greater_equal(times, pa.scalar(self._since, times.type))

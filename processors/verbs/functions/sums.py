@@ -247,7 +247,7 @@ class Average(AggregateFunction):
 
     def __init__(self, of: Sum, type_: pa.DataType) -> None:
         self.type = type_
-        self._sum = of
+        self.of = of
         self._add = of.add
         self.state_type = pa.struct([("count", pa.int64()), ("sum", of.state_type)])
 
@@ -263,11 +263,11 @@ class Average(AggregateFunction):
     def add_columns(self, states: Array, values: Array, times: Array, groups: Integers) -> Array:
         counts, sums = states.flatten()
         numbers = integers(counts) + counted(values, groups, len(states))
-        return self._states(pa.array(numbers), self._sum.add_columns(sums, values, times, groups))
+        return self._states(pa.array(numbers), self.of.add_columns(sums, values, times, groups))
 
     def merge_columns(self, states: Array, groups: Integers, size: int) -> Array:
         counts, sums = states.flatten()
-        return self._states(totals(counts, groups, size), self._sum.merge_columns(sums, groups, size))
+        return self._states(totals(counts, groups, size), self.of.merge_columns(sums, groups, size))
 
     def _states(self, counts: Array, sums: Array) -> Array:
         """States of counts and sums; null where nothing was counted."""
@@ -277,10 +277,10 @@ class Average(AggregateFunction):
     def merge(self, left: Any, right: Any) -> Any:
         if left is None or right is None:
             return right if left is None else left
-        return [left[0] + right[0], self._sum.merge(left[1], right[1])]
+        return [left[0] + right[0], self.of.merge(left[1], right[1])]
 
     def results(self, states: Array) -> Array:
-        total, quotient = self._sum.total, self.quotient
+        total, quotient = self.of.total, self.quotient
         averages = [None if state is None else quotient(total(state[1]), state[0]) for state in to_physical(states)]
         return from_physical(averages, self.type)
 
@@ -302,14 +302,14 @@ class Average(AggregateFunction):
             return None
         if count is None:
             raise ConfigurationError("its state is more than its result")
-        summed = self._total_of(result, count) if total is None else self._sum.total(self._sum.state_of(total))
+        summed = self._total_of(result, count) if total is None else self.of.total(self.of.state_of(total))
         if not self._fits(result, summed, count):
             raise ValueError("it is not the average that the count and the sum beside it have")
-        return [count, self._sum.add(None, summed, 0)]
+        return [count, self.of.add(None, summed, 0)]
 
     def _total_of(self, result: Any, count: int) -> Any:
         """The only sum with which so many values have an average."""
-        if isinstance(self._sum, FloatSum):
+        if isinstance(self.of, FloatSum):
             near = result * count
             around = (near, nextafter(near, -inf), nextafter(near, inf))
             return next((one for one in around if self._fits(result, one, count)), near)

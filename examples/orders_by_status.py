@@ -1,0 +1,63 @@
+"""How many orders have each status, and what they are worth: an aggregate of a table that changes, kept current.
+
+Orders come as changes: a new one, one that is paid, one that is deleted. ``latest`` makes a table of them, and
+``aggregate`` takes an order out of the group that it leaves. So no order counts twice, and a status without orders is
+deleted.
+
+It prints::
+
+    two new orders: [('new', 2, 50)]
+    the first one is paid: [('new', 1, 20), ('paid', 1, 30)]
+    the second one grows, and is paid: [('new', 'deleted'), ('paid', 2, 75)]
+    the first one is deleted: [('paid', 1, 45)]
+"""
+
+from datetime import datetime, timedelta
+
+import pyarrow as pa
+
+from millpond import Pond
+from millpond.processors.verbs.aggregates import count, sum
+
+TIME: pa.DataType = pa.timestamp("us")
+COLUMNS: list[tuple[str, pa.DataType]] = [
+    ("id", pa.int64()), ("status", pa.string()), ("amount", pa.int64()), ("at", TIME), ("op", pa.string()),
+]  # fmt: skip
+ORDERS = pa.schema(COLUMNS)
+START = datetime(2026, 6, 1)
+
+
+def orders(*rows: tuple[int, str, int, int, str]) -> pa.Table:
+    """Changes of orders: id, status, amount, minute and operation."""
+    made = [(*row[:3], START + timedelta(minutes=row[3]), row[4]) for row in rows]
+    return pa.Table.from_pylist([dict(zip(ORDERS.names, row, strict=True)) for row in made], ORDERS)
+
+
+def main() -> None:
+    pond = Pond().in_batches
+    with pond.latest(ORDERS, key="id", time="at", op="op", history="1 day") as latest:
+        feed = latest.feed(orders())
+        calls = {"orders": count(), "worth": sum("amount")}
+        with pond.aggregate(feed.schema, calls, by="status", time="at") as by_status:
+            for what, changes in [
+                ("two new orders", orders((1, "new", 30, 1, "insert"), (2, "new", 20, 2, "insert"))),
+                ("the first one is paid", orders((1, "paid", 30, 3, "update"))),
+                (
+                    "the second one grows, and is paid",
+                    orders((2, "new", 45, 4, "update"), (2, "paid", 45, 5, "update")),
+                ),
+                ("the first one is deleted", orders((1, "paid", 30, 6, "delete"))),
+            ]:
+                rows = by_status.feed(latest.feed(changes)).sort_by("status").to_pylist()
+                print(f"{what}: {[shown(row) for row in rows]}")
+
+
+def shown(row: dict[str, object]) -> tuple[object, ...]:
+    """What a change says of a status."""
+    if row["op"] == "delete":
+        return row["status"], "deleted"
+    return row["status"], row["orders"], row["worth"]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,175 @@
+"""``aggregate`` over a change feed as a user calls it: which feed it is, and what cannot be asked of it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Generic
+
+from millpond.errors import ConfigurationError
+from millpond.processors.calls.arguments import INPUT, check_distinct, column_names, grouping_of
+from millpond.processors.calls.feeds import Feed
+from millpond.processors.calls.made import MadeVerb
+from millpond.processors.calls.readings import Begin, Column, Read, VerbRows, begun_anew, groupings_of
+from millpond.processors.calls.waiting import feed_aggregate_account
+from millpond.processors.options.grouping import GROUPING_ID, By
+from millpond.processors.verbs.aggregates import AggregateCall
+from millpond.processors.verbs.feeds.feed_aggregate import MEMBERS, feed_aggregate, with_members
+from millpond.processors.verbs.feeds.feed_rows import FeedRows
+from millpond.processors.verbs.null_keys import NullKeys
+from millpond.processors.verbs.row_aggregate import RowAggregate
+from millpond.stores.encoding.rows.tuple_keys import KeyCodec
+
+
+@dataclass(frozen=True)
+class Changes(Generic[Column]):
+    """How rows of a change feed replace each other.
+
+    Attributes:
+        key: the columns by which they do.
+        op: what says which of them are deletes.
+        order: what decides which of several counts; None if their times do.
+        gone: the column with the times of deletes, which show no row; None if they have those of all rows.
+        by_order: whether the order decides among rows of one time, too.
+    """
+
+    key: Sequence[str]
+    op: Column
+    order: Column | None = None
+    gone: str | None = None
+    by_order: bool = False
+
+
+def changes_in(
+    name: str,
+    rows: VerbRows[Column, Read],
+    *,
+    key: str | Sequence[str] | None,
+    op: Column | None,
+    order: Column | None,
+    ordered: bool,
+) -> Changes[Column] | None:
+    """How the rows replace each other; None if they stay.
+
+    Args:
+        name: of the verb, for messages.
+        rows: the rows.
+        key, op, order: as the user gave them.
+        ordered: whether a function has a use for an order.
+
+    Raises:
+        ConfigurationError: there is a key and nothing says which rows are deletes, or the other way round, or a feed
+            of a verb has lost what says how its rows replace each other.
+    """
+    found, feed = rows.operations(op), rows.told
+    if found is None:
+        if key is not None:
+            raise ConfigurationError(
+                f"the verb {name!r} is given key={key!r}, by which rows of a change feed replace each other, and "
+                "nothing says which of them are deletes; give op as well, the column with 'upsert' and 'delete', or "
+                "leave key out"
+            )
+        return None
+    if feed is not None and (op is None or (isinstance(op, str) and op == feed.op)):
+        return _of_verb(name, rows, feed, key, found, order, ordered)
+    if key is None:
+        raise ConfigurationError(
+            f"the verb {name!r} is given op, so its rows are changes, and nothing says which of them replace each "
+            "other; give key='id', or a list of columns"
+        )
+    return Changes(column_names(key, "key"), found, order, by_order=order is not None and ordered)
+
+
+def _of_verb(
+    name: str,
+    rows: VerbRows[Column, Read],
+    feed: Feed,
+    key: str | Sequence[str] | None,
+    op: Column,
+    order: Column | None,
+    ordered: bool,
+) -> Changes[Column]:
+    """How the rows of a verb's feed replace each other: by what it has told of them.
+
+    Raises:
+        ConfigurationError: that is not there any more, or the user gave another order.
+    """
+    if key is None and feed.row is None:
+        raise ConfigurationError(
+            f"the rows of the verb {name!r} are a change feed, and not all columns by which its rows replace each "
+            f"other are there, only {', '.join(sorted(feed.keys)) or 'none'}; keep them, or give key=[...], the columns "
+            f"that tell rows apart. To count its changes as rows, take {feed.op!r} away: {rows.as_rows(op)}"
+        )
+    by_sequence = feed.sequence is not None and (order is None or rows.is_column(order, feed.sequence))
+    if order is not None and feed.sequence is not None and not by_sequence:
+        raise ConfigurationError(
+            f"the verb {name!r} is given order={order}, and the changes of a feed go by its {feed.sequence!r}; leave "
+            "order out"
+        )
+    if order is None and feed.sequence is None:
+        raise ConfigurationError(
+            f"the rows of the verb {name!r} are a change feed without its sequence, which says which change of a key "
+            "counts; keep that column, or give order"
+        )
+    decides = rows.column(feed.sequence) if by_sequence and feed.sequence is not None else order
+    replaced = sorted(feed.row or ()) if key is None else column_names(key, "key")
+    return Changes(replaced, op, decides, feed.time, by_order=order is not None and ordered)
+
+
+def make_feed_aggregate(
+    name: str,
+    rows: VerbRows[Column, Read],
+    calls: Mapping[str, AggregateCall],
+    changes: Changes[Column],
+    *,
+    by: By,
+    time: Column,
+    begin: Begin[Read] = begun_anew,
+) -> MadeVerb[Read]:
+    """The verb.
+
+    Raises:
+        ConfigurationError: a column is absent or of a type that does not do.
+    """
+    keys, grouping = grouping_of(by)
+    added = [] if grouping is None else [GROUPING_ID]
+    check_distinct([*keys, *added, *calls, MEMBERS], changes=True, remedy=rows.remedy)
+    told, calls = groupings_of(calls, grouping)
+    read = rows.regrouped(changes.key, keys, time, calls, op=changes.op, order=changes.order, gone=changes.gone)
+    late = rows.time(time).bound
+    packing = begin(name, [read])
+    types = {column.name: column.type for column in read.schema(read.values)}
+    bound = RowAggregate(with_members(calls), types, ordered=changes.by_order, reversible=True)
+    key = packing.foreign(read)
+    columns = KeyCodec(read.key_schema([])) if key is None else key
+    packed = FeedRows(
+        INPUT,
+        packing.keys(read),
+        NullKeys.EQUAL,
+        read.values,
+        order=packing.order(read),
+        times=packing.times(read),
+        groups=columns if grouping is None else KeyCodec(grouping.packed(columns.schema)),
+        sets=grouping,
+        by_order=changes.by_order,
+    )
+    written = f"{{{', '.join(f'{result!r}: {call}' for result, call in calls.items())}}}"
+    verb = feed_aggregate(name, packed, bound, written=written, told=told)
+    return MadeVerb(verb, {INPUT: read}, feed_aggregate_account(name, late))
+
+
+def check_feed_options(name: str, *, window: object, ttl: object) -> None:
+    """Refuse what has no meaning for rows that are replaced and deleted.
+
+    Raises:
+        ConfigurationError: there is some.
+    """
+    if window is not None:
+        raise ConfigurationError(
+            f"the verb {name!r} has a window, but its rows are a change feed, whose rows are replaced and deleted for "
+            "ever: no window would be closed; add a column with the window of each row, such as a day, and group by "
+            "it: by=[..., 'day']"
+        )
+    if ttl is not None:
+        raise ConfigurationError(
+            f"the verb {name!r} has a ttl, but its rows are a change feed, and those that leave a group are taken out "
+            "of it, however old they are; give the ttl to the verb that makes the feed, with expired='delete'"
+        )

@@ -1,0 +1,98 @@
+"""``FeedRows``: the rows of a change feed on their way to a table, with the groups that they are in.
+
+A row has its groups with it, since a delete does not: what the feed's key has been leaves the groups that it was in. ::
+
+    first group, second group, ..., row      each group as a foreign key is (``foreign_keyed``)
+    order (terminated), 00 or 01, that       where changes bring an order (``ordered_rows``)
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import reduce
+from typing import Any
+
+import pyarrow as pa
+
+from millpond.errors import UnreadableRowError
+from millpond.processors.options.grouping import GroupingSets
+from millpond.processors.verbs.aggregate import AggregatedRows
+from millpond.processors.verbs.change_feed import Change
+from millpond.processors.verbs.foreign_keyed import foreign_key_of, with_foreign_keys, without_foreign_key
+from millpond.processors.verbs.ordered_rows import with_order
+from millpond.processors.verbs.verb import flattened
+from millpond.stores.encoding.rows.tuple_keys import KeyCodec
+
+
+@dataclass(frozen=True)
+class FeedRows(AggregatedRows):
+    """Rows of a change feed that are aggregated by other columns than the feed's key.
+
+    Attributes:
+        groups: how the keys of groups are packed.
+        sets: the sets of columns for each of which a row has a group; None if it is in one.
+        by_order: whether the order of changes decides among rows of one time, too.
+    """
+
+    groups: KeyCodec = field(kw_only=True)
+    sets: GroupingSets | None = field(default=None, kw_only=True)
+    by_order: bool = field(default=False, kw_only=True)
+
+    @property
+    def memberships(self) -> int:
+        """In how many groups each row is."""
+        return 1 if self.sets is None else len(self.sets.sets)
+
+    def values_of(self, rows: pa.Table, changes: Sequence[Change | None] | None = None) -> Any:
+        values = super().values_of(rows, changes)
+        if self.order is None:
+            return values
+        return pa.array(with_order(self.order.pack(flattened(rows["order"])), values.to_pylist()), pa.binary())
+
+    def packed(self, rows: pa.Table) -> Any:
+        values: list[bytes] = super().packed(rows).to_pylist()
+        for key in reversed(list(self._groups(rows))):
+            values = with_foreign_keys(self.groups, key, values, null_safe=True)
+        return pa.array(values, pa.binary())
+
+    def columns_of(self, values: Sequence[Any]) -> pa.Table:
+        return super().columns_of([reduce(_inner, range(self.memberships), value) for value in values])
+
+    def _groups(self, rows: pa.Table) -> Iterator[pa.Table]:
+        """The columns of the keys of one group of each row after the other."""
+        nothing = flattened(rows["key"]).select([])
+        columns = flattened(rows["foreign"]) if "foreign" in rows.column_names else nothing
+        if self.sets is None:
+            yield columns
+            return
+        for key in self.sets.keys(columns):
+            yield flattened(key)
+
+    def _moments(self, rows: pa.Table) -> Any:
+        return super()._moments(rows) if self.by_order else rows["timestamp"].combine_chunks()
+
+
+def _inner(value: bytes, place: int) -> bytes:
+    return without_foreign_key(value)
+
+
+def in_group(place: int, memberships: int, key: bytes, value: bytes) -> tuple[bytes, bytes]:
+    """One of the groups of a row, and the row.
+
+    Args:
+        place: which group.
+        memberships: in how many groups the row is.
+        key: of the feed.
+        value: as ``FeedRows`` has packed it.
+
+    Raises:
+        FormatError: the value is of a version that this release does not know.
+        UnreadableRowError: the value is damaged.
+    """
+    for _ in range(place):
+        value = without_foreign_key(value)
+    group = foreign_key_of(value)
+    if group is None:
+        raise UnreadableRowError(f"the row {value[:40]!r} is in no group")
+    for _ in range(memberships - place):
+        value = without_foreign_key(value)
+    return group, value

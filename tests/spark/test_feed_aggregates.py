@@ -1,0 +1,163 @@
+"""``aggregate`` over change feeds on Spark: what comes out is the aggregate of the table, whatever files there are."""
+
+from datetime import datetime, timedelta
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from millpond import Millpond, Pond
+from millpond.adapters.spark.evolution.evolution import Evolution
+from millpond.errors import ConfigurationError, StateConflictError
+from millpond.processors import TimeWindows, cube
+from millpond.processors.verbs import aggregates as agg
+from tests.spark.test_verbs import Job
+
+pytestmark = pytest.mark.spark
+
+ORDERS = "id int, customer string, status string, amount int, at timestamp, op string"
+BY = ["customer", "status", "grouping_id"]
+CALLS = {
+    "n": agg.count(),
+    "total": agg.sum("amount"),
+    "most": agg.max("amount"),
+    "mean": agg.avg(F.col("amount") + 1),
+    "paid": agg.count_if("status = 'paid'"),
+    "different": agg.count_distinct("status"),
+}
+SQL = """
+    SELECT customer, status, grouping_id() AS grouping_id, count(*) n, sum(amount) total, max(amount) most,
+           avg(amount + 1) mean, count_if(status = 'paid') paid, count(DISTINCT status) different
+    FROM there GROUP BY CUBE (customer, status)
+"""
+
+
+def changes(seed: int, count: int = 90) -> list[tuple[Any, ...]]:
+    """Changes of a few orders, of which later ones have later times."""
+    chance, start = Random(seed), datetime(2026, 6, 1)
+    return [
+        (
+            chance.randrange(25), chance.choice(["ann", "bob", None]), chance.choice(["new", "paid"]),
+            chance.choice([None, 1, 5, 8]), str(start + timedelta(minutes=number)),
+            chance.choice(["upsert", "upsert", "upsert", "delete"]),
+        )
+        for number in range(count)
+    ]  # fmt: skip
+
+
+def there(job: Job, given: list[tuple[Any, ...]]) -> DataFrame:
+    last = {row[0]: row for row in given}
+    return job.rows(ORDERS, *(row for row in last.values() if row[-1] == "upsert"))
+
+
+def left_by(job: Job, like: DataFrame) -> dict[Any, tuple[Any, ...]]:
+    """The table that the changes leave which were written."""
+    rows = job.spark.read.schema(like.schema).parquet(f"{job.directory}/out").collect()
+    last = {tuple(row[name] for name in BY): row for row in sorted(rows, key=lambda row: row["sequence"])}
+    return {key: tuple(row[name] for name in CALLS) for key, row in last.items() if row["op"] == "upsert"}
+
+
+def by_sql(job: Job, given: list[tuple[Any, ...]]) -> dict[Any, tuple[Any, ...]]:
+    there(job, given).createOrReplaceTempView("there")
+    found = job.spark.sql(SQL)
+    return {tuple(row[name] for name in BY): tuple(row[name] for name in CALLS) for row in found.collect()}
+
+
+def grouped(pond: Millpond, orders: DataFrame) -> DataFrame:
+    latest = pond.latest(orders, key="id", time="at", history="10 days", op="op", name="latest")
+    return pond.aggregate(latest, CALLS, by=cube("customer", "status"), time="at", name="grouped")
+
+
+def test_many_files_restarts_and_other_partitions_leave_what_sql_says(spark: SparkSession, tmp_path: Path) -> None:
+    job, given, come = Job(spark, tmp_path), changes(1), 0
+    for run, partitions in enumerate((2, 2, 3)):
+        for _ in range(4):
+            size = 30 // 4
+            some = given[come : come + size]
+            Random(run).shuffle(some)
+            orders = job.arrive("orders", job.rows(ORDERS, *some))
+            come += size
+        orders = spark.readStream.schema(orders.schema).option("maxFilesPerTrigger", 3).parquet(f"{tmp_path}/orders")
+        more = {} if run < 2 else {"evolution": Evolution(f"{tmp_path}/out-checkpoint")}
+        found = grouped(job.pond(partitions=partitions, **more), orders)
+        job.run(found)
+        assert left_by(job, found) == by_sql(job, given[:come])
+
+
+def test_a_feed_behind_files_is_known_by_its_columns(spark: SparkSession, tmp_path: Path) -> None:
+    job, given = Job(spark, tmp_path), changes(2)
+    pond = job.pond()
+    latest = pond.latest(
+        job.arrive("orders", job.rows(ORDERS, *given)), key="id", time="at", history="10 days", op="op", name="latest"
+    )
+    job.run(latest, "latest")
+    again = spark.readStream.schema(spark.read.parquet(f"{tmp_path}/latest").schema).parquet(f"{tmp_path}/latest")
+    found = pond.aggregate(again, CALLS, by=cube("customer", "status"), time="at", name="grouped")
+    job.run(found)
+    assert left_by(job, found) == by_sql(job, given)
+
+
+def test_static_frames_and_arrow_tables_answer_the_same(spark: SparkSession, tmp_path: Path) -> None:
+    job, given = Job(spark, tmp_path), changes(3)
+    calls = {name: agg.avg("amount") if name == "mean" else call for name, call in CALLS.items() if name != "paid"}
+    rows = job.rows(ORDERS, *given)
+    named: dict[str, Any] = {"by": "customer", "time": "at", "key": "id", "op": "op"}
+    on_spark = job.pond().aggregate(rows, calls, **named).toPandas()
+    in_process = Pond().aggregate(rows.toArrow(), calls, **named).to_pandas()
+    there(job, given).createOrReplaceTempView("there")
+    wanted = spark.sql("SELECT customer, count(*) n, sum(amount) s FROM there GROUP BY customer").collect()
+    for found in (on_spark, in_process):
+        rows_found = [row for row in found.to_dict("records") if row["op"] == "upsert"]
+        told = {
+            (row["customer"], row["n"], None if row["total"] != row["total"] else row["total"]) for row in rows_found
+        }
+        assert told == {tuple(row) for row in wanted}
+
+
+def test_a_state_that_counts_changes_never_becomes_one_of_rows(spark: SparkSession, tmp_path: Path) -> None:
+    job, given = Job(spark, tmp_path), changes(4, 20)
+
+    def latest(pond: Millpond) -> DataFrame:
+        orders = job.stream("orders", job.rows(ORDERS, *given))
+        return pond.latest(orders, key="id", time="at", history="10 days", op="op", name="latest")
+
+    def count(rows: DataFrame, pond: Millpond) -> DataFrame:
+        return pond.aggregate(rows, {"n": agg.count()}, by="id", time="change_time", name="n")
+
+    job.arrive("orders", job.rows(ORDERS, *given))
+    pond = job.pond()
+    job.run(count(latest(pond).drop("op"), pond))
+    pond = job.pond()
+    with pytest.raises(StateConflictError, match=r"counts each change as a row; .*\.drop\('op'\)"):
+        count(latest(pond), pond)
+    job.arrive("orders", job.rows(ORDERS, *given))
+    pond = job.pond()
+    found = count(latest(pond).drop("op"), pond)
+    job.run(found)
+    job = Job(spark, tmp_path / "other")
+    job.arrive("orders", job.rows(ORDERS, *given))
+    pond = job.pond()
+    job.run(count(latest(pond), pond))
+    pond = job.pond()
+    with pytest.raises(StateConflictError, match="its state is that of a change feed"):
+        count(latest(pond).drop("op"), pond)
+    with pytest.raises(StateConflictError, match="calls="):
+        pond.aggregate(latest(pond), {"n": agg.count("amount")}, by="id", time="change_time", name="n")
+    with pytest.raises(ConfigurationError, match="another name and a new checkpoint"):
+        pond.aggregate(latest(pond), {"n": agg.count()}, by="id", time="change_time", name="n", added=["n"])
+
+
+def test_what_has_no_meaning_over_a_feed_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    job = Job(spark, tmp_path)
+    pond = job.pond()
+    rows = job.rows(ORDERS, *changes(5, 9))
+    latest = pond.latest(rows, key="id", time="at", history="10 days", op="op")
+    given: dict[str, Any] = {"by": "customer", "time": "at"}
+    with pytest.raises(ConfigurationError, match="group by it"):
+        pond.aggregate(latest, {"n": agg.count()}, **given, window=TimeWindows("1 day"), name="windowed")
+    days = latest.withColumn("day", F.date_trunc("day", "at"))
+    by_day = pond.aggregate(days, {"n": agg.count()}, by=["customer", "day"], time="at", name="by day")
+    assert by_day.count() > 0
