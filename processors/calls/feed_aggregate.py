@@ -95,13 +95,13 @@ def _of_verb(
     if key is None and feed.row is None:
         raise ConfigurationError(
             f"the rows of the verb {name!r} are a change feed, and not all columns by which its rows replace each "
-            f"other are there, only {', '.join(sorted(feed.keys)) or 'none'}; keep them, or give key=[...], the columns "
-            f"that tell rows apart. To count its changes as rows, take {feed.op!r} away: {rows.as_rows(op)}"
+            f"other are there, only {', '.join(sorted(feed.keys)) or 'none'}; keep them, or give key=[...], the "
+            f"columns that tell rows apart. To count its changes as rows, take {feed.op!r} away: {rows.as_rows(op)}"
         )
     by_sequence = feed.sequence is not None and (order is None or rows.is_column(order, feed.sequence))
     if order is not None and feed.sequence is not None and not by_sequence:
         raise ConfigurationError(
-            f"the verb {name!r} is given order={order}, and the changes of a feed go by its {feed.sequence!r}; leave "
+            f"the verb {name!r} is given order={order}, and the changes of its feed go by {feed.sequence!r}; leave "
             "order out"
         )
     if order is None and feed.sequence is None:

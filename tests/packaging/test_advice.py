@@ -59,6 +59,8 @@ _PLAYED = "pond/test_grace_advice.py::test_what_cannot_be_played_is_refused_with
 _WHAT_IF = "spark/test_what_if.py::test_what_cannot_be_forked_is_refused_with_what_to_give"
 _FORKED = "spark/test_fork.py::"
 FOLLOWED = {
+    "and its state counts each change as a row; to aggregate": "spark/test_feed_aggregates.py::"
+    "test_a_state_that_counts_changes_never_becomes_one_of_rows",
     " is that of \n": "evolution/test_verb_starts.py::"
     "test_the_name_of_a_verb_of_another_kind_is_refused_with_both_kinds_and_the_line_that_is_right",
     "write what the verb is given as it was, or give it another name, and drop this one": "spark/test_stream_join.py::"
@@ -237,6 +239,8 @@ _SAID_OF_COLUMNS = (
 _AT_ROWS = "spark/test_accessor.py::test_a_stream_whose_session_names_no_state_takes_a_millpond"
 _IN_PIPELINES = "spark/test_pipelines.py::test_each_table_has_what_its_verb_makes_of_the_one_before_within_one_run"
 FOLLOWED_CALLS = {
+    "but its rows are a change feed, which it keeps with what its results take": "spark/test_feed_aggregates.py::"
+    "test_other_results_over_a_feed_are_another_verb",
     ", so there is nothing to run the code over; give after=... an earlier one": _WHAT_IF,
     ", which are not to be changed; give into=... a place beside them": _WHAT_IF,
     " already; delete it if it is of an earlier call, or give into=... a place where nothing is": _WHAT_IF,

@@ -206,7 +206,7 @@ REFUSED = [
         lambda pond: changed(pond, feed(pond).drop_columns(["k", "op"]), by="n"),
     ),
     Refused(
-        ", and the changes of a feed go by its 'sequence'; leave order out",
+        ", and the changes of its feed go by \n; leave order out",
         lambda pond: changed(pond, feed(pond), order="n"),
         lambda pond: changed(pond, feed(pond)),
     ),

@@ -1,13 +1,12 @@
-"""Whether the state of an aggregate is that of rows that stay, or of a change feed: neither becomes the other."""
+"""Whether the state of an aggregate counts changes as rows: it never becomes that of the rows that changes describe."""
 
 from millpond.errors import StateConflictError
 from millpond.processors.verbs.aggregate import STORE
-from millpond.processors.verbs.feeds.feed_aggregate import GROUPS
 from millpond.stores.evolution.shape import Shape
 
 
 def check_feed_state(verb: str, before: Shape | None, *, feed: bool) -> None:
-    """Refuse to go on with the state of changes that count as rows where they are changes, and the other way round.
+    """Refuse to go on with a state of changes that count as rows where they are changes of rows.
 
     Args:
         verb: the verb's name.
@@ -17,16 +16,10 @@ def check_feed_state(verb: str, before: Shape | None, *, feed: bool) -> None:
     Raises:
         StateConflictError: so it would.
     """
-    if before is None or not before.named(STORE if feed else GROUPS):
-        return
-    if feed:
+    if feed and before is not None and before.named(STORE):
         raise StateConflictError(
             f"the verb {verb!r} reads a change feed, and its state counts each change as a row; to aggregate the rows "
-            "that the feed describes, give the verb another name and a new checkpoint, or to go on counting changes, "
-            "drop the feed's column with the operation before: .drop('op')"
+            "that the feed describes, give the verb another name, drop the old one, and go on at another checkpoint: "
+            f"evolution=Evolution(checkpoint, into=new, dropped=[{verb!r}]). To go on counting changes, drop the "
+            "feed's operation before: .drop('op')"
         )
-    raise StateConflictError(
-        f"the verb {verb!r} reads rows that stay, and its state is that of a change feed, whose rows were replaced and "
-        "deleted; keep the columns of the feed, or name them with op=... and key=..., or give the verb another name "
-        "and a new checkpoint"
-    )

@@ -278,7 +278,7 @@ class StatesOfCalls:
         Raises what ``VerbStart`` raises.
 
         Raises:
-            StateConflictError: the state is that of rows that stay, and these are not, or the other way round.
+            StateConflictError: the state counts changes as rows, and these are a change feed.
         """
         packing = self.start(name, inputs)
         run = self.start.run
@@ -310,7 +310,8 @@ class StatesOfCalls:
         if told:
             raise ConfigurationError(
                 f"the verb {self.start.run.name!r} is given {told}, but its rows are a change feed, which it keeps "
-                "with what its results take; give a verb with other results another name and a new checkpoint"
+                "with what its results take; give a verb with other results another name, and drop this one: "
+                f"evolution=Evolution(checkpoint, dropped=[{self.start.run.name!r}])"
             )
 
     def filling(
