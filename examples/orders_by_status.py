@@ -1,8 +1,7 @@
 """How many orders have each status, and what they are worth: an aggregate of a table that changes, kept current.
 
-Orders come as changes: a new one, one that is paid, one that is deleted. ``latest`` makes a table of them, and
-``aggregate`` takes an order out of the group that it leaves. So no order counts twice, and a status without orders is
-deleted.
+``latest`` makes a table of the changes of orders, and ``aggregate`` takes an order out of the group that it leaves. So
+no order counts twice, and a status without orders is deleted.
 
 It prints::
 
@@ -17,7 +16,7 @@ from datetime import datetime, timedelta
 import pyarrow as pa
 
 from millpond import Pond
-from millpond.processors.verbs.aggregates import count, sum
+from millpond.processors.verbs import aggregates as agg
 
 TIME: pa.DataType = pa.timestamp("us")
 COLUMNS: list[tuple[str, pa.DataType]] = [
@@ -37,7 +36,7 @@ def main() -> None:
     pond = Pond().in_batches
     with pond.latest(ORDERS, key="id", time="at", op="op", history="1 day") as latest:
         feed = latest.feed(orders())
-        calls = {"orders": count(), "worth": sum("amount")}
+        calls = {"orders": agg.count(), "worth": agg.sum("amount")}
         with pond.aggregate(feed.schema, calls, by="status", time="at") as by_status:
             for what, changes in [
                 ("two new orders", orders((1, "new", 30, 1, "insert"), (2, "new", 20, 2, "insert"))),
@@ -54,9 +53,7 @@ def main() -> None:
 
 def shown(row: dict[str, object]) -> tuple[object, ...]:
     """What a change says of a status."""
-    if row["op"] == "delete":
-        return row["status"], "deleted"
-    return row["status"], row["orders"], row["worth"]
+    return (row["status"], "deleted") if row["op"] == "delete" else (row["status"], row["orders"], row["worth"])
 
 
 if __name__ == "__main__":

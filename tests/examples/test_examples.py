@@ -64,6 +64,7 @@ def test_an_example_imports_only_what_is_public(example: Path) -> None:
         if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("millpond")
     }
     public = {
+        "millpond",
         "millpond.adapters.spark",
         "millpond.errors",
         "millpond.processors",

@@ -98,7 +98,7 @@ def aggregated(rows: Iterable[Row], by: Sequence[str], value: str) -> dict[Any, 
     groups = defaultdict[Any, list[Row]](list)
     for row in rows:
         groups[tuple(row[name] for name in by)].append(row)
-    found = {}
+    found: dict[Any, Row] = {}
     for key, some in groups.items():
         values = [row[value] for row in some if row[value] is not None]
         found[key] = {

@@ -155,7 +155,8 @@ def test_without_an_order_changes_of_a_micro_batch_count_by_time_and_those_of_a_
 
 
 def orders(*rows: tuple[Any, ...]) -> pa.Table:
-    schema: Any = pa.schema([("id", pa.int64()), ("who", pa.string()), ("sum", pa.int64()), ("at", pa.timestamp("us"))])
+    columns: list[Any] = [("id", pa.int64()), ("who", pa.string()), ("sum", pa.int64()), ("at", pa.timestamp("us"))]
+    schema = pa.schema(columns)
     return pa.Table.from_pylist(
         [dict(zip(schema.names, (*row[:3], START + timedelta(minutes=row[3])), strict=True)) for row in rows], schema
     )

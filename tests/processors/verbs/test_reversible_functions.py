@@ -100,7 +100,7 @@ def test_sums_of_floats_forget_what_was_not_finite_or_too_much(values: list[floa
 
 def test_rows_of_a_condition_go_as_they_came() -> None:
     calls = {"n": f.count(where="b"), "s": f.sum("s", where="b"), "l": f.last("l", where="b")}
-    types = {"n": pa.bool_(), "s": pa.int64(), "l": pa.struct([("value", pa.string())])}
+    types: dict[str, pa.DataType] = {"n": pa.bool_(), "s": pa.int64(), "l": pa.struct([("value", pa.string())])}
     row = RowAggregate(calls, types, reversible=True)
     state = fold(row, [(1, True, 5, ("a",)), (2, None, None, None), (3, True, None, (None,))])
     assert row.results([state]).to_pylist() == [{"n": 2, "s": 5, "l": None}]
@@ -134,7 +134,13 @@ def test_the_form_of_states_stays_what_it_is() -> None:
     calls = {
         "n": f.count(), "s": f.sum("s"), "a": f.avg("a"), "v": f.var_pop("v"), "m": f.max("m"), "l": f.last("l"),
     }  # fmt: skip
-    types = {"s": pa.int64(), "a": pa.float64(), "v": pa.float64(), "m": pa.string(), "l": pa.string()}
+    types: dict[str, pa.DataType] = {
+        "s": pa.int64(),
+        "a": pa.float64(),
+        "v": pa.float64(),
+        "m": pa.string(),
+        "l": pa.string(),
+    }
     row = RowAggregate(calls, types, reversible=True)
     assert row.state_serde.name == (
         "reversible-state-1: count(null); sum(int); avg(float); var_pop(float); max(string); last(string, "
