@@ -22,6 +22,7 @@ from millpond.processors.options.on_error import OnError
 from millpond.processors.options.order import Order
 from millpond.processors.options.records import Consumed, Grouped, Produced, Repartitioned
 from millpond.processors.options.suppressed import Suppressed
+from millpond.processors.options.versioned_table import VersionedTable
 from millpond.processors.options.windowed_serdes import SessionWindowedSerde, TimeWindowedSerde
 from millpond.processors.options.windows import EmitStrategy, SessionWindows, SlidingWindows, TimeWindows
 from millpond.processors.runtime.batches.batch import Batch
@@ -84,6 +85,7 @@ __all__ = [
     "Topology",
     "TopologyBuilder",
     "TopologyDriver",
+    "VersionedTable",
     "cube",
     "grouping_sets",
     "merge",

@@ -209,12 +209,21 @@ def _corrected_key(
             f"grace is {grace!r}, but with emit='updates' no row waits: a late right row corrects what has come out; "
             "leave grace out, and give history for as long as right rows may be late"
         )
+    check_ahead(direction, tolerance)
+    return column_names(left_key, "left_key")
+
+
+def check_ahead(direction: str, tolerance: Duration | None) -> None:
+    """Refuse a direction that looks ahead without end, where no row waits.
+
+    Raises:
+        ConfigurationError: it is such a one.
+    """
     if direction != AsofDirection.BACKWARD.value and tolerance is None:
         raise ConfigurationError(
             f"direction is {direction!r}, and nothing says how much newer than a left row its match may be; give "
             "tolerance='10 minutes'"
         )
-    return column_names(left_key, "left_key")
 
 
 def _check_reach(corrected: Sequence[str] | None, tolerance: Duration | None, history: Duration, ahead: int) -> None:

@@ -209,6 +209,21 @@ def asof_join_account(
     )
 
 
+def lookup_join_account(name: str, join_type: JoinType, left: InputTime) -> Account:
+    """Of a join with a table that others keep."""
+    return Account(
+        name,
+        f"lookup_join, {join_type.value}",
+        "none: a left row meets the table as it is when its micro-batch begins",
+        [],
+        _NOTHING,
+        left.bound,
+        {} if left.path is None else {left.path: left.bound},
+        "nothing but which version of the table each micro-batch has read",
+        sides=("left",),
+    )
+
+
 def corrected_account(
     name: str, join_type: JoinType, history: Allowance, left: InputTime, ahead: int = 0, back: int = 0
 ) -> Account:

@@ -29,6 +29,7 @@ from millpond.processors.calls.batch_twin import Verification
 from millpond.processors.calls.deduplicate import call_deduplicate
 from millpond.processors.calls.grace_advice import GraceAdvice
 from millpond.processors.calls.latest import call_latest
+from millpond.processors.calls.lookups.lookup_join import MAX_BYTES, call_lookup_join
 from millpond.processors.calls.made import Made
 from millpond.processors.calls.multi_join import HowEach, OnEach, call_multi_join, check_tables, times_of
 from millpond.processors.calls.over import call_over
@@ -40,11 +41,19 @@ from millpond.processors.calls.top_n import call_top_n
 from millpond.processors.options.grouping import By
 from millpond.processors.options.joins import ASOF_JOINS, JoinType
 from millpond.processors.options.on_error import OnError
+from millpond.processors.options.versioned_table import VersionedTable
 from millpond.processors.pond.expressions import Expression, matching, with_own_bounds, with_own_gap
 from millpond.processors.pond.frames import Frame, kept_schema, table_of
 from millpond.processors.pond.micro_batches import MicroBatches
 from millpond.processors.pond.playing import Recording, advise_grace
-from millpond.processors.pond.sides import VerbSide, check_times_of, joined_sides, with_conditions
+from millpond.processors.pond.sides import (
+    VerbSide,
+    check_time,
+    check_times_of,
+    joined_sides,
+    table_side,
+    with_conditions,
+)
 from millpond.processors.pond.twins import verified
 from millpond.processors.runtime.failures import DeadLetter
 from millpond.processors.verbs.aggregate import Windows
@@ -453,6 +462,102 @@ class Verbs(ABC, Generic[Given, Result]):
             name=name,
         )
         return self._result(made, [one, other])
+
+    @named_in_errors
+    def lookup_join(
+        self,
+        left: Given,
+        right: VersionedTable,
+        *,
+        on: On,
+        left_time: str,
+        right_time: str,
+        columns: Sequence[str] | Mapping[str, str] | None = None,
+        how: Literal["inner", "left", "semi", "anti"] = "inner",
+        tolerance: Duration | None = None,
+        exact: bool = True,
+        direction: Literal["backward", "forward", "nearest"] = "backward",
+        where: pc.Expression | None = None,
+        otherwise: Literal["miss", "next"] = "miss",
+        default: Mapping[str, Any] | None = None,
+        right_order: str | None = None,
+        right_op: str | None = None,
+        null_safe: bool = False,
+        max_bytes: int = MAX_BYTES,
+        name: str | None = None,
+    ) -> Result:
+        """Each left row with the row of a table in files that was valid at its time: ``asof_join`` without a copy.
+
+        The table is read as it is when a micro-batch begins, or at once, and is kept in memory only. What comes into it
+        later changes no result.
+
+        Args:
+            left: the rows to be completed.
+            right: a ``ParquetTable`` or ``DeltaTable`` of ``millpond.adapters.tables``, or one of your own, with the
+                methods of ``VersionedTable``. Each row is valid from its time until that of the next one with its key;
+                rows without a time are left out.
+            on: the columns that must be equal.
+            left_time, right_time: the columns with the times.
+            columns: those of the table that the result has: a list of names, or a mapping of the name in the result to
+                that in the table. By default all that are not in ``on``.
+            how: as in ``asof_join``.
+            tolerance: how much older, or by the direction newer, than the left row a match may be; None for any age.
+            exact: whether a right row of the very time of the left row is a match.
+            direction: ``"backward"``, or ``"forward"`` or ``"nearest"``, which need ``tolerance``. No row waits for a
+                newer one: what the table has then counts.
+            where, otherwise, default: as in ``asof_join``.
+            right_order: the column that decides among right rows of one key and time, the greatest last; by default the
+                columns of the result do.
+            right_op: the column that says which right rows are deletes, as ``op`` in ``latest``.
+            null_safe: whether a null in ``on`` equals a null.
+            max_bytes: how many bytes the rows of the table may take in memory. More are refused.
+            name: of the verb, for messages; by default made of the verb and the key.
+
+        Returns:
+            All columns of the left side, then, unless ``how`` is ``"semi"`` or ``"anti"``, those of the table.
+
+        Raises:
+            ConfigurationError: an argument is missing or invalid, a column is absent or of a type that does not do, or
+                the table cannot be read, or not in so much memory.
+            RecordError: a row cannot be used.
+            MissingFileError: the table has lost a file of its newest version.
+
+        >>> import tempfile
+        >>> from datetime import datetime
+        >>> import pyarrow.parquet as pq
+        >>> from millpond.adapters.tables import ParquetTable
+        >>> quotes = tempfile.TemporaryDirectory()
+        >>> quote = pa.table({"symbol": ["ACME"], "at": [datetime(2026, 6, 1)], "bid": [9.5]})
+        >>> pq.write_table(quote, f"{quotes.name}/1.parquet")
+        >>> trades = [{"symbol": "ACME", "t": datetime(2026, 6, 1, 12)}]
+        >>> priced = Pond().lookup_join(
+        ...     trades, ParquetTable(quotes.name), on="symbol", left_time="t", right_time="at", columns=["bid"]
+        ... )
+        >>> priced.select(["symbol", "bid"]).to_pylist()
+        [{'symbol': 'ACME', 'bid': 9.5}]
+        >>> quotes.cleanup()
+        """
+        one, table = self._side(LEFT, left), table_side(right, columns)
+        made = call_lookup_join(
+            one.rows,
+            table,
+            begun_anew,
+            on=on,
+            times=(check_time(LEFT, one.schema, left_time, "left_time"), right_time),
+            how=how,
+            tolerance=tolerance,
+            exact=exact,
+            direction=direction,
+            where=None if where is None else lambda shown: partial(matching, one.schema, table.named(shown), where),
+            otherwise=otherwise,
+            default=default,
+            right_order=right_order,
+            right_op=right_op,
+            null_safe=null_safe,
+            max_bytes=max_bytes,
+            name=name,
+        )
+        return self._result(made, [one])
 
     @named_in_errors
     def stream_join(

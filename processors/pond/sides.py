@@ -14,9 +14,11 @@ import pyarrow.compute as _compute
 from millpond.errors import ConfigurationError
 from millpond.processors.calls.arguments import INPUT, LEFT, RIGHT
 from millpond.processors.calls.known_names import unused_name
+from millpond.processors.calls.lookups.lookup_join import TableSide
 from millpond.processors.calls.tables import Rows, Selection
 from millpond.processors.options.joins import JoinType, Side
-from millpond.processors.pond.frames import field_of
+from millpond.processors.options.versioned_table import VersionedTable
+from millpond.processors.pond.frames import field_of, kept_schema
 from millpond.processors.pond.marks import rows_of
 from millpond.processors.verbs.aggregates import AggregateCall
 from millpond.processors.verbs.projections import SEQUENCE
@@ -304,3 +306,17 @@ def _has_no_order(type_: pa.DataType) -> bool:
     if pa.types.is_map(type_):
         return True
     return any(_has_no_order(type_.field(number).type) for number in range(type_.num_fields))
+
+
+def table_side(table: Any, columns: Any) -> TableSide:
+    """A table that others keep as the right side of a verb, with the columns that are wanted of it.
+
+    Raises:
+        ConfigurationError: it is no such table, it cannot be read, or verbs cannot keep one of its columns.
+    """
+    if not isinstance(table, VersionedTable):
+        raise ConfigurationError(
+            f"right is of type {type(table).__name__}; give a table that is read by version, such as "
+            "millpond.adapters.tables.ParquetTable('quotes'), or join rows by asof_join"
+        )
+    return TableSide(table, kept_schema(RIGHT, table.schema()), columns)

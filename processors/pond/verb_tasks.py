@@ -32,6 +32,7 @@ from millpond.processors.runtime.failures import FailurePolicy
 from millpond.processors.runtime.late import LateRecords
 from millpond.processors.runtime.subtopology import Subtopology
 from millpond.processors.runtime.task import Task
+from millpond.processors.tables.value_getters import ValueGetter
 from millpond.stores.encoding.times import TimeUnit
 
 pc: Any = _compute
@@ -157,9 +158,10 @@ class VerbTasks:
         if complete:
             blobs += signal_blobs(COMPLETE, self.numbers.values())
         results: list[pa.Table] = []
-        for stage in self.plan.stages:
+        tables = {name: table.at(table.newest()) for name, table in self.made.verb.tables.items()}
+        for stage in self.plan.stages or (self.plan.map_side,):
             arrived = self._by_task(blobs)
-            results = [table for part in stage for table in self._run(part, arrived, number, stores)]
+            results = [table for part in stage for table in self._run(part, arrived, number, stores, tables)]
             blobs = [blob for waiting in arrived.values() for blob in waiting]
         return results
 
@@ -170,7 +172,12 @@ class VerbTasks:
         return arrived
 
     def _run(
-        self, part: Subtopology, arrived: dict[int, list[Blob]], number: int, stores: TaskStores
+        self,
+        part: Subtopology,
+        arrived: dict[int, list[Blob]],
+        number: int,
+        stores: TaskStores,
+        tables: Mapping[str, ValueGetter],
     ) -> Iterator[pa.Table]:
         """What comes out of the tasks of a sub-topology; what they send to others is added to what has arrived."""
         name, router = self.made.verb.name, Router(self.plan, part, self.numbers)
@@ -181,7 +188,7 @@ class VerbTasks:
                 continue
             with stores.task(f"{name}/{part.index}_{partition}", part, self.plan) as opened:
                 policy = FailurePolicy(self.on_error, self.keep_letter)
-                task = Task(part, opened, partition, policy=policy, keep_late=self.late.append)
+                task = Task(part, opened, partition, policy=policy, keep_late=self.late.append, tables=tables)
                 rows, writer, made = SinkRows(sink, number), BlobWriter(partition), list[pa.Table]()
                 for outputs in run_blobs(task, some, self.decoders, 0, settle_ties=True):
                     made += rows.to_tables(outputs)

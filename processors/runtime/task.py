@@ -73,6 +73,7 @@ class Task:
         policy: what happens to records for which a user's function fails; by default they fail the task.
         reset: the moment to which the times in the stores are set back first; None for none.
         keep_late: takes the records that are left out for their time; None if they are only counted.
+        tables: what looks the rows of tables up that others keep, by names under which processors share it.
 
     Attributes:
         task_id: ``<sub-topology>_<partition>``.
@@ -89,6 +90,7 @@ class Task:
         policy: FailurePolicy | None = None,
         reset: StreamTimeReset | None = None,
         keep_late: KeepLate | None = None,
+        tables: Mapping[str, Any] | None = None,
     ) -> None:
         self.subtopology = subtopology
         self.task_id = f"{subtopology.index}_{partition}"
@@ -106,7 +108,7 @@ class Task:
         self._processors = {name: self._make(node) for name, node in subtopology.nodes.items()}
         self._gathering = gathering_nodes(subtopology, self._processors)
         self._arrived = 0
-        self._shared: dict[str, Any] = {}
+        self._shared: dict[str, Any] = dict(tables or {})
         self._sources = {topic: self._processors[node.name] for topic, node in subtopology.sources.items()}
         for name, node in subtopology.nodes.items():
             self._processors[name].init(self._context(node))

@@ -192,7 +192,7 @@ def asof_join(
         made = partial(
             CorrectedJoin,
             "right",
-            _sides,
+            sides,
             join_type,
             store=CORRECTED,
             identity=Identities(left.rows, correcting.key),
@@ -230,7 +230,7 @@ def _joined(stream: KStream, table: KTable, joined: Joined, join_type: JoinType)
     """Each left row once, and its match."""
     join = stream.left_join if join_type.keeps(Side.LEFT) else stream.join
     results = join(table, pairs, joined, vectorized=True)
-    return results.filter(_unmatched, vectorized=True) if join_type is JoinType.ANTI else results
+    return results.filter(unmatched, vectorized=True) if join_type is JoinType.ANTI else results
 
 
 def _corrected(
@@ -252,11 +252,11 @@ def _corrected(
     return results
 
 
-def _sides(keys: Any, left: Any, right: Any) -> Any:
+def sides(keys: Any, left: Any, right: Any) -> Any:
     """``pairs``, whoever has the keys."""
     return pairs(left, right)
 
 
-def _unmatched(keys: Any, values: Any) -> Any:
+def unmatched(keys: Any, values: Any) -> Any:
     """Which pairs of rows have no right one."""
     return values.field("right").is_null()

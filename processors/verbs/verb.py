@@ -17,6 +17,7 @@ from millpond.processors.options.grouping import GroupingSets
 from millpond.processors.runtime.batches.batch import Batch
 from millpond.processors.runtime.batches.columns import Columns, Records
 from millpond.processors.runtime.topology import Topology
+from millpond.processors.tables.sorted_versions import GetterAt
 from millpond.processors.verbs.change_feed import Change
 from millpond.processors.verbs.foreign_keyed import with_foreign_keys, without_foreign_key
 from millpond.processors.verbs.matching.matching import Matching
@@ -215,6 +216,7 @@ class Verb:
         follows_time: whether what comes out, or is late, depends on how far its inputs have come in time.
         terms: the parameters on which the rows of all its stores depend, by name, as a user writes them.
         matching: of a join, how it decides which rows match.
+        tables: those that others keep, and it looks up, by name.
     """
 
     topology: Topology
@@ -224,6 +226,7 @@ class Verb:
     follows_time: bool = True
     terms: Mapping[str, Term] = field(default_factory=dict)
     matching: Matching | None = None
+    tables: Mapping[str, GetterAt] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "topology", self.topology.of_verb(self.name, self.terms, TimeUnit.MICROSECOND))

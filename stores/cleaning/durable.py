@@ -33,6 +33,9 @@ from millpond.stores.evolution.history import EVOLUTION, History, is_record, sin
 LEFT_OUT: Final = frozenset(("dead-letters", "late-rows"))
 """The directories of rows that a job has left out: they are a user's, as results are."""
 
+TABLE_VERSIONS: Final = "table-versions"
+"""The directory of the versions that micro-batches have read of tables that others keep; a query deletes old ones."""
+
 _ID: Final = re.compile(r"[0-9a-f]{32}")
 _DRAFT: Final = re.compile(r"(.+)\.[0-9a-f]{32}")
 _UNFINISHED: Final = "a write that never came to its end"
@@ -105,7 +108,7 @@ class _Application:
 
     def leftovers(self) -> Iterator[Leftover]:
         files, directories = self._list(self._id), self._directories(self._id)
-        if directories and LEFT_OUT.issuperset(directories) and not files:
+        if directories and {*LEFT_OUT, TABLE_VERSIONS}.issuperset(directories) and not files:
             yield from (self._stranger(f"{self._id}/{name}") for name in directories)
             return
         if EVOLUTION not in directories and claimed_by(self._storage, self._id) is None:
@@ -293,6 +296,9 @@ class _Application:
         if self._is_left_out(path):
             why = "rows that the job has left out, which stay until you delete them"
             return Leftover(GarbageKind.LEFT_OUT, self._describe(path), _size(self._tree(path)), why)
+        if path == f"{self._id}/{TABLE_VERSIONS}":
+            why = "stays: its query reads the same again if it repeats a micro-batch"
+            return Leftover(GarbageKind.APPLICATION, self._describe(path), _size(self._tree(path)), why)
         return Leftover(GarbageKind.UNKNOWN, self._describe(path), 0, "not understood, so it stays")
 
     def _is_left_out(self, path: str) -> bool:

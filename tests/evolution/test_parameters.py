@@ -89,6 +89,10 @@ PARAMETERS: Final[dict[str, dict[str, str]]] = {
         "where": OWN, "otherwise": OWN, "default": OWN, "emit": REFUSAL, "left_key": REFUSAL,
         "right_order": REFUSAL, "right_op": REFUSAL, "null_safe": REFUSAL, **NAMES,
     },
+    "Millpond.lookup_join": dict.fromkeys(
+        ("left", "right", "on", "left_time", "right_time", "columns", "how", "tolerance", "exact", "direction", "where",
+         "otherwise", "default", "right_order", "right_op", "null_safe", "max_bytes", "name"), OWN,
+    ),
     "Millpond.stream_join": {
         "left": OWN, "right": OWN, "on": REFUSAL, "left_time": REFUSAL, "right_time": REFUSAL, "within": REFUSAL,
         "before": REFUSAL, "after": REFUSAL, "at_most": REFUSAL, "how": REFUSAL, "grace": NO_HARM, "null_safe": REFUSAL,
@@ -234,6 +238,7 @@ def test_every_parameter_is_refused_harmless_or_the_users_own() -> None:
         "over",
         "apply",
         "asof_join",
+        "lookup_join",
         "stream_join",
         "table_join",
         "multi_join",

@@ -66,6 +66,7 @@ def test_an_example_imports_only_what_is_public(example: Path) -> None:
     public = {
         "millpond",
         "millpond.adapters.spark",
+        "millpond.adapters.tables",
         "millpond.errors",
         "millpond.processors",
         "millpond.processors.verbs",

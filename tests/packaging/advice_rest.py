@@ -16,7 +16,19 @@ _CLOSED = f"{_RECORDS}test_what_is_closed_is_opened_again"
 _PACKED = "stores/rows/test_packing.py::test_what_cannot_be_packed_is_packed_as_the_message_says"
 _RULES = "processors/verbs/test_apply.py::"
 _ROWS = f"{_RULES}test_results_that_are_no_rows_are_refused"
+_LOOKED_UP = "pond/test_lookup_join.py::"
+_DELTA_READ = f"{_LOOKED_UP}test_what_a_reader_would_have_to_know_of_a_delta_table_is_refused_with_what_to_do"
 FOLLOWED = {
+    " to be read, which is not known here; drop it from the table": _DELTA_READ,
+    ", so its files have other names of columns; set it to none": _DELTA_READ,
+    " are deleted by a deletion vector, which is not read here; write": _DELTA_READ,
+    ", which is not in it, as a shallow clone has; make it a deep one": _DELTA_READ,
+    "table needs; have the table keep its log longer": f"{_LOOKED_UP}"
+    "test_a_delta_table_is_what_its_log_says_of_each_version",
+    ", which a version of the table has that is read; what deletes old files": f"{_LOOKED_UP}"
+    "test_a_file_that_is_lost_or_damaged_is_told",
+    ", which is none; correct it, or leave out right_op": f"{_LOOKED_UP}"
+    "test_an_unknown_operation_is_refused_and_none_without_the_column",
     "; round it, or cast the column to another type": "pond/test_refused_calls.py::"
     "test_a_value_that_cannot_be_kept_is_rounded_or_cast",
     ", but this release reads version \n; run the release that wrote it": _NUMBERS,

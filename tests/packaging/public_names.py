@@ -17,6 +17,7 @@ MODULES = (
     "millpond.adapters.inspect",
     "millpond.adapters.kafka_streams",
     "millpond.adapters.spark",
+    "millpond.adapters.tables",
     "millpond.processors",
     "millpond.processors.pond",
     "millpond.processors.verbs",

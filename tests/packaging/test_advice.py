@@ -208,6 +208,7 @@ TABLES = (
     "command_line/test_refused_calls.py",
     "edit/test_refused_edits.py",
     "kafka_streams/test_command_line.py",
+    "pond/test_lookup_join.py",
     "pond/test_refused_calls.py",
     "processors/test_refused_calls.py",
     "spark/test_refused_calls.py",
@@ -241,6 +242,10 @@ _IN_PIPELINES = "spark/test_pipelines.py::test_each_table_has_what_its_verb_make
 FOLLOWED_CALLS = {
     "but its rows are a change feed, which it keeps with what its results take": "spark/test_feed_aggregates.py::"
     "test_other_results_over_a_feed_are_another_verb",
+    "; name fewer columns=[...], or give a greater max_bytes": "pond/test_lookup_join.py::"
+    "test_more_rows_than_fit_are_refused_with_the_number_and_fewer_columns_fit",
+    " where the verb was made: \n; make the verb again": "pond/test_lookup_join.py::"
+    "test_a_column_that_a_file_lacks_is_null_and_one_of_another_type_is_refused",
     ", so there is nothing to run the code over; give after=... an earlier one": _WHAT_IF,
     ", which are not to be changed; give into=... a place beside them": _WHAT_IF,
     " already; delete it if it is of an earlier call, or give into=... a place where nothing is": _WHAT_IF,

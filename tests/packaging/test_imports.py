@@ -58,7 +58,7 @@ PROCESSORS = [
     "processors.rows",
     "processors.pond",
 ]
-ADAPTERS = ["adapters", "adapters.kafka_streams"]
+ADAPTERS = ["adapters", "adapters.kafka_streams", "adapters.tables"]
 INSPECT = [
     "adapters.inspect",
     "adapters.edit",

@@ -87,7 +87,7 @@ class SendToTasks(MapSide):
         reader = self._source.reader(split, box.keep_letter)
         metrics = Metrics()
         latest: list[int] = []
-        for chunk in _chunks(batches):
+        for chunk in chunks(batches):
             metrics.add(TaskMetric.RECORDS_IN, chunk.num_rows)
             usable = reader.usable(chunk)
             newest = pc.max(usable["timestamp"]).as_py()
@@ -97,7 +97,7 @@ class SendToTasks(MapSide):
         if latest and self._tells_time:
             yield from _blob_rows(self._route.tell_time(max(latest), split))
         box.write()
-        yield from _reported(EXCHANGE_SCHEMA, reader.skipped, metrics)
+        yield from reported(EXCHANGE_SCHEMA, reader.skipped, metrics)
 
     def _sent(
         self, usable: pa.Table, reader: SplitReader, writer: BlobWriter, metrics: Metrics
@@ -158,7 +158,7 @@ class ProcessAndSend(MapSide):
         run = _Run(self._part, self._source, self._handling, attempt)
         for outputs in run.outputs(batches):
             yield from _blob_rows([*self._router.send(outputs, writer), *sinks.blobs(outputs)])
-        yield from _reported(EXCHANGE_SCHEMA, run.counts, run.metrics)
+        yield from reported(EXCHANGE_SCHEMA, run.counts, run.metrics)
 
 
 class ProcessToSink(MapSide):
@@ -176,10 +176,10 @@ class ProcessToSink(MapSide):
         for outputs in run.outputs(batches):
             for table in rows.to_tables(outputs):
                 yield from without_report(table).to_batches()
-        yield from _reported(self._sink.schema, run.counts, run.metrics)
+        yield from reported(self._sink.schema, run.counts, run.metrics)
 
 
-def _chunks(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
+def chunks(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
     """The rows, a few megabytes at a time."""
     pending: list[pa.RecordBatch] = []
     size = 0
@@ -221,7 +221,7 @@ class _Run:
         self.metrics.put(TaskMetric.RECORDS_IN, self._rows)
 
     def _records(self, batches: Iterator[pa.RecordBatch]) -> Iterator[Records]:
-        for chunk in _chunks(batches):
+        for chunk in chunks(batches):
             self._rows += chunk.num_rows
             yield from self._reader.batches(chunk)
 
@@ -230,7 +230,7 @@ def _blob_rows(blobs: Iterable[Blob]) -> Iterator[pa.RecordBatch]:
     yield from without_report(pa.Table.from_batches([to_record_batch(blobs)])).to_batches()
 
 
-def _reported(schema: pa.Schema, counts: Mapping[str, int], metrics: Metrics) -> Iterator[pa.RecordBatch]:
+def reported(schema: pa.Schema, counts: Mapping[str, int], metrics: Metrics) -> Iterator[pa.RecordBatch]:
     """The report, unless nothing came."""
     if counts or metrics.figures.get(TaskMetric.RECORDS_IN):
         yield from report_row(schema, counts, metrics.figures).to_batches()

@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any, Final, Literal
 
 from pyspark.sql import Column, DataFrame
+from pyspark.sql.pandas.types import from_arrow_schema
 
 from millpond.adapters.spark.rows.arrow_expressions import Condition
 from millpond.adapters.spark.rows.names import named
@@ -20,10 +21,13 @@ from millpond.adapters.spark.verbs.over import OverVerbs
 from millpond.errors import ConfigurationError
 from millpond.processors.calls.arguments import On, in_micros
 from millpond.processors.calls.asof_join import call_asof_join
+from millpond.processors.calls.lookups.lookup_join import MAX_BYTES, TableSide, call_lookup_join
 from millpond.processors.calls.multi_join import HowEach, OnEach, call_multi_join, check_tables
 from millpond.processors.calls.own_bounds import join_bounds
 from millpond.processors.calls.stream_join import call_stream_join
 from millpond.processors.calls.table_join import call_table_join
+from millpond.processors.options.versioned_table import VersionedTable
+from millpond.processors.pond.sides import table_side
 from millpond.processors.verbs.stream_join import BOUNDS
 from millpond.stores.encoding.times import Duration
 
@@ -139,6 +143,90 @@ class JoinVerbs(OverVerbs):
             null_safe=null_safe,
             emit=emit,
             left_key=left_key,
+            name=name,
+        )
+        return self._result(start.run, made)
+
+    @verb
+    def lookup_join(
+        self,
+        left: DataFrame,
+        right: VersionedTable,
+        *,
+        on: On,
+        left_time: str | Column,
+        right_time: str,
+        columns: Sequence[str] | Mapping[str, str] | None = None,
+        how: Literal["inner", "left", "semi", "anti"] = "inner",
+        tolerance: Duration | None = None,
+        exact: bool = True,
+        direction: Literal["backward", "forward", "nearest"] = "backward",
+        where: str | Column | None = None,
+        otherwise: Literal["miss", "next"] = "miss",
+        default: Mapping[str, Any] | None = None,
+        right_order: str | None = None,
+        right_op: str | None = None,
+        null_safe: bool = False,
+        max_bytes: int = MAX_BYTES,
+        name: str | None = None,
+    ) -> DataFrame:
+        """Each left row with the row of a table in files that was valid at its time: ``asof_join`` without a copy.
+
+        All tasks of a micro-batch read one version of the table, the newest when the first of them begins. It is
+        settled before a row is read, so a micro-batch that is repeated reads the same one. Left rows come out at once;
+        what comes into the table later changes no result. A static DataFrame meets the version of now.
+
+        Args:
+            left: the rows to be completed.
+            right: a ``ParquetTable`` or ``DeltaTable`` of ``millpond.adapters.tables``, or one of your own, with the
+                methods of ``VersionedTable``, which workers can import. Each row is valid from its time until that of
+                the next one with its key; rows without a time are left out.
+            on: the columns that must be equal.
+            left_time: the column (or expression) with the times: timestamps or dates.
+            right_time: the column of the table with the times.
+            columns: those of the table that the result has: a list of names, or a mapping of the name in the result to
+                that in the table. By default all that are not in ``on``.
+            how: as in ``asof_join``.
+            tolerance: how much older, or by the direction newer, than the left row a match may be; by default any age.
+            exact: whether a right row of the very time of the left row is a match.
+            direction: ``"backward"``, or ``"forward"`` or ``"nearest"``, which need ``tolerance``. No row waits for a
+                newer one: what the version has counts.
+            where, otherwise, default: as in ``asof_join``; ``where`` has the columns of the table by their names in the
+                result.
+            right_order: the column that decides among right rows of one key and time, the greatest last; by default the
+                columns of the result do.
+            right_op: the column that says which right rows are deletes, as ``op`` in ``latest``.
+            null_safe: whether a null in ``on`` equals a null, as by ``<=>``; otherwise it equals nothing, as by ``=``.
+            max_bytes: how many bytes the rows of the table may take in the memory of each Python process of a worker.
+                More are refused.
+            name: of the verb; by default made of ``lookup_join`` and the columns.
+
+        Returns:
+            All columns of the left side, then, unless ``how`` is ``"semi"`` or ``"anti"``, those of the table.
+
+        Raises:
+            ConfigurationError: an argument is missing or invalid, a column is absent or of a type that does not do, or
+                the table cannot be read, or not in so much memory.
+            DurabilityError: the table, or which version a micro-batch reads, could not be read or written.
+        """
+        table, start = table_side(right, columns), self._start(None, ())
+        made = call_lookup_join(
+            FrameRows(left),
+            table,
+            start,
+            on=on,
+            times=(left_time, right_time),
+            how=how,
+            tolerance=tolerance,
+            exact=exact,
+            direction=direction,
+            where=None if where is None else lambda shown: partial(_matching, left, _none(left, table, shown), where),
+            otherwise=otherwise,
+            default=default,
+            right_order=right_order,
+            right_op=right_op,
+            null_safe=null_safe,
+            max_bytes=max_bytes,
             name=name,
         )
         return self._result(start.run, made)
@@ -362,6 +450,12 @@ class JoinVerbs(OverVerbs):
             name=name,
         )
         return self._result(start.run, made)
+
+
+def _none(left: DataFrame, table: TableSide, shown: Mapping[str, str]) -> DataFrame:
+    """No rows, with the columns that a table has in the result."""
+    columns = from_arrow_schema(table.named(shown), prefer_timestamp_ntz=True)
+    return left.sparkSession.createDataFrame([], columns)
 
 
 def _matching(left: DataFrame, right: DataFrame, where: str | Column, columns: Sequence[str]) -> Condition:

@@ -162,7 +162,7 @@ class MadeVerbs:
         asked = {
             name: asked_verb(runner.asked[name], key_names(run.inputs[0]))
             for name, (run, _) in self._verbs.items()
-            if run.streaming
+            if run.streaming and name in runner.asked
         }
         return planned(runner.job, checkpoint, asked)
 
@@ -178,7 +178,8 @@ class MadeVerbs:
         Raises what ``SparkStreams.warm`` raises.
         """
         session = active_session("warming local copies")
-        return warm_beside(session, checkpoint, [run.warmed(made) for run, made in self._verbs.values()])
+        queries = [run.warmed(made) for run, made in self._verbs.values() if made.topology.stores]
+        return warm_beside(session, checkpoint, queries)
 
     def dead_letters(self, name: str | None = None) -> DataFrame:
         """The rows that ``on_error="dead-letter"`` has left out, with what is known of each.

@@ -22,12 +22,14 @@ from millpond.adapters.spark.job.backfill import backfilled
 from millpond.adapters.spark.job.job import Job
 from millpond.adapters.spark.job.worker_settings import warm_query, worker_settings
 from millpond.adapters.spark.operator.dataflow import Dataflow
+from millpond.adapters.spark.operator.looking_up import LookUp
 from millpond.adapters.spark.operator.on_workers import OnWorkers
 from millpond.adapters.spark.reading.inspection import CommittedStore
 from millpond.adapters.spark.rows.dead_letters import ErrorHandling
 from millpond.adapters.spark.rows.intervals import from_months, traveling
 from millpond.adapters.spark.rows.sink import arrow_schema
 from millpond.adapters.spark.rows.sink_blobs import to_columns
+from millpond.adapters.spark.session.sent import in_workers
 from millpond.adapters.spark.session.ticks import check_ticks
 from millpond.adapters.spark.verbs.backfill import Backfill, check_storable, to_results
 from millpond.adapters.spark.verbs.between import Results
@@ -38,6 +40,8 @@ from millpond.adapters.spark.verbs.marks import marked, together
 from millpond.adapters.spark.verbs.shared_flow import SharedFlow, SharedVerb
 from millpond.adapters.spark.verbs.sharing import Result, Shared, shared_by
 from millpond.adapters.spark.verbs.sink import row_sink
+from millpond.adapters.spark.worker.counters import counting_ddl, observe_reports
+from millpond.adapters.spark.worker.table_versions import TableVersions
 from millpond.adapters.spark.worker.worker import StateSettings
 from millpond.errors import ConfigurationError, DurabilityError, FormatError
 from millpond.processors.calls.feeds import feed_marks
@@ -48,6 +52,7 @@ from millpond.processors.distribution.shape_of import shape_of
 from millpond.processors.rows.event_times import EventTimes
 from millpond.processors.rows.part_rows import PartRows
 from millpond.processors.rows.row_source import RowSource
+from millpond.processors.rows.unusable import SKIP_REASONS
 from millpond.processors.verbs.rekeying.rekeying import NewInput
 from millpond.processors.verbs.verb import PackedRows, Verb, schema_of
 from millpond.stores.durability.manifests.schema_log import keep_schemas, unkept_schemas
@@ -142,10 +147,12 @@ class VerbRun:
         verb, account = made.verb, made.account
         plan = self.job.plan(self.session, verb.topology, verb.name)
         check_ticks(ticks, plan, streaming=self.streaming)
+        announced, columns = columns is not None, columns or self._columns(verb.schema)
+        if not plan.stages:
+            return self._looking_up(made, plan, columns)
         shared = self._shared(plan, verb, ticks)
         if shared:
             plan = replace(plan, partitions=shared.partitions, behind=shared.names)
-        announced, columns = columns is not None, columns or self._columns(verb.schema)
         frames = {rows.role: rows.selected() for rows in self.inputs}
         sources = {rows.role: self._source(rows, verb, made.value_serde) for rows in self.inputs}
         sink = row_sink(verb.name, traveling(columns), verb.parts)
@@ -177,6 +184,22 @@ class VerbRun:
             alone = all(rows.keyed for rows in self.inputs)
             self.results.add(rows, Result(verbs, key_names(self.inputs[0]), account, alone))
         return rows
+
+    def _looking_up(self, made: MadeVerb[RowInput], plan: Plan, columns: T.StructType) -> DataFrame:
+        """The rows that come out of a verb that keeps nothing, where its input is split."""
+        verb, (rows,), (part,) = made.verb, self.inputs, plan.map_side
+        sink = row_sink(verb.name, traveling(columns), verb.parts)
+        storage, application_id = self.job.storage, self.job.application_id
+        versions = {
+            name: TableVersions(storage, application_id, name, None if self.streaming else table.newest())
+            for name, table in verb.tables.items()
+        }
+        source = self._source(rows, verb, made.value_serde)
+        look_up = LookUp(part, source, sink, self.handling, verb.tables, versions)
+        blobs = in_workers(rows.selected(), look_up, counting_ddl(sink.ddl))
+        observed = observe_reports(blobs, f"millpond.{self.name}.{rows.role}", application_id, SKIP_REASONS)
+        found = from_months(to_columns(observed, traveling(columns)), columns)
+        return marked(found, bound_marks(made.account.marks))
 
     def store(self, verb: Verb, name: str, checkpoint: str, batch_id: int | None) -> DataFrame:
         """The rows of one of the verb's stores, as committed.

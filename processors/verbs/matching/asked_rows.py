@@ -40,7 +40,8 @@ def matching_of(verb: Verb) -> Matching:
         ConfigurationError: it is no join.
     """
     if verb.matching is None:
-        raise ConfigurationError(f"the verb {verb.name!r} is no join, so its rows have no match to explain")
+        what = "keeps no rows of its table" if verb.tables else "is no join"
+        raise ConfigurationError(f"the verb {verb.name!r} {what}, so its rows have no match to explain")
     return verb.matching
 
 

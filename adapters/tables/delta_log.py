@@ -1,0 +1,202 @@
+"""The log of a table of Delta Lake: which files a version has.
+
+Rule of this module: it reads what the protocol of Delta Lake says, and refuses what it does not know. A version is the
+newest checkpoint up to it, if there is one, and the commits behind that.
+"""
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+from urllib.parse import unquote
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from millpond.errors import ConfigurationError, CorruptFileError, FormatError, MissingFileError
+from millpond.masking import quoted
+from millpond.stores.durability.storage.storage import Storage
+
+LOG: Final = "_delta_log"
+
+_COMMIT: Final = re.compile(r"(\d{20})\.json")
+_CHECKPOINT: Final = re.compile(r"(\d{20})\.checkpoint(?:\.(\d{10})\.(\d{10}))?\.parquet")
+_ACTIONS: Final = ("protocol", "metaData", "add", "remove")
+_FEATURES: Final = frozenset({"columnMapping", "deletionVectors", "timestampNtz", "vacuumProtocolCheck"})
+"""What a reader has to know of a table with such a feature is known here, if only to refuse what makes use of it."""
+
+_READER_VERSION: Final = 3
+_MAPPING: Final = "delta.columnMapping.mode"
+
+
+@dataclass
+class Snapshot:
+    """One version of a table.
+
+    Attributes:
+        schema: the columns, in JSON.
+        partitions: those whose values are not in the files.
+        files: the actions that have added the files, by path.
+    """
+
+    schema: str = ""
+    partitions: Sequence[str] = ()
+    files: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class DeltaLog:
+    """The log of the table in a directory.
+
+    Attributes:
+        storage: the directory.
+    """
+
+    storage: Storage
+
+    def newest(self) -> int:
+        """The newest version.
+
+        Raises:
+            ConfigurationError: there is no table of Delta Lake.
+        """
+        versions = [version for name in self._names() for version in [_version(name)] if version is not None]
+        if not versions:
+            raise ConfigurationError(
+                f"{self.storage.describe(LOG)} has no log of Delta Lake; give the table's directory"
+            )
+        return max(versions)
+
+    def snapshot(self, version: int) -> Snapshot:
+        """What a version has.
+
+        Raises:
+            FormatError: the table has something that only newer readers know.
+            MissingFileError: the log does not reach back to it any more.
+            CorruptFileError: the log is damaged.
+        """
+        names = self._names()
+        at, checkpoint = _checkpoint(names, version)
+        snapshot = Snapshot()
+        for name in checkpoint:
+            self._apply(snapshot, self._rows(name))
+        there = set(names)
+        for number in range(at + 1, version + 1):
+            name = f"{number:020d}.json"
+            if name not in there:
+                raise MissingFileError(
+                    f"{self.storage.describe(f'{LOG}/{name}')} does not exist, which the version {version} of the "
+                    "table needs; have the table keep its log longer (delta.logRetentionDuration)"
+                )
+            self._apply(snapshot, self._lines(name))
+        if not snapshot.schema:
+            raise CorruptFileError(f"{self.storage.describe(LOG)} tells no columns for the version {version}")
+        return snapshot
+
+    def _names(self) -> Sequence[str]:
+        return [file.path.rpartition("/")[2] for file in self.storage.list(LOG)]
+
+    def _lines(self, name: str) -> Iterator[Mapping[str, Any]]:
+        """The actions of a commit."""
+        content = self.storage.read(f"{LOG}/{name}")
+        try:
+            for line in content.splitlines():
+                if line.strip():
+                    yield json.loads(line)
+        except ValueError as error:
+            raise CorruptFileError(f"{self.storage.describe(f'{LOG}/{name}')} cannot be read: {error}") from error
+
+    def _rows(self, name: str) -> Iterator[Mapping[str, Any]]:
+        """The actions of a checkpoint."""
+        path = f"{LOG}/{name}"
+        try:
+            with self.storage.reading(path) as stream:
+                file = pq.ParquetFile(stream)
+                wanted = [one for one in _ACTIONS if one in file.schema_arrow.names]
+                for batch in file.iter_batches(columns=wanted):
+                    yield from batch.to_pylist()
+        except (pa.ArrowException, OSError) as error:
+            raise CorruptFileError(f"{self.storage.describe(path)} cannot be read: {quoted(error)}") from error
+
+    def _apply(self, snapshot: Snapshot, actions: Iterator[Mapping[str, Any]]) -> None:
+        for action in actions:
+            told = {what: said for what in _ACTIONS if (said := action.get(what)) is not None}
+            if "protocol" in told:
+                self._check_protocol(told["protocol"])
+            if "metaData" in told:
+                meta = told["metaData"]
+                self._check_mapping(dict(meta.get("configuration") or {}))
+                snapshot.schema, snapshot.partitions = meta["schemaString"], meta["partitionColumns"] or ()
+            if "remove" in told:
+                snapshot.files.pop(told["remove"]["path"], None)
+            if "add" in told:
+                snapshot.files[told["add"]["path"]] = told["add"]
+
+    def _check_protocol(self, protocol: Mapping[str, Any]) -> None:
+        """Refuse a table that only newer readers know.
+
+        Raises:
+            FormatError: it is one.
+        """
+        unknown = sorted(set(protocol.get("readerFeatures") or ()) - _FEATURES)
+        if protocol["minReaderVersion"] > _READER_VERSION or unknown:
+            what = ", ".join(unknown) or f"the reader version {protocol['minReaderVersion']}"
+            raise FormatError(
+                f"the table of Delta Lake in {self.storage.describe('')} needs {what} to be read, which is not known "
+                f"here; drop it from the table (ALTER TABLE ... DROP FEATURE {what}), or read the table by Spark and "
+                "join it by asof_join"
+            )
+
+    def _check_mapping(self, configuration: Mapping[str, str]) -> None:
+        """Refuse a table whose files have other names of columns.
+
+        Raises:
+            FormatError: it is one.
+        """
+        mode = configuration.get(_MAPPING, "none")
+        if mode != "none":
+            raise FormatError(
+                f"the table of Delta Lake in {self.storage.describe('')} has {_MAPPING}={mode}, so its files have "
+                f"other names of columns; set it to none (SET TBLPROPERTIES ('{_MAPPING}' = 'none')), or "
+                "read the table by Spark and join it by asof_join"
+            )
+
+
+def data_path(storage: Storage, add: Mapping[str, Any]) -> str:
+    """Where a file is that an action has added, below the table's directory.
+
+    Raises:
+        FormatError: it is elsewhere, or some of its rows are deleted by what is in another file.
+    """
+    path = unquote(add["path"])
+    if add.get("deletionVector"):
+        raise FormatError(
+            f"rows of {storage.describe(path)} are deleted by a deletion vector, which is not read here; write the "
+            "files anew without (REORG TABLE ... APPLY (PURGE)), and have no more of them (TBLPROPERTIES "
+            "'delta.enableDeletionVectors' = 'false')"
+        )
+    if "://" in path or path.startswith("/"):
+        raise FormatError(
+            f"the table of Delta Lake in {storage.describe('')} has the file {path}, which is not in it, as a shallow "
+            "clone has; make it a deep one, or read the table by Spark and join it by asof_join"
+        )
+    return path
+
+
+def _version(name: str) -> int | None:
+    """The version that a file of the log tells; None for other files."""
+    match = _COMMIT.fullmatch(name) or _CHECKPOINT.fullmatch(name)
+    return None if match is None else int(match[1])
+
+
+def _checkpoint(names: Sequence[str], version: int) -> tuple[int, Sequence[str]]:
+    """The newest checkpoint up to a version, with its files; -1 and none if there is none that is whole."""
+    found: dict[tuple[int, int], list[str]] = {}
+    for name in names:
+        match = _CHECKPOINT.fullmatch(name)
+        if match is not None and int(match[1]) <= version:
+            found.setdefault((int(match[1]), int(match[3] or 1)), []).append(name)
+    whole = {number: sorted(files) for (number, size), files in sorted(found.items()) if len(files) == size}
+    newest = max(whole, default=-1)
+    return newest, whole.get(newest, ())

@@ -1,0 +1,41 @@
+"""Trades meet the quotes of a table in files, by version: each micro-batch reads what is there when it begins.
+
+Nothing is copied: a file that is added is read by the next micro-batch, and what has come out stays. It prints::
+
+    [{'symbol': 'ACME', 'id': 1, 'bid': 9.5}]
+    [{'symbol': 'ACME', 'id': 2, 'bid': 9.75}]
+"""
+
+import tempfile
+from datetime import datetime, timedelta
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from millpond import Pond
+from millpond.adapters.tables import ParquetTable
+
+OPEN = datetime(2026, 6, 1, 9)
+TRADES = pa.schema({"symbol": pa.string(), "traded": pa.timestamp("us"), "id": pa.int64()})
+
+
+def quote(place: str, minute: int, bid: float) -> None:
+    table = pa.table({"symbol": ["ACME"], "quoted": [OPEN + timedelta(minutes=minute)], "bid": [bid]})
+    pq.write_table(table, f"{place}/{minute}.parquet")
+
+
+def main() -> None:
+    with tempfile.TemporaryDirectory() as place:
+        quote(place, 0, 9.5)
+        verbs = Pond().in_batches
+        with verbs.lookup_join(
+            TRADES, ParquetTable(place), on="symbol", left_time="traded", right_time="quoted", columns=["bid"]
+        ) as priced:
+            for number in (1, 2):
+                trade = {"symbol": "ACME", "traded": OPEN + timedelta(minutes=5), "id": number}
+                print(priced.feed(left=[trade]).select(["symbol", "id", "bid"]).to_pylist())
+                quote(place, 3, 9.75)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Look-ups in tables that others keep, as a user calls them."""

@@ -1,0 +1,83 @@
+"""``lookup_join``: each left row with the row of a table elsewhere that was valid at its time.
+
+Nothing is kept: left rows come out at once, by the version of the table that their micro-batch reads.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, Final
+
+import pyarrow as pa
+
+from millpond.errors import TopologyError
+from millpond.processors.dsl.builder import StreamsBuilder
+from millpond.processors.options.joins import AsofDirection, JoinType, Side, Unfit
+from millpond.processors.runtime.processor import ProcessorContext
+from millpond.processors.streams.vectorized_table_join import VectorizedStreamTableJoin
+from millpond.processors.tables.value_getters import ValueGetter, ValueGetterFactory
+from millpond.processors.verbs.asof_join import Fitting, sides, unmatched
+from millpond.processors.verbs.lookups.table_rows import TableRows
+from millpond.processors.verbs.projections import JoinedRows
+from millpond.processors.verbs.verb import PackedRows, Verb
+from millpond.stores.encoding.serdes import BYTES
+
+LOOKED_UP: Final = "right"
+"""The name of the table in its verb."""
+
+
+def lookup_join(
+    name: str,
+    left: PackedRows,
+    right: TableRows,
+    join_type: JoinType,
+    *,
+    tolerance: int | None,
+    exact: bool,
+    direction: AsofDirection,
+    where: Callable[[pa.Table], Any] | None,
+    unfit: Unfit,
+    columns: Sequence[str],
+    default: Mapping[str, Any],
+) -> Verb:
+    """The verb.
+
+    Args:
+        name: its name.
+        left: its input, with the topic ``left``.
+        right: the table.
+        join_type: which left rows have a result, and whether with their matches.
+        tolerance: how far from a left row its match may be, in microseconds; None for any age.
+        exact: whether a right row of the very time of a left row is a match.
+        direction: which right row is the match. If it may be a newer one, there is a tolerance.
+        where: the condition of a match on the columns of both sides, the left ones first; None if any right row is one.
+        unfit: what a left row meets whose right row does not fulfill it. If it is the next one, there is a tolerance.
+        columns: the columns of right rows.
+        default: what some of these have where there is no match, as scalars of Arrow; the others are null there.
+    """
+    builder = StreamsBuilder(key_serde=BYTES, value_serde=BYTES)
+    names, theirs = left.rows.schemas.current.names, right.packed.rows
+    made = partial(
+        VectorizedStreamTableJoin,
+        ValueGetterFactory((), _table),
+        sides,
+        JoinType.LEFT if join_type.keeps(Side.LEFT) else JoinType.INNER,
+        tolerance=tolerance,
+        exact=exact,
+        direction=direction,
+        where=None if where is None else Fitting(JoinedRows(left.rows, theirs, names, columns), where),
+        unfit=unfit,
+    )
+    results = builder.stream(left.topic).process(made, name="lookup", keeps_key=True, value_serde=BYTES)
+    if join_type is JoinType.ANTI:
+        results = results.filter(unmatched, vectorized=True)
+    results.to(name)
+    rows = JoinedRows(left.rows, theirs, names, columns if join_type.shows_right else (), default=default)
+    return Verb(builder.build(), {left.topic: left}, (rows,), follows_time=False, tables={LOOKED_UP: right})
+
+
+def _table(context: ProcessorContext) -> ValueGetter:
+    return context.shared(LOOKED_UP, _unopened)
+
+
+def _unopened() -> ValueGetter:
+    raise TopologyError(f"whoever runs the task has not opened the table {LOOKED_UP!r}")
