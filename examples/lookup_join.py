@@ -16,7 +16,6 @@ from millpond import Pond
 from millpond.adapters.tables import ParquetTable
 
 OPEN = datetime(2026, 6, 1, 9)
-TRADES = pa.schema({"symbol": pa.string(), "traded": pa.timestamp("us"), "id": pa.int64()})
 
 
 def quote(place: str, minute: int, bid: float) -> None:
@@ -24,16 +23,19 @@ def quote(place: str, minute: int, bid: float) -> None:
     pq.write_table(table, f"{place}/{minute}.parquet")
 
 
+def trade(number: int) -> pa.Table:
+    return pa.table({"symbol": ["ACME"], "traded": [OPEN + timedelta(minutes=5)], "id": [number]})
+
+
 def main() -> None:
     with tempfile.TemporaryDirectory() as place:
         quote(place, 0, 9.5)
         verbs = Pond().in_batches
         with verbs.lookup_join(
-            TRADES, ParquetTable(place), on="symbol", left_time="traded", right_time="quoted", columns=["bid"]
+            trade(0).schema, ParquetTable(place), on="symbol", left_time="traded", right_time="quoted", columns=["bid"]
         ) as priced:
             for number in (1, 2):
-                trade = {"symbol": "ACME", "traded": OPEN + timedelta(minutes=5), "id": number}
-                print(priced.feed(left=[trade]).select(["symbol", "id", "bid"]).to_pylist())
+                print(priced.feed(left=trade(number)).select(["symbol", "id", "bid"]).to_pylist())
                 quote(place, 3, 9.75)
 
 

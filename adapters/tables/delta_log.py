@@ -37,12 +37,12 @@ class Snapshot:
     Attributes:
         schema: the columns, in JSON.
         partitions: those whose values are not in the files.
-        files: the actions that have added the files, by path.
+        files: the actions that have added the files, by what tells a file from others: its path and its deletion vector.
     """
 
     schema: str = ""
     partitions: Sequence[str] = ()
-    files: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+    files: dict[tuple[str, Any], Mapping[str, Any]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -129,9 +129,9 @@ class DeltaLog:
                 self._check_mapping(dict(meta.get("configuration") or {}))
                 snapshot.schema, snapshot.partitions = meta["schemaString"], meta["partitionColumns"] or ()
             if "remove" in told:
-                snapshot.files.pop(told["remove"]["path"], None)
+                snapshot.files.pop(_file(told["remove"]), None)
             if "add" in told:
-                snapshot.files[told["add"]["path"]] = told["add"]
+                snapshot.files[_file(told["add"])] = told["add"]
 
     def _check_protocol(self, protocol: Mapping[str, Any]) -> None:
         """Refuse a table that only newer readers know.
@@ -182,6 +182,12 @@ def data_path(storage: Storage, add: Mapping[str, Any]) -> str:
             "clone has; make it a deep one, or read the table by Spark and join it by asof_join"
         )
     return path
+
+
+def _file(action: Mapping[str, Any]) -> tuple[str, Any]:
+    """What tells the file of an action from others."""
+    vector = action.get("deletionVector") or {}
+    return action["path"], tuple(vector.get(name) for name in ("storageType", "pathOrInlineDv", "offset"))
 
 
 def _version(name: str) -> int | None:

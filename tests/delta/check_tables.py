@@ -14,7 +14,8 @@ from pyspark.sql import DataFrame, SparkSession
 from millpond.adapters.spark import FileOutput, FormatOutput, MergeOutput, SparkStreams, TableOutput
 from millpond.adapters.spark.outputs.output import MicroBatch, Output
 from millpond.adapters.spark.rows.sink import CHANGE_COLUMNS
-from millpond.errors import ConfigurationError
+from millpond.adapters.tables import DeltaTable
+from millpond.errors import ConfigurationError, FormatError
 from millpond.processors import Consumed, Materialized, Produced, StreamsBuilder, Topology
 
 PRICES = "key string, value double"
@@ -178,3 +179,64 @@ def test_a_session_that_is_not_set_up_is_refused_and_so_are_the_jars_of_another_
     monkeypatch.setattr(type(spark), "version", property(lambda _: "9.8.7"))
     with pytest.raises(ConfigurationError, match=r"is for Spark 4\.1, and this is 9\.8\.7; .*delta-spark_9\.8_2\.13"):
         output.check("prices", schema("key"), spark)
+
+
+def test_each_version_of_a_table_is_read_as_spark_reads_it(spark: SparkSession, tmp_path: Path) -> None:
+    """A table of partitions, changed in all ways, with checkpoints in between, as ``lookup_join`` reads it."""
+    rng, table = random.Random(11), f"delta.`{tmp_path / 'a table'}`"
+    spark.sql(
+        f"CREATE TABLE {table} (k string, day date, at timestamp, plain timestamp_ntz, price decimal(10, 2), "
+        "tags array<string>) USING delta PARTITIONED BY (day, k) "
+        "TBLPROPERTIES ('delta.enableDeletionVectors' = 'false', 'delta.checkpointInterval' = '4')"
+    )
+    changes = [
+        "UPDATE {} SET price = price + 1 WHERE k = 'b'",
+        "DELETE FROM {} WHERE price < 3",
+        "OPTIMIZE {}",
+        "ALTER TABLE {} ADD COLUMN note string",
+        "INSERT INTO {} (k, day, at, note) VALUES (null, date'2026-01-09', timestamp'2026-01-09 12:00:00.123456', 'x')",
+    ]
+    for number in range(12):
+        rows = ", ".join(
+            f"('{rng.choice(['a', 'b', 'c d'])}', date'2026-01-0{rng.randint(1, 4)}', "
+            f"timestamp'2026-02-01 10:00:{at}', "
+            f"timestamp_ntz'2026-02-01 10:00:{at}', {rng.randint(0, 900) / 100}, array('x', null))"
+            for at in range(10, 16)
+        )
+        spark.sql(f"INSERT INTO {table} (k, day, at, plain, price, tags) VALUES {rows}")
+        if number % 2:
+            spark.sql(changes[number // 2 % len(changes)].format(table))
+        ours = DeltaTable(tmp_path / "a table")
+        there = spark.table(table)
+        names, version = there.columns, ours.version()
+        assert version == str(spark.sql(f"DESCRIBE HISTORY {table}").agg({"version": "max"}).collect()[0][0])
+        assert ours.schema().names == names
+        columns = ours.schema()
+        found = [
+            pa.Table.from_arrays(
+                [part[one.name].cast(one.type) if one.name in part.column_names else pa.nulls(len(part), one.type)
+                 for one in columns], schema=columns,
+            )
+            for text in ours.parts(version) for part in [ours.read(text, names)]
+        ]  # fmt: skip
+        theirs = there.toArrow().cast(columns)
+        assert sorted(map(repr, pa.concat_tables(found).to_pylist())) == sorted(map(repr, theirs.to_pylist()))
+    assert list((tmp_path / "a table" / "_delta_log").glob("*.checkpoint.parquet"))
+
+
+def test_rows_that_are_deleted_by_vectors_are_refused_until_they_are_purged(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    table = f"delta.`{tmp_path / 'table'}`"
+    spark.sql(f"CREATE TABLE {table} (k int) USING delta TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')")
+    spark.range(100).selectExpr("int(id) k").coalesce(1).write.format("delta").mode("append").save(
+        str(tmp_path / "table")
+    )
+    ours = DeltaTable(tmp_path / "table")
+    assert len(ours.parts(ours.version())) == 1
+    spark.sql(f"DELETE FROM {table} WHERE k = 7")
+    with pytest.raises(FormatError, match=r"deletion vector, .* \(REORG TABLE"):
+        ours.parts(ours.version())
+    spark.sql(f"REORG TABLE {table} APPLY (PURGE)")
+    (part,) = ours.parts(ours.version())
+    assert ours.read(part, ["k"]).num_rows == 99

@@ -240,6 +240,17 @@ def test_rows_that_were_left_out_stay_until_the_user_deletes_them(place: Place) 
     ]
 
 
+def test_versions_that_micro_batches_have_read_of_tables_elsewhere_stay(place: Place) -> None:
+    versions = place.state / "job.priced" / "table-versions"
+    (versions / "right").mkdir(parents=True)
+    (versions / "right" / "q-0000000000").write_bytes(b"7")
+    before = place.old().files()
+    rows = place.clean("--application", "*", "--yes")[1]
+    (found,) = [row for row in rows if row["where"] == str(versions)]
+    assert (found["what"], found["verdict"], found["bytes"]) == ("application", "stays", 1)
+    assert before == place.files()
+
+
 def test_nothing_goes_where_something_is_damaged_or_a_link(place: Place, tmp_path: Path) -> None:
     other = place.task("0_7")
     place.old()

@@ -32,10 +32,9 @@ pc: Any = _compute
 
 START = datetime(2026, 6, 1, tzinfo=UTC)
 KEYS = ("a", "b", "c", "", "zz\0z", None)
-RIGHT = pa.schema(
-    {"k": pa.string(), "at": pa.timestamp("us", "UTC"), "v": pa.int64(), "o": pa.int32(), "op": pa.string()}
-)
-LEFT = pa.schema({"k": pa.string(), "t": pa.timestamp("us", "UTC"), "id": pa.int64()})
+_RIGHT: Any = {"k": pa.string(), "at": pa.timestamp("us", "UTC"), "v": pa.int64(), "o": pa.int32(), "op": pa.string()}
+_LEFT: Any = {"k": pa.string(), "t": pa.timestamp("us", "UTC"), "id": pa.int64()}
+RIGHT, LEFT = pa.schema(_RIGHT), pa.schema(_LEFT)
 JOIN: dict[str, Any] = {"on": "k", "left_time": "t", "right_time": "at"}
 
 Rows = list[dict[str, Any]]
@@ -238,6 +237,9 @@ def test_a_file_that_is_lost_or_damaged_is_told(tmp_path: Path) -> None:
         table.read("part-0.parquet", ["k"])
 
 
+VECTOR = {"storageType": "u", "pathOrInlineDv": "x", "offset": 1, "sizeInBytes": 34, "cardinality": 1}
+
+
 def delta(path: Path, **given: Any) -> WrittenDelta:
     return WrittenDelta(path, RIGHT, **given)
 
@@ -276,8 +278,8 @@ def test_a_delta_table_is_what_its_log_says_of_each_version(tmp_path: Path) -> N
 
 
 def test_values_of_partitions_are_what_the_columns_are(tmp_path: Path) -> None:
-    schema = pa.schema({"k": pa.string(), "day": pa.date32(), "v": pa.int64(), "n": pa.int32()})
-    log = WrittenDelta(tmp_path / "t", schema, partitions=["day", "n"])
+    columns: Any = {"k": pa.string(), "day": pa.date32(), "v": pa.int64(), "n": pa.int32()}
+    log = WrittenDelta(tmp_path / "t", pa.schema(columns), partitions=["day", "n"])
     for day, number in (("2026-05-01", "7"), ("2026-05-03", None)):
         log.add(pa.table({"k": ["a"], "v": [1]}), day=day, n=number)
     log.checkpoint(clean=False)
@@ -297,7 +299,9 @@ def test_what_a_reader_would_have_to_know_of_a_delta_table_is_refused_with_what_
         ("new", {"protocol": {"minReaderVersion": 4, "minWriterVersion": 7}}, [], "needs the reader version 4"),
         ("mapped", {"configuration": {"delta.columnMapping.mode": "name"}}, [], "columnMapping.mode=name.*set it to"),
         ("clone", {}, [{"add": {"path": "s3://elsewhere/x.parquet", "partitionValues": {}}}], "make it a deep one"),
-        ("vectors", {}, [{"add": {"path": "x.parquet", "partitionValues": {}, "deletionVector": {"cardinality": 1}}}],
+        ("vectors", {}, [{"add": {"path": "x.parquet", "partitionValues": {}}},
+                         {"add": {"path": "x.parquet", "partitionValues": {}, "deletionVector": VECTOR}},
+                         {"remove": {"path": "x.parquet"}}],
          r"by a deletion vector, .*APPLY \(PURGE\)"),
     ]  # fmt: skip
     for name, given, actions, words in refused:

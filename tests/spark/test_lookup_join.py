@@ -32,9 +32,10 @@ from tests.processors.verbs.duck import answered
 pytestmark = pytest.mark.spark
 
 START = datetime(2026, 6, 1, tzinfo=UTC)
-QUOTES = pa.schema({"symbol": pa.string(), "at": pa.timestamp("us", "UTC"), "bid": pa.int64()})
+_QUOTES: Any = {"symbol": pa.string(), "at": pa.timestamp("us", "UTC"), "bid": pa.int64()}
+_TRADES: Any = {"symbol": pa.string(), "t": pa.timestamp("us", "UTC"), "id": pa.int64()}
+QUOTES, ARROW_TRADES = pa.schema(_QUOTES), pa.schema(_TRADES)
 TRADES = "symbol string, t timestamp, id bigint"
-ARROW_TRADES = pa.schema({"symbol": pa.string(), "t": pa.timestamp("us", "UTC"), "id": pa.int64()})
 JOIN: dict[str, Any] = {"on": "symbol", "left_time": "t", "right_time": "at"}
 
 Rows = list[dict[str, Any]]
