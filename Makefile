@@ -53,7 +53,8 @@ OLDEST_TESTS := tests/contract/test_backends.py tests/stores/rows tests/stores/t
 	tests/spark/test_verbs.py tests/spark/test_continued_query.py tests/spark/test_seeds.py \
 	tests/spark/test_top_n.py tests/processors/verbs/test_top_n.py tests/spark/test_deduplicate.py \
 	tests/processors/verbs/test_deduplicate.py tests/spark/test_over.py tests/processors/verbs/test_over.py \
-	tests/processors/test_buffer_columns.py tests/spark/test_what_if.py tests/spark/test_explained_matches.py
+	tests/processors/test_buffer_columns.py tests/spark/test_what_if.py tests/spark/test_explained_matches.py \
+	tests/pond/test_lookup_join.py tests/spark/test_lookup_join.py
 
 FLINK := .venv-flink/bin/python
 

@@ -37,7 +37,7 @@ class Snapshot:
     Attributes:
         schema: the columns, in JSON.
         partitions: those whose values are not in the files.
-        files: the actions that have added the files, by what tells a file from others: its path and its deletion vector.
+        files: the actions that have added the files, by what tells each from others: its path and its deletion vector.
     """
 
     schema: str = ""
