@@ -1,6 +1,6 @@
 """Three tables joined by one key in one operator: each order comes out once in a micro-batch, as it is at its end.
 
-In the second micro-batch an order is paid and sent, and another one is cancelled. It prints::
+In the second micro-batch an order is paid and sent, and another one is canceled. It prints::
 
     0 upsert 1 tea None None
     0 upsert 2 rye 4.50 None

@@ -21,7 +21,7 @@ from millpond.processors.verbs.latest import latest
 from millpond.processors.verbs.null_keys import NullKeys
 from millpond.processors.verbs.row_aggregate import RowAggregate
 from millpond.processors.verbs.stream_join import BOUNDS, OwnBounds, stream_join
-from millpond.processors.verbs.table_join import table_join
+from millpond.processors.verbs.table_joins.table_join import table_join
 from millpond.processors.verbs.verb import MICROS, Verb
 from millpond.stores.encoding.serdes import Serde
 from tests.processors.verbs.duck import answered

@@ -8,10 +8,10 @@ from millpond.processors.dsl.streams_and_tables import KStream, KTable
 from millpond.processors.options.joins import JoinType, Side
 from millpond.processors.options.materialized import Materialized
 from millpond.processors.verbs.foreign_keyed import foreign_key_of
-from millpond.processors.verbs.joined_keys import JoinedKeys, LeftResults, RightResults
 from millpond.processors.verbs.matching.table_match import TableMatching
 from millpond.processors.verbs.projections import CHANGE_TIME, ChangeColumns, JoinedRows, Keys, Rows, Times, pair, pairs
 from millpond.processors.verbs.sequenced import sequenced_table
+from millpond.processors.verbs.table_joins.joined_keys import JoinedKeys, LeftResults, RightResults
 from millpond.processors.verbs.verb import PackedRows, Verb, null_safety
 from millpond.stores.encoding.serdes import BYTES, MSGPACK
 from millpond.stores.typed.expiry import Expired
