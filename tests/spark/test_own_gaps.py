@@ -7,6 +7,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from millpond.adapters.spark import Evolution
 from millpond.errors import StateConflictError
 from millpond.processors import SessionWindows
 from millpond.processors.verbs import aggregates
@@ -88,3 +89,26 @@ def test_at_most_is_kept_and_a_greater_gap_fails_the_query_or_is_left_out(spark:
     assert [(row[2], row[3]) for row in job.written(summed())] == [(1, 1)]
     with pytest.raises(StateConflictError, match="at_most='1 minute' and not '2 minutes'"):
         job.run(summed(at_most="2 minutes"))
+
+
+def test_a_result_that_is_added_gets_the_rows_so_far_that_are_in_sessions(spark: SparkSession, tmp_path: Path) -> None:
+    job, rows = Job(spark, tmp_path), drawn(spark, 300).cache()
+    stream = job.arrive("rows", rows)
+    history, length = spark.read.parquet(f"{tmp_path}/rows"), {"max_length": "100 seconds"}
+
+    def counted(calls: dict[str, Any], **given: Any) -> DataFrame:
+        pond = job.pond(evolution=Evolution(f"{tmp_path}/out-checkpoint"))
+        window = sessions(grace="1 hour", **length)
+        return pond.aggregate(stream, calls, by="k", time="at", window=window, emit="final", name="counts", **given)
+
+    job.run(counted({"n": CALLS["n"]}).withColumn("total", F.lit(None).cast("bigint")))
+    for day in ("2024-06-02", "2024-06-03"):
+        job.arrive("rows", job.rows(COLUMNS, ("end", f"{day} 00:00", 0, 2)))
+    ours = counted(CALLS, added={"total": history})
+    job.run(ours)
+    found = [row for row in job.written(ours) if row[0] != "end"]
+    static = job.pond(application_id="static").aggregate(
+        rows, CALLS, by="k", time="at", window=sessions(**length), emit="final"
+    )
+    assert found == in_order(static)
+    assert sum(row[2] for row in found) == rows.where("gap between 2 and 4").count()

@@ -382,7 +382,8 @@ def filling_of(
     made = RowAggregate(chosen, {name: types.field(name).type for name in past.values}, ordered=order is not None)
     packed = verb.inputs[source.role]
     assert isinstance(packed, AggregatedRows)
-    packed = replace(packed, arguments=past.values, types=made.arguments, in_order=past.in_order)
+    # Rows have no gaps here: those that are in no session have been left out.
+    packed = replace(packed, arguments=past.values, types=made.arguments, in_order=past.in_order, most={}, gap=None)
     options = run.job.options
     read = RowSource(
         packed,
