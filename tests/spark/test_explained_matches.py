@@ -8,8 +8,10 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
 from millpond.adapters.spark import Evolution, Millpond
+from millpond.adapters.spark.session.checkpoint import Checkpoint
 from millpond.errors import ConfigurationError
 from millpond.processors.verbs.matching.explanation import MatchExplanation
+from millpond.stores.durability.manifests.manifest import Manifest
 from tests.spark.test_verbs import Job, job
 
 __all__ = ["job"]
@@ -45,7 +47,18 @@ def won(told: MatchExplanation) -> list[Any]:
 @pytest.mark.parametrize(
     "backend", [pytest.param("memory", marks=pytest.mark.long), "lmdb", pytest.param("rocksdb", marks=pytest.mark.long)]
 )
-def test_rows_of_all_joins_are_explained_from_what_is_committed(job: Job, backend: str) -> None:
+def test_rows_of_all_joins_are_explained_from_what_is_committed(
+    job: Job, backend: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The checkpoint is asked once for each row, however many stores the join has."""
+    asked: list[str] = []
+    manifests = Checkpoint.manifests
+
+    def asking(checkpoint: Checkpoint, batch_id: int | None = None) -> list[Manifest]:
+        asked.append(checkpoint.location)
+        return manifests(checkpoint, batch_id)
+
+    monkeypatch.setattr(Checkpoint, "manifests", asking)
     left, parts = orders(job), rates(job)
     job.arrive("orders", left)
     for part in parts:
@@ -75,10 +88,14 @@ def test_rows_of_all_joins_are_explained_from_what_is_committed(job: Job, backen
         job.run(rows, name)
     pond, results = made()  # another process asks
     explained: dict[str, list[tuple[Row, MatchExplanation]]] = {}
+    asked.clear()
     for name, rows in results.items():
         found = job.spark.read.schema(rows.schema).parquet(f"{job.directory}/{name}").orderBy("id", "rate").collect()
         place = f"{job.directory}/{name}-checkpoint"
         explained[name] = [(row, pond.explain_match(name, row, place)) for row in found if row["id"] < 6]
+        assert asked
+        assert len(asked) <= len(explained[name])
+        asked.clear()
     assert {row["id"]: won(told) for row, told in explained["priced"]} == {
         1: [("right", 7)],
         2: [("right", 7)],

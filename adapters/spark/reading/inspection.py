@@ -5,7 +5,7 @@ would write as the bytes of a serde is meant to be looked at here, and is shown 
 """
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any, Protocol
@@ -185,21 +185,29 @@ class CommittedStore:
         Raises:
             ConfigurationError: as ``frame``.
         """
-        prefix = f"{self._owner.index}_"
-        return [one for one in self._manifests(session) if one.task_id.startswith(prefix)]
+        return self._having(self.manifests(session))
 
-    def kept(self, session: SparkSession, key: bytes) -> Kept:
+    def _having(self, manifests: Iterable[Manifest]) -> list[Manifest]:
+        """The versions of the tasks that have it."""
+        prefix = f"{self._owner.index}_"
+        return [one for one in manifests if one.task_id.startswith(prefix)]
+
+    def kept(self, manifests: Iterable[Manifest], key: bytes) -> Kept:
         """What it has of a packed key; the files are read here, and no job of Spark's.
 
+        Args:
+            manifests: what ``manifests`` gives.
+            key: the key.
+
         Raises:
-            ConfigurationError: as ``frame``.
+            ConfigurationError: the query has no such store.
             MissingFileError, CorruptFileError: the durable state is incomplete or damaged.
             FormatError: it is of a later release.
         """
         own = f"{self._owner.index}_{partition_of(key, self.plan.partitions)}"
         nothing = Kept()
         # Also the others: the checkpoint may be that of another number of partitions.
-        for one in sorted(self.tasks(session), key=lambda one: one.task_id != own):
+        for one in sorted(self._having(manifests), key=lambda one: one.task_id != own):
             kept = self._kept_by(one, key)
             if kept.rows:
                 return kept
@@ -214,8 +222,12 @@ class CommittedStore:
             rows = DurableRows(source, manifest, spec.name, spec.kind.format_version)
             return kept_in(spec.open_read_only(Transaction(rows)), spec, key)
 
-    def _manifests(self, session: SparkSession) -> list[Manifest]:
-        """The manifests of all tasks of this application that the checkpoint has."""
+    def manifests(self, session: SparkSession) -> list[Manifest]:
+        """The manifests of all tasks of this application that the checkpoint has.
+
+        Raises:
+            ConfigurationError: as ``frame``.
+        """
         checkpoint = Checkpoint(session, self.checkpoint)
         found, batch = checkpoint.after(self.batch_id)
         current = current_manifests(self.storage, found, batch)

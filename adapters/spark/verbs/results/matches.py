@@ -6,6 +6,7 @@ is up to ``millpond.processors.verbs.matching``.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
@@ -23,11 +24,12 @@ from millpond.processors.verbs.matching.asked_rows import SideColumns, asked_row
 from millpond.processors.verbs.matching.explanation import MatchExplanation
 from millpond.processors.verbs.matching.retained import Kept, Retained
 from millpond.processors.verbs.verb import Verb
+from millpond.stores.durability.manifests.manifest import Manifest
 
 
 @dataclass(frozen=True)
 class CommittedKeys(Retained):
-    """The stores of a verb as its query has committed them.
+    """The stores of a verb as its query has committed them, of which the checkpoint is asked once.
 
     Attributes:
         run: the verb.
@@ -42,10 +44,19 @@ class CommittedKeys(Retained):
     batch_id: int | None
 
     def of_key(self, store: str, key: bytes) -> Kept:
-        job, session = replace(self.run.job, reached=True), self.run.session
-        plan = job.plan(session, self.verb.topology, self.verb.name)
-        found = CommittedStore(plan, job.application_id, job.storage, store, self.checkpoint, self.batch_id)
-        return found.kept(session, key)
+        return replace(self._committed, name=store).kept(self._manifests, key)
+
+    @cached_property
+    def _committed(self) -> CommittedStore:
+        """Any of them."""
+        job = replace(self.run.job, reached=True)
+        plan = job.plan(self.run.session, self.verb.topology, self.verb.name)
+        (store, *_) = self.verb.topology.stores
+        return CommittedStore(plan, job.application_id, job.storage, store, self.checkpoint, self.batch_id)
+
+    @cached_property
+    def _manifests(self) -> list[Manifest]:
+        return self._committed.manifests(self.run.session)
 
 
 def explain_match(
