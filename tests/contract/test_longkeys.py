@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from millpond.adapters.lmdb import LmdbSupplier
 from millpond.errors import InvalidKeyError
 from millpond.stores.backend import contract
-from millpond.stores.backend.contract import BackendSupplier, Changes, Entries, SupportsCheckpoint
+from millpond.stores.backend.contract import Backend, BackendSupplier, Changes, Entries, SupportsCheckpoint
 from millpond.stores.backend.engine import Cursor, Entry
 from millpond.stores.backend.entry_chunks import EntryChunks
 from millpond.stores.backend.long_keys import LongKeys
@@ -81,6 +81,12 @@ class TestLongKeysOfAllLengths(
 
     def supplier(self) -> BackendSupplier:
         return ShortKeysSupplier()
+
+    def test_what_was_read_is_read_anew_after_a_large_write(self, backend: Backend) -> None:
+        """In buckets of a hundred keys: a look-up reads one, and with a limit of two bytes one has all keys."""
+        engine = ShortKeys()
+        engine.max_key_size = 5
+        super().test_what_was_read_is_read_anew_after_a_large_write(LongKeys(engine))
 
 
 class TestLongKeysOnLmdb(
