@@ -40,6 +40,7 @@ ROCKSDB_PROVIDER = "org.apache.spark.sql.execution.streaming.state.RocksDBStateS
 def spark() -> "Iterator[SparkSession]":
     """A session of two cores whose tasks may fail three times."""
     sql = pytest.importorskip("pyspark.sql")
+    quick_spark.remember_classes()
     os.environ["PYSPARK_PYTHON"] = sys.executable
     session = (
         sql.SparkSession.builder.master("local[2, 4]")

@@ -1,16 +1,19 @@
 """A Spark that is sooner ready, for tests, which start it often and for short.
 
-Five things cost a short-lived Spark most of its time: its JVM compiles at length what it runs twice; its JVM loads and
+Seven things cost a short-lived Spark most of its time: its JVM compiles at length what it runs twice; its JVM loads and
 checks thousands of classes anew; each of its Python processes compiles all of PySpark anew, since Spark hands it
-PySpark as an archive, for which Python keeps no bytecode; each of its Python workers imports hundreds of modules; and
-Hadoop starts a ``chmod`` for each local file that it writes and a ``readlink`` for each that it renames, dozens in a
-micro-batch. So the JVM compiles in one stage only, maps the classes that were loaded once from a file, lives in a home
-without that archive, so that Python takes the installed PySpark, forks its workers from a process that has imported
-those modules (``quick_workers.py``), and has local files that start no processes (``QuickFiles.java``).
+PySpark as an archive, for which Python keeps no bytecode; each of its Python workers, and the Python that it starts
+beside its driver for each operator, imports hundreds of modules; Hadoop starts a ``chmod`` for each local file that it
+writes and a ``readlink`` for each that it renames, dozens in a micro-batch; PySpark tells the JVM the line of each call
+that makes a column; and Py4J has a class looked up in all jars whenever it is named. So the JVM compiles in one stage
+only, maps the classes that were loaded once from a file, lives in a home without that archive, so that Python takes the
+installed PySpark, has all those Pythons forked from a process that has imported those modules (``quick_workers.py``),
+has local files that start no processes (``QuickFiles.java``), is told no lines, and tells Python of a class once.
 
-Run as a program, ``python -m tests.quick_spark``, it writes the file of classes, the jar of those files and the module
-of that process. They and the home are in the virtual environment, which has the PySpark that they belong to. Without
-them, or with those of another Java, all is done as always.
+Run as a program, ``python -m tests.quick_spark``, it writes the file of classes, the jar of those files, the module of
+that process and the line by which a Python beside a driver asks it for a fork. They and the home are in the virtual
+environment, which has the PySpark that they belong to. Without them, or with those of another Java, all is done as
+always.
 """
 
 import os
@@ -24,16 +27,28 @@ from pathlib import Path
 from typing import Any, Final
 from zipfile import ZipFile
 
+from tests.quick_workers import DRIVER
+
 HOME: Final = Path(sys.prefix) / "spark-home"
 CLASSES: Final = Path(sys.prefix) / "spark-classes.jsa"
 FILES: Final = Path(sys.prefix) / "spark-files.jar"
 WORKERS: Final = Path(sysconfig.get_path("purelib")) / "quick_spark_workers.py"
+ASKING: Final = WORKERS.with_suffix(".pth")
+"""The line that each Python of the environment runs before all else."""
 
-_COMPILER: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+_COMPILER: Final = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m -XX:+UseSerialGC"
+"""With one stage only, a JVM keeps 48 MB of compiled code, and would throw away and compile anew the rest."""
 _QUIET: Final = "-Xlog:cds=off -Xlog:cds+dynamic=off"
 _FILES: Final = (
     "-Dspark.hadoop.fs.file.impl=millpond.tests.QuickFiles$Local "
     "-Dspark.hadoop.fs.AbstractFileSystem.file.impl=millpond.tests.QuickFiles$Checked"
+)
+_YOUNG: Final = "-Xmn384m"
+"""Most of the memory that a query takes is garbage soon."""
+_UNTRACED: Final = (
+    "-Dspark.python.sql.dataFrameDebugging.enabled=false "
+    "-Dspark.sql.dataFrameQueryContext.enabled=false "
+    "-Dspark.ui.showConsoleProgress=false"
 )
 
 
@@ -45,20 +60,38 @@ def environment() -> dict[str, str]:
     wanted = {"JDK_JAVA_OPTIONS": _COMPILER}
     if (home := _home()) is not None:
         wanted["SPARK_HOME"] = str(home)
-    options = []
+    options = [_YOUNG, _UNTRACED]
     if CLASSES.exists():
         options.append(f"-XX:SharedArchiveFile={CLASSES} {_QUIET}")
     if FILES.exists() and "SPARK_DIST_CLASSPATH" not in os.environ:
         options.append(_FILES)
         wanted["SPARK_DIST_CLASSPATH"] = str(FILES)
-    if options:
-        wanted["SPARK_SUBMIT_OPTS"] = " ".join(options)
+    wanted["SPARK_SUBMIT_OPTS"] = " ".join(options)
     return {name: value for name, value in wanted.items() if name not in os.environ}
 
 
-def configuration() -> dict[str, str]:
+def configuration() -> dict[str, Any]:
     """What the configuration of a session needs whose workers run in the virtual environment of this process."""
     return {"spark.python.daemon.module": WORKERS.stem} if WORKERS.exists() else {}
+
+
+def remember_classes() -> None:
+    """Have Python look up each class of a JVM once.
+
+    Py4J asks the JVM again whenever a class is named, and PySpark names some without their packages: then the JVM looks
+    through all jars for each package that it may be in.
+    """
+    from py4j.java_gateway import JavaClass, JVMView
+
+    find = JVMView.__getattr__
+
+    def found(view: JVMView, name: str) -> Any:
+        known = find(view, name)
+        if isinstance(known, JavaClass):
+            view.__dict__[name] = known
+        return known
+
+    JVMView.__getattr__ = found
 
 
 def _home() -> Path | None:
@@ -133,8 +166,10 @@ def _end(gateway: Any) -> None:
 
 
 if __name__ == "__main__":
-    for made in (CLASSES, FILES, WORKERS):
+    for made in (CLASSES, FILES, WORKERS, ASKING):
         made.unlink(missing_ok=True)
     shutil.copyfile(Path(__file__).with_name("quick_workers.py"), WORKERS)
+    beside_driver = f"sys.orig_argv[1:3] == ['-m', '{DRIVER}']"
+    ASKING.write_text(f"import sys; {beside_driver} and __import__('{WORKERS.stem}').hand_over()\n")
     _compile_files()
     _archive_classes()

@@ -6,6 +6,7 @@ import sys
 from pyspark.sql import SparkSession
 
 from millpond.adapters.spark import configure
+from tests import quick_spark
 
 
 def own_session() -> SparkSession:
@@ -15,5 +16,6 @@ def own_session() -> SparkSession:
         configure(SparkSession.builder.master("local[2]"))
         .config("spark.ui.enabled", "false")
         .config("spark.sql.shuffle.partitions", "2")
+        .config(map=quick_spark.configuration())
         .getOrCreate()
     )
