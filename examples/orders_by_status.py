@@ -18,17 +18,16 @@ import pyarrow as pa
 from millpond import Pond
 from millpond.processors.verbs import aggregates as agg
 
-TIME: pa.DataType = pa.timestamp("us")
 COLUMNS: list[tuple[str, pa.DataType]] = [
-    ("id", pa.int64()), ("status", pa.string()), ("amount", pa.int64()), ("at", TIME), ("op", pa.string()),
+    ("id", pa.int64()), ("status", pa.string()), ("amount", pa.int64()),
+    ("at", pa.timestamp("us")), ("op", pa.string()),
 ]  # fmt: skip
 ORDERS = pa.schema(COLUMNS)
-START = datetime(2026, 6, 1)
 
 
 def orders(*rows: tuple[int, str, int, int, str]) -> pa.Table:
     """Changes of orders: id, status, amount, minute and operation."""
-    made = [(*row[:3], START + timedelta(minutes=row[3]), row[4]) for row in rows]
+    made = [(*row[:3], datetime(2026, 6, 1) + timedelta(minutes=row[3]), row[4]) for row in rows]
     return pa.Table.from_pylist([dict(zip(ORDERS.names, row, strict=True)) for row in made], ORDERS)
 
 
