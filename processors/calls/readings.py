@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from millpond.errors import ConfigurationError
 from millpond.processors.calls.account import InputTime
-from millpond.processors.calls.feeds import Feed
+from millpond.processors.calls.feeds.feeds import Feed
 from millpond.processors.options.grouping import GROUPING_ID, GroupingSets
 from millpond.processors.verbs.aggregates import AggregateCall
 from millpond.processors.verbs.aggregates.call import GROUPING

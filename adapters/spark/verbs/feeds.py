@@ -5,7 +5,7 @@ Rule of this module: nobody else knows where Spark keeps the mark of a feed's co
 
 from pyspark.sql import DataFrame
 
-from millpond.processors.calls.feeds import FEED, Feed, feed_among
+from millpond.processors.calls.feeds.feeds import FEED, Feed, feed_among
 
 
 def feed_in(frame: DataFrame) -> Feed | None:

@@ -24,7 +24,7 @@ from millpond.adapters.spark.verbs.inputs import REMEDY, RowInput, check_undirec
 from millpond.errors import ConfigurationError
 from millpond.processors.calls.account import InputTime
 from millpond.processors.calls.arguments import INPUT, check_distinct
-from millpond.processors.calls.feeds import Feed
+from millpond.processors.calls.feeds.feeds import Feed
 from millpond.processors.calls.known_names import did_you_mean, unused_name
 from millpond.processors.calls.readings import ARGUMENT, hidden_arguments
 from millpond.processors.verbs.aggregates import AggregateCall

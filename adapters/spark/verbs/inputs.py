@@ -23,7 +23,7 @@ from millpond.adapters.spark.rows.sink import arrow_schema
 from millpond.adapters.spark.verbs.expressions import Expression
 from millpond.adapters.spark.verbs.marks import without_marks
 from millpond.errors import ConfigurationError
-from millpond.processors.calls.feeds import Feed
+from millpond.processors.calls.feeds.feeds import Feed
 from millpond.processors.calls.key_kinds import MONTHS
 from millpond.processors.calls.known_names import did_you_mean
 from millpond.processors.distribution.exchange import PLACE

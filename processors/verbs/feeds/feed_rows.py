@@ -16,7 +16,7 @@ import pyarrow as pa
 from millpond.errors import UnreadableRowError
 from millpond.processors.options.grouping import GroupingSets
 from millpond.processors.verbs.aggregate import AggregatedRows
-from millpond.processors.verbs.change_feed import Change
+from millpond.processors.verbs.feeds.change_feed import Change
 from millpond.processors.verbs.foreign_keyed import foreign_key_of, with_foreign_keys, without_foreign_key
 from millpond.processors.verbs.ordered_rows import with_order
 from millpond.processors.verbs.verb import flattened

@@ -10,7 +10,7 @@ import pyarrow as pa
 from millpond.processors.runtime.batches.batch import Batch
 from millpond.processors.runtime.driver import TopologyDriver
 from millpond.processors.verbs.aggregate import AggregatedRows
-from millpond.processors.verbs.change_feed import changes_of
+from millpond.processors.verbs.feeds.change_feed import changes_of
 from millpond.processors.verbs.null_keys import NullKeys
 from millpond.processors.verbs.verb import Input, PackedRows, Verb
 from millpond.stores.encoding.rows.packing import RowCodec

@@ -22,7 +22,7 @@ from millpond.processors.calls.batch_twin import (
     check_key,
     paired,
 )
-from millpond.processors.calls.feeds import Feed
+from millpond.processors.calls.feeds.feeds import Feed
 from millpond.stores.encoding.times import Instant
 
 _SURPLUS: Final = "millpond_surplus"

@@ -20,7 +20,7 @@ from millpond.adapters.spark.verbs.verb_run import Entries, VerbRun
 from millpond.errors import ConfigurationError
 from millpond.masking import masked_errors
 from millpond.processors.calls.batch_twin import check_key
-from millpond.processors.calls.feeds import Feed
+from millpond.processors.calls.feeds.feeds import Feed
 from millpond.processors.calls.what_if import ChangedRow, Comparison, WhatIf
 from millpond.processors.verbs.verb import Verb
 
