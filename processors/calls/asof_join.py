@@ -81,8 +81,6 @@ def call_asof_join(
         check_history(grace, tolerance, history, towards.ahead(most))
         _check_reach(corrected, tolerance, history, towards.ahead(most))
     check_null_safe(null_safe)
-    if corrected is None:
-        check_rows_stay(f"on {', '.join(keys)},", left, "each left row comes out once, with what was valid then")
     return make_asof_join(
         name or f"asof_join-{'-'.join(keys)}",
         left,

@@ -14,7 +14,7 @@ from millpond.processors.calls.arguments import (
 )
 from millpond.processors.calls.key_kinds import check_equal_keys
 from millpond.processors.calls.made import MadeVerb
-from millpond.processors.calls.readings import Begin, Column, Read, VerbRows, begun_anew, check_rows_stay
+from millpond.processors.calls.readings import Begin, Column, Read, VerbRows, begun_anew
 from millpond.processors.calls.waiting import stream_join_account
 from millpond.processors.options.join_windows import JoinWindows
 from millpond.processors.options.joins import JoinType, Side
@@ -38,13 +38,10 @@ def call_stream_join(
     """The verb, as ``Millpond.stream_join`` says, with what ``join_bounds`` makes of its windows.
 
     Raises:
-        ConfigurationError: an argument is invalid, or a column is absent or of a type that does not do, or
-            rows are a change feed.
+        ConfigurationError: an argument is invalid, or a column is absent or of a type that does not do.
     """
     join_type, keys = chosen_join(how, JoinType), column_pairs(on)
     check_null_safe(null_safe)
-    for side, rows in ((LEFT, left), (RIGHT, right)):
-        check_rows_stay(f"on {', '.join(keys)},", rows, f"pairs come out once and stay, also those of the {side} rows")
     return make_stream_join(
         name or f"stream_join-{'-'.join(keys)}",
         left,

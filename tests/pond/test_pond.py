@@ -275,8 +275,8 @@ def test_a_feed_of_windows_is_of_the_key_alone_as_one_task_makes_all_windows_of_
     feed = Pond().aggregate([{"k": "x", "t": seconds(1)}], {"n": agg.count()}, **given)
     metadata = {field.name: field.metadata or {} for field in feed.schema}
     marks = {name: noted[FEED.encode()] for name, noted in metadata.items() if FEED.encode() in noted}
-    assert marks["k"] == b'["aggregate-k", "key", "1"]'
-    assert "window" not in marks
+    assert marks["k"] == b'["aggregate-k", "key", "1", "2"]'
+    assert marks["window"] == b'["aggregate-k", "row", "1", "2"]'
 
 
 def test_times_with_nanoseconds_are_refused_by_name() -> None:
