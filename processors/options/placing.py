@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from millpond.processors.options.windows import GridWindows, SessionWindows, Span
+from millpond.stores.encoding.times import MAX_TIME
 from millpond.stores.typed.windows.calendar import Calendar, starts_on
 
 Integers = npt.NDArray[np.int64]
@@ -53,7 +54,7 @@ def session_ends(windows: SessionWindows, lasts: Integers) -> Integers:
 
 def lasting(windows: SessionWindows, times: Integers, gaps: Integers) -> Integers:
     """Until when records with gaps of their own last: a gap after their times, or where sessions are cut."""
-    ends: Integers = times + gaps
+    ends: Integers = np.minimum(times, MAX_TIME - gaps) + gaps
     if windows.within is None:
         return ends
     return np.minimum(ends, ends_of(windows.within, last_starts(windows.within, times)))

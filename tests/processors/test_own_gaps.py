@@ -181,6 +181,12 @@ def test_a_gap_beyond_at_most_fails_or_is_left_out_alone() -> None:
         assert dropped(driver) == {"dropped-user-error": 1}
 
 
+def test_no_record_lasts_beyond_all_times() -> None:
+    last = 2**63 - 1
+    output = drive(listed(windows()), rows(("k", "a5", last - 2), ("k", "b5", last)))
+    assert last_values(output) == {Windowed("k", last - 2, last): ["a5", "b5"]}
+
+
 def test_suppress_holds_sessions_back_until_they_are_final() -> None:
     given = drawn(3, 150, 4)
 

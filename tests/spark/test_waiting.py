@@ -77,6 +77,9 @@ def test_a_window_waits_as_much_longer_as_its_rows_are_late_in_whole_millisecond
         (SlidingWindows("5 minutes"), True, {"window.start": 25, "window.end": 20}, 25),
         (SessionWindows("5 minutes"), True, {"window.start": None, "window.end": 20}, None),
         (SessionWindows("5 minutes"), False, {"window.start": None, "window.end": 25, "change_time": 25}, 0),
+        (SessionWindows(object(), at_most="5 minutes"), True, {"window.start": None, "window.end": 20}, None),
+        (SessionWindows(object(), at_most="5 minutes"), False,
+         {"window.start": None, "window.end": 25, "change_time": 25}, 0),
         (SessionWindows("5 minutes", max_length="1 hour"), True, {"window.start": 85, "window.end": 25}, 85),
         (SessionWindows("5 minutes", max_length="1 hour"), False,
          {"window.start": 85, "window.end": 30, "change_time": 25}, 0),
@@ -165,6 +168,11 @@ def test_tables_pass_on_how_late_their_changes_are() -> None:
 def test_the_results_of_a_processor_are_as_late_as_its_rows_may_be() -> None:
     account = apply_account("mine", "Mine", Allowance(LATENESS, MINUTE, 10 * MINUTE), ["seen", "until"])
     assert minutes(account) == {"seen": 21, "until": 21}
+
+
+def test_sessions_wait_for_the_gaps_of_their_rows() -> None:
+    account = aggregate_account("visits", SessionWindows(object(), at_most="30 minutes"), 0, final=True)
+    assert account.waits == "for the end of its session: its own gap, at most 30 min, without a row, and the grace"
 
 
 def test_explain_says_what_is_known_line_by_line() -> None:
