@@ -333,9 +333,14 @@ class KeptRows(Rows):
         return KeptSelection(**vars(read), expressions=given)
 
     def aggregated(
-        self, keys: Sequence[str], time: str, calls: Mapping[str, AggregateCall], order: str | None
+        self,
+        keys: Sequence[str],
+        time: str,
+        calls: Mapping[str, AggregateCall],
+        order: str | None,
+        gap: str | None = None,
     ) -> KeptSelection:
-        read = super().aggregated(keys, time, calls, order)
+        read = super().aggregated(keys, time, calls, order, gap)
         return KeptSelection(**vars(read), expressions={"time": Expression(time)})
 
     def beside(

@@ -18,15 +18,14 @@ from millpond.processors.verbs import aggregates as agg
 pc: Any = _compute
 
 START = datetime(2026, 6, 1, 12, tzinfo=UTC)
-SCHEMA = pa.schema(
-    [
-        ("k", pa.string()),
-        ("t", pa.timestamp("us", "UTC")),
-        ("v", pa.int64()),
-        ("phone", pa.bool_()),
-        ("gap", pa.int64()),
-    ]
-)
+COLUMNS: list[tuple[str, pa.DataType]] = [
+    ("k", pa.string()),
+    ("t", pa.timestamp("us", "UTC")),
+    ("v", pa.int64()),
+    ("phone", pa.bool_()),
+    ("gap", pa.int64()),
+]
+SCHEMA = pa.schema(COLUMNS)
 CALLS = {"n": agg.count(), "s": agg.sum("v"), "p": agg.sum("v", where="phone"), "l": agg.last("v")}
 GIVEN: dict[str, Any] = {"by": "k", "time": "t"}
 SECOND = timedelta(seconds=1)

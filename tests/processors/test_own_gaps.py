@@ -1,6 +1,6 @@
 """Session windows of topologies whose records have gaps of their own."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from pathlib import Path
 from random import Random
@@ -21,7 +21,7 @@ from millpond.processors import (
 )
 from millpond.processors.options.on_error import OnError
 from millpond.stores.typed.windows.windowed import Windowed
-from tests.processors.driving import Build, Input, drive, last_values
+from tests.processors.driving import Input, drive, last_values
 
 LONGEST = 12
 
@@ -38,7 +38,7 @@ def windows(**given: Any) -> SessionWindows:
     return SessionWindows(gap_of, at_most=LONGEST, **{"grace": 5, **given})
 
 
-def listed(sessions: SessionWindows, *, final: bool = False, **options: Any) -> Build:
+def listed(sessions: SessionWindows, *, final: bool = False, **options: Any) -> Callable[[StreamsBuilder], KTable]:
     """The values of each session, sorted."""
     emit = EmitStrategy.ON_WINDOW_CLOSE if final else EmitStrategy.ON_WINDOW_UPDATE
 
