@@ -155,6 +155,32 @@ def test_what_is_late_depends_on_micro_batches_alone_and_a_session_that_has_clos
         assert [Counter((time, reached, short) for _, _, time, reached, short in some) for some in found] == late
 
 
+def lasting(key: str, second: int, seconds: int) -> Event:
+    at = (1_000 + second) * SECOND
+    return Event("a", at, {"k": key, "at": at, "av": second, GAP: seconds * SECOND})
+
+
+@pytest.mark.parametrize("backend", ["memory", "lmdb", "rocksdb", None])
+@pytest.mark.parametrize("final", [False, True])
+def test_a_late_row_that_still_lasts_meets_no_session_that_has_closed_but_one_that_is_open(
+    backend: str | None, final: bool
+) -> None:
+    """Whatever the store still has: how much that is depends on the gaps of others."""
+    batches = [
+        [lasting("a", 1, 1), lasting("b", 5, 9)],
+        [lasting("a", 2, 9), lasting("a", 3, 1), lasting("b", 1, 1), lasting("c", 20, 9)],
+        [lasting("b", 13, 8), lasting("b", 3, 9), lasting("a", 0, 9), lasting("a", 30, 1)],
+    ]
+    expected, late = judged(batches, 0, cut=False)
+    assert [row["window"][0] // SECOND - 1_000 for row in expected if row["k"] == "a"] == [1, 2, 30]
+    ways = [Way(seed, 3, 2, (seed,), shared=shared, backend=backend) for seed in (1, 2) for shared in (False, True)]
+    sessions = chain(0, final=final, cut=False)
+    for answer in answers_of(sessions, batches, ways):
+        assert bag(table_of(answer, final=final)) == bag(expected)
+        (found,) = answer.late.values()
+        assert [Counter((time, reached, short) for _, _, time, reached, short in some) for some in found] == late
+
+
 def test_a_row_with_a_gap_beyond_at_most_cannot_be_used() -> None:
     events = [Event("a", SECOND, {"k": "a", "at": SECOND, "av": 1, GAP: LONGEST * SECOND + 1})]
     way = Way(1, 1, 1, (1,))
