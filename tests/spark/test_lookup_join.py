@@ -1,7 +1,11 @@
 """A micro-batch reads one version of a table elsewhere, and the same one again where it is repeated."""
 
+import os
 import random
+import signal
+import sys
 import threading
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -12,6 +16,7 @@ import pytest
 
 pytest.importorskip("pyspark")
 
+from pyspark import cloudpickle
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
@@ -140,6 +145,49 @@ def test_the_table_grows_between_micro_batches_and_one_that_is_repeated_reads_wh
         job.run()
         assert job.out == expected
         there += grow()
+
+
+class MortalTable:
+    """A table that moves on once, where a file of it is due, and whose reader is killed then."""
+
+    def __init__(self, table: ParquetTable, due: Path) -> None:
+        self.table = table
+        self.due = due
+
+    def schema(self) -> pa.Schema:
+        return self.table.schema()
+
+    def version(self) -> str:
+        return self.table.version()
+
+    def parts(self, version: str) -> Sequence[str]:
+        return self.table.parts(version)
+
+    def read(self, part: str, columns: Sequence[str]) -> pa.Table:
+        if self.due.exists():
+            self.due.rename(Path(self.table.path) / self.due.name)
+            os.kill(os.getpid(), signal.SIGKILL)
+        return self.table.read(part, columns)
+
+
+def test_a_micro_batch_whose_worker_was_killed_reads_the_version_that_it_had_begun_with(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    chance, times = random.Random(5), random.Random(6).sample(range(120), 120)
+    there, later, left = quotes(chance, times), quotes(chance, times), trades(chance, 0)
+    add(tmp_path / "quotes", "first", there)
+    add(tmp_path / "due", "later", later)
+    due = tmp_path / "due" / "later.parquet"
+    job = Job(spark, tmp_path, MortalTable(ParquetTable(tmp_path / "quotes"), due))
+    job.arrive(left)
+    cloudpickle.register_pickle_by_value(sys.modules[__name__])  # type: ignore[no-untyped-call]
+    try:
+        job.run()  # in which Spark tries the task again
+    finally:
+        cloudpickle.unregister_pickle_by_value(sys.modules[__name__])  # type: ignore[no-untyped-call]
+    assert not due.exists()
+    assert job.out == {0: duck(left, there)}
+    assert duck(left, there) != duck(left, there + later)
 
 
 def attempt(batch: int, query: str = "q") -> Attempt:
