@@ -394,10 +394,12 @@ class VerbLife(Story):
         self.change(draft, replace(draft, name=f"{draft.kind}-{self.number()}"), "a verb has another name", deaths)
 
     def replace_verb(self, which: int, kind: str, deaths: Sequence[int]) -> None:
-        """A new verb stands where another one stood."""
+        """A new verb stands where another one stood; at another checkpoint, if it has another number of operators."""
         draft = self.chosen(which)
         assert draft is not None
-        self.change(draft, self.new(kind), "a verb stands in the place of another", deaths)
+        drafts = [self.new(kind) if one is draft else one for one in self.drafts]
+        self.evolve(drafts, deaths, into=(draft.kind == FOREIGN) is not (kind == FOREIGN))
+        self.note("a verb stands in the place of another")
 
     def lends(self, draft: Draft) -> bool:
         """Whether another verb may begin with its rows; of those with a time to live nobody knows which are there."""
