@@ -621,10 +621,11 @@ class VerbLife(Story):
     def erase_key(self, key: str, deaths: Sequence[int]) -> None:
         """Somebody erases a key from all verbs while the query is stopped; nobody can go back then.
 
-        Of results of all keys, as in cubes, nobody can tell what they have of it.
+        Of results of all keys, as in cubes, nobody can tell what they have of it; and left rows that name it as their
+        foreign key find another one of that key later.
         """
-        cubes = any(one.kind == CUBES for one in self.drafts)
-        if cubes or not self.job.checkpoint or not any(map(self.keeps, self.drafts)):
+        tells = any(one.kind in (CUBES, FOREIGN) for one in self.drafts)
+        if tells or not self.job.checkpoint or not any(map(self.keeps, self.drafts)):
             return
         self.edit(partial(_erase, key), deaths)
         before, self.told = self.told, {number: told.without(key) for number, told in self.told.items()}

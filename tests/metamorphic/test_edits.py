@@ -239,6 +239,26 @@ def test_a_right_row_that_only_an_erased_left_row_has_named_is_alone_with_its_ne
     assert [(row["id"], row["k"], row["bv"], row["op"]) for row in found] == [(None, "x", 2, "upsert")]
 
 
+def test_left_rows_that_name_an_erased_foreign_key_find_a_right_row_of_it_with_their_next_change() -> None:
+    schemas = {"a": schema("a", op=True, id_=True), "b": schema("b", op=True)}
+    join = make_table_join(
+        "out", Rows.of("a", schemas["a"]), Rows.of("b", schemas["b"]),
+        on="k", times=("at", "bt"), ops=("ao", "bo"), left_key="id",
+    )  # fmt: skip
+    naming = event("a", PERSON, 1, 5, "upsert", with_op=True)
+    left = [replace(naming, row={"id": number, **naming.row}) for number in (1, 2)]
+    before = [*left, event("b", PERSON, 0, 1, "upsert", with_op=True)]
+    again = event("b", PERSON, 9, 2, "upsert", with_op=True)
+    changed = event("a", PERSON, 20, 6, "upsert", with_op=True)
+    after = [[again], [replace(changed, row={"id": 2, **changed.row})]]
+
+    def erase_person(inspector: StateInspector) -> None:
+        assert erase(inspector, [[PERSON]], by="x").traces
+
+    found = told(Chain([join], schemas, TIMES), [before], [erase_person], after, seed=1, partitions=2)
+    assert [(row["id"], row["av"], row["bv"], row["op"]) for row in found] == [(2, 6, 2, "upsert")]
+
+
 def seconds(second: int) -> datetime:
     return datetime.fromtimestamp(1_000 + second, UTC)
 
