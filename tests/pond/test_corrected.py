@@ -199,7 +199,7 @@ def test_a_backlog_and_a_hot_key_are_corrected_as_single_rows_are(backend: str, 
                 side: pa.Table.from_pylist([row for one, row in batch if one == side], schema)
                 for side, schema in (("left", LEFT), ("right", RIGHT))
             }
-            for row in join.feed(**tables).to_pylist():
+            for row in join.feed(left=tables["left"], right=tables["right"]).to_pylist():
                 feed[tuple(row[name] for name in KEY)] = row
     found = sorted((row["id"], row["price"]) for row in feed.values() if row["op"] == "upsert")
     given = random_rows(size, 10, most, keys)

@@ -156,7 +156,7 @@ def test_advice_is_a_table_in_text_and_in_a_notebook() -> None:
 def test_what_cannot_be_played_is_refused_with_what_to_give() -> None:
     rows = [came({"k": "x", "t": START, "a": 1, "late": 0}, "t")]
     how: dict[str, Any] = {"arrived": "arrived", "every": "1 second"}
-    with pytest.raises(ConfigurationError, match=r"; give rows=\.\.\., or left="):
+    with pytest.raises(ConfigurationError, match=r"; give rows=\.\.\., left="):
         Pond().advise_grace(counting, left=rows, **how)
     with pytest.raises(ConfigurationError, match="; give how often a micro-batch begins"):
         Pond().advise_grace(counting, rows=rows, arrived="arrived", every=0)

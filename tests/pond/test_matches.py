@@ -86,7 +86,7 @@ def fed(running: MicroBatches, left: Rows, right: Rows, data: st.DataObject) -> 
         size = data.draw(st.integers(1, len(arriving)))
         some, arriving = arriving[:size], arriving[size:]
         sides = {side: [row for mine, row in some if mine == side] for side in ("left", "right")}
-        found += running.feed(**sides).to_pylist()
+        found += running.feed(left=sides["left"], right=sides["right"]).to_pylist()
     return found + running.complete().to_pylist()
 
 
@@ -304,7 +304,7 @@ def test_a_version_that_came_late_and_a_history_that_is_over_are_told() -> None:
     quotes = pa.schema([("k", pa.string()), ("u", TIME), ("b", pa.int64())])
     with Pond().in_batches.asof_join(LEFT, quotes, **SIDES, history="10 seconds") as running:
         fed = {"left": [{"k": "x", "t": seconds(5), "a": 1}], "right": [{"k": "x", "u": seconds(2), "b": 1}]}
-        (row,) = running.feed(**fed).to_pylist()
+        (row,) = running.feed(left=fed["left"], right=fed["right"]).to_pylist()
         assert running.explain_match(row).notes == ()
         running.feed(right=[{"k": "x", "u": seconds(4), "b": 7}])
         told = running.explain_match(row)

@@ -140,7 +140,7 @@ def test_a_verb_in_any_cut_gives_what_it_gives_at_once(name: str, left: Rows, ri
 
 
 def feed(running: MicroBatches, fed: Mapping[str, Rows], inputs: int) -> pa.Table:
-    return running.feed(fed["left"]) if inputs == 1 else running.feed(**fed)
+    return running.feed(fed["left"]) if inputs == 1 else running.feed(left=fed["left"], right=fed["right"])
 
 
 TRADES = [{"symbol": "ACME", "t": seconds(5), "size": 100}, {"symbol": "MILL", "t": seconds(9), "size": 10}]
