@@ -1,19 +1,22 @@
 """Whether ``millpond advise`` orders backends as a job on Spark does, for jobs of three kinds.
 
-Rule of this module: a profile says the same twice, as a description for the advice and as a query. The job's time is
-Spark's ``triggerExecution``, with all that is the same for all backends in it; so what the advice tells apart may be
-within the job's noise, and then nothing is said of that pair.
+Rule of this module: a profile says the same twice, as a description for the advice and as a query. The job's times are
+Spark's ``triggerExecution`` and the processor time of its Python workers, in which the backends are. Most of both is
+the same for all backends; so what the advice tells apart may be within the job's noise, and then nothing is said of
+that pair.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from statistics import median
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
+from pyarrow import compute
 from pyspark.sql import SparkSession
 from rich.console import Console
 from rich.table import Table
@@ -31,23 +34,31 @@ from millpond.bench.spark.workloads import Workload, named
 from millpond.errors import ConfigurationError
 from millpond.processors import Consumed, Materialized, Produced, StreamsBuilder, Topology
 
+pc: Any = compute
+
 VALUE_BYTES: Final = 200
+_CHANGING: Final = 0.1
 _HOT_KEYS: Final = 10_000
 _WINDOW_KEYS: Final = 100_000
 _LETTERS: Final = np.frombuffer(b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ-_", dtype=np.uint8)
 
 
-def latest(scale: Scale) -> Topology:
-    """The newest value of each key."""
+def enrichment(scale: Scale) -> Topology:
+    """Each event with how long the payload of its key is."""
     builder = StreamsBuilder()
     table = builder.table(
         "payloads", Consumed("string", "string", timestamp="at", value="payload"), Materialized("payloads")
     )
-    table.to_stream().to("out", Produced(schema="key string, value string"))
+    events = builder.stream("events", Consumed("string", "int64", timestamp="at", value="amount"))
+    events.join(table, _amount_and_length, vectorized=True).to("out", Produced(schema="key string, value long"))
     return builder.build()
 
 
-def payloads() -> Topic:
+def _amount_and_length(amounts: Any, payloads: Any) -> Any:
+    return pc.add(amounts, pc.cast(pc.binary_length(payloads), pa.int64()))
+
+
+def payloads(share: float) -> Topic:
     """Values of ``VALUE_BYTES`` letters by user, which hardly compress."""
 
     def drawn(keys: Any, rng: np.random.Generator) -> dict[str, Any]:
@@ -56,7 +67,7 @@ def payloads() -> Topic:
         values = pa.StringArray.from_buffers(len(keys), pa.py_buffer(ends.tobytes()), pa.py_buffer(letters.tobytes()))
         return {"key": names_of("user", keys), "payload": values}
 
-    return Topic("payloads", 1.0, "key string, at long, payload string", drawn)
+    return Topic("payloads", share, "key string, at long, payload string", drawn)
 
 
 @dataclass(frozen=True)
@@ -67,12 +78,15 @@ class Profile:
         workload: the query and what it reads.
         described: the same in the words of ``millpond advise``, but for what depends on the machine and on ``keys``.
         keys: distinct ones, of windows in each of them; None for as many as are asked for.
-        filling: how many micro-batches bring all keys before those that count; 0 if they come by chance.
+        changing: the share of the rows of a micro-batch that are put.
+        filling: how many micro-batches bring all keys, by rows of the first topic alone, before those that count; 0 if
+            they come by chance.
     """
 
     workload: Workload
     described: Mapping[str, Any]
     keys: int | None = None
+    changing: float = 1.0
     filling: int = 0
 
 
@@ -84,8 +98,9 @@ PROFILES: Final[Mapping[str, Profile]] = {
         keys=_HOT_KEYS,
     ),
     "many and large": Profile(
-        Workload((payloads(),), latest),
-        {**_KEY, "value_bytes": VALUE_BYTES + 8, "reads": 0.5, "scans": 0.0},
+        Workload((payloads(_CHANGING), events(1 - _CHANGING)), enrichment),
+        {**_KEY, "value_bytes": VALUE_BYTES + 8, "reads": 1 - _CHANGING, "scans": 0.0},
+        changing=_CHANGING,
         filling=10,
     ),
     "windows that expire": Profile(
@@ -146,15 +161,28 @@ class Asked:
             memory_bytes=self.memory_bytes,
             disk_bytes=self.disk_bytes,
             workers=self.cores,
-            batch=max(1, min(scale.rows, scale.keys) // self.cores),
+            batch=max(1, round(min(scale.rows * profile.changing, scale.keys) / self.cores)),
             **profile.described,
         )
 
 
+@dataclass(frozen=True)
+class MicroBatch:
+    """What one took in a run of the job.
+
+    Attributes:
+        seconds: from its begin to its commit, at the median.
+        worker_seconds: processor time of Spark's Python workers, with the threads of backends, on average.
+    """
+
+    seconds: float
+    worker_seconds: float
+
+
 Advised = Callable[[Asked, Profile], Advice]
-Runs = Mapping[str, Sequence[float]]
+Runs = Mapping[str, Sequence[MicroBatch]]
 Ran = Callable[[Asked, Profile], Runs]
-"""Seconds of a micro-batch in each run of the job, by backend."""
+"""A micro-batch of each run of the job, by backend."""
 
 
 def run(asked: Asked, advised: "Advised | None" = None, ran: "Ran | None" = None) -> dict[str, Any]:
@@ -191,27 +219,33 @@ def agrees(figures: Mapping[str, Any]) -> bool:
 
 
 def _row(name: str, description: Description, advice: Advice, runs: Runs) -> dict[str, Any]:
-    found: Agreement = agreement(advised_pairs(advice), job_pairs(runs))
-    seconds = {backend: median(times) for backend, times in runs.items()}
+    whole = {backend: [one.seconds for one in taken] for backend, taken in runs.items()}
+    of_workers = {backend: [one.worker_seconds for one in taken] for backend, taken in runs.items()}
+    told_apart = dict.fromkeys(chain(job_pairs(of_workers), job_pairs(whole)))
+    found: Agreement = agreement(advised_pairs(advice), list(told_apart))
+    order = {backend: median(taken) for backend, taken in of_workers.items()}
     return {
         "profile": name,
         "keys": description.keys,
         "value_bytes": description.value_bytes,
         "advised": ", ".join(one.measured.backend for one in advice.verdicts),
-        "job": ", ".join(sorted(seconds, key=lambda backend: (seconds[backend], backend))),
+        "job": ", ".join(sorted(order, key=lambda backend: (order[backend], backend))),
         "told_apart_by_both": "; ".join(map(_pair, found.both)),
         "against": "; ".join(map(_pair, found.against)),
         "each": [
             {
                 "backend": one.measured.backend,
                 "operation_us": None if one.per_operation is None else one.per_operation.median,
-                "batch_s": seconds.get(one.measured.backend),
-                "least_s": min(runs.get(one.measured.backend, ()), default=None),
-                "most_s": max(runs.get(one.measured.backend, ()), default=None),
+                **_spread("worker", of_workers[one.measured.backend]),
+                **_spread("batch", whole[one.measured.backend]),
             }
             for one in advice.verdicts
         ],
     }
+
+
+def _spread(name: str, seconds: Sequence[float]) -> dict[str, float]:
+    return {f"{name}_s": median(seconds), f"{name}_least_s": min(seconds), f"{name}_most_s": max(seconds)}
 
 
 def _pair(pair: tuple[str, str]) -> str:
@@ -223,10 +257,18 @@ def print_results(console: Console, figures: Mapping[str, Any]) -> None:
     for row in figures["profiles"]:
         table = Table(title=f"{row['profile']}: {row['keys']:,} keys, values of {row['value_bytes']} bytes")
         table.add_column("backend")
-        for column in ("operation, µs", "micro-batch, s", "least", "most"):
+        for column in (
+            "operation, µs",
+            "workers, processor s",
+            "least",
+            "most",
+            "micro-batch, s",
+            "least",
+            "most",
+        ):
             table.add_column(column, justify="right")
         for one in row["each"]:
-            times = (one[name] for name in ("operation_us", "batch_s", "least_s", "most_s"))
+            times = (time for name, time in one.items() if name != "backend")
             table.add_row(one["backend"], *("" if time is None else f"{time:,.3f}" for time in times))
         console.print(table)
         console.print(f"Advised: {row['advised']}. Job: {row['job']}.", highlight=False)
@@ -245,15 +287,16 @@ def _on_spark(spark: Callable[[], SparkSession], asked: Asked, profile: Profile)
     """The job on each backend in turn, in order and in reverse."""
     scale, skipped = asked.scale(profile), max(WARM_UP, profile.filling)
     contenders, backends = profile.workload.contenders(asked.backends), named(asked.backends)
-    seconds: dict[str, list[float]] = {name: [] for name in backends}
+    runs: dict[str, list[MicroBatch]] = {name: [] for name in backends}
     with queries.scratch(asked.effort.directory) as temporary:
         place, topics, seed = Path(temporary), profile.workload.topics, asked.effort.seed
-        write_inputs(place, topics, scale, skipped, growing=bool(profile.filling), seed=seed)
+        first = [replace(topic, share=float(topic is topics[0])) for topic in topics] if profile.filling else topics
+        write_inputs(place, first, scale, skipped, growing=bool(profile.filling), seed=seed)
         write_inputs(place, topics, scale, asked.batches, first=skipped, seed=seed)
         for name in queries.in_turn(backends, asked.repeat):
             contender = contenders[name]
             ran = queries.measure(
                 spark(), place, profile.workload, contender, scale, skipped=skipped, counted=asked.batches
             )
-            seconds[name].append(median(ran.seconds))
-    return seconds
+            runs[name].append(MicroBatch(median(ran.seconds), ran.processor_of_workers / len(ran.seconds)))
+    return runs

@@ -5,7 +5,7 @@ with them. So each process is looked at on its own, and what it had spent when i
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -15,7 +15,7 @@ _PROCESSES: Final = Path("/proc")
 _TICKS_PER_SECOND: Final = os.sysconf("SC_CLK_TCK")
 
 
-class _Process(NamedTuple):
+class Process(NamedTuple):
     """A process: its number and that of its parent, when it began, and what it has spent, both in ticks."""
 
     number: int
@@ -25,31 +25,40 @@ class _Process(NamedTuple):
 
 
 class ProcessorTime:
-    """What a process and all that came from it have spent, as far as somebody has looked.
+    """What processes have spent, as far as somebody has looked.
 
     Args:
-        root: the number of the process.
+        processes: those that there are when somebody looks.
     """
 
-    def __init__(self, root: int) -> None:
-        self._root = root
+    def __init__(self, processes: Callable[[], Iterable[Process]]) -> None:
+        self._processes = processes
         self._spent: dict[tuple[int, int], int] = {}
+
+    @classmethod
+    def of_family(cls, root: int) -> "ProcessorTime":
+        """What the process of this number and all that came from it have spent."""
+        return cls(lambda: _family(root))
 
     def look(self) -> float:
         """Seconds that they have spent up to now, on all cores together.
 
         What a process spends between the last look at it and its end is lost, so look more often than they end.
         """
-        for process in _family(self._root):
+        for process in self._processes():
             self._spent[process.number, process.began] = process.spent
         return sum(self._spent.values()) / _TICKS_PER_SECOND
 
 
 class Spent:
-    """Processor time of this process, and of all that came from it, at some moments."""
+    """Processor time at some moments.
 
-    def __init__(self) -> None:
-        self._time = ProcessorTime(os.getpid())
+    Args:
+        time: of which processes; by default of this one and of all that came from it.
+    """
+
+    def __init__(self, time: ProcessorTime | None = None) -> None:
+        self._time = time or ProcessorTime.of_family(os.getpid())
         self._moments: list[float] = []
         self._seconds: list[float] = []
 
@@ -64,11 +73,11 @@ class Spent:
         return float(after - before)
 
 
-def _family(root: int) -> Iterator[_Process]:
+def _family(root: int) -> Iterator[Process]:
     """The process, if there is one, and all that came from it."""
-    by_parent: dict[int, list[_Process]] = {}
-    left: list[_Process] = []
-    for process in _all():
+    by_parent: dict[int, list[Process]] = {}
+    left: list[Process] = []
+    for process in all_processes():
         by_parent.setdefault(process.parent, []).append(process)
         if process.number == root:
             left.append(process)
@@ -78,7 +87,8 @@ def _family(root: int) -> Iterator[_Process]:
         left += by_parent.get(process.number, ())
 
 
-def _all() -> Iterator[_Process]:
+def all_processes() -> Iterator[Process]:
+    """Those of this machine."""
     for directory in _PROCESSES.glob("[0-9]*"):
         try:
             _, _, fields = (directory / "stat").read_text(errors="replace").rpartition(")")
@@ -86,4 +96,4 @@ def _all() -> Iterator[_Process]:
             continue  # it is gone
         _, parent, *others = fields.split()
         in_user, in_system, began = (int(others[place]) for place in (9, 10, 17))
-        yield _Process(int(directory.name), int(parent), began, in_user + in_system)
+        yield Process(int(directory.name), int(parent), began, in_user + in_system)

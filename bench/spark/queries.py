@@ -59,6 +59,7 @@ class Ran:
         seconds: of each micro-batch that had rows, in order.
         memory: of its Python workers; zeros if it has none.
         processor: seconds that all its processes spent in ``seconds``, on all cores together; zero if it is not known.
+        processor_of_workers: those of its Python workers, where its state is.
         disk: bytes of durable state when it has ended, with what is kept of earlier micro-batches; zero if it has none,
             or it is not known.
         stream: what else there is to say if it has no micro-batches; ``seconds`` then has their mean.
@@ -67,6 +68,7 @@ class Ran:
     seconds: list[float]
     memory: WorkerMemory
     processor: float = 0.0
+    processor_of_workers: float = 0.0
     stream: "Streamed | None" = None
     disk: int = 0
 
@@ -182,9 +184,11 @@ def measure(
             memory = watch.stop()
     reports = [json.loads(progress.json) for progress in query.recentProgress]
     ran = [began_and_took(report) for report in reports if report["numInputRows"]][skipped:]
-    processor = watch.spent.between(ran[0][0], sum(ran[-1])) if ran else 0.0
+    of_all, of_workers = (
+        (spent.between(ran[0][0], sum(ran[-1])) if ran else 0.0) for spent in (watch.spent, watch.spent_by_workers)
+    )
     disk = sum(bytes_below(own / kept) for kept in _STATE)
-    return Ran([seconds for _, seconds in ran], memory, processor, disk=disk)
+    return Ran([seconds for _, seconds in ran], memory, of_all, of_workers, disk=disk)
 
 
 def began_and_took(report: Mapping[str, Any]) -> tuple[float, float]:

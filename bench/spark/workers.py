@@ -19,7 +19,7 @@ from uuid import uuid4
 
 from pyspark.sql import SparkSession
 
-from millpond.bench.spark.processor_time import Spent
+from millpond.bench.spark.processor_time import Process, ProcessorTime, Spent, all_processes
 
 MARK: Final = "MILLPOND_BENCH_QUERY"
 PAUSE_SECONDS: Final = 0.5
@@ -54,6 +54,7 @@ class WorkerWatch:
 
     Attributes:
         spent: processor time of this process, Spark's JVM and its workers, by seconds since 1970.
+        spent_by_workers: that of the processes that carry ``mark``.
     """
 
     def __init__(self, mark: str) -> None:
@@ -62,10 +63,11 @@ class WorkerWatch:
         self._thread = Thread(target=self._watch, daemon=True)
         self._most = WorkerMemory()
         self.spent = Spent()
+        self.spent_by_workers = Spent(ProcessorTime(self._workers))
 
     def start(self) -> None:
         """Begin."""
-        self.spent.look(time.time())
+        self._look()
         self._thread.start()
 
     def stop(self) -> WorkerMemory:
@@ -80,11 +82,17 @@ class WorkerWatch:
         self._look()
 
     def _look(self) -> None:
-        self.spent.look(time.time())
-        for process in _PROCESSES.glob("[0-9]*"):
-            found = _memory(process, self._mark)
+        now = time.time()
+        self.spent.look(now)
+        self.spent_by_workers.look(now)
+
+    def _workers(self) -> Iterator[Process]:
+        """Those that carry the mark, with a look at their memory."""
+        for process in all_processes():
+            found = _memory(_PROCESSES / str(process.number), self._mark)
             if found is not None:
                 self._most = self._most.at_most(found)
+                yield process
 
 
 @contextmanager

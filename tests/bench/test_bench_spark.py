@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -413,9 +414,13 @@ def test_the_command_measures_the_chosen_and_writes_the_figures(
         assert (results["memory"].peak_rss_bytes or 0) > 10 << 20
 
 
+BURNS = "import time\nwhile time.process_time() < 0.3: pass\nprint(flush=True); input()"
+"""A program that takes 0.3 seconds of the processor and waits."""
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux has /proc")
-def test_the_memory_of_marked_processes_is_seen_and_no_other() -> None:
-    holds = "import time; kept = bytearray(b'x' * (64 << 20)); print('ready', flush=True); time.sleep(60)"
+def test_what_marked_processes_take_is_seen_and_no_other() -> None:
+    holds = f"import time; kept = bytearray(b'x' * (64 << 20)); {BURNS.replace('input()', 'time.sleep(60)')}"
     watches = [WorkerWatch("mine"), WorkerWatch("nobody's")]
     for watch in watches:
         watch.start()
@@ -426,12 +431,12 @@ def test_the_memory_of_marked_processes_is_seen_and_no_other() -> None:
         process.stdout.readline()
         mine, other = (watch.stop() for watch in watches)
         process.kill()
+    spent = [watch.spent_by_workers.between(0, time.time()) for watch in watches]
+    assert 0.25 <= spent[0] < 10
+    assert spent[1] == 0
     assert 64 << 20 < mine.own <= mine.resident < 1 << 30
     assert other == WorkerMemory()
 
-
-BURNS = "import time\nwhile time.process_time() < 0.3: pass\nprint(flush=True); input()"
-"""A program that takes 0.3 seconds of the processor and waits."""
 
 STARTS = f"""
 import signal, subprocess, sys
@@ -453,7 +458,7 @@ def test_processor_time_is_that_of_all_that_came_from_a_process_also_of_what_is_
         assert process.stdin is not None
         assert process.stdout is not None
         process.stdout.readline()
-        of_both, of_us = ProcessorTime(process.pid), ProcessorTime(os.getpid())
+        of_both, of_us = ProcessorTime.of_family(process.pid), ProcessorTime.of_family(os.getpid())
         with_the_child = of_both.look()
         assert 0.25 <= with_the_child < 10  # the system counts in hundredths
         assert of_us.look() >= with_the_child
@@ -461,9 +466,9 @@ def test_processor_time_is_that_of_all_that_came_from_a_process_also_of_what_is_
         process.stdin.flush()
         process.stdout.readline()
         assert of_both.look() >= with_the_child
-        assert ProcessorTime(process.pid).look() <= of_both.look() - 0.25
+        assert ProcessorTime.of_family(process.pid).look() <= of_both.look() - 0.25
         process.kill()
-    assert ProcessorTime(process.pid).look() == 0
+    assert ProcessorTime.of_family(process.pid).look() == 0
 
 
 def test_processor_time_between_two_looks_is_spent_evenly(monkeypatch: pytest.MonkeyPatch) -> None:

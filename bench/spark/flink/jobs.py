@@ -67,7 +67,7 @@ class FlinkJobs:
         seconds = (ran[1] - ran[0]) / counted
         start_up = self._process.start_seconds + both["seconds"] - seconds * (skipped + counted)
         streamed = Streamed(start_up, both["checkpoints"], self._process.versions)
-        return Ran([seconds], WorkerMemory(), max(0.0, spent_on_both - spent_on_first), streamed)
+        return Ran([seconds], WorkerMemory(), max(0.0, spent_on_both - spent_on_first), stream=streamed)
 
     def _run(self, contender: FlinkContender, batches: int) -> tuple[dict[str, Any], float]:
         """The answer of a job, and the seconds of the processor that it took."""

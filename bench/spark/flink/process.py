@@ -37,7 +37,7 @@ class FlinkProcess:
 
     def __init__(self, process: "subprocess.Popen[str]", interpreter: Path, log: Path) -> None:
         self._process = process
-        self._time = ProcessorTime(process.pid)
+        self._time = ProcessorTime.of_family(process.pid)
         self._interpreter = interpreter
         self._log = log
         started = time.perf_counter()
