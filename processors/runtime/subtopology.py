@@ -48,33 +48,36 @@ class Subtopology:
         """The stores that every task fills with all records of a topic: by name, the node that fills each."""
         return {store: filler for store, (_, filler) in _global_tables(self.nodes).items()}
 
-    def separable(self, name: str, ends: Collection[str] = ()) -> bool:
+    def separable(self, name: str, ends: Collection[str] = (), at_flush: Collection[str] = ()) -> bool:
         """Whether a whole batch may go to the children of ``name`` one after another.
 
         True if that gives the same results as record by record: no two children lead to the same node, use the same
         store or write the same topic, and no child uses a store that is also used below it. What happens within one
-        child's part of the graph does not matter, nor what happens from ``ends`` on, which know the order by positions.
+        child's part of the graph does not matter, nor what happens from ``ends`` on, which know the order by positions,
+        nor what nodes do ``at_flush``, which only hold records back.
         """
         taken: set[tuple[str, str]] = set()
         for child in self.nodes[name].children:
-            claims = self.claims(child, ends)
-            if taken & claims or not (child in ends or self.takes_whole(child, ends)):
+            claims = self.claims(child, ends, at_flush)
+            if taken & claims or not (child in ends or self.takes_whole(child, ends, at_flush)):
                 return False
             taken |= claims
         return True
 
-    def takes_whole(self, name: str, ends: Collection[str] = ()) -> bool:
+    def takes_whole(self, name: str, ends: Collection[str] = (), at_flush: Collection[str] = ()) -> bool:
         """Whether ``name`` may see a whole batch before the nodes below it, up to ``ends``: none uses its stores."""
-        below = set().union(*(self.claims(child, ends) for child in self.nodes[name].children))
+        below = set().union(*(self.claims(child, ends, at_flush) for child in self.nodes[name].children))
         return below.isdisjoint(("store", store) for store in self.nodes[name].stores)
 
-    def claims(self, name: str, ends: Collection[str] = ()) -> set[tuple[str, str]]:
+    def claims(self, name: str, ends: Collection[str] = (), at_flush: Collection[str] = ()) -> set[tuple[str, str]]:
         """What only ``name`` and the nodes below it, up to ``ends``, may touch if a batch is to pass them whole."""
         claims: set[tuple[str, str]] = set()
         waiting = [name]
         while waiting:
             node = self.nodes[waiting.pop()]
-            if node.name not in ends and ("node", node.name) not in claims:
+            if node.name in at_flush:
+                claims.add(("node", node.name))
+            elif node.name not in ends and ("node", node.name) not in claims:
                 claims |= self.own_claims(node.name)
                 waiting.extend(node.children)
         return claims

@@ -130,7 +130,8 @@ class Task:
 
     def _context(self, node: Node) -> ProcessorContext:
         children = [(child, self._processors[child]) for child in node.children]
-        whole = self.subtopology.separable(node.name, self._gathering)
+        at_flush = [name for name, processor in self._processors.items() if processor.promises.at_flush]
+        whole = self.subtopology.separable(node.name, self._gathering, at_flush)
         separable = whole or all(child.promises.at_flush for _, child in children)
         return self._context_with(node, {name: self._store(node, name) for name in node.stores}, children, separable)
 
