@@ -49,7 +49,7 @@ def test_a_verb_of_static_rows_needs_no_name_and_no_place(rows: Any, tmp_path: P
 
 
 def test_verbs_are_those_of_millpond_whose_first_input_are_rows(rows: Any) -> None:
-    verbs = "aggregate, apply, asof_join, deduplicate, latest, over, stream_join, table_join, top_n"
+    verbs = "aggregate, apply, asof_join, deduplicate, latest, lookup_join, over, stream_join, table_join, top_n"
     assert dir(rows.millpond) == verbs.split(", ")
     assert repr(rows.millpond) == f"df.millpond, with the verbs {verbs}"
     assert rows.millpond.latest.__doc__ == Millpond.latest.__doc__

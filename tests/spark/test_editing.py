@@ -33,7 +33,7 @@ class Job:
         )  # fmt: skip
         read = self.spark.readStream.schema("k string, at timestamp, v int").parquet(f"{self.place}/in")
         newest = self.pond.latest(read, key="k", time="at", history="1 hour", name="newest")
-        sums = self.pond.aggregate(newest, {"n": count(), "s": sum("v")}, by="k", time="at", name="sums")
+        sums = self.pond.aggregate(newest.drop("op"), {"n": count(), "s": sum("v")}, by="k", time="at", name="sums")
         windows = self.pond.aggregate(
             read, {"n": count()}, by="k", time="at", window=TimeWindows("1 minute", grace="1 hour"), name="windows"
         )

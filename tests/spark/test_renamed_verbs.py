@@ -131,7 +131,7 @@ def test_verbs_of_all_kinds_go_on_under_other_names(job: Job) -> None:
 
 def chained(job: Job, pond: Millpond, first: str, last: str) -> DataFrame:
     left, _ = job.sides
-    rows = pond.latest(left, key="k", time="at", history="1 hour", name=first)
+    rows = pond.latest(left, key="k", time="at", history="1 hour", name=first).drop("op")
     return texts(("sums", pond.aggregate(rows, {"s": aggregates.sum("a")}, by="k", time="at", name=last)))
 
 

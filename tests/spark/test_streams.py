@@ -213,7 +213,7 @@ def test_unusable_records_are_left_out_and_counted(spark: SparkSession, tmp_path
         "dropped_bad_value": 1,
     }
     counts = {column.replace("_", "-"): count for column, count in columns.items()}
-    assert counted == [{**columns, "dropped_never_valid": 0, "tasks": [counts]}]
+    assert counted == [{**columns, "dropped_never_valid": 0, "dropped_no_gap": 0, "tasks": [counts]}]
 
 
 def test_unusable_records_fail_the_query_with_topic_column_and_row(spark: SparkSession, tmp_path: Path) -> None:

@@ -628,7 +628,7 @@ def together(pond: Millpond, rows: DataFrame) -> DataFrame:
     """All rows aggregated, and then the updates of that."""
     updates = pond.aggregate(rows, TOGETHER, by=[], time="at")
     seen = {"updates": aggregates.count(), "most": aggregates.max("total")}
-    return pond.aggregate(updates, seen, by=[], time="change_time", name="seen")
+    return pond.aggregate(updates.drop("op"), seen, by=[], time="change_time", name="seen")
 
 
 @pytest.mark.slow
