@@ -133,7 +133,7 @@ def make_asof_join(
     """
     keys = column_pairs(on)
     theirs, keeps_left = list(keys.values()), how.keeps(Side.LEFT)
-    names = list(left.names) if left_key is None else _rows_that_stay(keys, left)
+    names = list(left.names) if left_key is None else _rows_that_stay(keys, left, times[0])
     rest = right.rest(theirs, names if left_key is None else [*names, *CHANGE_COLUMNS], right_op, right_order)
     one = left.read(LEFT, list(keys), names, times[0], keyed=not (null_safe or keeps_left))
     other = right.read(RIGHT, theirs, rest, times[1], op=right_op, order=right_order, keyed=not null_safe)
@@ -237,13 +237,13 @@ def _check_reach(corrected: Sequence[str] | None, tolerance: Duration | None, hi
         )
 
 
-def _rows_that_stay(keys: Mapping[str, str], left: VerbRows[Column, Read]) -> list[str]:
+def _rows_that_stay(keys: Mapping[str, str], left: VerbRows[Column, Read], time: Column) -> list[str]:
     """The columns of left rows whose results are corrected.
 
     Raises:
         ConfigurationError: the rows are a change feed.
     """
-    check_rows_stay(f"on {', '.join(keys)},", left, "left rows are kept as they come and their matches corrected")
+    check_rows_stay(f"on {', '.join(keys)},", left, "left rows are kept as they come and their matches corrected", time)
     rest = left.rest(keys, CHANGE_COLUMNS)
     return [name for name in left.names if name in keys or name in rest]
 

@@ -155,8 +155,13 @@ class VerbRows(Protocol[Column, AnyReading]):
     def zoned(self, time: Column) -> str:
         """How a user makes that column one of moments, for messages."""
 
-    def upserts(self, op: Column) -> str:
-        """How a user takes the upserts of a change feed with that operation as rows that stay, for messages."""
+    def upserts(self, op: Column, added: Sequence[Column] = ()) -> str:
+        """How a user takes the upserts of a change feed with that operation as rows that stay, for messages.
+
+        Args:
+            op: the column of the operation, which goes.
+            added: columns of the feed that go, too.
+        """
 
     def directions(self, where: str, order: Column | Sequence[Column]) -> int:
         """How many directions an order may have, of a column or of several.
@@ -360,21 +365,25 @@ def begun_anew(name: str, inputs: Sequence[Reading]) -> Packing:
     return Packing()
 
 
-def check_rows_stay(where: str, rows: VerbRows[Column, Read], what: str) -> None:
+def check_rows_stay(where: str, rows: VerbRows[Column, Read], what: str, time: Column | None = None) -> None:
     """Refuse a change feed: what has come out, or been forgotten, for a row that goes then is not put right.
 
     Args:
         where: begins the message.
         rows: the rows.
         what: why rows have to stay.
+        time: the column of times of a verb whose own results are a change feed, beside whose columns those of another
+            one cannot be; None for other verbs.
 
     Raises:
         ConfigurationError: it is one.
     """
     op = rows.operations(None)
     if op is not None:
+        changes = () if rows.told is None or time is None else rows.told.changes
+        added = [rows.column(name) for name in changes if not any(rows.is_column(one, name) for one in (op, time))]
         raise ConfigurationError(
             f"{where} {what}, but these are a change feed ({op!r}), whose rows are replaced and deleted; to "
-            f"take each of its upserts as a row that stays, write {rows.upserts(op)}, or take the rows of which the "
+            f"take each of its upserts as a row that stays, write {rows.upserts(op, added)}, or take the rows of which the "
             "feed was made"
         )

@@ -112,9 +112,9 @@ class Rows:
         """How a user makes a column one of moments."""
         return f"a column {time!r} cast to pa.timestamp('us', 'UTC')"
 
-    def upserts(self, op: str) -> str:
+    def upserts(self, op: str, added: Sequence[str] = ()) -> str:
         """How a user takes the upserts of a change feed as rows that stay."""
-        return f"table.filter(pc.field({op!r}) == 'upsert').drop_columns([{op!r}])"
+        return f"table.filter(pc.field({op!r}) == 'upsert').drop_columns({[op, *added]})"
 
     def as_rows(self, op: str) -> str:
         """How a user takes the changes of a feed as rows."""

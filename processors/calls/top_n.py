@@ -57,7 +57,7 @@ def call_top_n(
     others = until_in_micros(window, until)
     final = emits_final(emit, window)
     _check_number(where, n)
-    check_rows_stay(where, rows, "n rows are kept and the others forgotten")
+    check_rows_stay(where, rows, "n rows are kept and the others forgotten", None if final else time)
     directions = _directions(where, descending, rows.directions(where, order))
     return make_top_n(
         name or f"top_n-{'-'.join(keys)}",

@@ -95,6 +95,17 @@ def by(*sets: Any, **calls: Any) -> Callable[[Pond], pa.Table]:
     return lambda pond: pond.aggregate(ROWS, given, by=sets[0] if len(sets) == 1 else list(sets), time="t")
 
 
+def upserts(pond: Pond) -> pa.Table:
+    """The rows of a change feed that stay, as messages say to write it."""
+    table = pond.latest(TABLE, **KEYED)
+    return table.filter(pc.field("op") == "upsert").drop_columns(["op", "sequence", "change_time"])
+
+
+def corrected(pond: Pond, left: pa.Table) -> pa.Table:
+    """A join whose results are corrected."""
+    return pond.asof_join(left, OTHERS, **ON, emit="updates", left_key="o", history="1 hour")
+
+
 MANY = [f"c{number}" for number in range(64)]
 
 
@@ -435,6 +446,24 @@ REFUSED = [
         "the row has no \n; give a row of the result, or of the \n side, with all its columns",
         lambda pond: joining(pond).explain_match({"k": "x"}),
         lambda pond: joining(pond).explain_match({"k": "x", "t": AT}),
+    ),
+    Refused(
+        " replace each other by \n, of which alone a delete tells; leave key out",
+        lambda pond: pond.aggregate(pond.latest(TABLE, **KEYED), N, by="o", time="t", key=["k", "o"]),
+        lambda pond: pond.aggregate(pond.latest(TABLE, **KEYED), N, by="o", time="t"),
+        lambda pond: pond.aggregate(pond.latest(TABLE, **KEYED), N, by="o", time="t", key="k"),
+    ),
+    Refused(
+        "n rows are kept and the others forgotten, but these are a change feed \n "
+        "write table.filter(pc.field('op') == 'upsert').drop_columns(['op', 'sequence', 'change_time'])",
+        lambda pond: pond.top_n(pond.latest(TABLE, **KEYED), 1, order="n", emit="updates", **BY),
+        lambda pond: pond.top_n(upserts(pond), 1, order="n", emit="updates", **BY),
+    ),
+    Refused(
+        "left rows are kept as they come and their matches corrected, but these are a change feed \n "
+        "write table.filter(pc.field('op') == 'upsert').drop_columns(['op', 'sequence', 'change_time'])",
+        lambda pond: corrected(pond, pond.latest(TABLE, **KEYED)),
+        lambda pond: corrected(pond, upserts(pond)),
     ),
     Refused(
         "history is missing; give how late rows may come",

@@ -193,7 +193,9 @@ def test_the_verbs_of_a_query_roll_over(
         )
         words = query.words.selectExpr("key", "value", "timestamp_millis(timestamp) as at")
         latest = made.latest(words, key="key", time="at", history="1 day", name="words")
-        return made, made.aggregate(latest.drop("op"), {"changes": count()}, by="key", time="at", name="changes of words")
+        return made, made.aggregate(
+            latest.drop("op"), {"changes": count()}, by="key", time="at", name="changes of words"
+        )
 
     query = Query(spark, tmp_path)
     query.arrive()

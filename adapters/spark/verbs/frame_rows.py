@@ -67,9 +67,9 @@ class FrameRows:
         """How a user makes a column one of moments."""
         return f"F.col({time!r}).cast('timestamp')"
 
-    def upserts(self, op: str | Column) -> str:
+    def upserts(self, op: str | Column, added: Sequence[str | Column] = ()) -> str:
         """How a user takes the upserts of a change feed as rows that stay."""
-        return f".where(\"{op} = 'upsert'\").drop({op!r})"
+        return f".where(\"{op} = 'upsert'\").drop({', '.join(map(repr, [op, *added]))})"
 
     def as_rows(self, op: str | Column) -> str:
         """How a user takes the changes of a feed as rows."""

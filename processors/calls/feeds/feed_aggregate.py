@@ -90,13 +90,18 @@ def _of_verb(
     """How the rows of a verb's feed replace each other: by what it has told of them.
 
     Raises:
-        ConfigurationError: that is not there any more, or the user gave another order.
+        ConfigurationError: that is not there any more, or the user gave another key or order.
     """
     if key is None and feed.row is None:
         raise ConfigurationError(
             f"the rows of the verb {name!r} are a change feed, and not all columns by which its rows replace each "
             f"other are there, only {', '.join(sorted(feed.keys)) or 'none'}; keep them, or give key=[...], the "
             f"columns that tell rows apart. To count its changes as rows, take {feed.op!r} away: {rows.as_rows(op)}"
+        )
+    if key is not None and feed.row is not None and set(column_names(key, "key")) != set(feed.row):
+        raise ConfigurationError(
+            f"the verb {name!r} is given key={key!r}, and the rows of its feed replace each other by "
+            f"{', '.join(sorted(feed.row))}, of which alone a delete tells; leave key out"
         )
     by_sequence = feed.sequence is not None and (order is None or rows.is_column(order, feed.sequence))
     if order is not None and feed.sequence is not None and not by_sequence:
