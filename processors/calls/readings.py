@@ -380,10 +380,13 @@ def check_rows_stay(where: str, rows: VerbRows[Column, Read], what: str, time: C
     """
     op = rows.operations(None)
     if op is not None:
-        changes = () if rows.told is None or time is None else rows.told.changes
-        added = [rows.column(name) for name in changes if not any(rows.is_column(one, name) for one in (op, time))]
+        added: list[Column] = []
+        if rows.told is not None and time is not None:
+            taken = (op, time)
+            changes = rows.told.changes
+            added = [rows.column(name) for name in changes if not any(rows.is_column(one, name) for one in taken)]
         raise ConfigurationError(
             f"{where} {what}, but these are a change feed ({op!r}), whose rows are replaced and deleted; to "
-            f"take each of its upserts as a row that stays, write {rows.upserts(op, added)}, or take the rows of which the "
-            "feed was made"
+            f"take each of its upserts as a row that stays, write {rows.upserts(op, added)}, or take the rows of which "
+            "the feed was made"
         )

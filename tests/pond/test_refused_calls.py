@@ -96,9 +96,13 @@ def by(*sets: Any, **calls: Any) -> Callable[[Pond], pa.Table]:
 
 
 def upserts(pond: Pond) -> pa.Table:
-    """The rows of a change feed that stay, as messages say to write it."""
+    """The rows of a change feed that stay, by the line that a message has."""
     table = pond.latest(TABLE, **KEYED)
-    return table.filter(pc.field("op") == "upsert").drop_columns(["op", "sequence", "change_time"])
+    with pytest.raises(ConfigurationError) as refused:
+        corrected(pond, table)
+    line = str(refused.value).partition("write ")[2].partition(", or")[0]
+    rows: pa.Table = eval(line, {"table": table, "pc": pc})
+    return rows
 
 
 def corrected(pond: Pond, left: pa.Table) -> pa.Table:
@@ -454,14 +458,12 @@ REFUSED = [
         lambda pond: pond.aggregate(pond.latest(TABLE, **KEYED), N, by="o", time="t", key="k"),
     ),
     Refused(
-        "n rows are kept and the others forgotten, but these are a change feed \n "
-        "write table.filter(pc.field('op') == 'upsert').drop_columns(['op', 'sequence', 'change_time'])",
+        "; to take each of its upserts as a row that stays, write \n, or take the rows of which the feed was made",
         lambda pond: pond.top_n(pond.latest(TABLE, **KEYED), 1, order="n", emit="updates", **BY),
         lambda pond: pond.top_n(upserts(pond), 1, order="n", emit="updates", **BY),
     ),
     Refused(
-        "left rows are kept as they come and their matches corrected, but these are a change feed \n "
-        "write table.filter(pc.field('op') == 'upsert').drop_columns(['op', 'sequence', 'change_time'])",
+        "; to take each of its upserts as a row that stays, write \n, or take the rows of which the feed was made",
         lambda pond: corrected(pond, pond.latest(TABLE, **KEYED)),
         lambda pond: corrected(pond, upserts(pond)),
     ),
