@@ -5,18 +5,20 @@ is, as it loads pandas where that is installed.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from importlib import import_module
-from typing import Any
+from typing import Any, Final, Self
 
 import pyarrow as pa
 import pyarrow.compute as _compute
 
 from millpond.errors import ConfigurationError
 from millpond.processors.calls.arguments import check_distinct
+from millpond.processors.calls.known_names import unused_name
 from millpond.processors.pond.sides import VerbSide
 from millpond.processors.verbs.aggregate import GAP
+from millpond.processors.verbs.aggregates import AggregateCall
 from millpond.processors.verbs.stream_join import BOUNDS
 from millpond.stores.encoding.times import FARTHEST, to_micros
 
@@ -24,6 +26,8 @@ pc: Any = _compute
 
 Expression: Any = _compute.Expression
 """The class of expressions."""
+
+_COUNTING: Final = "such as where=pc.field('price') > 1, with pyarrow.compute as pc"
 
 _MILLI = 1_000
 """Microseconds in a millisecond."""
@@ -77,10 +81,79 @@ def matching(left: pa.Schema, right: pa.Schema, where: Any, columns: Sequence[st
     example = "such as where=pc.field('price') <= pc.field('most'), with pyarrow.compute as pc"
     if not isinstance(where, Expression):
         raise ConfigurationError(f"where is {where!r}, which is no condition; give an expression of Arrow, {example}")
-    type_ = type_of("where", where, pa.schema([*left, *(right.field(name) for name in columns)]))
-    if not pa.types.is_boolean(type_):
-        raise ConfigurationError(f"where is {where}, which is of type {type_}; give a condition, {example}")
+    _check_condition("where", where, pa.schema([*left, *(right.field(name) for name in columns)]), example)
     return Matching(where)
+
+
+def _check_condition(what: str, where: Any, schema: pa.Schema, example: str) -> None:
+    """Refuse an expression of these columns that is neither true nor false; ``what`` names it in errors.
+
+    Raises:
+        ConfigurationError: so it is, or it is none of these columns.
+    """
+    type_ = type_of(what, where, schema)
+    if not pa.types.is_boolean(type_):
+        raise ConfigurationError(f"{what} is {where}, which is of type {type_}; give a condition, {example}")
+
+
+@dataclass(frozen=True, eq=False)
+class _Counting:
+    """Which rows count for an aggregate: true where they do, and otherwise null.
+
+    Attributes:
+        column: the column of bools that says so; None if there is a condition.
+        condition: the expression that does.
+    """
+
+    column: str | None = None
+    condition: Any = None
+
+    @classmethod
+    def of(cls, result: str, where: Any, schema: pa.Schema) -> Self:
+        """What a user gave for a result, on these columns.
+
+        Raises:
+            ConfigurationError: it is neither a column of bools nor an expression of bools.
+        """
+        what = f"where of {result!r}"
+        if isinstance(where, Expression):
+            _check_condition(what, where, schema, _COUNTING)
+            return cls(condition=where)
+        if not isinstance(where, str) or where not in schema.names or not pa.types.is_boolean(schema.field(where).type):
+            raise ConfigurationError(
+                f"{what} is {where!r}, which is no column of bools; add one to the rows, and give its name, or give an "
+                f"expression of Arrow, {_COUNTING}"
+            )
+        return cls(column=where)
+
+    def is_as(self, other: Self) -> bool:
+        """Whether the same rows count for another one; expressions have no truth, so ``==`` cannot tell."""
+        return self.column == other.column and self.condition is other.condition
+
+    def __call__(self, table: pa.Table) -> Any:
+        true = evaluated(self.condition, table) if self.column is None else table[self.column]
+        return pc.if_else(true, true, None)
+
+
+def with_conditions(side: VerbSide, calls: Mapping[str, AggregateCall]) -> tuple[VerbSide, dict[str, AggregateCall]]:
+    """The input with a column for each condition, which is null where that is not true, and calls that name these.
+
+    Raises:
+        ConfigurationError: a condition is neither a column of bools nor an expression of bools.
+    """
+    made: dict[str, _Counting] = {}
+    given = dict(calls)
+    for result, call in calls.items():
+        if call.where is None:
+            continue
+        counting = _Counting.of(result, call.where, side.schema)
+        name = next((one for one, known in made.items() if known.is_as(counting)), None)
+        if name is None:
+            name = unused_name(f"{call.where} is true", [*side.schema.names, *made])
+            made[name] = counting
+        given[result] = replace(call, where=name)
+    whole = side.adding({name: (pa.bool_(), one) for name, one in made.items()})
+    return replace(whole, rows=replace(whole.rows, hidden=whole.rows.hidden | {*made})), given
 
 
 def with_own_bounds(left: VerbSide, given: Mapping[str, Any]) -> VerbSide:

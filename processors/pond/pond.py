@@ -42,7 +42,7 @@ from millpond.processors.options.grouping import By
 from millpond.processors.options.joins import ASOF_JOINS, JoinType
 from millpond.processors.options.on_error import OnError
 from millpond.processors.options.versioned_table import VersionedTable
-from millpond.processors.pond.expressions import Expression, matching, with_own_bounds, with_own_gap
+from millpond.processors.pond.expressions import Expression, matching, with_conditions, with_own_bounds, with_own_gap
 from millpond.processors.pond.frames import Frame, kept_schema, table_of
 from millpond.processors.pond.micro_batches import MicroBatches
 from millpond.processors.pond.playing import Recording, advise_grace
@@ -52,7 +52,6 @@ from millpond.processors.pond.sides import (
     check_times_of,
     joined_sides,
     table_side,
-    with_conditions,
 )
 from millpond.processors.pond.twins import verified
 from millpond.processors.runtime.failures import DeadLetter
@@ -153,7 +152,8 @@ class Verbs(ABC, Generic[Given, Result]):
             rows: the rows. Of a change feed, those that it describes are aggregated: what a change replaces or deletes
                 is taken out of its group, and a group without rows is deleted. To count the changes, drop ``op``.
             calls: what is computed, by the name of its column: ``{"orders": count(), "total": sum("amount")}``. See
-                ``millpond.processors.verbs.aggregates``; columns are names, and ``where`` is that of a column of bools.
+                ``millpond.processors.verbs.aggregates``; columns are names, and ``where`` is that of a column of bools,
+                or a condition, an expression of Arrow such as ``pc.field("amount") > 1``.
             by: the columns of the key; null is a key like any other. With ``[]`` all rows have one key. With ``cube``,
                 ``rollup`` or ``grouping_sets`` of ``millpond.processors`` each row counts for several sets of columns.
             time: the column with the time of a row.
@@ -320,7 +320,8 @@ class Verbs(ABC, Generic[Given, Result]):
         Args:
             rows: the rows. They stay once they have come: a change feed is refused.
             calls: by the name of the result, a call of ``millpond.processors.verbs.aggregates`` on columns: one that
-                aggregates, or ``lag("column", 2)`` for the value of the second row before each.
+                aggregates, with ``where`` as in ``aggregate``, or ``lag("column", 2)`` for the value of the second row
+                before each.
             key: the columns by which rows belong together; null is a value like any other.
             time: the column with the time of a row, by which the rows of a key count.
             last: of how many rows at most an aggregate is, each row itself included.

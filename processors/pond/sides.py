@@ -5,15 +5,12 @@ Rule of this module: it knows columns by their names and types, and no verb.
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Any, Self, TypeAlias
 
 import pyarrow as pa
-import pyarrow.compute as _compute
 
 from millpond.errors import ConfigurationError
 from millpond.processors.calls.arguments import INPUT, LEFT, RIGHT
-from millpond.processors.calls.known_names import unused_name
 from millpond.processors.calls.lookups.lookup_join import TableSide
 from millpond.processors.calls.tables import Rows, Selection
 from millpond.processors.options.joins import JoinType, Side
@@ -22,8 +19,6 @@ from millpond.processors.pond.frames import field_of, kept_schema
 from millpond.processors.pond.marks import rows_of
 from millpond.processors.verbs.aggregates import AggregateCall
 from millpond.processors.verbs.projections import SEQUENCE
-
-pc: Any = _compute
 
 
 @dataclass(frozen=True)
@@ -266,35 +261,6 @@ def check_times_of(sides: Sequence[VerbSide], times: Mapping[str, str]) -> None:
                 f"the times {times[first.role]!r} of {first.role!r} are {types[first.role]}, and {times[other.role]!r} "
                 f"of {other.role!r} {types[other.role]}; give all a time zone, or none"
             )
-
-
-def with_conditions(side: VerbSide, calls: Mapping[str, AggregateCall]) -> tuple[VerbSide, dict[str, AggregateCall]]:
-    """The input with a column for each condition, which is null where that is not true, and calls that name these.
-
-    Raises:
-        ConfigurationError: a condition is no column of bools.
-    """
-    named: dict[str, str] = {}
-    for result, call in calls.items():
-        if call.where is None:
-            continue
-        where = call.where
-        if where not in side.schema.names or not pa.types.is_boolean(side.schema.field(str(where)).type):
-            raise ConfigurationError(
-                f"where of {result!r} is {where!r}, which is no column of bools; add one to the rows, and give its name"
-            )
-        named[str(where)] = unused_name(f"{where} is true", side.schema.names)
-    made = {name: (pa.bool_(), partial(_true, where)) for where, name in named.items()}
-    given = {
-        name: call if call.where is None else replace(call, where=named[str(call.where)])
-        for name, call in calls.items()
-    }
-    whole = side.adding(made)
-    return replace(whole, rows=replace(whole.rows, hidden=whole.rows.hidden | {*made})), given
-
-
-def _true(condition: str, table: pa.Table) -> Any:
-    return pc.if_else(table[condition], table[condition], None)
 
 
 def _zoned(type_: pa.DataType) -> bool:

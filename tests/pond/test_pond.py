@@ -219,6 +219,12 @@ WRONG: dict[str, Callable[[Any], object]] = {
     r"aggregate: where of 'n' is 'size', which is no column of bools": lambda pond: pond.aggregate(
         TRADES, {"n": agg.count(where="size")}, by="symbol", time="t"
     ),
+    r"over: where of 'n' is .*, which is of type int64; give a condition, such as": lambda pond: pond.over(
+        TRADES, {"n": agg.count(where=pc.field("size") + 1)}, key="symbol", time="t"
+    ),
+    r"aggregate: where of 'n' is [(]siz > 1[)]: [^;]*; give an expression of the columns symbol": lambda pond: pond.aggregate(
+        TRADES, {"n": agg.count_if(pc.field("siz") > 1)}, by="symbol", time="t"
+    ),
     r"table_join: time is None": lambda pond: pond.table_join(TRADES, QUOTES, on="symbol"),
     r"asof_join: .*joins \(symbol: string\) with \(symbol: integer\)|symbol: int64": lambda pond: pond.asof_join(
         TRADES, [{"symbol": 1, "t": seconds(1)}], **GIVEN
@@ -238,6 +244,46 @@ WRONG: dict[str, Callable[[Any], object]] = {
 def test_what_is_refused_names_the_verb_and_the_column(words: str) -> None:
     with pytest.raises(ConfigurationError, match=words):
         WRONG[words](Pond())
+
+
+def test_a_condition_of_an_aggregate_is_an_expression_of_arrow() -> None:
+    values = [1, None, 3, 5, 2]
+    rows = [{"k": "x", "id": at, "t": seconds(at), "v": value} for at, value in enumerate(values)]
+    calls = {
+        "s": agg.sum("v", where=pc.field("v") > 2),
+        "n": agg.count_if(pc.field("v") > 1),
+        "none": agg.count(where=~(pc.field("v") > 1)),
+        "all": agg.count(),
+        "f": agg.first("v", where=pc.field("v") > 1),
+        "last": agg.last("v", where=pc.field("id").isin([0, 1])),
+    }
+    expected = {"s": 8, "n": 3, "none": 1, "all": 5, "f": 3, "last": None}
+    pond = Pond()
+    at_once = pond.aggregate(rows, calls, by="k", time="t")
+    assert at_once.select([*calls]).to_pylist() == [expected]
+    feed = pond.latest(rows, key="id", time="t")
+    assert pond.aggregate(feed, calls, by="k", time="t").select([*calls]).to_pylist()[-1] == expected
+    over = pond.over(rows, calls, key="k", time="t")
+    assert over.column_names == ["k", "id", "t", "v", *calls]
+    assert over["n"].to_pylist() == [0, 0, 1, 2, 3]
+    assert over["s"].to_pylist() == [None, None, 3, 8, 8]
+    with pond.in_batches.aggregate(pa.Table.from_pylist(rows).schema, calls, by="k", time="t") as running:
+        running.feed(rows[:3])
+        assert running.feed(rows[3:]).select([*calls]).to_pylist() == [expected]
+
+
+def test_conditions_of_equal_text_are_told_apart() -> None:
+    pond, many = Pond(), list(range(100))
+    rows = pa.table({"k": ["x"] * 2, "t": [seconds(0)] * 2, "v": [50, 1000], "(v > 60)": [True, False]})
+    some, others = pc.field("v").isin([*many, 1000, *many]), pc.field("v").isin([*many, 1001, *many])
+    calls = {
+        "some": agg.count_if(some),
+        "others": agg.count_if(others),
+        "least": agg.min("v", where="(v > 60)"),
+        "greatest": agg.min("v", where=pc.field("v") > 60),
+    }
+    counted = pond.aggregate(rows, calls, by="k", time="t").select([*calls]).to_pylist()
+    assert counted == [{"some": 2, "others": 1, "least": 50, "greatest": 1000}]
 
 
 def test_a_left_row_without_a_key_is_not_taken_for_a_right_row_alone() -> None:

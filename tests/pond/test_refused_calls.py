@@ -395,9 +395,10 @@ REFUSED = [
         lambda pond: pond.asof_join(*([{"k": "x", "t": AT.replace(tzinfo=None)}],) * 2, **ON),
     ),
     Refused(
-        ", which is no column of bools; add one to the rows, and give its name",
+        ", which is no column of bools; add one to the rows, and give its name, or give an expression of Arrow",
         lambda pond: pond.aggregate(ROWS, {"c": agg.count(where="n > 1")}, **BY),
         lambda pond: pond.aggregate(ROWS, {"c": agg.count(where="yes")}, **BY),
+        lambda pond: pond.aggregate(ROWS, {"c": agg.count(where=pc.field("n") > 1)}, **BY),
     ),
     Refused(
         "the argument of \n is \n; give the name of a column",
