@@ -3,15 +3,14 @@
 Rule of this module: it turns arguments into what verbs take, knows no columns but by their names, and runs nothing.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
-from functools import wraps
 from itertools import pairwise
-from typing import Any, Final, ParamSpec, TypeAlias, TypeVar
+from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
 
-from millpond.errors import ConfigurationError, RecordError
+from millpond.errors import ConfigurationError
 from millpond.processors.calls.account import TTL, Allowance
 from millpond.processors.calls.known_names import did_you_mean
 from millpond.processors.options.grouping import By, GroupingSets, product_of
@@ -35,9 +34,6 @@ LEFT: Final = "left"
 RIGHT: Final = "right"
 """What they call those of a join."""
 
-_Arguments = ParamSpec("_Arguments")
-_Result = TypeVar("_Result")
-
 
 def check_calls(calls: Mapping[str, AggregateCall], window: Windows | None) -> None:
     """Refuse what is no aggregate call, or no window.
@@ -48,6 +44,10 @@ def check_calls(calls: Mapping[str, AggregateCall], window: Windows | None) -> N
     if not isinstance(calls, Mapping):
         raise ConfigurationError(f"calls is {calls!r}; give a mapping from the name of each result to its function")
     for name, call in calls.items():
+        if not isinstance(name, str):
+            raise ConfigurationError(
+                f"calls has a result by the name {name!r}; give it that of a column, such as {{'count': count()}}"
+            )
         if not isinstance(call, AggregateCall):
             raise ConfigurationError(
                 f"the aggregate {name!r} is {call!r}; give a function of millpond.processors.verbs.aggregates, such as "
@@ -270,8 +270,13 @@ def of_each(given: object, tables: Sequence[str], what: str, example: str | None
         example: what a table may be given, if none may lack it; None if one may.
 
     Raises:
-        ConfigurationError: a mapping names a table that there is not, or lacks one.
+        ConfigurationError: a mapping names a table that there is not, or lacks one, or none may lack it and all do.
     """
+    if given is None and example is not None:
+        raise ConfigurationError(
+            f"{what} is None; give what all tables have, such as {what}={example!r}, or a mapping with that of each, "
+            f"by the names {', '.join(tables)}"
+        )
     if not isinstance(given, Mapping):
         return {} if given is None else dict.fromkeys(tables, given)
     for name in given:
@@ -284,6 +289,29 @@ def of_each(given: object, tables: Sequence[str], what: str, example: str | None
                 f"{what} says nothing of the table {table!r}; give {what}={{..., {table!r}: {example!r}}}"
             )
     return {table: given[table] for table in tables if table in given}
+
+
+def named_tables(tables: object) -> Mapping[str, Any]:
+    """The rows of tables by name, as a user gave them; None for none.
+
+    Raises:
+        ConfigurationError: it is no mapping.
+    """
+    if tables is None:
+        return {}
+    if not isinstance(tables, Mapping):
+        raise ConfigurationError(
+            f"tables is of type {type(tables).__name__}; give the rows by the names of the tables, such as "
+            "tables={'orders': orders}"
+        )
+    return tables
+
+
+def parameter_of(role: str, what: str = "time") -> str:
+    """As which parameter a user gave a time, operations or an order of an input."""
+    if role == INPUT:
+        return what
+    return f"{role}_{what}" if role in (LEFT, RIGHT) else f"{what}[{role!r}]"
 
 
 def join_windows(
@@ -302,22 +330,6 @@ def join_windows(
     if before is None and after is None:
         raise ConfigurationError("a join of streams needs a window: within='10 minutes', or before=... and after=...")
     return JoinWindows(to_micros(before or 0, "before"), to_micros(after or 0, "after"), wait, drop_late=True)
-
-
-def named_in_errors(verb: Callable[_Arguments, _Result]) -> Callable[_Arguments, _Result]:
-    """Begin each message about an argument or a row with the verb, and with the name that the user gave it."""
-
-    @wraps(verb)
-    def named_verb(*arguments: _Arguments.args, **options: _Arguments.kwargs) -> _Result:
-        try:
-            return verb(*arguments, **options)
-        except (ConfigurationError, RecordError) as error:
-            name, message = options.get("name"), str(error)
-            if name is None or repr(name) not in message:
-                error.args = (f"{verb.__name__}{'' if name is None else f' {name!r}'}: {message}",)
-            raise
-
-    return named_verb
 
 
 def moment_of(moment: Instant | str | None, what: str) -> int | None:
@@ -370,13 +382,21 @@ def check_null_safe(null_safe: object) -> None:
 
 
 def defaults_of(
-    default: Mapping[str, Any], join_type: JoinType, schema: pa.Schema, columns: Sequence[str]
+    default: Mapping[str, Any] | None, join_type: JoinType, schema: pa.Schema, columns: Sequence[str]
 ) -> dict[str, Any]:
     """What columns of the right side have where there is no match, in the types of these.
 
     Raises:
-        ConfigurationError: no row lacks a match, or a column is not one of the result, or of another type.
+        ConfigurationError: it is no mapping, no row lacks a match, or a column is not one of the result, or of another
+            type.
     """
+    if default is None:
+        return {}
+    if not isinstance(default, Mapping):
+        raise ConfigurationError(
+            f"default is {default!r}; give a mapping from columns of right to what they have where there is no match, "
+            "such as default={'price': 0}"
+        )
     if default and join_type is not JoinType.LEFT:
         raise ConfigurationError(
             f"default is {default!r}, but in the result of a join with how={join_type.value!r} no row lacks a match; "

@@ -166,7 +166,7 @@ def make_asof_join(
         where=None if where is None else where(rest),
         unfit=unfit,
         columns=rest,
-        default=defaults_of(default or {}, how, packed[1].rows.schemas.current, rest),
+        default=defaults_of(default, how, packed[1].rows.schemas.current, rest),
         null_safe=null_safe,
         correcting=None if left_key is None else Correcting(kept.total, left_key),
     )

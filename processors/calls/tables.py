@@ -126,7 +126,7 @@ class Rows:
 
     def is_column(self, given: str, name: str) -> bool:
         """Whether what a user gave is the column of that name."""
-        return given == name
+        return isinstance(given, str) and given == name
 
     def directions(self, where: str, order: str | Sequence[str]) -> int:
         """How many directions an order may have, of a column or of several."""
@@ -143,7 +143,7 @@ class Rows:
     ) -> list[str]:
         """The columns that reach a result besides the key, as ``VerbRows`` says."""
         changes = set() if self.feed is None else {(name,) for name in CHANGE_COLUMNS}
-        if order == SEQUENCE:
+        if isinstance(order, str) and order == SEQUENCE:
             changes.add((SEQUENCE,))
         apart = {*keys, *self.hidden, op}
         return [

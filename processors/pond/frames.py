@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as _compute
 
 from millpond.errors import ConfigurationError, RecordError
+from millpond.processors.calls.calling import several_tables
 from millpond.processors.calls.known_names import did_you_mean
 from millpond.stores.encoding.rows.physical import normalized
 
@@ -95,7 +96,7 @@ def _arrow(role: str, rows: Any, schema: pa.Schema | None) -> pa.Table:
         return _of_dicts(role, rows, schema)
     raise ConfigurationError(
         f"{role!r} is of type {type(rows).__name__}; give a pyarrow.Table, a DataFrame of pandas or Polars, or a list "
-        "of dicts"
+        f"of dicts{several_tables(rows)}"
     )
 
 

@@ -13,7 +13,7 @@ from typing import Any, Self
 import pyarrow as pa
 
 from millpond.errors import ConfigurationError, RecordError
-from millpond.processors.calls.arguments import INPUT, moment_of
+from millpond.processors.calls.arguments import INPUT, moment_of, named_tables
 from millpond.processors.calls.made import Made
 from millpond.processors.options.on_error import OnError
 from millpond.processors.pond.frames import Frame, table_of
@@ -26,6 +26,7 @@ from millpond.processors.runtime.failures import DeadLetter
 from millpond.processors.verbs.matching.explanation import MatchExplanation
 from millpond.stores.backend.contract import BackendSupplier
 from millpond.stores.encoding.times import Instant
+from millpond.stores.specs.directory import check_plain_name
 
 
 class MicroBatches:
@@ -39,6 +40,9 @@ class MicroBatches:
         sides: its inputs.
         backend: of its stores.
         on_error: what happens to rows that cannot be used.
+
+    Raises:
+        ConfigurationError: the verb has a name that no directory can have.
 
     Attributes:
         schema: the columns of the result.
@@ -54,6 +58,7 @@ class MicroBatches:
         backend: str | BackendSupplier,
         on_error: OnError,
     ) -> None:
+        check_plain_name("name", made.verb.name)
         self.schema = noted(made)
         self.late_rows = 0
         self.dead_letters: list[DeadLetter] = []
@@ -116,16 +121,16 @@ class MicroBatches:
             ConfigurationError: the verb has no such input, these are no rows, or other columns than it was made with.
             RecordError: a row cannot be used, or a value cannot be kept.
         """
-        given = {INPUT: rows, "left": left, "right": right, **(tables or {})}
-        found = {role: one for role, one in given.items() if one is not None}
-        others = [role for role in found if role not in self._sides]
         with self._named():
+            given = {INPUT: rows, "left": left, "right": right, **named_tables(tables)}
+            found = {role: one for role, one in given.items() if one is not None}
+            others = [role for role in found if role not in self._sides]
             if others or not found:
                 asked = "feed(rows)" if INPUT in self._sides else "feed(left=..., right=...), or one of the two"
                 if not {INPUT, "left"} & self._sides.keys():
                     each = ", ".join(f"{role!r}: ..." for role in self._sides)
                     asked = f"feed(tables={{{each}}}), or some of them"
-                raise ConfigurationError(f"feed was given {' and '.join(found) or 'nothing'}; write {asked}")
+                raise ConfigurationError(f"feed was given {' and '.join(map(str, found)) or 'nothing'}; write {asked}")
             return self._micro_batch(
                 {role: table_of(role, one, self._sides[role].schema) for role, one in found.items()}
             )

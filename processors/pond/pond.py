@@ -22,10 +22,11 @@ from millpond.processors.calls.arguments import (
     On,
     check_calls,
     chosen_join,
-    named_in_errors,
+    named_tables,
 )
 from millpond.processors.calls.asof_join import call_asof_join
 from millpond.processors.calls.batch_twin import Verification
+from millpond.processors.calls.calling import named_in_errors
 from millpond.processors.calls.deduplicate import call_deduplicate
 from millpond.processors.calls.grace_advice import GraceAdvice
 from millpond.processors.calls.latest import call_latest
@@ -888,7 +889,7 @@ class Pond(Verbs[Frame, pa.Table]):
             ConfigurationError: the verb has other inputs, a column is absent, or something is no length of time.
             RecordError: a row cannot be used.
         """
-        given = {INPUT: rows, LEFT: left, RIGHT: right, **(tables or {})}
+        given = {INPUT: rows, LEFT: left, RIGHT: right, **named_tables(tables)}
         found = {role: table_of(role, one) for role, one in given.items() if one is not None}
         return advise_grace(make, Recording.of(found, arrived, every), graces)
 

@@ -10,7 +10,7 @@ from typing import Any, Self, TypeAlias
 import pyarrow as pa
 
 from millpond.errors import ConfigurationError
-from millpond.processors.calls.arguments import INPUT, LEFT, RIGHT
+from millpond.processors.calls.arguments import LEFT, RIGHT, parameter_of
 from millpond.processors.calls.lookups.lookup_join import TableSide
 from millpond.processors.calls.tables import Rows, Selection
 from millpond.processors.options.joins import JoinType, Side
@@ -35,6 +35,11 @@ class CheckedRows(Rows):
         Raises:
             ConfigurationError: there is no such column, or it is no text.
         """
+        if op is not None and not isinstance(op, str):
+            raise ConfigurationError(
+                f"{parameter_of(self.source, 'op')} is {op!r}; give the name of a column with the operations, such as "
+                "op='change'"
+            )
         if op is not None and not pa.types.is_string(field_of(self.source, self.schema, op).type):
             raise ConfigurationError(
                 f"the operations {op!r} of {self.source!r} are of type {self.schema.field(op).type}; give a column of "
@@ -79,9 +84,10 @@ class CheckedRows(Rows):
         Raises:
             ConfigurationError: one is absent, or there are no times in that of the time.
         """
-        for name in (*keys, *foreign, *([] if order is None else [order] if isinstance(order, str) else order)):
+        ordering = [] if order is None else order if isinstance(order, list | tuple) and order else [order]
+        for name in (*keys, *foreign, *(_order_column(role, one) for one in ordering)):
             field_of(role, self.schema, name)
-        check_time(role, self.schema, time, "time" if role == INPUT else f"{role}_time")
+        check_time(role, self.schema, time, parameter_of(role))
         return super().read(role, keys, values, time, op=op, order=order, foreign=foreign, keyed=keyed)
 
     def aggregated(
@@ -139,7 +145,7 @@ class CheckedRows(Rows):
         self, keys: Sequence[str], time: str, calls: Mapping[str, AggregateCall], order: str | None
     ) -> None:
         """Refuse columns that are absent, and times that are none."""
-        for name in (*keys, *([] if order is None else [order])):
+        for name in (*keys, *([] if order is None else [_order_column(self.source, order)])):
             field_of(self.source, self.schema, name)
         check_time(self.source, self.schema, time, "time")
         for result, call in calls.items():
@@ -216,6 +222,19 @@ def check_time(role: str, schema: pa.Schema, name: object, what: str) -> str:
             "as of milliseconds: column.cast(pa.timestamp('ms', 'UTC'))"
         )
     return name
+
+
+def _order_column(role: str, order: object) -> str:
+    """The name of the column that decides among rows of an input.
+
+    Raises:
+        ConfigurationError: it is no name.
+    """
+    if not isinstance(order, str):
+        raise ConfigurationError(
+            f"{parameter_of(role, 'order')} is {order!r}; give the name of a column, such as order='score'"
+        )
+    return order
 
 
 def joined_sides(

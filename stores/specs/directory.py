@@ -17,6 +17,7 @@ from urllib.parse import quote
 from millpond.errors import ConfigurationError, StoreError
 from millpond.stores.backend.contract import BackendSupplier
 from millpond.stores.backend.own_files import NOT_OURS, is_link, links_below
+from millpond.stores.specs.formats import plain_part
 from millpond.stores.specs.store_spec import StoreSpec
 
 LONGEST_NAME: Final = 200
@@ -29,14 +30,17 @@ QUERY_MARK: Final = "@"
 _PLACE: Final = re.compile(r"[0-9a-f]{16}")
 
 
-def check_plain_name(what: str, name: str) -> None:
+def check_plain_name(what: str, name: object) -> None:
     """Refuse a name that no directory can have; ``what`` says in the message what it is the name of.
 
     Raises:
         ConfigurationError: it is not a plain file name, or too long for one.
     """
     if not isinstance(name, str) or name in {"", ".", ".."} or any(part in name for part in "/\\"):
-        raise ConfigurationError(f"{what} {name!r} must be a plain file name, because a directory gets it")
+        raise ConfigurationError(
+            f"{what} {name!r} must be a plain file name, because a directory gets it; choose one such as "
+            f"{plain_part(name, 'orders')!r}"
+        )
     if not name.isprintable() or name != name.strip():
         raise ConfigurationError(
             f"{what} {name!r} has control characters, or begins or ends with a space; choose a name without, because a "

@@ -21,6 +21,12 @@ from typing import Final
 
 from millpond.errors import ConfigurationError
 
+_PART: Final = re.compile(r"(?!\.)[\w.-]+")
+"""Of a path or any text, what a file may be called."""
+
+_SHORT: Final = 40
+"""How long a name is at most that a message advises."""
+
 _VERSION_SUFFIX = re.compile(r".+-v\d+")
 
 
@@ -85,19 +91,29 @@ def check_store_name(name: str) -> None:
         raise ConfigurationError(
             f"store name {name!r} is empty, or begins or ends with a space; give a name such as 'counts'"
         )
+    if any(part in name for part in ("/", "\\", "\0")) or not name.isprintable():
+        raise ConfigurationError(
+            f"store name {name!r} must be a plain file name, without / or \\ or control characters; give one such as "
+            f"{plain_part(name, 'counts')!r}"
+        )
     if name.startswith("."):
         raise ConfigurationError(
             f"store name {name!r} begins with a dot, as directories do while they are being built; choose another"
-        )
-    if any(part in name for part in ("/", "\\", "\0")) or not name.isprintable():
-        raise ConfigurationError(
-            f"store name {name!r} must be a plain file name, without / or \\ or control characters"
         )
     if _VERSION_SUFFIX.fullmatch(name):
         raise ConfigurationError(
             f"store name {name!r} ends like the directory of a store in another format, in '-v' and a number; write "
             f"{_without_version(name)!r}"
         )
+
+
+def plain_part(name: object, other: str) -> str:
+    """What of a name may be a plain file name, such as ``x-y`` of ``../x/y``; ``other`` if nothing may.
+
+    >>> plain_part("../x/y", "orders"), plain_part("..", "orders")
+    ('x-y', 'orders')
+    """
+    return "-".join(_PART.findall(name))[:_SHORT] or other if isinstance(name, str) else other
 
 
 def _without_version(name: str) -> str:

@@ -222,7 +222,7 @@ WRONG: dict[str, Callable[[Any], object]] = {
     r"over: where of 'n' is .*, which is of type int64; give a condition, such as": lambda pond: pond.over(
         TRADES, {"n": agg.count(where=pc.field("size") + 1)}, key="symbol", time="t"
     ),
-    r"aggregate: where of 'n' is [(]siz > 1[)]: [^;]*; give an expression of the columns symbol": lambda pond: pond.aggregate(
+    r"aggregate: where of 'n' is [(]siz > 1[)]: [^;]*; give an expression": lambda pond: pond.aggregate(
         TRADES, {"n": agg.count_if(pc.field("siz") > 1)}, by="symbol", time="t"
     ),
     r"table_join: time is None": lambda pond: pond.table_join(TRADES, QUOTES, on="symbol"),

@@ -1,7 +1,7 @@
 """What ``Pond`` refuses says what to write instead, and that works."""
 
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pyarrow as pa
@@ -122,6 +122,12 @@ def many(pond: Pond, tables: Any = None, **given: Any) -> pa.Table:
     """Tables of which each has a row."""
     known = {"rows": ROWS, "others": OTHERS, "more": [{"k": "x", "t": AT, "p": 1}]}
     return pond.multi_join(known if tables is None else tables, **{**ON, **given})
+
+
+def fed(pond: Pond, tables: Any) -> pa.Table:
+    """What comes out of tables as a micro-batch."""
+    columns = {"rows": TABLE.schema, "others": pa.Table.from_pylist(OTHERS).schema}
+    return pond.in_batches.multi_join(columns, **ON).feed(tables=tables)
 
 
 REFUSED = [
@@ -315,10 +321,74 @@ REFUSED = [
         lambda pond: agg.hll_sketch_agg("n", 30),
         lambda pond: pond.aggregate(ROWS, {"r": agg.hll_sketch_agg("n", 21)}, **BY),
     ),
+    *(
+        Refused(" is not from 0 to 1; write 0.9 for 90 %", wrong, right)
+        for wrong, right in (
+            (lambda pond: agg.approx_percentile("n", 90),
+             lambda pond: pond.aggregate(ROWS, {"r": agg.approx_percentile("n", 0.9)}, **BY)),
+            (lambda pond: agg.percentile("n", "0.9"),  # type: ignore[arg-type]
+             lambda pond: pond.aggregate(ROWS, {"r": agg.percentile("n", 0.9)}, **BY)),
+        )
+    ),
     Refused(
-        " of approx_percentile is not from 0 to 1; write 0.9 for 90 %",
-        lambda pond: agg.approx_percentile("n", 90),
-        lambda pond: pond.aggregate(ROWS, {"r": agg.approx_percentile("n", 0.9)}, **BY),
+        " of approx_count_distinct is not from \n to below 1; choose one in between, or count_distinct",
+        lambda pond: agg.approx_count_distinct("n", "0.05"),  # type: ignore[arg-type]
+        lambda pond: pond.aggregate(ROWS, {"r": agg.approx_count_distinct("n", 0.05)}, **BY),
+        lambda pond: pond.aggregate(ROWS, {"r": agg.count_distinct("n")}, **BY),
+    ),
+    Refused(
+        " is of a column, and was given None; give one, such as ",
+        lambda pond: agg.sum(None),
+        lambda pond: pond.aggregate(ROWS, {"r": agg.sum("n")}, **BY),
+    ),
+    Refused(
+        " is of two columns, and was given ",
+        lambda pond: agg.map_agg(None, "n"),
+        lambda pond: pond.aggregate(ROWS, {"r": agg.map_agg("k", "n")}, **BY),
+    ),
+    Refused(
+        "there is no lead, as a row comes out before the one behind it is there; ",
+        lambda pond: agg.lead("n"),  # type: ignore[operator]
+        lambda pond: pond.asof_join(
+            ROWS, [{"k": "x", "later": AT + timedelta(minutes=1), "m": 2}], on="k", left_time="t", right_time="later",
+            direction="forward", exact=False, tolerance="1 day", grace=0, history="1 day",
+        ),
+    ),
+    Refused(
+        "calls has a result by the name \n; give it that of a column, such as ",
+        lambda pond: pond.aggregate(ROWS, {1: agg.count()}, **BY),
+        lambda pond: pond.aggregate(ROWS, {"count": agg.count()}, **BY),
+    ),
+    Refused(
+        "default is \n; give a mapping from columns of right to what they have where there is no match, such ",
+        lambda pond: pond.asof_join(ROWS, OTHERS, **ON, how="left", default=[0]),
+        lambda pond: pond.asof_join(ROWS, OTHERS, **ON, how="left", default={"m": 0}),
+    ),
+    Refused(
+        "there is no parameter ",
+        lambda pond: pond.latest(ROWS, keys="k", time="t"),
+        lambda pond: pond.latest(ROWS, key="k", time="t"),
+    ),
+    Refused(
+        " arguments are given without a name, and only \n may be so, each once; write ",
+        lambda pond: pond.latest(ROWS, "k", "t"),
+        lambda pond: pond.latest(ROWS, key="k", time="t"),
+    ),
+    Refused(
+        " missing in the call; write ",
+        lambda pond: pond.latest(ROWS, time="t"),
+        lambda pond: pond.latest(ROWS, key="k", time="t"),
+    ),
+    Refused(
+        " missing in the call; write ",
+        lambda pond: pond.table_join([TABLE, OTHERS], on="k", time="t"),
+        lambda pond: pond.table_join(TABLE, OTHERS, on="k", time="t"),
+        lambda pond: pond.multi_join({"orders": TABLE, "payments": OTHERS}, on="k", time="t"),
+    ),
+    Refused(
+        " must be a plain file name, because a directory gets it; choose one such as ",
+        lambda pond: pond.latest(ROWS, **KEYED, name="../x"),
+        lambda pond: pond.latest(ROWS, **KEYED, name="x"),
     ),
     Refused(
         " has more than one column \n; rename all but one",
@@ -433,6 +503,56 @@ REFUSED = [
         lambda pond: many(pond, on={"rows": "k", "others": "k", "more": "k"}, how="left"),
     ),
     Refused(
+        " is None; give what all tables have, such as ",
+        lambda pond: many(pond, time=None),
+        lambda pond: many(pond, time="t"),
+        lambda pond: many(pond, {"rows": ROWS, "others": [{"k": "x", "u": AT}]}, time={"rows": "t", "others": "u"}),
+    ),
+    Refused(
+        " is None; give what all tables have, such as ",
+        lambda pond: many(pond, on=None),
+        lambda pond: many(pond, on="k"),
+        lambda pond: many(pond, on={"rows": "k", "others": "k", "more": "k"}),
+    ),
+    Refused(
+        " is None; give what all tables have, such as ",
+        lambda pond: many(pond, how=None),
+        lambda pond: many(pond, how="left"),
+        lambda pond: many(pond, how={"others": "left", "more": "left"}),
+    ),
+    Refused(
+        "tables is of type \n; give the rows by the names of the tables, such as ",
+        lambda pond: fed(pond, [ROWS, OTHERS]),
+        lambda pond: fed(pond, {"rows": ROWS}),
+        lambda pond: fed(pond, {"rows": ROWS, "others": OTHERS}),
+    ),
+    *(
+        Refused(" is \n; give the name of a column, such as order='score'", wrong, right)
+        for wrong, right in (
+            (lambda pond: feed(pond, order=[]), lambda pond: feed(pond, order="n")),
+            (lambda pond: feed(pond, order=5), lambda pond: feed(pond, order="n")),
+            (lambda pond: feed(pond, order=pc.field("n")), lambda pond: feed(pond, order="n")),
+            (lambda pond: pond.deduplicate(ROWS, **KEYED, within="1 hour", order=[]),
+             lambda pond: pond.deduplicate(ROWS, **KEYED, within="1 hour", order="n")),
+            (lambda pond: many(pond, order={"rows": []}, history="1 hour"),
+             lambda pond: many(pond, order={"rows": "n"}, history="1 hour")),
+            (lambda pond: pond.aggregate(ROWS, {"l": agg.last("n")}, **BY, order=5),
+             lambda pond: pond.aggregate(ROWS, {"l": agg.last("n")}, **BY, order="n")),
+            (lambda pond: pond.over(ROWS, N, **KEYED, order=["n", "t"]),
+             lambda pond: pond.over(ROWS, N, **KEYED, order="n")),
+        )
+    ),
+    Refused(
+        " is \n; give the name of a column with the operations, such as op=",
+        lambda pond: pond.latest(ROWS, **KEYED, op=5),
+        lambda pond: pond.latest(ROWS, **KEYED, op="o"),
+    ),
+    Refused(
+        " is \n; give the name of a column with the operations, such as op=",
+        lambda pond: many(pond, op={"rows": pc.field("o")}),
+        lambda pond: many(pond, op={"rows": "o"}),
+    ),
+    Refused(
         "on is \n; give each table as many columns as the others",
         lambda pond: many(pond, on={"rows": ["k", "o"], "others": "k", "more": "k"}),
         lambda pond: many(pond, on={"rows": "k", "others": ["k"], "more": "k"}),
@@ -487,3 +607,22 @@ def test_a_value_that_cannot_be_kept_is_rounded_or_cast() -> None:
         latest(Pond(), times)
     assert latest(Pond(), times.cast(pa.timestamp("us"), safe=False)).num_rows == 1
     assert latest(Pond(), times.cast(pa.int64())).num_rows == 1
+
+
+def test_tables_in_a_list_are_joined_by_another_verb_and_a_name_is_found_in_any_case() -> None:
+    pond: Any = Pond()
+    for given in ([[TABLE, OTHERS]], [[TABLE, TABLE], OTHERS]):
+        with pytest.raises(ConfigurationError, match="tables in a list are joined by multi_join"):
+            pond.table_join(*given, **ON)
+    for wrong, right in (("K", "k"), ("YES", "yes")):
+        with pytest.raises(ConfigurationError, match=f"has no column '{wrong}', only .*did you mean '{right}'"):
+            pond.latest(ROWS, key=wrong, time="t")
+    with pytest.raises(ConfigurationError, match=r"there is no parameter 'History', only .*did you mean 'history'"):
+        pond.latest(ROWS, **KEYED, History=0)
+
+
+def test_a_default_name_that_no_directory_can_have_is_refused_with_one_that_can() -> None:
+    rows = [{"k/l": "x", "t": AT}]
+    with pytest.raises(ConfigurationError, match=r"name 'latest-k/l' must be a plain .* such as 'latest-k-l'"):
+        Pond().latest(rows, key="k/l", time="t")
+    assert Pond().latest(rows, key="k/l", time="t", name="latest-k-l").num_rows == 1

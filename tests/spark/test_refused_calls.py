@@ -124,6 +124,21 @@ class Calls:
 
 ARGUMENTS = [
     Refused(
+        " is of type \n; give a DataFrame of Spark, such as spark.createDataFrame(rows), or call the verb of ",
+        lambda calls: calls.latest([{"k": "a"}]),
+        lambda calls: calls.latest(calls.frames.spark.createDataFrame([("a", datetime(2026, 1, 1))], ["k", "at"])),
+    ),
+    Refused(
+        " is of type \n; give a DataFrame of Spark, such as spark.createDataFrame(rows), or call the verb of ",
+        lambda calls: calls.pond.multi_join({"one": calls.frames.left, "other": None}, on="k", time="at"),
+        lambda calls: calls.latest(calls.frames.spark.createDataFrame([("a", datetime(2026, 1, 1))], ["k", "at"])),
+    ),
+    Refused(
+        " missing in the call; write ",
+        lambda calls: calls.pond.latest(calls.frames.right, key="k"),
+        lambda calls: calls.pond.latest(calls.frames.right, key="k", time="since", history="1 hour"),
+    ),
+    Refused(
         "how is ",
         lambda calls: calls.asof(how="outer"),
         lambda calls: calls.asof(how="inner"),
@@ -408,7 +423,7 @@ ARGUMENTS = [
         lambda calls: calls.aggregate({"n": aggregates.collect("a")}),
     ),
     Refused(
-        " of percentile is not from 0 to 1; write 0.9 for 90 %",
+        " is not from 0 to 1; write 0.9 for 90 %",
         lambda calls: aggregates.percentile("a", 90),
         lambda calls: calls.aggregate({"n": aggregates.percentile("a", 0.9)}),
     ),
@@ -426,6 +441,10 @@ ARGUMENTS = [
             lambda calls: calls.aggregate(time=None),
             lambda calls: calls.aggregate({"n": aggregates.last("a")}, order=3),
             lambda calls: calls.latest(order=3),
+            lambda calls: calls.latest(order=[]),
+            lambda calls: calls.latest(order=["a", 3]),
+            lambda calls: calls.latest(op=3),
+            lambda calls: calls.table(left_op=[]),
             lambda calls: calls.asof(right_order=3),
             lambda calls: calls.aggregate({"n": aggregates.count(1)}),
             lambda calls: calls.aggregate({"n": aggregates.map_agg("k", 1)}),

@@ -55,6 +55,11 @@ STORES = [
         lambda _: spec(name="counts"),
     ),
     Refused(
+        " or control characters; give one such as ",
+        lambda _: spec(name="../x/y"),
+        lambda _: spec(name="x-y"),
+    ),
+    Refused(
         "begins with a dot, as directories do while they are being built",
         lambda _: spec(name=".counts"),
         lambda _: spec(name="others"),

@@ -5,22 +5,29 @@ Rule of this module: it knows no verb by name.
 
 from collections.abc import Callable, Mapping
 from functools import wraps
+from inspect import signature
 from typing import ParamSpec
 
 from pyspark.sql import DataFrame
 
 from millpond.adapters.spark.session.pipelines import analyzing, in_pipeline
 from millpond.adapters.spark.session.session import check_spec
-from millpond.processors.calls.arguments import named_in_errors
+from millpond.adapters.spark.verbs.inputs import check_rows
+from millpond.processors.calls.calling import named_in_errors
 
 _Arguments = ParamSpec("_Arguments")
 
 
 def verb(method: Callable[_Arguments, DataFrame]) -> Callable[_Arguments, DataFrame]:
     """Name the verb in its errors, and let it be called in the query function of a pipeline, too."""
+    names = list(signature(method).parameters)
+    rows = [name for name, one in signature(method).parameters.items() if one.annotation is DataFrame]
 
     @wraps(method)
     def called(*arguments: _Arguments.args, **options: _Arguments.kwargs) -> DataFrame:
+        named = {**dict(zip(names, arguments, strict=False)), **options}
+        for name in rows:
+            check_rows(name, named[name])
         given = (*arguments, *options.values())
         every = [one for some in given for one in (some.values() if isinstance(some, Mapping) else [some])]
         frames = [one for one in every if isinstance(one, DataFrame)]

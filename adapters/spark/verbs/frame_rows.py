@@ -20,10 +20,10 @@ from millpond.adapters.spark.verbs.arguments import argument_of, column_argument
 from millpond.adapters.spark.verbs.bounds import time_of
 from millpond.adapters.spark.verbs.expressions import Expression
 from millpond.adapters.spark.verbs.feeds import feed_in
-from millpond.adapters.spark.verbs.inputs import REMEDY, RowInput, check_undirected, field_of
+from millpond.adapters.spark.verbs.inputs import REMEDY, RowInput, check_column, check_undirected, field_of
 from millpond.errors import ConfigurationError
 from millpond.processors.calls.account import InputTime
-from millpond.processors.calls.arguments import INPUT, check_distinct
+from millpond.processors.calls.arguments import INPUT, check_distinct, parameter_of
 from millpond.processors.calls.feeds.feeds import Feed
 from millpond.processors.calls.known_names import did_you_mean, unused_name
 from millpond.processors.calls.readings import ARGUMENT, hidden_arguments
@@ -131,6 +131,8 @@ class FrameRows:
         """The columns that a verb reads."""
         for key in keys:
             field_of(role, self.frame, key)
+        for one in _listed(order):
+            check_column(parameter_of(role, "order"), one)
         rows = RowInput(role, self.frame, keys, values, time, op, foreign, _as_one(order), self.feed, added=self.added)
         return rows.without_null_keys() if keyed else rows
 
@@ -273,9 +275,17 @@ class FrameRows:
 
 def _as_one(order: str | Column | Sequence[str | Column] | None) -> str | Column | None:
     """An order as one column or expression: of several, a struct."""
-    if isinstance(order, str) or not isinstance(order, Sequence):
+    given = _listed(order)
+    if len(given) < 2:
+        return given[0] if given else None
+    return F.struct(*(named(one) if isinstance(one, str) else one for one in given))
+
+
+def _listed(order: str | Column | Sequence[str | Column] | None) -> Sequence[Any]:
+    """What an order has: the columns of a list, or else what was given, right or wrong."""
+    if isinstance(order, list | tuple) and order:
         return order
-    return order[0] if len(order) == 1 else F.struct(*(named(one) if isinstance(one, str) else one for one in order))
+    return [] if order is None else [order]
 
 
 def _has_no_order(type_: T.DataType) -> bool:

@@ -23,6 +23,8 @@ from millpond.adapters.spark.rows.sink import arrow_schema
 from millpond.adapters.spark.verbs.expressions import Expression
 from millpond.adapters.spark.verbs.marks import without_marks
 from millpond.errors import ConfigurationError
+from millpond.processors.calls.arguments import parameter_of
+from millpond.processors.calls.calling import several_tables
 from millpond.processors.calls.feeds.feeds import Feed
 from millpond.processors.calls.key_kinds import MONTHS
 from millpond.processors.calls.known_names import did_you_mean
@@ -30,7 +32,6 @@ from millpond.processors.distribution.exchange import PLACE
 from millpond.processors.options.grouping import GroupingSets
 from millpond.processors.verbs.verb import INSTANT, WALL_TIME
 from millpond.stores.encoding.rows.physical import normalized
-from millpond.stores.evolution.verb_sides import INPUT, SIDES
 
 ORDER: Final = "order"
 """The column, of prepared rows, that decides among those of one key and time."""
@@ -85,9 +86,10 @@ class RowInput:
     grouping: GroupingSets | None = None
 
     def __post_init__(self) -> None:
-        check_column(_option(self.role), self.time)
-        if self.order is not None:
-            check_column(_option(self.role, "order"), self.order)
+        check_column(parameter_of(self.role), self.time)
+        for what, one in (("order", self.order), ("op", self.op)):
+            if one is not None:
+                check_column(parameter_of(self.role, what), one)
         check_undirected("the order", self.order)
 
     @property
@@ -103,7 +105,9 @@ class RowInput:
             return self.given
         columns = {"time": self.time, "op": self.op, "order": self.order}
         return {
-            _option(self.role, what): Expression.of(self.frame, one) for what, one in columns.items() if one is not None
+            parameter_of(self.role, what): Expression.of(self.frame, one)
+            for what, one in columns.items()
+            if one is not None
         }
 
     @property
@@ -225,6 +229,19 @@ class RowInput:
         return T.StructField(name, without_marks(field.dataType), field.nullable, field.metadata)
 
 
+def check_rows(role: str, rows: object) -> None:
+    """Refuse what is no DataFrame of Spark as an input.
+
+    Raises:
+        ConfigurationError: so it is.
+    """
+    if not isinstance(rows, DataFrame):
+        raise ConfigurationError(
+            f"{role!r} is of type {type(rows).__name__}; give a DataFrame of Spark, such as "
+            f"spark.createDataFrame(rows), or call the verb of a millpond.Pond{several_tables(rows)}"
+        )
+
+
 def check_column(what: str, column: object) -> None:
     """Refuse what is neither the name of a column nor an expression; ``what`` begins the message.
 
@@ -270,16 +287,9 @@ def micros(role: str, frame: DataFrame, column: str | Column) -> Column:
     if isinstance(type_, T.TimestampNTZType):
         return F.unix_date(value.cast("date")).cast("long") * DAY + _micros_of_day(value)
     raise ConfigurationError(
-        f"{_option(role)} is of type {type_.simpleString()}; give a timestamp or a date, or make one: "
+        f"{parameter_of(role)} is of type {type_.simpleString()}; give a timestamp or a date, or make one: "
         "F.timestamp_millis(column) of milliseconds, F.to_timestamp(column) of text"
     )
-
-
-def _option(role: str, what: str = "time") -> str:
-    """What the user gave the time, the operations or the order of an input as."""
-    if role == INPUT:
-        return what
-    return f"{role}_{what}" if role in SIDES else f"{what}[{role!r}]"
 
 
 def _type(role: str, frame: DataFrame, column: str | Column) -> T.DataType:
@@ -344,9 +354,9 @@ def check_equal_times(name: str, inputs: Sequence[RowInput]) -> None:
     types = {rows.role: _type(rows.role, rows.frame, rows.time).simpleString() for rows in inputs}
     time = f"F.col({written(other.time)!r})" if isinstance(other.time, str) else "(...)"
     raise ConfigurationError(
-        f"the verb {name!r} compares {_option(one.role)}, a {types[one.role]}, with {_option(other.role)}, a "
+        f"the verb {name!r} compares {parameter_of(one.role)}, a {types[one.role]}, with {parameter_of(other.role)}, a "
         f"{types[other.role]}, which is a point in time only in some time zone; to take the session's, as Spark does "
-        f"where it compares them, write {_option(other.role)}={time}.cast('timestamp')"
+        f"where it compares them, write {parameter_of(other.role)}={time}.cast('timestamp')"
     )
 
 

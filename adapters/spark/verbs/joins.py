@@ -17,6 +17,7 @@ from millpond.adapters.spark.verbs.arguments import Bound, condition_of, own_bou
 from millpond.adapters.spark.verbs.calling import verb
 from millpond.adapters.spark.verbs.catalyst import NotInArrowError, evaluated
 from millpond.adapters.spark.verbs.frame_rows import FrameRows
+from millpond.adapters.spark.verbs.inputs import check_rows
 from millpond.adapters.spark.verbs.over import OverVerbs
 from millpond.errors import ConfigurationError
 from millpond.processors.calls.arguments import On, in_micros
@@ -434,6 +435,8 @@ class JoinVerbs(OverVerbs):
             DurabilityError: the state could not be read or written.
         """
         check_tables(tables)
+        for table, rows in tables.items():
+            check_rows(table, rows)
         start = self._start(renamed, dropped)
         made = call_multi_join(
             {table: FrameRows(rows) for table, rows in tables.items()},

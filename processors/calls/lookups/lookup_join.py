@@ -187,7 +187,7 @@ def call_lookup_join(
         where=condition,
         unfit=unfit,
         columns=list(shown),
-        default=defaults_of(default or {}, join_type, rows.rows.schemas.current, list(shown)),
+        default=defaults_of(default, join_type, rows.rows.schemas.current, list(shown)),
     )
     return MadeVerb(made, {LEFT: one}, lookup_join_account(verb, join_type, left.time(times[0], names)))
 

@@ -4,12 +4,13 @@ Rule of this room: a call says what is wanted and knows no types; ``millpond.pro
 logic. The names are Spark SQL's, and so is what they mean in its ANSI mode, unless a docstring says otherwise.
 
 Each takes ``where``, a condition: rows for which it is false or null do not count, as with ``FILTER (WHERE ...)`` in
-SQL. It is what ``DataFrame.where`` takes: text such as ``"status = 'paid'"``, or a Column of booleans. Where no row
-counts, the result is that of no rows.
+SQL. It is what ``DataFrame.where`` takes: text such as ``"status = 'paid'"``, or a Column of booleans; in ``Pond`` it
+is the name of a column of booleans, or an expression of Arrow. Where no row counts, the result is that of no rows.
 """
 
+from millpond.errors import ConfigurationError
 from millpond.processors.verbs.aggregates.call import AggregateCall, UserAggregate
-from millpond.processors.verbs.aggregates.earlier import lag
+from millpond.processors.verbs.aggregates.earlier import BEHIND, lag
 from millpond.processors.verbs.aggregates.exact import (
     any_value,
     avg,
@@ -104,3 +105,9 @@ __all__ = [
     "var_samp",
     "weighted_avg",
 ]
+
+
+def __getattr__(name: str) -> object:
+    if name == "lead":
+        raise ConfigurationError(f"there is no lead, as a row comes out before the one behind it is there; {BEHIND}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -5,11 +5,14 @@ Rule of this module: it holds what was written, and refuses what can be no argum
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, SupportsFloat
 
 import pyarrow as pa
 
 from millpond.errors import ConfigurationError
+
+COUNT: Final = "count"
+"""The only function that may be of no column."""
 
 LAG: Final = "lag"
 """The function that aggregates nothing."""
@@ -46,6 +49,9 @@ class AggregateCall:
         where: a condition that the adapter evaluates: only rows for which it is true count; None if all do.
         second: of a function of two columns, the second one: rows bring structs of both.
         defined: the function, if it is a user's.
+
+    Raises:
+        ConfigurationError: it is of no column, and counts nothing.
     """
 
     function: str
@@ -54,6 +60,12 @@ class AggregateCall:
     where: object | None = None
     second: object | None = None
     defined: "UserAggregate | None" = None
+
+    def __post_init__(self) -> None:
+        if self.column is None and self.function != COUNT:
+            raise ConfigurationError(
+                f"{self._name} is of a column, and was given None; give one, such as {self._name}('amount')"
+            )
 
     @property
     def takes_values(self) -> bool:
@@ -81,8 +93,12 @@ class AggregateCall:
     def __str__(self) -> str:
         columns = [str(column) for column in (self.column, self.second) if column is not None]
         where = [] if self.where is None else [f"where={self.where}"]
-        function = self.function if self.defined is None else self.defined.name
-        return f"{function}({', '.join([*columns, *where])})"
+        return f"{self._name}({', '.join([*columns, *where])})"
+
+    @property
+    def _name(self) -> str:
+        """What a user calls the function."""
+        return self.function if self.defined is None else self.defined.name
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -171,6 +187,17 @@ def check_bool(value: object, name: str, function: str) -> bool:
     if not isinstance(value, bool):
         raise ConfigurationError(f"{name}={value!r} of {function} is no bool; give {name}=True or {name}=False")
     return value
+
+
+def check_share(value: object, function: str) -> float:
+    """Refuse what is no share of the values.
+
+    Raises:
+        ConfigurationError: so it is.
+    """
+    if isinstance(value, bool) or not isinstance(value, SupportsFloat) or not 0 <= float(value) <= 1:
+        raise ConfigurationError(f"percentage={value!r} of {function} is not from 0 to 1; write 0.9 for 90 %")
+    return float(value)
 
 
 def check_whole(value: object, name: str, function: str, least: int, most: int) -> int:

@@ -1,7 +1,16 @@
 """Calls of ``over`` that look at a row before each one, and aggregate nothing."""
 
+from typing import Final
+
 from millpond.errors import ConfigurationError
 from millpond.processors.verbs.aggregates.call import LAG, AggregateCall
+
+BEHIND: Final = (
+    "for the row behind each one, join the rows with themselves: asof_join(rows, later, on=..., left_time=..., "
+    "right_time=..., direction='forward', exact=False, tolerance=..., grace=..., history=...), where later has the "
+    "rows with all columns but those in on under other names"
+)
+"""How a user gets what ``lag`` gives of the row before."""
 
 
 def lag(column: object, offset: int = 1) -> AggregateCall:
@@ -18,7 +27,6 @@ def lag(column: object, offset: int = 1) -> AggregateCall:
     """
     if type(offset) is not int or offset < 1:
         raise ConfigurationError(
-            f"offset={offset!r} of lag is no number of rows before each one; give 1 or more. For the row behind each "
-            "one, write asof_join of the rows with themselves, direction='forward' and exact=False"
+            f"offset={offset!r} of lag is no number of rows before each one; give 1 or more, or {BEHIND}"
         )
     return AggregateCall(LAG, column, {"offset": offset})

@@ -6,14 +6,14 @@ from math import isfinite
 from typing import Final
 
 from millpond.errors import ConfigurationError
-from millpond.processors.verbs.aggregates.call import AggregateCall, check_bool
+from millpond.processors.verbs.aggregates.call import COUNT, AggregateCall, check_bool, check_share
 
 MOST_EDGES: Final = 1_000
 
 
 def count(column: object | None = None, *, where: object | None = None) -> AggregateCall:
     """How many rows there are, or with a column, how many of its values are not null; never null."""
-    return AggregateCall("count", column, where=where)
+    return AggregateCall(COUNT, column, where=where)
 
 
 def count_if(condition: object) -> AggregateCall:
@@ -206,9 +206,7 @@ def percentile(column: object, percentage: float, *, where: object | None = None
     Raises:
         ConfigurationError: the share is none.
     """
-    if not 0 <= percentage <= 1:
-        raise ConfigurationError(f"percentage={percentage!r} of percentile is not from 0 to 1; write 0.9 for 90 %")
-    return AggregateCall("percentile", column, {"percentage": float(percentage)}, where)
+    return AggregateCall("percentile", column, {"percentage": check_share(percentage, "percentile")}, where)
 
 
 def median(column: object, *, where: object | None = None) -> AggregateCall:
@@ -266,7 +264,7 @@ def map_agg(key: object, value: object, *, where: object | None = None) -> Aggre
     value may be null. All NaNs are equal, and -0.0 = 0.0. The whole map is read and written with each micro-batch that
     touches it.
     """
-    return AggregateCall("map_agg", key, where=where, second=value)
+    return _of_two("map_agg", key, value, where)
 
 
 def histogram(column: object, edges: Sequence[float], *, where: object | None = None) -> AggregateCall:

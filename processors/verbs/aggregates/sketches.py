@@ -5,10 +5,11 @@ A sketch is small, whatever it has seen, and merges with others. The functions w
 library. All need the package ``datasketches``: ``pip install 'millpond[sketches]'``.
 """
 
+from numbers import Real
 from typing import Final
 
 from millpond.errors import ConfigurationError
-from millpond.processors.verbs.aggregates.call import AggregateCall, check_whole
+from millpond.processors.verbs.aggregates.call import AggregateCall, check_share, check_whole
 
 FINEST_ERROR: Final = 0.0008
 """The smallest relative error that a sketch can be asked for; it takes 2 MB a group."""
@@ -33,7 +34,7 @@ def approx_count_distinct(
     Raises:
         ConfigurationError: no sketch has such an error.
     """
-    if not FINEST_ERROR <= relative_error < 1:
+    if not isinstance(relative_error, Real) or not FINEST_ERROR <= relative_error < 1:
         raise ConfigurationError(
             f"relative_error={relative_error!r} of approx_count_distinct is not from {FINEST_ERROR} to below 1; "
             "choose one in between, or count_distinct for an exact count"
@@ -114,11 +115,10 @@ def approx_percentile(column: object, percentage: float, k: int = 200, *, where:
     Raises:
         ConfigurationError: the share is none, or no sketch has such a size.
     """
-    if isinstance(percentage, bool) or not isinstance(percentage, int | float) or not 0 <= percentage <= 1:
-        raise ConfigurationError(
-            f"percentage={percentage!r} of approx_percentile is not from 0 to 1; write 0.9 for 90 %"
-        )
-    options = {"percentage": float(percentage), "k": check_whole(k, "k", "approx_percentile", 8, 65_535)}
+    options = {
+        "percentage": check_share(percentage, "approx_percentile"),
+        "k": check_whole(k, "k", "approx_percentile", 8, 65_535),
+    }
     return AggregateCall("approx_percentile", column, options, where)
 
 
