@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from millpond.adapters.tables.delta_log import DeltaLog, data_path
 from millpond.adapters.tables.spark_schema import arrow_schema
-from millpond.adapters.tables.table_files import read_columns, row_count, storage_at
+from millpond.adapters.tables.table_files import check_place, read_columns, row_count
 from millpond.stores.durability.storage.storage import Storage
 from millpond.stores.durability.storage.uris import shown
 
@@ -26,9 +26,15 @@ class DeltaTable:
 
     Args:
         path: the table's directory, or a URI of it, as a ``state_dir`` takes it.
+
+    Raises:
+        ConfigurationError: it is neither.
     """
 
     path: str | Path
+
+    def __post_init__(self) -> None:
+        check_place(self.path)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({shown(str(self.path))!r})"
@@ -89,7 +95,7 @@ class DeltaTable:
 
     @property
     def _storage(self) -> Storage:
-        return storage_at(self.path)
+        return Storage.from_uri(self.path)
 
 
 def _with(table: pa.Table, size: int, name: str, value: str | None) -> pa.Table:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from millpond.adapters.tables.table_files import file_schema, read_columns, storage_at
+from millpond.adapters.tables.table_files import check_place, file_schema, read_columns
 from millpond.errors import ConfigurationError
 from millpond.stores.durability.storage.storage import Storage
 from millpond.stores.durability.storage.uris import shown
@@ -27,9 +27,15 @@ class ParquetTable:
 
     Args:
         path: the directory, or a URI of it, as a ``state_dir`` takes it.
+
+    Raises:
+        ConfigurationError: it is neither.
     """
 
     path: str | Path
+
+    def __post_init__(self) -> None:
+        check_place(self.path)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({shown(str(self.path))!r})"
@@ -77,7 +83,7 @@ class ParquetTable:
 
     @property
     def _storage(self) -> Storage:
-        return storage_at(self.path)
+        return Storage.from_uri(self.path)
 
 
 def _is_part(name: str) -> bool:

@@ -20,17 +20,16 @@ _OF_SPARK = b"org.apache.spark.sql.parquet.row.metadata"
 """Under which Spark notes the columns of a file as it knows them: which times are moments, Parquet need not tell."""
 
 
-def storage_at(path: str | Path) -> Storage:
-    """Where the files of a table are.
+def check_place(path: object) -> None:
+    """Refuse what is no place of a table.
 
     Raises:
-        ConfigurationError: nowhere, or that cannot be reached.
+        ConfigurationError: so it is.
     """
-    if not str(path):
+    if not isinstance(path, str | Path) or not str(path):
         raise ConfigurationError(
-            "the path of the table is empty; give a directory, or a URI such as s3://bucket/quotes"
+            f"the path of the table is {path!r}; give a directory, or a URI such as s3://bucket/quotes"
         )
-    return Storage.from_uri(path)
 
 
 def file_schema(storage: Storage, path: str) -> pa.Schema:

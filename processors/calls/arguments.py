@@ -75,6 +75,11 @@ def until_in_micros(window: Windows | None, until: Mapping[Instant | str, Window
         ConfigurationError: there is no window after them, they are of another kind, none begins at that time, or rows
             have gaps of their own.
     """
+    if until is not None and not isinstance(until, Mapping):
+        raise ConfigurationError(
+            f"until is {until!r}; give a mapping from times to the windows that begin before them, such as "
+            "until={'2026-06-01T00:00:00Z': TimeWindows('1 hour')}"
+        )
     if until:
         check_one_gap([window, *until.values()], "until")
     found: dict[int, Windows] = {}
@@ -150,7 +155,7 @@ def check_emit(emit: str) -> None:
     Raises:
         ConfigurationError: so it is.
     """
-    if emit not in ("updates", "final"):
+    if not isinstance(emit, str) or emit not in ("updates", "final"):
         raise ConfigurationError(f"emit is {emit!r}; give 'updates' or 'final'")
 
 
@@ -201,7 +206,7 @@ def chosen_join(how: str, known: Iterable[JoinType]) -> JoinType:
     """
     known = list(known)
     for join_type in known:
-        if join_type.value == how:
+        if isinstance(how, str) and join_type.value == how:
             return join_type
     raise ConfigurationError(f"how is {how!r}; give {' or '.join(repr(one.value) for one in known)}")
 
@@ -366,6 +371,19 @@ def check_distinct(names: Sequence[str], *, changes: bool, remedy: str) -> None:
         raise ConfigurationError(
             f"the result would have the columns {', '.join(map(repr, twice))} twice{reserved}; rename or drop them "
             f"before: {remedy}"
+        )
+
+
+def check_exact(exact: object) -> None:
+    """Refuse what is no bool.
+
+    Raises:
+        ConfigurationError: it is none.
+    """
+    if not isinstance(exact, bool):
+        raise ConfigurationError(
+            f"exact is {exact!r}; give exact=False if a right row of the very time of a left row is no match, and "
+            "exact=True if it is"
         )
 
 

@@ -13,6 +13,7 @@ from millpond.processors.calls.arguments import (
     On,
     check_distinct,
     check_emit,
+    check_exact,
     check_history,
     check_null_safe,
     chosen_join,
@@ -81,6 +82,7 @@ def call_asof_join(
         check_history(grace, tolerance, history, towards.ahead(most))
         _check_reach(corrected, tolerance, history, towards.ahead(most))
     check_null_safe(null_safe)
+    check_exact(exact)
     return make_asof_join(
         name or f"asof_join-{'-'.join(keys)}",
         left,
@@ -217,7 +219,7 @@ def check_ahead(direction: str, tolerance: Duration | None) -> None:
     Raises:
         ConfigurationError: it is such a one.
     """
-    if direction != AsofDirection.BACKWARD.value and tolerance is None:
+    if AsofDirection.of(direction).looks_ahead and tolerance is None:
         raise ConfigurationError(
             f"direction is {direction!r}, and nothing says how much newer than a left row its match may be; give "
             "tolerance='10 minutes'"

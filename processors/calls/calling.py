@@ -22,8 +22,8 @@ def named_in_errors(verb: Callable[_Arguments, _Result]) -> Callable[_Arguments,
 
     @wraps(verb)
     def named_verb(*arguments: _Arguments.args, **options: _Arguments.kwargs) -> _Result:
+        _check_given(verb.__name__, parameters, arguments[1:], options)
         try:
-            _check_given(verb.__name__, parameters, arguments[1:], options)
             return verb(*arguments, **options)
         except (ConfigurationError, RecordError) as error:
             name, message = options.get("name"), str(error)
@@ -64,21 +64,20 @@ def _check_given(
     line = f"{verb}({', '.join([*rows, *(f'{name}=...' for name in needed if name not in rows)])})"
     for name in named:
         if name not in known:
-            raise ConfigurationError(
-                f"there is no parameter {name!r}, only {', '.join(known)}{did_you_mean(name, known)}"
-            )
+            hint = did_you_mean(name, known)
+            raise ConfigurationError(f"{verb}: there is no parameter {name!r}, only {', '.join(known)}{hint}")
     if len(unnamed) > len(rows) or any(name in named for name in rows[: len(unnamed)]):
         raise ConfigurationError(
-            f"{len(unnamed)} arguments are given without a name, and only {_listed(rows)} may be so, each once; write "
-            f"{line}"
+            f"{verb}: {len(unnamed)} arguments are given without a name, and only {_listed(rows)} may be so, each "
+            f"once; write {line}"
         )
     missing = [name for name in needed if name not in named and name not in rows[: len(unnamed)]]
     if missing:
         hint = "".join(map(several_tables, unnamed))
         are = "is" if len(missing) == 1 else "are"
-        raise ConfigurationError(f"{_listed(missing)} {are} missing in the call; write {line}{hint}")
+        raise ConfigurationError(f"{verb}: {_listed(missing)} {are} missing in the call; write {line}{hint}")
     if named.get("name") is not None:
-        check_plain_name("name", named["name"])
+        check_plain_name(f"{verb}: name", named["name"])
 
 
 def _listed(names: Collection[str]) -> str:

@@ -11,6 +11,7 @@ from millpond.processors.calls.made import MadeVerb
 from millpond.processors.calls.readings import Begin, Column, Read, VerbRows, begun_anew, check_rows_stay
 from millpond.processors.calls.waiting import over_account
 from millpond.processors.verbs.aggregates import AggregateCall
+from millpond.processors.verbs.aggregates.call import MOST_ROWS
 from millpond.processors.verbs.ordered.over import over
 from millpond.processors.verbs.ordered.over_spec import Calls, Frame
 from millpond.stores.encoding.times import Duration
@@ -74,8 +75,10 @@ def _frame(last: int | None, within: Duration | None) -> Frame:
         raise ConfigurationError(
             f"last is {last!r} and within is {within!r}; give one of them, and another verb the other, behind this one"
         )
-    if last is not None and (type(last) is not int or last < 1):
-        raise ConfigurationError(f"last is {last!r}; give how many rows count, each itself included, such as last=10")
+    if last is not None and (type(last) is not int or not 1 <= last <= MOST_ROWS):
+        raise ConfigurationError(
+            f"last is {last!r}; give how many rows count, each itself included, up to {MOST_ROWS}, such as last=10"
+        )
     return Frame(last, None if within is None else in_micros(within, "within"))
 
 

@@ -45,7 +45,7 @@ def join_bounds(
                 "the greatest that it may be, such as at_most='1 hour'"
             )
     sides = {name: given[name] if given["within"] is None else given["within"] for name in BOUNDS}
-    bounds = _own_bounds([name for name, one in sides.items() if isinstance(one, kind)], at_most, written)
+    bounds = _own_bounds([name for name, one in sides.items() if isinstance(one, kind)], given, at_most, written)
     lengths = {name: at_most if isinstance(one, kind) else one for name, one in given.items()}
     windows = join_windows(lengths["within"], lengths["before"], lengths["after"], grace)
     if bounds is not None and max(map(abs, (windows.before, windows.after, windows.grace))) > FARTHEST // 8:
@@ -75,7 +75,9 @@ def session_gap(window: object, kind: type, written: str) -> Any:
     return gap
 
 
-def _own_bounds(columns: Sequence[str], at_most: Duration | None, written: str) -> OwnBounds | None:
+def _own_bounds(
+    columns: Sequence[str], given: Mapping[str, Any], at_most: Duration | None, written: str
+) -> OwnBounds | None:
     """The bounds of a join that are columns; None if none is.
 
     Raises:
@@ -89,7 +91,8 @@ def _own_bounds(columns: Sequence[str], at_most: Duration | None, written: str) 
             )
         return None
     if at_most is None:
+        told = " and ".join(columns if given["within"] is None else ["within"])
         raise ConfigurationError(
-            f"{' and '.join(columns)} differ from row to row, and rows are kept for the greatest; give at_most='1 hour'"
+            f"{told} may differ from row to row, and rows are kept for the greatest; give at_most='1 hour'"
         )
     return OwnBounds(in_micros(at_most, "at_most"), columns)

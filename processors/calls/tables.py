@@ -5,7 +5,7 @@ Rule of this module: it takes columns apart and puts them together, and changes 
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Self
+from typing import Any, Final, Self
 
 import pyarrow as pa
 import pyarrow.compute as _compute
@@ -19,8 +19,15 @@ from millpond.processors.options.grouping import GroupingSets
 from millpond.processors.verbs.aggregates import AggregateCall
 from millpond.processors.verbs.projections import CHANGE_COLUMNS, CHANGE_TIME, OP, SEQUENCE
 from millpond.processors.verbs.verb import INSTANT, WALL_TIME, chosen
+from millpond.stores.encoding.times import MAX_TIME
 
 pc: Any = _compute
+
+_DAY: Final = 86_400_000_000
+"""Microseconds in a day."""
+
+_DAYS: Final = MAX_TIME // _DAY
+"""How many days from 1970 a time in microseconds may be."""
 
 
 @dataclass(frozen=True)
@@ -390,8 +397,12 @@ class Selection:
 
 
 def _micros(times: Any) -> Any:
-    """Times, or dates, in microseconds since 1970."""
-    return times.cast(pa.timestamp("us")).cast(pa.int64()) if pa.types.is_date(times.type) else times.cast(pa.int64())
+    """Times, or dates, in microseconds since 1970; those of dates that these cannot count are the first or the last."""
+    if not pa.types.is_date(times.type):
+        return times.cast(pa.int64())
+    days = times.cast(pa.int32()).cast(pa.int64())
+    within = pc.max_element_wise(pc.min_element_wise(days, _DAYS, skip_nulls=False), -_DAYS, skip_nulls=False)
+    return pc.multiply(within, _DAY)
 
 
 def _where(values: Any, left_out: Any, *, wrapped: bool) -> Any:

@@ -20,6 +20,7 @@ from millpond.processors.calls.made import MadeVerb
 from millpond.processors.calls.readings import Begin, Column, Read, VerbRows, begun_anew, check_rows_stay
 from millpond.processors.calls.waiting import extended, top_n_account
 from millpond.processors.verbs.aggregate import WINDOW, Windows
+from millpond.processors.verbs.aggregates.call import MOST_ROWS
 from millpond.processors.verbs.projections import CHANGE_COLUMNS
 from millpond.processors.verbs.top_n import INPUT_SERDE, RANK, OrderedRows, top_n
 from millpond.processors.verbs.verb import INSTANT
@@ -126,8 +127,8 @@ def _check_number(where: str, n: int) -> None:
     Raises:
         ConfigurationError: so it is.
     """
-    if type(n) is not int or n < 1:
-        raise ConfigurationError(f"{where} n is {n!r}; give a number from 1 on, such as n=3")
+    if type(n) is not int or not 1 <= n <= MOST_ROWS:
+        raise ConfigurationError(f"{where} n is {n!r}; give a number from 1 to {MOST_ROWS}, such as n=3")
 
 
 def _directions(where: str, descending: bool | Sequence[bool], size: int) -> tuple[bool, ...]:

@@ -71,21 +71,31 @@ class AsofDirection(Enum):
     NEAREST = "nearest"
 
     @classmethod
+    def of(cls, direction: object) -> "AsofDirection":
+        """The direction of that name.
+
+        Raises:
+            ConfigurationError: there is none.
+        """
+        if not isinstance(direction, str) or direction not in [one.value for one in cls]:
+            raise ConfigurationError(f"direction is {direction!r}; give {' or '.join(repr(one.value) for one in cls)}")
+        return cls(direction)
+
+    @classmethod
     def chosen(cls, direction: str, grace: Duration | None, tolerance: Duration | None) -> "AsofDirection":
         """The direction of that name, if all is there that it needs.
 
         Raises:
             ConfigurationError: there is none, or it looks ahead, and grace or tolerance is missing.
         """
-        if direction not in [one.value for one in cls]:
-            raise ConfigurationError(f"direction is {direction!r}; give {' or '.join(repr(one.value) for one in cls)}")
-        if cls(direction).looks_ahead and (grace is None or tolerance is None):
+        found = cls.of(direction)
+        if found.looks_ahead and (grace is None or tolerance is None):
             raise ConfigurationError(
                 f"direction is {direction!r}, so each row waits for a match that is later, and nothing says for how "
                 "long; give tolerance='10 minutes', how much later it may be, and grace='1 minute', how late it may "
                 "come, or grace=0"
             )
-        return cls(direction)
+        return found
 
     @property
     def looks_back(self) -> bool:
@@ -118,7 +128,7 @@ class Unfit(Enum):
         Raises:
             ConfigurationError: there is none, or it is the next version, and the condition or the tolerance is missing.
         """
-        if otherwise not in [one.value for one in cls]:
+        if not isinstance(otherwise, str) or otherwise not in [one.value for one in cls]:
             raise ConfigurationError(f"otherwise is {otherwise!r}; give {' or '.join(repr(one.value) for one in cls)}")
         chosen = cls(otherwise)
         if chosen is cls.NEXT and where is None:

@@ -12,7 +12,7 @@ from datetime import date, timedelta
 from enum import Enum
 from typing import Any, ClassVar, Final, NamedTuple, Self, TypeAlias, TypeGuard, TypeVar
 
-from millpond.errors import MillpondError, TopologyError
+from millpond.errors import ConfigurationError, MillpondError, TopologyError
 from millpond.processors.options.calendar_units import calendar_unit
 from millpond.stores.encoding.times import FARTHEST, MAX_TIME, MIN_TIME, Duration, TimeUnit, to_millis
 from millpond.stores.typed.terms import Term
@@ -409,9 +409,18 @@ class SessionWindows(Windows):
             if at_most is not None:
                 raise TopologyError(
                     f"SessionWindows: at_most is {at_most!r}, but {gap!r} is the gap of all records; leave out "
-                    "at_most, or give a gap of each record: F.col('gap'), or in a topology a function of key and value"
+                    "at_most, or give a gap of each record: F.col('gap'), in Pond pc.field('gap'), or in a topology a "
+                    "function of key and value"
                 )
-            self._set("gap", gap, 0)
+            try:
+                self._set("gap", gap, 0)
+            except ConfigurationError as error:
+                if isinstance(gap, str) and gap.isidentifier():
+                    raise ConfigurationError(
+                        f"{error}; for the gaps that a column has, write SessionWindows(F.col({gap!r}), "
+                        f"at_most='1 hour'), or in Pond SessionWindows(pc.field({gap!r}), at_most='1 hour')"
+                    ) from error
+                raise
             return
         if at_most is None:
             raise TopologyError(

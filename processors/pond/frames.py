@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as _compute
 
 from millpond.errors import ConfigurationError, RecordError
+from millpond.processors.calls.arguments import INPUT
 from millpond.processors.calls.calling import several_tables
 from millpond.processors.calls.known_names import did_you_mean
 from millpond.stores.encoding.rows.physical import normalized
@@ -95,13 +96,23 @@ def _arrow(role: str, rows: Any, schema: pa.Schema | None) -> pa.Table:
     if isinstance(rows, list | tuple) and all(isinstance(row, Mapping) for row in rows):
         return _of_dicts(role, rows, schema)
     raise ConfigurationError(
-        f"{role!r} is of type {type(rows).__name__}; give a pyarrow.Table, a DataFrame of pandas or Polars, or a list "
-        f"of dicts{several_tables(rows)}"
+        f"{_parameter(role)} is of type {type(rows).__name__}; give a pyarrow.Table, a DataFrame of pandas or Polars, "
+        f"or a list of dicts{several_tables(rows)}"
     )
+
+
+def _parameter(role: str) -> str:
+    """As which parameter a user gave the rows of an input."""
+    return "rows" if role == INPUT else repr(role)
 
 
 def _of_dicts(role: str, rows: Sequence[Mapping[str, Any]], schema: pa.Schema | None) -> pa.Table:
     names = dict.fromkeys(name for row in rows for name in row) if schema is None or rows else schema.names
+    if schema is None and not names:
+        raise ConfigurationError(
+            f"{_parameter(role)} is {rows!r}, which has no columns; give a table with columns, also where it has no "
+            "rows: pa.schema([...]).empty_table()"
+        )
     columns = {}
     for name in names:
         known = None if schema is None or name not in schema.names else schema.field(name).type

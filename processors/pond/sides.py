@@ -299,7 +299,7 @@ def table_side(table: Any, columns: Any) -> TableSide:
     Raises:
         ConfigurationError: it is no such table, it cannot be read, or verbs cannot keep one of its columns.
     """
-    if not isinstance(table, VersionedTable):
+    if not isinstance(table, VersionedTable) or not callable(table.schema):
         raise ConfigurationError(
             f"right is of type {type(table).__name__}; give a table that is read by version, such as "
             "millpond.adapters.tables.ParquetTable('quotes'), or join rows by asof_join"

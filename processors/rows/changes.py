@@ -8,9 +8,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from millpond.processors.rows.unusable import Unusable
+from millpond.processors.rows.unusable import Fault, Unusable
 from millpond.processors.runtime.counters import CounterName
-from millpond.processors.verbs.feeds.change_feed import Change, changes_of
+from millpond.processors.verbs.feeds.change_feed import KNOWN, Change, changes_of
 
 
 def changing(table: pa.Table, unusable: Unusable, column: str) -> tuple[pa.Table, Sequence[Change] | None]:
@@ -27,11 +27,18 @@ def changing(table: pa.Table, unusable: Unusable, column: str) -> tuple[pa.Table
     if "op" not in table.column_names:
         return table, None
     found = changes_of(table["op"])
+    operations, unknown = table["op"], [row for row, change in enumerate(found) if change is None]
     table = unusable.drop(
-        table, [i for i, change in enumerate(found) if change is None], CounterName.DROPPED_BAD_VALUE, column
+        table, unknown, CounterName.DROPPED_BAD_VALUE, column, lambda row: unknown_operation(operations[row].as_py())
     )
     changes = [change for change in found if change is not None]
     if Change.BEFORE not in changes:
         return table, changes
     mask: Any = pa.array([change is not Change.BEFORE for change in changes])
     return table.filter(mask), [change for change in changes if change is not Change.BEFORE]
+
+
+def unknown_operation(operation: str | None) -> Fault:
+    """What messages say of a row with an operation that is none."""
+    what = "no operation" if operation is None else f"the unknown operation {operation!r}"
+    return Fault(what, f"known are {KNOWN}")

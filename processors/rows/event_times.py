@@ -37,6 +37,13 @@ class EventTimes:
         return self._beginning_of(self.first_year)
 
     @property
+    def last(self) -> int:
+        """The last event time that is usable, in their own unit: for verbs that of the last year."""
+        if self.unit is not TimeUnit.MICROSECOND:
+            return MAX_TIME
+        return (datetime.max - datetime(1970, 1, 1)) // timedelta(microseconds=self.unit)
+
+    @property
     def never(self) -> int:
         """The event time from which on rows of tables are never valid: the last year that calendars have."""
         return self._beginning_of(MAXYEAR)

@@ -5,6 +5,7 @@ Rule of this module: nothing is left out without being counted, and an error tel
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from datetime import MAXYEAR
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
@@ -93,6 +94,9 @@ class Fault(NamedTuple):
         return self.detail and f": {self.detail}"
 
 
+FaultOf: TypeAlias = Callable[[int], Fault]
+"""Gives what messages say of an unusable record, by its position."""
+
 _NULL: Final = Fault("null")
 
 
@@ -127,7 +131,9 @@ class Unusable:
         self._on_error = on_error
         self._split = split
 
-    def drop(self, table: pa.Table, refused: list[int], reason: CounterName, column: str) -> pa.Table:
+    def drop(
+        self, table: pa.Table, refused: list[int], reason: CounterName, column: str, fault_of: FaultOf | None = None
+    ) -> pa.Table:
         """The rows without those at the refused positions.
 
         Raises:
@@ -135,16 +141,16 @@ class Unusable:
         """
         if not refused:
             return table
-        self.refuse(refused, reason, column, _entries(table))
+        self.refuse(refused, reason, column, _entries(table), fault_of)
         return table.filter(_others(table, refused))
 
     def timed(self, table: pa.Table, column: str, event_times: EventTimes, *, untimed: bool = False) -> pa.Table:
-        """The rows whose timestamp is neither null, nor too early, nor too far ahead of the wall clock.
+        """The rows whose timestamp is neither null, nor too early or too late, nor too far ahead of the wall clock.
 
         Args:
             table: the rows.
             column: what the user calls the column ``timestamp``.
-            event_times: says what is too early, and what too far.
+            event_times: says what is too early or too late, and what too far.
             untimed: whether rows without a timestamp are kept. Of the others, those that are left out and only counted
                 are kept without theirs.
 
@@ -158,10 +164,15 @@ class Unusable:
         early = positions(pc.less(times, pa.scalar(event_times.earliest)))
         fault = Fault(f"a time before the year {event_times.first_year}")
         table = self._without(table, early, CounterName.DROPPED_BAD_TIMESTAMP, column, fault, untimed=untimed)
+        newest = pc.max(table["timestamp"]).as_py()
+        if newest is not None and newest > event_times.last:
+            late = positions(pc.greater(table["timestamp"], pa.scalar(event_times.last)))
+            fault = Fault(f"a time after the year {MAXYEAR}")
+            table = self._without(table, late, CounterName.DROPPED_BAD_TIMESTAMP, column, fault, untimed=untimed)
+            newest = pc.max(table["timestamp"]).as_py()
         now = event_times.now()
         latest = event_times.latest(now)
         times = table["timestamp"]
-        newest = pc.max(times).as_py()
         if latest is None or newest is None or newest <= latest:
             return table
         ahead = positions(pc.greater(times, pa.scalar(latest)))
@@ -209,7 +220,7 @@ class Unusable:
         """The rows without those at the refused positions; ``untimed`` is that of ``timed``."""
         if not refused:
             return table
-        self.refuse(refused, reason, column, _entries(table), fault)
+        self.refuse(refused, reason, column, _entries(table), lambda row: fault)
         others = _others(table, refused)
         if not untimed or self._keep_letter is not None:
             return table.filter(others)
@@ -222,20 +233,21 @@ class Unusable:
         reason: CounterName,
         column: str,
         entries_of: Callable[[int], Mapping[str, Any]],
-        fault: Fault | None = None,
+        fault_of: FaultOf | None = None,
     ) -> None:
         """Count the refused records, or fail with the first of them, of which ``entries_of`` gives the entries.
 
-        ``fault`` is what messages say of them; by default the reason for which they are counted.
+        ``fault_of`` gives what messages say of one; by default that is the reason for which they are counted.
         """
         if not refused:
             return
-        fault = fault or Fault(reason.removeprefix("dropped-").replace("-", " "))
+        plain = Fault(reason.removeprefix("dropped-").replace("-", " "))
         if self._on_error is not OnError.FAIL:
             self.skipped[reason.value] += len(refused)
             for row in refused if self._keep_letter is not None else ():
-                self._keep_row(row, reason, column, entries_of(row), fault)
+                self._keep_row(row, reason, column, entries_of(row), plain if fault_of is None else fault_of(row))
             return
+        fault = plain if fault_of is None else fault_of(refused[0])
         entries = shown(entries_of(refused[0]))
         where = self._where(refused[0], column, fault)
         raise RecordError(f"topic {self._topic!r}: {where} ({entries}){fault.behind}; {REMEDY}")
@@ -277,11 +289,14 @@ def _others(table: pa.Table, refused: list[int]) -> Any:
 
 
 def _entry(column: Any, row: int) -> Any:
-    """An entry as a Python object, or as text if Python has none for it, such as a time after the year 9999."""
+    """An entry as a Python object, with text for what Python has none for, such as a time after the year 9999."""
     try:
         return column[row].as_py()
     except (ValueError, OverflowError, pa.ArrowException):
-        return str(column.slice(row, 1))
+        one = column.slice(row, 1)
+    if pa.types.is_struct(one.type):
+        return {field.name: _entry(pc.struct_field(one, number), 0) for number, field in enumerate(one.type)}
+    return one.cast(pa.string())[0].as_py() if pa.types.is_timestamp(one.type) else str(one)
 
 
 def positions(mask: Any) -> list[int]:

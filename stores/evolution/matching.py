@@ -93,15 +93,20 @@ def check_terms(before: Shape, after: Shape) -> None:
 
 
 def check_said(renamed: object, dropped: object) -> None:
-    """Refuse a declaration that is no mapping, or no list: of a text, each letter would be a name.
+    """Refuse a declaration that is no mapping, or no list, of names: of a text, each letter would be a name.
 
     Raises:
         ConfigurationError: it is none.
     """
-    if not isinstance(renamed, Mapping):
+    if not isinstance(renamed, Mapping) or not all(isinstance(one, str) for one in (*renamed, *renamed.values())):
         raise ConfigurationError(f"renamed is {renamed!r}; give a mapping from each old name to the new one")
-    if isinstance(dropped, str) or not isinstance(dropped, Collection):
-        raise ConfigurationError(f"dropped is {dropped!r}; write the names in a list, [{dropped!r}]")
+    if (
+        isinstance(dropped, str)
+        or not isinstance(dropped, Collection)
+        or not all(isinstance(one, str) for one in dropped)
+    ):
+        listed = [dropped] if isinstance(dropped, str) else ["old"]
+        raise ConfigurationError(f"dropped is {dropped!r}; write the names in a list, such as {listed!r}")
 
 
 def told_difference(before: Shape, after: Shape, converted: Collection[str] = ()) -> str:

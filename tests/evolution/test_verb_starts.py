@@ -509,8 +509,12 @@ def test_what_is_no_mapping_or_list_is_refused_with_what_to_write() -> None:
         place: Any = partial(said, "checkpoint") if said is Evolution else said
         with pytest.raises(ConfigurationError, match="renamed is 'old'; give a mapping from each old name"):
             place(renamed=wrong, dropped=[])
-        with pytest.raises(ConfigurationError, match=r"dropped is 'old'; write the names in a list, \['old'\]"):
+        with pytest.raises(ConfigurationError, match=r"dropped is 'old'; write the names in a list, such as \['old'\]"):
             place(renamed={}, dropped=wrong)
+        with pytest.raises(ConfigurationError, match=r"renamed is {'old': 5}; give a mapping from each old name"):
+            place(renamed={"old": 5}, dropped=[])
+        with pytest.raises(ConfigurationError, match=r"dropped is \[5\]; write the names in a list, such as \['old'\]"):
+            place(renamed={}, dropped=[5])
         place(renamed={"old": "new"}, dropped=["old"])
     with pytest.raises(ConfigurationError, match="calls is 'old'; give a mapping from the name of each result"):
         check_calls(wrong, None)

@@ -27,7 +27,7 @@ FOLLOWED = {
     "test_a_delta_table_is_what_its_log_says_of_each_version",
     ", which a version of the table has that is read; what deletes old files": f"{_LOOKED_UP}"
     "test_a_file_that_is_lost_or_damaged_is_told",
-    ", which is none; correct it, or leave out right_op": f"{_LOOKED_UP}"
+    "; correct it, or leave out right_op": f"{_LOOKED_UP}"
     "test_an_unknown_operation_is_refused_and_none_without_the_column",
     "; round it, or cast the column to another type": "pond/test_refused_calls.py::"
     "test_a_value_that_cannot_be_kept_is_rounded_or_cast",

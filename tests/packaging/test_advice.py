@@ -283,7 +283,7 @@ FOLLOWED_CALLS = {
     "; put it once one has come": "edit/test_refused_edits.py::"
     "test_a_window_of_a_task_without_rows_is_put_once_one_has_come_and_comes_out",
     "give a mapping from each old name": _SAID_WRONG,
-    "; write the names in a list, [": _SAID_WRONG,
+    "; write the names in a list, such as ": _SAID_WRONG,
     "give a mapping from the name of each result": _SAID_WRONG,
     "; give Evolution(": _SAID_WRONG,
     "; give a static one, with the rows so far": _ROWS_SO_FAR,

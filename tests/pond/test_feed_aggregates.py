@@ -1,8 +1,10 @@
 """``aggregate`` over a change feed is that of the table which the feed describes, after each micro-batch."""
 
+import math
 import random
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
+from itertools import permutations
 from typing import Any
 
 import pyarrow as pa
@@ -229,3 +231,35 @@ def test_changes_are_rows_where_the_operation_is_taken_away() -> None:
     rows = pa.concat_tables(parts).drop_columns(["op"])
     counted = Pond().aggregate(rows, {"n": agg.count()}, by="id", time="change_time")
     assert counted["n"].to_pylist() == [len(rows)]
+
+
+def naive(values: Sequence[float]) -> set[str]:
+    """What adding the values one by one gives, in any order, as Spark may."""
+    return {repr(sum(order)) for order in permutations(values)}
+
+
+@pytest.mark.parametrize("values", [
+    [1.7e308, 1.7e308, -math.inf], [-1.7e308, math.inf, -1.7e308], [1.7e308, 1.7e308, math.inf],
+    [1.7e308, -math.inf, math.inf], [1.7e308, 1.7e308, math.nan], [1.7e308, 1.7e308, -1.7e308],
+])  # fmt: skip
+def test_a_sum_beyond_the_greatest_float_is_that_of_some_order_of_the_rows_that_remain(values: Sequence[float]) -> None:
+    pond = Pond()
+    calls = {"s": agg.sum("v"), "a": agg.avg("v")}
+    schema = pa.schema([("id", pa.int64()), ("k", pa.string()), ("t", pa.timestamp("us")), ("v", pa.float64()),
+                        ("o", pa.string())])  # fmt: skip
+    for gone in permutations(range(len(values))):
+        with pond.in_batches.aggregate(schema, calls, by="k", time="t", key="id", op="o") as run:
+            rows = [{"id": number, "k": "x", "t": START, "v": value, "o": "c"} for number, value in enumerate(values)]
+            there = dict(enumerate(values))
+            found = run.feed(rows).to_pylist()[0]
+            for number in (*gone[:-1], None):
+                assert repr(found["s"]) in naive(list(there.values()))
+                assert math.isnan(found["s"]) or found["a"] == found["s"] / len(there)
+                if number is not None:
+                    del there[number]
+                    found = run.feed([{**rows[number], "o": "d"}]).to_pylist()[0]
+    exact = pond.latest(
+        [{"id": n, "k": "x", "t": START, "v": one} for n, one in enumerate(values[:3])], key="id", time="t"
+    )
+    if values == [1.7e308, 1.7e308, -math.inf]:
+        assert pond.aggregate(exact, calls, by="k", time="t")["s"].to_pylist() == [-math.inf]

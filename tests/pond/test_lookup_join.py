@@ -376,8 +376,13 @@ REFUSED = [
         looked,
     ),
     Refused(
-        "the path of the table is empty; give a directory, or a URI",
+        "the path of the table is \n; give a directory, or a URI",
         lambda path: looked(path, ParquetTable("")),
+        looked,
+    ),
+    Refused(
+        "the path of the table is \n; give a directory, or a URI",
+        lambda path: looked(path, DeltaTable(None)),  # type: ignore[arg-type]
         looked,
     ),
     Refused(
@@ -407,6 +412,10 @@ def test_columns_of_one_name_are_renamed_by_the_verb(tmp_path: Path) -> None:
 
 
 def test_a_newer_match_needs_a_tolerance(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="direction is 'up'; give 'backward' or 'forward' or 'nearest'"):
+        looked(tmp_path, direction="up")
+    with pytest.raises(ConfigurationError, match="exact is 'no'; give exact=False"):
+        looked(tmp_path, exact="no")
     with pytest.raises(ConfigurationError, match="newer than a left row its match may be; give tolerance='10 m"):
         looked(tmp_path, direction="nearest")
     looked(tmp_path, direction="nearest", tolerance="10 minutes")
@@ -414,6 +423,8 @@ def test_a_newer_match_needs_a_tolerance(tmp_path: Path) -> None:
 
 def test_an_unknown_operation_is_refused_and_none_without_the_column(tmp_path: Path) -> None:
     table = written(tmp_path, [{"k": "a", "at": at(1), "op": "what"}])
-    with pytest.raises(RecordError, match="has the operation 'what', which is none; correct it, or leave out right_op"):
+    with pytest.raises(
+        RecordError, match=r"operation 'what', which is none of upsert, .*; correct it, or leave out right_op"
+    ):
         looked(tmp_path, table, right_op="op")
     looked(tmp_path, table)

@@ -229,7 +229,7 @@ WRONG: dict[str, Callable[[Any], object]] = {
     r"asof_join: .*joins \(symbol: string\) with \(symbol: integer\)|symbol: int64": lambda pond: pond.asof_join(
         TRADES, [{"symbol": 1, "t": seconds(1)}], **GIVEN
     ),
-    r"latest: 'input' is of type str; give a pyarrow.Table": lambda pond: pond.latest("rows", key="k", time="t"),
+    r"latest: rows is of type str; give a pyarrow.Table": lambda pond: pond.latest("rows", key="k", time="t"),
     r"latest: history is missing": lambda pond: pond.in_batches.latest(RIGHT, key="k", time="u"),
     r"latest-k: feed was given left; write feed\(rows\)": lambda pond: pond.in_batches.latest(
         RIGHT, key="k", time="u", history=1
@@ -387,3 +387,63 @@ def test_to_import_it_takes_neither_spark_nor_pandas() -> None:
     script = "import sys; from millpond import Pond; assert not {'pyspark', 'pandas', 'polars'} & set(sys.modules)"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+TIME_TABLES: dict[str, Callable[[pa.Table, pa.Table, Pond], pa.Table]] = {
+    "aggregate": lambda rows, others, pond: pond.aggregate(rows, {"n": agg.max("t")}, by="k", time="t"),
+    "windows": lambda rows, others, pond: pond.aggregate(
+        rows, {"n": agg.count()}, by="k", time="t", window=TimeWindows("1 hour")
+    ),
+    "over": lambda rows, others, pond: pond.over(rows, {"n": agg.count()}, key="k", time="t", within="1 hour"),
+    "asof_join": lambda rows, others, pond: pond.asof_join(rows, others, on="k", left_time="t", right_time="u"),
+    "stream_join": lambda rows, others, pond: pond.stream_join(
+        rows, others, on="k", left_time="t", right_time="u", within="1 hour"
+    ),
+}
+
+
+@pytest.mark.parametrize("zone", ["UTC", None])
+@pytest.mark.parametrize("verb", TIME_TABLES)
+def test_a_time_of_another_year_than_1_to_9999_makes_a_row_unusable(verb: str, zone: str | None) -> None:
+    now, last, first = 1_780_000_000_000_000, 253_402_300_799_999_999, -62_135_596_800_000_000
+
+    def rows(column: str, *times: int) -> pa.Table:
+        at: Any = pa.array(times, pa.timestamp("us", zone))
+        return pa.table({"k": ["x"] * len(times), column: at})
+
+    call = TIME_TABLES[verb]
+    others = rows("u", now)
+    for good in (first, last):
+        call(rows("t", now, good), others, Pond())
+    for bad, said in ((last + 1, "after the year 9999"), (2**63 - 1, "after the year 9999"),
+                      (first - 1, "before the year 1"), (-(2**63), "before the year 1")):  # fmt: skip
+        with pytest.raises(RecordError, match=f"column 't': a time {said} in row 1 .*timestamp={bad}"):
+            call(rows("t", now, bad), others, Pond())
+        pond = Pond(on_error="dead-letter")
+        assert call(rows("t", now, bad), others, pond).num_rows == call(rows("t", now), others, Pond()).num_rows
+        assert [letter.reason for letter in pond.dead_letters] == ["dropped-bad-timestamp"]
+
+
+def test_a_date_that_no_timestamp_counts_makes_a_row_unusable() -> None:
+    for days, said in ((2**31 - 1, "after the year 9999"), (-(2**31), "before the year 1")):
+        at: Any = pa.array([20_000, None, days], pa.int32()).cast(pa.date32())
+        rows = pa.table({"k": ["x"] * 3, "t": at})
+        with pytest.raises(RecordError, match=f"column 't': a time {said} in row 1 "):
+            Pond().aggregate(rows.filter(pa.array([True, False, True])), {"n": agg.count()}, by="k", time="t")
+        pond = Pond(on_error="skip")
+        assert pond.aggregate(rows, {"n": agg.count()}, by="k", time="t")["n"].to_pylist() == [1]
+
+
+def test_an_operation_that_is_none_is_told_with_its_column_and_those_that_there_are() -> None:
+    rows = [{"k": str(number), "t": seconds(number), "o": word} for number, word in enumerate(["c", "remove", None])]
+    known = "known are upsert, insert, .*delete, d, .*, in upper or lower case"
+    given: dict[str, Any] = {"key": "k", "time": "t", "op": "o"}
+    with pytest.raises(RecordError, match=f"column 'o': the unknown operation 'remove' in row 1 .*{known}"):
+        Pond().latest(rows, **given)
+    with pytest.raises(RecordError, match=f"column 'o': no operation in row 1 .*{known}"):
+        Pond().latest([rows[0], rows[2]], **given)
+    pond = Pond(on_error="dead-letter")
+    assert pond.latest(rows, **given)["k"].to_pylist() == ["0"]
+    said = [letter.error.partition(" in row")[0] for letter in pond.dead_letters]
+    assert said == ["column 'o': the unknown operation 'remove'", "column 'o': no operation"]
+    assert Pond().latest([{**row, "o": "Delete"} for row in rows], **given)["op"].to_pylist() == []

@@ -365,6 +365,51 @@ REFUSED = [
         lambda pond: pond.asof_join(ROWS, OTHERS, **ON, how="left", default={"m": 0}),
     ),
     Refused(
+        "exact is \n; give exact=False if a right row of the very time of a left row is no match, and exact=True",
+        lambda pond: pond.asof_join(ROWS, OTHERS, **ON, exact="no"),
+        lambda pond: pond.asof_join(ROWS, OTHERS, **ON, exact=False),
+        lambda pond: pond.asof_join(ROWS, OTHERS, **ON, exact=True),
+    ),
+    *(
+        Refused("direction is \n; give ", wrong, right)
+        for wrong, right in (
+            (lambda pond: pond.asof_join(ROWS, OTHERS, **ON, direction="up"),
+             lambda pond: pond.asof_join(ROWS, OTHERS, **ON, direction="backward")),
+            (lambda pond: pond.asof_join(ROWS, OTHERS, **ON, direction="up", emit="updates", left_key="n"),
+             lambda pond: pond.asof_join(ROWS, OTHERS, **ON, direction="backward", emit="updates", left_key="n")),
+        )
+    ),
+    Refused(
+        "how is ",
+        lambda pond: pond.asof_join(ROWS, OTHERS, **ON, how="sideways"),
+        lambda pond: pond.asof_join(ROWS, OTHERS, **ON, how="left"),
+    ),
+    Refused(
+        "; for the gaps that a column has, write SessionWindows(F.col(\n), at_most='1 hour'), or in Pond ",
+        lambda pond: pond.aggregate(ROWS, N, **BY, window=SessionWindows("n")),
+        lambda pond: pond.aggregate(ROWS, N, **BY, window=SessionWindows(pc.field("n"), at_most="1 hour")),
+    ),
+    Refused(
+        ", which has no columns; give a table with columns, also where it has no rows: pa.schema(",
+        lambda pond: pond.latest([], **KEYED),
+        lambda pond: pond.latest(pa.schema([("k", pa.string()), ("t", pa.timestamp("us"))]).empty_table(), **KEYED),
+    ),
+    Refused(
+        "; give how many rows count, each itself included",
+        lambda pond: pond.over(ROWS, N, **KEYED, last=10**30),
+        lambda pond: pond.over(ROWS, N, **KEYED, last=2**31 - 1),
+    ),
+    Refused(
+        " n is \n; give a number from 1 to \n, such as n=3",
+        lambda pond: pond.top_n(ROWS, 2**31, **BY, order="n"),
+        lambda pond: pond.top_n(ROWS, 2**31 - 1, **BY, order="n"),
+    ),
+    Refused(
+        " may differ from row to row, and rows are kept for the greatest; give at_most=",
+        lambda pond: pond.stream_join(ROWS, OTHERS, **ON, within=pc.field("n")),
+        lambda pond: pond.stream_join(ROWS, OTHERS, **ON, within=pc.field("n"), at_most="1 hour"),
+    ),
+    Refused(
         "there is no parameter ",
         lambda pond: pond.latest(ROWS, keys="k", time="t"),
         lambda pond: pond.latest(ROWS, key="k", time="t"),

@@ -552,7 +552,7 @@ TABLES = [
         lambda calls: SessionWindows("30 minutes"),
     ),
     Refused(
-        " is the gap of all records; leave out at_most, or give a gap of each record: F.col('gap'), or in a ",
+        " is the gap of all records; leave out at_most, or give a gap of each record: F.col('gap'), in Pond ",
         lambda calls: SessionWindows("30 minutes", at_most="1 hour"),
         lambda calls: SessionWindows("30 minutes"),
         lambda calls: calls.stream().group_by_key().windowed_by(SessionWindows(lambda key, value: 5, at_most="1 hour")),

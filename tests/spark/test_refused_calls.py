@@ -134,6 +134,21 @@ ARGUMENTS = [
         lambda calls: calls.latest(calls.frames.spark.createDataFrame([("a", datetime(2026, 1, 1))], ["k", "at"])),
     ),
     Refused(
+        "; give a list of names of columns",
+        lambda calls: calls.apply(optional=[5]),
+        lambda calls: calls.apply(optional=["a"]),
+    ),
+    Refused(
+        " must be a plain file name, because a directory gets it; choose one such as ",
+        lambda calls: Millpond(application_id="../x", state_dir="state"),
+        lambda calls: Millpond(application_id="x", state_dir="state"),
+    ),
+    Refused(
+        ", which is no expression of the rows: \n; give a column of \n, or an expression of these",
+        lambda calls: calls.latest(time=F.col("b")),
+        lambda calls: calls.latest(time=F.col("at")),
+    ),
+    Refused(
         " missing in the call; write ",
         lambda calls: calls.pond.latest(calls.frames.right, key="k"),
         lambda calls: calls.pond.latest(calls.frames.right, key="k", time="since", history="1 hour"),
@@ -270,6 +285,11 @@ ARGUMENTS = [
         ),
     ),
     Refused(
+        "; give a mapping from times to the windows that begin before them, such as ",
+        lambda calls: calls.windows(TimeWindows("2 hours"), until=5),
+        lambda calls: calls.windows(TimeWindows("2 hours"), until={"2026-06-01T00:00:00Z": TimeWindows("1 hour")}),
+    ),
+    Refused(
         "at which none of the windows after it begins",
         lambda calls: calls.windows(TimeWindows("2 hours"), until={"2026-06-01T01:00:00Z": TimeWindows("1 hour")}),
         lambda calls: calls.windows(TimeWindows("2 hours"), until={"2026-06-01T02:00:00+00:00": TimeWindows("1 hour")}),
@@ -400,7 +420,7 @@ ARGUMENTS = [
         lambda calls: calls.pond.backfill(),
     ),
     Refused(
-        "; give a list of names, [",
+        "; give a list of names, such as ",
         lambda calls: calls.aggregate(added="n"),
         lambda calls: calls.aggregate(added=["n"]),
     ),
@@ -459,7 +479,7 @@ ARGUMENTS = [
         lambda calls: calls.aggregate({"n": aggregates.corr("a", "a")}),
     ),
     Refused(
-        " n is \n; give a number from 1 on, such as n=3",
+        " n is \n; give a number from 1 to \n, such as n=3",
         lambda calls: calls.top_n(0),
         lambda calls: calls.top_n(3),
     ),
@@ -573,7 +593,7 @@ COLUMNS = [
         lambda calls: calls.over(last=10),
     ),
     Refused(
-        "is no number of rows before each one; give 1 or more",
+        "is no number of rows before each one; give 1 to ",
         lambda calls: calls.over({"n": aggregates.lag("a", 0)}),
         lambda calls: calls.over({"n": aggregates.lag("a", 1)}),
         lambda calls: calls.asof(direction="forward", exact=False, grace="5 minutes", tolerance="5 minutes"),

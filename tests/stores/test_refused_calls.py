@@ -240,7 +240,7 @@ ENCODING = [
 
 PLACES = [
     Refused(
-        "the state directory is empty; give a path or a URI such as s3://bucket/prefix",
+        "the state directory is \n; give a path or a URI such as s3://bucket/prefix",
         lambda _: Storage.from_uri(""),
         lambda _: Storage.from_uri("state"),
         lambda _: S3Place.of("s3://bucket/prefix"),

@@ -254,6 +254,8 @@ def optional_columns(topic: str, schema: pa.Schema, optional: Collection[str]) -
     """
     known = [path for field in schema for path in paths(field.name, field.type)]
     names = (optional,) if isinstance(optional, str) else optional
+    if not isinstance(names, Collection) or not all(isinstance(name, str) for name in names):
+        raise TopologyError(f"sink {topic!r}: optional is {optional!r}; give a list of names of columns")
     for name in names:
         if name not in known:
             raise TopologyError(

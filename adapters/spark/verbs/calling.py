@@ -14,6 +14,7 @@ from millpond.adapters.spark.session.pipelines import analyzing, in_pipeline
 from millpond.adapters.spark.session.session import check_spec
 from millpond.adapters.spark.verbs.inputs import check_rows
 from millpond.processors.calls.calling import named_in_errors
+from millpond.stores.evolution.matching import check_said
 
 _Arguments = ParamSpec("_Arguments")
 
@@ -28,6 +29,8 @@ def verb(method: Callable[_Arguments, DataFrame]) -> Callable[_Arguments, DataFr
         named = {**dict(zip(names, arguments, strict=False)), **options}
         for name in rows:
             check_rows(name, named[name])
+        renamed = named.get("renamed")
+        check_said({} if renamed is None else renamed, named.get("dropped", ()))
         given = (*arguments, *options.values())
         every = [one for some in given for one in (some.values() if isinstance(some, Mapping) else [some])]
         frames = [one for one in every if isinstance(one, DataFrame)]

@@ -5,7 +5,7 @@ become is decided in ``millpond.processors.verbs.kept_calls``. Of rows so far th
 those of the verb's input, and says what is folded into what.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from functools import partial
 from types import MappingProxyType
@@ -108,14 +108,23 @@ class CallStates(NamedTuple):
     new: Sequence[str] = ()
 
 
+def check_added(added: object) -> None:
+    """Refuse what is no collection of names.
+
+    Raises:
+        ConfigurationError: so it is.
+    """
+    if not isinstance(added, Mapping | list | tuple | Set) or not all(isinstance(one, str) for one in added):
+        listed = [added] if isinstance(added, str) else ["total"]
+        raise ConfigurationError(f"added is {added!r}; give a list of names, such as {listed!r}")
+
+
 def added_calls(added: Collection[str] | Mapping[str, Begin], verb: str) -> Collection[str] | Mapping[str, int | None]:
     """What a user has added, with times in microseconds.
 
     Raises:
         ConfigurationError: something is no moment.
     """
-    if isinstance(added, str):
-        raise ConfigurationError(f"the verb {verb!r}: added is {added!r}; give a list of names, [{added!r}]")
     if not isinstance(added, Mapping):
         return added
     times = {name: None if isinstance(begin, DataFrame) else begin for name, begin in added.items()}
@@ -271,6 +280,9 @@ class StatesOfCalls:
     dropped: Collection[str]
     states: CallStates | None = field(default=None, init=False)
     bound: RowAggregate = field(init=False)
+
+    def __post_init__(self) -> None:
+        check_added(self.added)
 
     def begin(self, name: str, inputs: Sequence[RowInput]) -> Packing:
         """How the rows of the verb are packed, once its state is known to be of rows of their kind.

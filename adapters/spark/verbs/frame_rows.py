@@ -20,7 +20,14 @@ from millpond.adapters.spark.verbs.arguments import argument_of, column_argument
 from millpond.adapters.spark.verbs.bounds import time_of
 from millpond.adapters.spark.verbs.expressions import Expression
 from millpond.adapters.spark.verbs.feeds import feed_in
-from millpond.adapters.spark.verbs.inputs import REMEDY, RowInput, check_column, check_undirected, field_of
+from millpond.adapters.spark.verbs.inputs import (
+    REMEDY,
+    RowInput,
+    check_column,
+    check_undirected,
+    expression_of,
+    field_of,
+)
 from millpond.errors import ConfigurationError
 from millpond.processors.calls.account import InputTime
 from millpond.processors.calls.arguments import INPUT, check_distinct, parameter_of
@@ -131,8 +138,9 @@ class FrameRows:
         """The columns that a verb reads."""
         for key in keys:
             field_of(role, self.frame, key)
-        for one in _listed(order):
-            check_column(parameter_of(role, "order"), one)
+        given = [("time", time), *([] if op is None else [("op", op)]), *(("order", one) for one in _listed(order))]
+        for what, one in given:
+            self._check_of_rows(parameter_of(role, what), one)
         rows = RowInput(role, self.frame, keys, values, time, op, foreign, _as_one(order), self.feed, added=self.added)
         return rows.without_null_keys() if keyed else rows
 
@@ -163,6 +171,8 @@ class FrameRows:
         try:
             selected = rows.select(*columns)
         except AnalysisException:
+            for what, one in (("time", time), *(("order", one) for one in _listed(order))):
+                self._check_of_rows(what, one)
             _check_by_row(rows, column_argument(rows, time, "time"), arguments)
             raise
         if feed is not None and feed.sequence is not None:
@@ -211,6 +221,8 @@ class FrameRows:
             at = when if gone is None else F.when(F.lower(what) == "delete", named(gone).cast(type_)).otherwise(when)
             selected = rows.select(*columns, at.alias(moment))
         except AnalysisException:
+            for name, one in (("time", time), ("op", op), *(("order", one) for one in _listed(order))):
+                self._check_of_rows(name, one)
             _check_by_row(rows, when, arguments)
             raise
         for name in arguments:
@@ -242,6 +254,16 @@ class FrameRows:
             _check_argument(result, wide.schema[column], calls[result])
         return FrameRows(wide).read(INPUT, keys, [*values, *made], time, order=order), columns
 
+    def _check_of_rows(self, what: str, given: Any) -> None:
+        """Refuse what is neither a name nor an expression of the rows.
+
+        Raises:
+            ConfigurationError: so it is.
+        """
+        check_column(what, given)
+        if isinstance(given, Column):
+            expression_of(what, self.frame, given)
+
     def _decisive(self, where: str, one: str | Column) -> T.StructField:
         """A column of an order.
 
@@ -258,13 +280,7 @@ class FrameRows:
         check_undirected(
             "the order", one, ", and the direction as descending=True or False, or as a list of one for each column"
         )
-        try:
-            field: T.StructField = rows.select(named(one) if isinstance(one, str) else one).schema.fields[0]
-        except AnalysisException as error:
-            raise ConfigurationError(
-                f"{where} the order has {one}, which is no expression of the rows: {error}; give a column of "
-                f"{', '.join(rows.columns)}, or an expression of these"
-            ) from error
+        field = expression_of(f"{where} order", rows, one)
         if _has_no_order(field.dataType):
             raise ConfigurationError(
                 f"{where} the order has {one}, which is of type {field.dataType.simpleString()}, and maps and variants "

@@ -11,6 +11,7 @@ from functools import reduce
 from typing import Any, Final, Self
 
 import pyarrow as pa
+from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
@@ -254,6 +255,23 @@ def check_column(what: str, column: object) -> None:
         )
 
 
+def expression_of(what: str, frame: DataFrame, column: str | Column) -> T.StructField:
+    """The column of an expression of the rows; ``what`` begins the message.
+
+    Raises:
+        ConfigurationError: it is none.
+    """
+    try:
+        field: T.StructField = frame.select(column_of(column)).schema.fields[0]
+    except AnalysisException as error:
+        first_line = str(error).partition("\n")[0]
+        raise ConfigurationError(
+            f"{what} is {column}, which is no expression of the rows: {first_line}; give a column of "
+            f"{', '.join(frame.columns)}, or an expression of these"
+        ) from error
+    return field
+
+
 def check_undirected(what: str, column: str | Column | None, instead: str = "") -> None:
     """Refuse a direction to sort in, which Spark would drop.
 
@@ -295,7 +313,7 @@ def micros(role: str, frame: DataFrame, column: str | Column) -> Column:
 def _type(role: str, frame: DataFrame, column: str | Column) -> T.DataType:
     if isinstance(column, str):
         return field_of(role, frame, column).dataType
-    return frame.select(column).schema.fields[0].dataType
+    return expression_of(parameter_of(role), frame, column).dataType
 
 
 def field_of(role: str, frame: DataFrame, name: str) -> T.StructField:

@@ -11,7 +11,14 @@ from pyspark.sql import Column, DataFrame
 
 from millpond.adapters.spark.verbs.arguments import named_calls
 from millpond.adapters.spark.verbs.calling import verb
-from millpond.adapters.spark.verbs.calls import added_calls, arguments_of, call_states, conditions_of, seconds_of
+from millpond.adapters.spark.verbs.calls import (
+    added_calls,
+    arguments_of,
+    call_states,
+    check_added,
+    conditions_of,
+    seconds_of,
+)
 from millpond.adapters.spark.verbs.frame_rows import FrameRows
 from millpond.adapters.spark.verbs.inputs import RowInput
 from millpond.adapters.spark.verbs.kept_schemas import ColumnChanges
@@ -68,6 +75,7 @@ class _KeptCalls:
 
     def __post_init__(self) -> None:
         check_said(self.renamed, self.dropped)
+        check_added(self.added)
 
     def begin(self, name: str, inputs: Sequence[RowInput]) -> Packing:
         """How the rows of the verb are packed.

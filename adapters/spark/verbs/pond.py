@@ -18,6 +18,7 @@ from millpond.adapters.spark.verbs.arguments import named_calls, with_own_gap
 from millpond.adapters.spark.verbs.calling import verb
 from millpond.adapters.spark.verbs.calls import Begin, StatesOfCalls
 from millpond.adapters.spark.verbs.frame_rows import FrameRows
+from millpond.adapters.spark.verbs.inputs import check_rows
 from millpond.adapters.spark.verbs.joins import JoinVerbs
 from millpond.adapters.spark.verbs.runner import VerbRunner
 from millpond.adapters.spark.verbs.sink import announced_columns
@@ -335,6 +336,8 @@ class Millpond(JoinVerbs):
             StateConflictError: the state is that of another verb, or of other columns.
             DurabilityError: the state could not be read or written.
         """
+        if ticks is not None:
+            check_rows("ticks", ticks)
         label = name or f"{type(processor).__name__}-{'-'.join(column_names(key, 'key'))}"
         columns, results = announced_columns(label, schema, optional)
         start = self._start(renamed, dropped)

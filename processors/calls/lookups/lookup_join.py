@@ -14,6 +14,7 @@ from millpond.processors.calls.arguments import (
     RIGHT,
     On,
     check_distinct,
+    check_exact,
     check_null_safe,
     chosen_join,
     column_pairs,
@@ -70,17 +71,17 @@ class TableSide:
         """
         if self.columns is None:
             return {name: name for name in self.schema.names if name not in (*keys, op)}
-        wanted: Mapping[Any, Any] = (
-            self.columns if isinstance(self.columns, Mapping) else {name: name for name in self.columns}
-        )
-        if isinstance(self.columns, str) or not all(isinstance(one, str) for one in wanted):
+        given: Any = self.columns
+        named = given.keys() if isinstance(given, Mapping) else given
+        if not isinstance(given, Mapping | list | tuple) or not all(isinstance(one, str) for one in named):
             raise ConfigurationError(
                 f"columns is {self.columns!r}; give a list of names, or, to rename them, a mapping such as "
                 "columns={'quoted': 'at'}, of the name in the result to that in the table"
             )
+        wanted = dict(given) if isinstance(given, Mapping) else {name: name for name in given}
         for name in wanted.values():
             self.field(name, "columns")
-        return dict(wanted)
+        return wanted
 
     def field(self, name: Any, what: str) -> Any:
         """The column that the user gave as the parameter ``what``.
@@ -153,6 +154,7 @@ def call_lookup_join(
     check_ahead(direction, tolerance)
     towards, unfit = AsofDirection.chosen(direction, 0, tolerance), Unfit.chosen(otherwise, where, tolerance)
     check_null_safe(null_safe)
+    check_exact(exact)
     _check_max_bytes(max_bytes)
     verb = name or f"lookup_join-{'-'.join(keys)}"
     names, theirs = list(left.names), list(keys.values())

@@ -20,6 +20,9 @@ LAG: Final = "lag"
 GROUPING: Final = "grouping"
 """The function that tells of grouping sets, and aggregates nothing."""
 
+MOST_ROWS: Final = (1 << 31) - 1
+"""How many rows an argument may ask for."""
+
 USER_DEFINED: Final = "user_defined"
 """What all functions are called that users define."""
 

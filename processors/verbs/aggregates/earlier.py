@@ -3,7 +3,7 @@
 from typing import Final
 
 from millpond.errors import ConfigurationError
-from millpond.processors.verbs.aggregates.call import LAG, AggregateCall
+from millpond.processors.verbs.aggregates.call import LAG, MOST_ROWS, AggregateCall
 
 BEHIND: Final = (
     "for the row behind each one, join the rows with themselves: asof_join(rows, later, on=..., left_time=..., "
@@ -20,13 +20,13 @@ def lag(column: object, offset: int = 1) -> AggregateCall:
 
     Args:
         column: what is looked up.
-        offset: how many rows before, 1 or more.
+        offset: how many rows before, from 1 on.
 
     Raises:
         ConfigurationError: the offset is none.
     """
-    if type(offset) is not int or offset < 1:
+    if type(offset) is not int or not 1 <= offset <= MOST_ROWS:
         raise ConfigurationError(
-            f"offset={offset!r} of lag is no number of rows before each one; give 1 or more, or {BEHIND}"
+            f"offset={offset!r} of lag is no number of rows before each one; give 1 to {MOST_ROWS}, or {BEHIND}"
         )
     return AggregateCall(LAG, column, {"offset": offset})

@@ -32,7 +32,7 @@ def sum(column: object, *, where: object | None = None) -> AggregateCall:
     that leaves its type is an error, as in Spark, even if later values would bring it back; as there, values of one
     micro-batch may be added to each other before they are added to those before them. A sum of floats is the
     exact sum, rounded once: it does not depend on the order of the rows, unless a partial sum exceeds the greatest
-    float64 and so becomes infinite.
+    float64 and so becomes infinite. Of a change feed it never does: it is that of the rows that are there.
     """
     return AggregateCall("sum", column, where=where)
 

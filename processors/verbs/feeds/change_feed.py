@@ -29,6 +29,9 @@ OPERATIONS: Final[Mapping[str, Change]] = {
 }
 """What each operation does; upper and lower case mean the same."""
 
+KNOWN: Final = f"{', '.join(OPERATIONS)}, in upper or lower case"
+"""The operations as messages show them."""
+
 
 def changes_of(operations: "pa.Array[Any] | pa.ChunkedArray[Any]") -> list[Change | None]:
     """What each row does; None where its operation is null or unknown."""

@@ -119,8 +119,9 @@ class ReversibleSum(Reversible):
         """The state of the function for the values that are there."""
         number = from_bytes(total)
         if isinstance(self._sum, FloatSum):
+            # Finite values are nothing beside those that are not, even where their sum is beyond the greatest float.
             parts = [value for value, times in zip(_ODD, odd, strict=True) if times]
-            summed: Any = [quotient(number, 1 << checked_bits(bits)), *parts]
+            summed: Any = parts or [quotient(number, 1 << checked_bits(bits))]
         else:
             summed = self._sum.add(None, number, 0)
         return [count, summed] if isinstance(self._function, Average) else summed

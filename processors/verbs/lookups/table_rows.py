@@ -17,7 +17,7 @@ import pyarrow.compute as _compute
 from millpond.errors import ConfigurationError, RecordError
 from millpond.processors.options.versioned_table import VersionedTable
 from millpond.processors.tables.sorted_versions import SortedVersions, VersionRows
-from millpond.processors.verbs.feeds.change_feed import Change, changes_of
+from millpond.processors.verbs.feeds.change_feed import KNOWN, Change, changes_of
 from millpond.processors.verbs.verb import PackedRows, flattened
 from millpond.stores.encoding.nulls import spread
 
@@ -129,7 +129,9 @@ class TableRows:
         changes = changes_of(rows["op"])
         if None in changes:
             unknown = rows["op"][changes.index(None)].as_py()
-            raise RecordError(f"{part} has the operation {unknown!r}, which is none; correct it, or leave out right_op")
+            raise RecordError(
+                f"{part} has the operation {unknown!r}, which is none of {KNOWN}; correct it, or leave out right_op"
+            )
         new = [change is not Change.BEFORE for change in changes]
         kept: Any = pa.array(new, pa.bool_())
         live = [change is not Change.DELETE for change in changes if change is not Change.BEFORE]

@@ -69,8 +69,8 @@ class Storage:
             ConfigurationError: no file system is known for the URI, or it cannot be reached.
         """
         text = str(uri)
-        if not text:
-            raise ConfigurationError("the state directory is empty; give a path or a URI such as s3://bucket/prefix")
+        if not isinstance(uri, str | Path) or not text:
+            raise ConfigurationError(f"the state directory is {uri!r}; give a path or a URI such as s3://bucket/prefix")
         scheme, separator, rest = text.partition("://")
         if not separator:
             storage = cls(str(Path(text).absolute()))
