@@ -392,7 +392,7 @@ REFUSED = [
     Refused(
         ", which has no columns; give a table with columns, also where it has no rows: pa.schema(",
         lambda pond: pond.latest([], **KEYED),
-        lambda pond: pond.latest(pa.schema([("k", pa.string()), ("t", pa.timestamp("us"))]).empty_table(), **KEYED),
+        lambda pond: pond.latest(TABLE.schema.empty_table(), **KEYED),
     ),
     Refused(
         "; give how many rows count, each itself included",

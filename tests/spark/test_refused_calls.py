@@ -149,6 +149,23 @@ ARGUMENTS = [
         lambda calls: calls.latest(time=F.col("at")),
     ),
     Refused(
+        " is of type \n; give a DataFrame of Spark, such as spark.createDataFrame(rows), or call the verb of ",
+        lambda calls: Millpond(application_id="x", state_dir="state", complete=5),  # type: ignore[arg-type]
+        lambda calls: Millpond(application_id="x", state_dir="state", complete=calls.frames.left),
+    ),
+    Refused(
+        "policy is \n; give a DurabilityPolicy of millpond.stores.durability, or leave it out",
+        lambda calls: Millpond(application_id="x", state_dir="state", policy=5),  # type: ignore[arg-type]
+        lambda calls: Millpond(application_id="x", state_dir="state", policy=DurabilityPolicy()),
+        lambda calls: Millpond(application_id="x", state_dir="state"),
+    ),
+    Refused(
+        "local_dir is \n; give the path of a directory, such as ",
+        lambda calls: Millpond(application_id="x", state_dir="state", local_dir=5),  # type: ignore[arg-type]
+        lambda calls: Millpond(application_id="x", state_dir="state", local_dir="/var/pond"),
+        lambda calls: Millpond(application_id="x", state_dir="state"),
+    ),
+    Refused(
         " missing in the call; write ",
         lambda calls: calls.pond.latest(calls.frames.right, key="k"),
         lambda calls: calls.pond.latest(calls.frames.right, key="k", time="since", history="1 hour"),

@@ -5,6 +5,7 @@ Rule of this module: it sees what the user wrote and the session's settings, nev
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
@@ -52,7 +53,7 @@ class JobOptions:
         shares_operators: of verbs: whether those of a chain may share an operator.
 
     Raises:
-        ConfigurationError: there are fewer partitions than one.
+        ConfigurationError: there are fewer partitions than one, or something is of another kind.
     """
 
     local_dir: str | None
@@ -72,6 +73,14 @@ class JobOptions:
     def __post_init__(self) -> None:
         if self.evolution is not None and not isinstance(self.evolution, Evolution):
             raise ConfigurationError(f"evolution is {self.evolution!r}; give Evolution({self.evolution!r})")
+        if self.policy is not None and not isinstance(self.policy, DurabilityPolicy):
+            raise ConfigurationError(
+                f"policy is {self.policy!r}; give a DurabilityPolicy of millpond.stores.durability, or leave it out"
+            )
+        if self.local_dir is not None and (not isinstance(self.local_dir, str | Path) or not str(self.local_dir)):
+            raise ConfigurationError(
+                f"local_dir is {self.local_dir!r}; give the path of a directory, such as '/var/pond', or leave it out"
+            )
         if self.partitions is not None and (not isinstance(self.partitions, int) or self.partitions < 1):
             raise ConfigurationError(f"partitions must be 1 or more, not {self.partitions!r}")
 

@@ -109,6 +109,8 @@ class Millpond(JoinVerbs):
         memory_budget: str | int | None = None,
         share_operators: bool = True,
     ) -> None:
+        if complete is not None:
+            check_rows("complete", complete)
         options = JobOptions(
             local_dir=local_dir,
             partitions=partitions,
