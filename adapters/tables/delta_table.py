@@ -4,10 +4,11 @@ What a file of it has is read as the log says: its columns by their types, and t
 """
 
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 
@@ -17,12 +18,16 @@ from millpond.adapters.tables.table_files import check_place, read_columns, row_
 from millpond.stores.durability.storage.storage import Storage
 from millpond.stores.durability.storage.uris import shown
 
+_PLAIN: Final = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(\.\d+)?")
+"""A moment as the protocol writes it down without a zone: it is one of UTC."""
+
 
 @dataclass(frozen=True, repr=False)
 class DeltaTable:
     """A table of Delta Lake. A version is what its log has committed, as a whole.
 
-    Tables with deletion vectors, mapped columns, or what else a reader has to know, are refused, with what to do.
+    Tables with deletion vectors, mapped columns, or what else a reader has to know, are refused, with what to do. A
+    timestamp that is the value of a partition is one of UTC, unless the log has its time zone.
 
     Args:
         path: the table's directory, or a URI of it, as a ``state_dir`` takes it.
@@ -45,6 +50,7 @@ class DeltaTable:
         Raises:
             ConfigurationError: there is no table.
             FormatError: the table needs a reader that knows more.
+            CorruptFileError: its log is damaged.
         """
         log = DeltaLog(self._storage)
         return arrow_schema(log.snapshot(log.newest()).schema)
@@ -63,17 +69,22 @@ class DeltaTable:
         Raises:
             FormatError: the table needs a reader that knows more.
             MissingFileError: its log does not reach back so far any more.
+            CorruptFileError: its log is damaged.
         """
         storage = self._storage
         snapshot = DeltaLog(storage).snapshot(int(version))
+        moments = {one.name for one in arrow_schema(snapshot.schema) if getattr(one.type, "tz", None) is not None}
         return [
             json.dumps(
                 {
-                    "path": data_path(storage, add),
-                    "partition": {name: dict(add["partitionValues"] or {}).get(name) for name in snapshot.partitions},
+                    "path": data_path(storage, added),
+                    "partition": {
+                        name: _zoned(added.values.get(name)) if name in moments else added.values.get(name)
+                        for name in snapshot.partitions
+                    },
                 }
             )
-            for add in snapshot.files.values()
+            for added in snapshot.files.values()
         ]
 
     def read(self, part: str, columns: Sequence[str]) -> pa.Table:
@@ -96,6 +107,11 @@ class DeltaTable:
     @property
     def _storage(self) -> Storage:
         return Storage.from_uri(self.path)
+
+
+def _zoned(value: str | None) -> str | None:
+    """A moment of a partition with the zone that it has; an empty text is none."""
+    return f"{value}Z" if value and _PLAIN.fullmatch(value) else value
 
 
 def _with(table: pa.Table, size: int, name: str, value: str | None) -> pa.Table:

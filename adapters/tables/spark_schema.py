@@ -24,11 +24,13 @@ _PLAIN: Final[Mapping[str, pa.DataType]] = {
     "timestamp": pa.timestamp("us", "UTC"),
     "timestamp_ntz": pa.timestamp("us"),
 }
+UNREADABLE: Final = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
+"""What reading raises of JSON that is not as Spark writes it."""
 _DECIMAL: Final = re.compile(r"decimal\((\d+), ?(-?\d+)\)")
 
 
 def arrow_schema(text: str) -> pa.Schema:
-    """The columns.
+    """The columns. Raises one of ``UNREADABLE`` if these are none.
 
     >>> fields = '[{"name": "at", "type": "timestamp"}, {"name": "nothing", "type": "void"}]'
     >>> arrow_schema(f'{{"type": "struct", "fields": {fields}}}')

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from millpond.adapters.tables.spark_schema import arrow_schema
+from millpond.adapters.tables.spark_schema import UNREADABLE, arrow_schema
 from millpond.errors import ConfigurationError, CorruptFileError, MissingFileError
 from millpond.masking import quoted
 from millpond.stores.durability.storage.storage import Storage
@@ -37,12 +37,18 @@ def file_schema(storage: Storage, path: str) -> pa.Schema:
 
     Raises:
         MissingFileError: it is gone.
-        CorruptFileError: it is none of Parquet.
+        CorruptFileError: it is none of Parquet, or its columns are not as Spark writes them.
     """
     with _opened(storage, path) as file:
         found: pa.Schema = file.schema_arrow
         noted = (file.metadata.metadata or {}).get(_OF_SPARK)
-    return pa.schema(list(found)) if noted is None else arrow_schema(noted.decode())
+    try:
+        return pa.schema(list(found)) if noted is None else arrow_schema(noted.decode())
+    except UNREADABLE as error:
+        raise CorruptFileError(
+            f"{storage.describe(path)} has no columns under {_OF_SPARK.decode()} ({type(error).__name__}: "
+            f"{quoted(error)})"
+        ) from error
 
 
 def read_columns(storage: Storage, path: str, columns: Sequence[str]) -> pa.Table:

@@ -299,6 +299,10 @@ def table_side(table: Any, columns: Any) -> TableSide:
     Raises:
         ConfigurationError: it is no such table, it cannot be read, or verbs cannot keep one of its columns.
     """
+    if isinstance(table, type) and issubclass(table, VersionedTable):
+        raise ConfigurationError(
+            f"right is the class {table.__name__}; give a table of it, such as {table.__name__}('quotes')"
+        )
     if not isinstance(table, VersionedTable) or not callable(table.schema):
         raise ConfigurationError(
             f"right is of type {type(table).__name__}; give a table that is read by version, such as "

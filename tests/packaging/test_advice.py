@@ -244,8 +244,8 @@ FOLLOWED_CALLS = {
     "test_other_results_over_a_feed_are_another_verb",
     "; name fewer columns=[...], or give a greater max_bytes": "pond/test_lookup_join.py::"
     "test_more_rows_than_fit_are_refused_with_the_number_and_fewer_columns_fit",
-    " where the verb was made: \n; make the verb again": "pond/test_lookup_join.py::"
-    "test_a_column_that_a_file_lacks_is_null_and_one_of_another_type_is_refused",
+    ", as the verb reads it: \n; round or cast it where the file is written": "pond/test_lookup_join.py::"
+    "test_values_that_do_not_fit_are_rounded_or_cast_and_the_verb_is_made_again",
     ", so there is nothing to run the code over; give after=... an earlier one": _WHAT_IF,
     ", which are not to be changed; give into=... a place beside them": _WHAT_IF,
     " already; delete it if it is of an earlier call, or give into=... a place where nothing is": _WHAT_IF,

@@ -1,12 +1,15 @@
 """``lookup_join`` gives what ``asof_join`` and DuckDB give for the version of the table that a micro-batch reads."""
 
 import json
+import math
 import random
 from collections.abc import Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
 from itertools import product
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pyarrow as pa
 import pyarrow.compute as _compute
@@ -214,9 +217,42 @@ def test_a_column_that_a_file_lacks_is_null_and_one_of_another_type_is_refused(t
         )
         assert joined.feed(left=left)["v"].to_pylist() == [7]
         pq.write_table(pa.table({"k": ["a"], "at": [at(4)], "v": ["x"]}), tmp_path / "text.parquet")
-        with pytest.raises(ConfigurationError, match=r"'v' of text\.parquet is of type string, and was int64 .*make"):
+        with pytest.raises(ConfigurationError, match=r"'v' of text\.parquet is of type string, .* int64.* make"):
             joined.feed(left=left)
     assert Pond().lookup_join(left, table, **JOIN, columns=["v"])["v"].to_pylist() == ["x"]
+
+
+@pytest.mark.parametrize(
+    ("column", "wrong", "right"),
+    [
+        ("at", pa.array([START + timedelta(microseconds=1)], pa.timestamp("ns", "UTC")), None),
+        ("v", pa.array([1 << 63], pa.uint64()), pa.decimal128(20, 0)),
+        ("v", pa.array([1.5]), pa.float64()),
+        ("v", pa.array(["x"]), pa.string()),
+        ("v", pa.array([[1]]), None),
+        ("v", pa.array([{"x": 1}]), None),
+    ],
+)
+def test_values_that_do_not_fit_are_rounded_or_cast_and_the_verb_is_made_again(
+    tmp_path: Path, column: str, wrong: Any, right: pa.DataType | None
+) -> None:
+    if column == "at":  # by one nanosecond more than microseconds hold
+        wrong = pc.add(wrong.cast(pa.int64()), 1).cast(wrong.type)
+    table, left = written(tmp_path, [{"k": "b", "at": at(1), "v": 5}]), [{"k": "a", "t": at(9), "id": 1}]
+    row = {"k": ["a"], "at": pa.array([START], RIGHT.field("at").type), "v": pa.array([7])}
+    with Pond().in_batches.lookup_join(LEFT, table, **JOIN, columns=["v"]) as joined:
+        pq.write_table(pa.table({**row, column: wrong}), tmp_path / "new.parquet")
+        with pytest.raises(ConfigurationError, match=f"{column!r} of new.parquet is .*, and what it has does not fit"):
+            joined.feed(left=left)
+        if right is None:  # as the other files have it
+            pq.write_table(pa.table(row), tmp_path / "new.parquet")
+            assert joined.feed(left=left)["v"].to_pylist() == [7]
+            return
+    for name in ("part-0.parquet", "new.parquet"):  # all files have the type that fits
+        found = pq.read_table(tmp_path / name)
+        place = found.column_names.index(column)
+        pq.write_table(found.set_column(place, column, found[column].cast(right)), tmp_path / name)
+    assert Pond().lookup_join(left, table, **JOIN, columns=["v"])["v"].to_pylist() == wrong.cast(right).to_pylist()
 
 
 def test_rows_without_a_time_and_those_that_never_are_valid_are_left_out(tmp_path: Path) -> None:
@@ -235,6 +271,14 @@ def test_a_file_that_is_lost_or_damaged_is_told(tmp_path: Path) -> None:
     (tmp_path / "part-0.parquet").write_bytes(b"PAR1 no PAR1")
     with pytest.raises(CorruptFileError, match=r"part-0\.parquet cannot be read"):
         table.read("part-0.parquet", ["k"])
+
+
+@pytest.mark.parametrize("noted", [b"\xff", b"5", b"{}", b'{"fields": [{"name": "k", "type": 7}]}', b"[" * 99_999])
+def test_columns_that_spark_has_not_noted_so_are_told(tmp_path: Path, noted: bytes) -> None:
+    rows = of("a", 1, 1).replace_schema_metadata({b"org.apache.spark.sql.parquet.row.metadata": noted})
+    pq.write_table(rows, tmp_path / "rows.parquet")
+    with pytest.raises(CorruptFileError, match=r"rows\.parquet has no columns under org\.apache\.spark.*Error: "):
+        ParquetTable(tmp_path).schema()
 
 
 VECTOR = {"storageType": "u", "pathOrInlineDv": "x", "offset": 1, "sizeInBytes": 34, "cardinality": 1}
@@ -292,6 +336,60 @@ def test_values_of_partitions_are_what_the_columns_are(tmp_path: Path) -> None:
         ]
 
 
+@pytest.mark.parametrize(
+    ("type_", "text", "value"),
+    [
+        (pa.string(), "a b/c%20=é", "a b/c%20=é"),
+        (pa.string(), "__HIVE_DEFAULT_PARTITION__", "__HIVE_DEFAULT_PARTITION__"),
+        (pa.date32(), "2026-05-01", date(2026, 5, 1)),
+        (pa.bool_(), "true", True),
+        (pa.bool_(), "false", False),
+        (pa.decimal128(7, 2), "-12.50", Decimal("-12.50")),
+        (pa.decimal128(7, 2), "3", Decimal("3.00")),
+        (pa.int8(), "-7", -7),
+        (pa.int64(), str(-(1 << 63)), -(1 << 63)),
+        (pa.float64(), "-1.0E10", -1e10),
+        (pa.float64(), "Infinity", math.inf),
+        (pa.binary(), "\x01x", b"\x01x"),
+        *((one, text, None) for one in (pa.string(), pa.date32(), pa.bool_(), pa.decimal128(7, 2), pa.int64())
+          for text in (None, "")),
+    ],
+)  # fmt: skip
+def test_values_of_partitions_are_those_of_the_log_whatever_the_directories_are_called(
+    tmp_path: Path, type_: pa.DataType, text: str | None, value: Any
+) -> None:
+    columns: Any = {"k": pa.string(), "at": pa.timestamp("us", "UTC"), "p": type_}
+    log = WrittenDelta(tmp_path / "t", pa.schema(columns), ["p"])
+    # Spark escapes values as Hive does in the names of directories, and these once more in the log.
+    directory = "p=" + (quote(text, safe=" é") if text else "__HIVE_DEFAULT_PARTITION__")
+    (tmp_path / "t" / directory).mkdir()
+    pq.write_table(pa.table({"k": ["a"], "at": [at(1)]}), tmp_path / "t" / directory / "rows.parquet")
+    log.act({"add": {"path": quote(f"{directory}/rows.parquet"), "partitionValues": {"p": text}}})
+    for table in (DeltaTable(tmp_path / "t"), DeltaTable(f"file://{tmp_path}/t")):
+        found = Pond().lookup_join([{"k": "a", "t": at(9), "id": 1}], table, **JOIN, columns=["p"])
+        assert (found["p"].to_pylist(), found.schema.field("p").type) == ([value], type_)
+
+
+def test_moments_of_partitions_are_of_utc_unless_they_have_a_zone(tmp_path: Path) -> None:
+    columns: Any = {"k": pa.string(), "at": pa.timestamp("us", "UTC"), "wall": pa.timestamp("us")}
+    log, table = WrittenDelta(tmp_path / "t", pa.schema(columns), ["at", "wall"]), DeltaTable(tmp_path / "t")
+    moments = {
+        "2026-06-01 00:00:01": timedelta(seconds=1),
+        "2026-06-01 00:00:02.5": timedelta(seconds=2.5),
+        "2026-06-01 00:00:03.000007": timedelta(seconds=3, microseconds=7),
+        "2026-06-01T00:00:04.000000Z": timedelta(seconds=4),
+        "2026-06-01T02:00:05+02:00": timedelta(seconds=5),
+    }
+    for text in moments:
+        log.add(pa.table({"k": ["a"]}), at=text, wall="2026-06-01 00:00:09.25")
+    log.add(pa.table({"k": ["a"]}), at="", wall=None)
+    log.checkpoint(clean=False)
+    left = [{"k": "a", "t": START + moment, "id": 1} for moment in moments.values()]
+    found = Pond().lookup_join(left, table, **JOIN, columns=["at", "wall"]).to_pylist()
+    assert [row["at"] for row in found] == [row["t"] for row in left]
+    assert {row["wall"] for row in found} == {datetime(2026, 6, 1, 0, 0, 9, 250000)}
+
+
 def test_what_a_reader_would_have_to_know_of_a_delta_table_is_refused_with_what_to_do(tmp_path: Path) -> None:
     refused: list[tuple[str, dict[str, Any], list[Mapping[str, Any]], str]] = [
         ("v2", {"protocol": {"minReaderVersion": 3, "minWriterVersion": 7, "readerFeatures": ["v2Checkpoint"]}}, [],
@@ -299,6 +397,8 @@ def test_what_a_reader_would_have_to_know_of_a_delta_table_is_refused_with_what_
         ("new", {"protocol": {"minReaderVersion": 4, "minWriterVersion": 7}}, [], "needs the reader version 4"),
         ("mapped", {"configuration": {"delta.columnMapping.mode": "name"}}, [], "columnMapping.mode=name.*set it to"),
         ("clone", {}, [{"add": {"path": "s3://elsewhere/x.parquet", "partitionValues": {}}}], "make it a deep one"),
+        ("near", {}, [{"add": {"path": "file:/elsewhere/x.parquet", "partitionValues": {}}}], "make it a deep one"),
+        ("root", {}, [{"add": {"path": "/elsewhere/x.parquet", "partitionValues": {}}}], "make it a deep one"),
         ("vectors", {}, [{"add": {"path": "x.parquet", "partitionValues": {}}},
                          {"add": {"path": "x.parquet", "partitionValues": {}, "deletionVector": VECTOR}},
                          {"remove": {"path": "x.parquet"}}],
@@ -314,6 +414,22 @@ def test_what_a_reader_would_have_to_know_of_a_delta_table_is_refused_with_what_
     assert met(DeltaTable(tmp_path / "known"))["a"] == 4
 
 
+@pytest.mark.parametrize("ending", ["parquet", "json"])
+def test_a_checkpoint_of_the_second_kind_is_told_where_it_is_needed(tmp_path: Path, ending: str) -> None:
+    log, table = delta(tmp_path / "t"), DeltaTable(tmp_path / "t")
+    log.add(of("a", 1, 1))
+    log.checkpoint(clean=False)
+    log.add(of("a", 1, 2))
+    place = tmp_path / "t" / "_delta_log"
+    (place / f"{2:020d}.checkpoint.3a0d65cd-4056-49b8-937b-95f9e3ee90e5.{ending}").write_bytes(b"")
+    log.add(of("b", 1, 3))
+    assert met(table) == {"a": 2, "b": 3, "c": None}
+    (place / f"{2:020d}.json").unlink()
+    with pytest.raises(FormatError, match=r"needs v2Checkpoint to be read, .*DROP FEATURE v2Checkpoint"):
+        met(table)
+    assert len(table.parts("1")) == 1
+
+
 def test_a_damaged_log_is_told(tmp_path: Path) -> None:
     log, table = delta(tmp_path / "t"), DeltaTable(tmp_path / "t")
     log.add(of("a", 1, 1))
@@ -323,6 +439,70 @@ def test_a_damaged_log_is_told(tmp_path: Path) -> None:
     (tmp_path / "t" / "_delta_log" / f"{2:020d}.checkpoint.parquet").write_bytes(b"no")
     with pytest.raises(CorruptFileError, match=r"checkpoint\.parquet cannot be read"):
         met(table)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "5",
+        "null",
+        '["add"]',
+        '{"add": {}}',
+        '{"add": 7}',
+        '{"add": {"path": "x.parquet"}}',
+        '{"add": {"path": 5, "partitionValues": {}}}',
+        '{"add": {"path": "x.parquet", "partitionValues": {"k": 5}}}',
+        '{"add": {"path": "x.parquet", "partitionValues": [1]}}',
+        '{"add": {"path": "x.parquet", "partitionValues": {}, "deletionVector": "x"}}',
+        '{"remove": {}}',
+        '{"protocol": {}}',
+        '{"protocol": {"minReaderVersion": "three"}}',
+        '{"protocol": {"minReaderVersion": 3, "readerFeatures": [1, "x"]}}',
+        '{"metaData": {"schemaString": "x", "partitionColumns": []}}',
+        '{"metaData": {"schemaString": "5", "partitionColumns": []}}',
+        '{"metaData": {"schemaString": "{}", "partitionColumns": []}}',
+        '{"metaData": {"schemaString": "{\\"fields\\": [{\\"type\\": \\"decimal(99999999999999,0)\\"}]}"}}',
+        '{"metaData": {"schemaString": null, "partitionColumns": []}}',
+        '{"metaData": {"schemaString": "{\\"fields\\": [{\\"type\\": 5}]}", "partitionColumns": []}}',
+        '{"metaData": {"schemaString": "{\\"fields\\": []}"}}',
+        '{"metaData": {"schemaString": "{\\"fields\\": []}", "partitionColumns": [5]}}',
+        '{"metaData": {"schemaString": "{\\"fields\\": []}", "partitionColumns": [], "configuration": 5}}',
+    ],
+)
+def test_an_action_that_is_no_action_is_damage_of_the_log(tmp_path: Path, line: str) -> None:
+    log, table = delta(tmp_path / "t"), DeltaTable(tmp_path / "t")
+    log.add(of("a", 1, 1))
+    (tmp_path / "t" / "_delta_log" / f"{2:020d}.json").write_text(f"{line}\n")
+    for read in (table.schema, lambda: table.parts("2"), lambda: met(table)):
+        with pytest.raises(CorruptFileError, match=r"2\.json has an action that is none of Delta Lake \(\w+Error: "):
+            read()
+    assert [json.loads(part)["path"] for part in table.parts("1")] == ["part 1-0.parquet"]
+
+
+def test_statistics_of_a_checkpoint_may_be_what_python_has_not(tmp_path: Path) -> None:
+    log, table = delta(tmp_path / "t"), DeltaTable(tmp_path / "t")
+    log.add(of("a", 1, 5))
+    log.checkpoint()
+    (name,) = (tmp_path / "t" / "_delta_log").glob("*.checkpoint.parquet")
+    written = pq.read_table(name)
+    beyond: Any = pa.array([253_402_300_800_000_000] * len(written)).cast(pa.timestamp("us", "UTC"))
+    pq.write_table(with_field(written, "stats_parsed", pa.StructArray.from_arrays([beyond], ["until"])), name)
+    assert met(table)["a"] == 5
+    vectors: Any = pa.array([VECTOR] * len(written))
+    pq.write_table(with_field(written, "deletionVector", vectors), name)
+    with pytest.raises(FormatError, match="by a deletion vector"):
+        met(table)
+    nothing: Any = pa.nulls(len(written), vectors.type)
+    pq.write_table(with_field(written, "deletionVector", nothing), name)
+    assert met(table)["a"] == 5
+
+
+def with_field(actions: pa.Table, name: str, values: Any) -> pa.Table:
+    """A checkpoint whose actions that add files have one more field."""
+    added: Any = actions["add"].combine_chunks()
+    fields = [*(added.field(place) for place in range(added.type.num_fields)), values]
+    grown = pa.StructArray.from_arrays(fields, [*(one.name for one in added.type), name], mask=pc.is_null(added))
+    return actions.set_column(actions.column_names.index("add"), "add", grown)
 
 
 def looked(path: Path, table: Any = None, left: Any = None, **given: Any) -> pa.Table:
@@ -352,6 +532,11 @@ REFUSED = [
         lambda path: looked(path, columns="v"),
         lambda path: looked(path, columns=["v"]),
         lambda path: looked(path, columns={"quoted": "at"}),
+    ),
+    Refused(
+        "right is the class \n; give a table of it, such as ",
+        lambda path: looked(path, DeltaTable),
+        lambda path: (delta(path / "delta"), looked(path, DeltaTable(path / "delta"))),
     ),
     Refused("right_time is \n, a column of type \n; give one", lambda path: looked(path, right_time="v"), looked),
     Refused(
@@ -409,6 +594,33 @@ def test_columns_of_one_name_are_renamed_by_the_verb(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match=r"'v' twice; rename or drop them .* columns=\[\.\.\.\] of"):
         looked(tmp_path, left=SAME)
     assert looked(tmp_path, left=SAME, columns={"w": "v"})["w"].to_pylist() == [1]
+
+
+@pytest.mark.parametrize("columns", [5, 1.5, b"v", [["v"]], [None], {"w": ["v"]}, {1: "v"}, {"w": None}])
+def test_columns_that_are_no_names_are_refused(tmp_path: Path, columns: Any) -> None:
+    with pytest.raises(ConfigurationError, match=r"^lookup_join: columns (is .*; give a list|has .*, which is no)"):
+        looked(tmp_path, columns=columns)
+
+
+@pytest.mark.parametrize("options", [{}, {"right_order": "millpond order", "right_op": "millpond op"}])
+def test_columns_of_the_table_may_have_any_names(tmp_path: Path, options: dict[str, str]) -> None:
+    """Those of the result have what the table has, whatever the verb calls what it reads besides."""
+    row = {"k": "a", "at": at(1), "k of the table": 1, "millpond time": 2, "millpond order": 3, "millpond time_": 4}
+    kept = {name: row[name] for name in list(row)[2:]}
+    table = pa.Table.from_pylist([{**row, "millpond op": "upsert"}])
+    pq.write_table(table, tmp_path / "rows.parquet")
+    left = [{"k": "a", "t": at(9), "id": 1}]
+    found = Pond().lookup_join(left, ParquetTable(tmp_path), **JOIN, **options).to_pylist()
+    assert [{name: one[name] for name in kept} for one in found] == [kept]
+    renamed = {"key": "k", **{name: name for name in kept}}
+    shown = Pond().lookup_join(left, ParquetTable(tmp_path), **JOIN, columns=renamed, **options).to_pylist()
+    assert shown == [{**left[0], "key": "a", **kept}]
+    other = {"k of the table": "at", "id of the table": "k of the table"}
+    both = {"k": "k", "id": "k of the table"}
+    pair = Pond().lookup_join(
+        left, ParquetTable(tmp_path), on=both, left_time="t", right_time="at", columns=other, **options
+    )
+    assert pair.to_pylist() == [{**left[0], "k of the table": at(1), "id of the table": 1}]
 
 
 def test_a_newer_match_needs_a_tolerance(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from millpond.processors.calls.arguments import (
 )
 from millpond.processors.calls.asof_join import Where, check_ahead
 from millpond.processors.calls.key_kinds import check_equal_keys
-from millpond.processors.calls.known_names import did_you_mean
+from millpond.processors.calls.known_names import did_you_mean, unused_name
 from millpond.processors.calls.made import MadeVerb
 from millpond.processors.calls.readings import Begin, Column, Packing, Read, VerbRows
 from millpond.processors.calls.tables import Rows, Selection
@@ -72,15 +72,16 @@ class TableSide:
         if self.columns is None:
             return {name: name for name in self.schema.names if name not in (*keys, op)}
         given: Any = self.columns
-        named = given.keys() if isinstance(given, Mapping) else given
-        if not isinstance(given, Mapping | list | tuple) or not all(isinstance(one, str) for one in named):
+        several = isinstance(given, Collection) and not isinstance(given, str)
+        names: list[Any] = list(given) if several else [None]
+        if not all(isinstance(one, str) for one in names):
             raise ConfigurationError(
-                f"columns is {self.columns!r}; give a list of names, or, to rename them, a mapping such as "
+                f"columns is {given!r}; give a list of names, or, to rename them, a mapping such as "
                 "columns={'quoted': 'at'}, of the name in the result to that in the table"
             )
-        wanted = dict(given) if isinstance(given, Mapping) else {name: name for name in given}
-        for name in wanted.values():
-            self.field(name, "columns")
+        wanted = {name: given[name] if isinstance(given, Mapping) else name for name in names}
+        for column in wanted.values():
+            self.field(column, "columns")
         return wanted
 
     def field(self, name: Any, what: str) -> Any:
@@ -207,8 +208,10 @@ def _read(
     if order is not None:
         right.field(order, "right_order")
     apart = {"time": time, "op": op, "order": order}
-    named = {what: f"millpond {what}" for what, column in apart.items() if column is not None}
-    keyed = {key if shown.get(key, key) == key else f"{key} of the table": key for key in keys}
+    taken = {*keys, *shown}
+    keyed = {key if shown.get(key, key) == key else unused_name(f"{key} of the table", taken): key for key in keys}
+    taken |= set(keyed)
+    named = {what: unused_name(f"millpond {what}", taken) for what, column in apart.items() if column is not None}
     columns = {**keyed, **shown, **{named[what]: str(apart[what]) for what in named}}
     plain = pa.schema([field.with_nullable(True) for field in right.schema])
     return (

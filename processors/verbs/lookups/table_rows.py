@@ -117,10 +117,11 @@ class TableRows:
                 continue
             try:
                 columns.append(found[field.name].cast(field.type))
-            except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+            except pa.ArrowException as error:
                 raise ConfigurationError(
-                    f"the column {field.name!r} of {part} is of type {found.schema.field(field.name).type}, and was "
-                    f"{field.type} where the verb was made: {error}; make the verb again"
+                    f"the column {field.name!r} of {part} is of type {found.schema.field(field.name).type}, and what "
+                    f"it has does not fit {field.type}, as the verb reads it: {error}; round or cast it where the file "
+                    "is written, or give the column one type in all files that fits, and make the verb again"
                 ) from error
         return pa.Table.from_arrays(columns, schema=self.columns)
 
