@@ -4,6 +4,7 @@ Nothing is copied: a file that is added is read by the next micro-batch, and wha
 
     [{'symbol': 'ACME', 'id': 1, 'bid': 9.5}]
     [{'symbol': 'ACME', 'id': 2, 'bid': 9.75}]
+    the match is that of 2026-06-01 09:03:00: valid at the time of the row
 """
 
 import tempfile
@@ -35,8 +36,10 @@ def main() -> None:
             trade(0).schema, ParquetTable(place), on="symbol", left_time="traded", right_time="quoted", columns=["bid"]
         ) as priced:
             for number in (1, 2):
-                print(priced.feed(left=trade(number)).select(["symbol", "id", "bid"]).to_pylist())
+                found = priced.feed(left=trade(number))
+                print(found.select(["symbol", "id", "bid"]).to_pylist())
                 quote(place, 3, 9.75)
+            print(priced.explain_match(found.to_pylist()[0]).verdict)
 
 
 if __name__ == "__main__":

@@ -46,7 +46,7 @@ def explain_match(
         made: the join.
         inputs: its inputs.
         row: a row of its result, or of its left or first side.
-        retained: what its stores hold.
+        retained: what its stores hold, or a table that it looks up.
 
     Raises:
         ConfigurationError: the verb is no join, the row lacks a column, or has a value that is none of its column.
@@ -65,6 +65,8 @@ def explain_match(
     }
 
     def read(role: str, values: Mapping[str, Any]) -> pa.Table:
+        if role in made.verb.tables:
+            return table_of(role, [values], made.verb.tables[role].shown)
         side = inputs[role]
         return selections[role].of(side.prepared(table_of(role, [values], side.schema)))
 

@@ -24,6 +24,7 @@ from millpond.processors.pond.sides import VerbSide
 from millpond.processors.pond.verb_tasks import VerbTasks
 from millpond.processors.runtime.failures import DeadLetter
 from millpond.processors.verbs.matching.explanation import MatchExplanation
+from millpond.processors.verbs.matching.retained import LookedUp, Retained
 from millpond.stores.backend.contract import BackendSupplier
 from millpond.stores.encoding.times import Instant
 from millpond.stores.specs.directory import check_plain_name
@@ -172,6 +173,8 @@ class MicroBatches:
     def explain_match(self, row: Mapping[str, Any]) -> MatchExplanation:
         """Why a row of a join has the match that it has, by what the join still keeps.
 
+        A ``lookup_join`` keeps nothing: its table is read in the version that the last micro-batch has read.
+
         Args:
             row: a row of the result, or one of the left side, by the names of its columns.
 
@@ -182,10 +185,10 @@ class MicroBatches:
         Raises:
             ConfigurationError: the verb is no join, or the row lacks a column that is needed.
             RecordError: a value cannot be kept.
+            MissingFileError: the table that it looks up does not keep that version any more.
         """
-        retained = LocalRetained(self._tasks.plan, self._opened())
         with self._named():
-            return explain_match(self._made, self._sides, row, retained)
+            return explain_match(self._made, self._sides, row, self._retained())
 
     def close(self) -> None:
         """Forget all state. It may be called twice."""
@@ -201,6 +204,15 @@ class MicroBatches:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    def _retained(self) -> Retained:
+        """What tells which rows a row could have met."""
+        stores, tables, versions = self._opened(), self._made.verb.tables, self._tasks.versions
+        if not tables:
+            return LocalRetained(self._tasks.plan, stores)
+        if versions:
+            return LookedUp(tables, versions, "the last micro-batch")
+        return LookedUp(tables, {name: table.newest() for name, table in tables.items()}, "the first micro-batch")
 
     def _opened(self) -> LocalStores:
         """The stores.

@@ -94,6 +94,7 @@ class VerbTasks:
         on_error: what happens to a row that cannot be used, or for which a user's function fails.
         keep_letter: takes such rows; None if they are only left out.
         late: what its tasks have told of late rows.
+        versions: by name, the version that the last micro-batch has read of each table that the verb looks up.
     """
 
     made: Made
@@ -101,6 +102,7 @@ class VerbTasks:
     on_error: OnError = OnError.FAIL
     keep_letter: KeepLetter | None = None
     late: list[LateRecords] = field(default_factory=list)
+    versions: Mapping[str, str] = field(default_factory=dict)
 
     @cached_property
     def plan(self) -> Plan:
@@ -158,11 +160,13 @@ class VerbTasks:
         if complete:
             blobs += signal_blobs(COMPLETE, self.numbers.values())
         results: list[pa.Table] = []
-        tables = {name: table.at(table.newest()) for name, table in self.made.verb.tables.items()}
+        versions = {name: table.newest() for name, table in self.made.verb.tables.items()}
+        tables = {name: table.at(versions[name]) for name, table in self.made.verb.tables.items()}
         for stage in self.plan.stages or (self.plan.map_side,):
             arrived = self._by_task(blobs)
             results = [table for part in stage for table in self._run(part, arrived, number, stores, tables)]
             blobs = [blob for waiting in arrived.values() for blob in waiting]
+        self.versions = versions
         return results
 
     def _by_task(self, blobs: Sequence[Blob]) -> dict[int, list[Blob]]:

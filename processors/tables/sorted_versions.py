@@ -35,11 +35,18 @@ _BLOCK: Final = 1 << 15
 class GetterAt(Protocol):
     """A table that is read at one of its versions. Travels to the workers."""
 
+    @property
+    def shown(self) -> pa.Schema:
+        """The columns of its rows."""
+
     def newest(self) -> str:
         """The newest version."""
 
-    def at(self, version: str) -> ValueGetter:
+    def at(self, version: str) -> "SortedVersions":
         """What looks the rows of a version up."""
+
+    def told(self, version: str) -> str:
+        """A version, for sentences."""
 
 
 class VersionRows(NamedTuple):
@@ -152,6 +159,11 @@ class SortedVersions(ValueGetter):
         groups = self._groups(keys)
         at = self._behind(groups, timestamps) - 1
         return self._taken(at, (groups >= 0) & (at >= self._begins_of(groups)))
+
+    def of_key(self, key: bytes) -> VersionRows:
+        """All rows of a key, also those of whose time another one counts, which is behind them."""
+        (group,) = self._groups(pa.array([key], pa.binary()))
+        return self.rows.taken(np.arange(self._begins[group], self._ends[group]) if group >= 0 else np.arange(0))
 
     def _taken(self, at: Integers, there: npt.NDArray[np.bool_]) -> tuple[Array, Array]:
         """The values and times of the rows at some places, null where nothing is there."""

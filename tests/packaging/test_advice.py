@@ -246,6 +246,8 @@ FOLLOWED_CALLS = {
     "test_more_rows_than_fit_are_refused_with_the_number_and_fewer_columns_fit",
     ", as the verb reads it: \n; round or cast it where the file is written": "pond/test_lookup_join.py::"
     "test_values_that_do_not_fit_are_rounded_or_cast_and_the_verb_is_made_again",
+    "; give the query's checkpointLocation, and as batch_id one of the last": "spark/test_lookup_join.py::"
+    "test_rows_are_explained_by_the_version_that_their_micro_batch_has_read",
     ", so there is nothing to run the code over; give after=... an earlier one": _WHAT_IF,
     ", which are not to be changed; give into=... a place beside them": _WHAT_IF,
     " already; delete it if it is of an earlier call, or give into=... a place where nothing is": _WHAT_IF,

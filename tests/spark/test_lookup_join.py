@@ -147,6 +147,64 @@ def test_the_table_grows_between_micro_batches_and_one_that_is_repeated_reads_wh
         there += grow()
 
 
+@pytest.mark.parametrize("kind", ["parquet", "delta"])
+def test_rows_are_explained_by_the_version_that_their_micro_batch_has_read(
+    spark: SparkSession, tmp_path: Path, kind: str
+) -> None:
+    chance, times = random.Random(11), random.Random(12).sample(range(120), 120)
+    log = WrittenDelta(tmp_path / "quotes", QUOTES) if kind == "delta" else None
+    table = ParquetTable(tmp_path / "quotes") if log is None else DeltaTable(tmp_path / "quotes")
+    came: dict[int, list[Row]] = {}
+    pond = Millpond(application_id="job", state_dir=f"{tmp_path}/state", backend="memory")
+    (tmp_path / "in").mkdir()
+    place = f"{tmp_path}/checkpoint"
+
+    def grow(name: str) -> None:
+        new = quotes(chance, times)
+        if log is None:
+            add(tmp_path / "quotes", name, new)
+        else:
+            log.add(pa.Table.from_pylist(new, QUOTES))
+
+    def keep(found: DataFrame, batch: int) -> None:
+        came[batch] = found.collect()
+
+    def run(pond: Millpond) -> DataFrame:
+        left = spark.readStream.schema(TRADES).parquet(f"{tmp_path}/in")
+        priced = pond.lookup_join(left, table, **JOIN, how="left", name="priced")
+        query = priced.writeStream.foreachBatch(keep).trigger(availableNow=True)
+        query.option("checkpointLocation", place).start().awaitTermination()
+        return priced
+
+    grow("0")
+    for batch in range(3):
+        rows = trades(chance, 100 * batch, 8)
+        pq.write_table(pa.Table.from_pylist(rows, ARROW_TRADES), tmp_path / "in" / f"{batch}.parquet")
+        run(pond := Millpond(application_id="job", state_dir=f"{tmp_path}/state", backend="memory"))
+        grow(str(batch + 1))
+    others = 0
+    for batch, found in came.items():
+        for row in found:
+            told = pond.explain_match("priced", row, place, batch_id=batch)
+            matches = [] if row["bid"] is None else [row["bid"]]
+            assert [one.row["bid"] for one in told.winners if one.row is not None] == matches
+            (note,) = told.notes
+            assert note.endswith(f"of {table!r}, as micro-batch {batch} reads it")
+            now = pond.explain_match("priced", row, place)
+            assert now.notes[0].endswith("as micro-batch 2 reads it")
+            winners = [one.row["bid"] for one in now.winners if one.row is not None]
+            assert (now.notes[1:] == ()) is (winners == matches)
+            others += winners != matches
+    assert others
+    with pytest.raises(ConfigurationError, match="has no micro-batch 7, only 0 to 2; look at one of these"):
+        pond.explain_match("priced", came[0][0], place, batch_id=7)
+    (first,) = (tmp_path / "state" / "job.priced" / TABLE_VERSIONS / "right").glob("*-0000000000")
+    first.unlink()
+    with pytest.raises(ConfigurationError, match=r"no version is known that 'priced' has read by micro-batch 0 of .*"):
+        pond.explain_match("priced", came[0][0], place, batch_id=0)
+    pond.explain_match("priced", came[0][0], place, batch_id=1)
+
+
 class MortalTable:
     """A table that moves on once, where a file of it is due, and whose reader is killed then."""
 
@@ -211,9 +269,14 @@ def test_whoever_comes_first_settles_the_version_for_all_and_old_ones_are_forgot
     (settled,) = found
     assert versions.of(attempt(0), lambda: "another") == settled
     assert versions.of(attempt(0, "another query"), lambda: "its own") == "its own"
+    assert versions.read_by("q", 0) == versions.read_by("q", 5) == (settled, 0)
+    assert versions.read_by("another query", 7) == ("its own", 0)
+    assert versions.read_by("a third", 7) is None
     for batch in range(1, RETAINED + 4):
         assert versions.of(attempt(batch), lambda: "v") == "v"
     kept = [path.name for path in (tmp_path / "job.v" / TABLE_VERSIONS / "right").iterdir()]
+    assert versions.read_by("q", RETAINED) == ("v", RETAINED)
+    assert versions.read_by("q", 2) is None
     assert sorted(kept) == sorted(
         [*(f"q-{batch:010d}" for batch in range(3, RETAINED + 4)), "another query-0000000000"]
     )
@@ -287,8 +350,8 @@ def test_other_verbs_go_on_behind_it_and_rows_that_cannot_be_used_are_kept_as_le
     plan = str(pond.plan(f"{tmp_path}/checkpoint"))
     assert "totals" in plan
     assert "priced" not in plan
-    with pytest.raises(ConfigurationError, match="keeps no rows of its table"):
-        pond.explain_match("priced", Row(symbol="a", t=at(0), id=1), f"{tmp_path}/checkpoint")
+    told = pond.explain_match("priced", Row(symbol="a", t=at(0), id=1), f"{tmp_path}/checkpoint")
+    assert [one.row for one in told.winners] == [{"bid": 2}]
 
 
 def test_the_wall_time_of_a_table_is_compared_with_that_of_rows_alone(spark: SparkSession, tmp_path: Path) -> None:

@@ -115,11 +115,15 @@ class MadeVerbs:
     ) -> MatchExplanation:
         """Why a row of a join has the match that it has, by what its query has committed; it may still be running.
 
+        A ``lookup_join`` keeps nothing: its table is read here, in the version that the micro-batch has read.
+
         Args:
-            verb: the name of an ``asof_join``, ``stream_join``, ``table_join`` or ``multi_join`` of this object.
+            verb: the name of an ``asof_join``, ``lookup_join``, ``stream_join``, ``table_join`` or ``multi_join`` of
+                this object.
             row: a row of its result, or one of its left or first side.
             checkpoint: the ``checkpointLocation`` of the query that runs the verb.
-            batch_id: after which micro-batch the state is looked at; by default the last one.
+            batch_id: after which micro-batch the state is looked at, or which one a row of a ``lookup_join`` is of; by
+                default the last one.
 
         Returns:
             The rows of its key that it could have met, with times, deletes, and for each why it is the match or is not.
@@ -129,7 +133,8 @@ class MadeVerbs:
         Raises:
             ConfigurationError: there is no such join, the row lacks a column that is needed, or the checkpoint has no
                 commit of the verb.
-            MissingFileError, CorruptFileError: the durable state is incomplete or damaged.
+            MissingFileError, CorruptFileError: the durable state is incomplete or damaged, or the table does not keep
+                the version any more.
         """
         run, made = self._made(verb)
         return explain_match(run, made, row, checkpoint, batch_id)

@@ -189,17 +189,20 @@ class VerbRun:
         """The rows that come out of a verb that keeps nothing, where its input is split."""
         verb, (rows,), (part,) = made.verb, self.inputs, plan.map_side
         sink = row_sink(verb.name, traveling(columns), verb.parts)
+        source = self._source(rows, verb, made.value_serde)
+        look_up = LookUp(part, source, sink, self.handling, verb.tables, self.table_versions(verb))
+        blobs = in_workers(rows.selected(), look_up, counting_ddl(sink.ddl))
+        observed = observe_reports(blobs, f"millpond.{self.name}.{rows.role}", self.job.application_id, SKIP_REASONS)
+        found = from_months(to_columns(observed, traveling(columns)), columns)
+        return marked(found, bound_marks(made.account.marks))
+
+    def table_versions(self, verb: Verb) -> dict[str, TableVersions]:
+        """Which versions are read of the tables that the verb looks up."""
         storage, application_id = self.job.storage, self.job.application_id
-        versions = {
+        return {
             name: TableVersions(storage, application_id, name, None if self.streaming else table.newest())
             for name, table in verb.tables.items()
         }
-        source = self._source(rows, verb, made.value_serde)
-        look_up = LookUp(part, source, sink, self.handling, verb.tables, versions)
-        blobs = in_workers(rows.selected(), look_up, counting_ddl(sink.ddl))
-        observed = observe_reports(blobs, f"millpond.{self.name}.{rows.role}", application_id, SKIP_REASONS)
-        found = from_months(to_columns(observed, traveling(columns)), columns)
-        return marked(found, bound_marks(made.account.marks))
 
     def store(self, verb: Verb, name: str, checkpoint: str, batch_id: int | None) -> DataFrame:
         """The rows of one of the verb's stores, as committed.

@@ -47,13 +47,26 @@ class TableVersions:
         """
         if self.static is not None:
             return self.static
-        path = self._path(attempt, attempt.batch or 0)
+        path = self._path(attempt.query, attempt.batch or 0)
         settled = self._settled(path)
         if settled is not None:
             return settled
         self.storage.put_once(path, newest().encode())
         self._forget(attempt)
         return self.storage.read(path).decode()
+
+    def read_by(self, query: str, batch: int) -> tuple[str, int] | None:
+        """The version that a micro-batch of a query has read, or the last one before it that has read any; its number.
+
+        None if there is none, or it was forgotten.
+
+        Raises:
+            DurabilityError: the storage failed.
+        """
+        own, last = f"{self._directory}/{query}-", self._path(query, batch)
+        found = [file.path for file in self.storage.list(self._directory) if file.path.startswith(own)]
+        path = max((one for one in found if one <= last), default=None)
+        return None if path is None else (self.storage.read(path).decode(), int(path.removeprefix(own)))
 
     def _settled(self, path: str) -> str | None:
         try:
@@ -63,13 +76,13 @@ class TableVersions:
 
     def _forget(self, attempt: Attempt) -> None:
         """Delete the versions of micro-batches to which Spark does not go back any more."""
-        first = self._path(attempt, max(0, (attempt.batch or 0) - RETAINED))
+        first = self._path(attempt.query, max(0, (attempt.batch or 0) - RETAINED))
         for file in self.storage.list(self._directory):
             if file.path.startswith(f"{self._directory}/{attempt.query}-") and file.path < first:
                 self.storage.delete(file.path)
 
-    def _path(self, attempt: Attempt, batch: int) -> str:
-        return f"{self._directory}/{attempt.query}-{batch:010d}"
+    def _path(self, query: str | None, batch: int) -> str:
+        return f"{self._directory}/{query}-{batch:010d}"
 
     @property
     def _directory(self) -> str:

@@ -17,6 +17,7 @@ from millpond.processors.streams.vectorized_table_join import VectorizedStreamTa
 from millpond.processors.tables.value_getters import ValueGetter, ValueGetterFactory
 from millpond.processors.verbs.asof_join import Fitting, sides, unmatched
 from millpond.processors.verbs.lookups.table_rows import TableRows
+from millpond.processors.verbs.matching.asof_match import AsofMatching
 from millpond.processors.verbs.projections import JoinedRows
 from millpond.processors.verbs.verb import PackedRows, Verb
 from millpond.stores.encoding.serdes import BYTES
@@ -56,6 +57,7 @@ def lookup_join(
     """
     builder = StreamsBuilder(key_serde=BYTES, value_serde=BYTES)
     names, theirs = left.rows.schemas.current.names, right.packed.rows
+    fitting = None if where is None else Fitting(JoinedRows(left.rows, theirs, names, columns), where)
     made = partial(
         VectorizedStreamTableJoin,
         ValueGetterFactory((), _table),
@@ -64,7 +66,7 @@ def lookup_join(
         tolerance=tolerance,
         exact=exact,
         direction=direction,
-        where=None if where is None else Fitting(JoinedRows(left.rows, theirs, names, columns), where),
+        where=fitting,
         unfit=unfit,
     )
     results = builder.stream(left.topic).process(made, name="lookup", keeps_key=True, value_serde=BYTES)
@@ -72,7 +74,10 @@ def lookup_join(
         results = results.filter(unmatched, vectorized=True)
     results.to(name)
     rows = JoinedRows(left.rows, theirs, names, columns if join_type.shows_right else (), default=default)
-    return Verb(builder.build(), {left.topic: left}, (rows,), follows_time=False, tables={LOOKED_UP: right})
+    shown = JoinedRows(left.rows, theirs, (), columns, default=default)
+    matching = AsofMatching(left, right.packed, shown, join_type, tolerance, exact, direction, fitting, unfit)
+    tables = {LOOKED_UP: right}
+    return Verb(builder.build(), {left.topic: left}, (rows,), follows_time=False, matching=matching, tables=tables)
 
 
 def _table(context: ProcessorContext) -> ValueGetter:

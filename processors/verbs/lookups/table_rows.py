@@ -18,13 +18,16 @@ from millpond.errors import ConfigurationError, RecordError
 from millpond.processors.options.versioned_table import VersionedTable
 from millpond.processors.tables.sorted_versions import SortedVersions, VersionRows
 from millpond.processors.verbs.feeds.change_feed import KNOWN, Change, changes_of
-from millpond.processors.verbs.verb import PackedRows, flattened
+from millpond.processors.verbs.verb import PackedRows, flattened, nullable
 from millpond.stores.encoding.nulls import spread
 
 pc: Any = _compute
 
 _TABLES: Final = 8
 """Of how many tables a process has rows in memory: those that were read last."""
+
+_SHOWN: Final = 80
+"""How many characters of a version are shown: it may be the names of many files."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +52,11 @@ class TableRows:
     max_bytes: int
     place: str
 
+    @property
+    def shown(self) -> pa.Schema:
+        """The columns of the result, of which each may be null."""
+        return nullable(self.packed.rows.schemas.current)
+
     def newest(self) -> str:
         """The newest version."""
         return self.table.version()
@@ -69,6 +77,10 @@ class TableRows:
             while len(_held) > _TABLES:
                 _held.popitem(last=False)
         return held.found
+
+    def told(self, version: str) -> str:
+        text = version if len(version) <= _SHOWN else f"{version[:_SHOWN]}..."
+        return f"version {text} of {self.table!r}"
 
     def _read(self, version: str, before: "_Held | None") -> "_Held":
         """A version, with what it shares with the one before it."""

@@ -40,8 +40,7 @@ def matching_of(verb: Verb) -> Matching:
         ConfigurationError: it is no join.
     """
     if verb.matching is None:
-        what = "keeps no rows of its table" if verb.tables else "is no join"
-        raise ConfigurationError(f"the verb {verb.name!r} {what}, so its rows have no match to explain")
+        raise ConfigurationError(f"the verb {verb.name!r} is no join, so its rows have no match to explain")
     return verb.matching
 
 
@@ -57,7 +56,8 @@ def asked_row(
         verb: the join.
         row: the row.
         sides: the columns of its inputs, by role, the left one first.
-        read: makes of a role and some values of its columns one row as the verb's ``Input`` takes it.
+        read: makes of a role and some values of its columns one row as the verb's ``Input`` takes it, and of the name
+            of a table that the verb looks up and the columns of a result that are of it, these as Arrow's.
 
     Raises:
         ConfigurationError: the verb is no join, or the row lacks a column that is needed.
@@ -76,6 +76,10 @@ def asked_row(
             keys = {name: row[mine] for name, mine in same.items() if mine in row}
             given[role] = {**keys, **{name: row[name] for name in shown}}
     packed = {role: _packed(verb.inputs[role], read(role, values)) for role, values in given.items()}
+    for name, table in verb.tables.items():
+        if table.shown.names and all(one in row for one in table.shown.names):
+            found = read(name, {one: row[one] for one in table.shown.names})
+            packed[name] = PackedSide(packed[first].key, found.cast(table.shown), None)
     return Asked(verb.name, row, packed)
 
 

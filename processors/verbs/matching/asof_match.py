@@ -1,4 +1,4 @@
-"""Why a left row of an ``asof_join`` has met the version that it has met.
+"""Why a left row of an ``asof_join`` or a ``lookup_join`` has met the version that it has met.
 
 Rule of this module: it walks through the versions of one key as the page of the verb says it, one after the other.
 """
@@ -21,7 +21,7 @@ from millpond.processors.verbs.matching.matching import (
     instant,
     length,
 )
-from millpond.processors.verbs.matching.retained import Retained, Stored
+from millpond.processors.verbs.matching.retained import Kept, Retained, Stored
 from millpond.processors.verbs.projections import JoinedRows, pairs
 from millpond.processors.verbs.verb import PackedRows
 
@@ -40,7 +40,7 @@ class _Found(NamedTuple):
 
 @dataclass(frozen=True)
 class AsofMatching(Matching):
-    """How an ``asof_join`` decides. Lengths of time are microseconds.
+    """How an ``asof_join`` decides, or a ``lookup_join``. Lengths of time are microseconds.
 
     Attributes:
         left, right: the inputs.
@@ -70,12 +70,14 @@ class AsofMatching(Matching):
         if side.time is None:
             return MatchExplanation(asked.verb, asked.row, None, (), "the row has no time, so nothing is a match")
         kept = retained.of_key("right", side.key)
-        walk = _Walk(self, side.time, kept.rows, self._fits(side.columns, kept.rows))
+        walk = _Walk(self, side.time, kept, self._fits(side.columns, kept.rows))
         winner, _ = walk.winner
         right = Telling("right", self.right.rows, self.rows.right_names, self.right.times, side.time)
         candidates = tuple(sorted(walk.candidates(right), key=lambda one: one.since))
         reached = side.time - (self.tolerance or 0 if self.direction.looks_back and self.unfit is Unfit.NEXT else 0)
-        notes = [*forgotten(kept.since, reached, self.right.times), *self._changed(asked, winner)]
+        notes = [*forgotten(kept.since, reached, self.right.times), *self._changed(asked, winner, kept.version)]
+        if kept.version is not None:
+            notes.insert(0, f"the rows are those of {kept.version}")
         time = instant(side.time, self.left.times)
         return MatchExplanation(asked.verb, asked.row, time, candidates, self._verdict(walk), tuple(notes))
 
@@ -94,8 +96,8 @@ class AsofMatching(Matching):
         hidden = "; the join shows only rows without one" if self.join_type is JoinType.ANTI else ""
         return f"the match is that of {instant(winner.time, self.right.times)}: {why}{hidden}"
 
-    def _changed(self, asked: Asked, winner: Stored | None) -> Iterator[str]:
-        """What is not the same in the row as the state would make it now."""
+    def _changed(self, asked: Asked, winner: Stored | None, version: str | None) -> Iterator[str]:
+        """What is not the same in the row as the state, or a version of a table, would make it."""
         came = asked.sides.get("right")
         deleted = self.corrected and asked.row.get("op") == "delete"
         if came is None or deleted or not self.join_type.shows_right:
@@ -107,10 +109,12 @@ class AsofMatching(Matching):
         (given,) = came.columns.to_pylist()
         others = differing(now, given)
         if others:
+            source, why = "the state now", "a version has come since, or has been forgotten"
+            if version is not None:
+                source, why = "that version of the table", "the micro-batch of the row has read another one"
             yield (
-                f"the row came out with {', '.join(f'{name}={given[name]!r}' for name in others)}, but the state now "
-                f"has {', '.join(f'{name}={now[name]!r}' for name in others)}: a version has come since, or has been "
-                "forgotten"
+                f"the row came out with {', '.join(f'{name}={given[name]!r}' for name in others)}, but {source} has "
+                f"{', '.join(f'{name}={now[name]!r}' for name in others)}: {why}"
             )
 
 
@@ -120,12 +124,12 @@ class _Walk:
     Args:
         rule: how the join decides.
         time: of the row.
-        rows: the versions, the oldest first.
+        kept: the versions.
         fits: which of them fulfill the condition, by their times.
     """
 
-    def __init__(self, rule: AsofMatching, time: int, rows: Sequence[Stored], fits: Mapping[int, bool]) -> None:
-        self._rule, self._time, self._rows, self._fits = rule, time, rows, fits
+    def __init__(self, rule: AsofMatching, time: int, kept: Kept, fits: Mapping[int, bool]) -> None:
+        self._rule, self._time, self._kept, self._rows, self._fits = rule, time, kept, kept.rows, fits
         apart = 0 if rule.exact else 1
         self._last, self._first = time - apart, time + apart
         direction = rule.direction
@@ -136,6 +140,8 @@ class _Walk:
     def candidates(self, right: Telling) -> Iterator[Candidate]:
         """All versions and deletes, each with why it is the match or not."""
         winner, why = self.winner
+        for one in self._kept.outdone:
+            yield right.stored(one, "another row of its key and time counts")
         for one in self._rows:
             won = winner is not None and one.time == winner.time
             yield right.stored(one, why if won else self._why_not(one), won=won)
@@ -189,7 +195,7 @@ class _Walk:
     def _nothing(self) -> str:
         """Why there is no version at all."""
         if not self._rows:
-            return "the state has no version of its key"
+            return f"{'the state' if self._kept.version is None else 'the table'} has no version of its key"
         if self._before.passed or self._after.passed:
             return "where is true of none within the tolerance"
         if not self._rule.direction.looks_back:

@@ -1,11 +1,13 @@
-"""``Retained``: what the stores of a verb still have of single keys, wherever they are.
+"""``Retained``: what the stores of a verb still have of single keys, or what a table has that it looks up.
 
 Rule of this module: it reads a store that somebody has opened, and tells one kind from another by traits alone.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
+from millpond.processors.tables.sorted_versions import GetterAt
 from millpond.stores.specs.store_spec import StoreSpec
 
 
@@ -29,10 +31,14 @@ class Kept(NamedTuple):
     Attributes:
         rows: its rows, the oldest first.
         since: the time before which others may have been forgotten; None if none have.
+        outdone: those of whose time another one counts.
+        version: the version of a table that others keep, for sentences; None if it is the verb's state.
     """
 
     rows: Sequence[Stored] = ()
     since: int | None = None
+    outdone: Sequence[Stored] = ()
+    version: str | None = None
 
 
 class Retained(Protocol):
@@ -40,6 +46,35 @@ class Retained(Protocol):
 
     def of_key(self, store: str, key: bytes) -> Kept:
         """What the store of that name has of a packed key."""
+
+
+@dataclass(frozen=True)
+class LookedUp(Retained):
+    """The tables that a verb looks up.
+
+    Attributes:
+        tables: by name.
+        versions: by name, which version is read.
+        reader: who has read it, for sentences.
+    """
+
+    tables: Mapping[str, GetterAt]
+    versions: Mapping[str, str]
+    reader: str
+
+    def of_key(self, store: str, key: bytes) -> Kept:
+        table, version = self.tables[store], self.versions[store]
+        rows = table.at(version).of_key(key)
+        values, times = rows.values.to_pylist(), rows.times.tolist()
+        following = [*times, None][1:]
+        found = [
+            Stored(value, time, until)
+            for value, time, until in zip(values, times, following, strict=True)
+            if value is not None
+        ]
+        counting = [one for one in found if one.time != one.until]
+        outdone = [one for one in found if one.time == one.until]
+        return Kept(counting, None, outdone, f"{table.told(version)}, as {self.reader} reads it")
 
 
 def kept_in(store: Any, spec: StoreSpec, key: bytes) -> Kept:

@@ -11,20 +11,24 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.errors import AnalysisException, PySparkException
-from pyspark.sql import Row, SparkSession
+from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import types as T
+from pyspark.sql.pandas.types import from_arrow_schema
 
+from millpond.adapters.inspect.spark_checkpoint import SparkCheckpoint
 from millpond.adapters.spark.reading.inspection import CommittedStore
 from millpond.adapters.spark.verbs.expressions import Expression
 from millpond.adapters.spark.verbs.inputs import RowInput
 from millpond.adapters.spark.verbs.verb_run import VerbRun
+from millpond.adapters.spark.worker.table_versions import RETAINED
 from millpond.errors import ConfigurationError
 from millpond.masking import quoted
 from millpond.processors.verbs.matching.asked_rows import SideColumns, asked_row, matching_of
 from millpond.processors.verbs.matching.explanation import MatchExplanation
-from millpond.processors.verbs.matching.retained import Kept, Retained
+from millpond.processors.verbs.matching.retained import Kept, LookedUp, Retained
 from millpond.processors.verbs.verb import Verb
 from millpond.stores.durability.manifests.manifest import Manifest
+from millpond.stores.durability.storage.uris import shown
 
 
 @dataclass(frozen=True)
@@ -59,6 +63,33 @@ class CommittedKeys(Retained):
         return self._committed.manifests(self.run.session)
 
 
+def looked_up(run: VerbRun, verb: Verb, checkpoint: str, batch_id: int | None) -> LookedUp:
+    """The tables that a verb looks up, each in the version that a micro-batch has read.
+
+    Args:
+        run, verb: the verb.
+        checkpoint: the ``checkpointLocation`` of its query.
+        batch_id: which micro-batch; None for the last one. One without rows has read what the one before it has.
+
+    Raises:
+        ConfigurationError: the checkpoint has no such commit, or is that of another query, or it was forgotten what the
+            micro-batch has read.
+    """
+    found = SparkCheckpoint.at(checkpoint, 1)
+    query, last = found.query_id(), found.chosen(batch_id)
+    read = {name: versions.read_by(query, last) for name, versions in run.table_versions(verb).items()}
+    settled = {name: one for name, one in read.items() if one is not None}
+    if settled.keys() != read.keys():
+        raise ConfigurationError(
+            f"no version is known that {verb.name!r} has read by micro-batch {last} of the query with the checkpoint "
+            f"{shown(found.storage.uri)}: rows have not come yet, the verb is not of that query, or the micro-batch "
+            f"is one of those before the last {RETAINED}; give the query's checkpointLocation, and as batch_id one of "
+            "the last micro-batches"
+        )
+    reader = " and ".join(sorted({f"micro-batch {batch}" for _, batch in settled.values()}))
+    return LookedUp(verb.tables, {name: version for name, (version, _) in settled.items()}, reader)
+
+
 def explain_match(
     run: VerbRun, verb: Verb, row: Row | Mapping[str, Any], checkpoint: str, batch_id: int | None
 ) -> MatchExplanation:
@@ -68,11 +99,13 @@ def explain_match(
         run, verb: the join.
         row: a row of its result, or of its left or first side.
         checkpoint: the ``checkpointLocation`` of its query.
-        batch_id: after which micro-batch the state is looked at; None for the last one.
+        batch_id: after which micro-batch the state is looked at, or which one has read the tables that it looks up;
+            None for the last one.
 
     Raises:
         ConfigurationError: the verb is no join, the row lacks a column or has a value that is none of its column, or
             the checkpoint has no such commit.
+        MissingFileError: a table that it looks up does not keep the version any more.
     """
     matching = matching_of(verb)
     run.check_commits()
@@ -87,10 +120,15 @@ def explain_match(
     }
 
     def read(role: str, values: Mapping[str, Any]) -> pa.Table:
+        if role in verb.tables:
+            columns = from_arrow_schema(verb.tables[role].shown, prefer_timestamp_ntz=True)
+            return _one(run.session, role, columns, values).toArrow()
         return _read(run.session, inputs[role], values)
 
     given = row.asDict() if isinstance(row, Row) else row
-    return matching.explain(asked_row(verb, given, sides, read), CommittedKeys(run, verb, checkpoint, batch_id))
+    asked = asked_row(verb, given, sides, read)
+    by_table = looked_up(run, verb, checkpoint, batch_id) if verb.tables else None
+    return matching.explain(asked, by_table or CommittedKeys(run, verb, checkpoint, batch_id))
 
 
 def _given(rows: RowInput) -> list[str]:
@@ -111,8 +149,8 @@ def _read(session: SparkSession, rows: RowInput, values: Mapping[str, Any]) -> p
         ConfigurationError: a value is none of its column, or the time cannot be evaluated for other rows.
     """
     fields = [T.StructField(name, rows.frame.schema[name].dataType) for name in _given(rows)]
+    one = _one(session, rows.role, T.StructType(fields), values)
     try:
-        one = session.createDataFrame([tuple(values.get(field.name) for field in fields)], T.StructType(fields))
         return replace(rows, frame=one.withColumns(dict(rows.added or {})), op=None, order=None).selected().toArrow()
     except AnalysisException as error:
         raise ConfigurationError(
@@ -120,4 +158,20 @@ def _read(session: SparkSession, rows: RowInput, values: Mapping[str, Any]) -> p
             "the verb with one of names, such as F.col('at') in place of rows['at']"
         ) from error
     except (PySparkException, TypeError, ValueError) as error:
-        raise ConfigurationError(f"the row does not fit {rows.role!r}: {quoted(error)}") from error
+        raise _unfit(rows.role, error) from error
+
+
+def _one(session: SparkSession, role: str, columns: T.StructType, values: Mapping[str, Any]) -> DataFrame:
+    """One row of some columns.
+
+    Raises:
+        ConfigurationError: a value is none of its column.
+    """
+    try:
+        return session.createDataFrame([tuple(values.get(name) for name in columns.names)], columns)
+    except (PySparkException, TypeError, ValueError) as error:
+        raise _unfit(role, error) from error
+
+
+def _unfit(role: str, error: Exception) -> ConfigurationError:
+    return ConfigurationError(f"the row does not fit {role!r}: {quoted(error)}")
