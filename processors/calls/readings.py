@@ -89,6 +89,10 @@ class Reading(Protocol):
         """Whether the order of a change feed decides among them."""
 
     @property
+    def in_turn(self) -> bool:
+        """Whether each change of a key replaces the one before it, by the order of a change feed."""
+
+    @property
     def grouping(self) -> GroupingSets | None:
         """The sets of columns of the key for each of which a row has a key; None if it has one key."""
 
@@ -203,6 +207,8 @@ class VerbRows(Protocol[Column, AnyReading]):
     def time(self, time: Column, result: Collection[str] = ()) -> InputTime:
         """What is known of a column of times; ``result`` has the columns that the verb's result has.
 
+        Deletes of a verb's change feed that show no time have that of the change, so its bound is theirs.
+
         Raises:
             ConfigurationError: there is no such column, or it has no times.
         """
@@ -234,6 +240,8 @@ class VerbRows(Protocol[Column, AnyReading]):
             time, op, order: what a row's time is, what it does, and what decides among those of one key and time.
             keyed: whether rows with a null in their key are left out before.
 
+        Deletes of a verb's change feed that show no time have that of the change.
+
         Raises:
             ConfigurationError: a column is missing, or of a type that does not do.
         """
@@ -263,7 +271,6 @@ class VerbRows(Protocol[Column, AnyReading]):
         *,
         op: Column,
         order: Column | None,
-        gone: str | None,
     ) -> AnyReading:
         """What an aggregate reads of a change feed: keys are those of the feed, and ``foreign`` has the groups.
 
@@ -272,7 +279,6 @@ class VerbRows(Protocol[Column, AnyReading]):
             by: those by which they are grouped.
             time, calls, order: as in ``aggregated``.
             op: what says which rows are deletes.
-            gone: the column with the times of rows that are deletes of a verb; None if they have those of all rows.
 
         Raises:
             ConfigurationError: as in ``aggregated``.
@@ -329,6 +335,7 @@ class Packing:
             self.foreign(rows),
             order=self.order(rows),
             in_order=rows.in_order,
+            in_turn=rows.in_turn,
             untimed=untimed,
             times=self.times(rows),
             versions=versions,

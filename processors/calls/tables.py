@@ -12,7 +12,7 @@ import pyarrow.compute as _compute
 
 from millpond.processors.calls.account import InputTime, Path
 from millpond.processors.calls.arguments import INPUT
-from millpond.processors.calls.feeds.feeds import Feed
+from millpond.processors.calls.feeds.feeds import Feed, Gone
 from millpond.processors.calls.known_names import unused_name
 from millpond.processors.calls.readings import hidden_arguments
 from millpond.processors.options.grouping import GroupingSets
@@ -82,7 +82,9 @@ class Rows:
         chosen |= {name: (path,) if isinstance(path, str) else path for name, path in paths.items()}
         fields = [pa.field(name, _type(self.schema, path), metadata=self._noted(path)) for name, path in chosen.items()]
         places = {name: (*self.paths[path[0]], *path[1:]) for name, path in chosen.items()}
-        return replace(self, schema=pa.schema(fields), paths=places)
+        whole = {path[0]: name for name, path in chosen.items() if len(path) == 1}
+        told = None if self.told is None else self.told.selected(whole)
+        return replace(self, schema=pa.schema(fields), paths=places, told=told)
 
     def _noted(self, path: Path) -> Any:
         """What is noted of a column, such as that it is one of months; None of a part of one."""
@@ -161,7 +163,9 @@ class Rows:
 
     def time(self, time: str, result: Collection[str] = ()) -> InputTime:
         """What is known of a column of times; ``result`` has the columns that the verb's result has."""
-        return InputTime(self.bounds.get(self.paths[time], 0), (time,) if time in result else None)
+        gone = None if self.told is None else self.told.gone(None, time)
+        bounds = [self.bounds.get(self.paths[one], 0) for one in (time, *([] if gone is None else [gone.time]))]
+        return InputTime(max(bounds), (time,) if time in result else None)
 
     def operations(self, op: str | None) -> str | None:
         """The column that says which rows are deletes: the one that is given, or else that of the change feed."""
@@ -180,7 +184,8 @@ class Rows:
         keyed: bool = False,
     ) -> "Selection":
         """The columns that a verb reads."""
-        return Selection(role, self, keys, values, time, op, foreign, keyed=keyed, order=order)
+        gone = None if self.told is None else self.told.gone(op, time)
+        return Selection(role, self, keys, values, time, op, foreign, keyed=keyed, order=order, gone=gone)
 
     def aggregated(
         self,
@@ -206,15 +211,16 @@ class Rows:
         *,
         op: str,
         order: str | None,
-        gone: str | None,
     ) -> "Selection":
         """What an aggregate reads of a change feed."""
         taken = {*by, *calls}
         keys = {name if name in by or name not in taken else unused_name(f"key {name}", taken): name for name in key}
         does, went = (unused_name(name, {*taken, *keys}) for name in (OP, CHANGE_TIME))
-        columns = {**{name: name for name in by}, **keys, does: op, **({} if gone is None else {went: gone})}
+        gone = None if self.told is None else self.told.gone(op, time)
+        columns = {**{name: name for name in by}, **keys, does: op, **({} if gone is None else {went: gone.time})}
         selected = self._with_arguments(columns, time, calls, order)
-        return replace(selected, keys=list(keys), foreign=by, op=does, gone=None if gone is None else went)
+        apart = None if gone is None else Gone(does, went)
+        return replace(selected, keys=list(keys), foreign=by, op=does, gone=apart)
 
     def _with_arguments(
         self,
@@ -287,7 +293,7 @@ class Selection:
         pairs: for values that are structs of two columns, the second one.
         stored: whether a store keeps the rows.
         grouping: the sets of columns of the key for each of which a row has a key; None if it has one key.
-        gone: the column with the times of rows that are deletes; None if they have those of all rows.
+        gone: what says when rows went that are deletes and show no time; None if they have those of all rows.
     """
 
     role: str
@@ -303,7 +309,7 @@ class Selection:
     pairs: Mapping[str, str] = field(default_factory=dict)
     stored: bool = True
     grouping: GroupingSets | None = None
-    gone: str | None = None
+    gone: Gone | None = None
 
     @property
     def names(self) -> Sequence[str]:
@@ -319,7 +325,13 @@ class Selection:
     def in_order(self) -> bool:
         """Whether the order of a change feed decides among them."""
         keys = self.keys if self.grouping is None else self.grouping.common
-        return self.order is None and self.rows.in_order(keys, self.time)
+        return self.in_turn or (self.order is None and self.rows.in_order(keys, self.time))
+
+    @property
+    def in_turn(self) -> bool:
+        """Whether each change of a key replaces the one before it, by the order of a change feed."""
+        told = self.rows.told
+        return self.order is None and told is not None and told.in_turn(self.keys, self.op)
 
     @property
     def times(self) -> pa.DataType:
@@ -390,10 +402,10 @@ class Selection:
     def _times(self, columns: Mapping[str, Any]) -> Any:
         """The times of rows, in microseconds since 1970."""
         times = _micros(columns[self.time])
-        if self.gone is None or self.op is None:
+        if self.gone is None:
             return times
-        deleted = pc.fill_null(pc.equal(pc.utf8_lower(columns[self.op]), "delete"), False)
-        return pc.if_else(deleted, _micros(columns[self.gone]), times)
+        deleted = pc.and_(pc.is_null(times), pc.fill_null(pc.equal(columns[self.gone.op], "delete"), False))
+        return pc.if_else(deleted, _micros(columns[self.gone.time]), times)
 
 
 def _micros(times: Any) -> Any:

@@ -48,8 +48,12 @@ pc: Any = _compute
 PLACE: Final = "place"
 """The column, beside those of records, that decides among those of one key and time in place of their values."""
 
+TURN: Final = "turn"
+"""The column, beside those of records, by which each of a key comes after the one before it, whatever their times."""
+
 _COLUMNS: Final = ["key", "value", "timestamp"]
 _PLACED_COLUMNS: Final = [*_COLUMNS, PLACE]
+_TURN_COLUMNS: Final = [*_COLUMNS, TURN]
 _HEADED_COLUMNS: Final = [*_COLUMNS, HEADERS]
 _NUMBERS: Any = [(name, pa.int32()) for name in ("task", "input", "split", "chunk")]
 EXCHANGE_SCHEMA: Final[pa.Schema] = pa.schema([*_NUMBERS, ("records", pa.binary())])
@@ -209,7 +213,8 @@ def gather(
 ) -> Iterator[Run]:
     """The records of one task in the order in which it must see them, in runs of a limited size.
 
-    Each split of each input is a queue in arrival order; queues are ordered by input, then by split
+    Each split of each input is a queue in arrival order, and an input whose records come in turn is one queue in that
+    order, which it keeps for each key; queues are ordered by input, then by split
     (``millpond.processors.runtime.order.time_order``). Once the inputs are complete, nothing can come later, and the
     records are in the order of time whatever ``order`` says.
 
@@ -235,7 +240,7 @@ def gather(
     tables: dict[int, list[pa.Table]] = {}
     for (input_, _), parts in queues.items():
         tables.setdefault(input_, []).extend(parts)
-    inputs = {i: _joined(i, parts) for i, parts in tables.items()}
+    inputs = {i: _in_turn(_joined(i, parts)) for i, parts in tables.items()}
     _tell(reached, inputs)
     if all(input_ in unordered and HEADERS not in table.column_names for input_, table in inputs.items()):
         yield from (Run(input_, window) for input_, table in inputs.items() for window in windows(table))
@@ -243,10 +248,13 @@ def gather(
     if is_complete(placed):
         order = Order.TIME
     kept = keep_order if order is Order.TIME else ()
-    places = places_taken([_times_to_go_by(queue, i in kept) for (i, _), queue in queues.items()], order)
+    turns = [i for i, table in inputs.items() if TURN in table.column_names]
+    waiting = [(i, queue) for (i, _), queue in queues.items() if i not in turns] + [(i, [inputs[i]]) for i in turns]
+    waiting.sort(key=lambda one: one[0])
+    places = places_taken([_times_to_go_by(queue, i in kept or i in turns) for i, queue in waiting], order)
     numbers = cache(lambda: _numbers_of_keys(inputs.values()))
     if ties and order is Order.TIME:
-        places = _settled(inputs, places, [i for i in ties if i not in keep_order], numbers)
+        places = _settled(inputs, places, [i for i in ties if i not in keep_order and i not in turns], numbers)
     if len(inputs) < 2:
         for input_, table in inputs.items():
             in_order = table if places is None else _taken(table, places)
@@ -309,7 +317,7 @@ def _records(blob: Blob) -> pa.Table:
     try:
         records = pa.ipc.open_stream(pa.py_buffer(blob.records)).read_all()
         records.validate(full=True)
-        named = records.column_names in (_COLUMNS, _HEADED_COLUMNS, _PLACED_COLUMNS)
+        named = records.column_names in (_COLUMNS, _HEADED_COLUMNS, _PLACED_COLUMNS, _TURN_COLUMNS)
         if not named or records.schema.field("timestamp").type != pa.int64():
             raise pa.ArrowInvalid(f"its columns are {records.schema}")
         if HEADERS in records.column_names:
@@ -340,6 +348,14 @@ def _joined(input_: int, parts: Sequence[pa.Table]) -> pa.Table:
         ) from error
 
 
+def _in_turn(table: pa.Table) -> pa.Table:
+    """The records of an input, those that come in turn in that order."""
+    if TURN not in table.column_names:
+        return table
+    turns = table.column(TURN).to_numpy()
+    return table if (turns[1:] >= turns[:-1]).all() else _taken(table, turns.argsort(kind="stable"))
+
+
 def _position(blob: Blob) -> tuple[int, int, int]:
     return blob.input, blob.split, blob.chunk
 
@@ -351,7 +367,7 @@ def _timestamps(parts: Iterable[pa.Table]) -> npt.NDArray[np.int64]:
 def _times_to_go_by(queue: Sequence[pa.Table], keep_order: bool) -> npt.NDArray[np.int64]:
     """The timestamps of a queue, with ``keep_order`` none of them less than one of its key before it."""
     times = _timestamps(queue)
-    if not keep_order:
+    if not keep_order or (times[1:] >= times[:-1]).all():
         return times
     return reached_by_key(times, _numbers_of_keys(queue))
 

@@ -18,7 +18,6 @@ from millpond.processors.options.versioned_table import VersionedTable
 from millpond.processors.pond.frames import field_of, kept_schema
 from millpond.processors.pond.marks import rows_of
 from millpond.processors.verbs.aggregates import AggregateCall
-from millpond.processors.verbs.projections import SEQUENCE
 
 
 @dataclass(frozen=True)
@@ -131,7 +130,6 @@ class CheckedRows(Rows):
         *,
         op: str,
         order: str | None,
-        gone: str | None,
     ) -> Selection:
         """What an aggregate reads of a change feed.
 
@@ -139,7 +137,7 @@ class CheckedRows(Rows):
             ConfigurationError: a column is absent, or there are no times in that of the time.
         """
         self._check_aggregated([*key, *by], time, calls, order)
-        return super().regrouped(key, by, time, calls, op=op, order=order, gone=gone)
+        return super().regrouped(key, by, time, calls, op=op, order=order)
 
     def _check_aggregated(
         self, keys: Sequence[str], time: str, calls: Mapping[str, AggregateCall], order: str | None
@@ -193,8 +191,9 @@ class VerbSide:
 
     def prepared(self, table: pa.Table) -> pa.Table:
         """Rows of it as they are read: in the order of their feed, and with the columns that are added."""
-        if self.rows.feed is not None and SEQUENCE in table.column_names:
-            table = table.sort_by(SEQUENCE)
+        told = self.rows.told
+        if told is not None and told.sequence is not None:
+            table = table.sort_by(told.sequence)
         columns = {name: made(table) for name, (_, made) in self.added.items()}
         for name, column in columns.items():
             table = table.append_column(name, column)

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as _compute
 
-from millpond.processors.distribution.exchange import PLACE
+from millpond.processors.distribution.exchange import PLACE, TURN
 from millpond.processors.distribution.execution import Decoder
 from millpond.processors.options.on_error import OnError
 from millpond.processors.rows.changes import changing
@@ -136,7 +136,7 @@ class RowReader:
         columns: list[Any] = [meeting, values, times]
         packed = pa.table(columns, names=["key", "value", "timestamp"])
         if input_.in_order and not partial:
-            packed = packed.append_column(PLACE, self._places(table))
+            packed = packed.append_column(TURN if input_.in_turn else PLACE, self._places(table))
         return packed, keys
 
     def _places(self, table: pa.Table) -> Any:

@@ -12,6 +12,7 @@ class TableConfig:
         versioned: whether downstream processors apply the rules of KIP-914 to it.
         send_olds: whether an operator downstream needs the value before each update.
         caching: whether only the last update of a key in each micro-batch is emitted.
+        in_turn: whether each record of a key replaces the one before it, and so counts from no earlier than that one.
         remade: whether it is made a second time, in other tasks, so that functions that fail have been counted before.
     """
 
@@ -19,4 +20,5 @@ class TableConfig:
     versioned: bool = False
     send_olds: bool = False
     caching: bool = False
+    in_turn: bool = False
     remade: bool = False

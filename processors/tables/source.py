@@ -14,7 +14,8 @@ class TableSource(TableProcessor):
     def __init__(self, config: TableConfig) -> None:
         super().__init__(config)
         at_once = not config.caching
-        self.promises = Promises(repeatable=True, puts=config.store, by_key=at_once, keeps_records=at_once)
+        keeps = at_once and not config.in_turn
+        self.promises = Promises(repeatable=True, puts=config.store, by_key=at_once, keeps_records=keeps)
 
     def process(self, batch: Batch) -> None:
         kept = batch.select([key is not None for key in batch.keys]) if None in batch.keys else batch

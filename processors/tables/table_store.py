@@ -57,6 +57,12 @@ class TableStore:
         assert not isinstance(self.store, _Untimed), "it has no times"
         return self.store.get_many_at(keys, reached)
 
+    def latest_times(self, keys: Sequence[Any]) -> list[int | None]:
+        """From when on each key is as it is now; None if nobody knows. Of deletes only a versioned store does."""
+        if isinstance(self.store, VersionedKeyValueStore):
+            return self.store.latest_times(keys)
+        return [None if found is None else found.timestamp for found in self.store.get_many(keys)]
+
     def put(self, key: Any, value: Any, timestamp: int) -> int:
         """Put a value, or delete with None; returns what a versioned put does, VALID_TO_UNDEFINED for other stores."""
         if isinstance(self.store, VersionedKeyValueStore):

@@ -17,6 +17,7 @@ from millpond.processors.tables.config import TableConfig
 from millpond.processors.tables.table_columns import table_columns, values_before
 from millpond.processors.tables.table_store import TableStore
 from millpond.processors.tables.time_to_live import TimeToLive
+from millpond.processors.tables.turns import Turns
 from millpond.processors.tables.update_cache import UpdateForwarder
 from millpond.stores.encoding.serdes import PLAIN_KEYS
 from millpond.stores.encoding.times import MIN_TIME
@@ -48,6 +49,9 @@ class TableWriter:
         self._columns = table_columns(store)
         self._updates = UpdateForwarder(context, store.key_serde, caching=config.caching)
         self._ttl = TimeToLive(context, store)
+        # Where neither goes by time, the order in which updates come is enough.
+        timed = self._versioned is not None or self._ttl.expires
+        self._turns = Turns(self._table) if config.in_turn and timed else None
         self._reached = MIN_TIME
 
     def write(self, batch: Batch, *, drop_repeated_tombstones: bool = False) -> None:
@@ -55,6 +59,7 @@ class TableWriter:
 
         With ``drop_repeated_tombstones``, updates from no value to no value are dropped if the old values are known.
         """
+        batch = batch if self._turns is None else self._turns.taken(batch)
         for run in self._ttl.runs(batch):
             for part in self._parts(run):
                 self._tell_replaced(part)
@@ -62,6 +67,7 @@ class TableWriter:
 
     def write_columns(self, columns: Columns) -> None:
         """``write`` for updates as columns; they become a batch where that is needed."""
+        columns = columns if self._turns is None else self._turns.taken(columns)
         for run in self._ttl.runs(columns):
             for part in self._parts(run):
                 self._tell_replaced(part)

@@ -173,7 +173,8 @@ def asof_join(
             that looks ahead has a tolerance.
     """
     builder = StreamsBuilder(key_serde=BYTES, value_serde=BYTES)
-    table = sequenced_table(builder, right.topic, "right", history, ordered=right.order is not None)
+    ordered = right.order is not None
+    table = sequenced_table(builder, right.topic, "right", history, ordered=ordered, in_turn=right.in_turn)
     stream = builder.stream(left.topic)
     names = left.rows.schemas.current.names
     fitting = None if where is None else Fitting(JoinedRows(left.rows, right.rows, names, columns), where)

@@ -31,7 +31,9 @@ def latest(
     """
     builder = StreamsBuilder(key_serde=BYTES, value_serde=BYTES)
     ordered = rows.order is not None
-    table = sequenced_table(builder, rows.topic, "latest", history, ordered=ordered, ttl=ttl, expired=expired)
+    table = sequenced_table(
+        builder, rows.topic, "latest", history, ordered=ordered, in_turn=rows.in_turn, ttl=ttl, expired=expired
+    )
     table.to_stream(changes_only=True).to(name)
     parts = (Keys.of_rows(rows), Rows(rows.rows, columns), ChangeColumns(rows.times))
     stores = {"latest": (*parts[:2], Times(CHANGE_TIME, rows.times))}

@@ -35,6 +35,7 @@ def sequenced_table(
     history: int,
     *,
     ordered: bool,
+    in_turn: bool = False,
     ttl: int | None = None,
     expired: Expired = Expired.SILENT,
 ) -> KTable:
@@ -46,6 +47,7 @@ def sequenced_table(
         store: the name of its store.
         history: how far back it keeps versions, in microseconds.
         ordered: whether rows have an order in front.
+        in_turn: whether each row of a key replaces the one before it, whatever their times; of rows without an order.
         ttl: how long a row lives after its time, in microseconds; None for ever.
         expired: what comes out of a row that has expired.
     """
@@ -54,12 +56,20 @@ def sequenced_table(
         store, history_retention=history, late_puts=late_puts, ttl=ttl, expired=expired
     )
     if not ordered:
-        return builder.table(topic, materialized=materialized)
+        return table_of(builder, topic, materialized, in_turn=in_turn)
     name = f"{topic}-order"
     spec = StoreSpec(name, StoreKind.WINDOW, BYTES, BYTES, retention=history + 1, window_size=1)
     made = partial(Sequenced, name)
     rows = builder.stream(topic).process(made, stores=[spec], name=name, keeps_key=True, value_serde=BYTES)
     return rows.to_table(materialized)
+
+
+def table_of(builder: StreamsBuilder, topic: str, materialized: Materialized, *, in_turn: bool) -> KTable:
+    """The table of the rows of a topic; ``in_turn`` is that of ``sequenced_table``."""
+    table = builder.table(topic, materialized=materialized)
+    if in_turn:
+        table.handle.graph.change_table(table.handle.node, in_turn=True)
+    return table
 
 
 class Sequenced(Operator):

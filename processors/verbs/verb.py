@@ -57,6 +57,8 @@ class Input(ABC):
             there is none, and their values decide.
         in_order: whether rows of one key and time go by the column ``place`` (int64) or, where there is none, come in
             the order in which they count, as those of a change feed that a verb has made.
+        in_turn: whether each row of a key replaces the one before it in that order, whatever their times, as changes
+            of a table do that a verb has told of.
         untimed: whether rows without a time, whose ``timestamp`` is null, are kept: they meet nothing, and come out at
             once. Otherwise they are unusable.
         times: the type of the times as results show them, ``INSTANT`` or ``WALL_TIME``.
@@ -72,6 +74,7 @@ class Input(ABC):
     null_keys: NullKeys
     order: KeyCodec | None = field(default=None, kw_only=True)
     in_order: bool = field(default=False, kw_only=True)
+    in_turn: bool = field(default=False, kw_only=True)
     untimed: bool = field(default=False, kw_only=True)
     times: pa.DataType = field(default=INSTANT, kw_only=True)
     versions: bool = field(default=False, kw_only=True)

@@ -12,7 +12,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import types as T
 
-from millpond.adapters.spark.rows.arrow_expressions import Call, Cast, Expression, Literal, Struct
+from millpond.adapters.spark.rows.arrow_expressions import Call, Cast, Choice, Expression, Literal, Struct
 from millpond.adapters.spark.rows.names import named
 from millpond.adapters.spark.verbs.catalyst import NotInArrowError, analyzed, column_ids, plans_down, selected
 from millpond.adapters.spark.verbs.inputs import DAY, ORDER, RowInput, column_of
@@ -76,8 +76,9 @@ def columns_of(rows: RowInput, source: Any) -> Columns:
     """
     feed = rows.feed if rows.in_order else None
     sequence = None if feed is None else feed.sequence
+    gone = None if rows.gone is None else [rows.gone.op, rows.went(rows.gone)]
     given = [rows.time, rows.op, rows.order, sequence]
-    others = [column_of(one) for one in given if one is not None]
+    others = [column_of(one) for one in [*given, *(gone or ())] if one is not None]
     frame = rows.frame.select(*map(named, [*rows.keys, *rows.values]), *others)
     try:
         columns, conditions = selected(analyzed(frame), source)
@@ -98,6 +99,8 @@ def columns_of(rows: RowInput, source: Any) -> Columns:
         made[ORDER] = Struct([ORDER], [next(rest)])
     if sequence is not None:
         made[PLACE] = next(rest)
+    if gone is not None:
+        made["timestamp"] = _with_gone(made["timestamp"], next(rest), next(rest))
     return Columns(keys, time, Projection(conditions, made))
 
 
@@ -106,6 +109,12 @@ def _micros(time: Expression, type_: T.DataType) -> Expression:
     if not isinstance(type_, T.DateType):
         return Cast(time, pa.int64())
     return Call("multiply", [Cast(Cast(time, pa.int32()), pa.int64()), Literal(DAY, pa.int64())])
+
+
+def _with_gone(times: Expression, op: Expression, went: Expression) -> Expression:
+    """Times in microseconds, of deletes that have none when rows went."""
+    deleted = Call("and", [Call("is null", [times]), Call("equal", [op, Literal("delete", pa.string())])])
+    return Choice([deleted], [Cast(went, pa.int64()), times])
 
 
 def _struct(names: Sequence[str], columns: Sequence[Expression]) -> Struct:

@@ -31,11 +31,11 @@ from millpond.adapters.spark.verbs.inputs import (
 from millpond.errors import ConfigurationError
 from millpond.processors.calls.account import InputTime
 from millpond.processors.calls.arguments import INPUT, check_distinct, parameter_of
-from millpond.processors.calls.feeds.feeds import Feed
+from millpond.processors.calls.feeds.feeds import Feed, Gone
 from millpond.processors.calls.known_names import did_you_mean, unused_name
 from millpond.processors.calls.readings import ARGUMENT, hidden_arguments
 from millpond.processors.verbs.aggregates import AggregateCall
-from millpond.processors.verbs.projections import SEQUENCE
+from millpond.processors.verbs.projections import CHANGE_TIME, SEQUENCE
 
 
 @dataclass(frozen=True)
@@ -117,7 +117,9 @@ class FrameRows:
 
     def time(self, time: str | Column, result: Collection[str] = ()) -> InputTime:
         """What is known of a column of times; ``result`` has the columns that the verb's result has."""
-        return time_of(self.frame, time, result)
+        known = time_of(self.frame, time, result)
+        gone = None if self.feed is None else self.feed.gone(None, time)
+        return known if gone is None else replace(known, bound=max(known.bound, time_of(self.frame, gone.time).bound))
 
     def operations(self, op: str | Column | None) -> str | Column | None:
         """What says which rows are deletes: what is given, or else the column of the change feed that these are."""
@@ -141,7 +143,9 @@ class FrameRows:
         given = [("time", time), *([] if op is None else [("op", op)]), *(("order", one) for one in _listed(order))]
         for what, one in given:
             self._check_of_rows(parameter_of(role, what), one)
-        rows = RowInput(role, self.frame, keys, values, time, op, foreign, _as_one(order), self.feed, added=self.added)
+        feed, decides = self.feed, _as_one(order)
+        gone = None if feed is None else feed.gone(op, time)
+        rows = RowInput(role, self.frame, keys, values, time, op, foreign, decides, feed, gone, added=self.added)
         return rows.without_null_keys() if keyed else rows
 
     def aggregated(
@@ -194,7 +198,6 @@ class FrameRows:
         *,
         op: str | Column,
         order: str | Column | None,
-        gone: str | None,
     ) -> RowInput:
         """What an aggregate reads of a change feed, as Spark evaluates it."""
         rows = self.frame
@@ -207,7 +210,8 @@ class FrameRows:
             for name in key
         }
         taken |= {name.casefold() for name in keys}
-        moment, does, decides = (unused_name(name, taken) for name in ("time", "op", "order"))
+        moment, does, decides, went = (unused_name(name, taken) for name in ("time", "op", "order", CHANGE_TIME))
+        gone = None if self.feed is None else self.feed.gone(op, time)
         when, what = column_argument(rows, time, "time"), column_argument(rows, op, "op")
         columns = [
             *(column_argument(rows, name, "by").alias(name) for name in by),
@@ -215,11 +219,10 @@ class FrameRows:
             *(argument.alias(name) for name, argument in arguments.items()),
             what.alias(does),
             *([] if order is None else [column_argument(rows, order, "order").alias(decides)]),
+            *([] if gone is None else [named(gone.time).alias(went)]),
         ]
         try:
-            type_ = rows.select(when).schema[0].dataType
-            at = when if gone is None else F.when(F.lower(what) == "delete", named(gone).cast(type_)).otherwise(when)
-            selected = rows.select(*columns, at.alias(moment))
+            selected = rows.select(*columns, when.alias(moment))
         except AnalysisException:
             for name, one in (("time", time), ("op", op), *(("order", one) for one in _listed(order))):
                 self._check_of_rows(name, one)
@@ -230,7 +233,8 @@ class FrameRows:
         named_columns = {"time": time, "op": op} | ({} if order is None else {"order": order})
         given = {name: Expression.of(rows, column) for name, column in named_columns.items()}
         kept = None if order is None else decides
-        return RowInput(INPUT, selected, list(keys), list(arguments), moment, does, by, kept, given=given)
+        apart = None if gone is None else Gone(does, went)
+        return RowInput(INPUT, selected, list(keys), list(arguments), moment, does, by, kept, gone=apart, given=given)
 
     def beside(
         self,

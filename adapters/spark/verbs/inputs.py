@@ -26,7 +26,7 @@ from millpond.adapters.spark.verbs.marks import without_marks
 from millpond.errors import ConfigurationError
 from millpond.processors.calls.arguments import parameter_of
 from millpond.processors.calls.calling import several_tables
-from millpond.processors.calls.feeds.feeds import Feed
+from millpond.processors.calls.feeds.feeds import Feed, Gone
 from millpond.processors.calls.key_kinds import MONTHS
 from millpond.processors.calls.known_names import did_you_mean
 from millpond.processors.distribution.exchange import PLACE
@@ -64,6 +64,7 @@ class RowInput:
         foreign: the names of the columns of the foreign key.
         order: the column, or an expression, which decides among rows of one key and time; None if nothing does.
         feed: the change feed that the rows are of; None if no verb has made them one.
+        gone: what says when rows went that are deletes and show no time; None if they have those of all rows.
         given: what the user gave, by parameter, where the columns are not those of the user; None if they are.
         keyed: whether no row has a null in its key.
         stored: whether a store keeps its rows; if none does, nothing of an earlier run depends on its columns.
@@ -80,6 +81,7 @@ class RowInput:
     foreign: Sequence[str] = ()
     order: str | Column | None = None
     feed: Feed | None = None
+    gone: Gone | None = None
     given: Mapping[str, Expression] | None = None
     keyed: bool = False
     stored: bool = True
@@ -118,6 +120,11 @@ class RowInput:
         return self.order is None and self.feed is not None and self.feed.orders(keys)
 
     @property
+    def in_turn(self) -> bool:
+        """Whether each change of a key replaces the one before it, by the feed's order."""
+        return self.order is None and self.feed is not None and self.feed.in_turn(self.keys, self.op)
+
+    @property
     def ordered(self) -> bool:
         """Whether something of the user's decides among rows of one key and time."""
         return self.order is not None
@@ -136,7 +143,7 @@ class RowInput:
         columns = [
             self._struct(self.keys).alias("key"),
             self._struct(self.values).alias("value"),
-            micros(self.role, self.frame, self.time).alias("timestamp"),
+            self._moments().alias("timestamp"),
         ]
         if self.foreign:
             columns.append(self._struct(self.foreign).alias("foreign"))
@@ -199,6 +206,20 @@ class RowInput:
         source = RowInput(self.role, self._ordered(), [ORDER], [], ORDER)
         check_leaf_types(f"the order of {self.role!r}", ORDER, source.field(ORDER).dataType, compared_otherwise)
         return source.schema([ORDER])
+
+    def _moments(self) -> Column:
+        """The times of rows, in microseconds since 1970."""
+        times = micros(self.role, self.frame, self.time)
+        if self.gone is None:
+            return times
+        deleted = times.isNull() & (named(self.gone.op) == "delete")
+        return F.when(deleted, micros(self.role, self.frame, self.went(self.gone))).otherwise(times)
+
+    def went(self, gone: Gone) -> Column:
+        """When rows went that are deletes, as a time of the kind of all rows."""
+        kind = T.TimestampType() if self.times == INSTANT else T.TimestampNTZType()
+        went = named(gone.time)
+        return went if self.field(gone.time).dataType == kind else went.cast(kind)
 
     def _ordered(self) -> DataFrame:
         """What decides among rows of one key and time, as the only column."""

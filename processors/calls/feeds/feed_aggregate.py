@@ -27,14 +27,12 @@ class Changes(Generic[Column]):
         key: the columns by which they do.
         op: what says which of them are deletes.
         order: what decides which of several counts; None if their times do.
-        gone: the column with the times of deletes, which show no row; None if they have those of all rows.
         by_order: whether the order decides among rows of one time, too.
     """
 
     key: Sequence[str]
     op: Column
     order: Column | None = None
-    gone: str | None = None
     by_order: bool = False
 
 
@@ -116,7 +114,7 @@ def _of_verb(
         )
     decides = rows.column(feed.sequence) if by_sequence and feed.sequence is not None else order
     replaced = sorted(feed.row or ()) if key is None else column_names(key, "key")
-    return Changes(replaced, op, decides, feed.time, by_order=order is not None and ordered)
+    return Changes(replaced, op, decides, by_order=order is not None and ordered)
 
 
 def make_feed_aggregate(
@@ -138,7 +136,7 @@ def make_feed_aggregate(
     added = [] if grouping is None else [GROUPING_ID]
     check_distinct([*keys, *added, *calls, MEMBERS], changes=True, remedy=rows.remedy)
     told, calls = groupings_of(calls, grouping)
-    read = rows.regrouped(changes.key, keys, time, calls, op=changes.op, order=changes.order, gone=changes.gone)
+    read = rows.regrouped(changes.key, keys, time, calls, op=changes.op, order=changes.order)
     late = rows.time(time).bound
     packing = begin(name, [read])
     types = {column.name: column.type for column in read.schema(read.values)}

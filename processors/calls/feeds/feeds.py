@@ -32,6 +32,18 @@ class _Mark(NamedTuple):
     rows: int | None
 
 
+class Gone(NamedTuple):
+    """What says when rows went that a feed deletes: of such a one it shows no more than the key, and so often no time.
+
+    Attributes:
+        op: the column that says which rows are deletes.
+        time: the column with the times of the changes.
+    """
+
+    op: str
+    time: str
+
+
 @dataclass(frozen=True)
 class Feed:
     """The change feed of a verb among the columns of a DataFrame.
@@ -54,6 +66,34 @@ class Feed:
     def changes(self) -> Collection[str]:
         """The columns that it has besides those of its rows."""
         return [name for name in (self.op, self.sequence, self.time) if name is not None]
+
+    def gone(self, op: object, time: object) -> Gone | None:
+        """What says when rows went that it deletes; None if that is not known, or the time of all rows says it.
+
+        Args:
+            op: the column, or the expression, that says for a verb which rows are deletes; None if nothing does.
+            time: that with the time of rows.
+        """
+        if self.op is None or self.time is None or not self.tells(op) or (isinstance(time, str) and time == self.time):
+            return None
+        return Gone(self.op, self.time)
+
+    def tells(self, op: object) -> bool:
+        """Whether deletes are its own, where ``op`` is as in ``gone``."""
+        return self.op is not None and (op is None or (isinstance(op, str) and op == self.op))
+
+    def in_turn(self, keys: Collection[str], op: object) -> bool:
+        """Whether each change of one of these keys replaces the one before it, by what it tells of their order."""
+        if op is None or self.row is None or self.sequence is None:
+            return False
+        return self.tells(op) and set(self.row) == set(keys)
+
+    def selected(self, names: Mapping[str, str]) -> "Feed":
+        """What is known of it where some of the columns stand, under these names."""
+        keys = [names[name] for name in self.keys if name in names]
+        row = None if self.row is None or not set(self.row) <= names.keys() else [names[name] for name in self.row]
+        changes = (None if name is None else names.get(name) for name in (self.op, self.sequence, self.time))
+        return Feed(keys, self.whole and len(keys) == len(self.keys), row, *changes)
 
     def orders(self, keys: Collection[str]) -> bool:
         """Whether rows of one of these keys come, or are numbered, in the order in which they count.

@@ -27,7 +27,8 @@ class Promises:
             these forget.
         keeps_records: whether it forwards only what it makes at once of single records, under their own keys and
             timestamps.
-        puts: the store, if there is one, that takes the records as they come, under their own keys and timestamps.
+        puts: the store, if there is one, that takes the records as they come, under their own keys, at their timestamps
+            or later ones.
         looks_up: the stores that it only reads, each record's key for each record; true where it reads as of the
             timestamp.
         looks_ahead: how much newer than the records, at most, what it reads of these stores may be.

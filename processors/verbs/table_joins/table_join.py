@@ -10,7 +10,7 @@ from millpond.processors.options.materialized import Materialized
 from millpond.processors.verbs.foreign_keyed import foreign_key_of
 from millpond.processors.verbs.matching.table_match import TableMatching
 from millpond.processors.verbs.projections import CHANGE_TIME, ChangeColumns, JoinedRows, Keys, Rows, Times, pair, pairs
-from millpond.processors.verbs.sequenced import sequenced_table
+from millpond.processors.verbs.sequenced import sequenced_table, table_of
 from millpond.processors.verbs.table_joins.joined_keys import JoinedKeys, LeftResults, RightResults
 from millpond.processors.verbs.verb import PackedRows, Verb, null_safety
 from millpond.stores.encoding.serdes import BYTES, MSGPACK
@@ -111,7 +111,8 @@ def side_table(
     builder: StreamsBuilder, rows: PackedRows, history: int | None, ttl: int | None, expired: Expired
 ) -> KTable:
     """The table that a side is, in a store of its topic's name; the arguments are those of ``table_join``."""
+    topic, in_turn = rows.topic, rows.in_turn
     if history is None:
-        return builder.table(rows.topic, materialized=Materialized(rows.topic, ttl=ttl, expired=expired))
+        return table_of(builder, topic, Materialized(topic, ttl=ttl, expired=expired), in_turn=in_turn)
     ordered = rows.order is not None
-    return sequenced_table(builder, rows.topic, rows.topic, history, ordered=ordered, ttl=ttl, expired=expired)
+    return sequenced_table(builder, topic, topic, history, ordered=ordered, in_turn=in_turn, ttl=ttl, expired=expired)

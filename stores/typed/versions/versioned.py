@@ -204,6 +204,21 @@ class VersionedKeyValueStore(ReadOnlyVersionedKeyValueStore[K, V], WritableStore
         new = [data if told < time <= limit else None for data, time, limit in zip(found, times, limits, strict=True)]
         return self._decoded_latest(there), self._decoded_latest(new)
 
+    def latest_times(self, keys: Iterable[K]) -> list[int | None]:
+        """From when on the latest version of each key, or the latest tombstone, is valid; None where there is none.
+
+        >>> from millpond.stores.backend.memory import MemoryBackend
+        >>> from millpond.stores.encoding.serdes import STRING
+        >>> from millpond.stores.backend.transaction import Transaction
+        >>> store = VersionedKeyValueStore("prices", Transaction(MemoryBackend()), STRING, STRING, history_retention=9)
+        >>> store.put_many(["tea", "tea"], ["3.10", None], [45, 50])
+        [-1, -1]
+        >>> store.latest_times(["tea", "milk"])
+        [50, None]
+        """
+        found = self._read_many(list(map(latest_row, self._keys_bytes(keys))))
+        return [None if data is None else unpack_time(data) for data in found]
+
     def take_expired(self) -> list[tuple[K, V, int]]:
         """Key, value and time of the keys that have expired since the last time; only where ``Expiry.tells``."""
         assert self._expiry is not None, "nothing expires"
