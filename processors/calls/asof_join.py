@@ -22,6 +22,7 @@ from millpond.processors.calls.arguments import (
     defaults_of,
     in_micros,
 )
+from millpond.processors.calls.feeds.feed_tables import as_written, key_of_feed
 from millpond.processors.calls.key_kinds import check_equal_keys
 from millpond.processors.calls.known_names import did_you_mean
 from millpond.processors.calls.made import MadeVerb
@@ -83,8 +84,17 @@ def call_asof_join(
         _check_reach(corrected, tolerance, history, towards.ahead(most))
     check_null_safe(null_safe)
     check_exact(exact)
+    name, op = name or f"asof_join-{'-'.join(keys)}", right.operations(right_op)
+    own = key_of_feed(right, list(keys.values()), right_op)
+    if own is not None and op is not None:
+        by = as_written(list(keys.values()))
+        raise ConfigurationError(
+            f"the right side of the verb {name!r} is by {', '.join(keys.values())}, and the rows of its feed replace "
+            f"each other by {own}, of which alone a delete tells; aggregate it before, with by={by}, or, to take each "
+            f"of its upserts as a row that stays, write {right.upserts(op)}"
+        )
     return make_asof_join(
-        name or f"asof_join-{'-'.join(keys)}",
+        name,
         left,
         right,
         on=keys,
@@ -98,7 +108,7 @@ def call_asof_join(
         where=where,
         unfit=unfit,
         default=default,
-        right_op=right.operations(right_op),
+        right_op=op,
         right_order=right_order,
         null_safe=null_safe,
         left_key=corrected,

@@ -2,8 +2,10 @@
 
 from collections.abc import Sequence
 
+from millpond.errors import ConfigurationError
 from millpond.processors.calls.account import HISTORY, Allowance
 from millpond.processors.calls.arguments import INPUT, check_distinct, check_ttl, column_names, in_micros, ttl_allowance
+from millpond.processors.calls.feeds.feed_tables import as_written, key_of_feed
 from millpond.processors.calls.made import MadeVerb
 from millpond.processors.calls.readings import Begin, Column, Read, VerbRows, begun_anew
 from millpond.processors.calls.waiting import latest_account
@@ -33,8 +35,17 @@ def call_latest(
     """
     check_ttl(ttl, expired)
     keys = column_names(key, "key")
+    name = name or f"latest-{'-'.join(keys)}"
+    own = key_of_feed(rows, keys, op)
+    if own is not None:
+        by = as_written(keys)
+        raise ConfigurationError(
+            f"the verb {name!r} is given key={by}, and the rows of its feed replace each other by {own}, of which "
+            f"alone a delete tells; write key={own}, and to know something of each {', '.join(keys)}, aggregate the "
+            f"feed: by={by}"
+        )
     return make_latest(
-        name or f"latest-{'-'.join(keys)}",
+        name,
         rows,
         key=keys,
         time=time,

@@ -22,6 +22,7 @@ from millpond.processors.calls.arguments import (
     of_each,
     ttl_allowance,
 )
+from millpond.processors.calls.feeds.feed_tables import key_of_feed
 from millpond.processors.calls.key_kinds import check_equal_keys
 from millpond.processors.calls.made import MadeVerb
 from millpond.processors.calls.readings import Begin, Column, Read, VerbRows, begun_anew
@@ -100,13 +101,22 @@ def call_multi_join(
         raise ConfigurationError(
             f"the verb's name is {made!r}, which is what one of its tables is called; give another"
         )
+    ops = of_each(op, list(tables), "op")
+    for table, rows in tables.items():
+        own = key_of_feed(rows, keys[table], ops.get(table))
+        if own is not None:
+            raise ConfigurationError(
+                f"the table {table!r} of the verb {made!r} is by {', '.join(keys[table])}, and the rows of its feed "
+                f"replace each other by {own}, of which alone a delete tells; join it by table_join, as the left side, "
+                f"with left_key={own}"
+            )
     return make_multi_join(
         made,
         tables,
         keys=keys,
         times=times_of(time, list(tables)),
         shared_time=time if isinstance(time, str) else None,
-        ops=of_each(op, list(tables), "op"),
+        ops=ops,
         orders=of_each(order, list(tables), "order"),
         types=types,
         history=None if history is None else in_micros(history, "history"),

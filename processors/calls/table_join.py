@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
+from millpond.errors import ConfigurationError
 from millpond.processors.calls.account import HISTORY, Allowance
 from millpond.processors.calls.arguments import (
     LEFT,
@@ -19,6 +20,7 @@ from millpond.processors.calls.arguments import (
     in_micros,
     ttl_allowance,
 )
+from millpond.processors.calls.feeds.feed_tables import as_written, key_of_feed
 from millpond.processors.calls.key_kinds import check_equal_keys
 from millpond.processors.calls.made import MadeVerb
 from millpond.processors.calls.readings import Begin, Column, Read, VerbRows, begun_anew
@@ -62,8 +64,10 @@ def call_table_join(
     check_foreign_ttl(primary, foreign, ttl)
     check_null_safe(null_safe)
     check_left_key(primary, foreign, join_type)
+    name = name or f"table_join-{'-'.join(keys)}"
+    _check_feeds(name, left, right, keys, primary, ops, join_type)
     return make_table_join(
-        name or f"table_join-{'-'.join(keys)}",
+        name,
         left,
         right,
         on=keys,
@@ -134,3 +138,34 @@ def make_table_join(
         null_safe=null_safe,
     )
     return MadeVerb(verb, {LEFT: one, RIGHT: other}, table_join_account(name, how, kept, late, lives))
+
+
+def _check_feeds(
+    name: str,
+    left: VerbRows[Column, Read],
+    right: VerbRows[Column, Read],
+    on: Mapping[str, str],
+    left_key: Sequence[str],
+    ops: tuple[Column | None, Column | None],
+    join_type: JoinType,
+) -> None:
+    """Refuse change feeds by other keys than their own.
+
+    Raises:
+        ConfigurationError: there is one.
+    """
+    own = key_of_feed(left, left_key, ops[0])
+    if own is not None:
+        raise ConfigurationError(
+            f"the left side of the verb {name!r} is by {', '.join(left_key)}, and the rows of its feed replace each "
+            f"other by {own}, of which alone a delete tells; write left_key={own}"
+        )
+    theirs = list(on.values())
+    own = key_of_feed(right, theirs, ops[1])
+    if own is not None:
+        turned = as_written(theirs) if theirs == list(on) else repr(dict(zip(theirs, on, strict=True)))
+        how = {JoinType.LEFT: ", how='right'", JoinType.RIGHT: ", how='left'"}.get(join_type, "")
+        raise ConfigurationError(
+            f"the right side of the verb {name!r} is by {', '.join(theirs)}, and the rows of its feed replace each "
+            f"other by {own}, of which alone a delete tells; make it the left side: on={turned}, left_key={own}{how}"
+        )

@@ -110,6 +110,28 @@ def corrected(pond: Pond, left: pa.Table) -> pa.Table:
     return pond.asof_join(left, OTHERS, **ON, emit="updates", left_key="o", history="1 hour")
 
 
+NAMED: list[dict[str, Any]] = [{"o": "c", "u": AT}]
+
+
+def by_o(pond: Pond, left: Any, right: Any, **given: Any) -> pa.Table:
+    """Rows of a feed, and those of ``NAMED``, joined by a column that is not the key of the feed."""
+    times = {"left_time": "u", "right_time": "t"} if left is NAMED else {"left_time": "t", "right_time": "u"}
+    return pond.table_join(left, right, on="o", **times, **given)
+
+
+def met(pond: Pond, right: pa.Table, time: str = "t") -> pa.Table:
+    return pond.asof_join(NAMED, right, on="o", left_time="u", right_time=time)
+
+
+def kept_upserts(pond: Pond) -> pa.Table:
+    """The rows of a change feed that stay, by the line that a message of ``met`` has."""
+    table = feed(pond)
+    with pytest.raises(ConfigurationError) as refused:
+        met(pond, table)
+    rows: pa.Table = eval(str(refused.value).partition("write ")[2], {"table": table, "pc": pc})
+    return rows
+
+
 MANY = [f"c{number}" for number in range(64)]
 
 
@@ -225,6 +247,33 @@ REFUSED = [
         lambda pond: changed(pond, feed(pond), by="n"),
         lambda pond: changed(pond, feed(pond).drop_columns(["k"]), by="n", key="t"),
         lambda pond: changed(pond, feed(pond).drop_columns(["k", "op"]), by="n"),
+    ),
+    Refused(
+        ", of which alone a delete tells; write key=\n, and to know something of each \n, aggregate the feed: by=",
+        lambda pond: pond.latest(feed(pond), key="o", time="t"),
+        lambda pond: pond.latest(feed(pond), key="k", time="t"),
+        lambda pond: changed(pond, feed(pond), by="o"),
+    ),
+    Refused(
+        ", of which alone a delete tells; write left_key=",
+        lambda pond: by_o(pond, feed(pond), NAMED),
+        lambda pond: by_o(pond, feed(pond), NAMED, left_key="k"),
+    ),
+    Refused(
+        ", of which alone a delete tells; make it the left side: on=\n, left_key=",
+        lambda pond: by_o(pond, NAMED, feed(pond), how="left"),
+        lambda pond: by_o(pond, feed(pond), NAMED, left_key="k", how="right"),
+    ),
+    Refused(
+        ", of which alone a delete tells; join it by table_join, as the left side, with left_key=",
+        lambda pond: pond.multi_join({"os": NAMED, "rows": feed(pond)}, on="o", time={"os": "u", "rows": "t"}),
+        lambda pond: by_o(pond, feed(pond), NAMED, left_key="k"),
+    ),
+    Refused(
+        ", of which alone a delete tells; aggregate it before, with by=\n, or, to take each of its upserts",
+        lambda pond: met(pond, feed(pond)),
+        lambda pond: met(pond, changed(pond, feed(pond), by="o"), "change_time"),
+        lambda pond: met(pond, kept_upserts(pond)),
     ),
     Refused(
         ", and the changes of its feed go by \n; leave order out",

@@ -1,0 +1,35 @@
+"""Change feeds as tables: by which key a verb may keep one.
+
+A delete shows no more than the columns by which rows of its feed replace each other. So of a table by any other key,
+it does not say which row goes, and an update that moves a row to another key does not say so either.
+"""
+
+from collections.abc import Sequence
+
+from millpond.processors.calls.readings import Column, Read, VerbRows
+
+
+def key_of_feed(rows: VerbRows[Column, Read], key: Sequence[str], op: Column | None) -> str | None:
+    """The key of a verb's change feed, as one writes it, of which a table by another key would be wrong.
+
+    Args:
+        rows: the rows.
+        key: of the table.
+        op: the column with the operation, as the user gave it.
+
+    Returns:
+        None if the key is that of the feed, or the rows are no feed of which that is known.
+    """
+    feed = rows.told
+    if feed is None or feed.row is None or not feed.tells(op) or set(feed.row) == set(key):
+        return None
+    return as_written(sorted(feed.row))
+
+
+def as_written(names: Sequence[str]) -> str:
+    """Columns as a user gives them: one by its name, or else a list.
+
+    >>> as_written(["id"]), as_written(["id", "rank"])
+    ("'id'", "['id', 'rank']")
+    """
+    return repr(names[0]) if len(names) == 1 else repr(list(names))
