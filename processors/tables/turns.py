@@ -47,7 +47,10 @@ class Turns:
         before = [(time, number) for time, number in zip(found, asked.tolist(), strict=True) if time is not None]
         first = np.array(before, np.int64).reshape(-1, 2)
         reached = reached_by_key(np.concatenate([first[:, 0], times]), np.concatenate([first[:, 1], numbers]))
-        return records.timed(reached[len(first) :])
+        reached = reached[len(first) :]
+        if isinstance(records, Columns):
+            return Columns(records.keys, records.values, reached, records.positions)
+        return Batch(records.keys, records.values, reached.tolist(), None, None, records.positions, records.headers)
 
     def _newest(self) -> int:
         """The time that no update of the store is newer than."""

@@ -237,6 +237,22 @@ def test_a_change_is_valid_from_its_time_on_but_not_before_the_one_that_it_repla
         assert {row["now"]: row["due"] for row in static} == found
 
 
+@pytest.mark.parametrize("history", [None, "1 minute"])
+def test_a_delete_that_is_older_than_a_row_s_time_to_live_takes_it_out_if_the_row_is_not(history: str | None) -> None:
+    rows = told(("upsert", 1, 100), ("delete", 20, None))
+    other = pa.Table.from_pylist([{**one(("upsert", 1, 105))[0], "id": 2}], rows.schema)
+    kept = Kept(["id"])
+    with Pond().in_batches.table_join(
+        rows.schema, NOTES.schema, on="id", left_time="due", right_time="noted", how="left", ttl="10 minutes",
+        history=history,
+    ) as running:  # fmt: skip
+        for part in (rows.slice(0, 1), other):
+            kept.take(running.feed(left=part))
+        assert sorted(kept.rows) == [(1,), (2,)]
+        kept.take(running.feed(left=rows.slice(1)))
+    assert sorted(kept.rows) == [(2,)]
+
+
 def test_a_delete_that_a_stream_meets_has_the_time_of_the_change() -> None:
     rows = told(("upsert", 1, 5), ("delete", 8, None))
     seen = pa.Table.from_pylist([{"id": 1, "seen": moment(time)} for time in (5, 8)])

@@ -123,10 +123,6 @@ class Batch:
         """The same keys, times and headers with other values; a plain stream batch."""
         return Batch(self.keys, values, self.timestamps, None, None, self.positions, self.headers)
 
-    def timed(self, times: npt.NDArray[np.int64]) -> "Batch":
-        """The same records with other times; a plain stream batch."""
-        return Batch(self.keys, self.values, times.tolist(), None, None, self.positions, self.headers)
-
     def at(self, positions: npt.NDArray[np.int64]) -> "Batch":
         """The same records at these positions."""
         places = positions.tolist()

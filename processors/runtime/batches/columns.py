@@ -124,10 +124,6 @@ class Columns:
         """The same keys and times with other values; plain columns of a stream."""
         return Columns(self.keys, values, self.timestamps, self.positions)
 
-    def timed(self, times: npt.NDArray[np.int64]) -> "Columns":
-        """The same records with other times; plain columns of a stream."""
-        return Columns(self.keys, self.values, times, self.positions)
-
     def at(self, positions: npt.NDArray[np.int64]) -> "Columns":
         """The same records at these positions."""
         return Columns(self.keys, self.values, self.timestamps, positions, self.olds, self.latest)
