@@ -73,9 +73,9 @@ def joined(seed: int) -> pa.Table:
         ORDERS, NAMES, on="who", left_key="id", left_time="at", right_time="since", left_op="does", right_op="op"
     ) as running:
         parts = [(given, "left"), (named, "right")]
-        fed = [(side, part) for rows, side in parts for part in cut(rows, chance)]
-        chance.shuffle(fed)
-        return pa.concat_tables([running.feed(**{side: part}) for side, part in fed])
+        come = [(side, part) for rows, side in parts for part in cut(rows, chance)]
+        chance.shuffle(come)
+        return pa.concat_tables([fed(running, side, part) for side, part in come])
 
 
 FEEDS: dict[str, Callable[[int], pa.Table]] = {"latest": latest, "joined": joined}
@@ -111,8 +111,9 @@ def by_left(history: str | None, **options: Any) -> Any:
 
 
 def by_foreign_key(pond: Any, feed: pa.Schema) -> tuple[MicroBatches, str]:
-    whose = pa.schema([pa.field("who", pa.string()), pa.field("seen", TIMES)])
-    given = {"on": "who", "left_key": "id", "left_time": "due", "right_time": "seen"}
+    columns: Any = [("who", pa.string()), ("seen", TIMES)]
+    whose = pa.schema(columns)
+    given: dict[str, Any] = {"on": "who", "left_key": "id", "left_time": "due", "right_time": "seen"}
     return pond.table_join(feed, whose, how="left", **given), "left"
 
 
@@ -148,7 +149,8 @@ TABLES = {
 
 def fed(verb: MicroBatches, role: str, part: pa.Table) -> pa.Table:
     if role in ("left", "right"):
-        return verb.feed(**{role: part})
+        side: dict[str, Any] = {role: part}
+        return verb.feed(**side)
     return verb.feed(part) if role == "rows" else verb.feed(tables={role: part})
 
 
@@ -203,8 +205,8 @@ def one(*rows: tuple[Any, ...]) -> Sequence[dict[str, Any]]:
 
 def told(*rows: tuple[Any, ...]) -> pa.Table:
     """The same with the marks of a feed."""
-    plain = pa.schema([("id", pa.int64()), ("due", TIMES), ("at", TIMES)])
-    marked = Pond().latest(plain.empty_table(), key="id", time="at").drop_columns(["at"]).schema
+    columns: Any = [("id", pa.int64()), ("due", TIMES), ("at", TIMES)]
+    marked = Pond().latest(pa.schema(columns).empty_table(), key="id", time="at").drop_columns(["at"]).schema
     return pa.Table.from_pylist(one(*rows), marked)
 
 

@@ -115,7 +115,9 @@ NAMED: list[dict[str, Any]] = [{"o": "c", "u": AT}]
 
 def by_o(pond: Pond, left: Any, right: Any, **given: Any) -> pa.Table:
     """Rows of a feed, and those of ``NAMED``, joined by a column that is not the key of the feed."""
-    times = {"left_time": "u", "right_time": "t"} if left is NAMED else {"left_time": "t", "right_time": "u"}
+    times: dict[str, Any] = (
+        {"left_time": "u", "right_time": "t"} if left is NAMED else {"left_time": "t", "right_time": "u"}
+    )
     return pond.table_join(left, right, on="o", **times, **given)
 
 

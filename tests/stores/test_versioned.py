@@ -166,3 +166,11 @@ def test_what_a_lookup_returns_says_when_the_version_ended(transaction: Transact
     assert store.get("k", 30) == VersionedRecord("a", 10, 50)
     assert store.get("k", 60) == VersionedRecord("b", 50, None)
     assert store.delete("k", 30) == VersionedRecord("a", 10, 50)
+
+
+def test_the_latest_times_are_those_of_versions_and_of_deletes_that_are_remembered(transaction: Transaction) -> None:
+    store = open_store(transaction)
+    store.put_many(["a", "a", "b", "b"], ["1", "2", "3", None], [10, 5, 20, 30])
+    assert store.latest_times(["a", "b", "c"]) == [10, 30, None]
+    store.put("d", "4", 20_031)
+    assert store.latest_times(["a", "b"]) == [10, None]
