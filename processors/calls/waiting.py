@@ -256,9 +256,20 @@ def latest_account(name: str, history: Allowance, ttl: Allowance | None = None) 
     return Account(name, "latest", _OF_INPUT, kept, _NOTHING, 0, {(CHANGE_TIME,): history.added}, keeps)
 
 
-def feed_aggregate_account(name: str, late: int) -> Account:
-    """Of an aggregate of the rows that a change feed describes, whose changes come so much later."""
+def feed_aggregate_account(name: str, late: int, *, orders: bool) -> Account:
+    """Of an aggregate of the rows that a change feed describes.
+
+    Args:
+        name: the verb's name.
+        late: how much later its changes come.
+        orders: whether the order of each row's last change is kept.
+    """
     keeps = "each row that is there, and a result for each key that has some: it grows with their number"
+    if orders:
+        keeps = (
+            "each row that is there, the order of its last change, that of each row that is deleted, for ever, and a "
+            "result for each key that has rows: it grows with the number of rows that there ever were"
+        )
     return Account(name, "aggregate, updates", _IN_TURN, [], _NOTHING, 0, {(CHANGE_TIME,): late}, keeps)
 
 

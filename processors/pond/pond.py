@@ -159,7 +159,7 @@ class Verbs(ABC, Generic[Given, Result]):
                 ``rollup`` or ``grouping_sets`` of ``millpond.processors`` each row counts for several sets of columns.
             time: the column with the time of a row.
             order: the column that decides for ``first``, ``last``, ``collect`` and ``map_agg`` among rows of one key
-                and time; of a change feed that you name, it decides which of several changes of its key counts,
+                and time; of a change feed that you name, it decides which of the changes of its key counts,
                 whatever their times.
             key: of a change feed, the columns by which its rows replace each other; those of a verb's feed are known.
             op: the column that says which rows are deletes; by default that of the change feed that a verb has made.

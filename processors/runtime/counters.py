@@ -46,7 +46,8 @@ class CounterName(StrEnum):
     """An update later than the grace period of its versioned store allows."""
 
     DROPPED_OUT_OF_ORDER = "dropped-out-of-order"
-    """An update of a versioned table that is not its key's latest, and so has no result (KIP-914)."""
+    """An update of a versioned table that is not its key's latest, and so has no result (KIP-914); or a change whose
+    order is less than that of one which has come before."""
 
     DROPPED_STALE_RESPONSE = "dropped-stale-response"
     """An answer of a foreign-key join to a left row that has changed since; another answer is on its way."""

@@ -123,22 +123,58 @@ def test_by_grouping_sets_each_row_leaves_all_of_its_groups() -> None:
     assert_equal(kept.told(*told), {key: {name: row[name] for name in told} for key, row in whole.items()})
 
 
+@pytest.mark.parametrize("backend", ["memory", "lmdb", "rocksdb"])
 @pytest.mark.parametrize("seed", range(3))
-def test_changes_that_a_user_names_count_by_an_order_alone_whatever_their_times(seed: int) -> None:
-    given, chance = changes(seed), random.Random(seed)
+def test_changes_that_a_user_names_count_by_their_order_alone_in_whatever_micro_batches_they_come(
+    seed: int, backend: str
+) -> None:
+    """Whatever their times, and though some come twice."""
+    given, chance = changes(seed), random.Random(f"{seed} {backend}")
     given = given.append_column("number", pa.array(range(given.num_rows)))
+    places = [*range(given.num_rows), *chance.choices(range(given.num_rows), k=50)]
+    chance.shuffle(places)
     seen, kept = given.slice(0, 0), Kept(["k"])
-    with Pond().in_batches.aggregate(
+    with Pond(backend=backend).in_batches.aggregate(
         given.schema, ALL, by="k", time="t", key="id", op="change", order="number"
     ) as running:
-        for part in cut(given, chance):
+        for part in cut(given.take(places), chance):
             seen = pa.concat_tables([seen, part])
-            places = list(range(part.num_rows))
-            chance.shuffle(places)
-            kept.take(running.feed(part.take(places)))
+            kept.take(running.feed(part))
             last = seen.set_column(1, "t", pc.multiply(seen["number"], 1_000_000).cast(TIMES))
-            there = described(last)["number"]
-            check(kept, seen.filter(pc.is_in(seen["number"], there.combine_chunks())), ["k"])
+            there = described(last)["number"].combine_chunks()
+            check(kept, given.filter(pc.is_in(given["number"], there)), ["k"])
+
+
+def test_changes_of_one_order_are_told_apart_alike_in_whatever_micro_batches_they_come() -> None:
+    given, found = changes(5), set()
+    given = given.append_column("number", pa.array([place // 7 for place in range(given.num_rows)]))
+    for seed in range(6):
+        chance, kept = random.Random(seed), Kept(["k"])
+        places = list(range(given.num_rows))
+        chance.shuffle(places)
+        with Pond().in_batches.aggregate(
+            given.schema, ALL, by="k", time="t", key="id", op="change", order="number"
+        ) as running:
+            for part in cut(given.take(places), chance):
+                kept.take(running.feed(part))
+        found.add(repr(sorted(kept.told(*ALL).items(), key=repr)))
+    assert len(found) == 1
+
+
+def test_an_older_change_in_a_later_micro_batch_neither_replaces_a_row_nor_brings_back_a_deleted_one() -> None:
+    changed = orders().schema.append(pa.field("op", pa.string())).append(pa.field("lsn", pa.int64()))
+
+    def change(id: int, who: str, op: str, lsn: int) -> pa.Table:
+        return pa.Table.from_pylist([{"id": id, "who": who, "sum": 1, "at": START, "op": op, "lsn": lsn}], changed)
+
+    with Pond().in_batches.aggregate(
+        changed, {"n": agg.count()}, by="who", time="at", key="id", op="op", order="lsn"
+    ) as running:
+        assert run(running, change(1, "a", "u", 5)) == [("a", 1, "upsert")]
+        assert run(running, change(1, "b", "u", 4), change(1, "b", "d", 3)) == []
+        assert run(running, change(1, "a", "d", 7)) == [("a", None, "delete")]
+        assert run(running, change(1, "b", "u", 6)) == []
+        assert run(running, change(1, "b", "u", 8)) == [("b", 1, "upsert")]
 
 
 @pytest.mark.parametrize("seed", range(2))

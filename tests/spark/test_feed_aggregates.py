@@ -88,6 +88,25 @@ def test_many_files_restarts_and_other_partitions_leave_what_sql_says(spark: Spa
         assert left_by(job, found) == by_sql(job, given[:come])
 
 
+def test_changes_of_another_system_count_by_their_order_across_files_restarts_and_other_partitions(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    job, given = Job(spark, tmp_path), [(*change, place) for place, change in enumerate(changes(6))]
+    come = [*given, *Random(6).choices(given, k=9)]
+    Random(7).shuffle(come)
+    for run, partitions in enumerate((2, 2, 3)):
+        some = come[run * 33 : (run + 1) * 33]
+        for place in range(0, len(some), 7):
+            orders = job.arrive("orders", job.rows(f"{ORDERS}, lsn long", *some[place : place + 7]))
+        more = {} if run < 2 else {"evolution": Evolution(f"{tmp_path}/out-checkpoint")}
+        found = job.pond(partitions=partitions, **more).aggregate(
+            orders, CALLS, by=cube("customer", "status"), time="at", key="id", op="op", order="lsn", name="grouped"
+        )
+        job.run(found)
+        seen = sorted(come[: (run + 1) * 33], key=lambda change: change[-1])
+        assert left_by(job, found) == by_sql(job, [change[:-1] for change in seen])
+
+
 def test_a_feed_behind_files_is_known_by_its_columns(spark: SparkSession, tmp_path: Path) -> None:
     job, given = Job(spark, tmp_path), changes(2)
     pond = job.pond()

@@ -222,7 +222,8 @@ class Millpond(JoinVerbs):
             time: the column (or expression) with the time of a row.
             order: what decides for ``first``, ``last``, ``collect`` and ``map_agg`` among rows of one key and time, as
                 in ``latest``; other functions have no use for it. Of a change feed that you name, it decides which of
-                several changes of its key counts, whatever their times.
+                the changes of its key counts, whatever their times and the micro-batches they come in; that of each
+                key's last change is kept for ever.
             key: of a change feed, the columns by which its rows replace each other; those of a verb's feed are known.
             op: the column (or expression) that says which rows are deletes; by default that of the change feed that a
                 verb has made.

@@ -28,12 +28,15 @@ class Changes(Generic[Column]):
         op: what says which of them are deletes.
         order: what decides which of several counts; None if their times do.
         by_order: whether the order decides among rows of one time, too.
+        late: whether a change may come in a later micro-batch than one of its key that counts more, as those of a verb
+            never do.
     """
 
     key: Sequence[str]
     op: Column
     order: Column | None = None
     by_order: bool = False
+    late: bool = False
 
 
 def changes_in(
@@ -73,7 +76,8 @@ def changes_in(
             f"the verb {name!r} is given op, so its rows are changes, and nothing says which of them replace each "
             "other; give key='id', or a list of columns"
         )
-    return Changes(column_names(key, "key"), found, order, by_order=order is not None and ordered)
+    chosen = order is not None
+    return Changes(column_names(key, "key"), found, order, by_order=chosen and ordered, late=chosen)
 
 
 def _of_verb(
@@ -114,7 +118,8 @@ def _of_verb(
         )
     decides = rows.column(feed.sequence) if by_sequence and feed.sequence is not None else order
     replaced = sorted(feed.row or ()) if key is None else column_names(key, "key")
-    return Changes(replaced, op, decides, by_order=order is not None and ordered)
+    by_order = order is not None and ordered
+    return Changes(replaced, op, decides, by_order=by_order, late=not by_sequence)
 
 
 def make_feed_aggregate(
@@ -153,10 +158,11 @@ def make_feed_aggregate(
         groups=columns if grouping is None else KeyCodec(grouping.packed(columns.schema)),
         sets=grouping,
         by_order=changes.by_order,
+        late=changes.late,
     )
     written = f"{{{', '.join(f'{result!r}: {call}' for result, call in calls.items())}}}"
     verb = feed_aggregate(name, packed, bound, written=written, told=told)
-    return MadeVerb(verb, {INPUT: read}, feed_aggregate_account(name, late))
+    return MadeVerb(verb, {INPUT: read}, feed_aggregate_account(name, late, orders=changes.late))
 
 
 def check_feed_options(name: str, *, window: object, ttl: object) -> None:

@@ -17,11 +17,12 @@ from millpond.processors.options.records import Grouped
 from millpond.processors.verbs.aggregate import NO_BITS, Groupings, Results
 from millpond.processors.verbs.aggregates import AggregateCall, count
 from millpond.processors.verbs.feeds.feed_rows import FeedRows, in_group
-from millpond.processors.verbs.feeds.last_changes import LastChanges
+from millpond.processors.verbs.feeds.last_changes import KeptOrders, LastChanges
 from millpond.processors.verbs.projections import CHANGE_TIME, ChangeColumns, Keys, Times
 from millpond.processors.verbs.row_aggregate import RowAggregate
 from millpond.processors.verbs.verb import Projection, Verb
 from millpond.stores.encoding.serdes import BYTES, Serde
+from millpond.stores.specs.store_spec import StoreKind, StoreSpec
 from millpond.stores.typed.terms import Written
 
 ROWS: Final = "rows"
@@ -29,6 +30,9 @@ ROWS: Final = "rows"
 
 GROUPS: Final = "groups"
 """The store of the aggregates."""
+
+LAST_CHANGES: Final = "last-changes"
+"""The node that chooses among changes by their order."""
 
 MEMBERS: Final = "millpond_members"
 """The result, which nobody sees, that says how many rows a group has."""
@@ -113,9 +117,13 @@ def feed_aggregate(
 
 
 def _table(builder: StreamsBuilder, rows: FeedRows) -> KTable:
-    """The rows by the feed's key; of several changes in a micro-batch the last one counts."""
-    kept = Materialized(ROWS)
+    """The rows by the feed's key, of whose changes the last one counts."""
+    kept, orders = Materialized(ROWS), f"{rows.topic}-order"
     if rows.order is None:
         return builder.table(rows.topic, materialized=kept)
-    changes = builder.stream(rows.topic).process(LastChanges, name="last-changes", keeps_key=True, value_serde=BYTES)
-    return changes.to_table(kept)
+    made = partial(LastChanges, KeptOrders(orders, ROWS) if rows.late else None)
+    changes = builder.stream(rows.topic).process(made, name=LAST_CHANGES, keeps_key=True, value_serde=BYTES)
+    table = changes.to_table(kept)
+    if rows.late:
+        table.handle.graph.use(LAST_CHANGES, [StoreSpec(orders, StoreKind.KEY_VALUE, BYTES, BYTES), ROWS])
+    return table

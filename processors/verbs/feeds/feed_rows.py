@@ -31,11 +31,13 @@ class FeedRows(AggregatedRows):
         groups: how the keys of groups are packed.
         sets: the sets of columns for each of which a row has a group; None if it is in one.
         by_order: whether the order of changes decides among rows of one time, too.
+        late: whether a change may come in a later micro-batch than one of its key that counts more, by the order.
     """
 
     groups: KeyCodec = field(kw_only=True)
     sets: GroupingSets | None = field(default=None, kw_only=True)
     by_order: bool = field(default=False, kw_only=True)
+    late: bool = field(default=False, kw_only=True)
 
     @property
     def memberships(self) -> int:
