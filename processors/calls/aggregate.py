@@ -70,7 +70,7 @@ def call_aggregate(
     changes = changes_in(name, rows, key=key, op=op, order=order, ordered=by_time)
     if changes is not None:
         check_feed_options(name, window=window, ttl=ttl)
-        return make_feed_aggregate(name, rows, calls, changes, by=by, time=time, begin=begin)
+        return make_feed_aggregate(name, rows, calls, changes, by=by, time=time, begin=begin, binding=binding)
     return make_aggregate(
         name,
         rows,

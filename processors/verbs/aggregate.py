@@ -89,10 +89,14 @@ class AggregatedRows(Input):
         return pa.Table.from_arrays(columns, schema=self.types)
 
     def packed(self, rows: pa.Table) -> Any:
-        arguments = flattened(rows["value"]).columns if self.arguments else []
-        columns = [self._moments(rows), *(plain_column(column.combine_chunks()) for column in arguments)]
+        columns = self._columns(rows)
         fields = rows_type([column.type for column in columns[1:]], columns[0].type)
         return PackedRowType.of(pa.StructArray.from_arrays(columns, fields=list(fields)))
+
+    def _columns(self, rows: pa.Table) -> list[Any]:
+        """The time of each row, and what else it brings."""
+        arguments = flattened(rows["value"]).columns if self.arguments else []
+        return [self._moments(rows), *(plain_column(column.combine_chunks()) for column in arguments)]
 
     def _moments(self, rows: pa.Table) -> Any:
         """The time of each row; with an order, bytes that compare as time and order do."""

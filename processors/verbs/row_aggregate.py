@@ -9,7 +9,7 @@ copies, if only the last update of a micro-batch is forwarded.
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from copy import copy
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Self, TypeAlias
 
 import msgpack
 import pyarrow as pa
@@ -109,7 +109,9 @@ class RowAggregate:
         since: by the names of results, the times from which rows count for them, in microseconds since 1970; for the
             others all do.
         gaps: whether rows bring, behind the values for the calls, the gaps of their sessions.
-        reversible: whether rows can be taken out again (``subtractor``); then none are folded in by the column.
+        reversible: whether rows can be taken out again (``subtractor``); then none are folded in by the column, and
+            they have a value for each call, in the place of its state. One that ends before a call's place, which was
+            added later, does not count for it.
 
     Raises:
         ConfigurationError: there are no calls, there is no such function, or it does not take the type.
@@ -153,22 +155,24 @@ class RowAggregate:
         self._called = {name: call.function for name, call in calls.items()}
         self._initial = [function.initial for function in self._functions]
         self._commutes = not any(call.by_time for call in calls.values())
-        places = _places(calls)
+        states = {name: state_name(call, bound[name]) for name, call in calls.items()}
+        kind = f"reversible-state-{REVERSIBLE_VERSION}" if reversible else f"aggregate-state-{STATE_VERSION}"
+        slots = slots or Slots.first(
+            f"{kind}: {'ordered; ' if ordered else ''}{'; '.join(states.values())}", len(calls)
+        )
+        places = slots.places if reversible else _places(calls)
+        self._shorter = range(slots.shortest, slots.longest) if reversible else range(0)
         self._adds = [(number, places[number], function.add) for number, function in enumerate(self._functions)]
         self._subtracts = [
             (number, places[number], one.subtract)
             for number, one in enumerate(self._functions)
             if isinstance(one, Reversible)
         ]
-        states = {name: state_name(call, bound[name]) for name, call in calls.items()}
         by_time = {name for name, call in calls.items() if ordered and call.by_time}
         self._states = {name: f"{ORDERED if name in by_time else ''}{state}" for name, state in states.items()}
         arguments = [(name, given[name]) for name, call in calls.items() if call.takes_values]
         self.arguments = pa.schema([pa.field(*named) for named in arguments])
         self._fold = RowFold(self._functions, places)
-        kind = f"reversible-state-{REVERSIBLE_VERSION}" if reversible else f"aggregate-state-{STATE_VERSION}"
-        name = f"{kind}: {'ordered; ' if ordered else ''}{'; '.join(states.values())}"
-        slots = slots or Slots.first(name, len(calls))
         self._additions = [
             Addition(result, place, self._since[result])
             for result, place in zip(calls, slots.places, strict=True)
@@ -184,7 +188,7 @@ class RowAggregate:
             [pa.field(name, of.type, of.nullable) for name, of in zip(calls, self._functions, strict=True)]
         )
 
-    def of_verb(self, name: str, keys: KeyCodec) -> "RowAggregate":
+    def of_verb(self, name: str, keys: KeyCodec) -> Self:
         """The same, with errors that begin with the name of the verb, and show keys as the user knows them.
 
         Args:
@@ -239,14 +243,18 @@ class RowAggregate:
             RecordError: a result leaves its type.
             SerdeError: ``value`` or ``state`` is not what this aggregation has written.
         """
-        return self._changed(self._adds, key, value, state)
+        return self._changed(self._counting(self._adds, value), key, value, state)
 
     def subtractor(self, key: Any, value: Sequence[Any], state: list[Any]) -> list[Any]:
         """Take a row out of ``state`` again, which is changed and returned, if the aggregation is reversible.
 
         Args and errors are those of ``aggregator``.
         """
-        return self._changed(self._subtracts, key, value, state)
+        return self._changed(self._counting(self._subtracts, value), key, value, state)
+
+    def _counting(self, steps: Sequence[_Step], value: Sequence[Any]) -> Sequence[_Step]:
+        """The steps of the calls for which a row counts."""
+        return [step for step in steps if step[1] < len(value)] if len(value) in self._shorter else steps
 
     def _changed(self, steps: Sequence[_Step], key: Any, value: Sequence[Any], state: list[Any]) -> list[Any]:
         number = 0

@@ -22,6 +22,7 @@ from millpond.processors import SessionWindows, TimeWindows, rollup
 from millpond.processors.calls.aggregate import make_aggregate
 from millpond.processors.calls.apply import make_apply
 from millpond.processors.calls.asof_join import make_asof_join
+from millpond.processors.calls.feeds.feed_aggregate import Changes, make_feed_aggregate
 from millpond.processors.calls.latest import make_latest
 from millpond.processors.calls.made import Made
 from millpond.processors.calls.over import make_over
@@ -33,8 +34,10 @@ from millpond.processors.calls.top_n import make_top_n
 from millpond.processors.options.grouping import By
 from millpond.processors.options.joins import FOREIGN_KEY_JOINS, TABLE_JOINS, AsofDirection, JoinType
 from millpond.processors.verbs import aggregates
+from millpond.processors.verbs.aggregate import STORE as AGGREGATE
 from millpond.processors.verbs.aggregate import Windows
 from millpond.processors.verbs.aggregates import AggregateCall
+from millpond.processors.verbs.feeds.feed_aggregate import GROUPS as GROUPS_STORE
 from millpond.processors.verbs.kept_calls import CallChanges
 from millpond.processors.verbs.ordered.over_spec import STORE, Calls, Frame
 from millpond.processors.verbs.row_aggregate import RowAggregate
@@ -53,6 +56,8 @@ CUBES: Final = "cubes"
 """Aggregates by grouping sets."""
 CORRECTED: Final = "corrected"
 """As-of joins whose results are corrected."""
+GROUPED: Final = "grouped"
+"""Aggregates of a change feed by ``g``; rows replace each other by ``k``, in whatever order their changes come."""
 FOREIGN: Final = "foreign"
 """Joins of tables by a foreign key, the column ``f`` of left rows."""
 SIZES: Final = {"windows": (20, 7, 10, 40), "sessions": (4, 2, 9, 15)}
@@ -226,8 +231,10 @@ class Draft:
     def schema(self, side: str) -> pa.Schema:
         """The columns of one of its inputs."""
         columns: list[Any] = [("k", pa.string()), (self.named(TIMES, side), TIME)]
-        if self.kind in (*WINDOWS, *OVER):
+        if self.kind in (*CALLING, *OVER):
             columns += [("v", pa.int64()), ("w", pa.int64())]
+        if self.kind == GROUPED:
+            columns.append(("o", pa.string()))
         if self.kind == FOREIGN and side == "left":
             columns.append(("f", pa.string()))
         if self.has_group(side):
@@ -237,7 +244,7 @@ class Draft:
 
     def has_group(self, side: str) -> bool:
         """Whether rows of that side have the column that may be in a key behind ``k``."""
-        return self.kind in KEEPING or (self.kind in (CUBES, CORRECTED) and side == "left")
+        return self.kind in KEEPING or (self.kind in (CUBES, CORRECTED, GROUPED) and side == "left")
 
     def keys(self, side: str) -> list[str]:
         """The columns of its key."""
@@ -343,6 +350,20 @@ class KeptRows(Rows):
         read = super().aggregated(keys, time, calls, order, gap)
         return KeptSelection(**vars(read), expressions={"time": Expression(time)})
 
+    def regrouped(
+        self,
+        key: Sequence[str],
+        by: Sequence[str],
+        time: str,
+        calls: Mapping[str, AggregateCall],
+        *,
+        op: str,
+        order: str | None,
+        gone: str | None,
+    ) -> KeptSelection:
+        read = super().regrouped(key, by, time, calls, op=op, order=order, gone=gone)
+        return KeptSelection(**vars(read), expressions={"time": Expression(time), "op": Expression(op)})
+
     def beside(
         self,
         keys: Sequence[str],
@@ -372,7 +393,7 @@ class Kept:
 def made_of(draft: Draft, run: VerbRun, calls: CallChanges) -> Made:
     """The verb, as ``Millpond`` makes it."""
     left = KeptRows.of(f"left-{draft.number}", draft.schema("left"))
-    if draft.kind in WINDOWS:
+    if draft.kind in CALLING:
         return _aggregate(draft, run, calls, left)
     if draft.kind in OVER:
         return _over(draft, run, calls, left)
@@ -436,9 +457,14 @@ def _aggregate(draft: Draft, run: VerbRun, changes: CallChanges, left: KeptRows)
     def binding(bind: Callable[..., RowAggregate]) -> RowAggregate:
         first = bind()
         kept = first.kept(arguments, conditions)
-        states = call_states(run, run.inputs[-1], kept, changes, first.state_serde.name)
-        return bind(slots=states.slots, since=states.since)
+        store = GROUPS_STORE if draft.kind == GROUPED else AGGREGATE
+        states = call_states(run, run.inputs[-1], kept, changes, first.state_serde.name, store)
+        return bind(slots=states.slots)
 
+    if draft.kind == GROUPED:
+        by_order = any(call.by_time for call in calls.values())
+        feed = Changes(["k"], "o", "at", by_order=by_order, late=True)
+        return make_feed_aggregate(draft.name, left, calls, feed, by="g", time="at", begin=Kept(run), binding=binding)
     make = WINDOWS[draft.kind]
     by: By = rollup("k", "g") if draft.kind == CUBES else "k"
     until = {time: made for size, time in draft.eras if (made := make(size, draft.longer)) is not None}
@@ -479,6 +505,8 @@ WINDOWS: Final[Mapping[str, Callable[[int, int], Windows | None]]] = {
     ),
 }
 """The aggregates, and their windows: so long, or with such a gap, and with a grace that is so often ``LONG``."""
+CALLING: Final = (*WINDOWS, GROUPED)
+"""All aggregates."""
 OVER: Final = {"running": Frame(), "recent": Frame(rows=3)}
 """Rows beside those of their key before them, and which of these count."""
 MORTAL: Final = ("latest", "totals")
@@ -509,4 +537,4 @@ TABLES: Final = ("latest", "asof", "versions")
 """Those of them that keep versions of a table."""
 TOP: Final = 2
 """Of how many rows ``top_n`` knows: the newest of each key."""
-KINDS: Final = ("latest", "top", "apply", *WINDOWS, *OVER, *JOINS)
+KINDS: Final = ("latest", "top", "apply", *CALLING, *OVER, *JOINS)

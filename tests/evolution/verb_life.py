@@ -25,10 +25,12 @@ from tests.evolution.process import RETAINED, Checkpoint, DeathError
 from tests.evolution.story import BACKENDS, Story, other
 from tests.evolution.verb_drafts import (
     ASOF,
+    CALLING,
     CALLS,
     CORRECTED,
     CUBES,
     FOREIGN,
+    GROUPED,
     GROUPS,
     KEEPING,
     MORTAL,
@@ -59,9 +61,16 @@ VERBS: Final = 4
 """So many a query has at most."""
 PARTITIONS: Final = 4
 """So many it has at most."""
+MANY: Final = (FOREIGN, GROUPED)
+"""Verbs of several operators, each of another number of them."""
 RELEASE: Final = "a release"
 """A restart with something changed: verbs, partitions, the backend, or what somebody has edited or erased."""
-STORES: Final = {"latest": "latest", **dict.fromkeys(WINDOWS, "aggregate"), **dict.fromkeys(OVER, "over")}
+STORES: Final = {
+    "latest": "latest",
+    **dict.fromkeys(WINDOWS, "aggregate"),
+    GROUPED: "groups",
+    **dict.fromkeys(OVER, "over"),
+}
 """The store that holds the table of a verb, by kind."""
 
 
@@ -141,7 +150,7 @@ class VerbLife(Story):
         """A verb that never was."""
         draft = Draft(self.number(), kind, "")
         draft = replace(draft, name=f"{kind}-{draft.number}")
-        if kind in WINDOWS:
+        if kind in CALLING:
             window = SIZES.get(kind, (0,))[0]
             return replace(draft, calls=tuple(self.new_call(one) for one in range(2)), window=window)
         if kind in OVER:
@@ -257,6 +266,7 @@ class VerbLife(Story):
             columns, time, group = draft.of(side), draft.named(TIMES, side), draft.named(GROUPS, side)
             rows = [
                 {"k": one.key, time: one.time, "v": one.plain, "w": one.marked, "f": one.named, group: one.group}
+                | {"o": one.operation}
                 | {column.name: one.values[column.number] for column in columns}
                 for one in come
                 if one.side == side
@@ -322,7 +332,7 @@ class VerbLife(Story):
         parts = verb.made.verb.stores[name]
         shown = PartRows(parts, pa.schema([one for some in parts for one in some.schema]))
         found: list[dict[str, Any]] = []
-        for part, partition in verb.tasks:
+        for part, partition in ((part, one) for part, one in verb.tasks if name in part.stores):
             with self.job.looking(verb, part, partition) as stores:
                 store, kind = stores[name], part.stores[name].kind
                 read = list(store.fetch_keys() if kind.in_segments else store.scan())
@@ -367,7 +377,7 @@ class VerbLife(Story):
 
     def change_calls(self, which: int, how: str, call: int, deaths: Sequence[int]) -> None:
         """A call comes, goes or has another name, or all have another order."""
-        draft = self.chosen(which, [*WINDOWS, *OVER])
+        draft = self.chosen(which, [*CALLING, *OVER])
         if draft is None:
             return
         calls = list(draft.calls)
@@ -387,6 +397,8 @@ class VerbLife(Story):
             self.note("a call with a condition comes")
         if draft.kind in OVER:
             self.note(f"over: a call {how}")
+        if draft.kind == GROUPED:
+            self.note(f"groups: a call {how}")
 
     def rename_verb(self, which: int, deaths: Sequence[int]) -> None:
         draft = self.chosen(which)
@@ -398,7 +410,7 @@ class VerbLife(Story):
         draft = self.chosen(which)
         assert draft is not None
         drafts = [self.new(kind) if one is draft else one for one in self.drafts]
-        self.evolve(drafts, deaths, into=(draft.kind == FOREIGN) is not (kind == FOREIGN))
+        self.evolve(drafts, deaths, into=draft.kind != kind and not {draft.kind, kind}.isdisjoint(MANY))
         self.note("a verb stands in the place of another")
 
     def lends(self, draft: Draft) -> bool:
@@ -621,10 +633,10 @@ class VerbLife(Story):
     def erase_key(self, key: str, deaths: Sequence[int]) -> None:
         """Somebody erases a key from all verbs while the query is stopped; nobody can go back then.
 
-        Of results of all keys, as in cubes, nobody can tell what they have of it; and left rows that name it as their
-        foreign key find another one of that key later.
+        Of results of all keys, as in cubes and groups, nobody can tell what they have of it; and left rows that name it
+        as their foreign key find another one of that key later.
         """
-        tells = any(one.kind in (CUBES, FOREIGN) for one in self.drafts)
+        tells = any(one.kind in (CUBES, GROUPED, FOREIGN) for one in self.drafts)
         if tells or not self.job.checkpoint or not any(map(self.keeps, self.drafts)):
             return
         self.edit(partial(_erase, key), deaths)
@@ -660,6 +672,8 @@ def _key(draft: Draft, row: Mapping[str, Any]) -> Any:
         return tuple(row[name] for name in ("k", "g", "grouping_id" if draft.kind == CUBES else "at"))
     if draft.kind == FOREIGN and draft.how.keeps(Side.RIGHT):
         return row["k"], row["f"]
+    if draft.kind == GROUPED:
+        return row["g"]
     for place in ("window", "rank"):
         if place in row:
             return row["k"], row[place]

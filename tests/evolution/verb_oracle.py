@@ -17,6 +17,7 @@ from tests.evolution.verb_drafts import (
     CUBES,
     CUTS,
     FOREIGN,
+    GROUPED,
     GROUPS,
     MORTAL,
     OVER,
@@ -81,6 +82,11 @@ class Come(NamedTuple):
         Such calls say so by the column ``w``.
         """
         return 1 if (self.time + (self.plain or 0)) % 2 else None
+
+    @property
+    def operation(self) -> str:
+        """What it does as a change of its key."""
+        return "delete" if (self.plain or 0) % 4 == 3 else "upsert"
 
 
 @dataclass(frozen=True)
@@ -352,9 +358,9 @@ def last_told(draft: Draft, told: Told) -> dict[Any, Row]:
     if draft.kind == CORRECTED:
         lefts = [row for row in told.rows if row.side == "left"]
         return {(row["k"], row["g"], row["at"]): row for row in matched(draft, told, lefts)}
-    named = {"totals": ("k",), CUBES: ("k", "g", "grouping_id")}.get(draft.kind, ("k", "window"))
+    named = {"totals": ("k",), GROUPED: ("g",), CUBES: ("k", "g", "grouping_id")}.get(draft.kind, ("k", "window"))
     return {
-        key: {**dict(zip(named, (key,) if draft.kind == "totals" else key, strict=True)), **_called(draft, told, some)}
+        key: {**dict(zip(named, (key,) if len(named) == 1 else key, strict=True)), **_called(draft, told, some)}
         for key, some in _grouped(draft, told).items()
     }
 
@@ -395,6 +401,13 @@ def _grouped(draft: Draft, told: Told) -> Mapping[Any, Sequence[Mapping[str, Any
         for row in rows:
             found[row["k"]].append(row)
         return found
+    if draft.kind == GROUPED:
+        last = {row["k"]: row for row in rows}
+        groups = defaultdict[Any, list[Row]](list)
+        for row in sorted(last.values(), key=lambda row: row["at"]):
+            if row["come"].operation != "delete":
+                groups[row["come"].group].append(row)
+        return groups
     if draft.kind == CUBES:
         cubes = defaultdict[Any, list[Row]](list)
         for row in rows:

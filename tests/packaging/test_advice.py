@@ -240,8 +240,8 @@ _SAID_OF_COLUMNS = (
 _AT_ROWS = "spark/test_accessor.py::test_a_stream_whose_session_names_no_state_takes_a_millpond"
 _IN_PIPELINES = "spark/test_pipelines.py::test_each_table_has_what_its_verb_makes_of_the_one_before_within_one_run"
 FOLLOWED_CALLS = {
-    "but its rows are a change feed, which it keeps with what its results take": "spark/test_feed_aggregates.py::"
-    "test_other_results_over_a_feed_are_another_verb",
+    "but the rows are a change feed: a row counts for it from its next change on": "spark/test_feed_aggregates.py::"
+    "test_results_over_a_feed_come_go_and_are_called_otherwise_at_restarts",
     "; name fewer columns=[...], or give a greater max_bytes": "pond/test_lookup_join.py::"
     "test_more_rows_than_fit_are_refused_with_the_number_and_fewer_columns_fit",
     ", as the verb reads it: \n; round or cast it where the file is written": "pond/test_lookup_join.py::"

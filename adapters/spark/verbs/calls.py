@@ -31,6 +31,7 @@ from millpond.processors.rows.event_times import EventTimes
 from millpond.processors.rows.row_source import RowSource
 from millpond.processors.verbs.aggregate import STORE, AggregatedRows, WindowedKeys, Windows
 from millpond.processors.verbs.aggregates import AggregateCall
+from millpond.processors.verbs.feeds.feed_aggregate import GROUPS
 from millpond.processors.verbs.kept_calls import (
     Arguments,
     CallChanges,
@@ -268,7 +269,7 @@ class StatesOfCalls:
     Attributes:
         start: of the verb, which has begun when calls are bound.
         rows, calls, added, renamed, dropped: as the user gave them.
-        states: where the states of the calls are, once they are bound, as those of a change feed never are.
+        states: where the states of the calls are, once they are bound.
         bound: the calls, once they are bound.
     """
 
@@ -278,7 +279,7 @@ class StatesOfCalls:
     added: Collection[str] | Mapping[str, Begin]
     renamed: Mapping[str, str]
     dropped: Collection[str]
-    states: CallStates | None = field(default=None, init=False)
+    states: CallStates = field(init=False)
     bound: RowAggregate = field(init=False)
 
     def __post_init__(self) -> None:
@@ -302,29 +303,21 @@ class StatesOfCalls:
         """The calls, bound to the places of their states.
 
         Raises what ``call_states`` raises.
+
+        Raises:
+            ConfigurationError: a result over a change feed is to begin with a time, or with rows so far.
         """
         run, rows, calls, first = self.start.run, self.rows, self.calls, bind()
         added, histories = added_calls(self.added, run.name), histories_in(self.added)
+        of_feed = run.inputs[0].op is not None
+        if of_feed:
+            _check_begin(run.name, self.added)
         changes = CallChanges(added, self.renamed, self.dropped, histories)
         kept = first.kept(arguments_of(rows, calls), conditions_of(rows, calls), seconds_of(rows, calls))
-        self.states = call_states(run, run.inputs[0], kept, changes, first.state_serde.name)
-        self.bound = bind(slots=self.states.slots, since=self.states.since)
+        store = GROUPS if of_feed else STORE
+        self.states = call_states(run, run.inputs[0], kept, changes, first.state_serde.name, store)
+        self.bound = bind(slots=self.states.slots, **({"since": self.states.since} if self.states.since else {}))
         return self.bound
-
-    def _check_unchanged(self) -> None:
-        """Refuse other calls over a change feed, whose rows are kept with what those that there are take.
-
-        Raises:
-            ConfigurationError: there are to be others.
-        """
-        given = {"added": self.added, "renamed": self.renamed, "dropped": self.dropped}
-        told = ", ".join(name for name, value in given.items() if value)
-        if told:
-            raise ConfigurationError(
-                f"the verb {self.start.run.name!r} is given {told}, but its rows are a change feed, which it keeps "
-                "with what its results take; give a verb with other results another name, and drop this one: "
-                f"evolution=Evolution(checkpoint, dropped=[{self.start.run.name!r}])"
-            )
 
     def filling(
         self, verb: Verb, *, time: str | Column, order: str | Column | None, window: Windows | None, expires: bool
@@ -332,12 +325,8 @@ class StatesOfCalls:
         """What the state gets once it is carried over, as ``filling_of`` says.
 
         Raises:
-            ConfigurationError: as it does; or the rows are a change feed, and calls are to be others.
-            StateConflictError: as it does.
+            ConfigurationError, StateConflictError: as it does.
         """
-        if self.states is None:
-            self._check_unchanged()
-            return None
         return filling_of(
             self.start.run,
             verb,
@@ -349,6 +338,21 @@ class StatesOfCalls:
             order=order,
             window=window,
             expires=expires,
+        )
+
+
+def _check_begin(verb: str, added: Collection[str] | Mapping[str, Begin]) -> None:
+    """Refuse results over a change feed that are to begin with anything: rows that are there change, and go.
+
+    Raises:
+        ConfigurationError: there is one.
+    """
+    begun = [name for name, begin in (added.items() if isinstance(added, Mapping) else ()) if begin is not None]
+    if begun:
+        raise ConfigurationError(
+            f"the verb {verb!r}: added[{begun[0]!r}] says with what it begins, but the rows are a change feed: a row "
+            f"counts for it from its next change on; write added={list(added)}, or give a verb with that result "
+            "another name, which begins with the rows of the feed that come from then on"
         )
 
 

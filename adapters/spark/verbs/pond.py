@@ -249,7 +249,8 @@ class Millpond(JoinVerbs):
                 than all that have come; the result of a window or session that begins before is null. Or a static
                 DataFrame with the columns of ``rows`` and all rows that have come so far, with which it is as if it had
                 been there from the beginning; that needs an ``Evolution`` of the Millpond, and no ``ttl``. None there
-                is as without a time.
+                is as without a time. Over a change feed there are only results that begin empty: a row that is there
+                counts for them from its next change on.
             renamed, dropped: results that had another name in an earlier run, or were there. A state goes on under its
                 new name; one that is dropped is deleted.
 

@@ -1,7 +1,8 @@
 """``aggregate`` over a change feed as a user calls it: which feed it is, and what cannot be asked of it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Generic
 
 from millpond.errors import ConfigurationError
@@ -12,8 +13,9 @@ from millpond.processors.calls.readings import Begin, Column, Read, VerbRows, be
 from millpond.processors.calls.waiting import feed_aggregate_account
 from millpond.processors.options.grouping import GROUPING_ID, By
 from millpond.processors.verbs.aggregates import AggregateCall
-from millpond.processors.verbs.feeds.feed_aggregate import MEMBERS, feed_aggregate, with_members
+from millpond.processors.verbs.feeds.feed_aggregate import feed_aggregate
 from millpond.processors.verbs.feeds.feed_rows import FeedRows
+from millpond.processors.verbs.feeds.group_aggregate import MEMBERS, GroupAggregate
 from millpond.processors.verbs.null_keys import NullKeys
 from millpond.processors.verbs.row_aggregate import RowAggregate
 from millpond.stores.encoding.rows.tuple_keys import KeyCodec
@@ -131,6 +133,7 @@ def make_feed_aggregate(
     by: By,
     time: Column,
     begin: Begin[Read] = begun_anew,
+    binding: Callable[[Callable[..., RowAggregate]], RowAggregate],
 ) -> MadeVerb[Read]:
     """The verb.
 
@@ -145,7 +148,8 @@ def make_feed_aggregate(
     late = rows.time(time).bound
     packing = begin(name, [read])
     types = {column.name: column.type for column in read.schema(read.values)}
-    bound = RowAggregate(with_members(calls), types, ordered=changes.by_order, reversible=True)
+    bound = binding(partial(GroupAggregate, calls, types, ordered=changes.by_order))
+    assert isinstance(bound, GroupAggregate)
     key = packing.foreign(read)
     columns = KeyCodec(read.key_schema([])) if key is None else key
     packed = FeedRows(
@@ -155,13 +159,13 @@ def make_feed_aggregate(
         read.values,
         order=packing.order(read),
         times=packing.times(read),
+        calls=bound,
         groups=columns if grouping is None else KeyCodec(grouping.packed(columns.schema)),
         sets=grouping,
         by_order=changes.by_order,
         late=changes.late,
     )
-    written = f"{{{', '.join(f'{result!r}: {call}' for result, call in calls.items())}}}"
-    verb = feed_aggregate(name, packed, bound, written=written, told=told)
+    verb = feed_aggregate(name, packed, told=told)
     return MadeVerb(verb, {INPUT: read}, feed_aggregate_account(name, late, orders=changes.late))
 
 

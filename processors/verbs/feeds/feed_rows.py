@@ -17,6 +17,7 @@ from millpond.errors import UnreadableRowError
 from millpond.processors.options.grouping import GroupingSets
 from millpond.processors.verbs.aggregate import AggregatedRows
 from millpond.processors.verbs.feeds.change_feed import Change
+from millpond.processors.verbs.feeds.group_aggregate import GroupAggregate
 from millpond.processors.verbs.foreign_keyed import foreign_key_of, with_foreign_keys, without_foreign_key
 from millpond.processors.verbs.ordered_rows import with_order
 from millpond.processors.verbs.verb import flattened
@@ -28,12 +29,14 @@ class FeedRows(AggregatedRows):
     """Rows of a change feed that are aggregated by other columns than the feed's key.
 
     Attributes:
+        calls: what is computed of them, which knows where in a row each value is.
         groups: how the keys of groups are packed.
         sets: the sets of columns for each of which a row has a group; None if it is in one.
         by_order: whether the order of changes decides among rows of one time, too.
         late: whether a change may come in a later micro-batch than one of its key that counts more, by the order.
     """
 
+    calls: GroupAggregate = field(kw_only=True)
     groups: KeyCodec = field(kw_only=True)
     sets: GroupingSets | None = field(default=None, kw_only=True)
     by_order: bool = field(default=False, kw_only=True)
@@ -57,7 +60,12 @@ class FeedRows(AggregatedRows):
         return pa.array(values, pa.binary())
 
     def columns_of(self, values: Sequence[Any]) -> pa.Table:
-        return super().columns_of([reduce(_inner, range(self.memberships), value) for value in values])
+        rows = [reduce(_inner, range(self.memberships), value) for value in values]
+        return self.calls.arguments_of(self.calls.input_serde.deserialize_many(rows))
+
+    def _columns(self, rows: pa.Table) -> list[Any]:
+        moments, *values = super()._columns(rows)
+        return self.calls.placed(moments, dict(zip(self.arguments, values, strict=True)))
 
     def _groups(self, rows: pa.Table) -> Iterator[pa.Table]:
         """The columns of the keys of one group of each row after the other."""

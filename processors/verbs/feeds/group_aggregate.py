@@ -1,0 +1,107 @@
+"""``GroupAggregate``: calls over rows that come and go, behind the number of rows that there are.
+
+Rule of this module: a call has one place for ever, in states and in rows alike. The first place of a state has the
+number of rows, and that of a row its time. Rows from before a call was added are shorter: they are none of its rows, so
+they do not leave what they have not joined.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import pyarrow as pa
+
+from millpond.processors.verbs.aggregates import AggregateCall, count
+from millpond.processors.verbs.kept_calls import KeptCall
+from millpond.processors.verbs.row_aggregate import RowAggregate
+from millpond.processors.verbs.state_serde import Slots
+from millpond.stores.encoding.rows.physical import from_physical
+from millpond.stores.encoding.serdes import Serde
+
+MEMBERS: Final = "millpond_members"
+"""The result, which nobody sees, that says how many rows a group has."""
+
+
+class GroupAggregate(RowAggregate):
+    """Several calls as one aggregation of rows that come and go. Can be pickled.
+
+    Args:
+        calls: by the name of the result's column, in the order of the columns.
+        types: by the same names, the types of the values that rows bring for the calls.
+        ordered: whether rows have, in place of their time, bytes that compare as their times and orders do.
+        slots: where the states of the calls are, if they are not all that there ever were, in their order.
+
+    Raises:
+        ConfigurationError: there are no calls, there is no such function, or it does not take the type.
+    """
+
+    def __init__(
+        self,
+        calls: Mapping[str, AggregateCall],
+        types: Mapping[str, pa.DataType],
+        *,
+        ordered: bool = False,
+        slots: Slots | None = None,
+    ) -> None:
+        behind = None if slots is None else _behind_one(slots)
+        super().__init__({MEMBERS: count(), **calls}, types, ordered=ordered, slots=behind, reversible=True)
+        self._slots = behind or Slots.first(self.state_serde.name, 1 + len(calls))
+
+    def kept(
+        self,
+        arguments: Mapping[str, str],
+        conditions: Mapping[str, str] | None = None,
+        seconds: Mapping[str, str] | None = None,
+    ) -> dict[str, KeptCall]:
+        return {name: call for name, call in super().kept(arguments, conditions, seconds).items() if name != MEMBERS}
+
+    def placed(self, moments: Any, values: Mapping[str, Any]) -> list[Any]:
+        """The columns of rows, each in its place: their times, and what they bring for the calls.
+
+        Args:
+            moments: the times.
+            values: by the names of results, the values for the calls that take some; for any other, a row brings true.
+        """
+        size = len(moments)
+        columns = [moments, *[pa.nulls(size)] * (self._slots.longest - 1)]
+        for name in self.schema.names[1:]:
+            columns[self._places[name]] = values[name] if name in values else pa.repeat(True, size)
+        return columns
+
+    def arguments_of(self, rows: Sequence[Sequence[Any]]) -> pa.Table:
+        """The values that rows bring for the calls that take some; null for a call for which a row does not count."""
+        columns = [(self._places[one.name], one.type) for one in self.arguments]
+        made = [
+            from_physical([row[place] if place < len(row) else None for row in rows], type_) for place, type_ in columns
+        ]
+        return pa.Table.from_arrays(made, schema=self.arguments)
+
+    @property
+    def _places(self) -> Mapping[str, int]:
+        """Where in rows each call has its value."""
+        return dict(zip(self.schema.names, self._slots.places, strict=True))
+
+
+def _behind_one(slots: Slots) -> Slots:
+    """The same places, each one further."""
+    return Slots(slots.name, (0, *(1 + place for place in slots.places)), 1 + slots.shortest, 1 + slots.longest)
+
+
+class Membership:
+    """What a row does to its group: it joins, or leaves; a group that the last one leaves is gone. Can be pickled.
+
+    Args:
+        calls: what is computed.
+    """
+
+    def __init__(self, calls: GroupAggregate) -> None:
+        self._calls = calls
+        self._rows: Serde[tuple[Any, ...]] = calls.input_serde
+
+    def join(self, group: bytes, row: bytes, state: list[Any]) -> list[Any]:
+        """The state of a group with one more row."""
+        return self._calls.aggregator(group, self._rows.deserialize(row), state)
+
+    def leave(self, group: bytes, row: bytes, state: list[Any]) -> list[Any] | None:
+        """The state of a group without one of its rows; None if that was the last."""
+        left = self._calls.subtractor(group, self._rows.deserialize(row), state)
+        return left if left[0] else None
