@@ -10,11 +10,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+
 from millpond.adapters.edit.edit_report import EditReport
 from millpond.adapters.edit.erased_keys import ErasedKeys
 from millpond.adapters.edit.left_out_rows import erase_left_out, holds_left_out
 from millpond.adapters.edit.stopped_query import place_of
 from millpond.adapters.edit.traces import Trace, traces
+from millpond.adapters.inspect.packed_columns import of_feed
 from millpond.adapters.inspect.state_inspector import InspectedQuery, StateInspector
 from millpond.errors import ConfigurationError, StateConflictError
 from millpond.stores.cleaning.copies import CopiesCleaning
@@ -121,7 +124,9 @@ def erase(
         among = erased.of_query(mine).among
         for task_id, manifest in query.manifests.items():
             stores = _stores_of(query, task_id)
-            bases[task_id], gone = without_keys(inspector.storage, manifest, stores, among, CARRIAGES)
+            # A group goes with its rows, which else would leave what they have not joined.
+            chosen = _none if of_feed(stores) else among
+            bases[task_id], gone = without_keys(inspector.storage, manifest, stores, chosen, CARRIAGES)
             counts += gone
         counts = +counts
         note = EditNote(by, host_ms(), why, {f"{ERASE} {store}": number for store, number in counts.items()} or _NONE)
@@ -171,6 +176,11 @@ def _is_nowhere(
     if holds_left_out(inspector.storage, _owners(queries), erased):
         return False
     return next(traces([inspector.storage, inspector.checkpoint.storage], local_dirs, erased.clues), None) is None
+
+
+def _none(keys: Any) -> Any:
+    """Says that none of an array of records' keys is erased."""
+    return pa.array([False] * len(keys), pa.bool_())
 
 
 def _stores_of(query: InspectedQuery, task_id: str) -> list[StoreShape]:

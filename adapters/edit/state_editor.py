@@ -19,7 +19,7 @@ from millpond.adapters.edit.edited_store import EditedStore, packed
 from millpond.adapters.edit.key_timer import KeyTimer, holds_timers
 from millpond.adapters.edit.stopped_query import place_of
 from millpond.adapters.inspect.columns import KeyColumn
-from millpond.adapters.inspect.packed_columns import PackedPlaces
+from millpond.adapters.inspect.packed_columns import PackedPlaces, of_feed
 from millpond.adapters.inspect.state_inspector import StateInspector, named_store
 from millpond.adapters.inspect.store_form import (
     WINDOW_START,
@@ -360,6 +360,11 @@ class StateEditor:
                 "its operator; erase the key, or leave them"
             )
         stores = self._queries[self._number(view)].record.shape.stores
+        if of_feed(stores):
+            raise ConfigurationError(
+                f"the rows of store {view.name!r} are those of a change feed, or results of the groups that they are "
+                "in, which belong together; let a change of the row arrive"
+            )
         if any(parted(other.name)[1] is Beside.ORDER for other in stores):
             raise ConfigurationError(
                 f"the rows of store {view.name!r} have an order, which is kept beside them and which no column shows; "

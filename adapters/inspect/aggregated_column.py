@@ -98,7 +98,7 @@ class AggregatedColumn(ShownColumn):
 def _of_calls(name: str, history: Schemas) -> RowAggregate:
     """The functions of the newest calls of a history."""
     found = calls_in(history.current)
-    parts = {result: _call(call.state.removeprefix(ORDERED)) for result, call in found.items()}
+    parts = {result: call_of(call.state.removeprefix(ORDERED)) for result, call in found.items()}
     calls = {result: call for result, (call, _) in parts.items()}
     types = {result: type_ for result, (_, type_) in parts.items() if type_ is not None}
     ordered = any(call.state.startswith(ORDERED) for call in found.values())
@@ -121,7 +121,7 @@ def _of_serde(name: str) -> RowAggregate:
     types: dict[str, pa.DataType] = {}
     seen: Counter[str] = Counter()
     for text in name.removeprefix(_PREFIX).split("; ") if name.startswith(_PREFIX) else ():
-        call, type_ = _call(text)
+        call, type_ = call_of(text)
         seen[call.function] += 1
         label = call.function if seen[call.function] == 1 else f"{call.function}_{seen[call.function]}"
         calls[label] = call
@@ -132,7 +132,7 @@ def _of_serde(name: str) -> RowAggregate:
     return made
 
 
-def _call(state: str) -> tuple[AggregateCall, pa.DataType | None]:
+def call_of(state: str) -> tuple[AggregateCall, pa.DataType | None]:
     """The call of which a state has that name, and the type of its column, if it has one."""
     call = _CALL.fullmatch(state)
     if call is None:

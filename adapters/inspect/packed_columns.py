@@ -5,7 +5,7 @@ Rule of this module: it finds out what is packed how from the histories of schem
 """
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -18,9 +18,20 @@ from millpond.stores.durability.storage.storage import Storage
 from millpond.stores.encoding.rows.packing import RowCodec
 from millpond.stores.encoding.rows.schemas import Schemas
 from millpond.stores.encoding.rows.tuple_keys import KeyCodec, empty_rows
+from millpond.stores.evolution.shape import StoreShape
+from millpond.stores.evolution.verb_sides import INPUT
 
 _FOREIGN: Final = b"\x01"
 """What a row with a foreign key in front begins with; a row itself is an array of MessagePack, which never does."""
+
+
+GROUP_STATES: Final = "reversible-state-"
+"""What the names of the serdes of groups of a change feed begin with."""
+
+
+def of_feed(stores: Iterable[StoreShape]) -> bool:
+    """Whether stores are those of an aggregate of a change feed, or some of them: the one of groups is among them."""
+    return any(store.value_serde.startswith(GROUP_STATES) for store in stores)
 
 
 class PackedKeyColumn(KeyColumn):
@@ -100,11 +111,13 @@ class PackedPlaces:
         keys: of the keys of inputs.
         rows: of their rows.
         calls: the calls of an aggregate; None if it is not one, or nothing is kept of them.
+        foreign: the columns of foreign keys of inputs, which those of groups are; None if there are none.
     """
 
     keys: Mapping[str, KeyCodec]
     rows: Mapping[str, RowCodec]
     calls: Schemas | None = None
+    foreign: Mapping[str, pa.Schema] | None = None
 
     @classmethod
     def of(cls, storage: Storage, application_id: str) -> "PackedPlaces":
@@ -122,6 +135,7 @@ class PackedPlaces:
             {role: KeyCodec(one.current) for (role, what), one in kept.items() if what is Beside.KEY},
             {role: RowCodec(one) for (role, what), one in kept.items() if what is None},
             next((one for (_, what), one in kept.items() if what is Beside.CALLS), None),
+            {role: one.current for (role, what), one in kept.items() if what is Beside.FOREIGN},
         )
 
     def __bool__(self) -> bool:
@@ -134,6 +148,15 @@ class PackedPlaces:
             return PackedKeyColumn(self.keys[store])
         kinds = {tuple(map(str, codec.schema.types)) for codec in self.keys.values()}
         return PackedKeyColumn(next(iter(self.keys.values()))) if len(kinds) == 1 else None
+
+    def group_keys(self, *, by_sets: bool) -> KeyCodec:
+        """What reads the keys of the groups of a change feed.
+
+        Args:
+            by_sets: whether groups are of several sets of columns.
+        """
+        columns = list((self.foreign or {}).get(INPUT, pa.schema([])))
+        return KeyCodec(pa.schema([*columns, *([pa.field("grouping_id", pa.int64())] if by_sets else [])]))
 
     def row_column(self, store: str) -> ShownColumn | None:
         """The column of the rows of a store; None if it is not clear whose rows they are."""

@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from millpond.adapters.inspect.columns import KeyColumn, ShownColumn, shown
-from millpond.adapters.inspect.packed_columns import PackedPlaces
+from millpond.adapters.inspect.packed_columns import PackedKeyColumn, PackedPlaces, of_feed
 from millpond.adapters.inspect.spark_checkpoint import SparkCheckpoint
 from millpond.adapters.inspect.store_form import StoreForm, given_as, holds_entries
 from millpond.adapters.inspect.store_part import StorePart
@@ -23,6 +23,7 @@ from millpond.stores.durability.storage.storage import Storage
 from millpond.stores.durability.storage.uris import shown as shown_uri
 from millpond.stores.encoding.rows.packing import RowCodec
 from millpond.stores.encoding.rows.schemas import Schemas
+from millpond.stores.encoding.rows.tuple_keys import KeyCodec
 from millpond.stores.encoding.serdes import BYTES
 from millpond.stores.encoding.times import TimeUnit
 from millpond.stores.evolution.history import History, applications_beside, sinks_of, without_left_behind
@@ -36,6 +37,7 @@ from millpond.stores.typed.windows.grids import EVERYWHERE
 _NO_SPECS: Final[Mapping[str, StoreSpec]] = MappingProxyType({})
 _WORKERS: Final = 4
 _AGGREGATES: Final = "aggregate-state-"
+_FEED_ROWS: Final = "rows"
 _TOP_ROWS: Final = "top-n-state-"
 
 
@@ -387,6 +389,8 @@ def _partition(task_id: str) -> int:
 
 def _key_column(shape: StoreShape, packed: PackedPlaces, given: StoreSpec | None) -> KeyColumn:
     is_packed = holds_entries(shape.layout) and shape.key_serde == BYTES.name
+    if is_packed and of_feed([shape]):
+        return PackedKeyColumn(_group_keys(shape, packed))
     column = packed.key_column(shape.name) if is_packed else None
     return column or shown(shape.key_serde, None if given is None else given.key_serde)
 
@@ -395,6 +399,8 @@ def _value_column(shape: StoreShape, packed: PackedPlaces, given: StoreSpec | No
     column = packed.row_column(shape.name) if shape.layout is None and shape.value_serde == BYTES.name else None
     if column is None and shape.value_serde.startswith(_AGGREGATES):
         column = _aggregated(shape.value_serde, packed.calls)
+    if packed.calls is not None and (of_feed([shape]) or shape.name == _FEED_ROWS):
+        column = _of_feed(shape, packed, packed.calls)
     if shape.value_serde.startswith(_TOP_ROWS) and INPUT in packed.rows:
         column = _top_rows(packed.rows[INPUT])
     return column or shown(shape.value_serde, None if given is None else given.value_serde)
@@ -406,6 +412,22 @@ def _top_rows(codec: RowCodec) -> ShownColumn:
     from millpond.adapters.inspect.top_column import TopColumn
 
     return TopColumn(codec)
+
+
+def _group_keys(shape: StoreShape, packed: PackedPlaces) -> KeyCodec:
+    """What reads the keys of groups; by grouping sets, the terms of their store say so."""
+    return packed.group_keys(by_sets=shape.terms is not None and "by" in shape.terms.kept.fixed)
+
+
+def _of_feed(shape: StoreShape, packed: PackedPlaces, calls: Schemas) -> ShownColumn | None:
+    """The column of rows of a change feed, or of their groups; None if this release does not know a call."""
+    # Only now, because it brings all processors with it, and most queries have none.
+    from millpond.adapters.inspect.feeds.feed_columns import FeedRowColumn, GroupColumn
+
+    try:
+        return FeedRowColumn(_group_keys(shape, packed), calls) if shape.name == _FEED_ROWS else GroupColumn(calls)
+    except ConfigurationError:
+        return None
 
 
 def _aggregated(name: str, calls: Schemas | None) -> ShownColumn | None:

@@ -17,18 +17,20 @@ import pyarrow as pa
 from millpond.errors import FormatError, UnreadableRowError
 from millpond.stores.encoding.rows.tuple_keys import KeyCodec, null_rows
 
-_VERSION: Final = b"\x01"
+FOREIGN: Final = b"\x01"
+"""What such a row begins with; a row itself is an array of MessagePack, which never does."""
+
 _NO_KEY: Final = b"\xff\xff\xff\xff"
-_HEAD: Final = len(_VERSION) + len(_NO_KEY)
+_HEAD: Final = len(FOREIGN) + len(_NO_KEY)
 
 
 def with_foreign_keys(
     codec: KeyCodec, columns: pa.Table, rows: Sequence[bytes], *, null_safe: bool = False
 ) -> list[bytes]:
     """The packed rows with the foreign keys that their columns make; one with a null is a key only if so it is said."""
-    heads = [_VERSION + len(key).to_bytes(4) + key for key in codec.pack(columns)]
+    heads = [FOREIGN + len(key).to_bytes(4) + key for key in codec.pack(columns)]
     for i in [] if null_safe else np.flatnonzero(null_rows(columns)).tolist():
-        heads[i] = _VERSION + _NO_KEY
+        heads[i] = FOREIGN + _NO_KEY
     return [head + row for head, row in zip(heads, rows, strict=True)]
 
 
@@ -57,9 +59,9 @@ def _end(value: bytes) -> int:
     """Where the key ends and the row begins."""
     if not value:
         raise UnreadableRowError("a row with a foreign key is empty")
-    if value[:1] != _VERSION:
+    if value[:1] != FOREIGN:
         raise FormatError(
-            f"a row with a foreign key is of version {value[0]}, but this release knows only {_VERSION[0]}; run the "
+            f"a row with a foreign key is of version {value[0]}, but this release knows only {FOREIGN[0]}; run the "
             "release that wrote it, or a newer one"
         )
     length = value[1:_HEAD]

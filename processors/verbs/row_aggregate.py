@@ -135,8 +135,7 @@ class RowAggregate:
         gaps: bool = False,
         reversible: bool = False,
     ) -> None:
-        if not calls:
-            raise ConfigurationError("there is nothing to aggregate; give at least one call, such as {'n': count()}")
+        check_any(calls)
         self._labels = [f"{name!r}, {call}" for name, call in calls.items()]
         self._keys: KeyCodec | None = None
         given = {
@@ -402,6 +401,16 @@ class RowAggregate:
         return RecordError(
             f"{self._labels[number]}: {error}, {where}; cast the column to a wider type, or filter first"
         )
+
+
+def check_any(calls: Mapping[str, AggregateCall]) -> None:
+    """Refuse to compute nothing.
+
+    Raises:
+        ConfigurationError: there are no calls.
+    """
+    if not calls:
+        raise ConfigurationError("there is nothing to aggregate; give at least one call, such as {'n': count()}")
 
 
 def _result(function: AggregateFunction, column: Any, states: Any) -> Any:

@@ -26,6 +26,8 @@ def kind_of(verb: str, shape: Shape) -> str | None:
         return "stream_join"
     if RIGHT in names:
         return "table_join" if LEFT in names else "asof_join"
+    if names >= {"rows", "groups"}:
+        return "aggregate"
     if any(name.startswith(f"{verb}-") for name in names):
         return "apply"
     return next((one for one in ("aggregate", "deduplicate", "latest", "over", "top_n") if one in names), None)

@@ -1,14 +1,20 @@
 """The stores of each verb tell which one it is, and another one does not go on with them."""
 
 from collections.abc import Callable
+from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from millpond.errors import StateConflictError
 from millpond.processors import JoinWindows, TimeWindows, Topology
+from millpond.processors.calls.aggregate import bound_anew
+from millpond.processors.calls.feeds.feed_aggregate import Changes, make_feed_aggregate
+from millpond.processors.calls.tables import Rows
 from millpond.processors.distribution.plan import make_plan
 from millpond.processors.distribution.shape_of import shape_of
 from millpond.processors.options.joins import JoinType
+from millpond.processors.verbs.aggregates import count
 from millpond.stores.evolution.shape import Shape
 from millpond.stores.evolution.verb_kinds import check_kind, kind_of
 from tests.evolution.parameters import (
@@ -24,10 +30,21 @@ from tests.evolution.parameters import (
     of_top_n,
 )
 
+
+def of_feed() -> Topology:
+    """An aggregate of a change feed."""
+    columns: list[Any] = [("id", pa.int64()), ("k", pa.string()), ("at", pa.timestamp("us")), ("op", pa.string())]
+    rows = Rows.of("changes", pa.schema(columns))
+    feed = Changes(["id"], "op", "at", late=True)
+    made = make_feed_aggregate("v", rows, {"n": count()}, feed, by="k", time="at", binding=bound_anew)
+    return made.verb.topology
+
+
 VERBS: list[tuple[str, Callable[[], Topology]]] = [
     ("latest", of_latest),
     ("aggregate", of_aggregate),
     ("aggregate", lambda: of_aggregate(windows=TimeWindows(10))),
+    ("aggregate", of_feed),
     ("top_n", of_top_n),
     ("top_n", lambda: of_top_n(windows=TimeWindows(10), final=True)),
     ("deduplicate", of_deduplicate),

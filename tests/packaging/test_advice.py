@@ -426,6 +426,8 @@ FOLLOWED_CALLS = {
     "watch takes a SparkSession, not ": "spark/test_monitoring.py::test_only_a_session_can_be_watched",
     "what waits for others in its operator; erase the key, or leave them": "metamorphic/test_edits.py::"
     "test_what_waits_in_an_operator_is_erased_or_left",
+    ", which belong together; let a change of the row arrive": "spark/test_feed_aggregates.py::"
+    "test_what_is_kept_of_a_feed_is_shown_with_its_columns",
     "; let a row with a later order arrive, or erase the key": "metamorphic/test_edits.py::"
     "test_rows_with_an_order_are_replaced_by_one_with_a_later_order_or_erased",
     "depends on its rows; put a value of one that is there": "metamorphic/test_edits.py::"

@@ -12,6 +12,7 @@ import pyarrow.compute as _compute
 import pytest
 
 from millpond import Pond
+from millpond.errors import ConfigurationError
 from millpond.processors import TimeWindows, cube
 from millpond.processors.options.grouping import By
 from millpond.processors.pond.micro_batches import MicroBatches
@@ -297,3 +298,8 @@ def test_a_sum_beyond_the_greatest_float_is_that_of_some_order_of_the_rows_that_
     infinite = {value for value in values if not math.isfinite(value)}
     if len(infinite) == 1:
         assert repr(pond.aggregate(feed, calls, by="k", time="t")["s"].to_pylist()) == repr([*infinite])
+
+
+def test_nothing_is_no_aggregate_of_a_feed_either() -> None:
+    with pytest.raises(ConfigurationError, match="give at least one call"):
+        Pond().aggregate(changes(1), {}, by="k", time="t", key="id", op="change")

@@ -1,6 +1,7 @@
 """``aggregate`` over change feeds on Spark: what comes out is the aggregate of the table, whatever files there are."""
 
-from datetime import datetime, timedelta
+import json
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -8,12 +9,16 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from typer.testing import CliRunner
 
 from millpond import Pond
-from millpond.adapters.spark import Millpond
+from millpond.adapters.edit import StateEditor, erase
+from millpond.adapters.inspect import StateInspector
+from millpond.adapters.spark import Millpond, register_state_source
 from millpond.adapters.spark.evolution.evolution import Evolution
+from millpond.cli import app
 from millpond.errors import ConfigurationError, StateConflictError
-from millpond.processors import TimeWindows, cube
+from millpond.processors import TimeWindows, cube, rollup
 from millpond.processors.verbs import aggregates as agg
 from tests.spark.test_verbs import Job
 
@@ -219,6 +224,92 @@ def test_a_feed_is_aggregated_as_one_at_every_restart(spark: SparkSession, tmp_p
     job.run(counts(job.pond(), "one"))
     with pytest.raises(StateConflictError, match=r"op=None, but the rows in the state of .* were put with op='op'"):
         counts(job.pond(), "one", "op")
+
+
+def test_what_is_kept_of_a_feed_is_shown_with_its_columns(spark: SparkSession, tmp_path: Path) -> None:
+    job = Job(spark, tmp_path)
+    register_state_source(spark)
+    like = job.rows(f"{ORDERS}, lsn int")
+    places: dict[str, Any] = {"checkpoint": f"{tmp_path}/out-checkpoint", "state_dir": f"{tmp_path}/state"}
+
+    def run(pond: Millpond, calls: dict[str, Any], *given: tuple[Any, ...], **options: Any) -> None:
+        job.arrive("orders", job.rows(f"{ORDERS}, lsn int", *given))
+        orders = job.stream("orders", like)
+        by = rollup("customer", "status")
+        job.run(pond.aggregate(orders, calls, by=by, time="at", key="id", op="op", order="lsn", name="one", **options))
+
+    def stored(store: str) -> list[dict[str, Any]]:
+        """The entries that all ways show."""
+        view = StateInspector.at(**places).store(store)
+        found = [row for batch in view.rows() for row in batch.to_pylist()]
+        frame = spark.read.format("millpond").options(**places, store=store).load().select("key.*", "value.*")
+        named = [{**row["key"], **row["value"]} for row in found]
+        assert sorted(map(repr, (row.asDict(recursive=True) for row in frame.drop("time").collect()))) == sorted(
+            repr({name: value for name, value in row.items() if name != "time"}) for row in named
+        )
+        return named
+
+    first = {"n": agg.count(), "last": agg.last("amount", where="amount > 0")}
+    run(
+        job.pond(), first,
+        (1, "ann", "new", 5, "2026-06-01 12:00", "u", 1), (2, None, "new", None, "2026-06-01 12:01", "u", 2),
+        (3, "ann", "old", 7, "2026-06-01 12:02", "d", 3),
+    )  # fmt: skip
+    pond = job.pond()
+    second = {**first, "total": agg.sum("amount")}
+    run(pond, second, (4, "ann", "old", 1, "2026-06-01 12:03", "u", 4), added=["total"])
+
+    whole, ann = (
+        {"customer": None, "status": None, "grouping_id": 3},
+        {"customer": "ann", "status": None, "grouping_id": 1},
+    )
+    new = {"customer": "ann", "status": "new", "grouping_id": 0}
+    rows = {row["id"]: row for row in stored("rows")}
+    assert rows.keys() == {1, 2, 4}
+    assert rows[1]["groups"] == [new, ann, whole]
+    assert [rows[id]["values"] for id in (1, 2, 4)] == [
+        {"n": True, "last": {"value": 5}, "total": None},
+        {"n": True, "last": None, "total": None},
+        {"n": True, "last": {"value": 1}, "total": 1},
+    ]
+    assert rows[4]["time"] == datetime(2026, 6, 1, 12, 3, tzinfo=UTC)
+    groups = stored("groups")
+    assert len(groups) == 6
+    assert {**whole, "n": 3, "last": 1, "total": 1} in groups
+    assert {**new, "n": 1, "last": 5, "total": None} in groups
+    for name, own in (("rows", rows.values()), ("groups", groups)):
+        shown = pond.read_store("one", name, places["checkpoint"])
+        assert {"id", "groups", "time", "values"} <= {*shown.columns} or name == "groups"
+        assert shown.count() == len(own)
+
+    def told(command: str, *given: str) -> list[Any]:
+        said = ["state", command, places["checkpoint"], *given, "--state-dir", places["state_dir"], "--json"]
+        result = CliRunner().invoke(app, said)
+        assert result.exit_code == 0, result.output
+        return [json.loads(line) for line in result.stdout.splitlines()]
+
+    (row,) = told("get", "rows", "4")
+    assert row["value"]["values"] == {"n": True, "last": {"value": 1}, "total": 1}
+    (group,) = told("get", "groups", '["ann", "new", 0]')
+    assert group["value"] == {"n": 1, "last": 5, "total": None}
+    changed = told("diff", "groups", "--from-batch", "0")
+    assert {change["change"] for change in changed} == {"insert", "update"}
+    assert {"value": {"n": 3, "last": 1, "total": 1}} in [
+        {"value": change["after"]["value"]} for change in changed if change["key"]["grouping_id"] == 3
+    ]
+    with StateEditor(StateInspector.at(**places), "ann", "") as editor:
+        for name, key in (("rows", [4]), ("groups", ["ann", "new", 0])):
+            with pytest.raises(ConfigurationError, match=r"belong together; let a change of the row arrive"):
+                editor.delete(name, key)
+    assert erase(StateInspector.at(**places), [["ann", "new", 0], [2]], by="ann").rows == {"rows": 1, "input-order": 1}
+    run(
+        job.pond(),
+        second,
+        (4, "ann", "old", 1, "2026-06-01 12:03", "d", 5),
+        (1, "ann", "new", 6, "2026-06-01 12:04", "u", 6),
+    )
+    assert {row["id"] for row in stored("rows")} == {1}
+    assert {**new, "n": 1, "last": 6, "total": 6} in stored("groups")
 
 
 def test_what_has_no_meaning_over_a_feed_is_refused(spark: SparkSession, tmp_path: Path) -> None:

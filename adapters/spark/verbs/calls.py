@@ -316,7 +316,7 @@ class StatesOfCalls:
         kept = first.kept(arguments_of(rows, calls), conditions_of(rows, calls), seconds_of(rows, calls))
         store = GROUPS if of_feed else STORE
         self.states = call_states(run, run.inputs[0], kept, changes, first.state_serde.name, store)
-        self.bound = bind(slots=self.states.slots, **({"since": self.states.since} if self.states.since else {}))
+        self.bound = bind(slots=self.states.slots, **({} if of_feed else {"since": self.states.since}))
         return self.bound
 
     def filling(

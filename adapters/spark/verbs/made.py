@@ -99,7 +99,8 @@ class MadeVerbs:
         Args:
             verb: the name of a verb that this object has made.
             store: ``"right"`` of an as-of join, ``"left"`` or ``"right"`` of a table join, the name of a table of a
-                ``multi_join``, ``"latest"``, or ``"aggregate"``.
+                ``multi_join``, ``"latest"``, ``"aggregate"``, or ``"rows"`` or ``"groups"`` of the aggregate of a
+                change feed.
             checkpoint: the ``checkpointLocation`` of the query that runs the verb.
             batch_id: after which micro-batch; by default the last one. Spark retains 100 of them
                 (``spark.sql.streaming.minBatchesToRetain``).

@@ -17,6 +17,7 @@ from millpond.processors.verbs.aggregate import NO_BITS, Groupings, Results
 from millpond.processors.verbs.feeds.feed_rows import FeedRows, in_group
 from millpond.processors.verbs.feeds.group_aggregate import Membership
 from millpond.processors.verbs.feeds.last_changes import KeptOrders, LastChanges
+from millpond.processors.verbs.feeds.shown_rows import ShownRows
 from millpond.processors.verbs.projections import CHANGE_TIME, ChangeColumns, Keys, Times
 from millpond.processors.verbs.verb import Projection, Verb
 from millpond.stores.encoding.serdes import BYTES
@@ -68,7 +69,9 @@ def feed_aggregate(name: str, rows: FeedRows, *, told: Mapping[str, int] = NO_BI
     keys = Keys(rows.groups, topics=(rows.topic,))
     shown: tuple[Projection, ...] = (keys, *([Groupings(rows.groups, told)] if told else []), results)
     parts = (*shown, ChangeColumns(rows.times))
-    stores = {GROUPS: (*shown, Times(CHANGE_TIME, rows.times))}
+    times = Times(CHANGE_TIME, rows.times)
+    kept_rows = (Keys.of_rows(rows), ShownRows(rows.groups, calls, rows.times), times)
+    stores = {ROWS: kept_rows, GROUPS: (*shown, times)}
     terms = {} if rows.sets is None else {"by": Written(rows.sets)}
     return Verb(builder.build(), {rows.topic: rows}, parts, stores, follows_time=False, terms=terms)
 

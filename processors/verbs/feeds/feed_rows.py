@@ -8,7 +8,6 @@ A row has its groups with it, since a delete does not: what the feed's key has b
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import reduce
 from typing import Any
 
 import pyarrow as pa
@@ -18,7 +17,7 @@ from millpond.processors.options.grouping import GroupingSets
 from millpond.processors.verbs.aggregate import AggregatedRows
 from millpond.processors.verbs.feeds.change_feed import Change
 from millpond.processors.verbs.feeds.group_aggregate import GroupAggregate
-from millpond.processors.verbs.foreign_keyed import foreign_key_of, with_foreign_keys, without_foreign_key
+from millpond.processors.verbs.foreign_keyed import FOREIGN, foreign_key_of, with_foreign_keys, without_foreign_key
 from millpond.processors.verbs.ordered_rows import with_order
 from millpond.processors.verbs.verb import flattened
 from millpond.stores.encoding.rows.tuple_keys import KeyCodec
@@ -60,8 +59,9 @@ class FeedRows(AggregatedRows):
         return pa.array(values, pa.binary())
 
     def columns_of(self, values: Sequence[Any]) -> pa.Table:
-        rows = [reduce(_inner, range(self.memberships), value) for value in values]
-        return self.calls.arguments_of(self.calls.input_serde.deserialize_many(rows))
+        rows = self.calls.input_serde.deserialize_many([groups_and_row(value)[1] for value in values])
+        made = pa.Table.from_arrays(self.calls.values_of(rows), schema=self.calls.values)
+        return made.select(self.calls.arguments.names)
 
     def _columns(self, rows: pa.Table) -> list[Any]:
         moments, *values = super()._columns(rows)
@@ -81,8 +81,16 @@ class FeedRows(AggregatedRows):
         return super()._moments(rows) if self.by_order else rows["timestamp"].combine_chunks()
 
 
-def _inner(value: bytes, place: int) -> bytes:
-    return without_foreign_key(value)
+def groups_and_row(value: bytes) -> tuple[list[bytes], bytes]:
+    """The keys of the groups of a row, and the row, which begins as no version of a row with a group does.
+
+    Raises what ``in_group`` raises.
+    """
+    groups = []
+    while value.startswith(FOREIGN):
+        groups.append(_group_of(value))
+        value = without_foreign_key(value)
+    return groups, value
 
 
 def in_group(place: int, memberships: int, key: bytes, value: bytes) -> tuple[bytes, bytes]:
@@ -100,9 +108,14 @@ def in_group(place: int, memberships: int, key: bytes, value: bytes) -> tuple[by
     """
     for _ in range(place):
         value = without_foreign_key(value)
-    group = foreign_key_of(value)
-    if group is None:
-        raise UnreadableRowError(f"the row {value[:40]!r} is in no group")
+    group = _group_of(value)
     for _ in range(memberships - place):
         value = without_foreign_key(value)
     return group, value
+
+
+def _group_of(value: bytes) -> bytes:
+    group = foreign_key_of(value)
+    if group is None:
+        raise UnreadableRowError(f"the row {value[:40]!r} is in no group")
+    return group

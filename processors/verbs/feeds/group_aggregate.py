@@ -12,8 +12,9 @@ import pyarrow as pa
 
 from millpond.processors.verbs.aggregates import AggregateCall, count
 from millpond.processors.verbs.kept_calls import KeptCall
-from millpond.processors.verbs.row_aggregate import RowAggregate
+from millpond.processors.verbs.row_aggregate import RowAggregate, check_any
 from millpond.processors.verbs.state_serde import Slots
+from millpond.stores.encoding.keys import unpack_time
 from millpond.stores.encoding.rows.physical import from_physical
 from millpond.stores.encoding.serdes import Serde
 
@@ -42,6 +43,7 @@ class GroupAggregate(RowAggregate):
         ordered: bool = False,
         slots: Slots | None = None,
     ) -> None:
+        check_any(calls)
         behind = None if slots is None else _behind_one(slots)
         super().__init__({MEMBERS: count(), **calls}, types, ordered=ordered, slots=behind, reversible=True)
         self._slots = behind or Slots.first(self.state_serde.name, 1 + len(calls))
@@ -67,13 +69,24 @@ class GroupAggregate(RowAggregate):
             columns[self._places[name]] = values[name] if name in values else pa.repeat(True, size)
         return columns
 
-    def arguments_of(self, rows: Sequence[Sequence[Any]]) -> pa.Table:
-        """The values that rows bring for the calls that take some; null for a call for which a row does not count."""
-        columns = [(self._places[one.name], one.type) for one in self.arguments]
-        made = [
-            from_physical([row[place] if place < len(row) else None for row in rows], type_) for place, type_ in columns
+    @property
+    def values(self) -> pa.Schema:
+        """What rows bring for each call: true for one that takes no values."""
+        taken = {one.name: one for one in self.arguments}
+        return pa.schema([taken.get(name, pa.field(name, pa.bool_())) for name in self.schema.names[1:]])
+
+    def values_of(self, rows: Sequence[Sequence[Any]]) -> list[Any]:
+        """The columns of ``values``; null where a row does not count for a call."""
+        places = self._places
+        found = [(places[one.name], one.type) for one in self.values]
+        return [
+            from_physical([row[place] if place < len(row) else None for row in rows], type_) for place, type_ in found
         ]
-        return pa.Table.from_arrays(made, schema=self.arguments)
+
+    @staticmethod
+    def times_of(rows: Sequence[Sequence[Any]]) -> list[int]:
+        """The times of rows, in microseconds."""
+        return [unpack_time(row[0], 0) if isinstance(row[0], bytes) else row[0] for row in rows]
 
     @property
     def _places(self) -> Mapping[str, int]:

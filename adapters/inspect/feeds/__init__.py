@@ -1,0 +1,1 @@
+"""Columns of what an aggregate keeps of a change feed."""
