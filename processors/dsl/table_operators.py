@@ -32,24 +32,33 @@ class TableOperators(HandleWrapper[TableHandle]):
         predicate: Callable[[Any, Any], bool],
         materialized: Materialized | None = None,
         *,
+        vectorized: bool = False,
         name: str | None = None,
     ) -> Self:
         """The rows for which ``predicate(key, value)`` is true; a row for which it turns false is deleted.
 
         A versioned table's repeated tombstones are kept (KIP-914); other tables' are dropped if the value before is
         known.
+
+        Args:
+            predicate: whether to keep a row.
+            materialized: a store for the rows, and its serdes.
+            vectorized: whether ``predicate`` takes columns: it gets Arrow arrays of the keys and the values of many
+                rows, and returns an array of as many truth values.
+            name: what the node is named after.
         """
-        return self._on(filtered(self._handle, predicate, True, materialized, name))
+        return self._on(filtered(self._handle, predicate, True, materialized, name, vectorized=vectorized))
 
     def filter_not(
         self,
         predicate: Callable[[Any, Any], bool],
         materialized: Materialized | None = None,
         *,
+        vectorized: bool = False,
         name: str | None = None,
     ) -> Self:
         """The rows for which ``predicate(key, value)`` is false; otherwise as ``filter``."""
-        return self._on(filtered(self._handle, predicate, False, materialized, name))
+        return self._on(filtered(self._handle, predicate, False, materialized, name, vectorized=vectorized))
 
     def map_values(
         self,

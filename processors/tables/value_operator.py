@@ -12,12 +12,13 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from millpond.processors.runtime.batches.batch import Batch
+from millpond.processors.runtime.batches.columns import Array, Columns, nulls
 from millpond.processors.runtime.batches.headers import Headers
 from millpond.processors.runtime.operators.promises import Promises
 from millpond.processors.runtime.processor import ProcessorContext
 from millpond.processors.tables.config import TableConfig
 from millpond.processors.tables.value_getters import ValueGetter
-from millpond.processors.tables.writer import TableProcessor
+from millpond.processors.tables.writer import TableProcessor, without_repeated_tombstones
 from millpond.stores.typed.timestamped_keyvalue import ValueAndTimestamp
 
 Found = ValueAndTimestamp[Any] | None
@@ -32,6 +33,10 @@ class TableOperation(ABC):
     @abstractmethod
     def apply(self, keys: list[Any], values: list[Any]) -> list[Any]:
         """The new values, in the order of the old."""
+
+    def apply_columns(self, keys: Array, values: Array) -> Array | None:
+        """``apply`` for columns; None if it needs objects."""
+        return None
 
     @abstractmethod
     def read(self, key: Any, found: Found) -> Found:
@@ -119,6 +124,27 @@ class TableOperator(TableProcessor):
             )
         # What fails in there has been counted, so that nothing above is done again.
         self.context.attempt(self._write, updates)
+
+    def process_columns(self, columns: Columns) -> None:
+        updates = None if self._config.store is not None else self._updates(columns)
+        if updates is None:
+            self.process(columns.to_batch())
+        else:
+            self._output.write_columns(without_repeated_tombstones(updates) if self._drop else updates)
+
+    def _updates(self, columns: Columns) -> Columns | None:
+        """The updates of a table without a store; None if they have to be objects."""
+        keys, olds = columns.keys, None
+        try:
+            values = self._operation.apply_columns(keys, columns.values)
+            if values is not None and self._config.send_olds:
+                before = columns.olds
+                olds = nulls(len(keys), values.type) if before is None else self._operation.apply_columns(keys, before)
+        except Exception:  # a user's code may raise anything, and one by one shows for which row
+            return None
+        if values is None:
+            return None
+        return Columns(keys, values, columns.timestamps, columns.positions, olds, columns.latest)
 
     def _write(self, updates: Batch) -> None:
         self._output.write(updates, drop_repeated_tombstones=self._drop)

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from millpond.processors.runtime.batches.batch import Batch, BatchBuilder
-from millpond.processors.runtime.batches.columns import Array, Columns, Records
+from millpond.processors.runtime.batches.columns import Array, Columns, Records, valid
 from millpond.processors.runtime.counters import CounterName
 from millpond.processors.runtime.late import Booleans
 from millpond.processors.runtime.operators.operator import Operator
@@ -272,10 +272,12 @@ def _updates(batch: Batch, olds: list[Any] | None, latest: list[bool] | None = N
     return Batch(batch.keys, batch.values, batch.timestamps, olds, latest, batch.positions, batch.headers)
 
 
-def without_repeated_tombstones(updates: Batch) -> Batch:
+def without_repeated_tombstones(updates: R) -> R:
     """The updates without those from no value to no value; all of them if the old values are not known."""
     if updates.olds is None:
         return updates
+    if isinstance(updates, Columns):
+        return updates.select(valid(updates.values) | valid(updates.olds))
     changed = [new is not None or old is not None for new, old in zip(updates.values, updates.olds, strict=True)]
     return updates.select(changed)
 

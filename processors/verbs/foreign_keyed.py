@@ -8,30 +8,87 @@ Rule of this module: these bytes are written and read here and nowhere else. ::
 The first byte is the version of this form.
 """
 
-from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as _compute
 
 from millpond.errors import FormatError, UnreadableRowError
+from millpond.stores.encoding.nulls import spread
+from millpond.stores.encoding.rows.byte_columns import Array, Mask, binary_of, buffer, offsets_of
 from millpond.stores.encoding.rows.tuple_keys import KeyCodec, null_rows
+
+pc: Any = _compute
 
 FOREIGN: Final = b"\x01"
 """What such a row begins with; a row itself is an array of MessagePack, which never does."""
 
 _NO_KEY: Final = b"\xff\xff\xff\xff"
 _HEAD: Final = len(FOREIGN) + len(_NO_KEY)
+_NONE: Final = int.from_bytes(_NO_KEY)
+_PARTS: Final = 3
+_KEY: Final = 1
+_ROW: Final = 2
+"""How many parts a value has, and which of them the key is and the row."""
 
 
-def with_foreign_keys(
-    codec: KeyCodec, columns: pa.Table, rows: Sequence[bytes], *, null_safe: bool = False
-) -> list[bytes]:
+def with_foreign_keys(codec: KeyCodec, columns: pa.Table, rows: Array, *, null_safe: bool = False) -> Array:
     """The packed rows with the foreign keys that their columns make; one with a null is a key only if so it is said."""
-    heads = [FOREIGN + len(key).to_bytes(4) + key for key in codec.pack(columns)]
-    for i in [] if null_safe else np.flatnonzero(null_rows(columns)).tolist():
-        heads[i] = FOREIGN + _NO_KEY
-    return [head + row for head, row in zip(heads, rows, strict=True)]
+    keys = codec.pack_columns(columns)
+    lengths: Any = pc.binary_length(keys).to_numpy().astype(">u4")
+    heads = np.empty((len(keys), _HEAD), np.uint8)
+    heads[:, 0] = FOREIGN[0]
+    heads[:, 1:] = lengths[:, None].view(np.uint8)
+    if not null_safe:
+        lacking = null_rows(columns)
+        heads[lacking, 1:] = 0xFF
+        keys = pc.if_else(pa.array(lacking), b"", keys)
+    return pc.binary_join_element_wise(binary_of(heads), keys, rows, b"")
+
+
+def foreign_keys_of(values: Array) -> Array:
+    """``foreign_key_of`` for a column without nulls.
+
+    Raises:
+        FormatError, UnreadableRowError: as ``foreign_key_of``.
+    """
+    parts, named = _parts(values)
+    return parts.take(pa.array(_PARTS * np.arange(len(values)) + _KEY, mask=~named))
+
+
+def without_foreign_keys(values: Array) -> Array:
+    """``without_foreign_key`` for a column; null stays null.
+
+    Raises:
+        FormatError, UnreadableRowError: as ``without_foreign_key``.
+    """
+    present = values.drop_null()
+    parts, _ = _parts(present)
+    rows = parts.take(pa.array(_PARTS * np.arange(len(present)) + _ROW))
+    return spread(rows, values.is_valid().to_numpy(zero_copy_only=False))
+
+
+def _parts(values: Array) -> tuple[Array, Mask]:
+    """Head, key and row of each value, one after the other, and which values have a key."""
+    values = values.cast(pa.binary())
+    bounds = offsets_of(values).astype(np.int64)
+    starts, ends = bounds[:-1], bounds[1:]
+    for place in np.flatnonzero(ends - starts < _HEAD).tolist():
+        _end(values[place].as_py())
+    if not len(values):
+        return values, np.zeros(0, np.bool_)
+    # The parts lie side by side in the values, so that they share their bytes.
+    data = values.buffers()[2]
+    heads = np.frombuffer(data, np.uint8)[starts[:, None] + np.arange(_HEAD)]
+    lengths = np.ascontiguousarray(heads[:, 1:]).view(">u4")[:, 0].astype(np.int64)
+    lengths[lengths == _NONE] = 0
+    rows = starts + _HEAD + lengths
+    for place in np.flatnonzero((heads[:, 0] != FOREIGN[0]) | (rows > ends)).tolist():
+        _end(values[place].as_py())
+    within = np.stack([starts, starts + _HEAD, rows], axis=1).ravel()
+    offsets = np.concatenate([within, ends[-1:]]).astype(np.int32)
+    return pa.Array.from_buffers(pa.binary(), len(within), [None, buffer(offsets), data]), lengths > 0
 
 
 def foreign_key_of(value: bytes) -> bytes | None:

@@ -14,10 +14,11 @@ import pyarrow.compute as _compute
 
 from millpond.processors.runtime.batches.batch import Batch
 from millpond.processors.runtime.batches.columns import Columns, nulls
-from millpond.processors.verbs.foreign_keyed import without_foreign_key
+from millpond.processors.verbs.foreign_keyed import without_foreign_keys
 from millpond.processors.verbs.null_keys import NullKeys
 from millpond.processors.verbs.verb import Input, Projection, chosen, nullable, widest
 from millpond.stores.encoding.rows.packing import RowCodec
+from millpond.stores.encoding.rows.row_columns import PhysicalRowType
 from millpond.stores.encoding.rows.tuple_keys import KeyCodec
 
 pc: Any = _compute
@@ -131,7 +132,8 @@ class JoinedRows(Projection):
         return self._columns([row for row, _ in pairs], self.right.unpack(right), matched)
 
     def of_columns(self, columns: Columns, first: int) -> list[Any]:
-        return self.of_pairs(columns.values)
+        values = columns.values
+        return self.of_pairs(values.storage if isinstance(values.type, PhysicalRowType) else values)
 
     def of_pairs(self, values: Any) -> list[Any]:
         """The columns for pairs of rows, structs of both."""
@@ -240,12 +242,11 @@ def _rows(values: Any, foreign: bool) -> Any:
     """The packed rows, a list or a column, without the foreign key in front of them if there is one."""
     if not foreign:
         return values
-    packed = values.to_pylist() if isinstance(values, pa.Array) else values
-    return [None if value is None else without_foreign_key(value) for value in packed]
+    return without_foreign_keys(values if isinstance(values, pa.Array) else pa.array(values, pa.binary()))
 
 
 def _as_pair(value: Any) -> Any:
-    """Both rows of a result; a struct is a dict where it is an object."""
+    """Both rows of a result; a struct is a dict where it is an object, and a row of a store a list."""
     if value is None:
         return _NOTHING
     return tuple(value.values()) if isinstance(value, dict) else value
@@ -254,12 +255,7 @@ def _as_pair(value: Any) -> Any:
 _NOTHING: Final[tuple[None, None]] = (None, None)
 
 
-def pair(left: bytes | None, right: bytes | None) -> tuple[bytes | None, bytes | None]:
-    """What a join makes of two rows."""
-    return left, right
-
-
 def pairs(left: Any, right: Any) -> Any:
-    """``pair`` for whole columns: structs of both."""
+    """What a join makes of columns of rows: structs of both."""
     sides = [column.cast(pa.binary()) for column in (left, right)]
     return pa.StructArray.from_arrays(sides, ["left", "right"])

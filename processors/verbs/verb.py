@@ -167,8 +167,7 @@ class PackedRows(Input):
         if self.foreign is None:
             return values
         foreign = flattened(rows["foreign"])
-        packed = with_foreign_keys(self.foreign, foreign, values.to_pylist(), null_safe=self.null_safe)
-        return pa.array(packed, pa.binary())
+        return with_foreign_keys(self.foreign, foreign, values, null_safe=self.null_safe)
 
 
 def flattened(column: Any) -> pa.Table:

@@ -218,7 +218,7 @@ def response(_: Path) -> Opening:
 
 def row_with_a_foreign_key(_: Path) -> Opening:
     columns = pa.table({"p": ["p"]})
-    (value,) = with_foreign_keys(KeyCodec(columns.schema), columns, [b"row"])
+    (value,) = with_foreign_keys(KeyCodec(columns.schema), columns, pa.array([b"row"])).to_pylist()
     return giving(b"row", partial(without_foreign_key, bytes([value[0] + 1]) + value[1:]))
 
 

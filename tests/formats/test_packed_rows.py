@@ -1,7 +1,7 @@
 """The bytes of packed rows and keys and the JSON of schemas never change, and docs/formats.md draws them."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -10,8 +10,14 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from millpond.errors import FormatError
-from millpond.processors.verbs.foreign_keyed import foreign_key_of, with_foreign_keys, without_foreign_key
+from millpond.errors import FormatError, UnreadableRowError
+from millpond.processors.verbs.foreign_keyed import (
+    foreign_key_of,
+    foreign_keys_of,
+    with_foreign_keys,
+    without_foreign_key,
+    without_foreign_keys,
+)
 from millpond.stores.encoding.rows.packing import RowCodec
 from millpond.stores.encoding.rows.schemas import Schemas
 from millpond.stores.encoding.rows.tuple_keys import KeyCodec
@@ -111,11 +117,41 @@ def test_a_foreign_key_stands_in_front_of_its_row() -> None:
     row = bytes.fromhex(OLD_ROW)
     for key, drawn in (("p", "01 00000003 217000"), (None, "01 ffffffff")):
         columns = pa.table({"f": pa.array([key], pa.string())})
-        (value,) = with_foreign_keys(KeyCodec(columns.schema), columns, [row])
+        (value,) = with_foreign_keys(KeyCodec(columns.schema), columns, pa.array([row])).to_pylist()
         assert value == bytes.fromhex(f"{drawn} {OLD_ROW}")
         assert f"{drawn} {OLD_ROW}" in PAGE
         assert foreign_key_of(value) == (None if key is None else bytes.fromhex("217000"))
         assert without_foreign_key(value) == row
+
+
+@pytest.mark.parametrize("null_safe", [False, True])
+def test_columns_of_rows_with_foreign_keys_are_read_as_each_of_them(null_safe: bool) -> None:
+    columns = pa.table({"f": pa.array(["p", None, "", "a longer one", "p"], pa.string())})
+    rows = [b"row", b"", b"another", b"r", b"row"]
+    column = with_foreign_keys(KeyCodec(columns.schema), columns, pa.array(rows), null_safe=null_safe)
+    values = [b"", *column.to_pylist()]
+    # A part of a longer column, as those are that come from a cut of a micro-batch.
+    part = pa.array(values).slice(1)
+    assert foreign_keys_of(part).to_pylist() == list(map(foreign_key_of, values[1:]))
+    assert without_foreign_keys(part).to_pylist() == list(map(without_foreign_key, values[1:])) == rows
+    assert without_foreign_keys(pa.array([None, values[1], None])).to_pylist() == [None, b"row", None]
+    assert foreign_keys_of(part.slice(0, 0)).to_pylist() == []
+
+
+DAMAGED = {
+    "is empty": b"",
+    "ends before its key does": bytes.fromhex("01 00000003 2170"),
+    "ends before": bytes.fromhex("01 0000"),
+    "version 2, but this release knows only 1": bytes.fromhex("02 00000000"),
+}
+
+
+@pytest.mark.parametrize("read", [foreign_keys_of, without_foreign_keys])
+@pytest.mark.parametrize("said", DAMAGED)
+def test_a_damaged_row_among_others_is_refused_as_alone(said: str, read: Callable[[Any], Any]) -> None:
+    sound = bytes.fromhex("01 00000003 217000 91 01")
+    with pytest.raises((FormatError, UnreadableRowError), match=said):
+        read(pa.array([sound, DAMAGED[said], sound]))
 
 
 def test_a_row_with_a_foreign_key_of_an_unknown_version_is_refused() -> None:

@@ -34,7 +34,13 @@ from millpond.processors.tables.suppress_buffer import SuppressBuffer, suppress_
 from millpond.processors.tables.time_ordered_buffer import TimeOrderedBuffer, buffer_spec
 from millpond.processors.verbs import aggregates
 from millpond.processors.verbs.aggregates import UserAggregate
-from millpond.processors.verbs.foreign_keyed import foreign_key_of, with_foreign_keys, without_foreign_key
+from millpond.processors.verbs.foreign_keyed import (
+    foreign_key_of,
+    foreign_keys_of,
+    with_foreign_keys,
+    without_foreign_key,
+    without_foreign_keys,
+)
 from millpond.processors.verbs.functions.top import STATE_SERDE, first_rows
 from millpond.processors.verbs.key_timers import KeyTimers, TimerClock, keyed_timers_spec
 from millpond.processors.verbs.row_aggregate import RowAggregate
@@ -203,7 +209,7 @@ def _kept_operator_readers() -> dict[str, Reader]:
 
 def _message_readers() -> dict[str, Reader]:
     columns = pa.schema([("k", pa.string())])
-    rows = with_foreign_keys(KeyCodec(columns), pa.table({"k": ["p", None]}), [b"\x91\x01", b"\x91\x01"])
+    rows = with_foreign_keys(KeyCodec(columns), pa.table({"k": ["p", None]}), pa.array([b"\x91\x01"] * 2))
     subscription = Subscription(HASH, Instruction(2), b"o1")
     response = Response(HASH, Content.VALUE, b"name")
     return {
@@ -214,7 +220,13 @@ def _message_readers() -> dict[str, Reader]:
         "left row": Reader(LeftRow.from_bytes, (LeftRow(True, HASH, b"ada:tea").to_bytes(),)),
         "combined key": Reader(primary_key_of, (combined_key(b"ada", b"o1"),)),
         "row with a foreign key": Reader(
-            lambda data: attempt(lambda: foreign_key_of(data), lambda: without_foreign_key(data)), tuple(rows)
+            lambda data: attempt(
+                lambda: foreign_key_of(data),
+                lambda: without_foreign_key(data),
+                lambda: foreign_keys_of(pa.array([data])),
+                lambda: without_foreign_keys(pa.array([data])),
+            ),
+            tuple(rows.to_pylist()),
         ),
     }
 

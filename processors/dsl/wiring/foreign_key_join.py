@@ -5,11 +5,16 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple, Self
 
-import pyarrow as pa
-
 from millpond.errors import TopologyError
 from millpond.processors.dsl.wiring.graph import TopologyGraph
-from millpond.processors.dsl.wiring.table import SourceTable, TableCopies, TableHandle, source_table, stored_table
+from millpond.processors.dsl.wiring.table import (
+    SourceTable,
+    TableCopies,
+    TableHandle,
+    column_type,
+    source_table,
+    stored_table,
+)
 from millpond.processors.dsl.wiring.table_join import join_terms
 from millpond.processors.options.joins import JoinType, Side
 from millpond.processors.options.materialized import TABLE_KINDS, Materialized
@@ -21,11 +26,10 @@ from millpond.processors.tables.foreign_key.messages import left_rows_spec, subs
 from millpond.processors.tables.foreign_key.results import ResponseJoin, UnjoinedRows
 from millpond.processors.tables.foreign_key.subscribing import SubscriptionSend
 from millpond.processors.tables.foreign_key.unnamed import UnnamedRows
-from millpond.processors.tables.foreign_key.user_functions import ColumnFunction, RowFunction
 from millpond.processors.tables.foreign_key.vectorized_results import VectorizedResponseJoin, VectorizedUnjoinedRows
 from millpond.processors.tables.foreign_key.vectorized_subscribing import VectorizedSubscriptionSend
 from millpond.processors.tables.join import Joiner
-from millpond.stores.encoding.column_serdes import column_serde
+from millpond.processors.tables.user_functions import ColumnFunction, RowFunction
 from millpond.stores.encoding.serdes import BYTES, Serde, serde
 from millpond.stores.specs.store_spec import StoreKind, StoreSpec
 
@@ -60,18 +64,13 @@ class _Processors(NamedTuple):
             by_row = RowFunction(joiner)
             send = partial(SubscriptionSend, RowFunction(extract))
             return cls(send, partial(UnjoinedRows, by_row), partial(ResponseJoin, by_row))
-        key, left, foreign = map(_column_type, (serdes.key, serdes.left, serdes.foreign))
+        key, left, foreign = map(column_type, (serdes.key, serdes.left, serdes.foreign))
         by_column = ColumnFunction(joiner, (key, left, foreign))
         return cls(
             partial(VectorizedSubscriptionSend, ColumnFunction(extract, (key, left))),
             partial(VectorizedUnjoinedRows, by_column),
             partial(VectorizedResponseJoin, by_column),
         )
-
-
-def _column_type(known: Serde[Any]) -> pa.DataType | None:
-    columns = column_serde(known)
-    return None if columns is None else columns.type
 
 
 def _known(table: TableHandle, value: SerdeLike | None, what: str) -> Serde[Any]:

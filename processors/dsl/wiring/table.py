@@ -10,6 +10,8 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
+import pyarrow as pa
+
 from millpond.errors import TopologyError
 from millpond.processors.dsl.wiring.graph import TopologyGraph
 from millpond.processors.dsl.wiring.stream import StreamHandle
@@ -18,15 +20,18 @@ from millpond.processors.options.materialized import TABLE_KINDS, Materialized
 from millpond.processors.options.serdes import SerdeLike, resolved
 from millpond.processors.runtime.processor import ProcessorContext
 from millpond.processors.tables.config import TableConfig
-from millpond.processors.tables.filter import FilterTable
+from millpond.processors.tables.filter import FilterTable, VectorizedFilterTable
 from millpond.processors.tables.latest_changes import LatestChanges
 from millpond.processors.tables.latest_only import LatestOnly
 from millpond.processors.tables.map_values import MapTableValues, TransformTableValues
 from millpond.processors.tables.reorder import TableReorder
 from millpond.processors.tables.source import TableSource
 from millpond.processors.tables.time_ordered_buffer import buffer_spec
+from millpond.processors.tables.user_functions import ColumnFunction
 from millpond.processors.tables.value_getters import ValueGetter, ValueGetterFactory, store_getter, windowed_getter
 from millpond.processors.tables.value_operator import OperationGetter, TableOperation, TableOperator
+from millpond.stores.encoding.column_serdes import column_serde
+from millpond.stores.encoding.serdes import Serde, serde
 from millpond.stores.encoding.times import Duration, to_length
 from millpond.stores.specs.store_spec import StoreKind, StoreSpec
 from millpond.stores.typed.terms import Terms
@@ -262,9 +267,21 @@ def filtered(
     wanted: bool,
     materialized: Materialized | None,
     name: str | None,
+    *,
+    vectorized: bool,
 ) -> DerivedTable:
-    """The rows for which the predicate is ``wanted``."""
-    return _derived(table, "KTABLE-FILTER-", FilterTable(predicate, wanted), materialized, table.value_serde, name)
+    """The rows for which the predicate is ``wanted``; if it is vectorized, it takes columns of many rows."""
+    operation = FilterTable(predicate, wanted)
+    if vectorized:
+        types = [None if one is None else column_type(serde(one)) for one in (table.key_serde, table.value_serde)]
+        operation = VectorizedFilterTable(ColumnFunction(predicate, types), wanted)
+    return _derived(table, "KTABLE-FILTER-", operation, materialized, table.value_serde, name)
+
+
+def column_type(known: Serde[Any]) -> pa.DataType | None:
+    """The type of a serde's values as columns; None if they have to be objects."""
+    columns = column_serde(known)
+    return None if columns is None else columns.type
 
 
 def mapped(

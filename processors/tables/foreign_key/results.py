@@ -20,8 +20,8 @@ from millpond.processors.runtime.operators.operator import Operator
 from millpond.processors.runtime.operators.promises import Promises
 from millpond.processors.runtime.processor import ProcessorContext
 from millpond.processors.tables.foreign_key.messages import Content, read_left_rows, read_responses
-from millpond.processors.tables.foreign_key.user_functions import RowFunction
 from millpond.processors.tables.table_store import TableStore
+from millpond.processors.tables.user_functions import RowFunction
 from millpond.stores.encoding.serdes import Serde
 from millpond.stores.typed.store import column_of
 

@@ -26,8 +26,8 @@ from millpond.processors.tables.foreign_key.message_columns import (
 )
 from millpond.processors.tables.foreign_key.messages import ASK, FORGET, left_row_bytes, subscription_bytes
 from millpond.processors.tables.foreign_key.murmur3 import murmur3_128_many
-from millpond.processors.tables.foreign_key.user_functions import RowFunction
 from millpond.processors.tables.latest_only import latest_only
+from millpond.processors.tables.user_functions import RowFunction
 from millpond.stores.encoding.column_serdes import ColumnSerde
 from millpond.stores.encoding.serdes import Serde
 from millpond.stores.typed.store import column_of

@@ -25,8 +25,8 @@ from millpond.processors.tables.foreign_key.message_columns import (
 )
 from millpond.processors.tables.foreign_key.messages import Content
 from millpond.processors.tables.foreign_key.results import ResponseJoin, RowJoining, UnjoinedRows
-from millpond.processors.tables.foreign_key.user_functions import ColumnFunction
 from millpond.processors.tables.table_columns import latest_columns
+from millpond.processors.tables.user_functions import ColumnFunction
 from millpond.stores.encoding.column_serdes import column_serde
 from millpond.stores.encoding.nulls import spread
 from millpond.stores.encoding.serdes import Serde

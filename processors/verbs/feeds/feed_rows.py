@@ -53,10 +53,10 @@ class FeedRows(AggregatedRows):
         return pa.array(with_order(self.order.pack(flattened(rows["order"])), values.to_pylist()), pa.binary())
 
     def packed(self, rows: pa.Table) -> Any:
-        values: list[bytes] = super().packed(rows).to_pylist()
+        values = super().packed(rows)
         for key in reversed(list(self._groups(rows))):
             values = with_foreign_keys(self.groups, key, values, null_safe=True)
-        return pa.array(values, pa.binary())
+        return values
 
     def columns_of(self, values: Sequence[Any]) -> pa.Table:
         rows = self.calls.input_serde.deserialize_many([groups_and_row(value)[1] for value in values])

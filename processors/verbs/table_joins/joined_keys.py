@@ -18,7 +18,6 @@ from millpond.processors.runtime.batches.batch import Batch
 from millpond.processors.runtime.batches.columns import nulls
 from millpond.processors.runtime.operators.operator import Operator
 from millpond.processors.runtime.operators.promises import Promises
-from millpond.processors.verbs.projections import pair
 from millpond.processors.verbs.verb import PackedRows, nullable, widest
 from millpond.stores.encoding.rows.tuple_keys import KeyCodec
 
@@ -117,5 +116,5 @@ class RightResults(Operator):
         self._keys = keys
 
     def process(self, batch: Batch) -> None:
-        values = [None if row is None else pair(None, row) for row in batch.values]
+        values = [None if row is None else (None, row) for row in batch.values]
         self.context.forward(Batch(self._keys.of_right(batch.keys), values, batch.timestamps))

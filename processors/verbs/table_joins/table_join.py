@@ -7,13 +7,14 @@ from millpond.processors.dsl.builder import StreamsBuilder
 from millpond.processors.dsl.streams_and_tables import KStream, KTable
 from millpond.processors.options.joins import JoinType, Side
 from millpond.processors.options.materialized import Materialized
-from millpond.processors.verbs.foreign_keyed import foreign_key_of
+from millpond.processors.verbs.foreign_keyed import foreign_keys_of
 from millpond.processors.verbs.matching.table_match import TableMatching
-from millpond.processors.verbs.projections import CHANGE_TIME, ChangeColumns, JoinedRows, Keys, Rows, Times, pair, pairs
+from millpond.processors.verbs.projections import CHANGE_TIME, ChangeColumns, JoinedRows, Keys, Rows, Times, pairs
 from millpond.processors.verbs.sequenced import sequenced_table, table_of
 from millpond.processors.verbs.table_joins.joined_keys import JoinedKeys, LeftResults, RightResults
+from millpond.processors.verbs.table_joins.kept_pairs import PAIRS, are_complete, kept_pairs
 from millpond.processors.verbs.verb import PackedRows, Verb, null_safety
-from millpond.stores.encoding.serdes import BYTES, MSGPACK
+from millpond.stores.encoding.serdes import BYTES
 from millpond.stores.typed.expiry import Expired
 
 
@@ -87,24 +88,21 @@ def _joined_by_foreign_key(one: KTable, other: KTable, join_type: JoinType) -> K
     whose foreign key is null, so a row that was deleted and put back with such a key within a micro-batch would keep
     its old result.
     """
-    joined = one.left_join(other, pair, Materialized(value_serde=MSGPACK), foreign_key=foreign_key_of)
-    return joined if join_type is JoinType.LEFT else joined.filter(_is_complete)
+    kept = Materialized(value_serde=PAIRS)
+    joined = one.left_join(other, kept_pairs, kept, foreign_key=foreign_keys_of, vectorized=True)
+    return joined if join_type is JoinType.LEFT else joined.filter(are_complete, vectorized=True)
 
 
 def _with_right_rows(one: KTable, other: KTable, join_type: JoinType, keys: JoinedKeys) -> KStream:
     """The changes of the pairs by their keys, among them those of right rows that no left row names."""
-    kept = Materialized(value_serde=MSGPACK)
-    joined, unnamed = one.outer_join_on(other, pair, kept, foreign_key=foreign_key_of)
+    kept = Materialized(value_serde=PAIRS)
+    joined, unnamed = one.outer_join_on(other, kept_pairs, kept, foreign_key=foreign_keys_of, vectorized=True)
     if join_type is JoinType.RIGHT:
-        joined = joined.filter(_is_complete)
+        joined = joined.filter(are_complete, vectorized=True)
     joined.handle.send_olds(force=True)
     # Tasks of the right keys have found them, and those of the left keys put out all results.
     alone = unnamed.to_stream().repartition().process(partial(RightResults, keys))
     return joined.to_stream().process(partial(LeftResults, keys)).merge(alone)
-
-
-def _is_complete(key: bytes, joined: tuple[bytes, bytes | None]) -> bool:
-    return joined[1] is not None
 
 
 def side_table(

@@ -133,17 +133,21 @@ class SideBySide:
 
 
 def texts_at(data: Bytes, starts: Integers, lengths: Integers, validity: pa.Buffer | None, type_: Any) -> Array:
-    """A column of strings or bytes that lie at these places.
+    """A column of strings or bytes that lie at these places, one behind the other.
 
     Raises:
-        pyarrow.ArrowInvalid: they are too many bytes, or a string is not UTF-8.
+        pyarrow.ArrowInvalid: they are too many bytes or do not lie so, or a string is not UTF-8.
     """
-    offsets = np.zeros(len(lengths) + 1, np.int64)
-    np.cumsum(lengths, out=offsets[1:])
-    if offsets[-1] > np.iinfo(np.int32).max:
-        raise pa.ArrowInvalid("the bytes are too many for a column")
-    within = data[np.arange(offsets[-1]) + np.repeat(starts - offsets[:-1], lengths)]
-    texts = pa.Array.from_buffers(type_, len(lengths), [validity, buffer(offsets.astype(np.int32)), buffer(within)])
+    size = len(starts)
+    # Every other part of the bytes between the first text and the end of the last is a text.
+    bounds = np.stack([starts, starts + lengths], axis=1).ravel()
+    if not size:
+        return pa.array([], type_)
+    if bounds[0] < 0 or (bounds[1:] < bounds[:-1]).any() or bounds[-1] > min(len(data), np.iinfo(np.int32).max):
+        raise pa.ArrowInvalid("the bytes do not lie one behind the other, or are too many for a column")
+    parts = pa.Array.from_buffers(type_, 2 * size - 1, [None, buffer(bounds.astype(np.int32)), buffer(data)])
+    places = pa.Array.from_buffers(pa.int64(), size, [validity, buffer(np.arange(0, 2 * size, 2))])
+    texts = parts.take(places)
     if pa.types.is_string(type_):
         texts.validate(full=True)
     return texts

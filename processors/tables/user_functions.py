@@ -9,6 +9,8 @@ from typing import Any
 import pyarrow as pa
 
 from millpond.processors.runtime.batches.columns import Array, as_column
+from millpond.stores.encoding.rows.physical import from_physical
+from millpond.stores.encoding.rows.row_columns import PhysicalRowType
 
 
 class RowFunction:
@@ -52,6 +54,13 @@ class ColumnFunction(RowFunction):
         return self.many(*([value] for value in values))[0]
 
     def many(self, *columns: Sequence[Any]) -> list[Any]:
-        arrays = (pa.array(column, type_) for column, type_ in zip(columns, self._types, strict=True))
+        arrays = map(_array, columns, self._types)
         results: list[Any] = self.of_columns(*arrays).to_pylist()
         return results
+
+
+def _array(values: Sequence[Any], type_: pa.DataType | None) -> Array:
+    """Objects as an array of that type."""
+    if isinstance(type_, PhysicalRowType):
+        return PhysicalRowType.of(from_physical(values, type_.storage_type))
+    return pa.array(values, type_)
