@@ -5,7 +5,8 @@ import pyarrow as pa
 
 from millpond.processors.runtime.batches.batch import Batch
 from millpond.processors.runtime.batches.columns import Columns
-from millpond.processors.verbs.projections import JoinedRows, pair, pairs
+from millpond.processors.verbs.projections import JoinedRows, pairs
+from millpond.processors.verbs.table_joins.kept_pairs import kept_pairs
 from millpond.stores.encoding.rows.packing import RowCodec
 from millpond.stores.encoding.rows.schemas import Schemas
 
@@ -18,8 +19,10 @@ def test_joined_rows_of_columns_are_those_of_pairs() -> None:
     found = [names[0], None, names[1], names[2]]
     times = np.arange(4)
     columns = Columns(pa.array(ids), pairs(pa.array(ids), pa.array(found)), times)
-    expected = rows.columns(Batch(ids, list(map(pair, ids, found)), times.tolist()), 0)
-    for made in (rows.of_columns(columns, 0), rows.columns(columns.to_batch(), 0)):
+    expected = rows.columns(Batch(ids, list(zip(ids, found, strict=True)), times.tolist()), 0)
+    kept = columns.with_values(kept_pairs(pa.array(ids), pa.array(found)))
+    both = (rows.of_columns(one, 0) for one in (columns, kept))
+    for made in (*both, *(rows.columns(one.to_batch(), 0) for one in (columns, kept))):
         assert [column.to_pylist() for column in made] == [column.to_pylist() for column in expected]
     nothing = Columns(pa.array(ids), pairs(pa.array(ids), pa.array([None] * 4)), times)
     assert rows.of_columns(nothing, 0)[1].to_pylist() == [None] * 4
