@@ -356,7 +356,7 @@ CASES: Final = {
         None,
         row_with_a_foreign_key,
         "of version 2, but this release knows only 1; run the release that wrote it",
-        known_there={"millpond.processors.verbs.foreign_keyed._VERSION": b"\x02"},
+        known_there={"millpond.processors.verbs.foreign_keyed.FOREIGN": b"\x02"},
     ),
     "value in Spark's state": Case(
         Numbered.STATE_VALUE, value_in_sparks_state, "value of version 3, but this release .* versions 1 and 2; run"

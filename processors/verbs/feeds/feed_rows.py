@@ -20,6 +20,7 @@ from millpond.processors.verbs.feeds.group_aggregate import GroupAggregate
 from millpond.processors.verbs.foreign_keyed import FOREIGN, foreign_key_of, with_foreign_keys, without_foreign_key
 from millpond.processors.verbs.ordered_rows import with_order
 from millpond.processors.verbs.verb import flattened
+from millpond.stores.encoding.rows.row_columns import PhysicalRowType, RowColumnSerde
 from millpond.stores.encoding.rows.tuple_keys import KeyCodec
 
 
@@ -53,7 +54,8 @@ class FeedRows(AggregatedRows):
         return pa.array(with_order(self.order.pack(flattened(rows["order"])), values.to_pylist()), pa.binary())
 
     def packed(self, rows: pa.Table) -> Any:
-        values = super().packed(rows)
+        inner = super().packed(rows)
+        values = RowColumnSerde(inner.type.storage_type).write(PhysicalRowType.of(inner.storage))
         for key in reversed(list(self._groups(rows))):
             values = with_foreign_keys(self.groups, key, values, null_safe=True)
         return values
