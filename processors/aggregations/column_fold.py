@@ -169,7 +169,7 @@ def fold_columns(
         pyarrow.ArrowInvalid: values or aggregates cannot be folded as columns; nothing has been written.
     """
     groups = Groups(columns.keys)
-    order, before, known, told = _known(store, groups, None if reached is None else groups.first(reached))
+    order, before, known, told = known_states(store, groups, None if reached is None else groups.first(reached))
     totals = fold.totals(groups, columns.values, before)
     latest = np.maximum(known, groups.latest(columns.timestamps))
     if last_only:
@@ -184,7 +184,7 @@ def fold_columns(
 def merge_columns(fold: MergingFold, store: TimestampedColumns, partials: Columns, *, olds: bool = False) -> Columns:
     """Merge partial aggregates into their keys' aggregates; returns each key's update, with ``olds`` if asked for."""
     groups = Groups(partials.keys)
-    order, before, known, told = _known(store, groups)
+    order, before, known, told = known_states(store, groups)
     there = before.is_valid()
     owners = np.concatenate([np.flatnonzero(there.to_numpy(zero_copy_only=False)), groups.numbers])
     totals = fold.merged(Groups(groups.keys, owners), pa.concat_arrays([before.filter(there), partials.values]))
@@ -193,7 +193,7 @@ def merge_columns(fold: MergingFold, store: TimestampedColumns, partials: Column
     return Columns(groups.keys, totals, latest, olds=told if olds else None)
 
 
-def _known(
+def known_states(
     store: TimestampedColumns, groups: Groups, reached: _Integers | None = None
 ) -> tuple[Any, Any, _Integers, Any]:
     """The order of the keys, and each key's aggregate and timestamp until now, null and the least where it has none.

@@ -7,21 +7,45 @@ the two. If it changes, the old value leaves its group first, then the new value
 their keys are equal.
 """
 
-from collections.abc import Callable, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as _compute
+
 from millpond.processors.runtime.batches.batch import Batch, BatchBuilder
+from millpond.processors.runtime.batches.columns import Array, Columns, nulls
 from millpond.processors.runtime.batches.headers import Headers
-from millpond.processors.runtime.change import Change
+from millpond.processors.runtime.change import Change, ChangeType
 from millpond.processors.runtime.counters import CounterName
 from millpond.processors.runtime.operators.operator import Operator
 from millpond.processors.runtime.operators.promises import Promises
+
+pc: Any = _compute
 
 Selector = Callable[[Any, Any], tuple[Any, Any]]
 """``selector(key, value) -> (group key, group value)``."""
 
 _Selected = tuple[Any, Any] | None
 """A group and the value in it; None where there is none."""
+
+
+class ColumnSelector(ABC):
+    """A selector that takes whole columns, too."""
+
+    @abstractmethod
+    def __call__(self, key: Any, value: Any) -> tuple[Any, Any]:
+        """``Selector``."""
+
+    @abstractmethod
+    def columns(self, keys: Array, values: Array) -> tuple[Array, Array]:
+        """The same for columns; null for null.
+
+        Raises:
+            pyarrow.ArrowInvalid: it fails for a row; then calling it tells for which.
+        """
 
 
 class TableRepartition(Operator):
@@ -40,6 +64,34 @@ class TableRepartition(Operator):
         self._selectors = selectors
         self._versioned = versioned
         self._separate = separate
+        by_column = [selector for selector in selectors if isinstance(selector, ColumnSelector)]
+        self._by_column = by_column if len(by_column) == len(selectors) and not separate else []
+
+    def process_columns(self, columns: Columns) -> None:
+        if not self._by_column or not len(columns):
+            self.process(columns.to_batch())
+            return
+        latest = columns if not self._versioned or columns.latest is None else columns.select(columns.latest)
+        try:
+            changes = self._changes(latest)
+        except pa.ArrowInvalid:
+            self.process(columns.to_batch())
+            return
+        self.context.count(CounterName.DROPPED_OUT_OF_ORDER, len(columns) - len(latest))
+        self.context.forward_columns(changes)
+
+    def _changes(self, updates: Columns) -> Columns:
+        """The changes of groups, update by update, and of each update selector by selector."""
+        parts = [part for selector in self._by_column for part in _halves(selector, updates)]
+        owners = np.concatenate([np.flatnonzero(there) for _, _, _, there in parts])
+        masks: list[Any] = [pa.array(there) for _, _, _, there in parts]
+        groups, news, olds = (
+            pa.concat_arrays([part[place].filter(mask) for part, mask in zip(parts, masks, strict=True)])
+            for place in range(3)
+        )
+        order = owners.argsort(kind="stable")
+        changes = Columns(groups, ChangeType.of_values(news, olds), updates.timestamps[owners])
+        return changes.taken(order)
 
     def process(self, batch: Batch) -> None:
         out = BatchBuilder()
@@ -79,6 +131,27 @@ class TableRepartition(Operator):
         except Exception as error:  # a user's code may raise anything
             self.context.check(error)
             return None
+
+
+def _halves(selector: ColumnSelector, updates: Columns) -> Iterator[tuple[Array, Array, Array, Any]]:
+    """What leaves a group or changes within it, then what joins one: groups, new and old values, and of which updates.
+
+    Each column has an entry for each update.
+    """
+    groups, new = selector.columns(updates.keys, updates.values)
+    nothing = nulls(len(new), new.type)
+    left, old = (
+        (nulls(len(groups), groups.type), nothing)
+        if updates.olds is None
+        else selector.columns(updates.keys, updates.olds)
+    )
+    stays = pc.equal(groups, left).fill_null(False)
+    yield left, pc.if_else(stays, new, nothing), old, _mask(old.is_valid())
+    yield groups, new, nothing, _mask(pc.and_(new.is_valid(), pc.invert(stays)))
+
+
+def _mask(column: Array) -> Any:
+    return column.to_numpy(zero_copy_only=False)
 
 
 def _select(selector: Selector, key: Any, value: Any) -> _Selected:

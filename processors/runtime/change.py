@@ -11,14 +11,30 @@ The layout, byte for byte that of Kafka Streams; the last byte is a flag::
 
 A VARINT is the number in zigzag, which maps 0, -1, 1, -2 to 0, 1, 2, 3 and so on, in seven bits a byte, the lowest bits
 first. The top bit of a byte says that another byte follows.
+
+Whole columns of changes are ``ChangeType``, whose bytes are the same.
 """
 
-from typing import Final, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as _compute
 
 from millpond.errors import ConfigurationError, SerdeError
+from millpond.stores.encoding.column_serdes import Array, ColumnarSerde, ColumnSerde, column_serde
+from millpond.stores.encoding.rows.byte_columns import binary_of, buffer, offsets_of
+from millpond.stores.encoding.rows.row_columns import RowType
 from millpond.stores.encoding.serdes import Serde
 
+pc: Any = _compute
 T = TypeVar("T")
+
+if TYPE_CHECKING:
+    _ExtensionArray = pa.ExtensionArray[Any]
+else:
+    _ExtensionArray = pa.ExtensionArray
 
 _OLD: Final = b"\x00"
 _NEW: Final = b"\x01"
@@ -42,7 +58,34 @@ class Change(NamedTuple, Generic[T]):
         return Change(None, self.old, self.is_latest), Change(self.new, None, self.is_latest)
 
 
-class ChangeSerde(Serde[Change[T]]):
+class _ChangeArray(_ExtensionArray):
+    def to_pylist(self, **options: Any) -> list[Any]:
+        news, olds = map(_values, self.storage.flatten())
+        return list(map(Change, news, olds))
+
+
+def _values(column: Array) -> list[Any]:
+    values: list[Any] = column.to_pylist()
+    return values
+
+
+class ChangeType(RowType):
+    """Changes that are a column: structs of the new value and the old one, null where there is none.
+
+    >>> ChangeType.of_values(pa.array(["new", None]), pa.array(["old", "gone"])).to_pylist()
+    [Change(new='new', old='old', is_latest=True), Change(new=None, old='gone', is_latest=True)]
+    """
+
+    _name = "millpond.changes"
+    _array = _ChangeArray
+
+    @classmethod
+    def of_values(cls, news: Array, olds: Array) -> Array:
+        """The column of changes of such values, which are of one type."""
+        return cls.of(pa.StructArray.from_arrays([news, olds], names=["new", "old"]))
+
+
+class ChangeSerde(ColumnarSerde[Change[T]]):
     r"""Changes of values that ``value_serde`` writes.
 
     Args:
@@ -60,6 +103,11 @@ class ChangeSerde(Serde[Change[T]]):
     def __init__(self, value_serde: Serde[T], upgrade_from: str | None = None) -> None:
         self._value_serde = value_serde
         self._separate = sends_separately(upgrade_from)
+
+    @property
+    def columns(self) -> ColumnSerde | None:
+        values = column_serde(self._value_serde)
+        return None if values is None or self._separate else _ChangeColumns(values)
 
     def serialize(self, value: Change[T]) -> bytes:
         encode = self._value_serde.serialize
@@ -97,6 +145,82 @@ class ChangeSerde(Serde[Change[T]]):
             raise SerdeError(f"the change {data!r} claims a new value of {length} bytes but is shorter than that")
         middle = start + length
         return Change(decode(data[start:middle]), decode(data[middle:end]), is_latest)
+
+
+class _ChangeColumns(ColumnSerde):
+    """Does for whole columns of changes what ``ChangeSerde`` does for each."""
+
+    def __init__(self, values: ColumnSerde) -> None:
+        super().__init__(ChangeType(pa.struct([("new", values.type), ("old", values.type)])), self._is_narrower)
+        self._of_values = values
+
+    def _is_narrower(self, type_: pa.DataType) -> bool:
+        return isinstance(type_, ChangeType) and self._of_values.takes(type_.storage_type.field(0).type)
+
+    def own(self, column: Array) -> Array:
+        return column
+
+    def _write(self, column: Array) -> Array:
+        new, old = map(self._of_values.write, column.storage.flatten())
+        both, lacks_old = pc.and_(new.is_valid(), old.is_valid()), old.is_null()
+        lengths = pc.binary_length(new).fill_null(0).to_numpy().astype(np.int64)
+        head = pc.if_else(both, _varints(lengths), b"")
+        flag = pc.if_else(both, _BOTH, pc.if_else(lacks_old, _NEW, _OLD))
+        return pc.binary_join_element_wise(head, new.fill_null(b""), old.fill_null(b""), flag, b"")
+
+    def _read(self, data: Array) -> Array:
+        bounds = offsets_of(data).astype(np.int64)
+        starts, ends = bounds[:-1], bounds[1:] - 1
+        if data.null_count or (ends < starts).any():
+            raise pa.ArrowInvalid("a change is null or empty")
+        content = np.frombuffer(data.buffers()[2], np.uint8) if len(data) else np.empty(0, np.uint8)
+        flags = content[ends]
+        if (flags > _BOTH[0]).any():
+            raise pa.ArrowInvalid("a change says whether it is the latest")
+        both, is_old = flags == _BOTH[0], flags == _OLD[0]
+        middles = np.where(is_old, starts, ends)
+        news = starts.copy()
+        news[both], lengths = _read_varints(content, starts[both], ends[both])
+        middles[both] = news[both] + lengths
+        # Each change is four neighbors: the head, the new value, the old one, and the flag.
+        parts = np.append(np.stack([starts, news, middles, ends], axis=1).ravel(), bounds[-1:]).astype(np.int32)
+        pieces: Array = pa.Array.from_buffers(pa.binary(), 4 * len(data), [None, buffer(parts), data.buffers()[2]])
+        places = 4 * np.arange(len(data))
+        new = pieces.take(pa.array(places + 1, mask=is_old))
+        old = pieces.take(pa.array(places + 2, mask=~both & ~is_old))
+        return ChangeType.of_values(self._of_values.read(new), self._of_values.read(old))
+
+
+def _varints(numbers: npt.NDArray[np.int64]) -> Array:
+    """The VARINT of each number."""
+    left = numbers << 1
+    places = 7 * np.arange(_LONGEST_VARINT)
+    digits = ((left[:, None] >> places) & 0x7F).astype(np.uint8)
+    lengths = 1 + (left[:, None] >> places[1:] > 0).sum(axis=1)
+    digits[np.arange(_LONGEST_VARINT) < lengths[:, None] - 1] |= np.uint8(0x80)
+    return binary_of(digits, lengths)
+
+
+def _read_varints(
+    content: npt.NDArray[np.uint8], starts: npt.NDArray[np.int64], ends: npt.NDArray[np.int64]
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Where the numbers that begin at ``starts`` end, and what they are: lengths of what fits before ``ends``.
+
+    Raises:
+        pyarrow.ArrowInvalid: they are not.
+    """
+    at, numbers, open_ = starts.copy(), np.zeros(len(starts), np.int64), np.ones(len(starts), np.bool_)
+    for place in range(_LONGEST_VARINT):
+        if not open_.any():
+            break
+        bytes_ = content[np.minimum(at, len(content) - 1)].astype(np.int64)
+        numbers[open_] |= (bytes_[open_] & 0x7F) << 7 * place
+        at += open_
+        open_ &= bytes_ >= 0x80
+    lengths = (numbers >> 1) ^ -(numbers & 1)
+    if open_.any() or (lengths < 0).any() or (at + lengths > ends).any():
+        raise pa.ArrowInvalid("a change does not begin with the length of its new value")
+    return at, lengths
 
 
 def sends_separately(upgrade_from: str | None) -> bool:

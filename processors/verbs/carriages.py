@@ -21,11 +21,13 @@ from millpond.processors.tables.foreign_key.messages import (
 )
 from millpond.processors.tables.suppress_buffer import SUPPRESS_BUFFER, SUPPRESS_BUFFER_CARRIAGE
 from millpond.processors.tables.time_ordered_buffer import TIME_ORDERED_BUFFER, TIME_ORDERED_BUFFER_CARRIAGE
+from millpond.processors.verbs.feeds.group_values import COUNTED_VALUES, COUNTED_VALUES_CARRIAGE
 from millpond.processors.verbs.key_timers import KEYED_TIMERS, KEYED_TIMERS_CARRIAGE
 from millpond.stores.evolution.carriage import NO_LAYOUT, LayoutCarriage, greatest
 
 CARRIAGES: Final[Mapping[str, LayoutCarriage]] = {
     NO_LAYOUT: LayoutCarriage(rules={RESET: greatest, f"{PUNCTUATION}-*": greatest, f"{TASK_TIME}-*": greatest}),
+    COUNTED_VALUES.name: COUNTED_VALUES_CARRIAGE,
     FOREIGN_KEY_LEFT_ROWS.name: FOREIGN_KEY_LEFT_ROWS_CARRIAGE,
     FOREIGN_KEY_SUBSCRIPTIONS.name: FOREIGN_KEY_SUBSCRIPTIONS_CARRIAGE,
     KEYED_TIMERS.name: KEYED_TIMERS_CARRIAGE,

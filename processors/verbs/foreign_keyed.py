@@ -47,26 +47,27 @@ def with_foreign_keys(codec: KeyCodec, columns: pa.Table, rows: Array, *, null_s
     return pc.binary_join_element_wise(binary_of(heads), keys, rows, b"")
 
 
-def foreign_keys_of(values: Array) -> Array:
-    """``foreign_key_of`` for a column without nulls.
+def split_columns(values: Array) -> tuple[Array, Array]:
+    """``foreign_key_of`` and ``without_foreign_key`` for a column; null for null.
 
     Raises:
-        FormatError, UnreadableRowError: as ``foreign_key_of``.
+        FormatError, UnreadableRowError: as they do.
     """
-    parts, named = _parts(values)
-    return parts.take(pa.array(_PARTS * np.arange(len(values)) + _KEY, mask=~named))
+    present, there = values.drop_null(), values.is_valid().to_numpy(zero_copy_only=False)
+    parts, named = _parts(present)
+    heads = _PARTS * np.arange(len(present))
+    keys, rows = parts.take(pa.array(heads + _KEY, mask=~named)), parts.take(pa.array(heads + _ROW))
+    return spread(keys, there), spread(rows, there)
+
+
+def foreign_keys_of(values: Array) -> Array:
+    """``foreign_key_of`` for a column; raises what it raises."""
+    return split_columns(values)[0]
 
 
 def without_foreign_keys(values: Array) -> Array:
-    """``without_foreign_key`` for a column; null stays null.
-
-    Raises:
-        FormatError, UnreadableRowError: as ``without_foreign_key``.
-    """
-    present = values.drop_null()
-    parts, _ = _parts(present)
-    rows = parts.take(pa.array(_PARTS * np.arange(len(present)) + _ROW))
-    return spread(rows, values.is_valid().to_numpy(zero_copy_only=False))
+    """``without_foreign_key`` for a column; raises what it raises."""
+    return split_columns(values)[1]
 
 
 def _parts(values: Array) -> tuple[Array, Mask]:

@@ -9,7 +9,7 @@ copies, if only the last update of a micro-batch is forwarded.
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from copy import copy
-from typing import Any, Final, Self, TypeAlias
+from typing import Any, Final, Self
 
 import msgpack
 import pyarrow as pa
@@ -20,9 +20,9 @@ from millpond.processors.aggregations.aggregate import Addition, Aggregation
 from millpond.processors.verbs.aggregates import AggregateCall
 from millpond.processors.verbs.functions.binding import bind, state_name
 from millpond.processors.verbs.functions.combining import combiner_of_rows
-from millpond.processors.verbs.functions.function import AggregateFunction
-from millpond.processors.verbs.functions.reversible import Reversible, made_reversible
-from millpond.processors.verbs.functions.row_fold import MOMENTS, TIMES, RowFold, rows_type
+from millpond.processors.verbs.functions.function import AggregateFunction, StatefulFunction
+from millpond.processors.verbs.functions.reversible.made import made_reversible
+from millpond.processors.verbs.functions.row_fold import MOMENTS, TIMES, RowFold, rows_type, states_type
 from millpond.processors.verbs.functions.since import Since
 from millpond.processors.verbs.functions.sums import Average
 from millpond.processors.verbs.functions.user_defined import FailedFunction
@@ -49,9 +49,6 @@ _UNPACKABLE: Final = (TypeError, ValueError, OverflowError, AttributeError)
 _UNREADABLE: Final = (TypeError, ValueError, msgpack.UnpackException)
 _UNUSABLE: Final = (TypeError, ValueError, LookupError, AttributeError, ArithmeticError, RuntimeError)
 """What functions raise for states that are MessagePack, but not theirs."""
-
-_Step: TypeAlias = tuple[int, int, Callable[[Any, Any, Any], Any]]
-"""The number of a call, where a row has its value, and what makes its next state of state, value and time."""
 
 
 class InputSerde(ColumnarSerde[tuple[Any, ...]]):
@@ -109,9 +106,17 @@ class RowAggregate:
         since: by the names of results, the times from which rows count for them, in microseconds since 1970; for the
             others all do.
         gaps: whether rows bring, behind the values for the calls, the gaps of their sessions.
-        reversible: whether rows can be taken out again (``subtractor``); then none are folded in by the column, and
-            they have a value for each call, in the place of its state. One that ends before a call's place, which was
-            added later, does not count for it.
+        reversible: whether rows come and go; then ``functions`` take them, there is no ``aggregation``, and rows have a
+            value for each call, in the place of its state. One that ends before a call's place, which was added later,
+            does not count for it.
+
+    Attributes:
+        functions: what is computed, in the order of the calls.
+        places: where in a row each of them finds its value.
+        slots: where in kept rows their states are.
+        arguments: the types of the values that rows bring, by the names of the results.
+        state_serde, input_serde: of kept rows, and of the rows that come.
+        schema: the columns of the results.
 
     Raises:
         ConfigurationError: there are no calls, there is no such function, or it does not take the type.
@@ -144,47 +149,45 @@ class RowAggregate:
         bound = {name: _unwrapped(given[name]) if call.wraps else given[name] for name, call in calls.items()}
         times = MOMENTS if ordered else TIMES
         functions = {name: bind(call, name, bound[name], times) for name, call in calls.items()}
-        if reversible:
-            functions = {name: made_reversible(one, by_time=calls[name].by_time) for name, one in functions.items()}
         self._since = since or {}
-        self._functions = [
+        staying = [
             Since(one, self._since[name], times) if name in self._since else one for name, one in functions.items()
         ]
+        self.functions: Sequence[StatefulFunction] = staying
+        if reversible:
+            called = zip(calls.values(), staying, strict=True)
+            self.functions = [made_reversible(one, by_time=call.by_time) for call, one in called]
         self._averages = {name: one for name, one in functions.items() if isinstance(one, Average)}
         self._called = {name: call.function for name, call in calls.items()}
-        self._initial = [function.initial for function in self._functions]
+        self._initial = [function.initial for function in self.functions]
         self._commutes = not any(call.by_time for call in calls.values())
         states = {name: state_name(call, bound[name]) for name, call in calls.items()}
         kind = f"reversible-state-{REVERSIBLE_VERSION}" if reversible else f"aggregate-state-{STATE_VERSION}"
         slots = slots or Slots.first(
             f"{kind}: {'ordered; ' if ordered else ''}{'; '.join(states.values())}", len(calls)
         )
-        places = slots.places if reversible else _places(calls)
-        self._shorter = range(slots.shortest, slots.longest) if reversible else range(0)
-        self._adds = [(number, places[number], function.add) for number, function in enumerate(self._functions)]
-        self._subtracts = [
-            (number, places[number], one.subtract)
-            for number, one in enumerate(self._functions)
-            if isinstance(one, Reversible)
-        ]
+        self.places: Sequence[int] = slots.places if reversible else _places(calls)
+        self._staying: list[AggregateFunction] = [] if reversible else staying
+        self._adds = [(number, self.places[number], one.add) for number, one in enumerate(self._staying)]
         by_time = {name for name, call in calls.items() if ordered and call.by_time}
         self._states = {name: f"{ORDERED if name in by_time else ''}{state}" for name, state in states.items()}
         arguments = [(name, given[name]) for name, call in calls.items() if call.takes_values]
         self.arguments = pa.schema([pa.field(*named) for named in arguments])
-        self._fold = RowFold(self._functions, places)
+        self._fold = None if reversible else RowFold(staying, self.places)
         self._additions = [
             Addition(result, place, self._since[result])
             for result, place in zip(calls, slots.places, strict=True)
             if result in self._since
         ]
-        self.state_serde = StateSerde(slots, self._fold.states, self._initial)
+        self.slots = slots
+        self.state_serde = StateSerde(slots, states_type(self.functions), self._initial)
         self.input_serde = InputSerde(rows_type([*self.arguments.types, *([pa.int64()] if gaps else [])], times))
         latest = max(self._since.values(), default=None)
         self._combiner = (
             None if reversible else combiner_of_rows(calls, list(functions.values()), bound, self.state_serde, latest)
         )
         self.schema = pa.schema(
-            [pa.field(name, of.type, of.nullable) for name, of in zip(calls, self._functions, strict=True)]
+            [pa.field(name, of.type, of.nullable) for name, of in zip(calls, self.functions, strict=True)]
         )
 
     def of_verb(self, name: str, keys: KeyCodec) -> Self:
@@ -242,24 +245,10 @@ class RowAggregate:
             RecordError: a result leaves its type.
             SerdeError: ``value`` or ``state`` is not what this aggregation has written.
         """
-        return self._changed(self._counting(self._adds, value), key, value, state)
-
-    def subtractor(self, key: Any, value: Sequence[Any], state: list[Any]) -> list[Any]:
-        """Take a row out of ``state`` again, which is changed and returned, if the aggregation is reversible.
-
-        Args and errors are those of ``aggregator``.
-        """
-        return self._changed(self._counting(self._subtracts, value), key, value, state)
-
-    def _counting(self, steps: Sequence[_Step], value: Sequence[Any]) -> Sequence[_Step]:
-        """The steps of the calls for which a row counts."""
-        return [step for step in steps if step[1] < len(value)] if len(value) in self._shorter else steps
-
-    def _changed(self, steps: Sequence[_Step], key: Any, value: Sequence[Any], state: list[Any]) -> list[Any]:
         number = 0
         try:
             time = value[0]
-            for number, place, step in steps:
+            for number, place, step in self._adds:
                 state[number] = step(state[number], value[place], time)
         except FailedFunction as error:
             raise self._failure(number, self._of(key), error) from error.__cause__
@@ -279,7 +268,7 @@ class RowAggregate:
         number = 0
         merged = []
         try:
-            for number, function in enumerate(self._functions):
+            for number, function in enumerate(self._staying):
                 merged.append(function.merge(left[number], right[number]))
         except FailedFunction as error:
             raise self._failure(number, self._of(key), error) from error.__cause__
@@ -311,13 +300,26 @@ class RowAggregate:
 
     def results_of_columns(self, states: Any, keys: Sequence[Any] = ()) -> list[Any]:
         """``results`` for states that are a column, null where there is none, as the columns of the table."""
-        where = self._of(keys[0]) if len(keys) == 1 else "for one of the keys"
         columns = states.storage.flatten()
+        return self.of_each(lambda number: _result(self.functions[number], columns[number], states), keys)
+
+    def of_each(self, make: Callable[[int], Any], keys: Sequence[Any] = ()) -> list[Any]:
+        """What is made of each function, which is given by its number.
+
+        Args:
+            make: makes it.
+            keys: of the states, as far as they are known; for errors.
+
+        Raises:
+            RecordError: a result leaves its type.
+            SerdeError: a state is not what this aggregation has written.
+        """
+        where = self._of(keys[0]) if len(keys) == 1 else "for one of the keys"
         made = []
         number = 0
         try:
-            for number, function in enumerate(self._functions):
-                made.append(_result(function, columns[number], states))
+            for number in range(len(self.functions)):
+                made.append(make(number))
         except FailedFunction as error:
             raise self._failure(number, where, error) from error.__cause__
         except OverflowError as error:
@@ -339,7 +341,7 @@ class RowAggregate:
         """
         given = {name: to_physical(results[name].combine_chunks())[0] for name in results.column_names}
         states = []
-        for (name, result), function, label in zip(given.items(), self._functions, self._labels, strict=True):
+        for (name, result), function, label in zip(given.items(), self.functions, self._labels, strict=True):
             average = self._averages.get(name)
             try:
                 if average is None:
@@ -413,7 +415,7 @@ def check_any(calls: Mapping[str, AggregateCall]) -> None:
         raise ConfigurationError("there is nothing to aggregate; give at least one call, such as {'n': count()}")
 
 
-def _result(function: AggregateFunction, column: Any, states: Any) -> Any:
+def _result(function: StatefulFunction, column: Any, states: Any) -> Any:
     """The results of a function by the column of its states; null where all states are."""
     results = function.results(column)
     if pa.types.is_nested(function.type):

@@ -110,7 +110,7 @@ class Input(ABC):
         """The packed values, an Arrow array; null for a delete, whose columns may be anything."""
         if changes is None or Change.DELETE not in changes:
             return self.packed(rows)
-        kept = np.fromiter((change is not Change.DELETE for change in changes), np.bool_, len(changes))
+        kept = np.array([change is not Change.DELETE for change in changes], np.bool_)
         mask: Any = pa.array(kept)
         return spread(self.packed(rows.filter(mask)), kept)
 

@@ -72,8 +72,8 @@ class ColumnarSerde(Serde[T]):
 
     @property
     @abstractmethod
-    def columns(self) -> ColumnSerde:
-        """What does so."""
+    def columns(self) -> ColumnSerde | None:
+        """What does so; None if it takes objects."""
 
 
 class _Flat(ColumnSerde):

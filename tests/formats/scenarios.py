@@ -8,6 +8,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,10 @@ import pyarrow as pa
 from millpond.processors import (
     Consumed,
     EmitStrategy,
+    Grouped,
     Joined,
     JoinWindows,
+    KTable,
     Materialized,
     Produced,
     PunctuationType,
@@ -30,14 +33,22 @@ from millpond.processors import (
     TopologyDriver,
 )
 from millpond.processors.aggregations.windowed_processor import WINDOWED_AGGREGATION
+from millpond.processors.dsl.wiring.grouping import group_table
 from millpond.processors.streams.unpaired_rows import UNPAIRED_RECORDS
 from millpond.processors.tables.foreign_key.messages import FOREIGN_KEY_LEFT_ROWS, FOREIGN_KEY_SUBSCRIPTIONS
 from millpond.processors.tables.reorder import TableReorder
 from millpond.processors.tables.suppress_buffer import SUPPRESS_BUFFER
 from millpond.processors.tables.time_ordered_buffer import TIME_ORDERED_BUFFER, BufferSpec
+from millpond.processors.verbs import aggregates
 from millpond.processors.verbs.apply import ApplySpec
+from millpond.processors.verbs.feeds.feed_aggregate import with_members
+from millpond.processors.verbs.feeds.feed_groups import FeedGroups
+from millpond.processors.verbs.feeds.feed_rows import InGroup
+from millpond.processors.verbs.feeds.group_values import COUNTED_VALUES, group_values_spec
+from millpond.processors.verbs.foreign_keyed import with_foreign_keys
 from millpond.processors.verbs.key_timers import KEYED_TIMERS, Timer
 from millpond.processors.verbs.keyed_processor import KeyContext, KeyedProcessor
+from millpond.processors.verbs.row_aggregate import RowAggregate
 from millpond.stores.backend.contract import Backend, BackendSupplier
 from millpond.stores.backend.registry import open_backend, supplier
 from millpond.stores.encoding.rows.packing import RowCodec
@@ -272,6 +283,27 @@ def _event(order: str, event: str, micros: int) -> Arrival:
     return "events", key, row, micros
 
 
+_CALLS = RowAggregate(
+    with_members({"first": aggregates.first("x"), "many": aggregates.count_distinct("y")}),
+    {"first": pa.string(), "many": pa.int64()},
+    reversible=True,
+)
+
+
+def _grouped(builder: StreamsBuilder) -> None:
+    table = builder.table("rows", Consumed(BYTES, BYTES), Materialized("rows"))
+    grouping = group_table(table.handle, [InGroup(0, 1)], Grouped(BYTES, BYTES))
+    kept = Materialized("groups", key_serde=BYTES, value_serde=_CALLS.state_serde)
+    groups = grouping.folded(partial(FeedGroups, _CALLS, "counted"), kept, group_values_spec("counted"))
+    KTable(groups).to_stream().to("out")
+
+
+def _row(key: str, group: str, time: int, x: str, y: int) -> Arrival:
+    rows: Any = pa.array([_CALLS.input_serde.serialize((time, x, y))])
+    (value,) = with_foreign_keys(_ORDER_KEYS, pa.table({"order": [group]}), rows).to_pylist()
+    return "rows", key.encode(), value, time
+
+
 _ORDERS: Sequence[Arrival] = [
     ("customers", "ada", "Ada", 1),
     ("orders", "o1", "ada:tea", 2),
@@ -356,6 +388,15 @@ SCENARIOS = [
         [(Windowed("a", 100, 110), "c1c3", 109), (Windowed("a", 110, 120), "b2b5", 116)],
         "letters-v2",
         WINDOWED_AGGREGATION,
+    ),
+    Scenario(
+        "counted-values",
+        _grouped,
+        [_row("1", "a", 100, "x", 7), _row("2", "a", 101, "y", 7), _row("3", "b", 102, "z", 7)],
+        [_row("1", "b", 103, "x", 8)],
+        [(b"!a\0", [[101, "y"], 1, 1], 103), (b"!b\0", [[102, "z"], 2, 2], 103)],
+        "counted",
+        COUNTED_VALUES,
     ),
     Scenario(
         "keyed-timers",

@@ -99,6 +99,7 @@ def levels(driver: TopologyDriver) -> dict[str, int]:
 
 def test_the_numbers_never_move() -> None:
     assert {layout.name: layout.version for layout in layouts()} == {
+        "counted-values": 1,
         "foreign-key-left-rows": 1,
         "foreign-key-subscriptions": 1,
         "keyed-timers": 1,

@@ -1,6 +1,6 @@
 """How records and rows reach the tasks of their groups before they are aggregated."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -16,13 +16,16 @@ from millpond.processors.dsl.wiring.aggregations import (
 from millpond.processors.dsl.wiring.graph import TopologyGraph
 from millpond.processors.dsl.wiring.stream import StreamHandle
 from millpond.processors.dsl.wiring.table import StoredTable, TableHandle
-from millpond.processors.options.materialized import Materialized
+from millpond.processors.options.materialized import TABLE_KINDS, Materialized
 from millpond.processors.options.records import Grouped
 from millpond.processors.options.serdes import SerdeLike
 from millpond.processors.options.windows import EmitStrategy
 from millpond.processors.runtime.change import ChangeSerde, sends_separately
+from millpond.processors.runtime.processor import Processor
+from millpond.processors.tables.config import TableConfig
 from millpond.stores.encoding.column_serdes import column_serde
 from millpond.stores.encoding.serdes import serde
+from millpond.stores.specs.store_spec import StoreSpec
 
 
 @dataclass(frozen=True, eq=False)
@@ -145,6 +148,25 @@ class TableGrouping:
         source = graph.once(self, lambda: self._changes(materialized.name or store)).node
         serdes = self.grouped.key_serde or self.table.key_serde, value_serde
         return add_key_aggregation(graph, [(source, aggregation)], materialized, store, serdes, prefix)
+
+    def folded(
+        self, make: Callable[[StoreSpec, TableConfig], Processor], materialized: Materialized, *stores: StoreSpec
+    ) -> StoredTable:
+        """The table of groups whose changes a processor takes, which has more stores than that of the table.
+
+        Args:
+            make: makes the processor.
+            materialized: of the table, with its serdes and its name.
+            stores: the other stores.
+        """
+        graph, node = self.table.graph, self.table.graph.new_name("KTABLE-AGGREGATE-")
+        spec = materialized.spec(node, TABLE_KINDS, None, None)
+        source = graph.once(self, lambda: self._changes(spec.name)).node
+        graph.add_table(node, TableConfig(spec.name))
+        graph.add_table_processor(node, [source], partial(make, spec), node)
+        for one in (spec, *stores):
+            graph.add_store(one, node)
+        return StoredTable(graph, node, spec.key_serde, spec.value_serde)
 
     def _changes(self, store: str) -> StreamHandle:
         """The changes, read back by the tasks of their groups."""

@@ -9,13 +9,14 @@ from functools import partial
 from typing import Any, Final
 
 from millpond.processors.dsl.builder import StreamsBuilder
-from millpond.processors.dsl.streams_and_tables import KGroupedTable, KTable
+from millpond.processors.dsl.streams_and_tables import KTable
 from millpond.processors.dsl.wiring.grouping import group_table
 from millpond.processors.options.materialized import Materialized
 from millpond.processors.options.records import Grouped
 from millpond.processors.verbs.aggregate import NO_BITS, Groupings, Results
-from millpond.processors.verbs.feeds.feed_rows import FeedRows, in_group
-from millpond.processors.verbs.feeds.group_aggregate import Membership
+from millpond.processors.verbs.feeds.feed_groups import FeedGroups
+from millpond.processors.verbs.feeds.feed_rows import FeedRows, InGroup
+from millpond.processors.verbs.feeds.group_values import group_values_spec
 from millpond.processors.verbs.feeds.last_changes import KeptOrders, LastChanges
 from millpond.processors.verbs.feeds.shown_rows import ShownRows
 from millpond.processors.verbs.projections import CHANGE_TIME, ChangeColumns, Keys, Times
@@ -32,6 +33,9 @@ GROUPS: Final = "groups"
 
 LAST_CHANGES: Final = "last-changes"
 """The node that chooses among changes by their order."""
+
+VALUES: Final = "values"
+"""The store of the values of groups, as far as functions need them."""
 
 
 class GroupResults(Results):
@@ -59,11 +63,10 @@ def feed_aggregate(name: str, rows: FeedRows, *, told: Mapping[str, int] = NO_BI
     calls = rows.calls.of_verb(name, rows.groups)
     builder = StreamsBuilder(key_serde=BYTES, value_serde=BYTES)
     table = _table(builder, rows)
-    selectors = [partial(in_group, place, rows.memberships) for place in range(rows.memberships)]
-    grouped = KGroupedTable(group_table(table.handle, selectors, Grouped(BYTES, BYTES)))
-    member = Membership(calls)
-    kept = Materialized(GROUPS, key_serde=BYTES, value_serde=calls.state_serde, caching=True)
-    groups = grouped.aggregate(calls.initializer, member.join, member.leave, kept)
+    selectors = [InGroup(place, rows.memberships) for place in range(rows.memberships)]
+    grouping = group_table(table.handle, selectors, Grouped(BYTES, BYTES))
+    kept = Materialized(GROUPS, key_serde=BYTES, value_serde=calls.state_serde)
+    groups = KTable(grouping.folded(partial(FeedGroups, calls, VALUES), kept, group_values_spec(VALUES)))
     groups.to_stream(changes_only=True).to(name)
     results = GroupResults(calls, None)
     keys = Keys(rows.groups, topics=(rows.topic,))

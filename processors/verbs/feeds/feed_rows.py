@@ -13,11 +13,19 @@ from typing import Any
 import pyarrow as pa
 
 from millpond.errors import UnreadableRowError
+from millpond.processors.aggregations.table_repartition import ColumnSelector
 from millpond.processors.options.grouping import GroupingSets
 from millpond.processors.verbs.aggregate import AggregatedRows
 from millpond.processors.verbs.feeds.change_feed import Change
 from millpond.processors.verbs.feeds.group_aggregate import GroupAggregate
-from millpond.processors.verbs.foreign_keyed import FOREIGN, foreign_key_of, with_foreign_keys, without_foreign_key
+from millpond.processors.verbs.foreign_keyed import (
+    FOREIGN,
+    foreign_key_of,
+    split_columns,
+    with_foreign_keys,
+    without_foreign_key,
+    without_foreign_keys,
+)
 from millpond.processors.verbs.ordered_rows import with_order
 from millpond.processors.verbs.verb import flattened
 from millpond.stores.encoding.rows.row_columns import PhysicalRowType, RowColumnSerde
@@ -86,7 +94,7 @@ class FeedRows(AggregatedRows):
 def groups_and_row(value: bytes) -> tuple[list[bytes], bytes]:
     """The keys of the groups of a row, and the row, which begins as no version of a row with a group does.
 
-    Raises what ``in_group`` raises.
+    Raises what ``InGroup`` raises.
     """
     groups = []
     while value.startswith(FOREIGN):
@@ -95,25 +103,41 @@ def groups_and_row(value: bytes) -> tuple[list[bytes], bytes]:
     return groups, value
 
 
-def in_group(place: int, memberships: int, key: bytes, value: bytes) -> tuple[bytes, bytes]:
-    """One of the groups of a row, and the row.
+@dataclass(frozen=True)
+class InGroup(ColumnSelector):
+    """One of the groups of a row, and the row. Travels to the workers.
 
-    Args:
+    Attributes:
         place: which group.
         memberships: in how many groups the row is.
-        key: of the feed.
-        value: as ``FeedRows`` has packed it.
-
-    Raises:
-        FormatError: the value is of a version that this release does not know.
-        UnreadableRowError: the value is damaged.
     """
-    for _ in range(place):
-        value = without_foreign_key(value)
-    group = _group_of(value)
-    for _ in range(memberships - place):
-        value = without_foreign_key(value)
-    return group, value
+
+    place: int
+    memberships: int
+
+    def __call__(self, key: bytes, value: bytes) -> tuple[bytes, bytes]:
+        """The group and the row of a value as ``FeedRows`` has packed it.
+
+        Raises:
+            FormatError: the value is of a version that this release does not know.
+            UnreadableRowError: the value is damaged.
+        """
+        for _ in range(self.place):
+            value = without_foreign_key(value)
+        group = _group_of(value)
+        for _ in range(self.memberships - self.place):
+            value = without_foreign_key(value)
+        return group, value
+
+    def columns(self, keys: Any, values: Any) -> tuple[Any, Any]:
+        for _ in range(self.place):
+            values = without_foreign_keys(values)
+        groups, values = split_columns(values)
+        for _ in range(self.memberships - self.place - 1):
+            values = without_foreign_keys(values)
+        if groups.null_count != values.null_count:
+            raise pa.ArrowInvalid("a row is in no group")
+        return groups, values
 
 
 def _group_of(value: bytes) -> bytes:

@@ -11,12 +11,13 @@ from typing import Any, Final
 import pyarrow as pa
 
 from millpond.processors.verbs.aggregates import AggregateCall, count
+from millpond.processors.verbs.functions.function import without_notes
+from millpond.processors.verbs.functions.row_fold import MOMENTS, TIMES
 from millpond.processors.verbs.kept_calls import KeptCall
 from millpond.processors.verbs.row_aggregate import RowAggregate, check_any
 from millpond.processors.verbs.state_serde import Slots
 from millpond.stores.encoding.keys import unpack_time
 from millpond.stores.encoding.rows.physical import from_physical
-from millpond.stores.encoding.serdes import Serde
 
 MEMBERS: Final = "millpond_members"
 """The result, which nobody sees, that says how many rows a group has."""
@@ -46,7 +47,7 @@ class GroupAggregate(RowAggregate):
         check_any(calls)
         behind = None if slots is None else _behind_one(slots)
         super().__init__({MEMBERS: count(), **calls}, types, ordered=ordered, slots=behind, reversible=True)
-        self._slots = behind or Slots.first(self.state_serde.name, 1 + len(calls))
+        self.ordered = ordered
 
     def kept(
         self,
@@ -64,7 +65,7 @@ class GroupAggregate(RowAggregate):
             values: by the names of results, the values for the calls that take some; for any other, a row brings true.
         """
         size = len(moments)
-        columns = [moments, *[pa.nulls(size)] * (self._slots.longest - 1)]
+        columns = [moments, *[pa.nulls(size)] * (self.slots.longest - 1)]
         for name in self.schema.names[1:]:
             columns[self._places[name]] = values[name] if name in values else pa.repeat(True, size)
         return columns
@@ -83,6 +84,15 @@ class GroupAggregate(RowAggregate):
             from_physical([row[place] if place < len(row) else None for row in rows], type_) for place, type_ in found
         ]
 
+    @property
+    def row_types(self) -> list[pa.DataType | None]:
+        """The types of what whole rows have in their places; None where no call has one."""
+        types: list[pa.DataType | None] = [None] * self.slots.longest
+        types[0] = MOMENTS if self.ordered else TIMES
+        for one in self.values:
+            types[self._places[one.name]] = without_notes(one.type)
+        return types
+
     @staticmethod
     def times_of(rows: Sequence[Sequence[Any]]) -> list[int]:
         """The times of rows, in microseconds."""
@@ -91,30 +101,9 @@ class GroupAggregate(RowAggregate):
     @property
     def _places(self) -> Mapping[str, int]:
         """Where in rows each call has its value."""
-        return dict(zip(self.schema.names, self._slots.places, strict=True))
+        return dict(zip(self.schema.names, self.slots.places, strict=True))
 
 
 def _behind_one(slots: Slots) -> Slots:
     """The same places, each one further."""
     return Slots(slots.name, (0, *(1 + place for place in slots.places)), 1 + slots.shortest, 1 + slots.longest)
-
-
-class Membership:
-    """What a row does to its group: it joins, or leaves; a group that the last one leaves is gone. Can be pickled.
-
-    Args:
-        calls: what is computed.
-    """
-
-    def __init__(self, calls: GroupAggregate) -> None:
-        self._calls = calls
-        self._rows: Serde[tuple[Any, ...]] = calls.input_serde
-
-    def join(self, group: bytes, row: bytes, state: list[Any]) -> list[Any]:
-        """The state of a group with one more row."""
-        return self._calls.aggregator(group, self._rows.deserialize(row), state)
-
-    def leave(self, group: bytes, row: bytes, state: list[Any]) -> list[Any] | None:
-        """The state of a group without one of its rows; None if that was the last."""
-        left = self._calls.subtractor(group, self._rows.deserialize(row), state)
-        return left if left[0] else None

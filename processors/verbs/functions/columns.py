@@ -83,7 +83,7 @@ def added_wide(states: Array, values: Array, groups: Integers, highest: int) -> 
     Raises:
         pyarrow.ArrowInvalid: one might be greater.
     """
-    numbers, sums = _halves(values), _halves(states)
+    numbers, sums = halves_of(values), halves_of(states)
     most = int(np.bincount(groups, minlength=1).max())
     bound = _wide_size(sums) + most * _wide_size(numbers)
     if bound > highest:
@@ -97,7 +97,7 @@ def added_wide(states: Array, values: Array, groups: Integers, highest: int) -> 
     return of_halves(sums, nothing, WHOLE)
 
 
-def _halves(values: Array) -> Integers:
+def halves_of(values: Array) -> Integers:
     """The lower and the upper half of each integer; 0 where it is null."""
     if values.type == WHOLE or pa.types.is_decimal(values.type):
         halves = unscaled(values).astype(np.int64)

@@ -30,7 +30,7 @@ def order_form(path: str, type_: pa.DataType) -> Form | None:
         ConfigurationError: such values have no order.
     """
     form = _order_form(path, type_)
-    return partial(_zeros_apart, form) if form is not None and _holds_floats(type_) else form
+    return partial(_zeros_apart, form) if form is not None and holds_floats(type_) else form
 
 
 def _order_form(path: str, type_: pa.DataType) -> Form | None:
@@ -98,11 +98,12 @@ def _float_order(value: float) -> tuple[bool, float]:
     return (True, 0.0) if isnan(value) else (False, value)
 
 
-def _holds_floats(type_: pa.DataType) -> bool:
+def holds_floats(type_: pa.DataType) -> bool:
+    """Whether there are floats in values of a type."""
     if pa.types.is_list(type_):
-        return _holds_floats(type_.value_type)
+        return holds_floats(type_.value_type)
     if pa.types.is_struct(type_):
-        return any(_holds_floats(field.type) for field in type_)
+        return any(holds_floats(field.type) for field in type_)
     return pa.types.is_floating(type_)
 
 

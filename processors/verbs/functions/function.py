@@ -13,15 +13,8 @@ from millpond.processors.verbs.functions.columns import Array, Integers
 from millpond.stores.encoding.rows.agreed import nullable_type
 
 
-class AggregateFunction(ABC):
-    """Folds values of one type into a state, and makes a result of it. Can be pickled.
-
-    A state is a value that MessagePack holds without extension types, or an object with a method
-    ``serialize_compact``, which stands for the bytes that it returns. Values are in physical form. A state
-    that was passed to ``add`` or ``merge`` must not be used again: they may change it, or return it as it is.
-
-    Folding values in any order, or parts of them into states that are then merged, gives the same result, as far as the
-    docstrings of ``millpond.processors.verbs.aggregates`` do not say otherwise.
+class StatefulFunction(ABC):
+    """Makes a result of a state, which tells of values of one type. Can be pickled.
 
     Attributes:
         type: the type of the result.
@@ -34,6 +27,35 @@ class AggregateFunction(ABC):
     state_type: pa.DataType
     nullable: bool = True
     initial: Any = None
+
+    def state_of(self, result: Any) -> Any:
+        """The state with this result, in its physical form, where the result tells all of it.
+
+        Raises:
+            ConfigurationError: it does not.
+            ValueError, OverflowError: no values have it.
+        """
+        raise ConfigurationError("its state is more than its result")
+
+    @abstractmethod
+    def results(self, states: Array) -> Array:
+        """The results for a column of states, as the type says but for notes in it (``without_notes``).
+
+        Raises:
+            OverflowError: a result would leave its type.
+        """
+
+
+class AggregateFunction(StatefulFunction):
+    """Folds values of one type into a state.
+
+    A state is a value that MessagePack holds without extension types, or an object with a method
+    ``serialize_compact``, which stands for the bytes that it returns. Values are in physical form. A state
+    that was passed to ``add`` or ``merge`` must not be used again: they may change it, or return it as it is.
+
+    Folding values in any order, or parts of them into states that are then merged, gives the same result, as far as the
+    docstrings of ``millpond.processors.verbs.aggregates`` do not say otherwise.
+    """
 
     @abstractmethod
     def add(self, state: Any, value: Any, time: int) -> Any:
@@ -81,23 +103,6 @@ class AggregateFunction(ABC):
 
         Raises:
             pyarrow.ArrowInvalid: a state could not be held, or not exactly; then ``merge`` tells.
-        """
-
-    def state_of(self, result: Any) -> Any:
-        """The state with this result, in its physical form, where the result tells all of it.
-
-        Raises:
-            ConfigurationError: it does not.
-            ValueError, OverflowError: no values have it.
-        """
-        raise ConfigurationError("its state is more than its result")
-
-    @abstractmethod
-    def results(self, states: Array) -> Array:
-        """The results for a column of states, as the type says but for notes in it (``without_notes``).
-
-        Raises:
-            OverflowError: a result would leave its type.
         """
 
 

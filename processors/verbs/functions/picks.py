@@ -42,11 +42,15 @@ class Extreme(AggregateFunction):
         type_: of the values.
         before: ``before(value, other)`` tells whether a value comes before another one.
         form: of the values, in which they are compared; None to compare them as they are.
+
+    Attributes:
+        greatest: whether the greatest value comes first, or else the least.
     """
 
     def __init__(self, type_: pa.DataType, before: Callable[[Any, Any], bool], form: Form | None = None) -> None:
         self.type = type_
         self.state_type = without_notes(type_)
+        self.greatest = before(1, 0)
         self._before = before
         self._form = form
 
@@ -64,8 +68,7 @@ class Extreme(AggregateFunction):
         return self._extremes(*chained(pa.nulls(size, states.type), states, groups), size)
 
     def _extremes(self, candidates: Array, groups: Integers, size: int) -> Array:
-        greatest = self._before(1, 0)
-        return picked(candidates, ranks_of(candidates), groups, size, greatest=greatest, last=False)
+        return picked(candidates, ranks_of(candidates), groups, size, greatest=self.greatest, last=False)
 
     def merge(self, left: Any, right: Any) -> Any:
         return self.add(left, right, 0)
@@ -84,20 +87,26 @@ class First(AggregateFunction):
         type_: of the values.
         times: the type of times.
         ignore_nulls: whether rows without a value do not count.
+
+    Attributes:
+        greatest: whether it is the row of the greatest time, or else of the least.
+        ignore_nulls: as given.
     """
+
+    greatest = False
 
     def __init__(self, type_: pa.DataType, times: pa.DataType, *, ignore_nulls: bool) -> None:
         self.type = type_
         self.state_type = pa.struct([("time", times), ("value", without_notes(type_))])
-        self._ignore_nulls = ignore_nulls
+        self.ignore_nulls = ignore_nulls
 
     def add(self, state: Any, value: Any, time: int) -> Any:
-        if value is None and self._ignore_nulls:
+        if value is None and self.ignore_nulls:
             return state
         return [time, value] if state is None or time < state[0] else state
 
     def add_columns(self, states: Array, values: Array, times: Array, groups: Integers) -> Array:
-        nulls: Any = values.is_null() if self._ignore_nulls else None
+        nulls: Any = values.is_null() if self.ignore_nulls else None
         given = pa.StructArray.from_arrays([times, values], fields=list(states.type), mask=nulls)
         return self._picked(*chained(states, given, groups), len(states))
 
@@ -105,7 +114,8 @@ class First(AggregateFunction):
         return self._picked(*chained(pa.nulls(size, states.type), states, groups), size)
 
     def _picked(self, candidates: Array, groups: Integers, size: int) -> Array:
-        return picked(candidates, ranks_of(candidates.field(0)), groups, size, greatest=False, last=False)
+        ranks, latest = ranks_of(candidates.field(0)), self.greatest
+        return picked(candidates, ranks, groups, size, greatest=latest, last=latest)
 
     def results(self, states: Array) -> Array:
         return states.flatten()[1]
@@ -119,13 +129,12 @@ class First(AggregateFunction):
 class Last(First):
     """The value of the latest row."""
 
+    greatest = True
+
     def add(self, state: Any, value: Any, time: int) -> Any:
-        if value is None and self._ignore_nulls:
+        if value is None and self.ignore_nulls:
             return state
         return [time, value] if state is None or time >= state[0] else state
-
-    def _picked(self, candidates: Array, groups: Integers, size: int) -> Array:
-        return picked(candidates, ranks_of(candidates.field(0)), groups, size, greatest=True, last=True)
 
     def merge(self, left: Any, right: Any) -> Any:
         if left is None or right is None:

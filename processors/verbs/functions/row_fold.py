@@ -9,7 +9,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from millpond.processors.aggregations.column_fold import Groups, MergingFold
-from millpond.processors.verbs.functions.function import AggregateFunction, without_notes
+from millpond.processors.verbs.functions.function import AggregateFunction, StatefulFunction, without_notes
 from millpond.stores.encoding.rows.row_columns import PhysicalRowType
 
 TIMES: Final[pa.DataType] = pa.int64()
@@ -25,21 +25,23 @@ def rows_type(types: Sequence[pa.DataType], times: pa.DataType) -> pa.StructType
     return pa.struct([pa.field("time", times), *values])
 
 
+def states_type(functions: Sequence[StatefulFunction]) -> pa.StructType:
+    """The struct of the states of several functions."""
+    return pa.struct([(str(place), function.state_type) for place, function in enumerate(functions)])
+
+
 class RowFold(MergingFold):
     """Folds rows of ``rows_type`` into rows of states.
 
     Args:
         functions: what is computed.
         places: where in a row each function finds its value.
-
-    Attributes:
-        states: the struct of the states.
     """
 
     def __init__(self, functions: Sequence[AggregateFunction], places: Sequence[int]) -> None:
-        self.states = pa.struct([(str(place), function.state_type) for place, function in enumerate(functions)])
-        self.result = PhysicalRowType(self.states)
-        self._fields = list(self.states)
+        states = states_type(functions)
+        self.result = PhysicalRowType(states)
+        self._fields = list(states)
         self._parts = list(zip(functions, places, strict=True))
 
     def totals(self, groups: Groups, values: Any, before: Any) -> Any:

@@ -37,8 +37,8 @@ class _PackedArray(_ExtensionArray):
         return _packed(self.storage)
 
 
-class _RowType(pa.ExtensionType):
-    """What both types have in common: all that they are is their storage.
+class RowType(pa.ExtensionType):
+    """What such types have in common: all that they are is their storage.
 
     Args:
         storage: a struct of the columns, with all types in their one form (``normalized``).
@@ -77,7 +77,7 @@ def _known(kind: Any, storage: pa.DataType) -> Any:
     return kind(storage)
 
 
-class PhysicalRowType(_RowType):
+class PhysicalRowType(RowType):
     """Rows that are, as objects, lists of physical values.
 
     >>> PhysicalRowType.of(pa.array([{"id": 7, "name": "Ada"}, None])).to_pylist()
@@ -88,7 +88,7 @@ class PhysicalRowType(_RowType):
     _array = _PhysicalArray
 
 
-class PackedRowType(_RowType):
+class PackedRowType(RowType):
     r"""Rows that are, as objects, the bytes of MessagePack arrays of physical values.
 
     >>> PackedRowType.of(pa.array([{"id": 7, "name": "Ada"}])).to_pylist()

@@ -1,18 +1,27 @@
 """Functions of rows that come and go have the results of the rows that are there, whatever came before."""
 
 import math
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
 
 import msgpack
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from millpond.errors import RecordError
+from millpond.processors.aggregations.column_fold import Groups
 from millpond.processors.verbs import aggregates as f
 from millpond.processors.verbs.aggregates import AggregateCall
+from millpond.processors.verbs.feeds.feed_aggregate import with_members
+from millpond.processors.verbs.feeds.group_fold import GroupFold
+from millpond.processors.verbs.feeds.group_values import GroupValues, group_values_spec
 from millpond.processors.verbs.row_aggregate import RowAggregate
+from millpond.stores.backend.memory import MemoryBackend
+from millpond.stores.backend.transaction import Transaction
+from millpond.stores.typed.keyvalue import KeyValueStore
 from tests.processors.verbs.aggregating import (
     ADDED,
     EXTENT,
@@ -28,6 +37,7 @@ from tests.processors.verbs.aggregating import (
 )
 
 STRINGS = pa.string()
+Row: TypeAlias = tuple[Any, ...]
 CALLS: dict[str, tuple[AggregateCall, list[pa.DataType]]] = {
     "count": (f.count("x"), list(VALUES)),
     "sum": (f.sum("x"), ADDED),
@@ -61,25 +71,81 @@ CALLS: dict[str, tuple[AggregateCall, list[pa.DataType]]] = {
 CASES = [(name, type_) for name, (_, types) in CALLS.items() for type_ in types]
 
 
-def shown(results: pa.Table) -> str:
-    """A result, in which NaN equals NaN."""
-    return repr(results["x"].to_pylist()[0])
+class Group:
+    """The aggregates of groups whose rows come and go, over a backend in memory.
+
+    Args:
+        calls, types: as for ``RowAggregate``.
+    """
+
+    def __init__(self, calls: Mapping[str, AggregateCall], types: Mapping[str, pa.DataType]) -> None:
+        self.calls = RowAggregate(with_members(calls), types, reversible=True)
+        self.names = list(calls)
+        store: Any = group_values_spec("values").open(Transaction(MemoryBackend()))
+        self.store: KeyValueStore[bytes, bytes] = store
+        self.fold = GroupFold(self.calls, GroupValues(store))
+        self.states: dict[bytes, bytes] = {}
+
+    def change(self, *steps: tuple[int, Row], key: bytes = KEY) -> None:
+        """Let rows come and go, all at once, each with its sign."""
+        self.change_many([(key, sign, row) for sign, row in steps])
+
+    def change_many(self, steps: Sequence[tuple[bytes, int, Row]]) -> None:
+        """The same of several groups."""
+        groups = Groups(pa.array([key for key, _, _ in steps], pa.binary()))
+        rows = pa.array([self.calls.input_serde.serialize(row) for _, _, row in steps], pa.binary())
+        serde = self.calls.state_serde.columns
+        before = serde.read(pa.array([self.states.get(key) for key in groups.keys.to_pylist()], pa.binary()))
+        after = self.fold.after(groups, rows, np.array([sign for _, sign, _ in steps], np.int64), before)
+        for key, state in zip(groups.keys.to_pylist(), serde.write(after).to_pylist(), strict=True):
+            self.states.pop(key, None)
+            if state is not None:
+                self.states[key] = state
+
+    def results(self, key: bytes = KEY) -> dict[str, Any]:
+        """The results of a group; those of no rows where there are none."""
+        state = self.states.get(key)
+        states = self.calls.initializer() if state is None else self.calls.state_serde.deserialize(state)
+        (row,) = self.calls.results([states]).select(self.names).to_pylist()
+        return dict(row)
+
+
+def shown(results: Mapping[str, Any]) -> str:
+    """Results, in which NaN equals NaN."""
+    return repr(results)
+
+
+def plain_results(calls: Mapping[str, AggregateCall], types: Mapping[str, pa.DataType], rows: Sequence[Row]) -> Any:
+    """The results of rows that stay."""
+    plain = RowAggregate(calls, types)
+    return plain.results([fold(plain, rows)]).to_pylist()[0]
 
 
 @pytest.mark.parametrize(("name", "type_"), CASES)
 @given(data=st.data())
-def test_what_has_gone_leaves_no_trace(name: str, type_: pa.DataType, data: st.DataObject) -> None:
-    call = CALLS[name][0]
+def test_what_has_gone_leaves_no_trace_in_whichever_micro_batches_it_came_and_went(
+    name: str, type_: pa.DataType, data: st.DataObject
+) -> None:
+    calls, types = {"x": CALLS[name][0]}, {"x": type_}
     stays, goes = (physical(data.draw(column(type_, max_size=8)), type_) for _ in range(2))
-    rows = [(number, value) for number, value in enumerate([*stays, *goes])]
-    order = data.draw(st.permutations(rows))
-    row, plain = RowAggregate({"x": call}, {"x": type_}, reversible=True), RowAggregate({"x": call}, {"x": type_})
-    state = fold(row, order)
-    for number, value in data.draw(st.permutations(rows[len(stays) :])):
-        state = row.subtractor(KEY, row.input_serde.deserialize(row.input_serde.serialize((number, value))), state)
-        state = row.state_serde.deserialize(row.state_serde.serialize(state))
-    expected = fold(plain, rows[: len(stays)])
-    assert shown(row.results([state])) == shown(plain.results([expected]))
+    rows: list[Row] = list(enumerate([*stays, *goes]))
+    keys = data.draw(st.lists(st.sampled_from([b"a", b"b\x00"]), min_size=len(rows), max_size=len(rows)))
+    coming = data.draw(st.permutations(range(len(rows))))
+    steps = [(keys[number], 1, rows[number]) for number in coming]
+    for number in data.draw(st.permutations(range(len(stays), len(rows)))):
+        place = data.draw(st.integers(steps.index((keys[number], 1, rows[number])) + 1, len(steps)))
+        steps.insert(place, (keys[number], -1, rows[number]))
+    cut, single = Group(calls, types), Group(calls, types)
+    for step in steps:
+        single.change_many([step])
+    while steps:
+        size = data.draw(st.integers(1, len(steps)))
+        cut.change_many(steps[:size])
+        steps = steps[size:]
+    assert dict(cut.store.scan()) == dict(single.store.scan())
+    for key in (b"a", b"b\x00"):
+        expected = plain_results(calls, types, [row for row in rows[: len(stays)] if keys[row[0]] == key])
+        assert shown(cut.results(key)) == shown(single.results(key)) == shown(expected)
 
 
 @given(st.lists(st.sampled_from([math.nan, math.inf, -math.inf, 1e308, -1e308, 5e-324, 0.1]), max_size=12), st.data())
@@ -87,37 +153,73 @@ def test_sums_of_floats_forget_what_was_not_finite_or_too_much(values: list[floa
     goes = data.draw(st.lists(st.sampled_from(range(len(values))), unique=True)) if values else []
     calls = {"s": f.sum("s"), "a": f.avg("a"), "v": f.var_pop("v")}
     types = dict.fromkeys(calls, pa.float64())
-    row, plain = RowAggregate(calls, types, reversible=True), RowAggregate(calls, types)
-    given = [(number, value, value, value) for number, value in enumerate(values)]
-    state = fold(row, given)
-    for number in goes:
-        state = row.subtractor(KEY, given[number], state)
-    expected = fold(plain, [one for one in given if one[0] not in goes])
-    finite = [one[1] for one in given if one[0] not in goes]
+    given: list[Row] = [(number, value, value, value) for number, value in enumerate(values)]
+    group = Group(calls, types)
+    if given:
+        group.change(*((1, row) for row in given), *((-1, given[number]) for number in goes))
+    stays = [row for row in given if row[0] not in goes]
+    finite = [row[1] for row in stays]
     if not any(map(math.isfinite, finite)) or abs(math.fsum(x / 4 for x in finite if math.isfinite(x))) < 4e307:
-        assert repr(row.results([state]).to_pylist()) == repr(plain.results([expected]).to_pylist())
+        assert shown(group.results()) == shown(plain_results(calls, types, stays))
 
 
 def test_rows_of_a_condition_go_as_they_came() -> None:
     calls = {"n": f.count(where="b"), "s": f.sum("s", where="b"), "l": f.last("l", where="b")}
     types: dict[str, pa.DataType] = {"n": pa.bool_(), "s": pa.int64(), "l": pa.struct([("value", pa.string())])}
-    row = RowAggregate(calls, types, reversible=True)
-    state = fold(row, [(1, True, 5, ("a",)), (2, None, None, None), (3, True, None, (None,))])
-    assert row.results([state]).to_pylist() == [{"n": 2, "s": 5, "l": None}]
-    state = row.subtractor(KEY, (3, True, None, (None,)), state)
-    assert row.results([state]).to_pylist() == [{"n": 1, "s": 5, "l": "a"}]
-    state = row.subtractor(KEY, (2, None, None, None), row.subtractor(KEY, (1, True, 5, ("a",)), state))
-    assert row.results([state]).to_pylist() == [{"n": 0, "s": None, "l": None}]
+    group = Group(calls, types)
+    group.change((1, (1, True, 5, ("a",))), (1, (2, None, None, None)), (1, (3, True, None, (None,))))
+    assert group.results() == {"n": 2, "s": 5, "l": None}
+    group.change((-1, (3, True, None, (None,))))
+    assert group.results() == {"n": 1, "s": 5, "l": "a"}
+    group.change((-1, (1, True, 5, ("a",))))
+    assert group.results() == {"n": 0, "s": None, "l": None}
+    group.change((-1, (2, None, None, None)))
+    assert not group.states
+    assert not list(group.store.scan())
 
 
 def test_a_sum_that_fits_again_is_right() -> None:
     """What is too much for a moment, as long as nobody asks for the result, is none of its business."""
-    row = RowAggregate({"s": f.sum("s")}, {"s": pa.int64()}, reversible=True)
-    most = 2**63 - 1
-    state = fold(row, [(1, most), (2, 1)])
+    group, most = Group({"s": f.sum("s")}, {"s": pa.int64()}), 2**63 - 1
+    group.change((1, (1, most)), (1, (2, 1)))
     with pytest.raises(RecordError, match="does not fit int64"):
-        row.results([state])
-    assert row.results([row.subtractor(KEY, (1, most), state)]).to_pylist() == [{"s": 1}]
+        group.results()
+    group.change((-1, (1, most)))
+    assert group.results() == {"s": 1}
+
+
+def test_nothing_is_taken_out_of_a_group_that_has_no_rows() -> None:
+    """Its state may have been deleted by hand; its values go with it, and its rows count when they come anew."""
+    group = Group({"m": f.max("x"), "d": f.count_distinct("y")}, {"m": pa.int64(), "d": pa.int64()})
+    group.change((1, (1, 9, 9)), (1, (2, 5, 5)))
+    del group.states[KEY]
+    group.change((-1, (1, 9, 9)), (1, (3, 4, 4)), (-1, (3, 4, 4)), (-1, (2, 5, 5)), (1, (4, 1, 1)))
+    assert group.results() == {"m": 1, "d": 1}
+    group.change((-1, (4, 1, 1)))
+    assert not group.states
+    assert not list(group.store.scan())
+
+
+@pytest.mark.parametrize("call", [f.max("x"), f.min("x"), f.first("x"), f.last("x"), f.count_distinct("x")])
+def test_a_change_reads_and_writes_its_own_values_alone(call: AggregateCall) -> None:
+    """However many values a group has, of which one goes that decides."""
+    group = Group({"x": call}, {"x": pa.int64()})
+    group.change(*((1, (number, number)) for number in range(3000)))
+    transaction = group.store.transaction
+    transaction.commit()
+    read: list[bytes] = []
+    scan = transaction.backend.scan
+
+    def scanned(*args: Any, **options: Any) -> Any:
+        for entry in scan(*args, **options):
+            read.append(entry[0])
+            yield entry
+
+    transaction.backend.scan = scanned  # type: ignore[method-assign]
+    group.change((-1, (2999, 2999)), (-1, (0, 0)), (1, (5000, 5000)))
+    assert transaction.changed_keys == 3
+    assert len(read) <= 3
+    assert len(group.states[KEY]) < 30
 
 
 @pytest.mark.parametrize("call", [f.first("x"), f.last("x"), f.collect("x")])
@@ -125,8 +227,12 @@ def test_a_sum_that_fits_again_is_right() -> None:
 def test_rows_of_one_time_go_by_what_they_are_and_not_by_how_they_came(
     call: AggregateCall, rows: list[tuple[int, int]], data: st.DataObject
 ) -> None:
-    row = RowAggregate({"x": call}, {"x": pa.int64()}, reversible=True)
-    found: list[Any] = [row.results([fold(row, data.draw(st.permutations(rows)))]).to_pylist() for _ in range(2)]
+    found = []
+    for _ in range(2):
+        group = Group({"x": call}, {"x": pa.int64()})
+        for row in data.draw(st.permutations(rows)):
+            group.change((1, row))
+        found.append(group.results())
     assert found[0] == found[1]
 
 
@@ -141,25 +247,24 @@ def test_the_form_of_states_stays_what_it_is() -> None:
         "m": pa.string(),
         "l": pa.string(),
     }
-    row = RowAggregate(calls, types, reversible=True)
-    assert row.state_serde.name == (
+    group = Group(calls, types)
+    assert group.calls.state_serde.name == (
         "reversible-state-1: count(null); sum(int); avg(float); var_pop(float); max(string); last(string, "
-        "ignore_nulls=False)"
+        "ignore_nulls=False); count(null)"
     )
-    state = fold(row, [(1, 2, 0.5, 0.25, "a", "x"), (2, 3, math.inf, math.nan, "a", None)])
-    assert msgpack.unpackb(row.state_serde.serialize(state)) == [
+    group.change((1, (1, 2, 0.5, 0.25, "a", "x")), (1, (2, 3, math.inf, math.nan, "a", None)))
+    assert msgpack.unpackb(group.states[KEY]) == [
         2,
         [2, 0, b"\x05", [0, 0, 0]],
         [2, 1, b"\x01", [0, 1, 0]],
         [[1, 2, b"\x01", b"\x01"], [[b"\x92\xc0\xcb\x7f\xf8\x00\x00\x00\x00\x00\x00"], [1]]],
-        [[b"\x92\xc0\xa1a"], [2]],
-        [[b"\x92\x01\xa1x", b"\x92\x02\xc0"], [1, 1]],
+        "a",
+        [2, None],
+        2,
     ]
-    assert row.state_serde.deserialize(row.state_serde.serialize(row.initializer())) == [
-        0,
-        None,
-        None,
-        None,
-        None,
-        None,
-    ]
+    counted = {key.hex(" "): value.hex(" ") for key, value in group.store.scan()}
+    assert counted == {
+        "74 68 65 2d 6b 65 79 00 00 00 04 21 61 00": "00 00 00 00 00 00 00 02 91 a1 61",
+        "74 68 65 2d 6b 65 79 00 00 00 05 10 80 00 00 00 00 00 00 01 a1 78": "00 00 00 00 00 00 00 01 91 92 01 a1 78",
+        "74 68 65 2d 6b 65 79 00 00 00 05 10 80 00 00 00 00 00 00 02 c0": "00 00 00 00 00 00 00 01 91 92 02 c0",
+    }
