@@ -18,6 +18,7 @@ from millpond.processors import (
     Batch,
     Columns,
     Consumed,
+    Grouped,
     JoinWindows,
     KStream,
     Materialized,
@@ -134,6 +135,13 @@ def _count() -> Topology:
     return builder.build()
 
 
+def _grouped_table_count() -> Topology:
+    builder = StreamsBuilder()
+    table = builder.table("in", Consumed("string", "msgpack"), Materialized("flights"))
+    table.group_by(lambda k, v: (v["carrier"], v), Grouped("string", "msgpack")).count().to("out")
+    return builder.build()
+
+
 def _windowed_count() -> Topology:
     builder = StreamsBuilder()
     _source(builder).group_by_key().windowed_by(TimeWindows(HOUR)).count().to("out")
@@ -236,6 +244,27 @@ def _dict_count(table: Sequence[Batch]) -> Peer:
     return work
 
 
+def _dict_grouped_table_count(table: Sequence[Batch]) -> Peer:
+    """A row that changes within its group is one update, and one that goes to another group is two (KIP-904)."""
+
+    def work(batches: Iterable[Batch]) -> list[tuple[str, int, int]]:
+        groups: dict[str, str] = {}
+        counts: dict[str, int] = {}
+        out = []
+        for key, value, time in _rows(batches):
+            group, before = value["carrier"], groups.get(key)
+            groups[key] = group
+            if before != group:
+                counts[group] = counts.get(group, 0) + 1
+                if before is not None:
+                    counts[before] -= 1
+                    out.append((before, counts[before], time))
+            out.append((group, counts[group], time))
+        return out
+
+    return work
+
+
 def _dict_windowed_count(table: Sequence[Batch]) -> Peer:
     def work(batches: Iterable[Batch]) -> list[tuple[tuple[str, int], int, int]]:
         counts: dict[tuple[str, int], int] = {}
@@ -328,6 +357,7 @@ _ALL: Final = (
     Case("table-table join, columns", _table_table_columns(versioned=False), _dict_join, 1, as_columns=True),
     Case("table-table join, versioned, columns", _table_table_columns(versioned=True), _dict_join, 1, as_columns=True),
     Case("count", _count, _dict_count),
+    Case("count of a table by another key", _grouped_table_count, _dict_grouped_table_count),
     Case("windowed count", _windowed_count, _dict_windowed_count),
     Case("session count", _sessions, _dict_sessions),
     Case("foreign-key join", _foreign_key, _dict_foreign_key, 1),

@@ -29,6 +29,7 @@ from millpond.processors.runtime.order.time_order import Regroup
 from millpond.processors.runtime.task import Task
 from millpond.stores.encoding.column_serdes import ColumnSerde, column_serde
 from millpond.stores.encoding.serdes import BYTES, Serde, serde
+from millpond.stores.typed.store import column_of
 
 
 @dataclass(frozen=True)
@@ -146,8 +147,7 @@ def _decoded(reader: ColumnSerde | None, column: Any) -> Any:
 def _read(reader: Serde[Any] | None, column: list[Any]) -> list[Any]:
     if reader is None:
         return column
-    deserialize = reader.deserialize
-    return [None if data is None else deserialize(data) for data in column]
+    return column_of(reader.deserialize_many([data for data in column if data is not None]), column)
 
 
 def run_split(task: Task, topic: str, runs: Iterable[Records]) -> Iterator[Outputs]:

@@ -21,6 +21,7 @@ from millpond.processors.runtime.subtopology import Subtopology
 from millpond.stores.encoding.column_serdes import column_serde
 from millpond.stores.encoding.partitions import NO_KEY, partitions_of
 from millpond.stores.encoding.serdes import BYTES, Serde, serde
+from millpond.stores.typed.store import column_of
 from millpond.stores.typed.windows.windowed import SUFFIX_SIZES
 
 TaskNumbers: TypeAlias = Mapping[tuple[int, int], int]
@@ -131,8 +132,8 @@ class _Repartition(NamedTuple):
 
 
 def _serialized(writer: Serde[Any], column: Sequence[Any]) -> Any:
-    serialize = writer.serialize
-    return pa.array([None if entry is None else serialize(entry) for entry in column], pa.binary())
+    written = writer.serialize_many([entry for entry in column if entry is not None])
+    return pa.array(column_of(written, column), pa.binary())
 
 
 class Router:

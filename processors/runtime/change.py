@@ -15,6 +15,9 @@ first. The top bit of a byte says that another byte follows.
 Whole columns of changes are ``ChangeType``, whose bytes are the same.
 """
 
+from collections.abc import Sequence
+from functools import partial
+from itertools import repeat
 from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar
 
 import numpy as np
@@ -58,10 +61,15 @@ class Change(NamedTuple, Generic[T]):
         return Change(None, self.old, self.is_latest), Change(self.new, None, self.is_latest)
 
 
+def changes_of(news: Sequence[T | None], olds: Sequence[T | None]) -> list[Change[T]]:
+    """The changes of such values, whose number is the same."""
+    return list(map(partial(tuple.__new__, Change), zip(news, olds, repeat(True), strict=False)))
+
+
 class _ChangeArray(_ExtensionArray):
     def to_pylist(self, **options: Any) -> list[Any]:
         news, olds = map(_values, self.storage.flatten())
-        return list(map(Change, news, olds))
+        return changes_of(news, olds)
 
 
 def _values(column: Array) -> list[Any]:
@@ -145,6 +153,46 @@ class ChangeSerde(ColumnarSerde[Change[T]]):
             raise SerdeError(f"the change {data!r} claims a new value of {length} bytes but is shorter than that")
         middle = start + length
         return Change(decode(data[start:middle]), decode(data[middle:end]), is_latest)
+
+    def serialize_many(self, values: Sequence[Change[T]]) -> list[bytes]:
+        if self._separate or any(change.new is change.old is None for change in values):
+            return super().serialize_many(values)
+        encode = self._value_serde.serialize_many
+        news = iter(encode([change.new for change in values if change.new is not None]))
+        olds = iter(encode([change.old for change in values if change.old is not None]))
+        made = []
+        for new, old, _ in values:
+            if old is None:
+                made.append(next(news) + _NEW)
+            elif new is None:
+                made.append(next(olds) + _OLD)
+            else:
+                data = next(news)
+                made.append(_varint(len(data)) + data + next(olds) + _BOTH)
+        return made
+
+    def deserialize_many(self, data: Sequence[bytes]) -> list[Change[T]]:
+        parts: list[bytes] = []
+        for one in data:
+            flag = one[-1:]
+            if flag == _BOTH:
+                length, start = _read_varint(one)
+                middle = start + length
+                if not start <= middle < len(one):
+                    return super().deserialize_many(data)
+                parts += one[start:middle], one[middle:-1]
+            elif flag in (_NEW, _OLD):
+                parts.append(one[:-1])
+            else:
+                return super().deserialize_many(data)
+        found = iter(self._value_serde.deserialize_many(parts))
+        news: list[Any] = []
+        olds: list[Any] = []
+        for one in data:
+            flag = one[-1:]
+            news.append(None if flag == _OLD else next(found))
+            olds.append(None if flag == _NEW else next(found))
+        return changes_of(news, olds)
 
 
 class _ChangeColumns(ColumnSerde):
