@@ -1,8 +1,18 @@
 """The updates of a table that change what it shows: not those that come too late to be their key's latest (KIP-914)."""
 
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as _compute
+
 from millpond.processors.runtime.batches.batch import Batch
+from millpond.processors.runtime.batches.columns import Array, Columns
 from millpond.processors.runtime.operators.operator import Operator
 from millpond.processors.runtime.operators.promises import Promises
+from millpond.stores.encoding.rows.row_columns import PhysicalRowType, RowColumnSerde
+
+pc: Any = _compute
 
 
 class LatestChanges(Operator):
@@ -18,3 +28,20 @@ class LatestChanges(Operator):
         ]
         kept = batch.select(changed)
         self.context.forward(kept.with_values(kept.values))
+
+    def process_columns(self, columns: Columns) -> None:
+        values, olds = _comparable(columns.values), _comparable(columns.olds)
+        if values is None or olds is None:
+            self.process(columns.to_batch())
+            return
+        same = pc.if_else(olds.is_valid(), pc.equal(values, olds), values.is_null())
+        changed = ~np.asarray(same.fill_null(False))
+        kept = columns.select(changed if columns.latest is None else changed & columns.latest)
+        self.context.forward_columns(kept.as_stream())
+
+
+def _comparable(values: Array) -> Array | None:
+    """Values that Arrow compares as Python does, or the bytes of rows; None if there is no such thing."""
+    if isinstance(values.type, PhysicalRowType):
+        return RowColumnSerde(values.type.storage_type).write(values)
+    return None if pa.types.is_nested(values.type) or isinstance(values.type, pa.BaseExtensionType) else values

@@ -64,6 +64,7 @@ class ReversibleSum(Reversible):
         self.type = function.type
         self._function = function
         self._sum = function.of if isinstance(function, Average) else function
+        self._floats = isinstance(self._sum, FloatSum)
 
     def changed(self, states: Array, values: Array, times: Array, groups: Integers, signs: Integers) -> Array:
         there = present(values)
@@ -104,7 +105,7 @@ class ReversibleSum(Reversible):
     def _sum_of(self, count: int, bits: int, total: bytes, odd: Sequence[int]) -> Any:
         """The state of the sum of the values that are there."""
         number = from_bytes(total)
-        if not isinstance(self._sum, FloatSum):
+        if not self._floats:
             return self._sum.add(None, number, 0)
         parts = [value for value, times in zip(_ODD, odd, strict=True) if times] if any(odd) else []
         return [quotient(number, 1 << checked_bits(bits)), *parts]

@@ -60,6 +60,8 @@ def without_idle_bits(bits: int, number: int) -> tuple[int, int]:
 
 def summed(bits: int, data: bytes, more_bits: int, more: int) -> tuple[int, bytes]:
     """The bits and the bytes of the sum of what a state has and of more units."""
+    if not bits and not more_bits:
+        return 0, to_bytes(from_bytes(data) + more)
     most = max(checked_bits(bits), more_bits)
     bits, number = without_idle_bits(most, (from_bytes(data) << most - bits) + (more << most - more_bits))
     return bits, to_bytes(number)
