@@ -41,14 +41,13 @@ from millpond.processors.tables.suppress_buffer import SUPPRESS_BUFFER
 from millpond.processors.tables.time_ordered_buffer import TIME_ORDERED_BUFFER, BufferSpec
 from millpond.processors.verbs import aggregates
 from millpond.processors.verbs.apply import ApplySpec
-from millpond.processors.verbs.feeds.feed_aggregate import with_members
 from millpond.processors.verbs.feeds.feed_groups import FeedGroups
 from millpond.processors.verbs.feeds.feed_rows import InGroup
+from millpond.processors.verbs.feeds.group_aggregate import GroupAggregate
 from millpond.processors.verbs.feeds.group_values import COUNTED_VALUES, group_values_spec
 from millpond.processors.verbs.foreign_keyed import with_foreign_keys
 from millpond.processors.verbs.key_timers import KEYED_TIMERS, Timer
 from millpond.processors.verbs.keyed_processor import KeyContext, KeyedProcessor
-from millpond.processors.verbs.row_aggregate import RowAggregate
 from millpond.stores.backend.contract import Backend, BackendSupplier
 from millpond.stores.backend.registry import open_backend, supplier
 from millpond.stores.encoding.rows.packing import RowCodec
@@ -283,10 +282,9 @@ def _event(order: str, event: str, micros: int) -> Arrival:
     return "events", key, row, micros
 
 
-_CALLS = RowAggregate(
-    with_members({"first": aggregates.first("x"), "many": aggregates.count_distinct("y")}),
+_CALLS = GroupAggregate(
+    {"first": aggregates.first("x"), "many": aggregates.count_distinct("y")},
     {"first": pa.string(), "many": pa.int64()},
-    reversible=True,
 )
 
 
@@ -394,7 +392,7 @@ SCENARIOS = [
         _grouped,
         [_row("1", "a", 100, "x", 7), _row("2", "a", 101, "y", 7), _row("3", "b", 102, "z", 7)],
         [_row("1", "b", 103, "x", 8)],
-        [(b"!a\0", [[101, "y"], 1, 1], 103), (b"!b\0", [[102, "z"], 2, 2], 103)],
+        [(b"!a\0", [1, [101, "y"], 1], 103), (b"!b\0", [2, [102, "z"], 2], 103)],
         "counted",
         COUNTED_VALUES,
     ),

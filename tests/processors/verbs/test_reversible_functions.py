@@ -15,7 +15,7 @@ from millpond.errors import RecordError
 from millpond.processors.aggregations.column_fold import Groups
 from millpond.processors.verbs import aggregates as f
 from millpond.processors.verbs.aggregates import AggregateCall
-from millpond.processors.verbs.feeds.feed_aggregate import with_members
+from millpond.processors.verbs.feeds.group_aggregate import GroupAggregate
 from millpond.processors.verbs.feeds.group_fold import GroupFold
 from millpond.processors.verbs.feeds.group_values import GroupValues, group_values_spec
 from millpond.processors.verbs.row_aggregate import RowAggregate
@@ -79,7 +79,7 @@ class Group:
     """
 
     def __init__(self, calls: Mapping[str, AggregateCall], types: Mapping[str, pa.DataType]) -> None:
-        self.calls = RowAggregate(with_members(calls), types, reversible=True)
+        self.calls = GroupAggregate(calls, types)
         self.names = list(calls)
         store: Any = group_values_spec("values").open(Transaction(MemoryBackend()))
         self.store: KeyValueStore[bytes, bytes] = store
@@ -249,22 +249,22 @@ def test_the_form_of_states_stays_what_it_is() -> None:
     }
     group = Group(calls, types)
     assert group.calls.state_serde.name == (
-        "reversible-state-1: count(null); sum(int); avg(float); var_pop(float); max(string); last(string, "
-        "ignore_nulls=False); count(null)"
+        "reversible-state-1: count(null); count(null); sum(int); avg(float); var_pop(float); max(string); "
+        "last(string, ignore_nulls=False)"
     )
-    group.change((1, (1, 2, 0.5, 0.25, "a", "x")), (1, (2, 3, math.inf, math.nan, "a", None)))
+    group.change((1, (1, True, 2, 0.5, 0.25, "a", "x")), (1, (2, True, 3, math.inf, math.nan, "a", None)))
     assert msgpack.unpackb(group.states[KEY]) == [
+        2,
         2,
         [2, 0, b"\x05", [0, 0, 0]],
         [2, 1, b"\x01", [0, 1, 0]],
         [[1, 2, b"\x01", b"\x01"], [[b"\x92\xc0\xcb\x7f\xf8\x00\x00\x00\x00\x00\x00"], [1]]],
         "a",
         [2, None],
-        2,
     ]
     counted = {key.hex(" "): value.hex(" ") for key, value in group.store.scan()}
     assert counted == {
-        "74 68 65 2d 6b 65 79 00 00 00 04 21 61 00": "00 00 00 00 00 00 00 02 91 a1 61",
-        "74 68 65 2d 6b 65 79 00 00 00 05 10 80 00 00 00 00 00 00 01 a1 78": "00 00 00 00 00 00 00 01 91 92 01 a1 78",
-        "74 68 65 2d 6b 65 79 00 00 00 05 10 80 00 00 00 00 00 00 02 c0": "00 00 00 00 00 00 00 01 91 92 02 c0",
+        "74 68 65 2d 6b 65 79 00 00 00 05 21 61 00": "00 00 00 00 00 00 00 02 91 a1 61",
+        "74 68 65 2d 6b 65 79 00 00 00 06 10 80 00 00 00 00 00 00 01 a1 78": "00 00 00 00 00 00 00 01 91 92 01 a1 78",
+        "74 68 65 2d 6b 65 79 00 00 00 06 10 80 00 00 00 00 00 00 02 c0": "00 00 00 00 00 00 00 01 91 92 02 c0",
     }
