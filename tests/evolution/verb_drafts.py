@@ -359,9 +359,8 @@ class KeptRows(Rows):
         *,
         op: str,
         order: str | None,
-        gone: str | None,
     ) -> KeptSelection:
-        read = super().regrouped(key, by, time, calls, op=op, order=order, gone=gone)
+        read = super().regrouped(key, by, time, calls, op=op, order=order)
         return KeptSelection(**vars(read), expressions={"time": Expression(time), "op": Expression(op)})
 
     def beside(

@@ -40,7 +40,7 @@ def test_the_winner_is_the_match_by_all_options_and_all_rows_of_the_key_are_cand
         left, right = trades(chance, 30), quotes(chance, 60)
         table = written(tmp_path / str(seed), right, chance.randint(1, 4))
         given = {**options, **({"right_order": "o"} if ordered else {}), **({"right_op": "op"} if deletes else {})}
-        columns = {"columns": ["v", "at"]}
+        columns: dict[str, Any] = {"columns": ["v", "at"]}
         with Pond().in_batches.lookup_join(LEFT, table, **JOIN, **columns, **given) as joined:
             found = joined.feed(left=left)
             came = {row["id"]: row for row in found.to_pylist()}

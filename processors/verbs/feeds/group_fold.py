@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as _compute
 
 from millpond.processors.aggregations.column_fold import Groups
+from millpond.processors.runtime.batches.columns import nulls
 from millpond.processors.verbs.feeds.group_aggregate import GroupAggregate
 from millpond.processors.verbs.feeds.group_values import Counts, GroupValues
 from millpond.processors.verbs.functions.reversible.counted import Counted, Values
@@ -168,7 +169,7 @@ def _side_by_side(rows: Array, types: Sequence[pa.DataType | None]) -> tuple[lis
 
 
 def _nulls(size: int, type_: pa.DataType | None) -> Array:
-    return pa.nulls(size) if type_ is None else pa.nulls(size, type_)
+    return nulls(size, pa.null() if type_ is None else type_)
 
 
 def _row_of(values: Array) -> Array:
