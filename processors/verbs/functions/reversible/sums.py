@@ -107,8 +107,10 @@ class ReversibleSum(Reversible):
         number = from_bytes(total)
         if not self._floats:
             return self._sum.add(None, number, 0)
-        parts = [value for value, times in zip(_ODD, odd, strict=True) if times] if any(odd) else []
-        return [quotient(number, 1 << checked_bits(bits)), *parts]
+        if any(odd):
+            # Finite values are nothing beside those that are not, even where their sum is beyond the greatest float.
+            return [value for value, times in zip(_ODD, odd, strict=True) if times]
+        return [quotient(number, 1 << checked_bits(bits))]
 
 
 def _parts(states: Array) -> tuple[Integers, Integers, list[bytes], Integers]:
