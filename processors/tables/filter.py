@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from millpond.processors.runtime.batches.columns import Array, valid
-from millpond.processors.tables.user_functions import ColumnFunction
+from millpond.processors.runtime.batches.user_functions import ColumnFunction
 from millpond.processors.tables.value_operator import Found, TableOperation
 from millpond.stores.encoding.nulls import spread
 

@@ -20,6 +20,7 @@ from millpond.processors.options.joins import JoinType, Side
 from millpond.processors.options.materialized import TABLE_KINDS, Materialized
 from millpond.processors.options.serdes import SerdeLike, same_serde
 from millpond.processors.options.windowed_serdes import SessionWindowedSerde, TimeWindowedSerde
+from millpond.processors.runtime.batches.user_functions import ColumnFunction, RowFunction
 from millpond.processors.runtime.processor import Processor
 from millpond.processors.tables.foreign_key.answering import ForeignTableJoin, SubscriptionReceive
 from millpond.processors.tables.foreign_key.messages import left_rows_spec, subscriptions_spec
@@ -29,7 +30,6 @@ from millpond.processors.tables.foreign_key.unnamed import UnnamedRows
 from millpond.processors.tables.foreign_key.vectorized_results import VectorizedResponseJoin, VectorizedUnjoinedRows
 from millpond.processors.tables.foreign_key.vectorized_subscribing import VectorizedSubscriptionSend
 from millpond.processors.tables.join import Joiner
-from millpond.processors.tables.user_functions import ColumnFunction, RowFunction
 from millpond.stores.encoding.serdes import BYTES, Serde, serde
 from millpond.stores.specs.store_spec import StoreKind, StoreSpec
 

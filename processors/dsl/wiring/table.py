@@ -18,6 +18,7 @@ from millpond.processors.dsl.wiring.stream import StreamHandle
 from millpond.processors.options.functions import keyed_mapper
 from millpond.processors.options.materialized import TABLE_KINDS, Materialized
 from millpond.processors.options.serdes import SerdeLike, resolved
+from millpond.processors.runtime.batches.user_functions import ColumnFunction
 from millpond.processors.runtime.processor import ProcessorContext
 from millpond.processors.tables.config import TableConfig
 from millpond.processors.tables.filter import FilterTable, VectorizedFilterTable
@@ -27,7 +28,6 @@ from millpond.processors.tables.map_values import MapTableValues, TransformTable
 from millpond.processors.tables.reorder import TableReorder
 from millpond.processors.tables.source import TableSource
 from millpond.processors.tables.time_ordered_buffer import buffer_spec
-from millpond.processors.tables.user_functions import ColumnFunction
 from millpond.processors.tables.value_getters import ValueGetter, ValueGetterFactory, store_getter, windowed_getter
 from millpond.processors.tables.value_operator import OperationGetter, TableOperation, TableOperator
 from millpond.stores.encoding.column_serdes import column_serde

@@ -15,13 +15,13 @@ from millpond.processors.options.joins import JoinType
 from millpond.processors.runtime.batches.batch import Batch, BatchBuilder
 from millpond.processors.runtime.batches.columns import Columns, Records, joined
 from millpond.processors.runtime.batches.headers import Headers
+from millpond.processors.runtime.batches.user_functions import RowFunction
 from millpond.processors.runtime.counters import CounterName
 from millpond.processors.runtime.operators.operator import Operator
 from millpond.processors.runtime.operators.promises import Promises
 from millpond.processors.runtime.processor import ProcessorContext
 from millpond.processors.tables.foreign_key.messages import Content, read_left_rows, read_responses
 from millpond.processors.tables.table_store import TableStore
-from millpond.processors.tables.user_functions import RowFunction
 from millpond.stores.encoding.serdes import Serde
 from millpond.stores.typed.store import column_of
 

@@ -16,6 +16,7 @@ from millpond.processors.options.joins import JoinType
 from millpond.processors.runtime.batches.batch import Batch
 from millpond.processors.runtime.batches.columns import Array, Columns, valid
 from millpond.processors.runtime.batches.headers import Headers
+from millpond.processors.runtime.batches.user_functions import RowFunction
 from millpond.processors.runtime.operators.operator import Operator
 from millpond.processors.runtime.operators.promises import Promises
 from millpond.processors.tables.foreign_key.message_columns import (
@@ -27,7 +28,6 @@ from millpond.processors.tables.foreign_key.message_columns import (
 from millpond.processors.tables.foreign_key.messages import ASK, FORGET, left_row_bytes, subscription_bytes
 from millpond.processors.tables.foreign_key.murmur3 import murmur3_128_many
 from millpond.processors.tables.latest_only import latest_only
-from millpond.processors.tables.user_functions import RowFunction
 from millpond.stores.encoding.column_serdes import ColumnSerde
 from millpond.stores.encoding.serdes import Serde
 from millpond.stores.typed.store import column_of

@@ -15,6 +15,7 @@ import pyarrow.compute as _compute
 from millpond.processors.options.joins import JoinType
 from millpond.processors.runtime.batches.batch import Batch
 from millpond.processors.runtime.batches.columns import Array, Columns, Records, nulls, valid
+from millpond.processors.runtime.batches.user_functions import ColumnFunction
 from millpond.processors.runtime.counters import CounterName
 from millpond.processors.runtime.processor import ProcessorContext
 from millpond.processors.tables.foreign_key.message_columns import (
@@ -26,7 +27,6 @@ from millpond.processors.tables.foreign_key.message_columns import (
 from millpond.processors.tables.foreign_key.messages import Content
 from millpond.processors.tables.foreign_key.results import ResponseJoin, RowJoining, UnjoinedRows
 from millpond.processors.tables.table_columns import latest_columns
-from millpond.processors.tables.user_functions import ColumnFunction
 from millpond.stores.encoding.column_serdes import column_serde
 from millpond.stores.encoding.nulls import spread
 from millpond.stores.encoding.serdes import Serde

@@ -10,9 +10,9 @@ import pyarrow as pa
 
 from millpond.processors.options.joins import JoinType
 from millpond.processors.runtime.batches.columns import Array, Columns, nulls, valid
+from millpond.processors.runtime.batches.user_functions import ColumnFunction
 from millpond.processors.tables.foreign_key.subscribing import SubscriptionSend
 from millpond.processors.tables.latest_only import latest_only
-from millpond.processors.tables.user_functions import ColumnFunction
 from millpond.stores.encoding.column_serdes import ColumnSerde, column_serde
 from millpond.stores.encoding.nulls import spread
 from millpond.stores.encoding.serdes import Serde

@@ -1,4 +1,4 @@
-"""Users' functions of tables' rows, whether they take the values of one row or columns of many.
+"""Users' functions of rows, whether they take the values of one row or columns of many.
 
 Rule of this module: whoever calls them says which row they fail for; here they only fail.
 """
