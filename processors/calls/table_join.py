@@ -162,6 +162,13 @@ def _check_feeds(
         )
     theirs = list(on.values())
     own = key_of_feed(right, theirs, ops[1])
+    if own is not None and (set(left_key) != set(on) or key_of_feed(left, list(on), ops[0]) is not None):
+        # With the sides exchanged, the left rows would have to be a table by these columns, which they are not either.
+        by = as_written(theirs)
+        raise ConfigurationError(
+            f"the right side of the verb {name!r} is by {', '.join(theirs)}, and the rows of its feed replace each "
+            f"other by {own}, of which alone a delete tells; aggregate it before, with by={by}, and join the result"
+        )
     if own is not None:
         turned = as_written(theirs) if theirs == list(on) else repr(dict(zip(theirs, on, strict=True)))
         how = {JoinType.LEFT: ", how='right'", JoinType.RIGHT: ", how='left'"}.get(join_type, "")

@@ -121,6 +121,14 @@ def by_o(pond: Pond, left: Any, right: Any, **given: Any) -> pa.Table:
     return pond.table_join(left, right, on="o", **times, **given)
 
 
+THEIRS: list[dict[str, Any]] = [{"k2": "e", "o": "c", "t2": AT}]
+
+
+def met_by_o(pond: Pond, right: pa.Table, time: str) -> pa.Table:
+    """Rows of a feed joined with another one, by a column that is the key of neither."""
+    return pond.table_join(feed(pond), right, on="o", left_key="k", left_time="t", right_time=time)
+
+
 def met(pond: Pond, right: pa.Table, time: str = "t") -> pa.Table:
     return pond.asof_join(NAMED, right, on="o", left_time="u", right_time=time)
 
@@ -265,6 +273,13 @@ REFUSED = [
         ", of which alone a delete tells; make it the left side: on=\n, left_key=",
         lambda pond: by_o(pond, NAMED, feed(pond), how="left"),
         lambda pond: by_o(pond, feed(pond), NAMED, left_key="k", how="right"),
+    ),
+    Refused(
+        ", of which alone a delete tells; aggregate it before, with by=\n, and join the result",
+        lambda pond: met_by_o(pond, pond.latest(THEIRS, key="k2", time="t2"), "t2"),
+        lambda pond: met_by_o(
+            pond, changed(pond, pond.latest(THEIRS, key="k2", time="t2"), by="o", time="t2"), "change_time"
+        ),
     ),
     Refused(
         ", of which alone a delete tells; join it by table_join, as the left side, with left_key=",
