@@ -267,6 +267,7 @@ def test_a_foreign_key_leads_to_the_row_that_it_names_and_one_of_null_to_none() 
             "the join has a row for this key: the left side has one, the right side has none; its foreign key has a "
             "null, which equals nothing"
         )
+        assert running.explain_match({"id": 1}).notes == ()
         running.feed(right=[{"customer": "c", "since": seconds(2), "name": "Cyd"}])
         (note,) = running.explain_match(rows[1]).notes
         assert "name='Cy'" in note
@@ -284,6 +285,7 @@ def test_a_right_row_that_no_left_row_names_is_explained_as_far_as_it_can() -> N
         (alone,) = running.feed(right=[{"customer": "c", "since": seconds(0), "name": "Cy"}]).to_pylist()
         told = running.explain_match(alone)
         assert [one.side for one in told.winners] == ["right"]
+        assert told.notes == ()
         assert told.verdict == (
             "the join has a row for this right row as long as no left row names it; which ones do is not looked up, so "
             "explain the row of one that does"
@@ -340,3 +342,8 @@ def test_who_asks_about_no_join_or_not_a_whole_row_is_refused() -> None:
         pytest.raises(ConfigurationError, match="latest-k: the verb 'latest-k' is no join"),
     ):
         running.explain_match({"k": "x"})
+    row: Any
+    with Pond().in_batches.asof_join(LEFT, RIGHT, **SIDES, history=0) as joined:
+        for row in (None, 7, ["k", "t"]):
+            with pytest.raises(ConfigurationError, match="give a mapping from the names of columns to values"):
+                joined.explain_match(row)

@@ -60,8 +60,10 @@ def asked_row(
             of a table that the verb looks up and the columns of a result that are of it, these as Arrow's.
 
     Raises:
-        ConfigurationError: the verb is no join, or the row lacks a column that is needed.
+        ConfigurationError: the verb is no join, or the row is no mapping or lacks a column that is needed.
     """
+    if not isinstance(row, Mapping):
+        raise ConfigurationError(f"the row is {row!r}; give a mapping from the names of columns to values")
     (first, left), *others = sides.items()
     for name in (*left.needed, *(one for one in matching_of(verb).needs if one in left.names)):
         if name not in row:

@@ -4,7 +4,7 @@ Rule of this module: the join follows the latest row of either side; older versi
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from millpond.processors.options.joins import JoinType
@@ -51,7 +51,7 @@ class TableMatching(Matching):
         found = tuple(self._candidates("left", left, side.time)) + tuple(self._candidates("right", right, side.time))
         verdict = self._verdict(asked, latest_row(left), latest_row(right), why_none)
         now = {one.side: one.row for one in found if one.won}
-        notes = tuple(changed_since(asked, now, self.shown))
+        notes = tuple(changed_since(self._compared(asked), now, self.shown))
         time = None if side.time is None else instant(side.time, self.inputs["left"].times)
         return MatchExplanation(asked.verb, asked.row, time, found, verdict, notes)
 
@@ -79,6 +79,12 @@ class TableMatching(Matching):
                 )
             joins = False
         return f"the join has {'a row' if joins else 'no row'} for this key: {', '.join(there)}{why_none}"
+
+    def _compared(self, asked: Asked) -> Asked:
+        """The same without a side of which the row has nothing."""
+        if self.inputs["left"].foreign is None or not self._is_of_right_row(asked):
+            return asked
+        return replace(asked, sides={role: side for role, side in asked.sides.items() if role != "left"})
 
     def _is_of_right_row(self, asked: Asked) -> bool:
         """Whether a row of a join by foreign key has no left key, as that of a right row alone."""
@@ -125,7 +131,7 @@ def changed_since(
     for role, side in asked.sides.items():
         (given,) = side.columns.to_pylist()
         row = now.get(role) or dict.fromkeys(shown[role])
-        others = differing(row, {name: given[name] for name in row})
+        others = differing(row, {name: given[name] for name in row if name in asked.row})
         if others and asked.row.get("op") != "delete":
             yield (
                 f"the row has {', '.join(f'{name}={given[name]!r}' for name in others)} of the {role} side, which "
