@@ -162,7 +162,7 @@ class CountedExtreme(Counted):
 
 
 class CountedByTime(CountedExtreme):
-    """The value of the earliest or the latest row, and of several of one time that of the least or the greatest.
+    """The value of the earliest or the latest row; among those of one time the bytes of the values decide.
 
     Args:
         function: that of rows that stay.
