@@ -61,15 +61,16 @@ def call_aggregate(
     Raises:
         ConfigurationError: an argument is invalid, or a column is absent or of a type that does not do.
     """
-    check_ttl(ttl, expired, window)
-    others = until_in_micros(window, until)
-    final = emits_final(emit, window)
     keys, _ = grouping_of(by)
     name = name or "-".join(["aggregate", *keys])
     by_time = any(call.by_time for call in calls.values())
     changes = changes_in(name, rows, key=key, op=op, order=order, ordered=by_time)
     if changes is not None:
-        check_feed_options(name, window=window, ttl=ttl)
+        check_feed_options(name, window=window, emit=emit, ttl=ttl, expired=expired)
+    check_ttl(ttl, expired, window)
+    others = until_in_micros(window, until)
+    final = emits_final(emit, window)
+    if changes is not None:
         return make_feed_aggregate(name, rows, calls, changes, by=by, time=time, begin=begin, binding=binding)
     return make_aggregate(
         name,

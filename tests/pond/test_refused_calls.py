@@ -252,7 +252,7 @@ REFUSED = [
         lambda pond: changed(pond, ROWS, op="o", key=["k", "n"]),
     ),
     Refused(
-        " are a change feed, and not all columns by which its rows replace each other are there, only ",
+        " are a change feed, and of the columns by which they replace each other, \n there; keep all of them",
         lambda pond: changed(pond, feed(pond).drop_columns(["k"]), by="n"),
         lambda pond: changed(pond, feed(pond), by="n"),
         lambda pond: changed(pond, feed(pond).drop_columns(["k"]), by="n", key="t"),
@@ -307,6 +307,16 @@ REFUSED = [
         "for ever: no window would be closed; add a column with the window of each row",
         lambda pond: changed(pond, feed(pond), window=TimeWindows("1 day")),
         lambda pond: changed(pond, with_day(feed(pond)), by=["k", "day"]),
+    ),
+    Refused(
+        ", whose rows are replaced and deleted for ever: no result is final; leave emit out",
+        lambda pond: changed(pond, feed(pond), emit="final"),
+        lambda pond: changed(pond, feed(pond)),
+    ),
+    Refused(
+        ", whose groups do not expire; leave it out, and give it with a ttl to the verb that makes the feed",
+        lambda pond: changed(pond, feed(pond), expired="delete"),
+        lambda pond: changed(pond, feed(pond, ttl="1 day", expired="delete")),
     ),
     Refused(
         " has a ttl, but its rows are a change feed, and those that leave a group are taken out of it",

@@ -1,6 +1,6 @@
 """``aggregate`` over a change feed as a user calls it: which feed it is, and what cannot be asked of it."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Generic
@@ -19,6 +19,7 @@ from millpond.processors.verbs.feeds.group_aggregate import MEMBERS, GroupAggreg
 from millpond.processors.verbs.null_keys import NullKeys
 from millpond.processors.verbs.row_aggregate import RowAggregate
 from millpond.stores.encoding.rows.tuple_keys import KeyCodec
+from millpond.stores.typed.expiry import Expired
 
 
 @dataclass(frozen=True)
@@ -98,9 +99,9 @@ def _of_verb(
     """
     if key is None and feed.row is None:
         raise ConfigurationError(
-            f"the rows of the verb {name!r} are a change feed, and not all columns by which its rows replace each "
-            f"other are there, only {', '.join(sorted(feed.keys)) or 'none'}; keep them, or give key=[...], the "
-            f"columns that tell rows apart. To count its changes as rows, take {feed.op!r} away: {rows.as_rows(op)}"
+            f"the rows of the verb {name!r} are a change feed, and of the columns by which they replace each other, "
+            f"{_among(feed.keys)} there; keep all of them, or give key=[...], the columns that tell rows apart. To "
+            f"count its changes as rows, take {feed.op!r} away: {rows.as_rows(op)}"
         )
     if key is not None and feed.row is not None and set(column_names(key, "key")) != set(feed.row):
         raise ConfigurationError(
@@ -110,7 +111,7 @@ def _of_verb(
     by_sequence = feed.sequence is not None and (order is None or rows.is_column(order, feed.sequence))
     if order is not None and feed.sequence is not None and not by_sequence:
         raise ConfigurationError(
-            f"the verb {name!r} is given order={order}, and the changes of its feed go by {feed.sequence!r}; leave "
+            f"the verb {name!r} is given order={order!r}, and the changes of its feed go by {feed.sequence!r}; leave "
             "order out"
         )
     if order is None and feed.sequence is None:
@@ -122,6 +123,11 @@ def _of_verb(
     replaced = sorted(feed.row or ()) if key is None else column_names(key, "key")
     by_order = order is not None and ordered
     return Changes(replaced, op, decides, by_order=by_order, late=not by_sequence)
+
+
+def _among(names: Collection[str]) -> str:
+    """Those of the columns that are there, in the sentence that others are missing."""
+    return f"only {', '.join(sorted(names))} {'is' if len(names) == 1 else 'are'}" if names else "none are"
 
 
 def make_feed_aggregate(
@@ -169,7 +175,7 @@ def make_feed_aggregate(
     return MadeVerb(verb, {INPUT: read}, feed_aggregate_account(name, late, orders=changes.late))
 
 
-def check_feed_options(name: str, *, window: object, ttl: object) -> None:
+def check_feed_options(name: str, *, window: object, emit: object, ttl: object, expired: object) -> None:
     """Refuse what has no meaning for rows that are replaced and deleted.
 
     Raises:
@@ -180,6 +186,16 @@ def check_feed_options(name: str, *, window: object, ttl: object) -> None:
             f"the verb {name!r} has a window, but its rows are a change feed, whose rows are replaced and deleted for "
             "ever: no window would be closed; add a column with the window of each row, such as a day, and group by "
             "it: by=[..., 'day']"
+        )
+    if isinstance(emit, str) and emit == "final":
+        raise ConfigurationError(
+            f"the verb {name!r} has emit='final', but its rows are a change feed, whose rows are replaced and deleted "
+            "for ever: no result is final; leave emit out"
+        )
+    if ttl is None and isinstance(expired, str) and expired == Expired.DELETE.value:
+        raise ConfigurationError(
+            f"the verb {name!r} has expired={expired!r}, but its rows are a change feed, whose groups do not expire; "
+            "leave it out, and give it with a ttl to the verb that makes the feed"
         )
     if ttl is not None:
         raise ConfigurationError(
