@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as _compute
 
 from millpond.processors.verbs.functions.column_forms import equal_forms, ranks_of
-from millpond.processors.verbs.functions.columns import Array, Integers, picked
+from millpond.processors.verbs.functions.columns import Array, Integers, picked, present
 from millpond.processors.verbs.functions.counts import CountDistinct
 from millpond.processors.verbs.functions.forms import holds_floats
 from millpond.processors.verbs.functions.function import StatefulFunction, without_notes
@@ -94,9 +94,7 @@ class CountedDistinct(Counted):
         self.type = function.type
 
     def keys(self, values: Array, times: Array) -> Array:
-        there = values.is_valid()
-        forms = pack_values(equal_forms(values.drop_null()))
-        return _spread(forms, there)
+        return spread(pack_values(equal_forms(values.drop_null())), present(values))
 
     def rows(self, values: Array, times: Array) -> Array:
         return pa.nulls(len(values))
@@ -133,22 +131,23 @@ class CountedExtreme(Counted):
             signs = with_leaves(some, some.type, _signs)
             behind = self._codec.pack_columns(pa.table([signs], schema=pa.schema([("value", some.type)])))
             keys = pc.binary_join_element_wise(keys, behind, b"")
-        return _spread(keys, values.is_valid())
+        return spread(keys, present(values))
 
     def rows(self, values: Array, times: Array) -> Array:
         return values
 
     def after(self, states: Array, came: Values, went: Values, following: Following) -> Array:
         keys = self._keys_of(states)
-        lost = np.unique(went.groups[_mask(pc.equal(went.keys, keys.take(pa.array(went.groups))).fill_null(False))])
-        stays = _mask(states.is_valid())
+        decided = pc.equal(went.keys, keys.take(pa.array(went.groups))).fill_null(False)
+        lost = np.unique(went.groups[decided.to_numpy(zero_copy_only=False)])
+        stays = present(states)
         stays[lost] = False
         found = following(lost)
         mask: Any = pa.array(stays)
         rows = pa.concat_arrays([states.filter(mask), found, came.rows])
         ordered = pa.concat_arrays([keys.filter(mask), self._keys_of(found), came.keys])
         groups = np.concatenate([np.flatnonzero(stays), lost, came.groups])
-        there = _mask(ordered.is_valid())
+        there = present(ordered)
         some: Any = pa.array(there)
         ranks = ranks_of(ordered.filter(some))
         return picked(rows.filter(some), ranks, groups[there], len(states), greatest=self.greatest, last=False)
@@ -184,16 +183,7 @@ class CountedByTime(CountedExtreme):
 
     def _keys_of(self, states: Array) -> Array:
         times, values = states.drop_null().flatten()
-        return _spread(self.keys(values, times), states.is_valid())
-
-
-def _spread(some: Array, there: Array) -> Array:
-    """The values of a binary column where there is one, null elsewhere."""
-    return some if len(some) == len(there) else spread(some, _mask(there))
-
-
-def _mask(column: Array) -> Any:
-    return column.to_numpy(zero_copy_only=False)
+        return spread(self.keys(values, times), present(states))
 
 
 def _is_zero(numbers: Array) -> Array:
@@ -207,4 +197,4 @@ def _signs(leaves: Array) -> Array:
         return leaves
     numbers = leaves.to_numpy(zero_copy_only=False)
     signs = np.where(np.isnan(numbers), 1, np.copysign(1, numbers)).astype(numbers.dtype)
-    return pa.array(signs, leaves.type, mask=~_mask(leaves.is_valid()), from_pandas=False)
+    return pa.array(signs, leaves.type, mask=~present(leaves), from_pandas=False)
