@@ -116,7 +116,7 @@ def test_calls_are_added_removed_renamed_and_reordered_with_other_partitions(job
     late = {**calls, "late": count(), "none": count()}
     with pytest.raises(ConfigurationError, match=r"'totals': added\['late'\] datetime.*has no time zone; write"):
         job.built(late, added={**zoned, "late": datetime(2023, 11, 14)})
-    with pytest.raises(ConfigurationError, match="added is 'late'; give a list of names, \\['late'\\]"):
+    with pytest.raises(ConfigurationError, match="added is 'late'; give a list of names, such as \\['late'\\]"):
         job.built(late, added="late")
     found = job.run(late, ("b", 6, 1), ("b", 7, 1), partitions=None, added=zoned)
     assert found == job.looked_at()

@@ -102,7 +102,7 @@ def test_wrong_options_are_refused(streams: Make) -> None:
         streams(reset_stream_time="2026-06-01T12:00:00")
     with pytest.raises(ConfigurationError, match="partitions must be 1 or more, not 0"):
         streams(partitions=0)
-    with pytest.raises(ConfigurationError, match="state directory is empty"):
+    with pytest.raises(ConfigurationError, match="the state directory is ''; give a path or a URI"):
         streams(state_dir="")
     with pytest.raises(ConfigurationError, match="application id 'a/b'"):
         streams(application_id="a/b")

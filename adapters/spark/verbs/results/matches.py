@@ -152,7 +152,7 @@ def _read(session: SparkSession, rows: RowInput, values: Mapping[str, Any]) -> p
     one = _one(session, rows.role, T.StructType(fields), values)
     try:
         return replace(rows, frame=one.withColumns(dict(rows.added or {})), op=None, order=None).selected().toArrow()
-    except AnalysisException as error:
+    except (AnalysisException, ConfigurationError) as error:
         raise ConfigurationError(
             f"the time of {rows.role!r}, {rows.time}, is an expression of one DataFrame, and the row is of none; make "
             "the verb with one of names, such as F.col('at') in place of rows['at']"
