@@ -64,7 +64,7 @@ def call_aggregate(
     keys, _ = grouping_of(by)
     name = name or "-".join(["aggregate", *keys])
     by_time = any(call.by_time for call in calls.values())
-    changes = changes_in(name, rows, key=key, op=op, order=order, ordered=by_time)
+    changes = changes_in(name, rows, key=key, op=op, order=order)
     if changes is not None:
         check_feed_options(name, window=window, emit=emit, ttl=ttl, expired=expired)
     check_ttl(ttl, expired, window)

@@ -461,8 +461,7 @@ def _aggregate(draft: Draft, run: VerbRun, changes: CallChanges, left: KeptRows)
         return bind(slots=states.slots)
 
     if draft.kind == GROUPED:
-        by_order = any(call.by_time for call in calls.values())
-        feed = Changes(["k"], "o", "at", by_order=by_order, late=True)
+        feed = Changes(["k"], "o", "at", by_order=True, late=True)
         return make_feed_aggregate(draft.name, left, calls, feed, by="g", time="at", begin=Kept(run), binding=binding)
     make = WINDOWS[draft.kind]
     by: By = rollup("k", "g") if draft.kind == CUBES else "k"

@@ -110,6 +110,7 @@ class VerbLife(Story):
         self.known: dict[int, Draft] = {}
         """The verbs as they were when they last kept what their rows are packed with, by number."""
         self.stretched: set[int] = set()
+        self.dropped = False
         self.mortal: set[int] = set()
         """The verbs that have had another time to live, by number."""
         self.kept: list[Kept] = []
@@ -477,12 +478,14 @@ class VerbLife(Story):
         if len(self.drafts) > 1:
             draft = self.chosen(which)
             self.evolve([one for one in self.drafts if one is not draft], deaths, into=True)
+            self.dropped = True
             self.note("a verb went")
 
     def change_reach(self, which: int, deaths: Sequence[int]) -> None:
-        """A history or grace becomes longer, or shorter again."""
+        """A history or grace becomes longer, or shorter again, but not while rows wait that the longer one was for."""
         draft = self.chosen(which, ["latest", "windows", "sessions", *ASOF, CORRECTED, "streams"])
-        if draft is not None and not draft.eras:
+        waits = draft is not None and draft.kind == "waiting" and self.told[draft.number].waiting
+        if draft is not None and not draft.eras and not (draft.longer > 1 and waits):
             self.stretched.add(draft.number)
             self.change(draft, replace(draft, longer=3 - draft.longer), "another history or grace", deaths)
 
@@ -602,7 +605,10 @@ class VerbLife(Story):
     def edit_timer(
         self, which: int, key: str, name: str, wait: int | None, undone: bool, deaths: Sequence[int]
     ) -> None:
-        """Somebody sets, moves or deletes a timer of a rule while the query is stopped, and may take that back."""
+        """Somebody sets, moves or deletes a timer of a rule while the query is stopped, and may take that back.
+
+        One for a time that has passed fires in the next micro-batch of its task, so there is one for all tasks.
+        """
         draft = self.chosen(which, ["apply"])
         if draft is None or draft.number not in self.known or not self.job.checkpoint:
             return
@@ -618,6 +624,8 @@ class VerbLife(Story):
             self.note("a timer was as before")
         self.told[draft.number] = after
         self.edited(draft)
+        if wait is not None and wait <= 0:
+            self.in_time([Arrival("k0", 0, None)])
 
     def edited(self, draft: Draft) -> None:
         """Somebody has edited what a verb holds, and it goes on from there; nobody has done so before."""
@@ -634,10 +642,11 @@ class VerbLife(Story):
         """Somebody erases a key from all verbs while the query is stopped; nobody can go back then.
 
         Of results of all keys, as in cubes and groups, nobody can tell what they have of it; and left rows that name it
-        as their foreign key find another one of that key later.
+        as their foreign key find another one of that key later. None is erased once a verb has gone: what the
+        checkpoint has of it may be older than the files that are left.
         """
         tells = any(one.kind in (CUBES, GROUPED, FOREIGN) for one in self.drafts)
-        if tells or not self.job.checkpoint or not any(map(self.keeps, self.drafts)):
+        if tells or self.dropped or not self.job.checkpoint or not any(map(self.keeps, self.drafts)):
             return
         self.edit(partial(_erase, key), deaths)
         before, self.told = self.told, {number: told.without(key) for number, told in self.told.items()}

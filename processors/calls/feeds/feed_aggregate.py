@@ -49,7 +49,6 @@ def changes_in(
     key: str | Sequence[str] | None,
     op: Column | None,
     order: Column | None,
-    ordered: bool,
 ) -> Changes[Column] | None:
     """How the rows replace each other; None if they stay.
 
@@ -57,7 +56,6 @@ def changes_in(
         name: of the verb, for messages.
         rows: the rows.
         key, op, order: as the user gave them.
-        ordered: whether a function has a use for an order.
 
     Raises:
         ConfigurationError: there is a key and nothing says which rows are deletes, or the other way round, or a feed
@@ -73,14 +71,14 @@ def changes_in(
             )
         return None
     if feed is not None and (op is None or (isinstance(op, str) and op == feed.op)):
-        return _of_verb(name, rows, feed, key, found, order, ordered)
+        return _of_verb(name, rows, feed, key, found, order)
     if key is None:
         raise ConfigurationError(
             f"the verb {name!r} is given op, so its rows are changes, and nothing says which of them replace each "
             "other; give key='id', or a list of columns"
         )
     chosen = order is not None
-    return Changes(column_names(key, "key"), found, order, by_order=chosen and ordered, late=chosen)
+    return Changes(column_names(key, "key"), found, order, by_order=chosen, late=chosen)
 
 
 def _of_verb(
@@ -90,7 +88,6 @@ def _of_verb(
     key: str | Sequence[str] | None,
     op: Column,
     order: Column | None,
-    ordered: bool,
 ) -> Changes[Column]:
     """How the rows of a verb's feed replace each other: by what it has told of them.
 
@@ -121,8 +118,7 @@ def _of_verb(
         )
     decides = rows.column(feed.sequence) if by_sequence and feed.sequence is not None else order
     replaced = sorted(feed.row or ()) if key is None else column_names(key, "key")
-    by_order = order is not None and ordered
-    return Changes(replaced, op, decides, by_order=by_order, late=not by_sequence)
+    return Changes(replaced, op, decides, by_order=order is not None, late=not by_sequence)
 
 
 def _among(names: Collection[str]) -> str:
