@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 import pyarrow.compute as _compute
@@ -687,6 +687,11 @@ REFUSED = [
         "; give all a time zone, or none",
         lambda pond: many(pond, {"rows": ROWS, "others": [{"k": "x", "t": AT.replace(tzinfo=None)}]}),
         lambda pond: many(pond),
+    ),
+    Refused(
+        "the row is \n; give a mapping from the names of columns to values",
+        lambda pond: joining(pond).explain_match(cast(Any, None)),
+        lambda pond: joining(pond).explain_match({"k": "x", "t": AT}),
     ),
     Refused(
         "the row has no \n; give a row of the result, or of the \n side, with all its columns",
