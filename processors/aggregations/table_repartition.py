@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as _compute
 
 from millpond.processors.runtime.batches.batch import Batch, BatchBuilder
-from millpond.processors.runtime.batches.columns import Array, Columns, nulls
+from millpond.processors.runtime.batches.columns import Array, Columns, nulls, valid
 from millpond.processors.runtime.batches.headers import Headers
 from millpond.processors.runtime.change import Change, ChangeType
 from millpond.processors.runtime.counters import CounterName
@@ -146,12 +146,8 @@ def _halves(selector: ColumnSelector, updates: Columns) -> Iterator[tuple[Array,
         else selector.columns(updates.keys, updates.olds)
     )
     stays = pc.equal(groups, left).fill_null(False)
-    yield left, pc.if_else(stays, new, nothing), old, _mask(old.is_valid())
-    yield groups, new, nothing, _mask(pc.and_(new.is_valid(), pc.invert(stays)))
-
-
-def _mask(column: Array) -> Any:
-    return column.to_numpy(zero_copy_only=False)
+    yield left, pc.if_else(stays, new, nothing), old, valid(old)
+    yield groups, new, nothing, valid(new) & ~np.asarray(stays)
 
 
 def _select(selector: Selector, key: Any, value: Any) -> _Selected:

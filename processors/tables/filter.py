@@ -45,8 +45,7 @@ class VectorizedFilterTable(FilterTable):
 
     def apply(self, keys: list[Any], values: list[Any]) -> list[Any]:
         there = [value is not None for value in values]
-        found = self._of_columns.many(list(compress(keys, there)), list(compress(values, there)))
-        kept = iter(found)
+        kept = iter(self._of_columns.many(list(compress(keys, there)), list(compress(values, there))))
         return [value if value is not None and bool(next(kept)) is self._wanted else None for value in values]
 
     def apply_columns(self, keys: Array, values: Array) -> Array:
