@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as _compute
 
 from millpond.errors import FormatError, UnreadableRowError
+from millpond.processors.runtime.batches.columns import valid
 from millpond.stores.encoding.nulls import spread
 from millpond.stores.encoding.rows.byte_columns import Array, Mask, binary_of, buffer, offsets_of
 from millpond.stores.encoding.rows.tuple_keys import KeyCodec, null_rows
@@ -47,27 +48,19 @@ def with_foreign_keys(codec: KeyCodec, columns: pa.Table, rows: Array, *, null_s
     return pc.binary_join_element_wise(binary_of(heads), keys, rows, b"")
 
 
-def split_columns(values: Array) -> tuple[Array, Array]:
-    """``foreign_key_of`` and ``without_foreign_key`` for a column; null for null.
-
-    Raises:
-        FormatError, UnreadableRowError: as they do.
-    """
-    present, there = values.drop_null(), values.is_valid().to_numpy(zero_copy_only=False)
-    parts, named = _parts(present)
-    heads = _PARTS * np.arange(len(present))
-    keys, rows = parts.take(pa.array(heads + _KEY, mask=~named)), parts.take(pa.array(heads + _ROW))
-    return spread(keys, there), spread(rows, there)
-
-
 def foreign_keys_of(values: Array) -> Array:
-    """``foreign_key_of`` for a column; raises what it raises."""
-    return split_columns(values)[0]
+    """``foreign_key_of`` for a column, null for null; raises what it raises."""
+    present = values.drop_null()
+    parts, named = _parts(present)
+    keys = parts.take(pa.array(_PARTS * np.arange(len(present)) + _KEY, mask=~named))
+    return spread(keys, valid(values))
 
 
 def without_foreign_keys(values: Array) -> Array:
-    """``without_foreign_key`` for a column; raises what it raises."""
-    return split_columns(values)[1]
+    """``without_foreign_key`` for a column, null for null; raises what it raises."""
+    present = values.drop_null()
+    parts, _ = _parts(present)
+    return spread(parts.take(pa.array(_PARTS * np.arange(len(present)) + _ROW)), valid(values))
 
 
 def _parts(values: Array) -> tuple[Array, Mask]:

@@ -14,7 +14,6 @@ from millpond.errors import FormatError, UnreadableRowError
 from millpond.processors.verbs.foreign_keyed import (
     foreign_key_of,
     foreign_keys_of,
-    split_columns,
     with_foreign_keys,
     without_foreign_key,
     without_foreign_keys,
@@ -123,7 +122,7 @@ def test_a_foreign_key_stands_in_front_of_its_row() -> None:
         assert f"{drawn} {OLD_ROW}" in PAGE
         assert foreign_key_of(value) == (None if key is None else bytes.fromhex("217000"))
         assert without_foreign_key(value) == row
-        assert [column.to_pylist() for column in split_columns(pa.array([value, None]))] == [
+        assert [read(pa.array([value, None])).to_pylist() for read in (foreign_keys_of, without_foreign_keys)] == [
             [foreign_key_of(value), None],
             [row, None],
         ]

@@ -21,7 +21,7 @@ from millpond.processors.verbs.feeds.group_aggregate import GroupAggregate
 from millpond.processors.verbs.foreign_keyed import (
     FOREIGN,
     foreign_key_of,
-    split_columns,
+    foreign_keys_of,
     with_foreign_keys,
     without_foreign_key,
     without_foreign_keys,
@@ -132,8 +132,8 @@ class InGroup(ColumnSelector):
     def columns(self, keys: Any, values: Any) -> tuple[Any, Any]:
         for _ in range(self.place):
             values = without_foreign_keys(values)
-        groups, values = split_columns(values)
-        for _ in range(self.memberships - self.place - 1):
+        groups = foreign_keys_of(values)
+        for _ in range(self.memberships - self.place):
             values = without_foreign_keys(values)
         if groups.null_count != values.null_count:
             raise pa.ArrowInvalid("a row is in no group")
