@@ -18,10 +18,25 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
-from millpond.bench.spark.shapes import DEVICE, EVENT, ORDER, QUOTE, RATE, READING, SALE, TRADE, Inputs, Scale
+from millpond.bench.spark.shapes import (
+    ACCOUNT,
+    DEVICE,
+    EVENT,
+    LIMIT,
+    ORDER,
+    QUOTE,
+    RATE,
+    READING,
+    SALE,
+    TIER,
+    TRADE,
+    Inputs,
+    Scale,
+)
 from millpond.errors import ConfigurationError
 
 ORDERS_PER_CUSTOMER: Final = 10
+ACCOUNTS_PER_SEGMENT: Final = 20
 HOT_KEYS: Final = 60
 """How many keys trades and quotes have, or fewer if there are fewer."""
 
@@ -39,7 +54,8 @@ class Topic:
         name: of the topic and of its directory.
         share: which part of the rows of a micro-batch belongs to it.
         schema: its columns as Spark DDL.
-        draw: all columns but ``at``, given the numbers of the keys and a source of random values.
+        draw: all columns but those of the time, given the numbers of the keys and a source of random values. The time
+            is ``at``, in milliseconds, and where the schema has it ``since``, a timestamp.
     """
 
     name: str
@@ -62,6 +78,36 @@ def rates(share: float) -> Topic:
     """Rates by user."""
     return Topic(
         "rates", share, RATE, lambda keys, rng: {"key": names_of("user", keys), "rate": pa.array(rng.random(len(keys)))}
+    )
+
+
+def tiers(share: float) -> Topic:
+    """Rates by user, as a table in files has them: with timestamps."""
+    return Topic("tiers", share, TIER, rates(share).draw)
+
+
+def limits(share: float) -> Topic:
+    """Bounds by user."""
+    return Topic(
+        "limits",
+        share,
+        LIMIT,
+        lambda keys, rng: {"key": names_of("user", keys), "bound": pa.array(rng.integers(0, 100, len(keys)))},
+    )
+
+
+def accounts() -> Topic:
+    """Changes of accounts: another amount, and in half of the cases another one of two segments; some are deletes."""
+    return Topic(
+        "accounts",
+        1.0,
+        ACCOUNT,
+        lambda keys, rng: {
+            "key": names_of("user", keys),
+            "segment": names_of("segment", keys // ACCOUNTS_PER_SEGMENT + rng.integers(0, 2, len(keys))),
+            "amount": pa.array(rng.integers(0, 100, len(keys))),
+            "op": pa.array(np.where(rng.random(len(keys)) < 0.05, "delete", "update").tolist()),
+        },
     )
 
 
@@ -160,8 +206,14 @@ def write_inputs(
         ends = np.round(np.cumsum([topic.share for topic in topics]) * scale.rows).astype(int)
         for topic, chosen in zip(topics, np.split(rows, ends[:-1]), strict=True):
             own = chosen if shuffled else np.sort(chosen)
-            columns = {**topic.draw(keys[own], rng), "at": pa.array((number + 1) * scale.rows + own)}
+            columns = {**topic.draw(keys[own], rng), **_times(topic, (number + 1) * scale.rows + own)}
             _write_micro_batch(place / topic.name, number, pa.table(columns), scale.files)
+
+
+def _times(topic: Topic, millis: Numbers) -> Columns:
+    at: Any = pa.array(millis)
+    as_timestamps = {"since": at.cast(pa.timestamp("ms", "UTC"))} if "since timestamp" in topic.schema else {}
+    return {"at": at, **as_timestamps}
 
 
 def _write_micro_batch(directory: Path, number: int, rows: pa.Table, files: int) -> None:

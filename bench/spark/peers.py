@@ -12,18 +12,20 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from millpond.bench.spark.shapes import (
+    BOUNDED,
     COUNTED,
     DEVICE,
     JOINED,
     KEYED,
     QUOTED,
     RATE,
+    SIGNED,
     WIDE,
     Inputs,
     Scale,
     columns_of,
 )
-from millpond.bench.spark.stateful import CountRows, JoinAsOf, JoinOrders, JoinQuotes, JoinTables, Nothing
+from millpond.bench.spark.stateful import CountRows, JoinAsOf, JoinOrders, JoinQuotes, JoinTables, Nothing, SignRows
 
 NO_DELAY = "0 seconds"
 """How late rows may be: none is."""
@@ -85,12 +87,13 @@ def stateful_temporal_join(inputs: Inputs, scale: Scale) -> DataFrame:
     return _stateful_asof_join(inputs, RATE, JOINED)
 
 
-def static_asof_join(inputs: Inputs, scale: Scale) -> DataFrame:
+def static_asof_join(right: str, inputs: Inputs, scale: Scale) -> DataFrame:
     """The same by SQL's ``ASOF JOIN``, which Spark has since 4.3: each micro-batch reads all of the right side."""
     session = inputs["events"].sparkSession
     session.conf.set("spark.sql.join.asofJoin.enabled", "true")
     joined = "{events} AS events LEFT ASOF JOIN {rates} AS rates MATCH_CONDITION (events.at >= rates.at) USING (key)"
-    return session.sql(f"SELECT key, events.at AS timestamp, amount, rate FROM {joined}", None, **inputs)
+    query = f"SELECT key, events.at AS timestamp, amount, rate FROM {joined}"
+    return session.sql(query, None, events=inputs["events"], rates=inputs[right])
 
 
 def stateful_wide_join(inputs: Inputs, scale: Scale) -> DataFrame:
@@ -106,7 +109,21 @@ def pandas_hot_keys(inputs: Inputs, scale: Scale) -> DataFrame:
 
 def stateful_table_join(inputs: Inputs, scale: Scale) -> DataFrame:
     """A join of tables by ``transformWithState``."""
-    return _union(inputs).groupBy("key").transformWithState(JoinTables(), JOINED, "Append", "None")
+    return _stateful_tables(inputs, JOINED)
+
+
+def stateful_multi_join(inputs: Inputs, scale: Scale) -> DataFrame:
+    """A join of three tables by ``transformWithState``."""
+    return _stateful_tables(inputs, BOUNDED)
+
+
+def stateful_feed_aggregate(inputs: Inputs, scale: Scale) -> DataFrame:
+    """What changes take and add by ``transformWithState``, added up by Spark's aggregate."""
+    signed = inputs["accounts"].groupBy("key").transformWithState(SignRows(), SIGNED, "Update", "None")
+    totals = signed.groupBy(F.col("segment").alias("key")).agg(
+        F.sum("sign").alias("value"), F.sum("amount").alias("total"), F.max("at").alias("timestamp")
+    )
+    return totals.where("value > 0")
 
 
 def stateful_foreign_key(inputs: Inputs, scale: Scale) -> DataFrame:
@@ -150,6 +167,11 @@ def _stateful_asof_join(inputs: Inputs, right: str, joined: str) -> DataFrame:
         .groupBy("key")
         .transformWithState(JoinAsOf(versions, columns_of(joined)), joined, "Append", "None")
     )
+
+
+def _stateful_tables(inputs: Inputs, joined: str) -> DataFrame:
+    columns = joined.removeprefix("key string, timestamp long, ")
+    return _union(inputs).groupBy("key").transformWithState(JoinTables(columns), joined, "Append", "None")
 
 
 def _of_sales() -> list[Column]:
@@ -204,8 +226,9 @@ def _millis(column: str | Column, name: str) -> Column:
 
 
 def _union(inputs: Inputs) -> DataFrame:
-    """All rows, with nulls in the columns that only another topic has."""
-    return reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), inputs.values())
+    """All rows of streams, with nulls in the columns that only another topic has."""
+    streams = [rows for rows in inputs.values() if rows.isStreaming]
+    return reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), streams)
 
 
 def _unchanged(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

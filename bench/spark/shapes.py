@@ -17,6 +17,9 @@ EVENT: Final = "key string, at long, amount long"
 RATE: Final = "key string, at long, rate double"
 ORDER: Final = "key string, at long, customer string, amount long"
 SALE: Final = "key string, at long, amount long, weight double, price decimal(12,2), status string"
+LIMIT: Final = "key string, at long, bound long"
+TIER: Final = "key string, at long, rate double, since timestamp"
+ACCOUNT: Final = "key string, at long, segment string, amount long, op string"
 TRADE: Final = "key string, at long, price double, size long"
 QUOTE: Final = "key string, at long, bid double, ask double"
 
@@ -24,6 +27,8 @@ KEYED: Final = "key string, timestamp long, value long"
 COUNTED: Final = "key string, value long"
 COUNTED_IN_WINDOW: Final = "key string, window_start long, window_end long, value long"
 JOINED: Final = "key string, timestamp long, amount long, rate double"
+BOUNDED: Final = "key string, timestamp long, amount long, rate double, bound long"
+SIGNED: Final = "segment string, at long, sign long, amount long"
 QUOTED: Final = "key string, timestamp long, price double, size long, bid double, ask double"
 
 _KINDS: Final = ("long", "double", "decimal(12,2)", "string", "timestamp", "boolean")

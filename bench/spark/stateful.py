@@ -79,24 +79,50 @@ class JoinQuotes(StatefulProcessor):
 
 
 class JoinTables(StatefulProcessor):
-    """Keeps the latest row of either side."""
+    """Keeps the latest row of each table. A row has the key, its time, and one column of each table, null but in one.
+
+    Args:
+        columns: those columns, as Spark DDL.
+    """
+
+    def __init__(self, columns: str) -> None:
+        self._columns = columns.split(", ")
 
     def init(self, handle: StatefulProcessorHandle) -> None:
-        self._amount = handle.getValueState("amount", "amount long")
-        self._rate = handle.getValueState("rate", "rate double")
+        self._states = [handle.getValueState(column.split()[0], column) for column in self._columns]
 
     def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[Row]:
-        amount, rate = before = self._amount.get(), self._rate.get()
+        names = [column.split()[0] for column in self._columns]
+        joined, before = Row("key", "timestamp", *names), [state.get() for state in self._states]
+        kept = list(before)
         for row in sorted(rows, key=_time):
-            if row.rate is None:
-                amount = (row.amount,)
-            else:
-                rate = (row.rate,)
-            if amount is not None and rate is not None:
-                yield Row(key=key[0], timestamp=row.at, amount=amount[0], rate=rate[0])
-        for state, value, old in zip((self._amount, self._rate), (amount, rate), before, strict=True):
+            given = [row[name] for name in names]
+            kept = [one if value is None else (value,) for one, value in zip(kept, given, strict=True)]
+            if None not in kept:
+                yield joined(key[0], row.at, *(value[0] for value in kept if value is not None))
+        for state, value, old in zip(self._states, kept, before, strict=True):
             if value is not None and value is not old:
                 state.update(value)
+
+
+class SignRows(StatefulProcessor):
+    """Keeps the latest row of an account, and gives what each change takes from a segment and what it adds to one."""
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        self._account = handle.getValueState("account", "segment string, amount long")
+
+    def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[Row]:
+        before = self._account.get()
+        for row in sorted(rows, key=_time):
+            if before is not None:
+                yield Row(segment=before[0], at=row.at, sign=-1, amount=-before[1])
+            before = None if row.op == "delete" else (row.segment, row.amount)
+            if before is not None:
+                yield Row(segment=before[0], at=row.at, sign=1, amount=before[1])
+        if before is None:
+            self._account.clear()
+        else:
+            self._account.update(before)
 
 
 class JoinOrders(StatefulProcessor):

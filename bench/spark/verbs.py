@@ -2,11 +2,13 @@
 
 from collections.abc import Mapping
 from typing import Final, TypedDict
+from urllib.parse import unquote, urlparse
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from millpond.adapters.spark import Millpond
+from millpond.adapters.tables import ParquetTable
 from millpond.bench.spark.shapes import HISTORY, QUOTED, WIDE, Inputs, Scale, columns_of
 from millpond.processors import SessionWindows, TimeWindows
 from millpond.processors.verbs import aggregates
@@ -100,6 +102,34 @@ def foreign_key(pond: Millpond, inputs: Inputs, scale: Scale) -> DataFrame:
     return _changes(pond.table_join(inputs["orders"], customers, on="customer", left_key="key", **_times()))
 
 
+def multi_join(pond: Millpond, inputs: Inputs, scale: Scale) -> DataFrame:
+    """Three tables by one key, at once."""
+    return _bounded(pond.multi_join(_three(inputs), on="key", time="at"))
+
+
+def two_table_joins(pond: Millpond, inputs: Inputs, scale: Scale) -> DataFrame:
+    """The same by a join of the first two tables, and one of its changes with the third."""
+    joined = pond.table_join(*_both(inputs), on="key", **_times(), name="first two")
+    both = joined.drop("at", "since"), _since(inputs["limits"])
+    return _bounded(pond.table_join(*both, on="key", left_time="change_time", right_time=_time("since")))
+
+
+def lookup_join(pond: Millpond, inputs: Inputs, scale: Scale) -> DataFrame:
+    """Each event with its key's rate as of the event's time, of a table in files."""
+    table = ParquetTable(unquote(urlparse(inputs["tiers"].inputFiles()[0]).path).rpartition("/")[0])
+    joined = pond.lookup_join(
+        inputs["events"], table, on="key", left_time=_time(), right_time="since", columns=["rate"], how="left"
+    )
+    return joined.select("key", F.col("at").alias("timestamp"), "amount", "rate")
+
+
+def feed_aggregate(pond: Millpond, inputs: Inputs, scale: Scale) -> DataFrame:
+    """Accounts and amounts per segment: what a change replaces or deletes is taken out of its group."""
+    calls = {"value": aggregates.count(), "total": aggregates.sum("amount")}
+    found = pond.aggregate(inputs["accounts"], calls, by="segment", key="key", op="op", order="at", time=_time())
+    return found.select(F.col("segment").alias("key"), *calls, _millis("change_time", "timestamp"))
+
+
 class _Times(TypedDict):
     left_time: Column
     right_time: Column
@@ -113,6 +143,14 @@ def _times() -> _Times:
 def _both(inputs: Inputs) -> tuple[DataFrame, DataFrame]:
     """Events and rates, as the sides of a join."""
     return inputs["events"], _since(inputs["rates"])
+
+
+def _three(inputs: Inputs) -> dict[str, DataFrame]:
+    return {name: inputs[name].withColumn("at", _time()) for name in ("events", "rates", "limits")}
+
+
+def _bounded(joined: DataFrame) -> DataFrame:
+    return joined.select("key", _millis("change_time", "timestamp"), "amount", "rate", "bound")
 
 
 def _time(column: str = "at") -> Column:

@@ -51,6 +51,7 @@ class Answer(Enum):
     ROWS = "every row"
     SETTLED = "the rows whose time is over; when the input ends, the newest still wait for time to go on"
     TABLE = "the last row of each key; of the changes within a micro-batch, the earlier ones may be left out"
+    UNTIMED_TABLE = "the same, but not its time: changes within a micro-batch that cancel out may be left out, too"
 
 
 @dataclass(frozen=True)
@@ -89,6 +90,7 @@ class Workload:
         peers: Spark's own means, by the names of the contenders; those that every workload has come on top.
         answer: what of the answers is the same for all on Spark; in Flink, too, unless its query is a table.
         flink: the same in Flink SQL, if it has it.
+        static: the topics that are static for all contenders.
     """
 
     topics: tuple[Topic, ...]
@@ -97,6 +99,7 @@ class Workload:
     peers: Mapping[str, Peer] = field(default_factory=dict)
     answer: Answer = Answer.ROWS
     flink: FlinkQuery | None = None
+    static: tuple[str, ...] = ()
 
     @property
     def all_peers(self) -> Mapping[str, Peer]:
@@ -111,12 +114,15 @@ class Workload:
 
     def contenders(self, backends: Sequence[str]) -> dict[str, Contender]:
         """All contenders on Spark by name: verbs, on the first of the backends, topologies on each, and the peers."""
-        found = {name: Contender(partial(_run_verb, verb, backends[0])) for name, verb in self.verbs.items()}
+        static = self.static
+        found = {
+            name: Contender(partial(_run_verb, verb, backends[0]), static=static) for name, verb in self.verbs.items()
+        }
         if self.topology is not None:
             for name, one in named(backends).items():
-                found[name] = Contender(partial(_run_topology, self.topology, one))
+                found[name] = Contender(partial(_run_topology, self.topology, one), static=static)
         for name, peer in self.all_peers.items():
-            found[name] = Contender(partial(_run_peer, peer), peer.output_mode, peer.static)
+            found[name] = Contender(partial(_run_peer, peer), peer.output_mode, peer.static + static)
         return found
 
 
@@ -167,7 +173,7 @@ WORKLOADS: Final[Mapping[str, Workload]] = {
         {VERBS: verbs.temporal_join},
         {
             TRANSFORM_WITH_STATE: Peer(peers.stateful_temporal_join),
-            STATIC_SQL: Peer(peers.static_asof_join, static=("rates",)),
+            STATIC_SQL: Peer(partial(peers.static_asof_join, "rates"), static=("rates",)),
         },
         flink=FlinkQuery(flink.temporal_join, versioned=("rates",)),
     ),
@@ -216,6 +222,24 @@ WORKLOADS: Final[Mapping[str, Workload]] = {
         {TRANSFORM_WITH_STATE: Peer(peers.stateful_foreign_key)},
         Answer.TABLE,
         flink=FlinkQuery(flink.foreign_key, table=True),
+    ),
+    "multi-join": Workload(
+        (inputs.events(1 / 3), inputs.rates(1 / 3), inputs.limits(1 / 3)),
+        verbs={VERBS: verbs.multi_join, TWO_VERBS: verbs.two_table_joins},
+        peers={TRANSFORM_WITH_STATE: Peer(peers.stateful_multi_join)},
+        answer=Answer.TABLE,
+    ),
+    "lookup-join": Workload(
+        (inputs.events(0.9), inputs.tiers(0.1)),
+        verbs={VERBS: verbs.lookup_join},
+        peers={STATIC_SQL: Peer(partial(peers.static_asof_join, "tiers"))},
+        static=("tiers",),
+    ),
+    "feed-aggregate": Workload(
+        (inputs.accounts(),),
+        verbs={VERBS: verbs.feed_aggregate},
+        peers={TRANSFORM_WITH_STATE: Peer(peers.stateful_feed_aggregate, "update")},
+        answer=Answer.UNTIMED_TABLE,
     ),
     "window-aggregates": Workload(
         (inputs.sales(),),

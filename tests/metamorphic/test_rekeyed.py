@@ -429,14 +429,14 @@ def test_rows_are_not_those_of_a_verb_that_reads_others(job: Job) -> None:
     job.ran(make_aggregate("shop.sums", RIGHT, {"n": aggregates.count()}, by="ra", time="rt"))
     job.ran(joined("shop.near", ("la", "ra"), JoinType.INNER))
     sums = make_aggregate("shop.new", RIGHT, {"n": aggregates.count()}, by="rb", time="rt")
-    assert "which keeps no rows as they came" in refused(job, sums, {"new": "old"})
+    assert "which keeps no rows that others can begin with" in refused(job, sums, {"new": "old"})
     for how in (JoinType.SEMI, JoinType.ANTI):
         once = joined(f"shop.{how.value}", ("la", "ra"), how)
-        assert "which keeps no rows as they came" in refused(job, once, {how.value: "near"})
+        assert "which keeps no rows that others can begin with" in refused(job, once, {how.value: "near"})
         job.ran(once)
         near = joined("shop.other", ("lb", "rb"), JoinType.INNER)
-        assert "which keeps no rows as they came" in refused(job, near, {"other": how.value})
-    assert "the rows of 'sums', which keeps no rows as they came" in refused(
+        assert "which keeps no rows that others can begin with" in refused(job, near, {"other": how.value})
+    assert "the rows of 'sums', which keeps no rows that others can begin with" in refused(
         job, latest_of("new", "rb"), {"new": "sums"}
     )
     assert "no column 'ln', 'lt'" in refused(job, latest_of("new", "ra", Rows.of("x", mixed())), {"new": "old"})

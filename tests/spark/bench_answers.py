@@ -39,8 +39,10 @@ def common_part(answer: Answer, rows: Iterable[Mapping[str, Any]]) -> Rows:
     if answer is Answer.SETTLED:
         settled = SCALE.rows * SETTLED  # time begins with the length of a micro-batch
         found = [row for row in found if (row["window_end"] if "window_end" in row else row["timestamp"]) <= settled]
-    if answer is Answer.TABLE:
+    if answer in (Answer.TABLE, Answer.UNTIMED_TABLE):
         found = list({row["key"]: row for row in sorted(found, key=_progress)}.values())
+    if answer is Answer.UNTIMED_TABLE:
+        found = [{name: value for name, value in row.items() if name != "timestamp"} for row in found]
     return Counter(tuple(sorted(row.items())) for row in found)
 
 

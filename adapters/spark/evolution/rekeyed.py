@@ -27,8 +27,8 @@ from millpond.stores.specs.directory import plain_name
 _log = logging.getLogger(__name__)
 
 _NONE: Final = (
-    "keeps no rows as they came: aggregate, top_n, deduplicate, over, apply and a join by foreign key keep what they "
-    "have made of them"
+    "keeps no rows that others can begin with: aggregate, top_n, deduplicate, over, apply and a join by foreign key "
+    "keep what they have made of them, and multi_join keeps its tables for itself"
 )
 
 
