@@ -96,7 +96,7 @@ class Transaction:
     def get_many_beside(self, keys: Sequence[bytes]) -> list[bytes | None]:
         """``get_many`` for keys that are not among ``sorted_changes``."""
         changes = self._changes
-        if not changes:
+        if changes.keys().isdisjoint(keys):
             return get_many(self._backend, keys)
         theirs = iter(get_many(self._backend, [key for key in keys if key not in changes]))
         return [changes[key] if key in changes else next(theirs) for key in keys]
