@@ -60,7 +60,7 @@ class SparkCheckpoint:
         Raises:
             ConfigurationError: no file system is known for it, or there is none.
         """
-        found = cls(_storage(location), workers)
+        found = cls(storage_at(location), workers)
         if not found._is_there():
             raise no_checkpoint(location)
         return found
@@ -73,7 +73,7 @@ class SparkCheckpoint:
             ConfigurationError: no file system is known for the location.
             DurabilityError: the storage failed.
         """
-        return cls(_storage(location), 1)._is_there()
+        return cls(storage_at(location), 1)._is_there()
 
     @classmethod
     def names_in(cls, location: str, part: str) -> list[str]:
@@ -83,7 +83,7 @@ class SparkCheckpoint:
             ConfigurationError: no file system is known for the location.
             DurabilityError: the storage failed.
         """
-        storage = _storage(location)
+        storage = storage_at(location)
         if part in storage.sizes("", [part]):
             return [part]
         return [file.path.rpartition("/")[2] for file in storage.list(part)]
@@ -272,7 +272,7 @@ class SparkCheckpoint:
         )
 
 
-def _storage(location: str) -> Storage:
+def storage_at(location: str) -> Storage:
     """Where Spark takes ``location`` to be."""
     local = _LOCAL.match(location)
     return Storage.from_uri(location if local is None else location[local.end() - 1 :])

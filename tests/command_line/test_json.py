@@ -52,6 +52,20 @@ def test_backends_and_the_state_of_a_query_have_the_keys_of_the_page(query: Quer
         assert {tuple(one) for one in found} == {KEYS[command]}, command
 
 
+def test_backups_and_copies_have_the_keys_of_the_page(query: Query, tmp_path: Path) -> None:
+    backups, original = tmp_path / "backups", (query.checkpoint, "--state-dir", query.state)
+    for command, found in {
+        "state backup": objects("state", "backup", query.checkpoint, backups, "--state-dir", query.state),
+        "state backups": objects("state", "backups", backups),
+        "state restore": objects(
+            "state", "restore", backups, "--checkpoint", tmp_path / "again", "--state-dir", tmp_path / "again-state"
+        ),
+        "state clone": objects("state", "clone", *original, "--into", tmp_path / "clone"),
+    }.items():
+        (one,) = found
+        assert tuple(one) == KEYS[command], command
+
+
 def test_what_may_go_has_the_keys_of_the_page(query: Query) -> None:
     found = objects("state", "clean", "--state-dir", query.state, "--checkpoint", query.checkpoint)
     assert {tuple(one) for one in found} <= {KEYS["state clean"]}

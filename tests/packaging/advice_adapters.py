@@ -15,7 +15,12 @@ _BY_SPARK = "spark/test_read_store.py::test_state_that_is_not_known_without_spar
 _WRITTEN = "spark/test_continued_query.py::test_what_cannot_be_written_is_once_that_has_been_seen_to"
 _ENGINE = "contract/test_engine_advice.py::"
 
+_LOST = "backup/test_backups.py::test_what_a_backup_has_lost_is_told_before_anything_is_written"
+
 FOLLOWED = {
+    " is gone; put it back, or restore another backup": _LOST,
+    ", and had \n; put it back, or restore another backup, with --backup": _LOST,
+    "; restore another backup, or delete this one": _LOST,
     "; choose another --": "kafka_streams/test_command_line.py::"
     "test_what_the_serde_cannot_read_is_named_and_read_as_bytes",
     "; bring it into a store, with --to DIRECTORY": "kafka_streams/test_command_line.py::"

@@ -239,6 +239,7 @@ _SAID_OF_COLUMNS = (
 )
 _AT_ROWS = "spark/test_accessor.py::test_a_stream_whose_session_names_no_state_takes_a_millpond"
 _IN_PIPELINES = "spark/test_pipelines.py::test_each_table_has_what_its_verb_makes_of_the_one_before_within_one_run"
+_TAKEN = "backup/test_backups.py::test_a_place_that_is_taken_or_within_the_original_is_refused"
 FOLLOWED_CALLS = {
     "but the rows are a change feed: a row counts for it from its next change on": "spark/test_feed_aggregates.py::"
     "test_results_over_a_feed_come_go_and_are_called_otherwise_at_restarts",
@@ -256,10 +257,17 @@ FOLLOWED_CALLS = {
     "; change what is made of them, and leave the sources as they are": _WHAT_IF,
     "cannot be run again elsewhere; compare what it has written by verify": f"{_FORKED}"
     "test_micro_batches_that_cannot_be_run_again_are_refused_and_later_ones_are_run",
-    "so that the query cannot be run again from there; give after=... a later micro-batch": f"{_FORKED}"
+    "so that the query cannot be run again from there; choose a later micro-batch": f"{_FORKED}"
     "test_micro_batches_that_cannot_be_run_again_are_refused_and_later_ones_are_run",
-    " needs; give after=... a later micro-batch": f"{_FORKED}"
+    " needs; choose a later micro-batch": f"{_FORKED}"
     "test_a_fork_has_the_state_and_records_of_its_micro_batch_and_whatever_is_gone_is_named",
+    "; give a place beside them": _TAKEN,
+    " already; stop its query and move it away, or give a ": _TAKEN,
+    " already; stop its query and move \n away, or give a place where nothing of it is": _TAKEN,
+    " has options, and a checkpoint and a state_dir are to be below it; give it ": _TAKEN,
+    "; give at least 1, which is the backup that is made": "backup/test_backups.py::"
+    "test_as_many_backups_are_kept_as_are_wanted",
+    " that is complete; ": _TAKEN,
     "would lack; make all verbs of the query with one Millpond": f"{_FORKED}"
     "test_a_query_with_state_of_two_jobs_is_refused_and_that_of_one_is_forked",
     "; give key=..., the columns of its key, with 'window' if ": _COMPARED,

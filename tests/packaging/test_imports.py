@@ -61,6 +61,7 @@ PROCESSORS = [
 ADAPTERS = ["adapters", "adapters.kafka_streams", "adapters.tables"]
 INSPECT = [
     "adapters.inspect",
+    "adapters.backup",
     "adapters.edit",
     "adapters.monitor.kept",
     "adapters.monitor.diagnosis",

@@ -9,8 +9,8 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from millpond.adapters.spark.continuation.checkpoint_copy import CheckpointCopy
-from millpond.adapters.spark.continuation.forked_state import fork_state
+from millpond.adapters.backup.checkpoint_copy import CheckpointCopy
+from millpond.adapters.spark.continuation.fork import fork_state
 from millpond.errors import ConfigurationError, DurabilityError
 from millpond.stores.durability import Storage
 from millpond.stores.evolution.history import History
@@ -101,7 +101,7 @@ def test_micro_batches_that_cannot_be_run_again_are_refused_and_later_ones_are_r
     content = checkpoint(6)
     del content["/old/offsets/2"]
     copy = CheckpointCopy(RunningFiles(content), "/old", "/new", 3)
-    with pytest.raises(ConfigurationError, match=r"retains no offsets/2.*give after=... a later micro-batch"):
+    with pytest.raises(ConfigurationError, match=r"retains no offsets/2.*choose a later micro-batch"):
         copy.offsets(range(2, 5))
     assert copy.offsets(range(3, 5)) == {3: "v1\n{}\n3", 4: "v1\n{}\n4"}
     content["/old/offsets/4"] = "v2\n{}"
@@ -125,7 +125,7 @@ def test_a_fork_has_the_state_and_records_of_its_micro_batch_and_whatever_is_gon
         assert not History.of(target, job, sink).queries
     lost = query.manifests[0].path(query.manifests[0].files[0])
     storage.delete(lost)
-    with pytest.raises(ConfigurationError, match=r"is gone, which the state after micro-batch 2 needs; give after=..."):
+    with pytest.raises(ConfigurationError, match=r"is gone, which the state after micro-batch 2 needs; choose a"):
         fork_state(storage, Storage.from_uri(tmp_path / "again"), job, query.manifests, batch)
     fork_state(storage, Storage.from_uri(tmp_path / "later"), job, query.manifests[1:], batch)
 

@@ -31,7 +31,7 @@ def type_(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], spark: SparkSession
 ) -> Type:
     """Types one line of the page, with its places below the test's directory; the exit code, and what it printed."""
-    places = {"s3://bucket": tmp_path, "/data": tmp_path, "/backup": tmp_path / "backup"}
+    places = {"s3://bucket": tmp_path, "/data": tmp_path}
     places["/mnt/millpond"] = tmp_path / "local"
     monkeypatch.setenv("COLUMNS", "200")
     partitions = str(spark.conf.get("spark.sql.shuffle.partitions"))
@@ -64,7 +64,6 @@ def test_what_the_page_on_operating_tells_to_type_does_what_it_shows(
         spark.streams.removeListener(listener)
         spark.conf.set("spark.sql.shuffle.partitions", partitions)
 
-    (tmp_path / "backup").mkdir()
     for section in ("Sizing", "What to watch", "Backing up", "Cleaning up"):
         assert {code for code, _ in walked(section, type_)} == {0}
 
@@ -76,7 +75,8 @@ def test_what_the_page_on_operating_tells_to_type_does_what_it_shows(
     assert "key 0\t2" in said[-1]
 
     # The three ways: an undamaged copy of the file, local copies that stand in, and the state elsewhere.
-    saved = tmp_path / "backup" / newest.relative_to(tmp_path)
+    (state,) = (tmp_path / "backups").glob("*/state")
+    saved = state / newest.relative_to(tmp_path / "state")
     assert saved.read_bytes() == whole
     newest.write_bytes(saved.read_bytes())
     verify = f"millpond state verify {query.checkpoint} --state-dir {tmp_path}/state"
@@ -87,10 +87,11 @@ def test_what_the_page_on_operating_tells_to_type_does_what_it_shows(
     assert type_(verify)[0] == 0
     assert query.counts() == {BATCHES + 1}
 
-    moved = Query(spark, tmp_path / "backup", query.inputs)
-    assert moved.counts() == {BATCHES}
-    moved.run()
-    assert moved.counts() == {BATCHES + 1}
+    for place in ("restored", "clone"):
+        moved = Query(spark, tmp_path / place, query.inputs)
+        assert moved.counts() == {BATCHES}
+        moved.run()
+        assert moved.counts() == {BATCHES + 1}
     spark.conf.set("spark.sql.shuffle.partitions", partitions)
 
 

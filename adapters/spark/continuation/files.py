@@ -4,14 +4,14 @@ Rule of this module: it moves files and does not know what they mean. Hadoop kee
 system in step, and does not show them.
 """
 
-from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Protocol, Self, TypeVar
+from typing import Any, Protocol, Self, TypeVar
 
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
+from millpond.adapters.backup.copied_files import CopiedFiles
 from millpond.adapters.spark.session.session import check_has_jvm
 from millpond.errors import DurabilityError
 from millpond.masking import masked
@@ -19,39 +19,12 @@ from millpond.stores.durability.storage.uris import shown
 
 _Result = TypeVar("_Result")
 
-_AT_ONCE: Final = 8
-"""So many files are copied at the same time, each by a thread that waits for a file system."""
 
-
-class CheckpointFiles(Protocol):
-    """What continuing a checkpoint needs of a file system. Paths are full; errors are ``DurabilityError``."""
-
-    def qualified(self, path: str) -> str:
-        """The path as Spark writes it into files: with its scheme, and without a slash at its end."""
-
-    def exists(self, path: str) -> bool:
-        """Whether there is a file or directory."""
-
-    def files(self, directory: str) -> Sequence[str]:
-        """The names of the files directly in a directory, sorted; none if it does not exist."""
-
-    def directories(self, directory: str) -> Sequence[str]:
-        """The names of the directories directly in a directory, sorted; none if it does not exist."""
-
-    def read(self, path: str) -> str:
-        """The text of a file."""
-
-    def write(self, path: str, text: str) -> None:
-        """Write a file that does not exist yet, and the directories above it."""
-
-    def copy(self, source: str, target: str) -> None:
-        """Copy a directory with all that is in it to a place that does not exist yet."""
+class CheckpointFiles(CopiedFiles, Protocol):
+    """What continuing a checkpoint needs of a file system."""
 
     def rename(self, source: str, target: str) -> None:
         """Give a file or directory another name, which is free."""
-
-    def delete(self, path: str) -> None:
-        """Delete a file, or a directory with all that is in it; one that does not exist is no error."""
 
 
 @dataclass(frozen=True)
@@ -143,12 +116,6 @@ class HadoopFiles:
     @property
     def _configuration(self) -> Any:
         return self.session._jsparkSession.sessionState().newHadoopConf()
-
-
-def at_once(copy: Callable[[str], _Result], paths: Iterable[str]) -> list[_Result]:
-    """What comes of copying each of these files, several at the same time."""
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
-        return list(pool.map(copy, paths))
 
 
 def _translated(what: str, path: str, act: Callable[[], _Result]) -> _Result:

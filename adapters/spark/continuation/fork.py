@@ -4,17 +4,18 @@ Rule of this module: the original is only read, and may be running. A fork has c
 that becomes of the original reaches it, and nothing of it the original. Its query has an id of its own.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from pyspark.sql import SparkSession
 
+from millpond.adapters.backup.checkpoint_copy import CheckpointCopy
+from millpond.adapters.backup.state_copy import copy_state, is_of
 from millpond.adapters.inspect.retained_batches import why_not_retained
-from millpond.adapters.spark.continuation.checkpoint_copy import CheckpointCopy
 from millpond.adapters.spark.continuation.files import CheckpointFiles, HadoopFiles
-from millpond.adapters.spark.continuation.forked_state import fork_state
 from millpond.adapters.spark.session.checkpoint import Checkpoint
 from millpond.errors import ConfigurationError
+from millpond.stores.durability.manifests.manifest import Manifest
 from millpond.stores.durability.storage.storage import Storage
 from millpond.stores.durability.storage.uris import shown
 from millpond.stores.evolution.history import current_manifests
@@ -128,3 +129,18 @@ class Original:
                 f"there is something at {into} already; delete it if it is of an earlier call, or give into=... a "
                 "place where nothing is"
             )
+
+
+def fork_state(storage: Storage, target: Storage, job: str, manifests: Collection[Manifest], batch: int) -> None:
+    """Copy the state of a job, as ``copy_state`` does.
+
+    Raises:
+        ConfigurationError: there is state of another job as well.
+    """
+    others = sorted({one.application_id for one in manifests if not is_of(one.application_id, job)})
+    if others:
+        raise ConfigurationError(
+            f"the query has state of application {others[0]!r}, too, which the fork of {job!r} would lack; make all "
+            "verbs of the query with one Millpond"
+        )
+    copy_state(storage, target, [job], manifests, batch)

@@ -22,6 +22,7 @@ import typer
 from millpond.cli import (
     advise,
     backends,
+    backups,
     cleaning,
     completing,
     doctor,
@@ -59,6 +60,7 @@ app.add_typer(backends.app, name="backends", rich_help_panel=BEGIN)
 state.app.add_typer(inspecting.app)
 state.app.add_typer(upkeep.app)
 state.app.add_typer(cleaning.app)
+state.app.add_typer(backups.app)
 state.app.add_typer(reshaping.app)
 state.app.add_typer(editing.app)
 state.app.add_typer(warming.app)

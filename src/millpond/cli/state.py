@@ -1,7 +1,7 @@
 """``millpond state``: the group of commands, and what its commands have in common.
 
 Rule of this module: options that several commands have, and how they find a query; the commands have modules of their
-own: ``inspecting``, ``upkeep``, ``reshaping``, ``warming`` and ``cleaning``.
+own: ``inspecting``, ``upkeep``, ``backups``, ``reshaping``, ``editing``, ``warming`` and ``cleaning``.
 """
 
 import sys

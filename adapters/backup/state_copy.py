@@ -1,14 +1,12 @@
-"""The durable state of a job as it was after a micro-batch, in another state directory.
+"""The durable state of jobs as it was after a micro-batch, in another state directory.
 
 Rule of this module: it copies what that version of the state is made of, and what says what it is: claims, schemas and
-records. Records of later generations stay behind, and so do notes of queries, letters and late rows, which are not the
-fork's.
+records. Records of later generations stay behind, and so do notes of queries, letters and late rows.
 """
 
 from collections.abc import Collection, Iterator
-from typing import Final
 
-from millpond.adapters.spark.continuation.files import at_once
+from millpond.adapters.backup.copied_files import at_once, copy_file
 from millpond.errors import ConfigurationError, MissingFileError
 from millpond.stores.durability.manifests.claim import is_claim
 from millpond.stores.durability.manifests.manifest import Manifest
@@ -17,42 +15,53 @@ from millpond.stores.durability.storage.storage import Storage
 from millpond.stores.evolution.history import History, record_path, sinks_of
 from millpond.stores.evolution.record import EvolutionRecord
 
-_CHUNK: Final = 1 << 24
+
+def jobs_of(storage: Storage, manifests: Collection[Manifest]) -> set[str]:
+    """The application ids of the jobs that have made manifests; of verbs, that of the ``Millpond`` that has them.
+
+    Raises:
+        FormatError: a record is damaged, or of a later release.
+        DurabilityError: the storage failed.
+    """
+    applications = {one.application_id for one in manifests}
+    jobs = {one: {History.of(storage, one, sink).job for sink in sinks_of(storage, one)} for one in applications}
+    return {job for application, found in jobs.items() for job in found or {application}}
 
 
-def fork_state(storage: Storage, target: Storage, job: str, manifests: Collection[Manifest], batch: int) -> None:
-    """Copy the state of a job.
+def is_of(application: str, job: str) -> bool:
+    """Whether an application is a job's own, or that of a verb of it."""
+    return f"{application}.".startswith(f"{job}.")
+
+
+def copy_state(
+    storage: Storage, target: Storage, jobs: Collection[str], manifests: Collection[Manifest], batch: int
+) -> dict[str, int]:
+    """Copy the state of jobs.
 
     Args:
         storage: where it is.
         target: where nothing is yet.
-        job: the application id of the job; its verbs have ids of their own below that.
-        manifests: with which its tasks go on after the micro-batch.
+        jobs: their application ids; verbs have ids of their own below those.
+        manifests: with which tasks go on after the micro-batch.
         batch: the micro-batch.
 
+    Returns:
+        The bytes of each file, by its path in either.
+
     Raises:
-        ConfigurationError: there is state of another job, or a file of that version is no longer retained.
+        ConfigurationError: a file of that version is no longer retained.
         FormatError: a record is damaged, or of a later release.
         DurabilityError: a storage failed.
     """
-    applications = [one for one in storage.directories("") if _is_of(one, job)]
-    others = sorted({one.application_id for one in manifests if not _is_of(one.application_id, job)})
-    if others:
-        raise ConfigurationError(
-            f"the query has state of application {others[0]!r}, too, which the fork of {job!r} would lack; make all "
-            "verbs of the query with one Millpond"
-        )
+    applications = [one for one in storage.directories("") if any(is_of(one, job) for job in jobs)]
     records = dict(one for application in applications for one in _records(storage, application, batch))
     running = {(one.application_id, one.task_id) for one in manifests}
     bases = [base for record in records.values() for base in record.bases.values()]
     yet = [base for base in bases if (base.application_id, base.task_id) not in running]
     files = {one.path(file) for one in (*manifests, *yet) for file in one.files}
     about = [file.path for application in applications for file in storage.list(application) if _tells(file.path)]
-    at_once(lambda path: _copy(storage, target, path, batch), [*files, *about, *records])
-
-
-def _is_of(application: str, job: str) -> bool:
-    return f"{application}.".startswith(f"{job}.")
+    wanted = [*files, *about, *records]
+    return dict(zip(wanted, at_once(lambda path: _copied(storage, target, path, batch), wanted), strict=True))
 
 
 def _records(storage: Storage, application: str, batch: int) -> Iterator[tuple[str, EvolutionRecord]]:
@@ -70,13 +79,11 @@ def _tells(path: str) -> bool:
     return is_claim(name) or is_schema(name)
 
 
-def _copy(storage: Storage, target: Storage, path: str, batch: int) -> None:
+def _copied(storage: Storage, target: Storage, path: str, batch: int) -> int:
     try:
-        with storage.reading(path) as source, target.writing(path) as copy:
-            while part := source.read(_CHUNK):
-                copy.write(part)
+        return copy_file(storage, path, target, path)
     except MissingFileError as error:
         raise ConfigurationError(
-            f"{storage.describe(path)} is gone, which the state after micro-batch {batch} needs; give after=... a "
-            "later micro-batch"
+            f"{storage.describe(path)} is gone, which the state after micro-batch {batch} needs; choose a later "
+            "micro-batch"
         ) from error

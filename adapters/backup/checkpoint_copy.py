@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 from uuid import uuid4
 
-from millpond.adapters.spark.continuation.files import CheckpointFiles, at_once
+from millpond.adapters.backup.copied_files import CopiedFiles, at_once
 from millpond.errors import ConfigurationError, DurabilityError
 
 _VERSION: Final = re.compile(r"(\d+)(?:_[^.]*)?\.(zip|changelog)(?:\..*)?")
@@ -28,15 +28,17 @@ class CheckpointCopy:
     """A copy of a checkpoint.
 
     Attributes:
-        files: the file system of both.
+        files: those of both.
         old, new: their locations.
         batch: the micro-batch after which the copy stands.
+        same: whether it is the checkpoint of the same query; otherwise of one with an id of its own.
     """
 
-    files: CheckpointFiles
+    files: CopiedFiles
     old: str
     new: str
     batch: int
+    same: bool = False
 
     def offsets(self, batches: Iterable[int]) -> dict[int, str]:
         """What the original has read in some micro-batches, as Spark has written it.
@@ -55,7 +57,7 @@ class CheckpointCopy:
         return found
 
     def make(self) -> None:
-        """Make it, with an id of its own.
+        """Make it. The id of its query comes last, without which it is none.
 
         Raises:
             ConfigurationError: the micro-batch is not retained.
@@ -66,7 +68,8 @@ class CheckpointCopy:
             logs[f"offsets/{self.batch - 1}"] = self._log("offsets", self.batch - 1)
         for directory in ("sources", "state"):
             self._copy(directory)
-        for path, text in {**logs, "metadata": json.dumps({"id": str(uuid4())})}.items():
+        id_ = self.files.read(f"{self.old}/metadata") if self.same else json.dumps({"id": str(uuid4())})
+        for path, text in {**logs, "metadata": id_}.items():
             self.files.write(f"{self.new}/{path}", text)
 
     def _log(self, log: str, batch: int) -> str:
@@ -74,7 +77,7 @@ class CheckpointCopy:
         if not self.files.exists(path):
             raise ConfigurationError(
                 f"the checkpoint {self.old} retains no {log}/{batch}, so that the query cannot be run again from "
-                "there; give after=... a later micro-batch"
+                "there; choose a later micro-batch"
             )
         return self.files.read(path)
 

@@ -1,0 +1,187 @@
+"""``Backups``: a directory with backups of a query, of which each is whole by itself.
+
+    <directory>/20261129T203000.125Z/checkpoint/...    the checkpoint
+    <directory>/20261129T203000.125Z/state/...         the state
+    <directory>/20261129T203000.125Z/backup.json       written last; without it there is no backup
+
+Rule of this module: what was interrupted is no backup, and is told from one by the file that comes last.
+"""
+
+import json
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final, Self
+
+from millpond.adapters.backup.query_copy import QueryCopy, QueryPlace, copy_query
+from millpond.errors import ConfigurationError, CorruptFileError, MissingFileError
+from millpond.stores.durability.storage.checked_text import check_text, checked_text, read_count, read_text
+from millpond.stores.durability.storage.storage import Storage
+from millpond.stores.durability.storage.uris import shown
+
+_NAME: Final = re.compile(r"\d{8}T\d{6}\.\d{3}Z")
+_MARK: Final = "backup.json"
+_VERSION: Final = 1
+
+
+@dataclass(frozen=True)
+class Backup:
+    """A backup that is complete.
+
+    Attributes:
+        name: of its directory, which is when it was begun.
+        copy: what it has.
+        checkpoint, state_dir: where the query was, as messages show it.
+    """
+
+    name: str
+    copy: QueryCopy
+    checkpoint: str
+    state_dir: str
+
+    def __str__(self) -> str:
+        return f"{self.name}  {self.copy}, of {self.checkpoint}"
+
+    def lines(self) -> Iterator[str]:
+        """What it is."""
+        yield str(self)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The same as JSON has it."""
+        return {"name": self.name, **self.copy.to_dict(), "of": self.checkpoint}
+
+
+@dataclass(frozen=True)
+class Backups:
+    """The backups in a directory.
+
+    Attributes:
+        directory: a path or URI.
+        storage: what is there.
+    """
+
+    directory: str
+    storage: Storage
+
+    @classmethod
+    def at(cls, directory: str) -> Self:
+        """Those at a path or URI.
+
+        Raises:
+            ConfigurationError: no file system is known for it, or it has options.
+        """
+        QueryPlace.below(directory)
+        return cls(directory.rstrip("/"), Storage.from_uri(directory.rstrip("/")))
+
+    def all(self) -> list[Backup]:
+        """Those that are complete, the oldest one first.
+
+        Raises:
+            CorruptFileError: what says what one has is damaged.
+            DurabilityError: the storage failed.
+        """
+        return [self._read(name) for name in self._names() if self._is_complete(name)]
+
+    def make(self, original: QueryPlace, batch: int | None = None, *, keep: int | None = None) -> Backup:
+        """Back a query up, which may be running.
+
+        Args:
+            original: where it is.
+            batch: the micro-batch after which it is backed up; None for the last one that is committed.
+            keep: how many backups are to stay, this one among them; None for all. Older ones are deleted when this one
+                is complete, and so are those that were interrupted before the oldest of them.
+
+        Raises what ``copy_query`` raises.
+        """
+        if keep is not None and keep < 1:
+            raise ConfigurationError(f"keep is {keep}; give at least 1, which is the backup that is made")
+        now = datetime.now(UTC)
+        name = f"{now:%Y%m%dT%H%M%S}.{now.microsecond // 1000:03d}Z"
+        copy = copy_query(original, self._place(name), batch, same=True)
+        content = {
+            "backup": _VERSION,
+            "batch": copy.batch,
+            "checkpoint": shown(original.checkpoint),
+            "state_dir": shown(original.state_dir),
+            "files": copy.files,
+        }
+        self.storage.put(f"{name}/{_MARK}", checked_text(content).encode())
+        if keep is not None:
+            self._delete_before([one for one in self._names() if self._is_complete(one)][-keep:][0])
+        return self._read(name)
+
+    def restore(self, into: QueryPlace, name: str | None = None) -> QueryCopy:
+        """Put a query back as it was.
+
+        Args:
+            into: where it is to be: nothing of it may be there.
+            name: the backup; None for the last one.
+
+        Raises:
+            ConfigurationError: there is no such backup, or something is there already.
+            MissingFileError, CorruptFileError: the backup has lost a file, or has one of another size; nothing is
+                written.
+            DurabilityError: a storage failed.
+        """
+        there = [one for one in self._names() if self._is_complete(one)]
+        if not there or name not in (None, *there):
+            which = "no backup" if name is None else f"no backup {name!r}"
+            known = f"only {', '.join(there)}" if there else "make one by millpond state backup"
+            raise ConfigurationError(f"{shown(self.directory)} has {which} that is complete; {known}")
+        backup = self._read(name or there[-1])
+        self._check(backup)
+        return copy_query(backup.copy.place, into, backup.copy.batch, same=True)
+
+    def _place(self, name: str) -> QueryPlace:
+        return QueryPlace.below(f"{self.directory}/{name}")
+
+    def _names(self) -> list[str]:
+        """All that were begun."""
+        return [name for name in self.storage.directories("") if _NAME.fullmatch(name)]
+
+    def _is_complete(self, name: str) -> bool:
+        return _MARK in self.storage.sizes(name, [_MARK])
+
+    def _read(self, name: str) -> Backup:
+        path = f"{name}/{_MARK}"
+        text = self.storage.read(path).decode(errors="replace")
+        try:
+            content = json.loads(text)
+            if content["backup"] != _VERSION:
+                raise ValueError(f"its version is {content['backup']!r}, and this release knows {_VERSION}")
+            check_text(text)
+            files = {read_text(file): read_count(size) for file, size in content["files"].items()}
+            copy = QueryCopy(self._place(name), read_count(content["batch"]), files)
+            return Backup(name, copy, read_text(content["checkpoint"]), read_text(content["state_dir"]))
+        except (LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
+            raise CorruptFileError(
+                f"{self.storage.describe(path)} is damaged ({error!r}); restore another backup, or delete this one"
+            ) from error
+
+    def _check(self, backup: Backup) -> None:
+        """Refuse a backup that has lost something of its state."""
+        by_directory: dict[str, dict[str, int]] = defaultdict(dict)
+        for path, size in backup.copy.files.items():
+            directory, _, file = path.rpartition("/")
+            by_directory[directory][file] = size
+        state = backup.copy.place.state
+        for directory, sizes in by_directory.items():
+            there = state.sizes(directory, list(sizes))
+            for file, size in sizes.items():
+                place = state.describe(f"{directory}/{file}")
+                if file not in there:
+                    raise MissingFileError(f"{place} is gone; put it back, or restore another backup, with --backup")
+                if there[file] != size:
+                    raise CorruptFileError(
+                        f"{place} has {there[file]} bytes, and had {size}; put it back, or restore another backup, "
+                        "with --backup"
+                    )
+
+    def _delete_before(self, name: str) -> None:
+        """Delete all backups that were begun before another; what says that one is complete goes first."""
+        for one in self._names():
+            if one < name:
+                self.storage.delete(f"{one}/{_MARK}")
+                self.storage.delete_directory(one)
