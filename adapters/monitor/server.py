@@ -1,6 +1,6 @@
 """The page, served on this machine alone.
 
-Rule of this module: it answers GET of two paths, to those who ask for this very host. So no other site can read it
+Rule of this module: it answers GET of three paths, to those who ask for this very host. So no other site can read it
 through a browser, not even by a name that leads here (DNS rebinding), and no path leads to a file. The page loads
 nothing from elsewhere, and its policy forbids it.
 """
@@ -16,12 +16,15 @@ from threading import Lock
 from time import monotonic
 from typing import Any, ClassVar, Final, NamedTuple
 
+from millpond.adapters.monitor.exposition import CONTENT_TYPE, exposed
+from millpond.adapters.monitor.overview import Overview
 from millpond.adapters.monitor.query_monitor import QueryMonitor
 from millpond.errors import ConfigurationError, MillpondError
 from millpond.masking import masked_errors
 
 HOST: Final = "127.0.0.1"
 DATA: Final = "/data.json"
+METRICS: Final = "/metrics"
 _TIMEOUT: Final = 10
 
 
@@ -35,7 +38,7 @@ class Answer(NamedTuple):
 
 @dataclass
 class Source:
-    """The data of the page, no older than the interval; several pages share it.
+    """What there is to see, no older than the interval; all who ask share it.
 
     Attributes:
         watched: the query.
@@ -47,24 +50,32 @@ class Source:
 
     def __post_init__(self) -> None:
         self._lock, self._at = Lock(), float("-inf")
-        self._answer = Answer(HTTPStatus.OK, "", b"")
+        self._seen: Overview | MillpondError = MillpondError("nobody has looked yet")
 
-    def answer(self) -> Answer:
+    def data(self) -> Answer:
         """The overview as JSON, or what is wrong, as ``{"error": "..."}``."""
+        seen = self._look()
+        if isinstance(seen, MillpondError):
+            return _unavailable("application/json", json.dumps({"error": str(seen)}))
+        return Answer(HTTPStatus.OK, "application/json", json.dumps(seen.to_dict()).encode())
+
+    def metrics(self) -> Answer:
+        """The overview as Prometheus reads it, or what is wrong."""
+        seen = self._look()
+        if isinstance(seen, MillpondError):
+            return _unavailable("text/plain; charset=utf-8", f"{seen}\n")
+        return Answer(HTTPStatus.OK, CONTENT_TYPE, exposed(seen).encode())
+
+    def _look(self) -> Overview | MillpondError:
         with self._lock:
             if monotonic() - self._at >= self.interval:
-                self._answer = self._look()
+                try:
+                    with masked_errors():  # the server prints what nobody has expected
+                        self._seen = self.watched.look()
+                except MillpondError as error:
+                    self._seen = error
                 self._at = monotonic()
-            return self._answer
-
-    def _look(self) -> Answer:
-        status, content = HTTPStatus.OK, dict[str, Any]()
-        try:
-            with masked_errors():  # the server prints what nobody has expected
-                content = self.watched.look().to_dict()
-        except MillpondError as error:
-            status, content = HTTPStatus.SERVICE_UNAVAILABLE, {"error": str(error)}
-        return Answer(status, "application/json", json.dumps(content).encode())
+            return self._seen
 
 
 class Page(NamedTuple):
@@ -99,10 +110,10 @@ def server(watched: QueryMonitor, port: int, interval: float) -> ThreadingHTTPSe
     Raises:
         ConfigurationError: the port cannot be had.
     """
-    source, made = Source(watched, interval), Page.made(interval)
+    found, made = Source(watched, interval), Page.made(interval)
 
     class Handler(_Handler):
-        data, page = source, made
+        source, page = found, made
 
     try:
         return ThreadingHTTPServer((HOST, port), Handler)
@@ -111,7 +122,7 @@ def server(watched: QueryMonitor, port: int, interval: float) -> ThreadingHTTPSe
 
 
 class _Handler(BaseHTTPRequestHandler):
-    data: ClassVar[Source]
+    source: ClassVar[Source]
     page: ClassVar[Page]
     timeout = _TIMEOUT
     server_version, sys_version = "millpond", ""
@@ -122,7 +133,9 @@ class _Handler(BaseHTTPRequestHandler):
         elif self.path == "/":
             self._send(Answer(HTTPStatus.OK, "text/html; charset=utf-8", self.page.content))
         elif self.path == DATA:
-            self._send(self.data.answer())
+            self._send(self.source.data())
+        elif self.path == METRICS:
+            self._send(self.source.metrics())
         else:
             self._refuse(HTTPStatus.NOT_FOUND, "there is nothing here")
 
@@ -163,6 +176,10 @@ class _Handler(BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *args: Any) -> None:
         """Nothing: the terminal is the user's."""
+
+
+def _unavailable(type_: str, text: str) -> Answer:
+    return Answer(HTTPStatus.SERVICE_UNAVAILABLE, type_, text.encode())
 
 
 def _hash(text: str) -> str:

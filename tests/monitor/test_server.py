@@ -65,10 +65,16 @@ def test_the_data_are_those_of_the_query_and_errors_are_said(serving: ThreadingH
     answer, text = ask(serving, "/data.json")
     assert (answer.status, answer.headers["Content-Type"]) == (200, "application/json")
     assert json.loads(text)["batch"] == 2
+    answer, text = ask(serving, "/metrics")
+    assert (answer.status, answer.headers["Content-Type"]) == (200, "text/plain; version=0.0.4; charset=utf-8")
+    assert 'millpond_batch{query="3f",name=""} 2\n' in text
     rmtree(query.checkpoint)
     answer, text = ask(serving, "/data.json")
     assert answer.status == 503
     assert "there is no checkpoint" in json.loads(text)["error"]
+    answer, text = ask(serving, "/metrics")
+    assert answer.status == 503
+    assert "there is no checkpoint" in text
 
 
 def test_other_hosts_paths_and_methods_are_refused(serving: ThreadingHTTPServer) -> None:
