@@ -50,6 +50,7 @@ puts = st.lists(
     max_size=12,
 )
 in_time = puts.map(lambda some: sorted(some, key=lambda put: put[2]))
+tied = in_time.map(lambda some: [(key, value, time // 5_000 * 5_000) for key, value, time in some])
 limits = st.sampled_from(
     [
         {"history_retention": 4_000},
@@ -92,7 +93,7 @@ def states(
 @pytest.mark.parametrize("backend", ["memory", "lmdb", "rocksdb"])
 def test_columns_of_versions_are_put_as_one_by_one(backend: str) -> None:
     @settings(deadline=None, max_examples=tries(60 if backend == "memory" else 10))
-    @given(st.lists(st.lists(st.one_of(puts, in_time), min_size=1, max_size=3), min_size=1, max_size=3), limits)
+    @given(st.lists(st.lists(st.one_of(puts, in_time, tied), min_size=1, max_size=3), min_size=1, max_size=3), limits)
     def check(batches: list[list[list[Put]]], limits: dict[str, Any]) -> None:
         with mock.patch.object(version_puts, "_SHORTEST", 1):
             assert list(states(backend, batches, limits, whole=True)) == list(
@@ -110,6 +111,16 @@ def test_versions_of_a_run_are_one_change_of_columns(transaction: Transaction) -
     values, times = columns.get_latest(pa.array([key for key, _, _ in run]))
     assert values == times == pa.array([max(range(number % 150, 400, 150)) for number in range(400)])
     assert isinstance(transaction.sorted_changes, ColumnChanges)
+
+
+def test_versions_of_one_time_are_one_change_of_columns_too_and_the_last_one_counts(transaction: Transaction) -> None:
+    columns = columns_of(open_store(transaction))
+    run: list[Put] = [(f"k{number % 50}", number, number // 100) for number in range(400)]
+    assert columns.put(*arrays(run)).tolist() == [VALID_TO_UNDEFINED] * 400
+    assert isinstance(transaction.sorted_changes, ColumnChanges)
+    values, times = columns.get_as_of(pa.array(["k7"] * 4), np.arange(4))
+    assert values.to_pylist() == [57, 157, 257, 357]
+    assert times.to_pylist() == [0, 1, 2, 3]
 
 
 def test_times_at_the_ends_of_time_are_put_one_by_one(transaction: Transaction) -> None:

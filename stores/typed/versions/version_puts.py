@@ -22,11 +22,12 @@ from millpond.stores.typed.versions.version_row_columns import (
     Booleans,
     Integers,
     bucket_ends,
+    equal_to,
     keys_of,
     latest_rows,
     since_of,
 )
-from millpond.stores.typed.versions.version_rows import HEAD_SIZE, damaged_latest
+from millpond.stores.typed.versions.version_rows import HEAD_SIZE, TOMBSTONE, damaged_latest
 from millpond.stores.typed.versions.version_run import VersionRun
 from millpond.stores.typed.versions.versioned import NOT_PUT, VALID_TO_UNDEFINED, VersionedKeyValueStore
 
@@ -114,11 +115,13 @@ class VersionPuts:
         latest = self._latest(stems)
         order = numbers.argsort(kind="stable")
         places, numbers = places[order], numbers[order]
-        behind = self._behind(numbers, self._times[places], latest)
+        again = _same_version(numbers, self._times[places])
+        behind = self._behind(numbers, places, latest, again)
         if behind.any():
             # Their keys' versions are put before those of other keys, which makes no difference.
             self._put_each(np.sort(places[behind]))
-            places, numbers = places[~behind], numbers[~behind]
+        kept = ~behind & ~again
+        places, numbers = places[kept], numbers[kept]
         if len(places):
             chosen: Any = pa.array(places)
             self._write(VersionRun(stems, latest, numbers, self._versions.take(chosen), self._times[places]))
@@ -132,13 +135,18 @@ class VersionPuts:
             raise damaged_latest(latest.filter(short)[0].as_py())
         return latest
 
-    def _behind(self, numbers: Integers, times: Integers, latest: Array) -> Booleans:
-        """Which versions, sorted by key, are of a key with one that is not newer than all before it."""
-        since = since_of(latest)[numbers]
+    def _behind(self, numbers: Integers, places: Integers, latest: Array, again: Booleans) -> Booleans:
+        """Which versions, sorted by key, are of a key with one that cannot be put in the run.
+
+        That is one that is older than the one before it, or no newer than the key's latest until now, or a tombstone
+        that another version of its time replaces, which leaves a row in the index.
+        """
+        times, since = self._times[places], since_of(latest)[numbers]
         known = latest.is_valid().to_numpy(zero_copy_only=False)[numbers]
-        again = np.concatenate([[False], numbers[1:] == numbers[:-1]])
+        first = np.concatenate([[True], numbers[1:] != numbers[:-1]])
         before = np.concatenate([[0], times[:-1]])
-        late = np.where(again, times <= before, known & (times <= since))
+        late = np.where(first, known & (times <= since), times < before)
+        late[again] |= equal_to(self._versions.take(pa.array(places[again])), TOMBSTONE)
         keys = np.zeros(len(latest), np.bool_)
         keys[numbers[late]] = True
         return keys[numbers]
@@ -153,6 +161,15 @@ class VersionPuts:
         put_column(self._store.transaction, pa.concat_arrays([rows, index]), pa.concat_arrays([values, nothing]))
         history.index.first = min(history.index.first, int(ends.min(initial=MAX_TIME)))
         history.recent.later(run.note)
+
+
+def _same_version(numbers: Integers, times: Integers) -> Booleans:
+    """Which versions, sorted by key, the next one replaces, as it is of the same key and time.
+
+    >>> _same_version(np.array([0, 0, 0, 1]), np.array([5, 5, 6, 6])).tolist()
+    [True, False, False, False]
+    """
+    return np.append((numbers[1:] == numbers[:-1]) & (times[1:] == times[:-1]), False)[: len(numbers)]
 
 
 def timers_of(expiry: Expiry, run: VersionRun) -> Array:

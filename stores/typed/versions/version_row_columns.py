@@ -59,6 +59,12 @@ def bucket_ends(times: Integers, bucket: int) -> Integers:
     return np.where(starts > MAX_TIME - bucket, MAX_TIME, starts + bucket)
 
 
+def equal_to(column: Array, data: bytes) -> Booleans:
+    """Which values of a column are these bytes; null is not."""
+    equal: Booleans = pc.equal(column, data).fill_null(False).to_numpy(zero_copy_only=False)
+    return equal
+
+
 def plain_columns(changes: ColumnChanges) -> ColumnChanges | None:
     """The changes of a store with every version as a plain row; None if there are none left.
 

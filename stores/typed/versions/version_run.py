@@ -18,6 +18,7 @@ from millpond.stores.typed.versions.version_row_columns import (
     Booleans,
     Integers,
     bucket_ends,
+    equal_to,
     keys_of,
     latest_rows,
     since_of,
@@ -100,8 +101,8 @@ class VersionRun:
         Returns:
             The rows in the order of bytes, and the ends of their buckets.
         """
-        tombstone = _equal(self._versions.take(pa.array(self._begins)), TOMBSTONE)
-        not_noted = _equal(pc.binary_slice(self._before, TIME_SIZE, VALUE_START), ALONE + LIVE)
+        tombstone = equal_to(self._versions.take(pa.array(self._begins)), TOMBSTONE)
+        not_noted = equal_to(pc.binary_slice(self._before, TIME_SIZE, VALUE_START), ALONE + LIVE)
         noted = np.where(self._known, not_noted, tombstone | ~self._single)
         since = self._times[(self._begins + (~self._known & ~tombstone))[noted]]
         ends = bucket_ends(since, bucket)
@@ -116,7 +117,7 @@ class VersionRun:
     def _replaced(self) -> Replaced:
         known, rest = pa.array(self._known), pa.array(~self._last)
         before = self._before.filter(known)
-        was_alone = _equal(pc.binary_slice(before, TIME_SIZE, HEAD_SIZE), ALONE)
+        was_alone = equal_to(pc.binary_slice(before, TIME_SIZE, HEAD_SIZE), ALONE)
         new = np.zeros(len(self._last), np.bool_)
         new[self._begins] = ~self._known
         starts = pc.binary_slice(before, 0, TIME_SIZE), self._starts.filter(rest)
@@ -138,8 +139,3 @@ class VersionRun:
         flags = pa.array([ALONE, OLDER], pa.binary()).take(pa.array(older.astype(np.int8)))
         last: Any = pa.array(self._last)
         return pc.binary_join_element_wise(self._starts.filter(last), flags, self._versions.filter(last), _NOTHING)
-
-
-def _equal(column: Array, data: bytes) -> Booleans:
-    equal: Booleans = pc.equal(column, data).fill_null(False).to_numpy(zero_copy_only=False)
-    return equal
