@@ -170,7 +170,7 @@ def test_the_log_gets_one_line_for_each_micro_batch(watched: Watched) -> None:
 @pytest.mark.skipif(not INSTALLED, reason="needs the package opentelemetry-sdk")
 def test_opentelemetry_gets_the_figures_of_all_micro_batches(watched: Watched) -> None:
     points = points_of(watched.reader)
-    own = {"query": "watched", "application": "clicks", "operator": "operator.0"}
+    own = {"query": "watched", "application": "clicks", "operator": "operator.0", "task": "0_0"}
     assert [point.value for point in points["millpond.records.in", "{record}"] if point.attributes == own] == [6]
     assert [point.value for point in points["millpond.file.size", "By"]] == [sum(watched.sizes)]
     assert [point.value for point in points["millpond.stream.time", "s"]] == [0.026]
@@ -436,6 +436,29 @@ def test_every_key_has_a_text_of_a_bounded_length() -> None:
     }
     assert key_texts(keys, decoders, {}) == {"7": 3, "ann": 4, "null": 5, "/w==": 6, "x" * 80: 1}
     assert key_texts({("raw", b"a"): 1, ("?", b"a"): 2}, decoders, {}) == {"a": 3}
+
+
+@pytest.mark.skipif(not INSTALLED, reason="needs the package opentelemetry-sdk")
+def test_each_task_that_says_which_it_is_has_figures_of_its_own() -> None:
+    reader, provider = reader_and_provider()
+    instruments = Instruments(provider.get_meter("millpond"))
+    tasks = [{"records.in": 5, "stream.time": 2_000_000}, {"records.in": 7, "stream.time": 3_000_000}]
+    late = {"KSTREAM-FILTER:dropped-late": 2}
+    places = [Place("0_0", {}, {}), Place("0_1", late, {})]
+    instruments.record("q", Measured("shop", "operator.0", tasks, [late], places))
+    instruments.record("q", Measured("shop", "orders", [{"records.in": 1}, {"records.in": 2}], [], ()))
+    points = points_of(reader)
+    own = {"query": "q", "application": "shop", "operator": "operator.0"}
+
+    def told(name: str, unit: str) -> list[tuple[dict[str, str], float]]:
+        return [(dict(point.attributes), point.value) for point in points[f"millpond.{name}", unit]]
+
+    first, second = {**own, "task": "0_0"}, {**own, "task": "0_1"}
+    of_input = {**own, "operator": "orders"}
+    assert told("records.in", "{record}") == [(first, 5), (second, 7), (of_input, 3)]
+    assert told("stream.time", "s") == [(first, 2), (second, 3)]
+    ((attributes, number),) = told("records.late", "{record}")
+    assert (attributes["task"], number) == ("0_1", 2)
 
 
 @pytest.mark.skipif(not INSTALLED, reason="needs the package opentelemetry-sdk")

@@ -1,8 +1,8 @@
 """What queries report, as metrics of OpenTelemetry.
 
 Rule of this module: it knows OpenTelemetry's interface and no exporter. Names are those of the figures with
-``millpond.`` before them; sums are counters, levels are gauges, and durations are histograms, in seconds, with one
-value for each task.
+``millpond.`` before them; sums are counters, levels are gauges, and durations are histograms, in seconds. Each task has
+values of its own, as far as it says which it is.
 """
 
 from time import time
@@ -77,20 +77,8 @@ class Instruments:
     def record(self, query: str, measured: Measured) -> None:
         """Record what an input or an operator has told of a micro-batch of ``query``."""
         own = {"query": query, "application": measured.application, "operator": measured.operator}
-        for figure, amount in measured.figures.items():
-            attributes = {**own, **_of(figure)}
-            if figure.name in self._sums:
-                self._sums[figure.name].add(amount, attributes)
-            elif figure.name in self._seconds:
-                self._seconds[figure.name].set(amount / _MICROSECONDS, attributes)
-            elif figure.name in self._levels:
-                self._levels[figure.name].set(amount, attributes)
-        for task in measured.tasks:
-            for key, amount in task.items():
-                scope, _, name = key.rpartition(":")
-                if name in self._durations:
-                    self._durations[name].record(amount / _MICROSECONDS, {**own, **_of(Figure(scope, name))})
-        self._record_counts(own, measured)
+        for task, told in measured.each:
+            self._record_task({**own, "task": task} if task else own, told)
 
     def committed(self, query: str, at: float) -> None:
         """Take it that a micro-batch of ``query`` was committed at a time, in seconds since 1970.
@@ -113,6 +101,22 @@ class Instruments:
 
         now = time()
         return [Observation(now - at, {"query": query}) for query, at in list(self._committed.items())]
+
+    def _record_task(self, own: dict[str, str], measured: Measured) -> None:
+        for figure, amount in measured.figures.items():
+            attributes = {**own, **_of(figure)}
+            if figure.name in self._sums:
+                self._sums[figure.name].add(amount, attributes)
+            elif figure.name in self._seconds:
+                self._seconds[figure.name].set(amount / _MICROSECONDS, attributes)
+            elif figure.name in self._levels:
+                self._levels[figure.name].set(amount, attributes)
+        for figures in measured.tasks:
+            for key, amount in figures.items():
+                scope, _, name = key.rpartition(":")
+                if name in self._durations:
+                    self._durations[name].record(amount / _MICROSECONDS, {**own, **_of(Figure(scope, name))})
+        self._record_counts(own, measured)
 
     def _record_counts(self, own: dict[str, str], measured: Measured) -> None:
         for counter, counted in ((self._dropped, measured.dropped), (self._late, measured.late)):

@@ -4,7 +4,7 @@ Rule of this module: it reads what ``millpond.adapters.spark.worker.counters`` h
 tasks, but for times and limits: the task that is furthest behind, or nearest to a limit, counts.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final, NamedTuple
@@ -79,6 +79,16 @@ class Measured:
     def counted(self) -> dict[Figure, int]:
         """The counts of all tasks; their scope is the node."""
         return _together(self.counts)
+
+    @property
+    def each(self) -> Iterator["tuple[str, Measured]"]:
+        """What each task has told that says which it is, by its name; under the empty name what all others have."""
+        names = [place.task for place in self.places] or [""] * len(self.tasks)
+        for name in dict.fromkeys(names):
+            tasks = [task for task, other in zip(self.tasks, names, strict=True) if other == name]
+            places = [place for place in self.places if place.task == name]
+            counts = [place.counts for place in places if place.counts] if places else self.counts
+            yield name, Measured(self.application, self.operator, tasks, counts, places)
 
     def figure(self, name: str) -> int | None:
         """A figure over all nodes and stores; None if nobody has measured it."""
