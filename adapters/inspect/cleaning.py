@@ -125,6 +125,6 @@ def named_by(checkpoint: SparkCheckpoint) -> Named:
                 gone = error
                 break
         if gone is None:
-            return Named(checkpoint.storage.describe("").rstrip("/"), retained)
+            return Named(checkpoint.storage.describe("").rstrip("/"), retained, batches[-1] if batches else None)
         if checkpoint.batches()[:1] == batches[:1]:  # Spark has deleted nothing meanwhile
             raise gone

@@ -320,8 +320,7 @@ def _is_erased(query: InspectedQuery, found: Collection[InspectedQuery], others:
     """
     if len({one.history.application_id for one in found}) < 2:
         return False
-    erased = (one for one in others if any(record.edit and record.edit.erases for record in one.records))
-    return any(query.history.is_led_on_in(one) for one in erased)
+    return any(query.history.is_led_on_in(one) for one in others if one.was_erased)
 
 
 def _is_left(

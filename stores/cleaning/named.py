@@ -7,10 +7,11 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
-from millpond.errors import DurabilityError, MillpondError
+from millpond.errors import ConfigurationError, DurabilityError, MillpondError, StateConflictError
 from millpond.stores.durability.manifests.manifest import Manifest
 from millpond.stores.durability.parquet.file_faults import broken_file
 from millpond.stores.durability.storage.storage import Storage
+from millpond.stores.evolution.history import current_manifests
 
 
 @dataclass(frozen=True)
@@ -20,10 +21,12 @@ class Named:
     Attributes:
         where: the checkpoint.
         retained: the manifests of each micro-batch to which the query can go back, the last one's at the end.
+        batch: the last micro-batch; None if it has none.
     """
 
     where: str
     retained: Sequence[Collection[Manifest]]
+    batch: int | None = None
 
     @property
     def newest(self) -> Collection[Manifest]:
@@ -34,10 +37,10 @@ class Named:
 def broken_tasks(storage: Storage, named: Collection[Named]) -> dict[tuple[str, str], str]:
     """The tasks whose durable files are not all there, by application and task, and what is wrong.
 
-    Local copies of these stand in for the files.
+    Local copies of these stand in for the files. Of what tasks do not go on with, as of verbs that are gone, none does.
     """
     found: dict[tuple[str, str], str] = {}
-    for manifest in chain.from_iterable(one.newest for one in named):
+    for manifest in chain.from_iterable(_going_on(storage, one) for one in named):
         try:
             broken: MillpondError | None = broken_file(storage, manifest)
         except DurabilityError as error:
@@ -45,3 +48,11 @@ def broken_tasks(storage: Storage, named: Collection[Named]) -> dict[tuple[str, 
         if broken is not None:
             found[manifest.application_id, manifest.task_id] = str(broken)
     return found
+
+
+def _going_on(storage: Storage, named: Named) -> Collection[Manifest]:
+    """With what the tasks of a checkpoint go on; all that it holds where nothing tells."""
+    try:
+        return current_manifests(storage, named.newest, named.batch)
+    except (ConfigurationError, StateConflictError):
+        return named.newest

@@ -12,11 +12,11 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as _compute
 
-from millpond.stores.durability.manifests.manifest import TASK_ID, Manifest
-from millpond.stores.durability.storage.storage import Storage, StoredFile
+from millpond.stores.durability.manifests.manifest import Manifest
+from millpond.stores.durability.storage.storage import Storage
 from millpond.stores.encoding.keys import DATA
 from millpond.stores.evolution.carriage import LayoutCarriage
-from millpond.stores.evolution.history import History, applications_beside, sinks_of
+from millpond.stores.evolution.history import History, applications_beside, commits_in, sinks_of
 from millpond.stores.evolution.metadata import carried_metadata, metadata_rows
 from millpond.stores.evolution.old_rows import OldRows
 from millpond.stores.evolution.record import EvolutionRecord
@@ -88,12 +88,10 @@ def lineages_left(storage: Storage, histories: Collection[History], kept: Collec
     applications = applications_beside(storage, histories)
     staying = {manifest.directory for manifest in kept}
     found = {
-        lineage: frozenset(map(_commit_of, storage.list(lineage)))
+        lineage: commits
         for application in applications
-        for task in storage.directories(application)
-        if TASK_ID.fullmatch(task)
-        for name in storage.directories(f"{application}/{task}")
-        if (lineage := f"{application}/{task}/{name}") not in staying
+        for lineage, commits in commits_in(storage, application).items()
+        if lineage not in staying
     }
     beside = [History.of(storage, one, sink) for one in applications for sink in sinks_of(storage, one)]
     records, more = list[EvolutionRecord](), [record for history in histories for record in history.records]
@@ -116,11 +114,6 @@ def _led_to(history: History, records: Collection[EvolutionRecord], lineages: Co
         if record.fingerprint in before or any(base.directory in lineages for base in record.bases.values())
     ]
     return list(history.records[: max(led, default=0)])
-
-
-def _commit_of(file: StoredFile) -> str:
-    """The commit that wrote a durable file, by its name."""
-    return file.path.rpartition("/")[2].partition("-")[2].partition(".")[0]
 
 
 def _with_timestamps(kind: StoreKind) -> StoreKind:

@@ -13,12 +13,13 @@ import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import chain
 from typing import Final, NamedTuple, Self
 
 from millpond.errors import ConfigurationError, StateConflictError
 from millpond.stores.durability.manifests.claim import claim, claimed_by, keep_out_older_releases
-from millpond.stores.durability.manifests.manifest import Manifest
-from millpond.stores.durability.storage.storage import Storage
+from millpond.stores.durability.manifests.manifest import TASK_ID, Manifest
+from millpond.stores.durability.storage.storage import Storage, StoredFile
 from millpond.stores.evolution.record import BEGINNING, EvolutionRecord, commits_of
 from millpond.stores.evolution.shape import Shape
 
@@ -101,6 +102,16 @@ class History:
         """The record of the newest generation that no erasure has made, which reaches what is left behind, too."""
         made = (record for record in reversed(self.records) if record.edit is None or not record.edit.erases)
         return next(made, None)
+
+    @property
+    def was_erased(self) -> bool:
+        """Whether keys were ever erased from the state."""
+        return any(record.edit is not None and record.edit.erases for record in self.records)
+
+    def starts(self, first: int, last: int) -> list[EvolutionRecord]:
+        """The generations that starts, and no edits, have made after a micro-batch of these, both included."""
+        made = (one for one in self.records if one.edit is None)
+        return [one for one in made if one.batch is not None and first <= one.batch <= last]
 
     @property
     def next_generation(self) -> int:
@@ -279,7 +290,7 @@ class History:
             return False
         if newest.batch == batch and newest.origins == commits_of(found):
             return True
-        if batch is None:
+        if batch is None or self.has_gone([], batch, batch):
             return False
         if found and newest.leads_on(batch, found):
             return True
@@ -289,6 +300,34 @@ class History:
             if seeded or one.fingerprint in prints:
                 left.setdefault(one.application_id, []).append(one)
         return any(newest.leads_on(batch, mine) for mine in left.values())
+
+    def has_gone(self, held: Collection[Manifest], batch: int | None, until: int | None) -> bool:
+        """Whether the query has run in its newest generation, of which a checkpoint has nothing, and others go on.
+
+        Those that began there meanwhile knew commits of that generation; or its files went with keys that were erased
+        from theirs.
+
+        Args:
+            held: what the checkpoint has of this application.
+            batch: its last micro-batch; None if it has none.
+            until: the last one after which others may have begun that count.
+        """
+        newest, own = self.unedited_at(batch), commits_of(held)
+        if newest is None or newest.batch is None or until is None or not own <= newest.origins:
+            return False
+        since = self.records[self.records.index(newest) :]
+        if any(manifest.fingerprint in {record.fingerprint for record in since} for manifest in held):
+            return False
+        beside = (one for one in applications_beside(self.storage, [self]) if one != self.application_id)
+        others = [History.of(self.storage, one, sink) for one in beside for sink in sinks_of(self.storage, one)]
+        starts = ((one, record.origins) for one in others for record in one.starts(newest.batch, until))
+        begun = [(one, origins - newest.origins) for one, origins in starts if own <= origins]
+        if not begun:
+            return False
+        made = frozenset(chain.from_iterable(commits_in(self.storage, self.application_id).values()))
+        if not made and any(base.files for base in newest.bases.values()):
+            return any(one.was_erased for one, _ in begun)
+        return any(not made.isdisjoint(origins) for _, origins in begun)
 
     def made_of(self, record: EvolutionRecord) -> set[str]:
         """The fingerprints of the generations that one goes on with, of verbs under whatever names, back to the first.
@@ -418,6 +457,22 @@ def applications_beside(storage: Storage, histories: Collection[History]) -> lis
     return [one for one in storage.directories("") if one in jobs or any(one.startswith(f"{job}.") for job in jobs)]
 
 
+def commits_in(storage: Storage, application_id: str) -> dict[str, frozenset[str]]:
+    """The commits of which the tasks of an application have durable files, by the directory of the lineage.
+
+    Raises:
+        DurabilityError: the storage failed.
+    """
+    tasks = (f"{application_id}/{one}" for one in storage.directories(application_id) if TASK_ID.fullmatch(one))
+    places = (f"{task}/{lineage}" for task in tasks for lineage in storage.directories(task))
+    return {place: frozenset(map(_commit_of, storage.list(place))) for place in places}
+
+
+def _commit_of(file: StoredFile) -> str:
+    """The commit that wrote a durable file, by its name."""
+    return file.path.rpartition("/")[2].partition("-")[2].partition(".")[0]
+
+
 def is_record(name: str) -> bool:
     """Whether a file of that name among a sink's records is one, or the note of a query."""
     return _NAME.fullmatch(name) is not None or _QUERY.fullmatch(name) is not None
@@ -451,8 +506,9 @@ def without_left_behind(
     """The manifests without those of applications with which nobody goes on: verbs that were renamed or dropped.
 
     Spark's state keeps a manifest until its group of tasks runs again. That of such a verb is known to the records of
-    those that go on, and not to one of its own. Edits change nothing of it: they are no starts, and know only what they
-    edit. Nor do generations that began later, as a checkpoint that was set back may hold what one held there.
+    those that go on, and not to one of its own, unless it is of an earlier generation of it: where that has fewer
+    groups, the last ones never run again. Edits change nothing of it: they are no starts, and know only what they edit.
+    Nor do generations that began later, as a checkpoint that was set back may hold what one held there.
 
     Args:
         storage: where the durable state is.
@@ -468,8 +524,6 @@ def without_left_behind(
     commits: dict[str, set[str]] = {}
     for one in found:
         commits.setdefault(one.application_id, set()).add(one.commit)
-    if len(commits) < 2:
-        return list(found)
     histories = {
         application_id: [History.of(storage, application_id, sink) for sink in sinks_of(storage, application_id)]
         for application_id in commits
@@ -490,6 +544,13 @@ def without_left_behind(
     }
     every = [history for theirs in histories.values() for history in theirs]
     left |= {one.application_id for one in every if any(one.went_on_in(other) for other in every)}
+    until = None if batch is None else batch - starting
+    left |= {
+        one.application_id
+        for one in every
+        if one.application_id not in left
+        and one.has_gone([it for it in found if it.application_id == one.application_id], batch, until)
+    }
     return [one for one in found if one.application_id not in left]
 
 
