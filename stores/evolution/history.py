@@ -290,16 +290,16 @@ class History:
             return False
         if newest.batch == batch and newest.origins == commits_of(found):
             return True
-        if batch is None or self.has_gone([], batch, batch):
+        if batch is None:
             return False
-        if found and newest.leads_on(batch, found):
-            return True
         prints, left = self.made_of(newest), dict[str, list[Manifest]]()
         seeded = any(record.seeded for record in self.lineage(newest))
         for one in found:
             if seeded or one.fingerprint in prints:
                 left.setdefault(one.application_id, []).append(one)
-        return any(newest.leads_on(batch, mine) for mine in left.values())
+        known = [found] if found else []
+        leads_on = any(newest.leads_on(batch, some) for some in (*known, *left.values()))
+        return leads_on and not self.has_gone([], batch, batch)
 
     def has_gone(self, held: Collection[Manifest], batch: int | None, until: int | None) -> bool:
         """Whether the query has run in its newest generation, of which a checkpoint has nothing, and others go on.
@@ -544,13 +544,9 @@ def without_left_behind(
     }
     every = [history for theirs in histories.values() for history in theirs]
     left |= {one.application_id for one in every if any(one.went_on_in(other) for other in every)}
-    until = None if batch is None else batch - starting
-    left |= {
-        one.application_id
-        for one in every
-        if one.application_id not in left
-        and one.has_gone([it for it in found if it.application_id == one.application_id], batch, until)
-    }
+    until = batch - 1 if starting and batch is not None else batch
+    mine = {name: [one for one in found if one.application_id == name] for name in commits.keys() - left}
+    left |= {name for name, held in mine.items() if any(one.has_gone(held, batch, until) for one in histories[name])}
     return [one for one in found if one.application_id not in left]
 
 
