@@ -28,7 +28,7 @@ from millpond.stores.encoding.times import FARTHEST, TimeUnit, to_instant, to_in
 from millpond.stores.specs.store_spec import KeyForm, StoreKind, StoreSpec
 from millpond.stores.typed.layouts import Layout
 from millpond.stores.typed.terms import kept_terms
-from millpond.stores.typed.versions.versioned import HISTORY
+from millpond.stores.typed.versions.read_only_versioned import HISTORY
 from millpond.stores.typed.windows.grids import EVERYWHERE, Grid
 from millpond.stores.typed.windows.window import SEQUENCE_NAME
 

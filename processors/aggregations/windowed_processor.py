@@ -9,7 +9,8 @@ already. Here stream time is kept beside the windows, and a window that closes i
 The layout ``WINDOWED_AGGREGATION`` is that of the store's kind (window or session), with metadata for each of the
 processors on the store::
 
-    "stream-time-<n>"    a ``KeptTime``: the greatest timestamp that the n-th of them has seen, counted from 0
+    "stream-time-<n>"    a ``KeptTime``: the greatest timestamp that the n-th of them has seen, counted from 0; for
+                         final results under a longer grace than before, ahead of it by what was added
     "completion-<n>"     a ``KeptTime``: the stream time at which its input was complete, for final results
     "changed-<n>"        MessagePack: ``[key, start, end, value that has come out]`` of each window up to that time that
                          has changed since and has not come out again, or has been carried from a partition whose time
@@ -197,7 +198,9 @@ class WindowedProcessor(Operator):
             self._stream_time = self._begun()
         for addition in setup.aggregation.additions:
             self._check_free(addition)
-        self._stream_time = self._resumed(self._stream_time)
+        resumed = self._resumed(self._stream_time)
+        self._seen = None if self._final or resumed == self._stream_time else self._stream_time
+        self._stream_time = resumed
         self._completion = Completion(
             self._store, setup.number, self._encode, setup.spec.value_serde, end=self._closes.end
         )
@@ -249,7 +252,9 @@ class WindowedProcessor(Operator):
     def _resumed(self, stream_time: int) -> int:
         """With which stream time it goes on, so that windows that have closed stay closed, whatever the grace is now.
 
-        With a longer one, it is ahead by what is added. With a shorter one, what has closed by now alone is late.
+        With a longer one, it is ahead by what is added. With a shorter one, what has closed by now alone is late. Where
+        updates come out, what has been seen is kept, and noted is how long windows have really stayed open: so the time
+        is ahead as long as it must be, and not under a grace that is as short as it was.
         """
         before: int | None = self._store.noted(since_named(GRACE, self._setup.span.first))
         if before is None or stream_time == NEVER:
@@ -300,6 +305,7 @@ class WindowedProcessor(Operator):
         self._late, self._late_at = folded.late, None
         self._note_late(columns, self._stream_time)
         self._stream_time, self._waiting = folded.stream_time, folded.waiting
+        self._see(int(columns.timestamps.max()))
         self._updates.replaced(folded.replaced)
         self._updates.send_columns(folded.results)
 
@@ -320,6 +326,7 @@ class WindowedProcessor(Operator):
             self._completion.restore(changed)
             raise
         self._note_late(batch, stream_time)
+        self._see(max(batch.timestamps))
         self._updates.send(updates)
 
     def _note_late(self, records: Records, stream_time: int) -> None:
@@ -352,6 +359,13 @@ class WindowedProcessor(Operator):
                 closing = self.load_closing(time)
                 self._send_closed(closing)
             self._stream_time = time
+        self._see(time)
+
+    def _see(self, time: int) -> None:
+        """Note the time of a record, where stream time is ahead of those that have come."""
+        if self._seen is not None:
+            seen = max(self._seen, time)
+            self._seen = seen if seen < self._stream_time else None
 
     @property
     def final(self) -> bool:
@@ -394,13 +408,15 @@ class WindowedProcessor(Operator):
         """
 
     def flush(self) -> None:
-        moved = self._stream_time != self._saved_time
+        time = self._stream_time if self._seen is None else self._seen
+        moved = time != self._saved_time
         if self._final and (moved or self._waiting != self._saved_waiting):
             self._kept_count.put(self._closed, [self._waiting])
             self._saved_waiting = self._waiting
         if moved:
-            self._kept_time.put(self._stream_time)
-            self._saved_time = self._stream_time
+            self._kept_time.put(time)
+            self._saved_time = time
+        self._store.note(since_named(GRACE, self._setup.span.first), self.grace - (self._stream_time - time))
         self._completion.close(self._closed)
         self._completion.save(closed=self._closed)
         self._updates.flush()

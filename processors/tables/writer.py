@@ -240,9 +240,12 @@ class TableWriter:
         return out.build()
 
     def _begin(self) -> None:
-        """Note up to which time the store has come before updates are put."""
-        observed = None if self._versioned is None else self._versioned.observed_stream_time
+        """Note up to which time the store has come before updates are put: as far as what it refuses says."""
+        store = self._versioned
+        observed, begin = (None, None) if store is None else (store.observed_stream_time, store.horizon)
         self._reached = MIN_TIME if observed is None else observed
+        if store is not None and begin is not None:
+            self._reached = max(self._reached, begin + store.grace)
 
     def _note_expired(self, records: Records, expired: Sequence[bool] | Booleans) -> None:
         """Count and tell of the updates that the store has refused."""

@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
-from millpond.errors import ConfigurationError, DurabilityError, MillpondError, StateConflictError
+from millpond.errors import DurabilityError, MillpondError
 from millpond.stores.durability.manifests.manifest import Manifest
 from millpond.stores.durability.parquet.file_faults import broken_file
 from millpond.stores.durability.storage.storage import Storage
@@ -54,5 +54,5 @@ def _going_on(storage: Storage, named: Named) -> Collection[Manifest]:
     """With what the tasks of a checkpoint go on; all that it holds where nothing tells."""
     try:
         return current_manifests(storage, named.newest, named.batch)
-    except (ConfigurationError, StateConflictError):
+    except MillpondError:
         return named.newest

@@ -27,8 +27,8 @@ from millpond.stores.typed.store import Store, WritableStore
 from millpond.stores.typed.terms import KeptTerms, Term, Terms, kept_terms
 from millpond.stores.typed.timestamped_keyvalue import ReadOnlyTimestampedKeyValueStore, TimestampedKeyValueStore
 from millpond.stores.typed.versions.late_puts import LatePuts
-from millpond.stores.typed.versions.read_only_versioned import ReadOnlyVersionedKeyValueStore, check_grace
-from millpond.stores.typed.versions.versioned import HISTORY, VersionedKeyValueStore
+from millpond.stores.typed.versions.read_only_versioned import HISTORY, ReadOnlyVersionedKeyValueStore, check_grace
+from millpond.stores.typed.versions.versioned import VersionedKeyValueStore
 from millpond.stores.typed.windows.calendar import Calendar
 from millpond.stores.typed.windows.grids import EvenGrid, Grid
 from millpond.stores.typed.windows.session import ReadOnlySessionStore, SessionStore
@@ -320,12 +320,15 @@ class StoreSpec:
             FormatError: the rows are of another layout than this spec's.
             StateConflictError: they were made with other parameters.
         """
-        return self._opened(self.kind.traits.read_only, transaction)[0]
+        store, kept = self._opened(self.kind.traits.read_only, transaction)
+        if self.terms is not None:
+            store.know_terms(kept)
+        return store
 
     def with_terms(self) -> Self:
         """The same store, which keeps the parameters on which its rows depend: those of its kind, if it has no others.
 
-        Where history that was forgotten matters to what is put later, it notes how long that is, too.
+        Where history that was forgotten matters to what is put later, it notes how far that reaches, too.
         """
         terms, history = self.terms, self.history_retention
         if terms is None and self.window_size is not None:

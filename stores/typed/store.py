@@ -6,6 +6,7 @@ everything goes through the transaction and takes effect with its commit.
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from types import NoneType, TracebackType
 from typing import Any, Generic, Self, TypeVar
 
@@ -82,6 +83,8 @@ class Store(ABC, Generic[K, V]):
         value_serde: how its values become bytes.
     """
 
+    _kept_terms = KeptTerms({}, {})
+
     def __init__(self, name: str, transaction: Transaction, key_serde: Serde[K], value_serde: Serde[V]) -> None:
         self._name = name
         self._transaction = transaction
@@ -136,6 +139,14 @@ class Store(ABC, Generic[K, V]):
     def _check_row(self, row: bytes, data: bytes) -> None:
         """Raise ``ValueError``, or what reading the row raises, if it breaks the layout."""
 
+    def know_terms(self, kept: KeptTerms) -> None:
+        """Know which parameters the rows depended on when the store was committed."""
+        self._kept_terms = kept
+
+    def noted(self, name: str) -> int | None:
+        """What the terms that the store was committed with have noted; None if that is unknown."""
+        return self._kept_terms.noted.get(name)
+
     def close(self) -> None:
         """Let go of the transaction, which stays open, and report scans that were left open.
 
@@ -179,7 +190,6 @@ class WritableStore(Store[K, V]):
 
     _layout: Layout | None = None
     _terms: Terms | None = None
-    _kept_terms = KeptTerms({}, {})
 
     def put_metadata(self, name: str, data: bytes) -> None:
         """Keep ``data`` beside the entries: it commits with them and is part of the changelog, as they are.
@@ -213,11 +223,14 @@ class WritableStore(Store[K, V]):
             terms: these.
             kept: what the store was committed with.
         """
-        self._terms, self._kept_terms = terms, kept
+        self._terms = terms
+        self.know_terms(kept)
 
-    def noted(self, name: str) -> int | None:
-        """What the terms that the store was committed with have noted; None if that is unknown."""
-        return self._kept_terms.noted.get(name)
+    def note(self, name: str, value: int) -> None:
+        """Let the terms tell the next run something else, if they note anything of that name."""
+        if self._terms is not None and dict(self._terms.noted).get(name, value) != value:
+            noted = {one: value if one == name else known for one, known in self._terms.noted}
+            self._terms = replace(self._terms, noted=tuple(noted.items()))
 
     def set_back(self, limit: int) -> SetBack:
         """Set the times that the store keeps back to ``limit``, where they are later, and remove what lies beyond.

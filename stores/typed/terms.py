@@ -148,7 +148,8 @@ class Terms:
         """What one writes for windows that are others from some time on."""
         known = {**dict(self.fixed), **before.fixed}
         lengths = {name: before.fixed[name] for name in self.changing if name in before.fixed}
-        graces = {name: value for name, value in before.noted.items() if SINCE not in name and value}
+        noted = {name: max(value, self.kept.noted.get(name, 0)) for name, value in before.noted.items()}
+        graces = {name: value for name, value in noted.items() if SINCE not in name and value}
         told = ", ".join(f"{name}={self._shown(value)}" for name, value in {**lengths, **graces}.items())
         windows = str(known["windows"]).removeprefix("_")
         return (

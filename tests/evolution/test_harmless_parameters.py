@@ -136,6 +136,29 @@ def test_a_longer_grace_gives_what_it_had_always_given_without_what_was_late_for
         assert Counter(found) == Counter(expected)
 
 
+@harmless("TimeWindows.grace", "CumulativeWindows.grace", "SlidingWindows.grace", "SessionWindows.grace")
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("batches", [0, 20, 100])
+@pytest.mark.parametrize("windows", WINDOWS.values(), ids=WINDOWS)
+def test_a_grace_that_was_longer_for_a_while_is_what_it_was(
+    windows: Callable[[int], Any], batches: int, seed: int, tmp_path: Path
+) -> None:
+    """Rows that are not late count, in whichever of the runs they come."""
+    random, reached, runs = Random(seed), -1, list[Inputs]()
+    for number in range(3):
+        rows, reached = drawn(random, 100 * number, windows(SHORT), reached)
+        runs.append(rows)
+    runs[1] = runs[1][:batches]
+    found = []
+    for rows, grace in zip(runs, (SHORT, 10_000, SHORT), strict=True):
+        found += run(tmp_path / "changed", grouped(windows(grace), "updates"), rows)
+    expected = run(tmp_path / "always", grouped(windows(SHORT), "updates"), [one for rows in runs for one in rows])
+    assert last(found) == last(expected)
+    # What has not closed under the longer one has by now.
+    late = of("in", reached - SHORT - 20, key="new")
+    assert run(tmp_path / "changed", grouped(windows(SHORT), "updates"), late) == []
+
+
 def drawn(random: Random, begin: int, windows: Any, reached: int) -> tuple[Inputs, int]:
     """Records as late as the windows allow, and how far they reach in time."""
     kept = []
@@ -206,6 +229,39 @@ def test_a_longer_history_brings_back_no_version_and_no_deleted_row(grace: int |
     # A shorter one forgets what is older, and the longer one does not bring it back.
     run(tmp_path, stream_with_table(2_000), [("table", ("c", 2, 90_000))])
     assert run(tmp_path, longer, [("table", ("b", 9, 64_500)), ("in", ("b", 0, 90_001))]) == []
+
+
+@harmless("Materialized.history_retention", "Millpond.latest.history", "Millpond.asof_join.history")
+@pytest.mark.parametrize("late", [LatePuts.REFUSED, LatePuts.VALID])
+@pytest.mark.parametrize("batches", [0, 1, 2])
+def test_a_history_that_was_longer_for_a_while_is_what_it_was(batches: int, late: LatePuts, tmp_path: Path) -> None:
+    """What has not been forgotten is there, and late rows count, as if it had never been longer."""
+    short, longer = (stream_with_table(length, late_puts=late) for length in (2_000, 50_000))
+    changes: Inputs = [("table", ("a", value, 10_000 + 100 * value)) for value in range(5)]
+    run(tmp_path, short, changes)
+    for number in range(batches):
+        run(tmp_path, longer, [("table", ("b", number, 10_500 + number))])
+    asked: Inputs = [("in", ("a", 0, 10_250)), ("table", ("a", 9, 10_350)), ("in", ("a", 0, 10_360))]
+    assert [record.value for record in run(tmp_path, short, asked)] == ["(0, 2)", "(0, 9)"]
+
+
+@harmless("Materialized.history_retention", "Millpond.asof_join.history")
+@pytest.mark.parametrize("starts", [1, 2])
+@pytest.mark.parametrize("pause", [False, True])
+def test_records_that_wait_meet_what_was_valid_at_their_times_under_a_shorter_history(
+    starts: int, pause: bool, tmp_path: Path
+) -> None:
+    """Whether their time comes, or the table is about to forget what they wait for."""
+    before, after = (stream_with_table(length, 500, {"within_history": True}) for length in (10_000, 1_000))
+    changes: Inputs = [("table", ("a", value, 1_000 * value)) for value in range(10)]
+    found = run(tmp_path, before, [*changes, *of("in", 5_500, 5_900)])
+    for _ in range(starts):
+        run(tmp_path, after, [])
+    goes_on: Inputs = [("table", ("a", 10, 8_500)), ("table", ("a", 11, 9_001))]
+    found += run(tmp_path, after, [*([] if pause else goes_on), *of("in", 9_700)], complete=True)
+    assert [(record.timestamp, record.value) for record in found] == [
+        (5_500, "(1, 5)"), (5_900, "(1, 5)"), (9_700, "(1, 9)" if pause else "(1, 11)"),
+    ]  # fmt: skip
 
 
 @harmless("Joined.grace", "Joined.within_history", "Millpond.asof_join.grace", "Millpond.asof_join.how")

@@ -121,7 +121,8 @@ class _History:
             return True
         if section.times[reads].min(initial=newest) < newest - self.store.history_retention + self.back:
             return False
-        if section.times[writes].min() >= newest - self.store.grace + self.ahead:
+        taken = max(newest - self.store.grace, _NEVER if self.store.horizon is None else self.store.horizon)
+        if section.times[writes].min() >= taken + self.ahead:
             return True
         return bool((np.diff(order[writes[order]]) > 0).all())
 

@@ -13,7 +13,7 @@ at the same timestamp is remembered, and ``history`` finds the version that is v
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, groupby, repeat
-from typing import Generic, NamedTuple, TypeVar
+from typing import Final, Generic, NamedTuple, TypeVar
 
 from millpond.errors import ConfigurationError
 from millpond.stores.backend.contract import Entries
@@ -37,6 +37,7 @@ from millpond.stores.typed.expiry import Expired, Horizon, to_ttl
 from millpond.stores.typed.observed_stream_time import ObservedStreamTime
 from millpond.stores.typed.scans import Scan
 from millpond.stores.typed.store import K, Store, V, column_of
+from millpond.stores.typed.terms import KeptTerms
 from millpond.stores.typed.timestamped_keyvalue import ValueAndTimestamp
 from millpond.stores.typed.versions.late_puts import LatePuts
 from millpond.stores.typed.versions.recent_versions import RecentVersions
@@ -57,6 +58,13 @@ from millpond.stores.typed.versions.version_rows import (
 from millpond.stores.typed.versions.version_walk import VersionWalk
 
 T = TypeVar("T")
+
+HISTORY: Final = "history_retention"
+"""What the store notes among its terms: how far back from the observed stream time its history reaches.
+
+That is less than its retention where that has become longer, until time has passed, and more where it has become
+shorter, until something is put.
+"""
 
 _FLAG = slice(HEAD_SIZE, VALUE_START)
 _new = tuple.__new__
@@ -104,13 +112,15 @@ class ReadOnlyVersionedKeyValueStore(Store[K, V]):
         self._late_puts = late_puts
         check_grace(name, self._grace, self._retention, late_puts)
         self._observed = ObservedStreamTime(self)
+        observed = self._observed.time
+        self._begin = None if observed is None else observed - self._retention
         self._recent: RecentVersions | None = None
         self._horizon = Horizon(self, None if ttl is None else to_ttl(ttl, name))
         self._prepare_to_write(expired)
 
     @property
     def history_retention(self) -> int:
-        """How far back from the observed stream time versions can be read, in milliseconds."""
+        """How far back from the observed stream time versions are kept to be read, in milliseconds."""
         return self._retention
 
     @property
@@ -244,8 +254,18 @@ class ReadOnlyVersionedKeyValueStore(Store[K, V]):
 
     @property
     def horizon(self) -> int | None:
-        """The time before which as-of reads find nothing older than the latest; None before the first put."""
-        return None if self._observed.time is None else self._observed.time - self._retention
+        """The time before which as-of reads find nothing older than the latest; None before the first put.
+
+        It moves when something is put. So what an earlier run has forgotten stays so under a longer retention, and what
+        it has kept can be read until then under a shorter one.
+        """
+        return self._begin
+
+    def know_terms(self, kept: KeptTerms) -> None:
+        super().know_terms(kept)
+        reach = self.noted(HISTORY)
+        if reach is not None and self._observed.time is not None:
+            self._begin = self._observed.time - reach
 
     def history(
         self, key: K, earliest: Instant | None = None, latest: Instant | None = None, *, reverse: bool = False
@@ -347,7 +367,7 @@ class ReadOnlyVersionedKeyValueStore(Store[K, V]):
         """Versions with their ends where they expire, without those that have done so by ``first`` or the history."""
         if not self._horizon.expires:
             return records
-        begin = max(MIN_TIME if first is None else first, MIN_TIME if self.horizon is None else self.horizon)
+        begin = max(MIN_TIME if first is None else first, MIN_TIME if self._begin is None else self._begin)
         capped = map(self._capped, records)
         return (record for record in capped if record.valid_to is None or record.valid_to > begin)
 
@@ -364,8 +384,7 @@ class ReadOnlyVersionedKeyValueStore(Store[K, V]):
         return DATA + terminated(self._key_bytes(key))
 
     def _beyond_history(self, time: int) -> bool:
-        observed = self._observed.time
-        return observed is not None and time < observed - self._retention
+        return self._begin is not None and time < self._begin
 
     def _older(self, latest: bytes, time: int) -> tuple[bytes, bytes] | None:
         """The last of the older versions up to ``time``, of the key whose latest is at ``latest``."""
@@ -429,12 +448,12 @@ class ReadOnlyVersionedKeyValueStore(Store[K, V]):
 
     def _versions(self, latest: bytes, first: int | None, last: int, reverse: bool) -> Iterator[VersionedRecord[V]]:
         """The live versions of one key that overlap the bounds and the history."""
-        observed, data = self._observed.time, self._read(latest)
-        if observed is None or data is None:
+        begin, data = self._begin, self._read(latest)
+        if begin is None or data is None:
             return iter(())
         newest = plain_entry(latest, data)
         newest_time = last_time(newest[0])
-        horizon = max(MIN_TIME, observed - self._retention)
+        horizon = max(MIN_TIME, begin)
         since = horizon if first is None else max(first, horizon)
         if last < horizon or newest_time <= since:
             record = self._latest_record(data)
@@ -466,12 +485,12 @@ class ReadOnlyVersionedKeyValueStore(Store[K, V]):
             after = last_time(row[0])
 
     def _all_versions(self, rows: Entries) -> Iterator[tuple[K, VersionedRecord[V]]]:
-        observed = self._observed.time
+        begin = self._begin
         for prefix, versions in groupby(rows, key=_prefix_of):
             key = self._decode_key(unterminated(prefix[1:]))
             records = self._oldest_first(versions, None)
             for record in map(self._capped, records) if self._horizon.expires else records:
-                if record.valid_to is None or observed is None or record.valid_to > observed - self._retention:
+                if record.valid_to is None or begin is None or record.valid_to > begin:
                     yield key, record
 
 

@@ -86,7 +86,7 @@ class VersionPuts:
         if self._store.late_puts is LatePuts.REFUSED:
             return np.zeros(len(reached), np.bool_)
         times, reached = (np.clip(column, -_FAR, _FAR) for column in (self._times, reached))
-        late: Booleans = times < reached - min(self._store.grace, _FAR)
+        late: Booleans = times < self._after(reached, self._store.grace)
         return late
 
     def _calm(self, start: int, reached: Integers, late: Booleans) -> int:
@@ -95,7 +95,12 @@ class VersionPuts:
         if max(abs(int(reached[-1])), abs(int(times.min()))) > _FAR:
             return 0
         first = np.minimum(np.minimum.accumulate(bucket_ends(times, index.bucket)), index.first)
-        return _first((first <= reached - min(self._store.history_retention, _FAR) + 1) | late[start:])
+        return _first((first <= self._after(reached, self._store.history_retention) + 1) | late[start:])
+
+    def _after(self, reached: Integers, length: int) -> Integers:
+        """So long before what the store has reached, but not before its history."""
+        begin = self._store.horizon
+        return np.maximum(reached - min(length, _FAR), -_FAR if begin is None else min(max(begin, -_FAR), _FAR))
 
     def _put_each(self, places: Integers) -> None:
         """Put some one by one."""
@@ -108,7 +113,7 @@ class VersionPuts:
 
     def _put_run(self, start: int, stop: int, reached: Integers) -> None:
         """Put those of a range, during which nothing expires."""
-        admitted = self._times[start:stop] >= reached - min(self._store.grace, _FAR)
+        admitted = self._times[start:stop] >= self._after(reached, self._store.grace)
         self._ends[start:stop][~admitted] = NOT_PUT
         places = admitted.nonzero()[0] + start
         stems, numbers = _in_order(self._stems.take(pa.array(places)))

@@ -14,11 +14,14 @@ from millpond.stores.typed.expiry import CLOCK_NAME, Expired, Expiry, has_expiry
 from millpond.stores.typed.observed_stream_time import ObservedStreamTime
 from millpond.stores.typed.set_back import SetBack
 from millpond.stores.typed.store import K, V, WritableStore, column_of
-from millpond.stores.typed.terms import KeptTerms, Terms
 from millpond.stores.typed.timestamped_keyvalue import ValueAndTimestamp
 from millpond.stores.typed.versions.late_puts import LatePuts
 from millpond.stores.typed.versions.latest_versions import LatestVersions, encoded_key
-from millpond.stores.typed.versions.read_only_versioned import ReadOnlyVersionedKeyValueStore, VersionedRecord
+from millpond.stores.typed.versions.read_only_versioned import (
+    HISTORY,
+    ReadOnlyVersionedKeyValueStore,
+    VersionedRecord,
+)
 from millpond.stores.typed.versions.version_history import VersionHistory
 from millpond.stores.typed.versions.version_rows import JUST_ABOVE, LIVE, TOMBSTONE, VALUE_START
 
@@ -27,9 +30,6 @@ VALID_TO_UNDEFINED: Final = -1
 
 NOT_PUT: Final = -(2**63)
 """What ``put`` returns for a version that came after the grace period, and was not put."""
-
-HISTORY: Final = "history_retention"
-"""What the store notes among its terms: how far back versions are kept."""
 
 _BUCKETS = 4
 _SHORTEST_BUCKET = 1000
@@ -89,9 +89,12 @@ class VersionedKeyValueStore(ReadOnlyVersionedKeyValueStore[K, V], WritableStore
         return min(earliest) + self._retention if earliest else None
 
     def catch_up(self, time: int) -> None:
-        """Let stragglers look up what the store forgets once the observed stream time is ``time``."""
+        """Let stragglers look up what the store forgets once something of ``time`` is put, or that is observed."""
+        before, begin = time - self._retention, self._begin_at(time)
+        if begin != self._begin:
+            before = max(before, begin)
         for straggler in self.stragglers:
-            straggler.catch_up(time - self._retention)
+            straggler.catch_up(before)
 
     def observe(self, time: int) -> None:
         """Move the observed stream time to ``time``, if that is later."""
@@ -175,17 +178,6 @@ class VersionedKeyValueStore(ReadOnlyVersionedKeyValueStore[K, V], WritableStore
         replaced = self.get(key, timestamp)
         return None if self.put(key, None, timestamp) == NOT_PUT else replaced
 
-    def keep_terms(self, terms: Terms | None, kept: KeptTerms) -> None:
-        """Forgotten history stays forgotten if from now on the store keeps more of it.
-
-        A put into it would meet none of the versions and tombstones that were there. So the observed stream time goes
-        on from where the longer history ends at what the store still has.
-        """
-        super().keep_terms(terms, kept)
-        before = self.noted(HISTORY)
-        if before is not None and self._observed.time is not None and self._grace > before:
-            self._observed.time += self._grace - before
-
     def get_many_at(
         self, keys: Iterable[K], reached: Sequence[int]
     ) -> tuple[list[ValueAndTimestamp[V] | None], list[ValueAndTimestamp[V] | None]]:
@@ -236,10 +228,14 @@ class VersionedKeyValueStore(ReadOnlyVersionedKeyValueStore[K, V], WritableStore
             self._expiry.flush()
         self._observed.save(self)
         self._history.settle()
+        if self._observed.time is not None and self._begin is not None:
+            self.note(HISTORY, self._observed.time - self._begin)
         super().flush()
 
     def _set_back(self, done: SetBack) -> None:
         beyond = self._observed.set_back(done)
+        if beyond and self._begin is not None:
+            self._begin = min(self._begin, done.limit - self._retention)
         if self._expiry is not None and self._clock.set_back(done):
             self._expiry.set_back(done)
         if beyond:
@@ -257,12 +253,24 @@ class VersionedKeyValueStore(ReadOnlyVersionedKeyValueStore[K, V], WritableStore
             self._expiry = Expiry(self, self._transaction, self._clock, self._horizon, rows, expired)
 
     def _admits(self, time: int) -> bool:
-        """Move the observed stream time to ``time``, or tell whether that is within the grace period."""
+        """Move the observed stream time to ``time``, or tell whether that is within the grace period.
+
+        A version from before the history, of which an earlier run has kept less, would meet none of the versions and
+        tombstones that were there.
+        """
         observed = self._observed.time
         if observed is None or time > observed:
-            self._observed.time = time
-            return True
-        return time >= observed - self._grace
+            self._observed.time = observed = time
+        begin = observed - self._retention
+        if self._begin is None or begin > self._begin:
+            self._begin = begin
+        return time >= observed - self._grace and time >= self._begin
+
+    def _begin_at(self, time: int) -> int:
+        """Where the history begins once something of ``time`` was put, or that was observed."""
+        observed = self._observed.time
+        begin = (time if observed is None else max(time, observed)) - self._retention
+        return begin if self._begin is None else max(begin, self._begin)
 
     def _put_late(self, row: bytes, latest: bytes | None, start: bytes, version: bytes) -> tuple[bytes | None, int]:
         """Put a version that is older than the grace period, if it is one of those that are put all the same.
@@ -272,8 +280,8 @@ class VersionedKeyValueStore(ReadOnlyVersionedKeyValueStore[K, V], WritableStore
         """
         if self._late_puts is LatePuts.REFUSED:
             return latest, NOT_PUT
-        assert self._observed.time is not None, "otherwise nothing is late"
-        horizon = self._observed.time - self._retention
+        assert self._begin is not None, "otherwise nothing is late"
+        horizon = self._begin
         latest = self._history.forget(row, latest, horizon)
         first = start if self._late_puts is LatePuts.VALID_FIRST else start + JUST_ABOVE
         if latest is not None and self._history.has_version(row, latest, first, pack_time(horizon)):
@@ -289,8 +297,8 @@ class VersionedKeyValueStore(ReadOnlyVersionedKeyValueStore[K, V], WritableStore
 
     def _expire(self) -> bool:
         """Remove what nobody can see anymore; whether rows of latest versions may have changed."""
-        assert self._observed.time is not None, "something has been put"
-        return self._history.expire(self._observed.time - self._retention)
+        assert self._begin is not None, "something has been put"
+        return self._history.expire(self._begin)
 
 
 def _told(valid_to: int | None) -> int:
