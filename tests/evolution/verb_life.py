@@ -109,8 +109,6 @@ class VerbLife(Story):
         self.told: dict[int, Told] = {}
         self.known: dict[int, Draft] = {}
         """The verbs as they were when they last kept what their rows are packed with, by number."""
-        self.stretched: set[int] = set()
-        self.dropped = False
         self.mortal: set[int] = set()
         """The verbs that have had another time to live, by number."""
         self.kept: list[Kept] = []
@@ -478,15 +476,12 @@ class VerbLife(Story):
         if len(self.drafts) > 1:
             draft = self.chosen(which)
             self.evolve([one for one in self.drafts if one is not draft], deaths, into=True)
-            self.dropped = True
             self.note("a verb went")
 
     def change_reach(self, which: int, deaths: Sequence[int]) -> None:
-        """A history or grace becomes longer, or shorter again, but not while rows wait that the longer one was for."""
+        """A history or grace becomes longer, or shorter again."""
         draft = self.chosen(which, ["latest", "windows", "sessions", *ASOF, CORRECTED, "streams"])
-        waits = draft is not None and draft.kind == "waiting" and self.told[draft.number].waiting
-        if draft is not None and not draft.eras and not (draft.longer > 1 and waits):
-            self.stretched.add(draft.number)
+        if draft is not None and not draft.eras:
             self.change(draft, replace(draft, longer=3 - draft.longer), "another history or grace", deaths)
 
     def change_ttl(
@@ -524,12 +519,9 @@ class VerbLife(Story):
         self.batch([one._replace(late=0) for one in rows], False)
 
     def change_windows(self, which: int, size: int, wait: int, deaths: Sequence[int]) -> None:
-        """Windows, or gaps, are longer or shorter from a time on that no row has reached; a window begins there.
-
-        With a longer grace, rows count as later than they were, by what was added.
-        """
+        """Windows, or gaps, are longer or shorter from a time on that no row has reached; a window begins there."""
         draft = self.chosen(which, list(SIZES))
-        if draft is None or draft.number in self.stretched:
+        if draft is None:
             return
         others = [one for one in SIZES[draft.kind] if one != draft.window]
         length = others[size % len(others)]
@@ -642,11 +634,10 @@ class VerbLife(Story):
         """Somebody erases a key from all verbs while the query is stopped; nobody can go back then.
 
         Of results of all keys, as in cubes and groups, nobody can tell what they have of it; and left rows that name it
-        as their foreign key find another one of that key later. None is erased once a verb has gone: what the
-        checkpoint has of it may be older than the files that are left.
+        as their foreign key find another one of that key later.
         """
         tells = any(one.kind in (CUBES, GROUPED, FOREIGN) for one in self.drafts)
-        if tells or self.dropped or not self.job.checkpoint or not any(map(self.keeps, self.drafts)):
+        if tells or not self.job.checkpoint or not any(map(self.keeps, self.drafts)):
             return
         self.edit(partial(_erase, key), deaths)
         before, self.told = self.told, {number: told.without(key) for number, told in self.told.items()}
