@@ -782,3 +782,40 @@ def test_a_verb_that_cannot_go_on_with_its_state_is_not_told_to_carry_it_over(li
     assert line == f"dropped=[{draft.name!r}]"
     life.evolve([life.new("windows")], [])
     life.batch(ROWS, right=False)
+
+
+@pytest.mark.parametrize("into", [False, True])
+def test_a_verb_begins_with_all_rows_of_a_history_that_was_longer_for_a_while(life: VerbLife, into: bool) -> None:
+    late = [one._replace(late=30) for one in ROWS]
+    life.begin(["asof"], 2, "memory")
+    life.batch([*ROWS, late[1], late[0], late[2]], right=True)
+    for _ in range(2):
+        life.change_reach(0, [])
+        life.batch(late, right=True)
+    life.rekey_verb(0, TABLES.index("latest"), (0, 0), True, into, [])
+    life.check()
+    life.batch(ROWS, right=False)
+    life.check()
+
+
+@pytest.mark.parametrize("kind", ["latest", "windows", "sessions", "asof", "waiting", "corrected", "streams"])
+def test_late_rows_count_under_a_history_or_grace_that_was_longer_for_a_while(life: VerbLife, kind: str) -> None:
+    life.begin([kind], 2, "memory")
+    for times in range(4):
+        for right in (True, False):
+            life.batch([Arrival(key, late, late) for key in "ab" for late in (0, 9 * times, 30)], right=right)
+        life.change_reach(0, [])
+        life.check()
+    life.batch(ROWS, right=False)
+    life.check()
+
+
+@pytest.mark.parametrize("kind", ["windows", "sessions"])
+def test_windows_are_others_from_the_next_time_on_after_a_longer_grace(life: VerbLife, kind: str) -> None:
+    life.begin([kind], 2, "memory")
+    life.batch(ROWS, right=False)
+    life.change_reach(0, [])
+    life.batch(ROWS, right=False)
+    life.change_windows(0, 0, 0, [])
+    life.batch(ROWS, right=False)
+    life.check()
