@@ -54,23 +54,29 @@ def copy_state(
         DurabilityError: a storage failed.
     """
     applications = [one for one in storage.directories("") if any(is_of(one, job) for job in jobs)]
-    records = dict(one for application in applications for one in _records(storage, application, batch))
-    running = {(one.application_id, one.task_id) for one in manifests}
-    bases = [base for record in records.values() for base in record.bases.values()]
-    yet = [base for base in bases if (base.application_id, base.task_id) not in running]
-    files = {one.path(file) for one in (*manifests, *yet) for file in one.files}
+    histories = [History.of(storage, one, sink) for one in applications for sink in sinks_of(storage, one)]
+    records = [record_path(one.application_id, one.sink, number) for one in histories for number in _made(one, batch)]
+    files = {one.path(file) for one in (*manifests, *_beginning(histories, manifests, batch)) for file in one.files}
     about = [file.path for application in applications for file in storage.list(application) if _tells(file.path)]
     wanted = [*files, *about, *records]
     return dict(zip(wanted, at_once(lambda path: _copied(storage, target, path, batch), wanted), strict=True))
 
 
-def _records(storage: Storage, application: str, batch: int) -> Iterator[tuple[str, EvolutionRecord]]:
-    """The records of the generations that there were by then, by their paths."""
-    for sink in sinks_of(storage, application):
-        history = History.of(storage, application, sink)
-        for record in history.records[history.led_on :]:
-            if record.applies_to(batch + 1):
-                yield record_path(application, sink, record.generation), record
+def _made(history: History, batch: int) -> dict[int, EvolutionRecord]:
+    """The records of the generations that there were by then, by their numbers."""
+    kept = history.records[history.led_on :]
+    return {record.generation: record for record in kept if record.applies_to(batch + 1)}
+
+
+def _beginning(histories: Collection[History], manifests: Collection[Manifest], batch: int) -> Iterator[Manifest]:
+    """With what tasks begin that have had nothing to do by then; not those of verbs that are gone."""
+    running = {(one.application_id, one.task_id) for one in manifests}
+    there = {one.application_id for one in manifests}
+    for history in histories:
+        newest = list(_made(history, batch).values())[-1:]
+        if history.application_id in there or not history.has_gone([], batch, batch):
+            bases = (base for record in newest for base in record.bases.values())
+            yield from (base for base in bases if (base.application_id, base.task_id) not in running)
 
 
 def _tells(path: str) -> bool:

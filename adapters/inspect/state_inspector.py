@@ -159,7 +159,7 @@ class StateInspector:
         ]
         others = self._others(standing, batch)
         queries = [query for query in standing if not _is_erased(query, standing, others)]
-        if not any(query.record.shape.stores for query in queries):
+        if not any(query.record.shape.stores for query in standing):
             raise ConfigurationError(
                 f"{shown_uri(self.storage.uri)} has no record of the state of {applications}, which the checkpoint "
                 "names; give the job's own state_dir; if it is that, start the query once with this release, which "

@@ -5,10 +5,12 @@ from functools import partial
 
 import pytest
 
+from millpond.adapters.backup.state_copy import copy_state
 from millpond.adapters.edit import erase
 from millpond.adapters.inspect import StateInspector
 from millpond.stores.cleaning.named import Named, broken_tasks
 from millpond.stores.durability.parquet.file_faults import broken_file
+from millpond.stores.durability.storage.storage import Storage
 from millpond.stores.evolution.history import current_manifests
 from tests.evolution.verb_drafts import TABLES
 from tests.evolution.verb_job import OWNER
@@ -69,8 +71,11 @@ def check_readers(life: VerbLife) -> None:
     listed = {one.application_id for one in life.job.inspector(storage).stores()}
     assert listed <= {f"{OWNER}.{one.name}" for one in life.drafts}
     held = list(life.job.checkpoint.values())
-    assert [one for one in current_manifests(storage, held, batch) if broken_file(storage, one)] == []
+    current = current_manifests(storage, held, batch)
+    assert [one for one in current if broken_file(storage, one)] == []
     assert broken_tasks(storage, [Named("checkpoint", [held], batch)]) == {}
+    copied = copy_state(storage, Storage.from_uri(life.directory / "copy" / str(batch)), [OWNER], current, batch)
+    assert {one.path(file) for one in current for file in one.files} <= copied.keys()
 
 
 def check_erased(key: str, inspector: StateInspector) -> None:

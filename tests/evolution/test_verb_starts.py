@@ -190,6 +190,18 @@ def test_a_second_erasure_does_not_read_what_a_verb_left_under_its_former_name(
     life.check()
 
 
+def test_a_second_erasure_reaches_verbs_of_which_all_have_other_names_and_none_has_run_since(life: VerbLife) -> None:
+    life.begin(["totals", "latest"], 2, "memory")
+    life.batch(ROWS, right=False)
+    for which in range(2):
+        life.rename_verb(which, [])
+    for key in "ab":
+        life.erase_key(key, [])
+        life.check()
+    life.batch(ROWS, right=False)
+    life.check()
+
+
 def test_an_erasure_does_not_read_what_was_erased_under_a_later_name_that_is_gone_as_well(life: VerbLife) -> None:
     """The checkpoint holds manifests of the first name, and none of the second one any more."""
     life.begin(["totals"], 4, "memory")
