@@ -18,8 +18,10 @@ from millpond.stores.backend.registry import supplier
 from millpond.stores.backend.transaction import Transaction
 from millpond.stores.encoding.column_serdes import column_serde
 from millpond.stores.encoding.serdes import INT64, STRING
+from millpond.stores.typed.terms import KeptTerms
 from millpond.stores.typed.versions import version_puts, versioned_columns
 from millpond.stores.typed.versions.late_puts import LatePuts
+from millpond.stores.typed.versions.read_only_versioned import HISTORY
 from millpond.stores.typed.versions.versioned import NOT_PUT, VALID_TO_UNDEFINED, VersionedKeyValueStore
 from millpond.stores.typed.versions.versioned_columns import VersionedColumns
 from tests.drawing import tries
@@ -63,15 +65,23 @@ limits = st.sampled_from(
 )
 
 
+reaches = st.lists(st.none() | st.sampled_from([0, 1_000, 4_000, 60_000]), min_size=3, max_size=3)
+"""Before each micro-batch, how far back a run with another history has kept it; None if there was none."""
+
+
 def states(
-    backend: str, batches: list[list[list[Put]]], limits: dict[str, Any], *, whole: bool
+    backend: str, batches: list[list[list[Put]]], limits: dict[str, Any], reaches: list[int | None], *, whole: bool
 ) -> Iterator[tuple[Any, ...]]:
     """What puts return, what lookups between them find, and the rows of the store after each commit."""
     with TemporaryDirectory() as directory, supplier(backend).open(Path(directory) / "store") as engine:
         transaction = Transaction(engine)
         store = open_store(transaction, **limits)
         columns = columns_of(store)
-        for batch in batches:
+        for batch, reach in zip(batches, reaches, strict=False):
+            if reach is not None:
+                store = open_store(transaction, **limits)
+                store.know_terms(KeptTerms({}, {HISTORY: reach}))
+                columns = columns_of(store)
             for run in batch:
                 keys, values, times = arrays(run)
                 if whole:
@@ -93,11 +103,15 @@ def states(
 @pytest.mark.parametrize("backend", ["memory", "lmdb", "rocksdb"])
 def test_columns_of_versions_are_put_as_one_by_one(backend: str) -> None:
     @settings(deadline=None, max_examples=tries(60 if backend == "memory" else 10))
-    @given(st.lists(st.lists(st.one_of(puts, in_time, tied), min_size=1, max_size=3), min_size=1, max_size=3), limits)
-    def check(batches: list[list[list[Put]]], limits: dict[str, Any]) -> None:
+    @given(
+        st.lists(st.lists(st.one_of(puts, in_time, tied), min_size=1, max_size=3), min_size=1, max_size=3),
+        limits,
+        reaches,
+    )
+    def check(batches: list[list[list[Put]]], limits: dict[str, Any], reaches: list[int | None]) -> None:
         with mock.patch.object(version_puts, "_SHORTEST", 1):
-            assert list(states(backend, batches, limits, whole=True)) == list(
-                states(backend, batches, limits, whole=False)
+            assert list(states(backend, batches, limits, reaches, whole=True)) == list(
+                states(backend, batches, limits, reaches, whole=False)
             )
 
     check()
