@@ -1,9 +1,10 @@
-"""What all tests share: JVMs that are soon ready, and the SparkSession of their process."""
+"""What all tests share: which runs there are, JVMs that are soon ready, and the SparkSession of their process."""
 
 import gc
 import os
 import signal
 import sys
+from collections import defaultdict
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -11,7 +12,7 @@ import pytest
 from hypothesis import settings
 
 from tests import quick_spark
-from tests.drawing import tries
+from tests.drawing import is_drawn, spared, tries
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -25,6 +26,20 @@ settings.load_profile("untimed")
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # A shell has what it runs in the background ignore Ctrl-C, and so would all commands that tests interrupt.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Spare drawn runs, of those that are left of each test once others have been deselected."""
+    drawn: defaultdict[str, list[str]] = defaultdict(list)
+    for item in items:
+        if isinstance(item, pytest.Function) and hasattr(item, "callspec") and item.get_closest_marker("long") is None:
+            folder = item.path.relative_to(config.rootpath).parts[1]
+            if is_drawn(folder, item.callspec.params):
+                drawn[item.nodeid.partition("[")[0]].append(item.nodeid)
+    left = {name for runs in drawn.values() for name in spared(runs)}
+    config.hook.pytest_deselected(items=[item for item in items if item.nodeid in left])
+    items[:] = [item for item in items if item.nodeid not in left]
 
 
 def pytest_collection_finish() -> None:

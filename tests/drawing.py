@@ -1,13 +1,45 @@
-"""How many cases a test draws: in ``make test`` a quarter of what it asks for, in ``make test-exhaustive`` all."""
+"""What ``make test`` takes a part of, and ``make test-exhaustive`` all: drawn cases, and backends above their contract.
+
+A test draws its cases by ``tries``, or has a parameter ``seed``. What stands above the contract of stores does not tell
+backends apart: there a test runs on memory, and of its runs with another seed, or on another backend, a quarter stays.
+The names of the runs decide which ones, so they are the same everywhere.
+"""
 
 import os
-from typing import Final
+from collections.abc import Iterable, Mapping
+from hashlib import blake2b
+from typing import Any, Final
 
 ALL: Final = "MILLPOND_ALL_CASES"
 """The variable of the environment that asks for all."""
+ABOVE: Final = frozenset(("processors", "metamorphic", "pond", "evolution", "edit", "inspect"))
+"""The folders of what stands above the contract of stores."""
+PERSISTENT: Final = frozenset(("lmdb", "rocksdb"))
+_SHARE: Final = 4
 _LEAST: Final = 10
 
 
-def tries(most: int) -> int:
-    """So many, or a quarter of them but no fewer than ten, unless ``ALL`` is set."""
-    return most if ALL in os.environ else min(most, max(_LEAST, most // 4))
+def tries(most: int, share: int = _SHARE) -> int:
+    """So many, or the ``share``-th part of them but no fewer than ten, unless ``ALL`` is set."""
+    return most if ALL in os.environ else min(most, max(_LEAST, most // share))
+
+
+def is_drawn(folder: str, parameters: Mapping[str, Any]) -> bool:
+    """Whether a run of a test is one of those of which a part is enough.
+
+    Args:
+        folder: that of the test, below ``tests``.
+        parameters: those of the run, by name; their first seed is 0.
+    """
+    persistent = folder in ABOVE and any(isinstance(one, str) and one in PERSISTENT for one in parameters.values())
+    return persistent or bool(parameters.get("seed"))
+
+
+def spared(runs: Iterable[str]) -> list[str]:
+    """The drawn runs of a test that ``make test`` leaves to ``make test-exhaustive``: it takes a quarter, at least one.
+
+    Args:
+        runs: their names.
+    """
+    ordered = sorted(runs, key=lambda name: blake2b(name.encode()).digest())
+    return [] if ALL in os.environ else ordered[-(-len(ordered) // _SHARE) :]

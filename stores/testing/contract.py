@@ -29,7 +29,7 @@ class says(ContextDecorator):
 
     def __init__(self, source: object, sentence: str) -> None:
         self._where = _name(source)
-        self._sentence = sentence
+        self.sentence = sentence
         if sentence not in sentences(source):
             raise LookupError(f"{self._where} does not say {sentence!r}, but: {sentences(source)}")
         self.quoted.add((self._where, sentence))
@@ -42,7 +42,7 @@ class says(ContextDecorator):
     ) -> None:
         if isinstance(error, Exception) and not isinstance(error, ContractBroken):
             reason = str(error) if isinstance(error, AssertionError) else f"{type(error).__name__}: {error}"
-            raise ContractBroken(f"{self._where} says: {self._sentence}\n{reason}") from error
+            raise ContractBroken(f"{self._where} says: {self.sentence}\n{reason}") from error
 
 
 def sentences(source: object) -> list[str]:

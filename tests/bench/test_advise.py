@@ -2,7 +2,7 @@
 
 import json
 import re
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -35,8 +35,27 @@ def advised(*arguments: object) -> Any:
     return json.loads(result.stdout)
 
 
-def test_the_built_in_backends_are_measured_and_one_is_advised(tmp_path: Path) -> None:
-    found = advised(*TINY, "--reads", "0.5", "--scans", "0.1", "--directory", tmp_path)
+@dataclass(frozen=True)
+class Advice:
+    """What was found of the built-in backends, and the page of it."""
+
+    found: Any
+    page: str
+
+
+@pytest.fixture(scope="module")
+def advice(tmp_path_factory: pytest.TempPathFactory) -> Advice:
+    place, stores = tmp_path_factory.mktemp("advice"), tmp_path_factory.mktemp("stores")
+    html, path = place / "pages" / "advice.html", place / "advice.json"
+    shares = ("--scans", "0.1", "--expiring", "0.4", "--directory", stores)
+    result = run(*TINY, *shares, "--html", html, "--json", path)
+    assert result.exit_code == 0, result.output
+    assert list(stores.iterdir()) == []
+    return Advice(json.loads(path.read_text()), html.read_text())
+
+
+def test_the_built_in_backends_are_measured_and_one_is_advised(advice: Advice) -> None:
+    found = advice.found
     assert found["benchmark"] == "advise"
     assert {one["backend"] for one in found["backends"]} == {"rocksdb", "lmdb", "memory"}
     for one in found["backends"]:
@@ -44,10 +63,10 @@ def test_the_built_in_backends_are_measured_and_one_is_advised(tmp_path: Path) -
         assert one["times"]["rows"] == 500
         assert one["per_operation_us"]["low"] <= one["per_operation_us"]["median"] <= one["per_operation_us"]["high"]
         assert one["room"]["memory_per_row"] >= 36
+        assert one["times"]["expire"]["median"] > 0
     assert found["advice"]["backend"].partition(":")[0] in {"rocksdb", "lmdb", "memory"}
     assert found["advice"]["reasons"]
     assert any("half of this machine's memory" in line for line in found["assumed"])
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_nothing_fits_is_exit_code_1_with_the_figures() -> None:
@@ -115,12 +134,8 @@ def test_earlier_measurements_are_taken_if_they_speak(tmp_path: Path) -> None:
     assert "measured on another machine" in str(refused)
 
 
-def test_the_page_has_what_the_file_has_and_needs_nothing_else(tmp_path: Path) -> None:
-    html, path = tmp_path / "pages" / "advice.html", tmp_path / "advice.json"
-    shares = ("--scans", "0.1", "--expiring", "0.4")
-    result = run(*TINY, *shares, "--memory", "200KiB", "--html", html, "--json", path)
-    assert result.exit_code == 0, result.output
-    text, found = html.read_text(), json.loads(path.read_text())
+def test_the_page_has_what_the_file_has_and_needs_nothing_else(advice: Advice) -> None:
+    text, found = advice.page, advice.found
     page = Page(text)
     assert f"Use {found['advice']['backend']}" in page.of("h2")
     assert set(page.of("th")) >= {one["url"] for one in found["backends"]}
@@ -128,7 +143,6 @@ def test_the_page_has_what_the_file_has_and_needs_nothing_else(tmp_path: Path) -
     assert set(page.of("li")) >= set(lines)
     assert found["command"] in page.of("code")
     assert "25% reads, 25% writes, 10% scans, 40% expiring" in text
-    assert all(one["times"]["expire"]["median"] > 0 for one in found["backends"])
     assert "@media (prefers-color-scheme: dark)" in text
     assert not re.search(r"https?:|url\(|@import|@font-face|<script|<img", text)
 

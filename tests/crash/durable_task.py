@@ -10,6 +10,7 @@ import subprocess
 import sys
 import traceback
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -142,6 +143,7 @@ class Nursery:
 
 def serve() -> None:
     """In the nursery: fork a child for each line, and tell how it ended."""
+    import_module("pandas")  # as PyArrow does when it is first used, which is in each child
     for line in sys.stdin:
         child = os.fork()
         if child == 0:

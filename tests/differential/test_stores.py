@@ -13,9 +13,10 @@ from millpond.stores.backend.registry import open_backend
 from millpond.stores.backend.transaction import Transaction
 from millpond.stores.testing.store_calls import KINDS, RETENTION, WINDOW, KindUnderTest, Seeded
 from millpond.stores.testing.store_oracles import SessionOracle, VersionedOracle, WindowOracle
+from tests.drawing import tries
 
 BACKENDS = ("memory", "lmdb", "rocksdb")
-ROUNDS = 42
+ROUNDS = tries(42)
 CALLS = 250
 COMMIT_EVERY = 25
 REOPEN_EVERY = 100

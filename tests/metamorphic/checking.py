@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from millpond.processors.distribution import combining
 from millpond.processors.verbs.functions.combining import RowCombiner
 from millpond.processors.verbs.verb import INSTANT as TIME
+from tests.drawing import tries
 from tests.metamorphic.histories import SECOND, WAYS, Answer, Chain, Event, Way, answer_of
 from tests.metamorphic.oracle import Row
 
@@ -30,7 +31,7 @@ def histories(examples: int = EXAMPLES) -> settings:
     soaks = "MILLPOND_SOAK_SECONDS" in os.environ
     checks = [HealthCheck.too_slow, HealthCheck.data_too_large]
     return settings(
-        max_examples=examples * (20 if soaks else 1),
+        max_examples=examples * 20 if soaks else tries(examples),
         derandomize=not soaks,
         database=None,
         deadline=None,

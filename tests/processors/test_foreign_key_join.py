@@ -17,6 +17,7 @@ from millpond.processors import (
     Topology,
     TopologyDriver,
 )
+from tests.drawing import tries
 from tests.processors.driving import Input, drive, last_values
 
 TEXT = Materialized.with_serdes(None, "string")
@@ -154,7 +155,7 @@ def _build(kind: str, stored: Materialized = TEXT) -> Any:
 
 @pytest.mark.parametrize("kind", ["inner", "left"])
 def test_whatever_the_batches_the_end_is_the_join_of_both_tables(kind: str) -> None:
-    for seed in range(60):
+    for seed in range(tries(60)):
         records = _random_records(seed)
         output = drive(_build(kind), records, size=1 + seed % 9)
         assert last_values(output) == _expected(records, kind), seed

@@ -313,7 +313,7 @@ def test_a_record_that_has_come_out_alone_is_joined_with_none_that_comes_too_lat
 
 @pytest.mark.parametrize("kind", ["left", "outer"])
 def test_no_record_comes_out_alone_and_joined_where_late_ones_are_dropped(kind: str) -> None:
-    for seed in range(60):
+    for seed in range(tries(60)):
         chance = random.Random(seed)
         before, after = chance.choice([(5, 5), (0, 8), (8, 0), (9, -4), (-3, 9)])
         made = _dropping(kind, JoinWindows(before, after, chance.choice([0, 3]), drop_late=True))

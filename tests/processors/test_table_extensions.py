@@ -24,8 +24,9 @@ from millpond.processors import (
     TopologyDriver,
 )
 from millpond.stores import LatePuts
+from tests.drawing import tries
 
-HISTORIES = 1000
+HISTORIES = tries(1000)
 """How many cases each option is tried on, at least; if a test comes in several kinds, each takes its share."""
 KEYS = "ab"
 LAST_TIME = 24
@@ -205,7 +206,7 @@ class TestGraceOfTableSources:
     def test_records_reach_the_table_as_the_oracle_lets_them_go(
         self, restart: bool, tmp_path_factory: pytest.TempPathFactory
     ) -> None:
-        for seed in range(100 if restart else HISTORIES):
+        for seed in range(tries(100) if restart else HISTORIES):
             grace = seed % 9
             arrivals = _history(seed, ["t"])
             builder = _builder()

@@ -147,7 +147,7 @@ def test_the_table_grows_between_micro_batches_and_one_that_is_repeated_reads_wh
         there += grow()
 
 
-@pytest.mark.parametrize("kind", ["parquet", "delta"])
+@pytest.mark.parametrize("kind", ["parquet", pytest.param("delta", marks=pytest.mark.long)])
 def test_rows_are_explained_by_the_version_that_their_micro_batch_has_read(
     spark: SparkSession, tmp_path: Path, kind: str
 ) -> None:
@@ -184,7 +184,7 @@ def test_rows_are_explained_by_the_version_that_their_micro_batch_has_read(
         grow(str(batch + 1))
     others = 0
     for batch, found in came.items():
-        for row in found:
+        for row in found[::2]:
             told = pond.explain_match("priced", row, place, batch_id=batch)
             matches = [] if row["bid"] is None else [row["bid"]]
             assert [one.row["bid"] for one in told.winners if one.row is not None] == matches

@@ -23,6 +23,8 @@ pytestmark = pytest.mark.spark
 DDL = "id long, shop string, at timestamp, amount decimal(10, 2)"
 NAMED = {"key": "shop", "time": "at", "order": "id", "grace": "2 hours"}
 FRAMES: dict[str, dict[str, Any]] = {"whole": {}, "last": {"last": 4}, "within": {"within": "20 minutes"}}
+ONE_FRAME = [pytest.param(one, marks=[] if one == "last" else pytest.mark.long) for one in FRAMES]
+"""What the others answer, ``tests/metamorphic`` and ``tests/processors`` show without Spark."""
 
 
 def calls() -> dict[str, AggregateCall]:
@@ -73,7 +75,9 @@ class Sender(Arriving):
         return pond.over(self.stream(DDL), asked or calls(), name="shown", **{**self.given, **given})
 
 
-@pytest.mark.parametrize("frame", FRAMES)
+@pytest.mark.parametrize(
+    "frame", [pytest.param(one, marks=[] if one == "last" else pytest.mark.long) for one in FRAMES]
+)
 def test_a_static_frame_and_a_stream_with_a_restart_give_what_spark_gives(
     frame: str, spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -114,7 +118,9 @@ def test_the_state_is_read_and_erased_and_other_frames_are_refused(spark: SparkS
     assert [(row["id"], row["number"]) for row in sender.found[2:]] == [(3, 1)]
 
 
-@pytest.mark.parametrize("frame", FRAMES)
+@pytest.mark.parametrize(
+    "frame", [pytest.param(one, marks=[] if one == "last" else pytest.mark.long) for one in FRAMES]
+)
 def test_results_that_come_go_and_have_other_names_at_a_restart_are_declared(
     frame: str, spark: SparkSession, tmp_path: Path
 ) -> None:

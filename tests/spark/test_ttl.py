@@ -70,7 +70,7 @@ def test_the_latest_row_is_deleted_when_its_time_is_over(spark: SparkSession, tm
     ]
 
 
-@pytest.mark.parametrize("expired", ["silent", "delete"])
+@pytest.mark.parametrize("expired", [pytest.param("silent", marks=pytest.mark.long), "delete"])
 def test_what_a_verb_sees_now_is_told_from_versions_that_were_replaced_deleted_or_have_expired(
     spark: SparkSession, tmp_path: Path, expired: str
 ) -> None:

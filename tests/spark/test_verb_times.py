@@ -145,7 +145,10 @@ UNITS = [
 
 
 @pytest.mark.usefixtures("far_from_utc")
-@pytest.mark.parametrize(("unit", "size", "length"), UNITS)
+@pytest.mark.parametrize(
+    ("unit", "size", "length"),
+    [pytest.param(*unit, marks=[] if unit[0] in ("week", "month") else pytest.mark.long) for unit in UNITS],
+)
 def test_windows_of_the_calendar_are_what_spark_truncates_times_to(
     spark: SparkSession, tmp_path: Path, unit: str, size: str, length: str
 ) -> None:
@@ -160,7 +163,9 @@ def test_windows_of_the_calendar_are_what_spark_truncates_times_to(
 
 
 @pytest.mark.usefixtures("far_from_utc")
-@pytest.mark.parametrize("backend", ["memory", "lmdb", "rocksdb"])
+@pytest.mark.parametrize(
+    "backend", [pytest.param("memory", marks=pytest.mark.long), "lmdb", pytest.param("rocksdb", marks=pytest.mark.long)]
+)
 def test_months_go_on_after_a_restart_and_state_shows_their_ends(
     spark: SparkSession, tmp_path: Path, backend: str
 ) -> None:

@@ -515,7 +515,11 @@ def test_a_join_goes_on_whose_rows_have_the_times_that_earlier_releases_added_fo
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("how", "key", "join"), [("left", ["id"], "left join"), ("outer", ["id", "customer"], "full join")]
+    ("how", "key", "join"),
+    [
+        pytest.param("left", ["id"], "left join", marks=pytest.mark.long),
+        ("outer", ["id", "customer"], "full join"),
+    ],
 )
 def test_the_changes_of_a_table_join_merge_into_the_batch_join(
     job: Job, tmp_path: Path, how: Any, key: list[str], join: str

@@ -101,8 +101,8 @@ def files_below(directory: Path, *without: str) -> dict[str, bytes]:
     ("backend", "changelogs", "verbs"),
     [
         ("lmdb", "true", ("priced", "windows", "near")),
-        ("rocksdb", "false", ("priced", "running", "first")),
-        ("memory", "true", ("windows", "top", "newest")),
+        pytest.param("rocksdb", "false", ("priced", "running", "first"), marks=pytest.mark.long),
+        pytest.param("memory", "true", ("windows", "top", "newest"), marks=pytest.mark.long),
     ],
 )
 def test_unchanged_code_differs_in_nothing_of_any_verb_and_the_original_stays_as_it_was(

@@ -24,10 +24,11 @@ from millpond.processors.verbs.stream_join import BOUNDS, OwnBounds, stream_join
 from millpond.processors.verbs.table_joins.table_join import table_join
 from millpond.processors.verbs.verb import MICROS, Verb
 from millpond.stores.encoding.serdes import Serde
+from tests.drawing import tries
 from tests.processors.verbs.duck import answered
 from tests.processors.verbs.running import Rows, an_aggregated_input, an_input, running
 
-HISTORIES = range(60)
+HISTORIES = range(tries(60))
 LONG = 1_000_000
 
 STRING: pa.DataType = pa.string()

@@ -34,7 +34,7 @@ def estimate(data: bytes, *, theta: bool) -> float:
 
 
 @pytest.mark.parametrize("parts", [1, 6])
-@pytest.mark.parametrize("truth", [0, 3, 300, 40_000])
+@pytest.mark.parametrize("truth", [0, 3, 300, 12_000])
 @pytest.mark.parametrize(("type_", "made"), [(INT, int), (TEXT, "ü{}".format), (FLOAT, float)], ids=["i", "s", "x"])
 def test_sketches_of_different_values_tell_about_how_many_there_are(
     type_: pa.DataType, made: Any, truth: int, parts: int
@@ -57,15 +57,15 @@ def test_empty_strings_do_not_count_and_equal_floats_count_once() -> None:
 @pytest.mark.parametrize("parts", [1, 6])
 @pytest.mark.parametrize("k", [100, 400])
 def test_quantiles_are_as_near_as_is_stated(k: int, parts: int) -> None:
-    values = shuffled([*range(20_000), None])
-    error = 3 * datasketches.kll_doubles_sketch.get_normalized_rank_error(k, False) * 20_000
+    values = shuffled([*range(10_000), None])
+    error = 3 * datasketches.kll_doubles_sketch.get_normalized_rank_error(k, False) * 10_000
     for share in (0.0, 0.1, 0.5, 0.99, 1.0):
         found = result_of(f.approx_percentile("x", share, k), INT, values, parts=parts)
-        assert abs(found - share * 20_000) <= error + 1
+        assert abs(found - share * 10_000) <= error + 1
     data = result_of(f.kll_sketch_agg("x", k), INT, values, parts=parts)
     sketch = datasketches.kll_items_sketch.deserialize(data, datasketches.PyLongsSerDe())
-    assert (sketch.n, sketch.get_min_value(), sketch.get_max_value()) == (20_000, 0, 19_999)
-    assert abs(sketch.get_quantile(0.5) - 10_000) <= error
+    assert (sketch.n, sketch.get_min_value(), sketch.get_max_value()) == (10_000, 0, 9_999)
+    assert abs(sketch.get_quantile(0.5) - 5_000) <= error
 
 
 @pytest.mark.parametrize("call", [f.kll_sketch_agg("x"), f.approx_percentile("x", 0.37)], ids=str)

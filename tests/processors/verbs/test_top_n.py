@@ -26,6 +26,7 @@ from millpond.stores.encoding.rows.packing import RowCodec
 from millpond.stores.encoding.rows.schemas import Schemas
 from millpond.stores.encoding.rows.tuple_keys import KeyCodec
 from millpond.stores.typed.expiry import Expired
+from tests.drawing import tries
 from tests.processors.verbs.duck import answered
 from tests.processors.verbs.running import Rows, records, running
 
@@ -134,7 +135,7 @@ def test_texts_that_begin_alike_and_end_in_zero_bytes_are_different(descending: 
 @pytest.mark.parametrize("order", ORDERS)
 def test_each_key_has_the_rows_that_row_number_gives_it(order: str, backend: str) -> None:
     columns, directions = ORDERS[order]
-    for seed in range(30 if backend == "memory" else 5):
+    for seed in range(tries(30 if backend == "memory" else 5)):
         chance = random.Random(seed)
         rows, n = some_rows(chance), chance.choice([1, 2, 5])
         verb = top_n("top", an_input(columns, directions), n, None, columns=["id", "t"], final=False)
@@ -212,7 +213,7 @@ def _micros(time: Any) -> int:
 @pytest.mark.parametrize("kind", STARTS)
 def test_each_window_has_the_rows_that_row_number_gives_it(kind: str, backend: str, final: bool) -> None:
     columns, directions = ["x"], (True,)
-    for seed in range(30 if backend == "memory" else 5):
+    for seed in range(tries(30 if backend == "memory" else 5)):
         chance = random.Random(seed)
         rows, n = some_rows(chance), chance.choice([1, 2, 5])
         verb = top_n("top", an_input(columns, directions), n, WINDOWS[kind], columns=["id", "t"], final=final)
@@ -394,7 +395,7 @@ def _refused(*_: Any) -> None:
 def test_columns_give_what_objects_give_of_rows_that_expire(expired: Expired, monkeypatch: pytest.MonkeyPatch) -> None:
     rows_of = an_input(["x"], (True,))
     verb = top_n("top", rows_of, 2, None, columns=["id", "t"], final=False, ttl=15 * MILLISECOND, expired=expired)
-    for seed in range(30):
+    for seed in range(tries(30)):
         chance = random.Random(seed)
         rows = sorted(with_order(some_rows(chance), ["x"]), key=lambda row: int(row["t"]) + chance.randint(0, 9000))
         runs = [as_columns(rows_of, batch) for batch in cut(rows, chance)]
