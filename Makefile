@@ -7,7 +7,7 @@
 #                    minute of fuzzing and, without ARGS, a sample of the golden topologies on Spark
 # make test-exhaustive  what others take a part of: on Spark, deaths at every step of every change of a job, all
 #                    workloads of the benchmark, and orders and types for each verb; and, without ARGS, all cases of
-#                    the tests that draw theirs, and all backends, of which make test has a quarter
+#                    the tests that draw theirs, all backends, and deaths at all steps, of which make test has a part
 # make soak          faults at every step of random histories, for as long as one likes                 SECONDS=3600
 # make fuzz          bytes of an attacker's making for everything that reads, guided by coverage        SECONDS=3600
 # make test-oldest   what depends on versions of packages, with the oldest that pyproject.toml admits, in .venv-oldest,

@@ -1,27 +1,37 @@
 """What ``make test`` takes a part of, and ``make test-exhaustive`` all: drawn cases, and backends above their contract.
 
 A test draws its cases by ``tries``, or has a parameter ``seed``. What stands above the contract of stores does not tell
-backends apart: there a test runs on memory, and of its runs with another seed, or on another backend, a quarter stays.
-The names of the runs decide which ones, so they are the same everywhere.
+backends apart: there a test runs on memory, and of its runs with another seed, or on another backend, a sixth stays.
+The names of the runs decide which ones, so they are the same everywhere. A test that kills or
+fails something at its every step has their numbers from ``steps``.
 """
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from hashlib import blake2b
+from itertools import count
 from typing import Any, Final
 
 ALL: Final = "MILLPOND_ALL_CASES"
 """The variable of the environment that asks for all."""
-ABOVE: Final = frozenset(("processors", "metamorphic", "pond", "evolution", "edit", "inspect"))
+ABOVE: Final = frozenset(("processors", "metamorphic", "pond", "evolution", "edit", "inspect", "golden"))
 """The folders of what stands above the contract of stores."""
-PERSISTENT: Final = frozenset(("lmdb", "rocksdb"))
-_SHARE: Final = 4
-_LEAST: Final = 10
+_BACKENDS: Final = ("memory", "lmdb", "rocksdb")
+_SHARE: Final = 6
+_LEAST: Final = 6
 
 
-def tries(most: int, share: int = _SHARE) -> int:
-    """So many, or the ``share``-th part of them but no fewer than ten, unless ``ALL`` is set."""
-    return most if ALL in os.environ else min(most, max(_LEAST, most // share))
+def tries(most: int) -> int:
+    """So many, or a sixth of them but no fewer than six, unless ``ALL`` is set."""
+    return most if ALL in os.environ else min(most, max(_LEAST, most // _SHARE))
+
+
+def steps(backend: str) -> Iterator[int]:
+    """The numbers of the steps at which something happens to a backend: each third, or all of them if ``ALL`` is set.
+
+    Each of the built-in backends begins with another one, so that together they come to about every step.
+    """
+    return count(1) if ALL in os.environ else count(1 + _BACKENDS.index(backend), len(_BACKENDS))
 
 
 def is_drawn(folder: str, parameters: Mapping[str, Any]) -> bool:
@@ -31,12 +41,12 @@ def is_drawn(folder: str, parameters: Mapping[str, Any]) -> bool:
         folder: that of the test, below ``tests``.
         parameters: those of the run, by name; their first seed is 0.
     """
-    persistent = folder in ABOVE and any(isinstance(one, str) and one in PERSISTENT for one in parameters.values())
+    persistent = folder in ABOVE and any(isinstance(one, str) and one in _BACKENDS[1:] for one in parameters.values())
     return persistent or bool(parameters.get("seed"))
 
 
 def spared(runs: Iterable[str]) -> list[str]:
-    """The drawn runs of a test that ``make test`` leaves to ``make test-exhaustive``: it takes a quarter, at least one.
+    """The drawn runs of a test that ``make test`` leaves to ``make test-exhaustive``: it takes a sixth, at least one.
 
     Args:
         runs: their names.

@@ -7,13 +7,13 @@ the parent opens the task as a successor would.
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import count
 from pathlib import Path
 
 import pytest
 
 from millpond.stores.durability import Manifest
 from tests.crash.durable_task import KEPT, Nursery, commit, content, expected, task
+from tests.drawing import steps
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ def test_a_death_at_any_write_loses_nothing_that_was_committed(
     case, template = CASES[name], tmp_path / "template"
     manifests = prepare(template, backend, case)
     before = manifests[case.opened - 1]
-    for fuse in count(1):
+    for fuse in steps(backend):
         directory = tmp_path / str(fuse)
         shutil.copytree(template, directory)
         survived = nursery.survives(directory, backend, fuse, before, case.opened + 1)

@@ -7,7 +7,6 @@ for every n until it survives. Then the parent does the same as a successor woul
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ import pytest
 
 from millpond.stores.durability import Manifest
 from tests.crash.durable_task import Nursery, commit, content, expected, task
+from tests.drawing import steps
 
 UNKNOWN = -1
 
@@ -73,7 +73,7 @@ def test_a_death_on_the_way_to_another_format_loses_nothing(
 ) -> None:
     way, template = WAYS[name], tmp_path / "template"
     before, number = prepare(template, backend, way), len(way.before) + 1
-    for fuse in count(1):
+    for fuse in steps(backend):
         directory = tmp_path / str(fuse)
         shutil.copytree(template, directory)
         survived = nursery.survives(

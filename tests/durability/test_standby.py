@@ -25,6 +25,7 @@ from millpond.stores.durability.copies.warming import Warmed
 from millpond.stores.encoding.serdes import INT64, STRING
 from millpond.stores.specs.store_spec import StoreKind, StoreSpec
 from millpond.stores.testing import Fault, FaultPlan, FaultySupplier, InjectedFault, Step
+from tests.drawing import steps
 
 COUNTS = StoreSpec("counts", StoreKind.TIMESTAMPED_KEY_VALUE, STRING, INT64)
 OTHERS = StoreSpec("others", StoreKind.KEY_VALUE, STRING, INT64)
@@ -334,9 +335,8 @@ class Kill:
 
 @pytest.mark.parametrize("warm", [False, True], ids=["restores", "catches up"])
 def test_a_kill_at_any_step_leaves_what_a_worker_and_the_next_standby_go_on_with(cluster: Cluster, warm: bool) -> None:
-    top, number, kill, gone = cluster.directory, 0, None, ended_process()
-    while kill is None or kill.left <= 0:
-        number += 1
+    top, gone = cluster.directory, ended_process()
+    for number in steps(cluster.engine):
         one = Cluster(top / str(number), cluster.engine, COUNTS)
         one.batch()
         if warm:
@@ -348,7 +348,7 @@ def test_a_kill_at_any_step_leaves_what_a_worker_and_the_next_standby_go_on_with
         assert one.manifest is not None
         one.standby(FaultySupplier(supplier(one.engine), FaultPlan(kill))).follow(one.manifest)
         if kill.left > 0:
-            continue
+            break
         for part in ("two", "beside"):
             shutil.rmtree(one.directory / part, ignore_errors=True)
             with suppress(FileNotFoundError):

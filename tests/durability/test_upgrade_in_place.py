@@ -27,6 +27,7 @@ from millpond.stores.encoding.serdes import INT64, STRING
 from millpond.stores.specs.location import StoreLocation
 from millpond.stores.specs.store_spec import StoreKind, StoreSpec
 from millpond.stores.testing import Fault, FaultPlan, FaultySupplier, Step
+from tests.drawing import steps
 from tests.durability import one_store
 from tests.durability.one_store import content
 
@@ -423,9 +424,8 @@ def test_a_kill_at_any_step_loses_nothing(
 ) -> None:
     before, known = upgrading(tmp_path / "template", engine, commits)
     switching = commits == 4
-    rename, number, kill = Path.rename, 0, Kill(0, tmp_path)
-    while kill.done:
-        number += 1
+    rename = Path.rename
+    for number in steps(engine):
         directory = tmp_path / str(number)
         shutil.copytree(tmp_path / "template", directory)
         kill = Kill(number, directory)
@@ -439,9 +439,10 @@ def test_a_kill_at_any_step_loses_nothing(
             patch.setattr(Path, "rename", noted)
             with task(directory, failing, TIMESTAMPED, in_place=not switching) as state:
                 after = commit(state, TIMESTAMPED, before, {"k2": (50, 50)})
-        if kill.done:
-            check_at(kill.restored(directory / "old"), engine, before, known)
-            check_at(kill.restored(directory / "new"), engine, after, known | {"k2": (50, 50)})
+        if not kill.done:
+            break
+        check_at(kill.restored(directory / "old"), engine, before, known)
+        check_at(kill.restored(directory / "new"), engine, after, known | {"k2": (50, 50)})
     assert number > 5
 
 

@@ -22,6 +22,7 @@ from millpond.stores.durability.copies.warming import Warmed, warm
 from millpond.stores.encoding.serdes import INT64, STRING
 from millpond.stores.specs.store_spec import StoreKind, StoreSpec
 from millpond.stores.testing import Fault, FaultPlan, FaultySupplier, InjectedFault, Step
+from tests.drawing import steps
 
 PLAIN = StoreSpec("counts", StoreKind.KEY_VALUE, STRING, INT64)
 TIMESTAMPED = replace(PLAIN, kind=StoreKind.TIMESTAMPED_KEY_VALUE)
@@ -303,9 +304,7 @@ class Kill:
 def test_a_kill_at_any_step_leaves_what_can_be_warmed_on_and_what_can_be_started_on(
     tmp_path: Path, engine: str, warmed: bool
 ) -> None:
-    number, kill = 0, None
-    while kill is None or kill.left <= 0:
-        number += 1
+    for number in steps(engine):
         job = Job(tmp_path / str(number), engine, *PATHS["timestamped"])
         job.batch(puts(1))
         if warmed:
@@ -315,7 +314,7 @@ def test_a_kill_at_any_step_leaves_what_can_be_warmed_on_and_what_can_be_started
         kill = Kill(number, job)
         job.warm(engine=FaultySupplier(supplier(engine), FaultPlan(kill)))
         if kill.left > 0:
-            continue
+            break
         shutil.copytree(job.directory / "killed", job.directory / "started")
         assert job.content("started") == job.content("anew")
         shutil.rmtree(job.directory / "warm")

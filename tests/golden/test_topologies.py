@@ -1,25 +1,19 @@
 """Every golden topology behaves as Kafka Streams was recorded to, or as its own contract says if it broke that.
 
-Without ``--backend`` all cases run on memory and on LMDB, and a sample of them on RocksDB, which takes long to open.
+Without ``--backend`` all cases run on memory, and in ``make test`` a part of them on the other backends.
 """
 
 import pytest
 
 from tests.golden import comparison, interpreter
+from tests.golden.conftest import BACKENDS
 from tests.golden.loader import Case, cases
-
-ROCKSDB_STEP = 6
-"""One in this many cases runs on RocksDB."""
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     recorded = [case for case in cases(metafunc.config.getoption("golden_dir", None)) if "topology" in case.content]
-    backends = metafunc.config.getoption("backend", None)
-    if backends is None:
-        runs = [(case, backend) for backend in ("memory", "lmdb") for case in recorded]
-        runs += [(case, "rocksdb") for case in recorded[::ROCKSDB_STEP]]
-    else:
-        runs = [(case, backend) for backend in backends for case in recorded]
+    backends = metafunc.config.getoption("backend", None) or BACKENDS
+    runs = [(case, backend) for backend in backends for case in recorded]
     metafunc.parametrize(("recorded", "engine"), runs, ids=[f"{case.id}-{backend}" for case, backend in runs])
 
 

@@ -159,7 +159,8 @@ def test_the_three_questions_of_the_page_have_its_answers(spark: SparkSession, t
     assert price(prices.where("price <= 4"), name="filtered") == 3
 
 
-@pytest.mark.parametrize("otherwise", ["miss", pytest.param("next", marks=pytest.mark.long)])
+@pytest.mark.parametrize("otherwise", ["miss", "next"])
+@pytest.mark.long
 def test_static_rows_meet_what_spark_lets_them_meet_by_a_condition_on_both_sides(
     wide: tuple[DataFrame, DataFrame], tmp_path: Path, otherwise: Any
 ) -> None:

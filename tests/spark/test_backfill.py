@@ -68,6 +68,7 @@ def dying_at_first() -> Callable[[Step], Fault | None]:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_chain_of_operators_goes_on_where_its_backfill_ended_although_each_task_was_run_twice(
     spark: SparkSession, tmp_path: Path, run_stream: RunStream, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -133,6 +133,7 @@ def test_calls_are_added_removed_renamed_and_reordered_with_other_partitions(job
     }  # fmt: skip
 
 
+@pytest.mark.long
 def test_a_result_gets_the_rows_so_far_once_the_checkpoint_is_declared(job: Job) -> None:
     job.run({"n": count()}, ("a", 1, 1), ("a", 2, 2), ("b", 3, 5))
     calls: dict[str, Any] = {"n": count(), "mean": avg("v"), "newest": last(F.col("v") * 2), "later": count()}

@@ -98,6 +98,7 @@ def test_the_code_of_the_page_on_spark_joins_and_counts_flights_and_looks_into_i
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_the_code_for_those_who_come_from_spark_keeps_a_table_current(
     session: SparkSession, tmp_path: Path, tables: MakeTable
 ) -> None:

@@ -93,6 +93,7 @@ def test_many_files_restarts_and_other_partitions_leave_what_sql_says(spark: Spa
         assert left_by(job, found) == by_sql(job, given[:come])
 
 
+@pytest.mark.long
 def test_changes_of_another_system_count_by_their_order_across_files_restarts_and_other_partitions(
     spark: SparkSession, tmp_path: Path
 ) -> None:

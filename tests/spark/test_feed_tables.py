@@ -50,7 +50,8 @@ def joined(pond: Millpond, orders: DataFrame, notes: DataFrame, time: str | Colu
     )
 
 
-@pytest.mark.parametrize("shared", [True, pytest.param(False, marks=[pytest.mark.long, pytest.mark.exhaustive])])
+@pytest.mark.parametrize("shared", [True, pytest.param(False, marks=pytest.mark.exhaustive)])
+@pytest.mark.long
 def test_many_files_and_restarts_leave_what_the_feed_describes(
     spark: SparkSession, tmp_path: Path, shared: bool
 ) -> None:

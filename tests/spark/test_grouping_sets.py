@@ -88,6 +88,7 @@ def test_static_frames_give_what_spark_sql_gives(spark: SparkSession, tmp_path: 
     assert rows == by_spark(sales.rows(0), sets, *CALLS)
 
 
+@pytest.mark.long
 def test_windows_behind_a_verb_of_one_of_the_columns(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -118,6 +118,7 @@ def jobs(spark: SparkSession, tmp_path: Path, run_stream: RunStream) -> Jobs:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_job_that_begins_with_the_stores_of_another_goes_on_as_that_one_does(jobs: Jobs) -> None:
     first = jobs.run("old", FIRST)
     seeds = {name: jobs.store("old", name, for_seeds=True).cache() for name in STORES}

@@ -132,7 +132,8 @@ def drawn(random: Random) -> list[tuple[list[Row], list[Row]]]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("chain", "verbs"), [(windows, 3), pytest.param(totals, 3, marks=pytest.mark.long)])
+@pytest.mark.parametrize(("chain", "verbs"), [(windows, 3), (totals, 3)])
+@pytest.mark.long
 def test_a_chain_gives_the_same_rows_in_one_operator_as_in_several(
     spark: SparkSession, tmp_path: Path, chain: Chain, verbs: int
 ) -> None:

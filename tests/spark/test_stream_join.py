@@ -66,6 +66,7 @@ EACH = "k = rk and since between at - make_dt_interval(0, 0, back) and at + make
 @pytest.mark.parametrize(
     "backend", [pytest.param("memory", marks=pytest.mark.long), "lmdb", pytest.param("rocksdb", marks=pytest.mark.long)]
 )
+@pytest.mark.long
 def test_bounds_that_are_columns_are_those_of_each_left_row_also_after_a_restart(
     backend: str, spark: SparkSession, tmp_path: Path
 ) -> None:

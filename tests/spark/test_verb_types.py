@@ -175,6 +175,7 @@ def tables(draw: st.DrawFn, prefix: str) -> pa.Table:
     derandomize=True,
     phases=(Phase.generate,),  # an example takes seconds, so none is shrunk
 )
+@pytest.mark.long
 def test_random_rows_come_out_of_chained_verbs_as_they_went_in(
     spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, one: pa.Table, two: pa.Table, three: pa.Table
 ) -> None:

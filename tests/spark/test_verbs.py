@@ -418,6 +418,7 @@ def test_keys_are_equal_where_spark_joins_them_and_tables_have_no_null(job: Job)
     assert repr(in_order(reduce(DataFrame.unionAll, ours))) == repr(in_order(reduce(DataFrame.unionAll, sparks)))
 
 
+@pytest.mark.long
 def test_null_keys_are_equal_where_spark_compares_them_null_safely(job: Job) -> None:
     left = job.rows("k int, j int, at timestamp, a int", *(
         (k, j, "2024-01-01 10:00", 10 * (k or 0) + (j or 0)) for k in (1, None) for j in (2, None)

@@ -98,6 +98,7 @@ def never_thrown_away(directories: dict[str, Path]) -> Iterator[None]:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_query_rolls_over_to_copies_that_were_warmed_while_it_ran(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -8,7 +8,7 @@ import msgpack
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from millpond.errors import RecordError
@@ -22,7 +22,6 @@ from millpond.processors.verbs.row_aggregate import RowAggregate
 from millpond.stores.backend.memory import MemoryBackend
 from millpond.stores.backend.transaction import Transaction
 from millpond.stores.typed.keyvalue import KeyValueStore
-from tests.drawing import tries
 from tests.processors.verbs.aggregating import (
     ADDED,
     EXTENT,
@@ -123,7 +122,6 @@ def plain_results(calls: Mapping[str, AggregateCall], types: Mapping[str, pa.Dat
 
 
 @pytest.mark.parametrize(("name", "type_"), CASES)
-@settings(max_examples=tries(100, share=10))
 @given(data=st.data())
 def test_what_has_gone_leaves_no_trace_in_whichever_micro_batches_it_came_and_went(
     name: str, type_: pa.DataType, data: st.DataObject
