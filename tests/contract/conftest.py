@@ -4,6 +4,11 @@ from pathlib import Path
 
 import pytest
 
+from millpond.stores.testing.suite import Suite
+from tests.drawing import tries
+
+Suite.examples = tries(Suite.examples)
+
 
 @pytest.fixture
 def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:

@@ -3,10 +3,11 @@
 from millpond.stores.backend.contract import BackendSupplier
 from millpond.stores.testing import BackendSuite
 from tests.contract.appending import LogSupplier
+from tests.drawing import tries
 
 
 class TestLog(BackendSuite):
-    examples = 15
+    examples = tries(15)
 
     def supplier(self) -> BackendSupplier:
         return LogSupplier()

@@ -5,6 +5,7 @@ from millpond.adapters.rocksdb import RocksDbSupplier
 from millpond.stores.backend.contract import BackendSupplier
 from millpond.stores.backend.memory import MemorySupplier
 from millpond.stores.testing import BackendSuite, Feature
+from tests.drawing import tries
 
 
 class TestMemory(BackendSuite):
@@ -23,14 +24,14 @@ class TestLmdbWhoseMapGrowsAllTheTime(BackendSuite):
 
 
 class TestRocksDb(BackendSuite):
-    examples = 15
+    examples = tries(15)
 
     def supplier(self) -> BackendSupplier:
         return RocksDbSupplier()
 
 
 class TestRocksDbWithoutALogAndWithTinyBuffers(BackendSuite):
-    examples = 15
+    examples = tries(15)
     opt_outs = {Feature.ONE_FILE: "without a log, rows go to many small tables"}  # noqa: RUF012
 
     def supplier(self) -> BackendSupplier:

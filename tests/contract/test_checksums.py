@@ -24,6 +24,7 @@ from millpond.stores.testing.reads import ReadSuite
 from millpond.stores.testing.scans import ScanSuite
 from millpond.stores.testing.suppliers import SupplierSuite
 from millpond.stores.testing.writes import WriteSuite
+from tests.drawing import tries
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,7 @@ class RocksDbWithChecksums(RocksDbSupplier):
 class TestMemory(
     ReadSuite, ScanSuite, WriteSuite, LifecycleSuite, SupplierSuite, CapabilitySuite, MachineSuite, StoreSuite
 ):
-    examples = 20
+    examples = tries(20)
 
     def supplier(self) -> BackendSupplier:
         return WithChecksums()
@@ -59,7 +60,7 @@ class TestLmdb(ReadSuite, ScanSuite, WriteSuite, LifecycleSuite, SupplierSuite, 
 
 
 class TestRocksDb(ReadSuite, ScanSuite, WriteSuite, LifecycleSuite, SupplierSuite, CapabilitySuite, MachineSuite):
-    examples = 10
+    examples = tries(10)
 
     def supplier(self) -> BackendSupplier:
         return RocksDbWithChecksums()

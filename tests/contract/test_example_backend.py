@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from millpond.bench.engines.engine import Use
 from millpond.stores.testing import BackendSuite
 from tests.bench.engine_checks import check_engine
+from tests.drawing import tries
 
 ROOT = Path(__file__).parents[2]
 PLUGIN = ROOT / "plugins" / "millpond-sqlite"
@@ -30,7 +31,7 @@ SUPPLIER, ENGINE = import_module("millpond_sqlite").SqliteSupplier, import_modul
 
 
 class TestSqlite(FromThePage):
-    examples = 15
+    examples = tries(15)
 
 
 def test_the_page_has_the_plugins_files_as_they_are() -> None:

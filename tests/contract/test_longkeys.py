@@ -29,6 +29,7 @@ from millpond.stores.testing.reads import ReadSuite
 from millpond.stores.testing.scans import ScanSuite
 from millpond.stores.testing.suppliers import SupplierSuite
 from millpond.stores.testing.writes import WriteSuite
+from tests.drawing import tries
 
 
 class ShortKeys(MemoryBackend):
@@ -77,7 +78,7 @@ class TestLongKeysOfAllLengths(
 ):
     """With a limit of two bytes almost every key of the kit is a long one."""
 
-    examples = 80
+    examples = tries(80)
 
     def supplier(self) -> BackendSupplier:
         return ShortKeysSupplier()

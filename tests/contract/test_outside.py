@@ -14,6 +14,7 @@ from millpond.stores.specs.formats import FormatVersion
 from millpond.stores.specs.migration import open_version
 from millpond.stores.testing import BackendSuite, Feature
 from tests.contract.outside import NamedByItsPath, OutsideSupplier, away
+from tests.drawing import tries
 from tests.durability.one_store import add, content, key, task
 
 # Held as long as this module.
@@ -21,7 +22,7 @@ _service = TemporaryDirectory(prefix="service-")
 
 
 class TestOutside(BackendSuite):
-    examples = 15
+    examples = tries(15)
     opt_outs: ClassVar = {Feature.FILES: "a directory has only the name of a store that is elsewhere"}
 
     def supplier(self) -> OutsideSupplier:

@@ -5,6 +5,7 @@ from millpond.adapters.rocksdb import RocksDbSupplier
 from millpond.stores.backend.contract import BackendSupplier
 from millpond.stores.backend.memory import MemorySupplier
 from millpond.stores.testing import StoreSuite
+from tests.drawing import tries
 
 
 class TestMemory(StoreSuite):
@@ -18,7 +19,7 @@ class TestLmdb(StoreSuite):
 
 
 class TestRocksDb(StoreSuite):
-    examples = 15
+    examples = tries(15)
 
     def supplier(self) -> BackendSupplier:
         return RocksDbSupplier()

@@ -47,6 +47,7 @@ def clicks(spark: SparkSession) -> DataFrame:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_results_depend_neither_on_tasks_nor_on_micro_batches_nor_on_a_restart(
     spark: SparkSession, tmp_path: Path, run_stream: RunStream
 ) -> None:

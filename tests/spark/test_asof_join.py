@@ -41,6 +41,7 @@ def sides(spark: SparkSession) -> tuple[DataFrame, DataFrame]:
     return left, right.repartition(3)
 
 
+@pytest.mark.long
 def test_static_rows_get_what_spark_gives_them_by_any_comparison(
     spark: SparkSession, sides: tuple[DataFrame, DataFrame], tmp_path: Path
 ) -> None:

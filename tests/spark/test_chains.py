@@ -116,6 +116,7 @@ def seen(pond: Millpond, rows: DataFrame) -> DataFrame:
     )
 
 
+@pytest.mark.long
 def test_a_row_that_a_join_has_held_back_is_in_time_for_the_aggregate_behind_it(feed: Feed) -> None:
     pond = feed.pond()
     counts = pond.aggregate(
@@ -208,6 +209,7 @@ def test_rows_of_a_feed_are_in_its_order_only_for_keys_with_its_own(feed: Feed) 
     assert feed_in(twice) is None
 
 
+@pytest.mark.long
 def test_a_feed_that_files_hold_counts_in_its_order_however_they_are_read(feed: Feed, spark: SparkSession) -> None:
     sold = [[(key, f"{key}-{change}", at(key)) for key in range(5)] for change in range(6)]
     pond = feed.pond()

@@ -142,6 +142,7 @@ def test_a_store_is_renamed_and_another_counts_from_now_on_even_if_the_first_mic
 
 @pytest.mark.slow
 @pytest.mark.parametrize("into", [None, pytest.param("elsewhere", marks=pytest.mark.long)])
+@pytest.mark.long
 def test_a_job_that_nobody_has_stopped_loses_nothing_to_the_one_that_carries_its_state_over(
     query: Query, into: str | None
 ) -> None:
@@ -261,6 +262,7 @@ def test_the_command_line_gives_a_verb_other_partitions(query: Query, millpond_s
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_verb_gets_other_partitions_in_the_job_itself(query: Query) -> None:
     def rows(words: list[str], partitions: int | None, evolution: Evolution | None = None) -> DataFrame:
         pond = Millpond(application_id="pond", partitions=partitions, evolution=evolution, **query.places)

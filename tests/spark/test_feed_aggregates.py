@@ -170,6 +170,7 @@ def test_a_state_that_counts_changes_never_becomes_one_of_rows(spark: SparkSessi
     job.run(found, "new")
 
 
+@pytest.mark.long
 def test_results_over_a_feed_come_go_and_are_called_otherwise_at_restarts(spark: SparkSession, tmp_path: Path) -> None:
     job = Job(spark, tmp_path)
     like = job.rows(f"{ORDERS}, lsn int")

@@ -91,6 +91,7 @@ def test_at_most_is_kept_and_a_greater_gap_fails_the_query_or_is_left_out(spark:
         job.run(summed(at_most="2 minutes"))
 
 
+@pytest.mark.long
 def test_a_result_that_is_added_gets_the_rows_so_far_that_are_in_sessions(spark: SparkSession, tmp_path: Path) -> None:
     job, rows = Job(spark, tmp_path), drawn(spark, 300).cache()
     stream = job.arrive("rows", rows)

@@ -63,7 +63,9 @@ class MortalSupplier(LmdbSupplier):
         return backend
 
 
-@pytest.mark.parametrize("kill", [True, False], ids=["killed", "failed"])
+@pytest.mark.parametrize(
+    "kill", [pytest.param(True, id="killed"), pytest.param(False, id="failed", marks=pytest.mark.long)]
+)
 def test_a_worker_that_ends_between_its_delta_and_the_commit_changes_nothing(
     spark: SparkSession, tmp_path: Path, run_stream: RunStream, kill: bool
 ) -> None:

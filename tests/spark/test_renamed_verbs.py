@@ -161,6 +161,7 @@ def test_verbs_that_share_an_operator_are_renamed_and_dropped_and_nothing_runs_b
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_verb_does_not_begin_empty_in_another_query_that_has_begun_without_it(job: Job) -> None:
     """It goes on where it has begun, begins in the other one under another name, and in a new one as before."""
     other, anew = f"{job.place}/other", f"{job.place}/anew"

@@ -100,7 +100,7 @@ def files_below(directory: Path, *without: str) -> dict[str, bytes]:
 @pytest.mark.parametrize(
     ("backend", "changelogs", "verbs"),
     [
-        ("lmdb", "true", ("priced", "windows", "near")),
+        ("lmdb", "true", ("priced", "near")),
         pytest.param("rocksdb", "false", ("priced", "running", "first"), marks=pytest.mark.long),
         pytest.param("memory", "true", ("windows", "top", "newest"), marks=pytest.mark.long),
     ],
