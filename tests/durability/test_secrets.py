@@ -252,7 +252,7 @@ def test_the_server_of_the_page_has_nothing_to_print_that_shows_a_secret() -> No
     know("s3://key:hunter-of-errors@b")
     watched: Any = SimpleNamespace(look=look)
     with pytest.raises(ValueError, match="cannot open") as caught:
-        Source(watched, 1.0).answer()
+        Source(watched, 1.0).data()
     assert "hunter-of-errors" not in "".join(traceback.format_exception(caught.value))
 
 
