@@ -67,7 +67,7 @@ def payloads(share: float) -> Topic:
         values = pa.StringArray.from_buffers(len(keys), pa.py_buffer(ends.tobytes()), pa.py_buffer(letters.tobytes()))
         return {"key": names_of("user", keys), "payload": values}
 
-    return Topic("payloads", share, "key string, at long, payload string", drawn)
+    return Topic("payloads", "key string, at long, payload string", share, drawn)
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ class Profile:
             they come by chance.
     """
 
-    workload: Workload
+    workload: Workload[Topic]
     described: Mapping[str, Any]
     keys: int | None = None
     changing: float = 1.0

@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 from millpond.bench.spark.flink.jobs import FlinkJobs
 from millpond.bench.spark.flink.process import flink_process
 from millpond.bench.spark.flink.queries import FlinkContender
-from millpond.bench.spark.inputs import write_inputs
+from millpond.bench.spark.inputs import Source
 from millpond.bench.spark.queries import Ran, measure, scratch
 from millpond.bench.spark.shapes import Scale
 from millpond.bench.spark.workers import WorkerMemory
@@ -96,7 +96,7 @@ class Contest:
     flink: Path | None = None
 
     @property
-    def work(self) -> Workload:
+    def work(self) -> Workload[Source]:
         """The workload."""
         return workload_named(self.workload)
 
@@ -134,7 +134,7 @@ class Contest:
             if self.flink is not None and not work.in_flink.keys().isdisjoint(chosen):
                 process = held.enter_context(flink_process(self.flink, place))
                 flink = FlinkJobs(process, place, work.topics, scale, self.cores)
-            write_inputs(place, work.topics, scale, batches, growing=growing, seed=self.seed)
+            work.write(place, work.topics, scale, batches, growing=growing, seed=self.seed)
             running = spark()
 
             def run_first(name: str, skipped: int, counted: int) -> Ran:
@@ -142,9 +142,28 @@ class Contest:
                 if isinstance(contender, FlinkContender):
                     assert flink is not None, "chosen_contenders leaves them out without Flink"
                     return flink.measure(contender, skipped, counted)
+                if counted:
+                    self.check(running, place, name, contender, scale, skipped + counted)
                 return measure(running, place, work, contender, scale, skipped=skipped, counted=counted)
 
             yield Runs(run_first)
+
+    def check(
+        self, spark: SparkSession, place: Path, name: str, contender: Contender, scale: Scale, batches: int
+    ) -> None:
+        """Refuse a contender that answers wrongly, if answers are checked where it is measured; here tests do.
+
+        Args:
+            spark: the session.
+            place: where the inputs are.
+            name: that of the contender.
+            contender: whose query it is.
+            scale: how much a micro-batch has.
+            batches: how many of them it is about to run.
+
+        Raises:
+            MillpondError: its answer is wrong.
+        """
 
     def figures(self, seconds: Mapping[str, list[float]], memory: Mapping[str, WorkerMemory]) -> dict[str, Any]:
         """What was measured of micro-batches, for the report.

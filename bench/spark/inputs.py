@@ -47,20 +47,29 @@ Numbers = np.ndarray[Any, np.dtype[np.int64]]
 
 
 @dataclass(frozen=True)
-class Topic:
+class Source:
     """What is read as one DataFrame.
 
     Attributes:
-        name: of the topic and of its directory.
-        share: which part of the rows of a micro-batch belongs to it.
+        name: of the source and of its directory.
         schema: its columns as Spark DDL.
+    """
+
+    name: str
+    schema: str
+
+
+@dataclass(frozen=True)
+class Topic(Source):
+    """What ``write_inputs`` writes.
+
+    Attributes:
+        share: which part of the rows of a micro-batch belongs to it.
         draw: all columns but those of the time, given the numbers of the keys and a source of random values. The time
             is ``at``, in milliseconds, and where the schema has it ``since``, a timestamp.
     """
 
-    name: str
     share: float
-    schema: str
     draw: Callable[[Numbers, np.random.Generator], Columns]
 
 
@@ -68,8 +77,8 @@ def events(share: float = 1.0) -> Topic:
     """Amounts by user."""
     return Topic(
         "events",
-        share,
         EVENT,
+        share,
         lambda keys, rng: {"key": names_of("user", keys), "amount": pa.array(rng.integers(0, 100, len(keys)))},
     )
 
@@ -77,7 +86,7 @@ def events(share: float = 1.0) -> Topic:
 def rates(share: float) -> Topic:
     """Rates by user."""
     return Topic(
-        "rates", share, RATE, lambda keys, rng: {"key": names_of("user", keys), "rate": pa.array(rng.random(len(keys)))}
+        "rates", RATE, share, lambda keys, rng: {"key": names_of("user", keys), "rate": pa.array(rng.random(len(keys)))}
     )
 
 
@@ -115,8 +124,8 @@ def orders(share: float) -> Topic:
     """Amounts by order, and whose order it is: always the same customer's."""
     return Topic(
         "orders",
-        share,
         ORDER,
+        share,
         lambda keys, rng: {
             "key": names_of("order", keys),
             "customer": names_of("customer", keys // ORDERS_PER_CUSTOMER),
@@ -129,8 +138,8 @@ def customers(share: float) -> Topic:
     """Rates by customer."""
     return Topic(
         "customers",
-        share,
         RATE,
+        share,
         lambda keys, rng: {
             "key": names_of("customer", keys // ORDERS_PER_CUSTOMER),
             "rate": pa.array(rng.random(len(keys))),
@@ -140,15 +149,15 @@ def customers(share: float) -> Topic:
 
 def sales() -> Topic:
     """Sales by user, with a column of each of four types."""
-    return Topic("sales", 1.0, SALE, lambda keys, rng: {"key": names_of("user", keys), **_drawn(SALE, len(keys), rng)})
+    return Topic("sales", SALE, 1.0, lambda keys, rng: {"key": names_of("user", keys), **_drawn(SALE, len(keys), rng)})
 
 
 def readings(share: float) -> Topic:
     """Wide rows by device."""
     return Topic(
         "readings",
-        share,
         READING,
+        share,
         lambda keys, rng: {"key": names_of("device", keys), **_drawn(READING, len(keys), rng)},
     )
 
@@ -156,18 +165,18 @@ def readings(share: float) -> Topic:
 def devices(share: float) -> Topic:
     """What is known of devices: a column of each type."""
     return Topic(
-        "devices", share, DEVICE, lambda keys, rng: {"key": names_of("device", keys), **_drawn(DEVICE, len(keys), rng)}
+        "devices", DEVICE, share, lambda keys, rng: {"key": names_of("device", keys), **_drawn(DEVICE, len(keys), rng)}
     )
 
 
 def trades(share: float) -> Topic:
     """Trades of few shares."""
-    return Topic("trades", share, TRADE, partial(_of_shares, TRADE))
+    return Topic("trades", TRADE, share, partial(_of_shares, TRADE))
 
 
 def quotes(share: float) -> Topic:
     """Quotes of few shares: of the rows that arrive in a second, several for each share."""
-    return Topic("quotes", share, QUOTE, partial(_of_shares, QUOTE))
+    return Topic("quotes", QUOTE, share, partial(_of_shares, QUOTE))
 
 
 def write_inputs(
@@ -207,7 +216,7 @@ def write_inputs(
         for topic, chosen in zip(topics, np.split(rows, ends[:-1]), strict=True):
             own = chosen if shuffled else np.sort(chosen)
             columns = {**topic.draw(keys[own], rng), **_times(topic, (number + 1) * scale.rows + own)}
-            _write_micro_batch(place / topic.name, number, pa.table(columns), scale.files)
+            write_micro_batch(place / topic.name, number, pa.table(columns), scale.files)
 
 
 def _times(topic: Topic, millis: Numbers) -> Columns:
@@ -216,8 +225,8 @@ def _times(topic: Topic, millis: Numbers) -> Columns:
     return {"at": at, **as_timestamps}
 
 
-def _write_micro_batch(directory: Path, number: int, rows: pa.Table, files: int) -> None:
-    """Write the rows, in equal parts, into files whose age tells their order."""
+def write_micro_batch(directory: Path, number: int, rows: pa.Table, files: int) -> None:
+    """Write the rows of micro-batch ``number``, in equal parts, into files whose age tells their order."""
     ends = [len(rows) * part // files for part in range(files + 1)]
     for part, (first, end) in enumerate(pairwise(ends)):
         path = directory / f"{number:06d}-{part}.parquet"
@@ -245,23 +254,23 @@ def growing_keys(scale: Scale, number: int, batches: int, rng: np.random.Generat
 def read_inputs(
     spark: SparkSession,
     place: Path,
-    topics: Sequence[Topic],
+    sources: Sequence[Source],
     scale: Scale,
     batches: int,
     static: Collection[str] = (),
 ) -> Inputs:
-    """Streams of the first ``batches`` micro-batches that ``write_inputs`` wrote at this scale.
+    """Streams of the first ``batches`` micro-batches that have been written at this scale.
 
-    The topics of these names are static: all of their rows are there from the beginning.
+    The sources of the names in ``static`` are static: all of their rows are there from the beginning.
     """
-    return {topic.name: _read(spark, place, topic, scale.files, batches, topic.name in static) for topic in topics}
+    return {one.name: _read(spark, place, one, scale.files, batches, one.name in static) for one in sources}
 
 
-def _read(spark: SparkSession, place: Path, topic: Topic, files: int, batches: int, static: bool) -> DataFrame:
+def _read(spark: SparkSession, place: Path, source: Source, files: int, batches: int, static: bool) -> DataFrame:
     reader = spark.read if static else spark.readStream.option("maxFilesPerTrigger", files)
     numbers = ",".join(f"{number:06d}" for number in range(batches))
-    reader = reader.schema(topic.schema).option("pathGlobFilter", f"{{{numbers}}}-*.parquet")
-    return reader.parquet(str(place / topic.name))
+    reader = reader.schema(source.schema).option("pathGlobFilter", f"{{{numbers}}}-*.parquet")
+    return reader.parquet(str(place / source.name))
 
 
 def _of_shares(schema: str, keys: Numbers, rng: np.random.Generator) -> Columns:

@@ -21,7 +21,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 from millpond.adapters.spark import configure
 from millpond.adapters.spark.session.said_aside import stderr_to
 from millpond.bench.measure import bytes_below
-from millpond.bench.spark.inputs import read_inputs
+from millpond.bench.spark.inputs import Source, read_inputs
 from millpond.bench.spark.shapes import Scale
 from millpond.bench.spark.workers import WorkerMemory, workers_of_its_own
 from millpond.bench.spark.workloads import Contender, Workload
@@ -155,7 +155,7 @@ def in_turn(names: Iterable[str], turns: int) -> Iterator[str]:
 def measure(
     spark: SparkSession,
     place: Path,
-    workload: Workload,
+    workload: Workload[Source],
     contender: Contender,
     scale: Scale,
     *,
@@ -198,7 +198,13 @@ def began_and_took(report: Mapping[str, Any]) -> tuple[float, float]:
 
 
 def writer_of(
-    spark: SparkSession, place: Path, workload: Workload, contender: Contender, scale: Scale, batches: int, own: Path
+    spark: SparkSession,
+    place: Path,
+    workload: Workload[Source],
+    contender: Contender,
+    scale: Scale,
+    batches: int,
+    own: Path,
 ) -> DataStreamWriter:
     """The contender's query on the first ``batches`` micro-batches in ``place``, but for its sink.
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import partial
-from typing import Final
+from typing import Final, Generic, TypeVar
 
 from pyspark.sql import DataFrame
 
@@ -18,7 +18,7 @@ from millpond.bench.runs.labels import told_apart
 from millpond.bench.spark import inputs, peers, topologies, verbs
 from millpond.bench.spark.flink import queries as flink
 from millpond.bench.spark.flink.queries import STATE_BACKENDS, FlinkContender, FlinkQuery
-from millpond.bench.spark.inputs import Topic
+from millpond.bench.spark.inputs import Source, Topic, write_inputs
 from millpond.bench.spark.shapes import Inputs, Scale
 from millpond.errors import ConfigurationError
 from millpond.masking import masked
@@ -43,6 +43,9 @@ MAP_IN_ARROW: Final = "map_in_arrow"
 EMPTY: Final = "empty_transform_with_state"
 
 Verb = Callable[[Millpond, Inputs, Scale], DataFrame]
+
+Read = TypeVar("Read", bound=Source, covariant=True)
+"""What a workload reads."""
 
 
 class Answer(Enum):
@@ -80,31 +83,36 @@ class Peer:
 
 
 @dataclass(frozen=True)
-class Workload:
+class Workload(Generic[Read]):
     """One kind of work.
 
     Attributes:
         topics: what is read.
         verbs: the work by verbs on DataFrames, by the names of the contenders.
         topology: the same in the words of Kafka Streams, if it is there.
-        peers: Spark's own means, by the names of the contenders; those that every workload has come on top.
+        peers: Spark's own means, by the names of the contenders.
         answer: what of the answers is the same for all on Spark; in Flink, too, unless its query is a table.
         flink: the same in Flink SQL, if it has it.
         static: the topics that are static for all contenders.
+        write: writes what is read, as ``write_inputs`` does.
+        shows_costs: whether contenders come on top that show the least that Python costs.
     """
 
-    topics: tuple[Topic, ...]
+    topics: tuple[Read, ...]
     topology: Callable[[Scale], Topology] | None = None
     verbs: Mapping[str, Verb] = field(default_factory=dict)
     peers: Mapping[str, Peer] = field(default_factory=dict)
     answer: Answer = Answer.ROWS
     flink: FlinkQuery | None = None
     static: tuple[str, ...] = ()
+    write: Callable[..., None] = write_inputs
+    shows_costs: bool = True
 
     @property
     def all_peers(self) -> Mapping[str, Peer]:
         """Spark's own means, the best first, and what shows the least that Python costs."""
-        return {**self.peers, **{name: peer for name, peer in COSTS.items() if name not in self.peers}}
+        costs = COSTS if self.shows_costs else {}
+        return {**self.peers, **{name: peer for name, peer in costs.items() if name not in self.peers}}
 
     @property
     def in_flink(self) -> dict[str, FlinkContender]:
@@ -156,7 +164,7 @@ COSTS: Final[Mapping[str, Peer]] = {
 }
 """The least that Python costs, with the rows of any workload."""
 
-WORKLOADS: Final[Mapping[str, Workload]] = {
+WORKLOADS: Final[Mapping[str, Workload[Topic]]] = {
     "count": Workload(
         (inputs.events(),),
         topologies.count,
@@ -290,7 +298,7 @@ def named(backends: Sequence[str]) -> dict[str, str]:
     return dict(zip(told_apart(list(map(masked, different))), different, strict=True))
 
 
-def workload_named(name: str) -> Workload:
+def workload_named(name: str) -> Workload[Topic]:
     """The workload.
 
     Raises:
@@ -301,7 +309,7 @@ def workload_named(name: str) -> Workload:
 
 
 def chosen_contenders(
-    workload: Workload, backends: Sequence[str], names: Collection[str] | None, *, with_flink: bool = False
+    workload: Workload[Source], backends: Sequence[str], names: Collection[str] | None, *, with_flink: bool = False
 ) -> dict[str, Contender | FlinkContender]:
     """Those of the names, or all, in the order of all; those in Flink come last.
 

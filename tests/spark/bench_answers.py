@@ -8,6 +8,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+from millpond.bench.spark.inputs import Source
 from millpond.bench.spark.queries import writer_of
 from millpond.bench.spark.shapes import Scale
 from millpond.bench.spark.workloads import Answer, Contender, Workload
@@ -22,7 +23,7 @@ Rows = Counter[tuple[tuple[str, Any], ...]]
 
 
 def written_by(
-    spark: SparkSession, place: Path, workload: Workload, contender: Contender, batches: int = BATCHES
+    spark: SparkSession, place: Path, workload: Workload[Source], contender: Contender, batches: int = BATCHES
 ) -> list[dict[str, Any]]:
     """All rows that the contender's query writes."""
     own = Path(mkdtemp(dir=place))

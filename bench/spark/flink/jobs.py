@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 from millpond.bench.spark.flink.process import FlinkProcess
 from millpond.bench.spark.flink.queries import FlinkContender, Table, settings_of, tables_of
-from millpond.bench.spark.inputs import Topic
+from millpond.bench.spark.inputs import Source
 from millpond.bench.spark.queries import Ran, Streamed
 from millpond.bench.spark.shapes import Scale
 from millpond.bench.spark.workers import WorkerMemory
@@ -41,7 +41,7 @@ class FlinkJobs:
         cores: parallel tasks.
     """
 
-    def __init__(self, process: FlinkProcess, place: Path, topics: Sequence[Topic], scale: Scale, cores: int) -> None:
+    def __init__(self, process: FlinkProcess, place: Path, topics: Sequence[Source], scale: Scale, cores: int) -> None:
         self._process = process
         self._place = place
         self._topics = topics

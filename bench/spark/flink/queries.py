@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from millpond.bench.spark.inputs import Topic
+from millpond.bench.spark.inputs import Source
 from millpond.bench.spark.shapes import Scale
 
 CHECKPOINT_SECONDS: Final = 2
@@ -75,7 +75,7 @@ class Table:
         return _source(self.topic)
 
 
-def tables_of(query: FlinkQuery, topics: Sequence[Topic]) -> list[Table]:
+def tables_of(query: FlinkQuery, topics: Sequence[Source]) -> list[Table]:
     """The tables of the topics, with the event time of their rows, whose watermark no row is behind."""
     return [_table(topic, query) for topic in topics]
 
@@ -161,7 +161,7 @@ def foreign_key(scale: Scale) -> str:
     )
 
 
-def _table(topic: Topic, query: FlinkQuery) -> Table:
+def _table(topic: Source, query: FlinkQuery) -> Table:
     columns = tuple((name, _TYPES[kind]) for name, kind in (column.split() for column in topic.schema.split(", ")))
     parts = ["`time` AS TO_TIMESTAMP_LTZ(`at`, 3)", "WATERMARK FOR `time` AS `time`"] if query.timed else []
     if topic.name in query.versioned:

@@ -1,0 +1,76 @@
+"""Events in files, and the files as rows: several for each micro-batch, whose events interleave.
+
+Rule of this module: which file an event is in depends on its place among those of its kind, and on nothing else.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from millpond.bench.nexmark.events import Site
+from millpond.bench.spark.inputs import Source, write_micro_batch
+from millpond.bench.spark.shapes import Scale
+
+PERSONS: Final = Source(
+    "persons",
+    "id long, name string, emailAddress string, creditCard string, city string, state string, dateTime timestamp, "
+    "extra string",
+)
+AUCTIONS: Final = Source(
+    "auctions",
+    "id long, itemName string, description string, initialBid long, reserve long, dateTime timestamp, "
+    "expires timestamp, seller long, category long, extra string",
+)
+BIDS: Final = Source(
+    "bids",
+    "auction long, bidder long, price long, channel string, url string, dateTime timestamp, extra string, "
+    "arrived timestamp",
+)
+SOURCES: Final = (PERSONS, AUCTIONS, BIDS)
+
+
+def write_events(
+    site: Site,
+    place: Path,
+    sources: Sequence[Source],
+    scale: Scale,
+    batches: int,
+    *,
+    growing: bool = False,
+    seed: int | None = None,
+) -> None:
+    """Write ``batches`` micro-batches below ``place``, as ``write_inputs`` does.
+
+    Args:
+        site: makes the events.
+        place: gets a directory for each source.
+        sources: those of persons, auctions and bids that are wanted.
+        scale: how many events and files a micro-batch has.
+        batches: how many micro-batches.
+        growing: no meaning here: persons and auctions become more with time, whatever is asked for.
+        seed: no meaning here: the site has its own.
+    """
+    for source in sources:
+        (place / source.name).mkdir()
+    for number in range(batches):
+        tables = events_of(site, number * scale.rows, scale.rows)
+        for source in sources:
+            write_micro_batch(place / source.name, number, _dealt(tables[source.name], scale.files), scale.files)
+
+
+def events_of(site: Site, first: int, count: int) -> dict[str, pa.Table]:
+    """Persons, auctions and bids among the events that are emitted from a place on, by the names of their sources."""
+    emitted = site.emitted(first, count)
+    return {
+        PERSONS.name: site.persons(emitted),
+        AUCTIONS.name: site.auctions(emitted),
+        BIDS.name: site.bids(emitted, first),
+    }
+
+
+def _dealt(rows: pa.Table, files: int) -> pa.Table:
+    """The rows in an order in which equal parts have every so-manyth of them."""
+    return rows.take(np.argsort(np.arange(len(rows)) % files, kind="stable"))
