@@ -13,7 +13,7 @@ from typing import Any, Final
 from millpond.bench.json_parts import Part
 from millpond.errors import ConfigurationError
 
-BENCHMARKS: Final = ("engines", "stores", "processors", "spark")
+BENCHMARKS: Final = ("engines", "stores", "processors", "spark", "nexmark")
 """Those that write such documents."""
 
 SCHEMA: Final = 2

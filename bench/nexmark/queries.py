@@ -19,9 +19,10 @@ def q3(pond: Verbs, events: Events) -> Any:
     """Local item suggestion: who sells in Oregon, Idaho or California in category 10, and which auctions are theirs."""
     col = events.col
     auctions = events.auctions.where(col("category") == 10).select("id", "seller", "dateTime")
-    near = events.persons.where(col("state").isin(["OR", "ID", "CA"])).withColumnRenamed("id", "seller")
-    sellers = near.select("seller", "name", "city", "state", "dateTime")
-    return pond.table_join(auctions, sellers, on="seller", left_key="id", time="dateTime")
+    near = events.persons.where(col("state").isin(["OR", "ID", "CA"])).withColumnRenamed("dateTime", "since")
+    sellers = near.select("id", "name", "city", "state", "since").withColumnRenamed("id", "seller")
+    times = {"left_time": "dateTime", "right_time": "since"}
+    return pond.table_join(auctions, sellers, on="seller", left_key="id", **times)
 
 
 def q4(pond: Verbs, events: Events) -> Any:
@@ -59,8 +60,8 @@ def q8(pond: Verbs, events: Events) -> Any:
     window = events.tumbling("dateTime", 10)
     persons = events.persons.select("id", "name", "dateTime").withColumn("start", window)
     sellers = events.auctions.select("seller", "dateTime").withColumn("start", window)
-    keys = {"id": "seller", "start": "start"}
-    return pond.stream_join(persons, sellers, on=keys, time="dateTime", within="10 seconds", how="semi", grace=GRACE)
+    keys, times = {"id": "seller", "start": "start"}, {"left_time": "dateTime", "right_time": "dateTime"}
+    return pond.stream_join(persons, sellers, on=keys, **times, within="10 seconds", how="semi", grace=GRACE)
 
 
 def q9(pond: Verbs, events: Events) -> Any:

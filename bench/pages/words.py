@@ -11,6 +11,7 @@ TITLES: Final = {
     "stores": "State stores side by side",
     "processors": "Stream processors side by side",
     "spark": "Streaming queries on Spark side by side",
+    "nexmark": "The queries of Nexmark on Spark side by side",
 }
 
 _OF_ALL = {
@@ -25,6 +26,11 @@ _OF_DATA = {
 _OF_PROMISES = {
     "Losses of power.": "What is said of durability is what the settings ask of the system. Who promises less has less "
     "to do, so compare those that promise the same.",
+}
+_OF_SPARK = {
+    "A cluster.": "All runs on one machine, so nothing crosses a network, and no node is lost.",
+    "Days.": "A query gets the rows of a few micro-batches. State that grows, compactions and restarts come later.",
+    **_OF_PROMISES,
 }
 _OWN = {
     "engines": {
@@ -52,16 +58,19 @@ _OWN = {
     "spark": {
         "Your data.": "Inputs are made, and lie in files on this machine. To find and read them is in the time of "
         "Spark's micro-batches, and the sink throws rows away.",
-        "A cluster.": "All runs on one machine, so nothing crosses a network, and no node is lost.",
-        "Days.": "A query gets the rows of a few micro-batches. State that grows, compactions and restarts come later.",
-        **_OF_PROMISES,
+        **_OF_SPARK,
+    },
+    "nexmark": {
+        "Your data.": "Events are made, as the suite says, and lie in files on this machine. To find and read them is "
+        "in the time of Spark's micro-batches, and the sink throws rows away.",
+        **_OF_SPARK,
     },
 }
 
 
 def turn(benchmark: str) -> str:
     """What is repeated of each contender."""
-    return "round" if benchmark == "spark" else "run"
+    return "round" if benchmark in ("spark", "nexmark") else "run"
 
 
 def limits(benchmark: str) -> Mapping[str, str]:

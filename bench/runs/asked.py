@@ -21,9 +21,10 @@ def check_known(what: str, names: Iterable[str], known: Collection[str]) -> None
     Raises:
         ConfigurationError: a name is unknown.
     """
+    several = f"{what[:-1]}ies" if what.endswith("y") else f"{what}s"
     for name in names:
         if name not in known:
-            raise ConfigurationError(f"there is no {what} {masked(name)!r}; the {what}s are {'; '.join(known)}")
+            raise ConfigurationError(f"there is no {what} {masked(name)!r}; the {several} are {'; '.join(known)}")
 
 
 def check_least(sizes: object, **least: int) -> None:

@@ -92,15 +92,15 @@ def rates(share: float) -> Topic:
 
 def tiers(share: float) -> Topic:
     """Rates by user, as a table in files has them: with timestamps."""
-    return Topic("tiers", share, TIER, rates(share).draw)
+    return Topic("tiers", TIER, share, rates(share).draw)
 
 
 def limits(share: float) -> Topic:
     """Bounds by user."""
     return Topic(
         "limits",
-        share,
         LIMIT,
+        share,
         lambda keys, rng: {"key": names_of("user", keys), "bound": pa.array(rng.integers(0, 100, len(keys)))},
     )
 
@@ -109,8 +109,8 @@ def accounts() -> Topic:
     """Changes of accounts: another amount, and in half of the cases another one of two segments; some are deletes."""
     return Topic(
         "accounts",
-        1.0,
         ACCOUNT,
+        1.0,
         lambda keys, rng: {
             "key": names_of("user", keys),
             "segment": names_of("segment", keys // ACCOUNTS_PER_SEGMENT + rng.integers(0, 2, len(keys))),

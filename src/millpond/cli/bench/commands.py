@@ -8,6 +8,7 @@ import typer
 from millpond.cli import ending
 from millpond.cli.bench import results
 from millpond.cli.bench.engines import bench_engines
+from millpond.cli.bench.nexmark import bench_nexmark
 from millpond.cli.bench.options import Backends, Directory, JsonFile, Repeat, Seed, benchmark_extra, report
 from millpond.cli.bench.processors import bench_processors
 from millpond.cli.bench.spark import bench_spark
@@ -59,6 +60,15 @@ app.command(
         read="bench/README.md",
     ),
 )(bench_spark)
+app.command(
+    "nexmark",
+    epilog=lesson(
+        "millpond bench nexmark --query q5 --query q18",
+        "millpond bench nexmark --events 200000 --rate 2000 --backend rocksdb --json nexmark.json",
+        codes="1 if a contender failed, or answered wrongly; the others are measured all the same",
+        read="docs/nexmark.md",
+    ),
+)(bench_nexmark)
 app.add_typer(results.app)
 
 

@@ -1,0 +1,80 @@
+"""``millpond bench nexmark``."""
+
+from typing import Annotated
+
+import typer
+
+from millpond.cli.bench.options import Directory, HtmlFile, JsonFile, Seed, benchmark_extra, report
+
+
+def bench_nexmark(
+    query: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="q3, q4, q5, q7, q8, q9, q11, q12, q16, q17, q18, q19 or q20; may be repeated; all by default"
+        ),
+    ] = None,
+    events: Annotated[
+        int, typer.Option(min=1, help="persons, auctions and bids of a run that counts, over all its micro-batches")
+    ] = 1_000_000,
+    batches: Annotated[int, typer.Option(min=1, help="micro-batches of a run that are measured")] = 10,
+    rate: Annotated[int, typer.Option(min=1, help="events in a second of event time, as in the suite")] = 10_000,
+    out_of_order: Annotated[
+        int, typer.Option(min=1, help="of so many events in a row, none keeps its place; 1 for events in order")
+    ] = 1_000,
+    backend: Annotated[str, typer.Option(help="the backend of verbs: a name or a URL")] = "lmdb",
+    contender: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="measure only these, where a query has them; may be repeated: verbs, spark_jvm (Spark's own "
+            "operators), transform_with_state (q18 and q19)"
+        ),
+    ] = None,
+    cores: Annotated[int, typer.Option(min=1, help="Spark cores")] = 2,
+    files: Annotated[
+        int | None, typer.Option(min=1, help="files of each kind in a micro-batch; as many as cores by default")
+    ] = None,
+    seed: Seed = 1,
+    repeat: Annotated[
+        int, typer.Option("--repeat", min=1, help="how often each query runs, in order and in reverse")
+    ] = 2,
+    directory: Directory = None,
+    json: JsonFile = None,
+    html: HtmlFile = None,
+) -> None:
+    """The queries of Nexmark in verbs, beside the best that Spark has: events/s, cores x time, and state.
+
+    Each contender first answers each query in a run of its own, and DuckDB answers it from all events. Whoever answers
+    wrongly fails, is told with what differs, and is not measured; the exit code is then 1.
+    """
+    with benchmark_extra():
+        from millpond.bench.nexmark.events import Site
+        from millpond.bench.nexmark.suite import nexmark_contests
+        from millpond.bench.nexmark.tables import print_results
+        from millpond.bench.spark import measure
+        from millpond.bench.spark.document import check_backends, document_of
+        from millpond.bench.spark.queries import session_when_needed
+    from rich.console import Console
+
+    from millpond.bench.runs.tables import progress
+
+    check_backends([backend])
+    chosen = nexmark_contests(
+        query or [],
+        contenders=contender,
+        batches=batches,
+        rows=-(-events // batches),
+        backends=[backend],
+        cores=cores,
+        files=files,
+        directory=directory,
+        seed=seed,
+        repeat=repeat,
+        site=Site(rate, out_of_order, seed),
+    )
+    runs = sum(map(len, (turn for one in chosen for turn in measure.rounds(list(one.chosen), one.repeat))))
+    with session_when_needed(cores) as spark, progress(Console(stderr=True), runs) as watch:
+        figures = document_of([measure.run(one, spark, watch) for one in chosen])
+    report("nexmark", figures, print_results, json=json, width=140, html=html)
+    if figures["failures"]:
+        raise typer.Exit(1)

@@ -1,0 +1,106 @@
+"""``millpond bench nexmark`` without Spark: what is asked, what is refused, and how figures are shown."""
+
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyspark")
+
+from rich.console import Console
+from typer.testing import CliRunner
+
+from millpond.bench.documents import parsed_document
+from millpond.bench.nexmark.answers import ANSWERS
+from millpond.bench.nexmark.suite import QUERIES, NexmarkContest, nexmark_contests
+from millpond.bench.nexmark.tables import print_results
+from millpond.bench.report import document
+from millpond.bench.spark import measure
+from millpond.bench.spark.contest import Runs
+from millpond.bench.spark.document import document_of
+from millpond.bench.spark.queries import Ran
+from millpond.bench.spark.workers import WorkerMemory
+from millpond.cli import app
+from millpond.errors import ConfigurationError, MillpondError
+from tests.bench.sessions import no_session
+
+SECONDS = {"verbs": 2.0, "spark_jvm": 5.0, "transform_with_state": 8.0}
+HOW: Any = {"batches": 2, "rows": 500, "backends": ["lmdb"]}
+
+
+@pytest.fixture
+def without_spark(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Contenders take ``SECONDS``, on half of a core; ``spark_jvm`` of q17 answers wrongly."""
+
+    @contextmanager
+    def hold(self: NexmarkContest, spark: Any, batches: int, *, growing: bool = False) -> Iterator[Runs]:
+        def run_first(name: str, skipped: int, counted: int) -> Ran:
+            if (self.workload, name) == ("q17", "spark_jvm"):
+                raise MillpondError("the answer to q17 is wrong: 1 rows are missing")
+            self.checked[name] = 7
+            return Ran([SECONDS[name]] * counted, WorkerMemory(1, 1), SECONDS[name] / 2 * counted, disk=3 << 20)
+
+        yield Runs(run_first)
+
+    monkeypatch.setattr(NexmarkContest, "hold", hold)
+
+
+def test_every_query_has_an_answer_and_is_named_by_the_command() -> None:
+    assert QUERIES.keys() == ANSWERS.keys()
+    shown = CliRunner().invoke(app, ["bench", "nexmark", "--help"], env={"COLUMNS": "1000"}).output
+    peers = {name for query in QUERIES.values() for name in query.peers}
+    assert [name for name in (*QUERIES, "verbs", *peers) if name not in shown] == []
+
+
+def test_all_queries_run_unless_some_are_asked_for_and_contenders_where_they_are() -> None:
+    assert [one.workload for one in nexmark_contests([], contenders=None, **HOW)] == list(QUERIES)
+    found = nexmark_contests(["q18", "q4", "q18"], contenders=["spark_jvm", "verbs"], **HOW)
+    assert [(one.workload, list(one.chosen)) for one in found] == [("q18", ["verbs", "spark_jvm"]), ("q4", ["verbs"])]
+    only = nexmark_contests([], contenders=["transform_with_state"], **HOW)
+    assert [one.workload for one in only] == ["q18", "q19"]
+    with pytest.raises(ConfigurationError, match="q4 have none of the contenders; leave out --contender"):
+        nexmark_contests(["q4"], contenders=["spark_jvm"], **HOW)
+    with pytest.raises(ConfigurationError, match="there is no query 'q6'; the queries are q3; q4"):
+        nexmark_contests(["q6"], contenders=None, **HOW)
+    with pytest.raises(ConfigurationError, match="there is no contender 'nobody'"):
+        nexmark_contests(["q4"], contenders=["nobody"], **HOW)
+
+
+@pytest.mark.usefixtures("without_spark")
+def test_the_tables_have_cores_and_time_and_what_a_peer_takes_beside_verbs() -> None:
+    chosen = nexmark_contests(["q18", "q17"], contenders=None, **HOW)
+    figures = document_of([measure.run(one, no_session) for one in chosen])
+    console = Console(record=True, width=160, quiet=False, file=open(os.devnull, "w"))  # noqa: SIM115
+    print_results(console, figures)
+    lines = [line.replace(" ", "") for line in console.export_text().splitlines()]
+    assert "│q18│verbs│250│250to250│4.0│0.50│2.0│3│7│" in lines
+    assert "│q18│spark_jvm│100│100to100│10.0│0.50│5.0│3│7│" in lines
+    assert {"│q18│spark_jvm│2.50│2.50│", "│q18│transform_with_state│4.00│4.00│"} <= set(lines)
+    assert any("│spark_jvm│q17│" in line and "theanswertoq17iswrong" in line for line in lines)
+    found = parsed_document(json.loads(json.dumps(document("nexmark", figures))))
+    assert found.workloads() == ["q18", "q17"]
+    assert found.settings["rate"] == 10_000
+
+
+@pytest.mark.usefixtures("without_spark")
+def test_the_command_ends_with_1_where_an_answer_is_wrong_and_writes_the_figures_of_the_others(tmp_path: Path) -> None:
+    written = tmp_path / "figures.json"
+    command = ["bench", "nexmark", "--events", "1001", "--batches", "2", "--rate", "50", "--json", str(written)]
+    done = CliRunner().invoke(app, [*command, "--query", "q17"])
+    assert done.exit_code == 1, done.output
+    figures = json.loads(written.read_text())
+    assert [(one["contender"], one["workload"]) for one in figures["failures"]] == [("spark_jvm", "q17")]
+    assert [one["contender"] for one in figures["results"]] == ["verbs"]
+    assert figures["settings"] | {"rows": 501, "batches": 2, "rate": 50, "out_of_order": 1_000} == figures["settings"]
+    assert CliRunner().invoke(app, [*command, "--query", "q12"]).exit_code == 0
+
+
+def test_what_makes_no_sense_is_refused_before_anything_starts() -> None:
+    for wrong, why in ((["--backend=nothing"], "nothing"), (["--out-of-order=953"], "no multiple of 953")):
+        done = CliRunner().invoke(app, ["bench", "nexmark", *wrong])
+        assert isinstance(done.exception, ConfigurationError)
+        assert why in str(done.exception)
