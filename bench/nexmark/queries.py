@@ -116,7 +116,7 @@ def q17(pond: Verbs, events: Events) -> Any:
 def q18(pond: Verbs, events: Events) -> Any:
     """Find last bid: the last one that a bidder has made for an auction."""
     bids = events.bids.select("auction", "bidder", "price", "channel", "url", "dateTime", "extra")
-    return pond.latest(bids, key=["bidder", "auction"], time="dateTime", order="extra", history=GRACE)
+    return pond.top_n(bids, 1, by=["bidder", "auction"], order=["dateTime", "extra"], descending=True, time="dateTime")
 
 
 def q19(pond: Verbs, events: Events) -> Any:

@@ -60,5 +60,46 @@ class HighestBids(StatefulProcessor):
                     yield Row(*bid, "rank")(*one, place + 1)
 
 
+class WinningBid(StatefulProcessor):
+    """Keeps an auction and the highest of its bids, the first of several; and bids that come before their auction.
+
+    A row has the columns of an auction, and then those of a bid: it is the one or the other.
+
+    Args:
+        auction: the columns of an auction with times as numbers, as Spark DDL; ``dateTime`` and ``expires`` among them.
+        bid: those of a bid, the price, the time and what decides among equal ones first.
+    """
+
+    def __init__(self, auction: str, bid: str) -> None:
+        self._schemas = auction, bid
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        auction, bid = self._schemas
+        self._auction = handle.getValueState("auction", auction)
+        self._winning = handle.getValueState("winning", bid)
+        self._early = handle.getListState("early", bid)
+
+    def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[Row]:
+        names, of_bid = (_names(schema) for schema in self._schemas)
+        auction, given = self._auction.get(), [tuple(row) for row in rows]
+        bids = [row[len(names) :] for row in given if row[len(names)] is not None]
+        begun = [row[: len(names)] for row in given if row[len(names)] is None]
+        if auction is None and not begun:
+            self._early.appendList(bids)
+            return
+        if auction is None:
+            auction = begun[0]
+            self._auction.update(auction)
+            bids += [tuple(bid) for bid in self._early.get()]
+            self._early.clear()
+        opened, expires = (auction[names.index(name)] for name in ("dateTime", "expires"))
+        before = self._winning.get()
+        valid = [bid for bid in bids if opened <= bid[1] <= expires] + ([] if before is None else [tuple(before)])
+        winning = min(valid, key=lambda bid: (-bid[0], *bid[1:3]), default=None)
+        if winning is not None and (before is None or winning != tuple(before)):
+            self._winning.update(winning)
+            yield Row(*names, *of_bid)(*auction, *winning)
+
+
 def _names(schema: str) -> list[str]:
     return [column.split()[0] for column in schema.split(", ")]

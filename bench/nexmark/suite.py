@@ -57,7 +57,7 @@ QUERIES: Final[Mapping[str, Query]] = {
     "q5": Query(queries.q5, (BIDS,), {SPARK_JVM: (peers.jvm_q5, "append")}),
     "q7": Query(queries.q7, (BIDS,), {SPARK_JVM: (peers.jvm_q7, "append")}),
     "q8": Query(queries.q8, (PERSONS, AUCTIONS), {SPARK_JVM: (peers.jvm_q8, "append")}),
-    "q9": Query(queries.q9, (AUCTIONS, BIDS)),
+    "q9": Query(queries.q9, (AUCTIONS, BIDS), {TRANSFORM_WITH_STATE: (peers.stateful_q9, "update")}),
     "q11": Query(queries.q11, (BIDS,), {SPARK_JVM: (peers.jvm_q11, "append")}),
     "q12": Query(queries.q12, (BIDS,), {SPARK_JVM: (peers.jvm_q12, "append")}),
     "q16": Query(queries.q16, (BIDS,)),

@@ -81,15 +81,15 @@ def test_a_contender_that_answers_wrongly_and_one_of_which_nothing_is_over_are_n
 @pytest.mark.slow
 def test_the_command_checks_and_measures_a_query_and_writes_figures(tmp_path: Path) -> None:
     written = tmp_path / "figures.json"
-    arguments = ["bench", "nexmark", "--query", "q18", "--contender", "verbs", "--contender", "spark_jvm", "--events"]
-    arguments += ["2000", "--batches", "1", "--repeat", "1", "--json", str(written), "--directory", str(tmp_path)]
+    arguments = ["bench", "nexmark", "--query", "q18", "--contender", "verbs", "--events", "2000"]
+    arguments += ["--batches", "1", "--repeat", "1", "--json", str(written), "--directory", str(tmp_path)]
     command = [sys.executable, "-c", "from millpond.cli import main; main()", *arguments]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     figures = json.loads(written.read_text())
     assert figures["benchmark"] == "nexmark"
-    assert figures["queries"]["q18"]["checked_rows"].keys() == {"verbs", "spark_jvm"}
-    assert min(figures["queries"]["q18"]["checked_rows"].values()) > 1_000
-    assert [row["operations"] for row in figures["results"]] == [2_000, 2_000]
-    assert all(row["disk_bytes"] > 0 for row in figures["results"])
+    assert figures["queries"]["q18"]["checked_rows"]["verbs"] > 1_000
+    (row,) = figures["results"]
+    assert row["operations"] == 2_000
+    assert row["disk_bytes"] > 0
     assert [path.name for path in tmp_path.iterdir()] == [written.name]

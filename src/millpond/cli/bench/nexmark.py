@@ -27,7 +27,7 @@ def bench_nexmark(
         list[str] | None,
         typer.Option(
             help="measure only these, where a query has them; may be repeated: verbs, spark_jvm (Spark's own "
-            "operators), transform_with_state (q18 and q19)"
+            "operators), transform_with_state (q9, q18 and q19)"
         ),
     ] = None,
     cores: Annotated[int, typer.Option(min=1, help="Spark cores")] = 2,
