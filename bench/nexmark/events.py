@@ -59,6 +59,9 @@ AUCTION_BYTES: Final = 500
 BID_BYTES: Final = 100
 """What an event has on average, a number or a time counted as eight."""
 
+LATEST: Final = 4
+"""How many seconds late an event may be: what the suite's watermark allows."""
+
 STATES: Final = ("AZ", "CA", "ID", "OR", "WA", "WY")
 
 _CITIES: Final = (
@@ -84,7 +87,7 @@ class Site:
         seed: of all chance.
 
     Raises:
-        ConfigurationError: there is no such rate, or such a group cannot be reordered.
+        ConfigurationError: there is no such rate, such a group cannot be reordered, or events would be too late.
     """
 
     rate: int = 10_000
@@ -98,6 +101,12 @@ class Site:
             raise ConfigurationError(
                 f"out_of_order is {self.out_of_order}; give 1 for events in order, or a number of events that is no "
                 f"multiple of {_SCATTER}"
+            )
+        if self.out_of_order > LATEST * self.rate:
+            raise ConfigurationError(
+                f"at a rate of {self.rate}, {self.out_of_order:,} events out of order are up to "
+                f"{self.out_of_order / self.rate:,.0f} s late, and the suite allows {LATEST}; give at most "
+                f"{LATEST * self.rate:,}, or a higher rate"
             )
 
     def emitted(self, first: int, count: int) -> Numbers:

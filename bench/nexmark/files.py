@@ -3,13 +3,15 @@
 Rule of this module: which file an event is in depends on its place among those of its kind, and on nothing else.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
 
+from millpond.bench.nexmark.draws import Numbers
 from millpond.bench.nexmark.events import Site
 from millpond.bench.spark.inputs import Source, write_micro_batch
 from millpond.bench.spark.shapes import Scale
@@ -56,19 +58,19 @@ def write_events(
     for source in sources:
         (place / source.name).mkdir()
     for number in range(batches):
-        tables = events_of(site, number * scale.rows, scale.rows)
-        for source in sources:
-            write_micro_batch(place / source.name, number, _dealt(tables[source.name], scale.files), scale.files)
+        for name, rows in events_of(site, number * scale.rows, scale.rows, sources).items():
+            write_micro_batch(place / name, number, _dealt(rows, scale.files), scale.files)
 
 
-def events_of(site: Site, first: int, count: int) -> dict[str, pa.Table]:
+def events_of(site: Site, first: int, count: int, sources: Sequence[Source] = SOURCES) -> dict[str, pa.Table]:
     """Persons, auctions and bids among the events that are emitted from a place on, by the names of their sources."""
     emitted = site.emitted(first, count)
-    return {
-        PERSONS.name: site.persons(emitted),
-        AUCTIONS.name: site.auctions(emitted),
-        BIDS.name: site.bids(emitted, first),
+    makers: dict[str, Callable[[Numbers], pa.Table]] = {
+        PERSONS.name: site.persons,
+        AUCTIONS.name: site.auctions,
+        BIDS.name: partial(site.bids, first=first),
     }
+    return {source.name: makers[source.name](emitted) for source in sources}
 
 
 def _dealt(rows: pa.Table, files: int) -> pa.Table:

@@ -1,15 +1,15 @@
 """What a query is written in: rows that it chooses columns of, and verbs on these.
 
-Rule of this module: it names what ``DataFrame`` of Spark has and ``local`` has, too, and no more than queries need.
+Rule of this module: it names what ``DataFrame`` of Spark has and ``LocalRows`` has, too, and no more than queries need.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias, TypeVar
+from typing import Any, Final, Protocol, Self, TypeAlias
 
-from millpond.bench.nexmark.events import Site
+from millpond.bench.nexmark.events import LATEST, Site
 
-GRACE = "4 seconds"
+GRACE: Final = f"{LATEST} seconds"
 """How late an event may be: what the suite's watermark allows."""
 
 Expression: TypeAlias = Any
@@ -18,19 +18,25 @@ Expression: TypeAlias = Any
 Verbs: TypeAlias = Any
 """``Millpond``, or what has its verbs on rows of another kind."""
 
-SomeRows = TypeVar("SomeRows", bound="Rows")
-
 
 class Rows(Protocol):
     """Rows of columns. The methods are those of a ``DataFrame``, and so are their names."""
 
-    def select(self: SomeRows, *columns: str) -> SomeRows: ...
+    def select(self, *columns: str) -> Self:
+        """The rows with these columns alone."""
+        ...
 
-    def where(self: SomeRows, condition: Any) -> SomeRows: ...
+    def where(self, condition: Expression) -> Self:
+        """The rows for which a condition is true."""
+        ...
 
-    def withColumn(self: SomeRows, name: str, column: Any) -> SomeRows: ...
+    def withColumn(self, name: str, column: Expression) -> Self:
+        """The rows with one more column."""
+        ...
 
-    def withColumnRenamed(self: SomeRows, old: str, new: str) -> SomeRows: ...
+    def withColumnRenamed(self, old: str, new: str) -> Self:
+        """The rows with another name of a column."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -38,15 +44,15 @@ class Events:
     """What a query is given.
 
     Attributes:
-        persons, auctions, bids: the rows, as ``Site`` makes them.
+        persons, auctions, bids: the rows, as ``Site`` makes them; those that a query reads.
         col: an expression of a column; a field of a struct has a path, such as ``"window.end"``.
         tumbling: given a column of times and a number of seconds, the beginning of the window of each time.
         site: where they come from.
     """
 
-    persons: Any
-    auctions: Any
-    bids: Any
+    persons: Rows
+    auctions: Rows
+    bids: Rows
     col: Callable[[str], Expression]
     tumbling: Callable[[str, int], Expression]
     site: Site

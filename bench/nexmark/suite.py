@@ -177,7 +177,7 @@ def nexmark_contests(names: Sequence[str], *, contenders: Sequence[str] | None, 
 def _by_verbs(
     query: Callable[[Verbs, Events], Any], site: Site, pond: Millpond, inputs: Inputs, scale: Scale
 ) -> DataFrame:
-    rows = {name: inputs.get(name) for name in ("persons", "auctions", "bids")}
+    rows: dict[str, Any] = {name: inputs.get(name) for name in ("persons", "auctions", "bids")}
     made: DataFrame = query(pond, Events(**rows, col=F.col, tumbling=_tumbling, site=site))
     return made
 

@@ -89,13 +89,13 @@ def test_the_tables_have_cores_and_time_and_what_a_peer_takes_beside_verbs() -> 
 @pytest.mark.usefixtures("without_spark")
 def test_the_command_ends_with_1_where_an_answer_is_wrong_and_writes_the_figures_of_the_others(tmp_path: Path) -> None:
     written = tmp_path / "figures.json"
-    command = ["bench", "nexmark", "--events", "1001", "--batches", "2", "--rate", "50", "--json", str(written)]
+    command = ["bench", "nexmark", "--events", "1001", "--batches", "2", "--rate", "250", "--json", str(written)]
     done = CliRunner().invoke(app, [*command, "--query", "q17"])
     assert done.exit_code == 1, done.output
     figures = json.loads(written.read_text())
     assert [(one["contender"], one["workload"]) for one in figures["failures"]] == [("spark_jvm", "q17")]
     assert [one["contender"] for one in figures["results"]] == ["verbs"]
-    assert figures["settings"] | {"rows": 501, "batches": 2, "rate": 50, "out_of_order": 1_000} == figures["settings"]
+    assert figures["settings"] | {"rows": 501, "batches": 2, "rate": 250, "out_of_order": 1_000} == figures["settings"]
     assert CliRunner().invoke(app, [*command, "--query", "q12"]).exit_code == 0
 
 

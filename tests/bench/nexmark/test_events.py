@@ -138,6 +138,7 @@ def test_a_bid_is_as_far_from_its_auction_as_the_site_says_and_no_auction_is_lon
         ({"rate": 0}, "rate is 0, but must be"),
         ({"out_of_order": 0}, "out_of_order is 0"),
         ({"out_of_order": 1906}, "no multiple of 953"),
+        ({"out_of_order": 81, "rate": 20}, "up to 4 s late, and the suite allows 4; give at most 80"),
     ],
 )
 def test_a_site_that_there_cannot_be_is_refused(wrong: dict[str, int], why: str) -> None:

@@ -20,7 +20,7 @@ def bench_nexmark(
     batches: Annotated[int, typer.Option(min=1, help="micro-batches of a run that are measured")] = 10,
     rate: Annotated[int, typer.Option(min=1, help="events in a second of event time, as in the suite")] = 10_000,
     out_of_order: Annotated[
-        int, typer.Option(min=1, help="of so many events in a row, none keeps its place; 1 for events in order")
+        int, typer.Option(min=1, help="so many events in a row are emitted in another order; 1 for events in order")
     ] = 1_000,
     backend: Annotated[str, typer.Option(help="the backend of verbs: a name or a URL")] = "lmdb",
     contender: Annotated[
