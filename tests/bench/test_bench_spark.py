@@ -57,7 +57,7 @@ def test_every_row_has_a_time_of_its_own_and_no_micro_batch_looks_back(name: str
         assert sorted(times.tolist()) == list(range(50 * (number + 1), 50 * (number + 2)))
     for topic in topics:
         rows = pa.concat_tables(map(pq.read_table, sorted((tmp_path / topic.name).glob("000000-*"))))
-        assert len(rows) == round(topic.share * 50)
+        assert abs(len(rows) - topic.share * 50) < 1
         assert set(rows.schema.names) == {column.split()[0] for column in topic.schema.split(", ")}
 
 

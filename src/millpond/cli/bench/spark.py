@@ -19,6 +19,7 @@ def bench_spark(
         list[str] | None,
         typer.Option(
             help="count, temporal-join, table-join, stream-join, stream-join-left, window, session, foreign-key, "
+            "multi-join (three tables), lookup-join (a table in files), feed-aggregate (of a change feed), "
             "window-aggregates and session-aggregates (six functions on four types), wide-join (20 columns), hot-keys "
             "(60 keys, whatever --keys says), chain (one to three verbs) or exchange; may be repeated, for all of them "
             "in one session; count by default"
