@@ -1,5 +1,6 @@
 """Calls that are refused, with what their messages advise: rows of tables that tests go through."""
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -25,6 +26,12 @@ class Refused:
 
     def __repr__(self) -> str:
         return self.words.replace("\n", "...")
+
+    def sentence(self, made: Callable[[], Any], error: type[MillpondError]) -> str:
+        """What the wrong call is told, in one line, without addresses of objects."""
+        with pytest.raises(error) as refused:
+            self.wrong(made())
+        return re.sub(r" at 0x[0-9a-f]+", "", str(refused.value).replace("\n", " "))
 
     def check(self, made: Callable[[], Any], error: type[MillpondError]) -> None:
         """Make the wrong call and then the right ones, each with something new."""

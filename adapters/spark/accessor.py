@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from millpond.adapters.spark.session.pipelines import analyzing
 from millpond.adapters.spark.verbs.pond import Millpond
 from millpond.errors import ConfigurationError
-from millpond.processors.calls.known_names import did_you_mean
+from millpond.processors.options.known_names import did_you_mean
 
 APPLICATION_CONF: Final = "spark.millpond.application_id"
 STATE_CONF: Final = "spark.millpond.state_dir"

@@ -32,6 +32,7 @@ from millpond.adapters.spark.session.ticks import check_ticks
 from millpond.errors import ConfigurationError
 from millpond.processors.calls.arguments import moment_of
 from millpond.processors.distribution.plan import Plan
+from millpond.processors.options.given import fitted
 from millpond.processors.options.on_error import OnError
 from millpond.processors.runtime.topology import Topology
 from millpond.stores.backend.contract import BackendSupplier
@@ -81,6 +82,7 @@ class SparkStreams(StateAccess):
         ConfigurationError: an option is missing or invalid.
     """
 
+    @fitted
     def __init__(
         self,
         topology: Topology,

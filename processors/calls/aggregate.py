@@ -66,7 +66,7 @@ def call_aggregate(
     by_time = any(call.by_time for call in calls.values())
     changes = changes_in(name, rows, key=key, op=op, order=order)
     if changes is not None:
-        check_feed_options(name, window=window, emit=emit, ttl=ttl, expired=expired)
+        check_feed_options(name, window=window, until=until, emit=emit, ttl=ttl, expired=expired)
     check_ttl(ttl, expired, window)
     others = until_in_micros(window, until)
     final = emits_final(emit, window)

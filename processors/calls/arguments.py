@@ -12,10 +12,10 @@ import pyarrow as pa
 
 from millpond.errors import ConfigurationError
 from millpond.processors.calls.account import TTL, Allowance
-from millpond.processors.calls.known_names import did_you_mean
 from millpond.processors.options.grouping import By, GroupingSets, product_of
 from millpond.processors.options.join_windows import JoinWindows
 from millpond.processors.options.joins import JoinType, Side
+from millpond.processors.options.known_names import did_you_mean
 from millpond.processors.options.windows import SessionWindows, TimeWindows, calendar_of, in_a_zone, own_gap
 from millpond.processors.verbs.aggregate import Windows, windows_in_micros
 from millpond.processors.verbs.aggregates import AggregateCall
@@ -198,15 +198,22 @@ def ttl_allowance(ttl: int | None, late: int) -> Allowance | None:
     return None if ttl is None else Allowance(TTL, ttl, late)
 
 
+_SPELLINGS: Final = {"full": "outer", "leftouter": "left", "rightouter": "right", "fullouter": "outer"} | {
+    "leftsemi": "semi",
+    "leftanti": "anti",
+}
+"""What Spark also calls types of joins, without case and underscores."""
+
+
 def chosen_join(how: str, known: Iterable[JoinType]) -> JoinType:
-    """The type of join called ``how``, which must be among those that are known.
+    """The type of join called ``how``, as here or as in Spark, which must be among those that are known.
 
     Raises:
         ConfigurationError: it is not.
     """
-    known = list(known)
+    known, plain = list(known), how.lower().replace("_", "") if isinstance(how, str) else None
     for join_type in known:
-        if isinstance(how, str) and join_type.value == how:
+        if plain is not None and join_type.value == _SPELLINGS.get(plain, plain):
             return join_type
     raise ConfigurationError(f"how is {how!r}; give {' or '.join(repr(one.value) for one in known)}")
 

@@ -24,7 +24,6 @@ from millpond.processors.calls.arguments import (
 )
 from millpond.processors.calls.feeds.feed_tables import as_written, key_of_feed
 from millpond.processors.calls.key_kinds import check_equal_keys
-from millpond.processors.calls.known_names import did_you_mean
 from millpond.processors.calls.made import MadeVerb
 from millpond.processors.calls.readings import Begin, Column, Read, VerbRows, begun_anew, check_rows_stay
 from millpond.processors.calls.waiting import (
@@ -35,6 +34,7 @@ from millpond.processors.calls.waiting import (
     held_back,
 )
 from millpond.processors.options.joins import ASOF_JOINS, AsofDirection, JoinType, Side, Unfit
+from millpond.processors.options.known_names import did_you_mean
 from millpond.processors.verbs.asof_join import Correcting, asof_join
 from millpond.processors.verbs.null_keys import NullKeys
 from millpond.processors.verbs.projections import CHANGE_COLUMNS

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from millpond.errors import ConfigurationError
 from millpond.processors.calls.account import InputTime
+from millpond.processors.calls.arguments import parameter_of
 from millpond.processors.calls.feeds.feeds import Feed
 from millpond.processors.options.grouping import GROUPING_ID, GroupingSets
 from millpond.processors.verbs.aggregates import AggregateCall
@@ -19,7 +20,7 @@ from millpond.processors.verbs.null_keys import NullKeys
 from millpond.processors.verbs.verb import PackedRows
 from millpond.stores.encoding.rows.packing import RowCodec
 from millpond.stores.encoding.rows.schemas import Schemas
-from millpond.stores.encoding.rows.tuple_keys import KeyCodec
+from millpond.stores.encoding.rows.tuple_keys import KeyCodec, without_order
 
 ARGUMENT: Final = "millpond_argument_"
 """In front of the name of a result, the hidden column with what rows bring for its call."""
@@ -128,6 +129,22 @@ Read = TypeVar("Read", bound=Reading)
 
 Column = TypeVar("Column")
 """What may stand for a column: its name, or on Spark also an expression."""
+
+
+def packed_order(rows: Reading) -> pa.Schema:
+    """What decides among rows of one key and time, as it is packed.
+
+    Raises:
+        ConfigurationError: it has no order.
+    """
+    schema = rows.order_schema()
+    for field in schema:
+        found = without_order(field, parameter_of(rows.role, "order"))
+        if found is not None:
+            raise ConfigurationError(
+                f"{found[0]} is a {found[1]}, which has no order; give a column that has one, or a value of this one"
+            )
+    return schema
 
 
 def packed_key(rows: Reading) -> pa.Schema:
@@ -356,7 +373,7 @@ class Packing:
 
     def order(self, rows: Reading) -> KeyCodec | None:
         """How what decides among rows of one key and time is packed, if there is such a column."""
-        return KeyCodec(rows.order_schema()) if rows.ordered else None
+        return KeyCodec(packed_order(rows)) if rows.ordered else None
 
     def times(self, rows: Reading) -> pa.DataType:
         """The type of the times of an input."""

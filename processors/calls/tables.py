@@ -13,9 +13,9 @@ import pyarrow.compute as _compute
 from millpond.processors.calls.account import InputTime, Path
 from millpond.processors.calls.arguments import INPUT
 from millpond.processors.calls.feeds.feeds import Feed, Gone
-from millpond.processors.calls.known_names import unused_name
 from millpond.processors.calls.readings import hidden_arguments
 from millpond.processors.options.grouping import GroupingSets
+from millpond.processors.options.known_names import unused_name
 from millpond.processors.verbs.aggregates import AggregateCall
 from millpond.processors.verbs.projections import CHANGE_COLUMNS, CHANGE_TIME, OP, SEQUENCE
 from millpond.processors.verbs.verb import INSTANT, WALL_TIME, chosen

@@ -15,7 +15,7 @@ import pyarrow.compute as _compute
 
 from millpond.errors import ConfigurationError
 from millpond.processors.calls.arguments import check_distinct
-from millpond.processors.calls.known_names import unused_name
+from millpond.processors.options.known_names import unused_name
 from millpond.processors.pond.sides import VerbSide
 from millpond.processors.verbs.aggregate import GAP
 from millpond.processors.verbs.aggregates import AggregateCall

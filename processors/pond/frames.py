@@ -14,7 +14,7 @@ import pyarrow.compute as _compute
 from millpond.errors import ConfigurationError, RecordError
 from millpond.processors.calls.arguments import INPUT
 from millpond.processors.calls.calling import several_tables
-from millpond.processors.calls.known_names import did_you_mean
+from millpond.processors.options.known_names import did_you_mean
 from millpond.stores.encoding.rows.physical import normalized
 
 pc: Any = _compute

@@ -39,6 +39,7 @@ from millpond.processors.calls.readings import begun_anew
 from millpond.processors.calls.stream_join import call_stream_join
 from millpond.processors.calls.table_join import call_table_join
 from millpond.processors.calls.top_n import call_top_n
+from millpond.processors.options.given import fitted
 from millpond.processors.options.grouping import By
 from millpond.processors.options.joins import ASOF_JOINS, JoinType
 from millpond.processors.options.on_error import OnError
@@ -846,6 +847,7 @@ class Pond(Verbs[Frame, pa.Table]):
     [{'symbol': 'ACME', 'size': 100, 'bid': 9.5}]
     """
 
+    @fitted
     def __init__(self, *, backend: str | BackendSupplier = "memory", on_error: str | OnError = OnError.FAIL) -> None:
         super().__init__(backend, on_error)
 

@@ -121,7 +121,9 @@ class VerbTasks:
         verb, found = self.made.verb, {}
         for topic, read in self.made.selections.items():
             columns = ", ".join(map(read.rows.shown, read.keys)), read.rows.shown(read.time), read.op or ""
-            source = RowSource(verb.inputs[topic], *columns, EVENT_TIMES, self.made.value_serde, self.on_error)
+            source = RowSource(
+                verb.inputs[topic], *columns, EVENT_TIMES, self.made.value_serde, self.on_error, split=False
+            )
             route, combining = Route(self.plan, topic, self.numbers), of_input(self.plan, topic, None, source.copies)
             found[topic] = Reading(read, source, route, combining, self.keep_letter)
         return found

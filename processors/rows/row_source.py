@@ -39,6 +39,7 @@ class RowSource:
         event_times: which times are usable.
         value_serde: reads packed values; None if processors take them as bytes.
         on_error: what happens to unusable rows.
+        split: whether rows come in partitions of Spark, of which messages tell; otherwise they are tables of a user.
     """
 
     input: Input
@@ -48,6 +49,7 @@ class RowSource:
     event_times: EventTimes
     value_serde: Serde[Any] | None
     on_error: OnError
+    split: bool = True
 
     @property
     def topic(self) -> str:
@@ -79,7 +81,7 @@ class RowReader:
 
     def __init__(self, source: RowSource, split: int, keep_letter: KeepLetter | None = None) -> None:
         self._source = source
-        self._unusable = Unusable(source.topic, source.on_error, split, keep_letter)
+        self._unusable = Unusable(source.topic, source.on_error, split, keep_letter, numbered=source.split)
         self._packed = 0
 
     @property

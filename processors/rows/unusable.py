@@ -109,6 +109,7 @@ class Unusable:
         split: the split's number.
         keep_letter: takes those that are left out; None if they are only counted.
         headers: the column with the records' headers, as pairs of key and value; None if they have none.
+        numbered: whether messages tell the split, because a row is counted within it.
 
     Attributes:
         skipped: how many were left out so far, by reason.
@@ -122,6 +123,8 @@ class Unusable:
         split: int,
         keep_letter: KeepLetter | None = None,
         headers: str | None = None,
+        *,
+        numbered: bool = True,
     ) -> None:
         self.skipped: Counter[str] = Counter()
         self._keep_letter = keep_letter
@@ -130,6 +133,7 @@ class Unusable:
         self._topic = topic
         self._on_error = on_error
         self._split = split
+        self._within = f" of Spark partition {split}" if numbered else ""
 
     def drop(
         self, table: pa.Table, refused: list[int], reason: CounterName, column: str, fault_of: FaultOf | None = None
@@ -253,7 +257,7 @@ class Unusable:
         raise RecordError(f"topic {self._topic!r}: {where} ({entries}){fault.behind}; {REMEDY}")
 
     def _where(self, row: int, column: str, fault: Fault) -> str:
-        return f"column {column!r}: {fault.what} in row {self.seen + row} of Spark partition {self._split}"
+        return f"column {column!r}: {fault.what} in row {self.seen + row}{self._within}"
 
     def _keep_row(self, row: int, reason: CounterName, column: str, entries: Mapping[str, Any], fault: Fault) -> None:
         """Keep an unusable row; what is neither its key, nor its time, nor its headers, is its value."""

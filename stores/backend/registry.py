@@ -34,7 +34,8 @@ def supplier(backend: str | BackendSupplier) -> BackendSupplier:
         return plugins.checked(backend)
     if not isinstance(backend, str):
         raise ConfigurationError(
-            f"a backend is a name, a URL or a BackendSupplier, but this is of type {type(backend).__name__}"
+            f"a backend is a name, a URL or a BackendSupplier, but this is of type {type(backend).__name__}; give one "
+            f"of {', '.join(map(repr, backend_names()))}, or a supplier"
         )
     name, options = _parse(backend)
     return plugins.made(_supplier_class(name), options)

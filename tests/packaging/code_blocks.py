@@ -97,7 +97,7 @@ def run_block(page: str, block: Block, names: dict[str, Any], replaced: Mapping[
         else:
             exec(compile("\n" * block.line + code, PAGES[page], "exec"), names)
     if block.printed is not None:
-        assert shown.getvalue() == block.printed
+        assert shown.getvalue() == block.printed, shown.getvalue()
 
 
 def run_blocks(

@@ -333,7 +333,7 @@ def test_a_row_is_explained_by_the_latest_rows_of_all_tables() -> None:
         assert {one.side for one in verb.explain_match(row).winners} == {"orders", "payments", "parcels"}
         fed(verb, [Change("parcels", "x", 4, False, 3)])
         (note,) = verb.explain_match(row).notes
-        assert "of_parcels=3 of the parcels side" in note
+        assert "of_parcels=3 of the table 'parcels', which" in note
         fed(verb, [Change("parcels", "x", None, True, 4), Change("orders", "x", None, True, 4)])
         assert "has no row" in verb.explain_match(row).verdict
 

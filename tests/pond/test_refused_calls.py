@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any, cast
 
 import pyarrow as pa
@@ -25,11 +26,14 @@ KEYED: dict[str, Any] = {"key": "k", "time": "t"}
 BY: dict[str, Any] = {"by": "k", "time": "t"}
 N = {"count": agg.count()}
 ON: dict[str, Any] = {"on": "k", "time": "t"}
+MAPS: Any = pa.array([[("a", 1)]], pa.map_(pa.string(), pa.int64()))
+UNTYPED: Any = agg
+"""The functions of aggregates, for calls that no type checker lets pass."""
 
 
-def latest(pond: Pond, column: Any) -> pa.Table:
+def latest(pond: Pond, column: Any, **options: Any) -> pa.Table:
     """The latest rows of a table with one more column."""
-    return pond.latest(TABLE.append_column("more", column), **KEYED)
+    return pond.latest(TABLE.append_column("more", column), **KEYED, **options)
 
 
 def begun(pond: Pond) -> MicroBatches:
@@ -158,8 +162,13 @@ def many(pond: Pond, tables: Any = None, **given: Any) -> pa.Table:
 
 def fed(pond: Pond, tables: Any) -> pa.Table:
     """What comes out of tables as a micro-batch."""
+    return joining_many(pond).feed(tables=tables)
+
+
+def joining_many(pond: Pond) -> MicroBatches:
+    """Tables that are joined micro-batch by micro-batch."""
     columns = {"rows": TABLE.schema, "others": pa.Table.from_pylist(OTHERS).schema}
-    return pond.in_batches.multi_join(columns, **ON).feed(tables=tables)
+    return pond.in_batches.multi_join(columns, **ON)
 
 
 REFUSED = [
@@ -694,9 +703,45 @@ REFUSED = [
         lambda pond: joining(pond).explain_match({"k": "x", "t": AT}),
     ),
     Refused(
-        "the row has no \n; give a row of the result, or of the \n side, with all its columns",
+        "the row has no \n; give a row of the result, or of \n, with all its columns",
         lambda pond: joining(pond).explain_match({"k": "x"}),
         lambda pond: joining(pond).explain_match({"k": "x", "t": AT}),
+    ),
+    Refused(
+        ", which has no order; give a column that has one",
+        lambda pond: latest(pond, MAPS, order="more"),
+        lambda pond: latest(pond, MAPS, order="n"),
+        lambda pond: latest(pond, pa.array([1]), order="more"),
+    ),
+    *(
+        Refused(" missing in the call; write ", wrong, right)
+        for wrong, right in (
+            (lambda pond: pond.aggregate(ROWS, {"m": UNTYPED.map_agg("o")}, **BY),
+             lambda pond: pond.aggregate(ROWS, {"m": agg.map_agg("o", "n")}, **BY)),
+            (lambda pond: pond.aggregate(ROWS, {"m": UNTYPED.sum()}, **BY),
+             lambda pond: pond.aggregate(ROWS, {"m": agg.sum("n")}, **BY)),
+            (lambda pond: pond.aggregate(ROWS, {"m": UNTYPED.percentile("n")}, **BY),
+             lambda pond: pond.aggregate(ROWS, {"m": agg.percentile("n", 0.5)}, **BY)),
+        )
+    ),
+    *(
+        Refused("there is no parameter ", wrong, right)
+        for wrong, right in (
+            (lambda pond: pond.over(ROWS, N, by="k", time="t"), lambda pond: pond.over(ROWS, N, **KEYED)),
+            (lambda pond: pond.aggregate(ROWS, N, key="k", on="k", time="t"),
+             lambda pond: pond.aggregate(ROWS, N, **BY)),
+            (lambda pond: pond.aggregate(ROWS, {"m": UNTYPED.sum("n", wehre="yes")}, **BY),
+             lambda pond: pond.aggregate(ROWS, {"m": agg.sum("n", where="yes")}, **BY)),
+            (lambda pond: pond.latest(ROWS, key="k", timestamp="t"), lambda pond: pond.latest(ROWS, **KEYED)),
+            (lambda pond: pond.asof_join(ROWS, OTHERS, by="k", time="t"),
+             lambda pond: pond.asof_join(ROWS, OTHERS, **ON)),
+        )
+    ),
+    Refused(
+        ": each argument is given by its name; write ",
+        lambda pond: cast(Any, Pond)("memory"),
+        lambda pond: Pond(),
+        lambda pond: Pond(backend="memory"),
     ),
     Refused(
         " replace each other by \n, of which alone a delete tells; leave key out",
@@ -722,9 +767,24 @@ REFUSED = [
 ]  # fmt: skip
 
 
+SENTENCES = Path(__file__).with_name("refused_calls.txt")
+
+
 @pytest.mark.parametrize("refused", REFUSED, ids=repr)
 def test_what_is_advised_works(refused: Refused) -> None:
     refused.check(Pond, ConfigurationError)
+
+
+def sentences() -> str:
+    """What each of the wrong calls is told, a line each."""
+    return "".join(f"{one.sentence(Pond, ConfigurationError)}\n" for one in REFUSED)
+
+
+def test_more_than_a_hundred_wrong_calls_are_told_the_sentences_that_were_read_and_found_right() -> None:
+    """``python -m tests.pond.test_refused_calls`` writes them anew; the change of the file is what is reviewed."""
+    told = sentences()
+    assert told.splitlines() == SENTENCES.read_text().splitlines()
+    assert len(set(told.splitlines())) > 100
 
 
 def test_a_value_that_cannot_be_kept_is_rounded_or_cast() -> None:
@@ -745,6 +805,14 @@ def test_tables_in_a_list_are_joined_by_another_verb_and_a_name_is_found_in_any_
             pond.latest(ROWS, key=wrong, time="t")
     with pytest.raises(ConfigurationError, match=r"there is no parameter 'History', only .*did you mean 'history'"):
         pond.latest(ROWS, **KEYED, History=0)
+    with pytest.raises(ConfigurationError, match=r"over: there is no parameter 'by', only .*did you mean 'key'"):
+        pond.over(ROWS, N, by="k", time="t")
+    with pytest.raises(ConfigurationError, match=r"map_agg: value is missing in the call; write map_agg\(key, value\)"):
+        UNTYPED.map_agg("k")
+    with pytest.raises(ConfigurationError, match=r"latest: order is a map, which has no order"):
+        latest(pond, MAPS, order="more")
+    with pytest.raises(ConfigurationError, match=r"or of the table 'rows', with all its columns"):
+        joining_many(pond).explain_match({"m": 1})
 
 
 def test_a_default_name_that_no_directory_can_have_is_refused_with_one_that_can() -> None:
@@ -752,3 +820,7 @@ def test_a_default_name_that_no_directory_can_have_is_refused_with_one_that_can(
     with pytest.raises(ConfigurationError, match=r"name 'latest-k/l' must be a plain .* such as 'latest-k-l'"):
         Pond().latest(rows, key="k/l", time="t")
     assert Pond().latest(rows, key="k/l", time="t", name="latest-k-l").num_rows == 1
+
+
+if __name__ == "__main__":
+    SENTENCES.write_text(sentences())

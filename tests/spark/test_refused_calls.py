@@ -19,7 +19,7 @@ from millpond.adapters.spark.outputs.output import output_of
 from millpond.adapters.spark.outputs.query import chosen
 from millpond.adapters.spark.reading.state_options import StateOptions
 from millpond.adapters.spark.rows.source import select_source
-from millpond.errors import ConfigurationError, MillpondError
+from millpond.errors import ConfigurationError, MillpondError, UnknownBackendError
 from millpond.processors import (
     Consumed,
     Produced,
@@ -30,6 +30,7 @@ from millpond.processors import (
     Topology,
 )
 from millpond.processors.verbs import KeyContext, KeyedProcessor, aggregates
+from millpond.stores.backend.memory import MemorySupplier
 from millpond.stores.durability import DurabilityPolicy
 from tests.refusing import Refused
 
@@ -554,7 +555,7 @@ COLUMNS = [
     ),
     Refused(
         "the DataFrame \n has no column \n, only \n",
-        lambda calls: calls.latest(key="K"),
+        lambda calls: calls.latest(key="q"),
         lambda calls: calls.latest(key="k"),
     ),
     Refused(
@@ -666,6 +667,28 @@ COLUMNS = [
 
 CALLS = [
     Refused(
+        ", whose results are of no windows; leave until out",
+        lambda calls: calls.pond.aggregate(
+            calls.latest(), N, by="a", time="change_time", until={"2026-06-01T00:00:00Z": TimeWindows("1 hour")}
+        ),
+        lambda calls: calls.pond.aggregate(calls.latest(), N, by="a", time="change_time"),
+    ),
+    Refused(
+        ", which has no order; give a column that has one",
+        lambda calls: calls.latest(order=F.create_map("k", "a")),
+        lambda calls: calls.latest(order=F.create_map("k", "a")["b"]),
+        lambda calls: calls.latest(order="a"),
+    ),
+    Refused(
+        ", an expression, and takes names of columns; make it a column, such as ",
+        lambda calls: calls.aggregate(by=F.upper("k")),
+        lambda calls: calls.pond.aggregate(
+            calls.frames.left.withColumn("made", F.upper("k")), N, by="made", time="at", name="made"
+        ),
+        lambda calls: calls.aggregate(by=[F.col("k")]),
+        lambda calls: calls.aggregate(by="K"),
+    ),
+    Refused(
         " added names ",
         lambda calls: calls.aggregate(added=["m"]),
         lambda calls: calls.aggregate(added=["n"]),
@@ -727,6 +750,16 @@ VERBS = [
 """What a ``Millpond`` has made."""
 
 
+UNGIVEN = object()
+
+
+def job(*unnamed: Any, **given: Any) -> Millpond:
+    """A Millpond that is made so; what is ``UNGIVEN`` is left out."""
+    named: dict[str, Any] = {} if unnamed else {"application_id": "app", "state_dir": "state"}
+    kept = {name: value for name, value in {**named, **given}.items() if value is not UNGIVEN}
+    return Millpond(*unnamed, **kept)
+
+
 class Streams:
     """Queries of topologies on words, as they are built."""
 
@@ -785,6 +818,30 @@ class Streams:
 HEADERS = "array(struct('a' as key, cast('b' as binary) as value)) as headers"
 
 OPTIONS = [
+    *(
+        Refused(", which is no bool; give True or False", wrong, lambda calls: calls.streams(checksums=True))
+        for wrong in (
+            lambda calls: calls.streams(checksums="yes"),
+            lambda calls: job(checksums=1),
+            lambda calls: job(share_operators="no"),
+        )
+    ),
+    Refused(
+        ", but this is of type \n; give one of \n, or a supplier",
+        lambda calls: calls.streams(backend=5),
+        lambda calls: calls.streams(backend="lmdb"),
+        lambda calls: calls.streams(backend=MemorySupplier()),
+    ),
+    Refused(
+        " missing in the call; write ",
+        lambda calls: job(state_dir=UNGIVEN),
+        lambda calls: job(),
+    ),
+    Refused(
+        ": each argument is given by its name; write ",
+        lambda calls: job("app", "state"),
+        lambda calls: job(),
+    ),
     Refused(
         "; give bytes, or text such as '512MiB', or leave it out",
         lambda calls: calls.streams(memory_budget=0),
@@ -1026,3 +1083,9 @@ def test_a_refused_call_of_spark_streams_is_built_as_its_message_says(
 def test_top_n_tells_how_a_direction_is_given(frames: Frames, tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match=r"F\.expr\('a'\), and the direction as descending=True or False"):
         Calls(frames, tmp_path).top_n(order=["at", F.desc("a")])
+
+
+def test_a_backend_that_there_is_not_is_refused_when_a_job_is_made() -> None:
+    with pytest.raises(UnknownBackendError, match=r"there is no backend 'rocks', only lmdb, .*did you mean 'rocksdb'"):
+        job(backend="rocks")
+    job(backend="rocksdb")

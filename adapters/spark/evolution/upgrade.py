@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Self
 
 from millpond.errors import ConfigurationError
+from millpond.processors.options.choices import choice
 from millpond.releases import Release, older_release
 from millpond.stores.durability.copies.upgrade_mode import UpgradeMode
 
@@ -25,7 +26,7 @@ class Upgrade:
 
     @classmethod
     def of(cls, upgrade_from: str | None, upgrade_mode: str | None) -> Self | None:
-        """The upgrade with these options; None without ``upgrade_from``, whatever the mode (KIP-258).
+        """The upgrade with these options; None without ``upgrade_from``, whichever the mode is (KIP-258).
 
         Raises:
             ConfigurationError: one of them is none that there is, or the mode is missing.
@@ -33,12 +34,13 @@ class Upgrade:
         >>> Upgrade.of("0.1.0", "in_place")
         Upgrade(release=Release(major=0, minor=1, patch=0), mode=<UpgradeMode.IN_PLACE: 'in_place'>)
         """
+        mode = None if upgrade_mode is None else choice("upgrade_mode", upgrade_mode, UpgradeMode)
         if upgrade_from is None:
             return None
         release = older_release(upgrade_from)
-        if upgrade_mode not in list(UpgradeMode):
+        if mode is None:
             raise ConfigurationError(
                 f"upgrade_mode is {upgrade_mode!r}; with upgrade_from, give 'in_place' or 'roll_over', or leave "
                 "both out to upgrade local copies when their tasks are first opened"
             )
-        return cls(release, UpgradeMode(upgrade_mode))
+        return cls(release, mode)

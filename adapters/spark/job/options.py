@@ -54,6 +54,7 @@ class JobOptions:
 
     Raises:
         ConfigurationError: there are fewer partitions than one, or something is of another kind.
+        UnknownBackendError, BackendNotInstalledError: there is no backend of that name, or it cannot be had.
     """
 
     local_dir: str | None
@@ -83,6 +84,11 @@ class JobOptions:
             )
         if self.partitions is not None and (not isinstance(self.partitions, int) or self.partitions < 1):
             raise ConfigurationError(f"partitions must be 1 or more, not {self.partitions!r}")
+        for option, value in (("checksums", self.checksums), ("share_operators", self.shares_operators)):
+            if not isinstance(value, bool):
+                raise ConfigurationError(f"{option} is {value!r}, which is no bool; give True or False")
+        if self.backend is not None:
+            supplier(self.backend)
 
     def supplier(self, session: SparkSession) -> BackendSupplier:
         """The backend of stores that do not name one.

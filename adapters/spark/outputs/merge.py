@@ -21,7 +21,7 @@ from millpond.adapters.spark.outputs.delta import check_delta, taken_once
 from millpond.adapters.spark.outputs.output import MicroBatch
 from millpond.adapters.spark.rows.sink import CHANGE_COLUMNS
 from millpond.errors import ConfigurationError
-from millpond.processors.calls.known_names import did_you_mean
+from millpond.processors.options.known_names import did_you_mean
 from millpond.processors.verbs.feeds.change_feed import Change
 
 _OPERATION, _ORDER = CHANGE_COLUMNS

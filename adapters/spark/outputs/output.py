@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
 
 from millpond.adapters.spark.outputs.delta import check_delta, is_delta, taken_once
 from millpond.errors import ConfigurationError
-from millpond.processors.calls.known_names import did_you_mean
+from millpond.processors.options.known_names import did_you_mean
 
 BATCH_DIRECTORY: Final = "batch_id="
 """What the directory of a micro-batch begins with; its number follows."""

@@ -11,7 +11,7 @@ from typing import Any, Final, Self
 from millpond.adapters.inspect.selection import Selection
 from millpond.adapters.inspect.store_form import StoreForm
 from millpond.errors import ConfigurationError
-from millpond.processors.calls.known_names import did_you_mean
+from millpond.processors.options.known_names import did_you_mean
 from millpond.stores.encoding.times import time_in
 
 FORMAT: Final = "millpond"

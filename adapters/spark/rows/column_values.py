@@ -21,7 +21,7 @@ import pyarrow as pa
 from pyspark.sql.pandas.types import from_arrow_type
 
 from millpond.errors import RecordError
-from millpond.processors.calls.known_names import did_you_mean
+from millpond.processors.options.known_names import did_you_mean
 
 _LARGEST_FLOAT: Final = float(np.finfo(np.float32).max)
 _MISFITS: Final = (pa.ArrowException, TypeError, ValueError, OverflowError)

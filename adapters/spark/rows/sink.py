@@ -25,8 +25,8 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from millpond.adapters.spark.rows.column_values import ColumnValues, paths
 from millpond.adapters.spark.rows.maps import with_pairs
 from millpond.errors import RecordError, TopologyError
-from millpond.processors.calls.known_names import did_you_mean
 from millpond.processors.distribution.header_column import HEADERS, header_column, is_headers_type
+from millpond.processors.options.known_names import did_you_mean
 from millpond.processors.options.records import Produced
 from millpond.processors.options.windowed_serdes import SessionWindowedSerde, TimeWindowedSerde
 from millpond.processors.rows.sink_rows import SinkTables
@@ -233,14 +233,14 @@ def arrow_schema(columns: T.StructType) -> pa.Schema:
     return to_arrow_schema(columns, **options)
 
 
-def parsed(topic: str, ddl: str) -> tuple[T.StructType, pa.Schema]:
+def parsed(topic: str, ddl: str | T.StructType) -> tuple[T.StructType, pa.Schema]:
     """The columns of ``ddl`` for Spark and for Arrow.
 
     Raises:
         TopologyError: it is not Spark DDL.
     """
     try:
-        columns = cast(T.StructType, T.StructType.fromDDL(ddl))
+        columns = ddl if isinstance(ddl, T.StructType) else cast(T.StructType, T.StructType.fromDDL(ddl))
         return columns, arrow_schema(columns)
     except Exception as error:  # Spark's parser and its gateway raise many kinds of errors
         raise TopologyError(f"sink {topic!r}: the schema {ddl!r} is not Spark DDL: {error}") from error

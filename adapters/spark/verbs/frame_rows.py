@@ -17,9 +17,7 @@ from millpond.adapters.spark.rows.column_types import check_leaf_types, compared
 from millpond.adapters.spark.rows.intervals import is_in_months
 from millpond.adapters.spark.rows.names import named
 from millpond.adapters.spark.verbs.arguments import argument_of, column_argument
-from millpond.adapters.spark.verbs.bounds import time_of
 from millpond.adapters.spark.verbs.expressions import Expression
-from millpond.adapters.spark.verbs.feeds import feed_in
 from millpond.adapters.spark.verbs.inputs import (
     REMEDY,
     RowInput,
@@ -28,12 +26,13 @@ from millpond.adapters.spark.verbs.inputs import (
     expression_of,
     field_of,
 )
+from millpond.adapters.spark.verbs.told_columns import feed_in, time_of
 from millpond.errors import ConfigurationError
 from millpond.processors.calls.account import InputTime
 from millpond.processors.calls.arguments import INPUT, check_distinct, parameter_of
 from millpond.processors.calls.feeds.feeds import Feed, Gone
-from millpond.processors.calls.known_names import did_you_mean, unused_name
 from millpond.processors.calls.readings import ARGUMENT, hidden_arguments
+from millpond.processors.options.known_names import did_you_mean, unused_name
 from millpond.processors.verbs.aggregates import AggregateCall
 from millpond.processors.verbs.projections import CHANGE_TIME, SEQUENCE
 

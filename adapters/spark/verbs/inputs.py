@@ -28,9 +28,9 @@ from millpond.processors.calls.arguments import parameter_of
 from millpond.processors.calls.calling import several_tables
 from millpond.processors.calls.feeds.feeds import Feed, Gone
 from millpond.processors.calls.key_kinds import MONTHS
-from millpond.processors.calls.known_names import did_you_mean
 from millpond.processors.distribution.exchange import PLACE
 from millpond.processors.options.grouping import GroupingSets
+from millpond.processors.options.known_names import did_you_mean
 from millpond.processors.verbs.verb import INSTANT, WALL_TIME
 from millpond.stores.encoding.rows.physical import normalized
 

@@ -16,9 +16,9 @@ from millpond.adapters.spark.verbs.expressions import Expression, kept_as, kept_
 from millpond.adapters.spark.verbs.inputs import type_name
 from millpond.errors import ConfigurationError, StateConflictError
 from millpond.processors.calls.key_kinds import key_kinds, listed_key
-from millpond.processors.calls.known_names import did_you_mean
-from millpond.processors.calls.readings import Packing, Reading, packed_key
+from millpond.processors.calls.readings import Packing, Reading, packed_key, packed_order
 from millpond.processors.options.grouping import GROUPING_ID
+from millpond.processors.options.known_names import did_you_mean
 from millpond.stores.durability.manifests.schema_log import Beside, kept_schemas, next_schemas
 from millpond.stores.encoding.rows.schemas import Schemas
 from millpond.stores.encoding.rows.tuple_keys import KeyCodec
@@ -128,9 +128,10 @@ class KeptSchemas(Packing):
         """How what decides among rows of one key and time is packed, if there is such a column.
 
         Raises:
+            ConfigurationError: it has no order.
             StateConflictError: the state has orders of another type.
         """
-        return self._fixed(rows, Beside.ORDER, rows.order_schema()) if rows.ordered else None
+        return self._fixed(rows, Beside.ORDER, packed_order(rows)) if rows.ordered else None
 
     def times(self, rows: Reading) -> pa.DataType:
         """The type of the times of one of the inputs; it is kept with the state.

@@ -9,6 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Literal
 
 from pyspark.sql import Column, DataFrame
+from pyspark.sql.types import StructType
 
 from millpond.adapters.spark.evolution.evolution import Evolution
 from millpond.adapters.spark.evolution.upgrade import Upgrade
@@ -27,6 +28,7 @@ from millpond.processors.calls.apply import call_apply
 from millpond.processors.calls.arguments import check_calls, column_names, moment_of
 from millpond.processors.calls.latest import call_latest
 from millpond.processors.calls.own_bounds import session_gap
+from millpond.processors.options.given import fitted
 from millpond.processors.options.grouping import By
 from millpond.processors.options.on_error import OnError
 from millpond.processors.verbs.aggregate import Windows
@@ -89,6 +91,7 @@ class Millpond(JoinVerbs):
         ConfigurationError: an option is missing or invalid.
     """
 
+    @fitted
     def __init__(
         self,
         *,
@@ -297,7 +300,7 @@ class Millpond(JoinVerbs):
         *,
         key: str | Sequence[str],
         time: str | Column,
-        schema: str,
+        schema: str | StructType,
         lateness: Duration,
         order: str | Column | None = None,
         optional: Collection[str] = (),
@@ -317,7 +320,7 @@ class Millpond(JoinVerbs):
             processor: what handles them.
             key: the columns of the key.
             time: the column (or expression) with the time of a row.
-            schema: the columns of the results, as Spark DDL.
+            schema: the columns of the results, as Spark DDL or a ``StructType``.
             lateness: how late a row may be, beyond the bound that its time has from another verb, and so how long each
                 waits; a later one is dropped and counted.
             order: in which order the rows of one key and time come, as in ``latest``.

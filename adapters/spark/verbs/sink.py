@@ -81,7 +81,9 @@ class DictColumns(Projection):
         ]
 
 
-def announced_columns(topic: str, ddl: str, optional: Collection[str]) -> tuple[T.StructType, DictColumns]:
+def announced_columns(
+    topic: str, ddl: str | T.StructType, optional: Collection[str]
+) -> tuple[T.StructType, DictColumns]:
     """The columns of ``ddl``, and the part that fills them from dicts.
 
     Raises:

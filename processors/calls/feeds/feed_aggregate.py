@@ -171,7 +171,7 @@ def make_feed_aggregate(
     return MadeVerb(verb, {INPUT: read}, feed_aggregate_account(name, late, orders=changes.late))
 
 
-def check_feed_options(name: str, *, window: object, emit: object, ttl: object, expired: object) -> None:
+def check_feed_options(name: str, *, window: object, until: object, emit: object, ttl: object, expired: object) -> None:
     """Refuse what has no meaning for rows that are replaced and deleted.
 
     Raises:
@@ -182,6 +182,11 @@ def check_feed_options(name: str, *, window: object, emit: object, ttl: object, 
             f"the verb {name!r} has a window, but its rows are a change feed, whose rows are replaced and deleted for "
             "ever: no window would be closed; add a column with the window of each row, such as a day, and group by "
             "it: by=[..., 'day']"
+        )
+    if until:
+        raise ConfigurationError(
+            f"the verb {name!r} has until={until!r}, but its rows are a change feed, whose results are of no windows; "
+            "leave until out"
         )
     if isinstance(emit, str) and emit == "final":
         raise ConfigurationError(

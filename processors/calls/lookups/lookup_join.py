@@ -23,12 +23,12 @@ from millpond.processors.calls.arguments import (
 )
 from millpond.processors.calls.asof_join import Where, check_ahead
 from millpond.processors.calls.key_kinds import check_equal_keys
-from millpond.processors.calls.known_names import did_you_mean, unused_name
 from millpond.processors.calls.made import MadeVerb
 from millpond.processors.calls.readings import Begin, Column, Packing, Read, VerbRows
 from millpond.processors.calls.tables import Rows, Selection
 from millpond.processors.calls.waiting import lookup_join_account
 from millpond.processors.options.joins import ASOF_JOINS, AsofDirection, Side, Unfit
+from millpond.processors.options.known_names import did_you_mean, unused_name
 from millpond.processors.options.versioned_table import VersionedTable
 from millpond.processors.verbs.lookups.lookup_join import lookup_join
 from millpond.processors.verbs.lookups.table_rows import TableRows

@@ -3,6 +3,7 @@
 from typing import Final
 
 from millpond.errors import ConfigurationError
+from millpond.processors.options.given import fitted
 from millpond.processors.verbs.aggregates.call import LAG, MOST_ROWS, AggregateCall
 
 BEHIND: Final = (
@@ -13,6 +14,7 @@ BEHIND: Final = (
 """How a user gets what ``lag`` gives of the row before."""
 
 
+@fitted
 def lag(column: object, offset: int = 1) -> AggregateCall:
     """The value of the row that is so many rows before each one, null included; null if there is none.
 

@@ -6,16 +6,19 @@ from math import isfinite
 from typing import Final
 
 from millpond.errors import ConfigurationError
+from millpond.processors.options.given import fitted
 from millpond.processors.verbs.aggregates.call import COUNT, AggregateCall, check_bool, check_share
 
 MOST_EDGES: Final = 1_000
 
 
+@fitted
 def count(column: object | None = None, *, where: object | None = None) -> AggregateCall:
     """How many rows there are, or with a column, how many of its values are not null; never null."""
     return AggregateCall(COUNT, column, where=where)
 
 
+@fitted
 def count_if(condition: object) -> AggregateCall:
     """For how many rows a condition is true: ``count(where=condition)``; never null."""
     if condition is None:
@@ -25,6 +28,7 @@ def count_if(condition: object) -> AggregateCall:
     return count(where=condition)
 
 
+@fitted
 def sum(column: object, *, where: object | None = None) -> AggregateCall:
     """The sum of the values that are not null; null if there are none.
 
@@ -37,6 +41,7 @@ def sum(column: object, *, where: object | None = None) -> AggregateCall:
     return AggregateCall("sum", column, where=where)
 
 
+@fitted
 def avg(column: object, *, where: object | None = None) -> AggregateCall:
     """The average of the values that are not null; null if there are none.
 
@@ -46,6 +51,7 @@ def avg(column: object, *, where: object | None = None) -> AggregateCall:
     return AggregateCall("avg", column, where=where)
 
 
+@fitted
 def var_samp(column: object, *, where: object | None = None) -> AggregateCall:
     """The variance of the population of which the values that are not null are a sample; null if there is at most one.
 
@@ -56,21 +62,25 @@ def var_samp(column: object, *, where: object | None = None) -> AggregateCall:
     return AggregateCall("var_samp", column, where=where)
 
 
+@fitted
 def var_pop(column: object, *, where: object | None = None) -> AggregateCall:
     """The variance of the values that are not null; null if there are none. All else is as in ``var_samp``."""
     return AggregateCall("var_pop", column, where=where)
 
 
+@fitted
 def stddev_samp(column: object, *, where: object | None = None) -> AggregateCall:
     """The square root of what ``var_samp`` gives, rounded once; null if there is at most one value."""
     return AggregateCall("stddev_samp", column, where=where)
 
 
+@fitted
 def stddev_pop(column: object, *, where: object | None = None) -> AggregateCall:
     """The square root of what ``var_pop`` gives, rounded once; null if there are no values."""
     return AggregateCall("stddev_pop", column, where=where)
 
 
+@fitted
 def covar_samp(column: object, other: object, *, where: object | None = None) -> AggregateCall:
     """The covariance of the population of which the rows that have both values are a sample; null if at most one has.
 
@@ -81,11 +91,13 @@ def covar_samp(column: object, other: object, *, where: object | None = None) ->
     return _of_two("covar_samp", column, other, where)
 
 
+@fitted
 def covar_pop(column: object, other: object, *, where: object | None = None) -> AggregateCall:
     """The covariance of the rows that have both values; null if none has. All else is as in ``covar_samp``."""
     return _of_two("covar_pop", column, other, where)
 
 
+@fitted
 def corr(column: object, other: object, *, where: object | None = None) -> AggregateCall:
     """Pearson's correlation coefficient of the rows that have both values, from -1 to 1.
 
@@ -94,6 +106,7 @@ def corr(column: object, other: object, *, where: object | None = None) -> Aggre
     return _of_two("corr", column, other, where)
 
 
+@fitted
 def weighted_avg(column: object, weight: object, *, where: object | None = None) -> AggregateCall:
     """The average of the values, each counted as often as its weight says, of the rows that have both.
 
@@ -103,6 +116,7 @@ def weighted_avg(column: object, weight: object, *, where: object | None = None)
     return _of_two("weighted_avg", column, weight, where)
 
 
+@fitted
 def skewness(column: object, *, where: object | None = None) -> AggregateCall:
     """How far the values lean to one side of their average: positive with a long tail of great values.
 
@@ -113,6 +127,7 @@ def skewness(column: object, *, where: object | None = None) -> AggregateCall:
     return AggregateCall("skewness", column, where=where)
 
 
+@fitted
 def kurtosis(column: object, *, where: object | None = None) -> AggregateCall:
     """How much of the variance is due to few far values: 0 for a normal distribution, which is 3 less than the ratio.
 
@@ -123,6 +138,7 @@ def kurtosis(column: object, *, where: object | None = None) -> AggregateCall:
     return AggregateCall("kurtosis", column, where=where)
 
 
+@fitted
 def product(column: object, *, where: object | None = None) -> AggregateCall:
     """The product of the values that are not null; null if there are none.
 
@@ -132,6 +148,7 @@ def product(column: object, *, where: object | None = None) -> AggregateCall:
     return AggregateCall("product", column, where=where)
 
 
+@fitted
 def geometric_mean(column: object, *, where: object | None = None) -> AggregateCall:
     """The n-th root of the product of n values that are not null, as of rates of growth; null if there are none.
 
@@ -141,6 +158,7 @@ def geometric_mean(column: object, *, where: object | None = None) -> AggregateC
     return AggregateCall("geometric_mean", column, where=where)
 
 
+@fitted
 def min(column: object, *, where: object | None = None) -> AggregateCall:
     """The least value that is not null; null if there are none.
 
@@ -149,6 +167,7 @@ def min(column: object, *, where: object | None = None) -> AggregateCall:
     return AggregateCall("min", column, where=where)
 
 
+@fitted
 def max(column: object, *, where: object | None = None) -> AggregateCall:
     """The greatest value that is not null; null if there are none.
 
@@ -157,31 +176,37 @@ def max(column: object, *, where: object | None = None) -> AggregateCall:
     return AggregateCall("max", column, where=where)
 
 
+@fitted
 def bool_and(column: object, *, where: object | None = None) -> AggregateCall:
     """Whether all booleans that are not null are true; null if there are none."""
     return AggregateCall("bool_and", column, where=where)
 
 
+@fitted
 def bool_or(column: object, *, where: object | None = None) -> AggregateCall:
     """Whether some boolean is true; null if there are none but nulls."""
     return AggregateCall("bool_or", column, where=where)
 
 
+@fitted
 def bit_and(column: object, *, where: object | None = None) -> AggregateCall:
     """The bits that all integers have that are not null, of the type that they have; null if there are none."""
     return AggregateCall("bit_and", column, where=where)
 
 
+@fitted
 def bit_or(column: object, *, where: object | None = None) -> AggregateCall:
     """The bits that some integer has, of the type of the integers; null if there are none but nulls."""
     return AggregateCall("bit_or", column, where=where)
 
 
+@fitted
 def bit_xor(column: object, *, where: object | None = None) -> AggregateCall:
     """The bits that an odd number of integers has, of the type of the integers; null if there are none but nulls."""
     return AggregateCall("bit_xor", column, where=where)
 
 
+@fitted
 def mode(column: object, *, where: object | None = None) -> AggregateCall:
     """The value that comes most often besides null, and of several such the least; null if there are none.
 
@@ -191,6 +216,7 @@ def mode(column: object, *, where: object | None = None) -> AggregateCall:
     return AggregateCall("mode", column, where=where)
 
 
+@fitted
 def percentile(column: object, percentage: float, *, where: object | None = None) -> AggregateCall:
     """The exact value below which a share of the values is that are not null; null if there are none.
 
@@ -209,11 +235,13 @@ def percentile(column: object, percentage: float, *, where: object | None = None
     return AggregateCall("percentile", column, {"percentage": check_share(percentage, "percentile")}, where)
 
 
+@fitted
 def median(column: object, *, where: object | None = None) -> AggregateCall:
     """``percentile`` with the share 0.5."""
     return percentile(column, 0.5, where=where)
 
 
+@fitted
 def first(column: object, *, ignore_nulls: bool = False, where: object | None = None) -> AggregateCall:
     """The value of the earliest row by *event time*; of rows at the same time, the first by ``order``.
 
@@ -222,16 +250,19 @@ def first(column: object, *, ignore_nulls: bool = False, where: object | None = 
     return AggregateCall("first", column, {"ignore_nulls": check_bool(ignore_nulls, "ignore_nulls", "first")}, where)
 
 
+@fitted
 def last(column: object, *, ignore_nulls: bool = False, where: object | None = None) -> AggregateCall:
     """The value of the latest row by *event time*; of rows at the same time, the last by ``order``."""
     return AggregateCall("last", column, {"ignore_nulls": check_bool(ignore_nulls, "ignore_nulls", "last")}, where)
 
 
+@fitted
 def any_value(column: object, *, ignore_nulls: bool = False, where: object | None = None) -> AggregateCall:
     """Some value: that of ``first``, so that it is the same however rows come."""
     return first(column, ignore_nulls=ignore_nulls, where=where)
 
 
+@fitted
 def collect(
     column: object, *, limit: int | None = None, distinct: bool = False, where: object | None = None
 ) -> AggregateCall:
@@ -257,6 +288,7 @@ def collect(
     return AggregateCall("collect", column, {name: one for name, one in said.items() if one is not None}, where)
 
 
+@fitted
 def map_agg(key: object, value: object, *, where: object | None = None) -> AggregateCall:
     """A map with the value that each key has, by its order; never null. Rows without a key do not count.
 
@@ -267,6 +299,7 @@ def map_agg(key: object, value: object, *, where: object | None = None) -> Aggre
     return _of_two("map_agg", key, value, where)
 
 
+@fitted
 def histogram(column: object, edges: Sequence[float], *, where: object | None = None) -> AggregateCall:
     """How many values that are not null lie up to each edge, and above the edge before it; never null.
 
@@ -293,6 +326,7 @@ def histogram(column: object, edges: Sequence[float], *, where: object | None = 
     return AggregateCall("histogram", column, {"edges": bounds}, where)
 
 
+@fitted
 def count_distinct(column: object, *, where: object | None = None) -> AggregateCall:
     """How many different values there are besides null; never null. All NaNs are equal, and -0.0 = 0.0.
 

@@ -1,8 +1,10 @@
 """A call of ``aggregate`` that tells of grouping sets, and aggregates nothing."""
 
+from millpond.processors.options.given import fitted
 from millpond.processors.verbs.aggregates.call import GROUPING, AggregateCall
 
 
+@fitted
 def grouping(column: object) -> AggregateCall:
     """Whether a result is of all values of a column of grouping sets: 1 if so, and 0 if it is of one of them.
 

@@ -9,6 +9,7 @@ from numbers import Real
 from typing import Final
 
 from millpond.errors import ConfigurationError
+from millpond.processors.options.given import fitted
 from millpond.processors.verbs.aggregates.call import AggregateCall, check_share, check_whole
 
 FINEST_ERROR: Final = 0.0008
@@ -18,6 +19,7 @@ MOST_TRACKED: Final = 1_000_000
 """The most items that a sketch of frequent items tracks, as in Spark."""
 
 
+@fitted
 def approx_count_distinct(
     column: object, relative_error: float = 0.05, *, where: object | None = None
 ) -> AggregateCall:
@@ -42,6 +44,7 @@ def approx_count_distinct(
     return AggregateCall("approx_count_distinct", column, {"relative_error": relative_error}, where)
 
 
+@fitted
 def hll_sketch_agg(column: object, lg_config_k: int = 12, *, where: object | None = None) -> AggregateCall:
     """An HLL sketch of the values that are not null, from which ``hll_sketch_estimate`` tells how many differ.
 
@@ -61,6 +64,7 @@ def hll_sketch_agg(column: object, lg_config_k: int = 12, *, where: object | Non
     return AggregateCall("hll_sketch_agg", column, {"lg_config_k": registers}, where)
 
 
+@fitted
 def theta_sketch_agg(column: object, lg_nom_entries: int = 12, *, where: object | None = None) -> AggregateCall:
     """A theta sketch of the values that are not null: how many differ, also in unions, intersections and differences.
 
@@ -80,6 +84,7 @@ def theta_sketch_agg(column: object, lg_nom_entries: int = 12, *, where: object 
     return AggregateCall("theta_sketch_agg", column, {"lg_nom_entries": entries}, where)
 
 
+@fitted
 def kll_sketch_agg(column: object, k: int = 200, *, where: object | None = None) -> AggregateCall:
     """A KLL sketch of the values that are not null: which value is at which rank, and which rank a value has.
 
@@ -98,6 +103,7 @@ def kll_sketch_agg(column: object, k: int = 200, *, where: object | None = None)
     return AggregateCall("kll_sketch_agg", column, {"k": check_whole(k, "k", "kll_sketch_agg", 8, 65_535)}, where)
 
 
+@fitted
 def approx_percentile(column: object, percentage: float, k: int = 200, *, where: object | None = None) -> AggregateCall:
     """About the least value up to which a share of the values is that are not null; null if there are none.
 
@@ -122,6 +128,7 @@ def approx_percentile(column: object, percentage: float, k: int = 200, *, where:
     return AggregateCall("approx_percentile", column, options, where)
 
 
+@fitted
 def approx_top_k(
     column: object, k: int = 5, max_items_tracked: int = 10_000, *, where: object | None = None
 ) -> AggregateCall:
@@ -145,6 +152,7 @@ def approx_top_k(
     return AggregateCall("approx_top_k", column, options, where)
 
 
+@fitted
 def approx_top_k_accumulate(
     column: object, max_items_tracked: int = 10_000, *, where: object | None = None
 ) -> AggregateCall:

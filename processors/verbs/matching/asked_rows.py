@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from millpond.errors import ConfigurationError
-from millpond.processors.verbs.matching.matching import Asked, Matching, PackedSide
+from millpond.processors.verbs.matching.matching import Asked, Matching, PackedSide, side_called
 from millpond.processors.verbs.verb import PackedRows, Verb, flattened, nullable
 from millpond.stores.encoding.times import NO_TIME
 
@@ -68,7 +68,7 @@ def asked_row(
     for name in (*left.needed, *(one for one in matching_of(verb).needs if one in left.names)):
         if name not in row:
             raise ConfigurationError(
-                f"the row has no {name!r}; give a row of the result, or of the {first} side, with all its columns"
+                f"the row has no {name!r}; give a row of the result, or of {side_called(first)}, with all its columns"
             )
     given = {first: {name: row[name] for name in left.names if name in row}}
     for role, other in others:

@@ -18,6 +18,11 @@ from millpond.stores.encoding.rows.packing import RowCodec
 MICROSECOND = timedelta(microseconds=1)
 
 
+def side_called(role: str) -> str:
+    """What messages call the side of a join that has a role: that of two, or one of several tables by its name."""
+    return f"the {role} side" if role in ("left", "right") else f"the table {role!r}"
+
+
 class PackedSide(NamedTuple):
     """What a row has of one input of its join.
 

@@ -17,6 +17,7 @@ from millpond.processors.verbs.matching.matching import (
     deletes_among,
     differing,
     instant,
+    side_called,
 )
 from millpond.processors.verbs.matching.retained import Kept, Retained, Stored
 from millpond.processors.verbs.verb import PackedRows
@@ -134,8 +135,8 @@ def changed_since(
         others = differing(row, {name: given[name] for name in row if name in asked.row})
         if others and asked.row.get("op") != "delete":
             yield (
-                f"the row has {', '.join(f'{name}={given[name]!r}' for name in others)} of the {role} side, which "
-                "is not what its latest row has: another one has come since"
+                f"the row has {', '.join(f'{name}={given[name]!r}' for name in others)} of {side_called(role)}, "
+                "which is not what its latest row has: another one has come since"
             )
 
 

@@ -140,15 +140,23 @@ def null_rows(columns: pa.Table) -> npt.NDArray[np.bool_]:
     return nulls
 
 
+def without_order(field: Any, path: str) -> tuple[str, str] | None:
+    """The part of a column that has no order, by its path, and whether it is a map or a variant; None if all have."""
+    if any((child.metadata or {}).get(b"variant") == b"true" for child in child_fields(field.type)):
+        return path, "variant"
+    if pa.types.is_map(field.type):
+        return path, "map"
+    found = (without_order(child, f"{path}.{child.name}") for child in child_fields(field.type))
+    return next((one for one in found if one is not None), None)
+
+
 def _check_key(field: Any, path: str) -> None:
-    variant = any((child.metadata or {}).get(b"variant") == b"true" for child in child_fields(field.type))
-    if variant or pa.types.is_map(field.type):
-        kind = "variant" if variant else "map"
+    found = without_order(field, path)
+    if found is not None:
+        name, kind = found
         raise ConfigurationError(
-            f"column {path!r} is a {kind}, which has no order and cannot be part of a key; take fields out of it"
+            f"column {name!r} is a {kind}, which has no order and cannot be part of a key; take fields out of it"
         )
-    for child in child_fields(field.type):
-        _check_key(child, f"{path}.{child.name}")
 
 
 def _elements(column: Any) -> Any:

@@ -18,7 +18,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from millpond.adapters.inspect.spark_checkpoint import SparkCheckpoint
 from millpond.adapters.spark.reading.inspection import CommittedStore
 from millpond.adapters.spark.verbs.expressions import Expression
-from millpond.adapters.spark.verbs.inputs import RowInput
+from millpond.adapters.spark.verbs.inputs import RowInput, column_of
 from millpond.adapters.spark.verbs.verb_run import VerbRun
 from millpond.adapters.spark.worker.table_versions import RETAINED
 from millpond.errors import ConfigurationError
@@ -149,16 +149,27 @@ def _read(session: SparkSession, rows: RowInput, values: Mapping[str, Any]) -> p
         ConfigurationError: a value is none of its column, or the time cannot be evaluated for other rows.
     """
     fields = [T.StructField(name, rows.frame.schema[name].dataType) for name in _given(rows)]
-    one = _one(session, rows.role, T.StructType(fields), values)
+    one = _one(session, rows.role, T.StructType(fields), values).withColumns(dict(rows.added or {}))
+    _check_time(rows, one)
     try:
-        return replace(rows, frame=one.withColumns(dict(rows.added or {})), op=None, order=None).selected().toArrow()
-    except (AnalysisException, ConfigurationError) as error:
+        return replace(rows, frame=one, op=None, order=None).selected().toArrow()
+    except (PySparkException, TypeError, ValueError) as error:
+        raise _unfit(rows.role, error) from error
+
+
+def _check_time(rows: RowInput, one: DataFrame) -> None:
+    """Refuse a time that cannot be evaluated for other rows than those that the verb was made with.
+
+    Raises:
+        ConfigurationError: it is such a one.
+    """
+    try:
+        assert one.select(column_of(rows.time)).schema
+    except AnalysisException as error:
         raise ConfigurationError(
             f"the time of {rows.role!r}, {rows.time}, is an expression of one DataFrame, and the row is of none; make "
             "the verb with one of names, such as F.col('at') in place of rows['at']"
         ) from error
-    except (PySparkException, TypeError, ValueError) as error:
-        raise _unfit(rows.role, error) from error
 
 
 def _one(session: SparkSession, role: str, columns: T.StructType, values: Mapping[str, Any]) -> DataFrame:

@@ -1,9 +1,11 @@
-"""The bound of a time column: how much later than its own time a row may come. Spark carries it from verb to verb.
+"""What columns tell a verb of the one before it: the bound of a time, and the change feed that rows are of.
 
-What a row's time is compared with is the newest time that the clock of the verb that it comes from had shown in earlier
-micro-batches. The bound is a mark of the column, in microseconds; without it, a column has the bound 0.
+The bound of a time is how much later than it a row may come. What a row's time is compared with is the newest time that
+the clock of the verb that it comes from had shown in earlier micro-batches. The bound is a mark of the column, in
+microseconds; without it, a column has the bound 0.
 
-Rule of this module: nobody else knows the mark of a bound. What bounds there are is up to ``waiting``.
+Rule of this module: nobody else knows the mark of a bound, or where the mark of a feed is. What bounds there are is up
+to ``waiting``.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -14,6 +16,7 @@ from pyspark.sql import types as T
 
 from millpond.adapters.spark.verbs.marks import Marks
 from millpond.processors.calls.account import InputTime, Path
+from millpond.processors.calls.feeds.feeds import FEED, Feed, feed_among
 
 BOUND: Final = "millpond.bound"
 """The key of the mark."""
@@ -33,6 +36,11 @@ def time_of(frame: DataFrame, time: str | Column, result: Collection[str] = ()) 
     field = frame.select(time).schema.fields[0]
     path = _path(frame, time, field.name)
     return InputTime(_bound(field), path if path is not None and path[0] in result else None)
+
+
+def feed_in(frame: DataFrame) -> Feed | None:
+    """The change feed that the rows are of; None if there is none, or columns of several."""
+    return feed_among({field.name: field.metadata.get(FEED) for field in frame.schema.fields})
 
 
 def bound_marks(bounds: Mapping[Path, int]) -> Marks:
