@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Pond"]
 
-__version__ = "0.2.0"
+__version__ = "1.0.0rc1"
 
 
 def __getattr__(name: str) -> object:

@@ -16,11 +16,11 @@ from millpond.errors import ConfigurationError, FormatError
 RELEASE: Final = __version__
 """This release."""
 
-_RELEASE: Final = re.compile(r"(\d{1,9})\.(\d{1,9})(?:\.(\d{1,9}))?")
+_RELEASE: Final = re.compile(r"(\d{1,9})\.(\d{1,9})(?:\.(\d{1,9}))?(?:rc\d{1,9})?")
 
 
 class Release(NamedTuple):
-    """A release of Millpond; they compare as they came out."""
+    """A release of Millpond; they compare as they came out. A candidate reads and writes what its release does."""
 
     major: int
     minor: int
@@ -33,8 +33,8 @@ class Release(NamedTuple):
         Raises:
             ValueError: it is none.
 
-        >>> str(Release.of("0.1"))
-        '0.1.0'
+        >>> str(Release.of("0.1")), str(Release.of("1.0.0rc1"))
+        ('0.1.0', '1.0.0')
         """
         found = _RELEASE.fullmatch(text)
         if found is None:

@@ -132,6 +132,12 @@ def test_the_changelog_goes_by_release_and_by_kind_of_change() -> None:
     assert kinds <= {"Added", "Changed", "Deprecated", "Removed", "Fixed", "Security"}
 
 
+def test_the_readme_and_what_is_unreleased_are_a_page() -> None:
+    unreleased = (ROOT / "CHANGELOG.md").read_text().partition("## Unreleased")[2].partition("\n## ")[0]
+    assert len((ROOT / "README.md").read_text().split()) < 600
+    assert len(unreleased) < 8_000
+
+
 def test_a_verbs_way_passes_no_file_twice() -> None:
     steps = re.findall(r"^\| \d+ \| `([\w/]+\.py)` \|", (DOCS / "architecture.md").read_text(), re.MULTILINE)
     assert steps[0] == "adapters/spark/verbs/joins.py"

@@ -68,16 +68,8 @@ def test_every_page_that_needs_spark_is_run_here() -> None:
     }
 
 
-def test_the_readmes_example_joins_orders_with_the_price_of_their_time(
-    session: SparkSession, tmp_path: Path, tables: MakeTable
-) -> None:
-    tables("prices", "select 'apple' product, 2.5 price, timestamp'2026-01-05 10:00' valid_from")
-    tables("orders", "select 7 id, 'apple' product, timestamp'2026-01-05 10:30' ordered")
-    names = {"spark": session, **{name: session.readStream.table(name) for name in ("orders", "prices")}}
-    places = {f'"{name}"': f'"{tmp_path}/{name}"' for name in ("state", "checkpoint")}
-    run_page("README.md", session, names, {**places, 'start("priced")': f'start("{tmp_path}/priced")'})
-    rows = session.read.parquet(str(tmp_path / "priced")).selectExpr("id", "product", "double(price)")
-    assert list(map(tuple, rows.collect())) == [(7, "apple", 2.5)]
+def test_the_readmes_example_prints_what_it_shows(session: SparkSession, tmp_path: Path) -> None:
+    run_page("README.md", session, {}, {'"state"': f'"{tmp_path}/state"'})
 
 
 @pytest.mark.slow
