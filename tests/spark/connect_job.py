@@ -121,6 +121,22 @@ def at_rows(spark: SparkSession) -> list[tuple[Any, ...]]:
     return rows(orders.millpond.latest(key="customer", time="at", history="1 hour").select("customer", "id"))
 
 
+def each_batch(spark: SparkSession, directory: Path) -> list[tuple[Any, ...]]:
+    """What a function has written that gets the changes of a verb at a DataFrame, micro-batch by micro-batch."""
+    source: Any = spark.readStream.schema(WORDS).parquet(str(directory / "words"))
+    timed: Any = source.withColumn("at", F.timestamp_seconds("timestamp"))
+    pond = Millpond(application_id="batches", state_dir=str(directory / "state"), backend="lmdb")
+    counted = timed.millpond(pond).aggregate({"times": aggregates.count()}, by="key", time="at")
+    place = str(directory / "batches")
+
+    def write(changes: DataFrame, _: int) -> None:
+        changes.where("op = 'upsert'").write.mode("append").parquet(place)
+
+    query = counted.writeStream.foreachBatch(write).option("checkpointLocation", str(directory / "batches-checkpoint"))
+    query.trigger(availableNow=True).start().awaitTermination()
+    return rows(spark.read.parquet(place).select("key", "times"))
+
+
 class Lines(logging.Handler):
     """Keeps the messages that it gets, in whichever thread."""
 
@@ -173,6 +189,7 @@ def main(directory: Path) -> None:
     found["join"] = join_static(spark, directory)
     found["verbs"] = verbs(spark, directory)
     found["at rows"] = at_rows(spark)
+    found["each batch"] = each_batch(spark, directory)
     spark.conf.set(PROVIDER, "some.other.Provider")
     found["other provider"] = refusal(lambda: job(counts(), directory, "other").transform({"words": words}))
     configure(spark)

@@ -83,6 +83,10 @@ def test_a_verb_is_called_at_its_dataframe(found: dict[str, Any]) -> None:
     assert found["at rows"] == [["a", 0], ["a", 1]]
 
 
+def test_a_function_gets_the_changes_of_a_streaming_verb_batch_by_batch(found: dict[str, Any]) -> None:
+    assert found["each batch"] == [["a", 3], ["b", 1], ["c", 1]]
+
+
 def test_a_topology_without_state_runs(found: dict[str, Any]) -> None:
     assert found["stateless"] == [["b", 2]]
 
