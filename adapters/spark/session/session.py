@@ -235,23 +235,30 @@ def _check_local_workers(python: str) -> None:
 def _check_driver(session: SparkSession) -> None:
     """Check the Python that Spark starts beside a cluster's driver, once for each operator, before that runs.
 
+    It gets what ``--py-files`` has brought.
+
     Raises:
         ConfigurationError: it cannot; the message says what is to be there.
     """
     if not hasattr(session, "sparkContext") or _is_local(session):
         return
-    python = session.sparkContext.pythonExec
-    reason = _why_not(python, *_py_files())
+    python, files = session.sparkContext.pythonExec, _py_files()
+    reason = _why_not(python, *files)
     if reason is not None:
         raise ConfigurationError(
             f"Spark starts {python} for a verb where its driver runs, too, and that cannot run Millpond ({reason}); "
             f"have a Python with Millpond there at {python}, such as that of the archive, unpacked where the driver "
             "starts: mkdir env && tar -xzf env.tar.gz -C env"
         )
+    environment = session.sparkContext.environment
+    known = [one for one in environment.get("PYTHONPATH", "").split(os.pathsep) if one and one not in files]
+    if files:
+        # Spark has them on the path of executors' Pythons and of the driver's program, and not of this one.
+        environment["PYTHONPATH"] = os.pathsep.join([*files, *known])
 
 
 def _py_files() -> list[str]:
-    """What Spark has put on the path of all its Pythons: ``--py-files``, and those added since."""
+    """What ``--py-files`` has brought, and what was added since, where the driver runs."""
     place = SparkFiles.getRootDirectory()
     return [one for one in sys.path if one.startswith(place)]
 
