@@ -25,6 +25,7 @@ from millpond.processors.pond.verb_tasks import VerbTasks
 from millpond.processors.runtime.failures import DeadLetter
 from millpond.processors.verbs.matching.explanation import MatchExplanation
 from millpond.processors.verbs.matching.retained import LookedUp, Retained
+from millpond.processors.verbs.verb import MICROS
 from millpond.stores.backend.contract import BackendSupplier
 from millpond.stores.encoding.times import Instant
 from millpond.stores.specs.directory import check_plain_name
@@ -70,6 +71,7 @@ class MicroBatches:
         self._directory = tempfile.TemporaryDirectory(prefix="millpond-")
         self._stores: LocalStores | None = LocalStores(Path(self._directory.name), backend)
         self._number = 0
+        self._clock = 0
 
     @property
     def name(self) -> str:
@@ -150,6 +152,25 @@ class MicroBatches:
         """
         with self._named():
             return self._micro_batch({}, reached=moment_of(time, "the time to advance to"))
+
+    def tick(self, clock: Instant | str) -> pa.Table:
+        """Let the clock of the machine show a time, to this micro-batch without rows and to those after it.
+
+        Until then it shows 1970.
+
+        Args:
+            clock: a datetime, or text such as ``"2026-06-01T12:00:00Z"``.
+
+        Returns:
+            The rows that come out because timers by the wall clock are due.
+
+        Raises:
+            ConfigurationError: it is no time.
+        """
+        with self._named():
+            shown = moment_of(clock, "the time of the clock")
+            self._clock = 0 if shown is None else shown // MICROS
+            return self._micro_batch({}, tick=True)
 
     def complete(self) -> pa.Table:
         """Let everything come out that waits for later rows, because there are none; one micro-batch.
@@ -234,12 +255,19 @@ class MicroBatches:
             raise
 
     def _micro_batch(
-        self, tables: Mapping[str, pa.Table], *, reached: int | None = None, complete: bool = False
+        self,
+        tables: Mapping[str, pa.Table],
+        *,
+        reached: int | None = None,
+        complete: bool = False,
+        tick: bool = False,
     ) -> pa.Table:
         stores = self._opened()
         inputs = {role: [self._sides[role].prepared(table)] for role, table in tables.items()}
         try:
-            found = self._tasks.micro_batch(self._number, inputs, stores, reached=reached, complete=complete)
+            found = self._tasks.micro_batch(
+                self._number, inputs, stores, reached=reached, complete=complete, clock=self._clock, tick=tick
+            )
             stores.commit()
         except BaseException:
             stores.rollback()

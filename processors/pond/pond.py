@@ -5,7 +5,7 @@ it runs, ``MicroBatches``. Names, arguments and meanings are those of ``Millpond
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import timedelta
 from functools import partial
 from typing import Any, Generic, Literal, TypeVar
@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from millpond.errors import ConfigurationError
 from millpond.processors.calls.aggregate import call_aggregate
+from millpond.processors.calls.apply import call_apply
 from millpond.processors.calls.arguments import (
     INPUT,
     LEFT,
@@ -22,6 +23,7 @@ from millpond.processors.calls.arguments import (
     On,
     check_calls,
     chosen_join,
+    column_names,
     named_tables,
 )
 from millpond.processors.calls.asof_join import call_asof_join
@@ -56,9 +58,12 @@ from millpond.processors.pond.sides import (
     table_side,
 )
 from millpond.processors.pond.twins import verified
+from millpond.processors.rows.column_values import ColumnValues, optional_columns
+from millpond.processors.rows.dict_columns import DictColumns
 from millpond.processors.runtime.failures import DeadLetter
 from millpond.processors.verbs.aggregate import Windows
 from millpond.processors.verbs.aggregates import AggregateCall
+from millpond.processors.verbs.keyed_processor import KeyedProcessor
 from millpond.stores.backend.contract import BackendSupplier
 from millpond.stores.backend.registry import supplier
 from millpond.stores.encoding.times import Duration, Instant
@@ -781,6 +786,67 @@ class Verbs(ABC, Generic[Given, Result]):
         )
         return self._result(made, sides)
 
+    @named_in_errors
+    def apply(
+        self,
+        rows: Given,
+        processor: KeyedProcessor,
+        *,
+        key: str | Sequence[str],
+        time: str,
+        schema: pa.Schema,
+        lateness: Duration | None = None,
+        order: str | None = None,
+        optional: Collection[str] = (),
+        ttl: Duration | None = None,
+        name: str | None = None,
+    ) -> Result:
+        """A processor of your own, by key, with state and timers.
+
+        It sees each key's rows and event-time timers in the order of time, and is the one that ``Millpond.apply``
+        takes: so a test of it needs no Spark.
+
+        Args:
+            rows: the rows.
+            processor: what handles them.
+            key: the columns of the key.
+            time: the column with the time of a row.
+            schema: the columns of the results.
+            lateness: how late a row may be, and so how long each waits; a later one is dropped and counted. It may be
+                left out where rows are complete.
+            order: in which order the rows of one key and time come, as in ``latest``.
+            optional: the columns that not every result has.
+            ttl: how long ``context.state`` of a key lives after the processor last set it.
+            name: of the verb, for messages; by default made of the processor's class and the columns.
+
+        Returns:
+            What the processor returned, with the columns of ``schema``.
+
+        Raises:
+            ConfigurationError: an argument is missing or invalid, or a column is absent or of a type that does not do.
+            RecordError: a row cannot be used.
+            UserFunctionError: the processor failed.
+        """
+        if not isinstance(schema, pa.Schema):
+            raise ConfigurationError(
+                f"schema is {schema!r}; give the columns of the results, such as pa.schema([('total', pa.int64())])"
+            )
+        label = name or f"{type(processor).__name__}-{'-'.join(column_names(key, 'key'))}"
+        wanted, side = kept_schema("schema", schema), self._side(INPUT, rows)
+        made = call_apply(
+            side.rows,
+            begun_anew,
+            processor,
+            key=key,
+            time=time,
+            results=DictColumns(ColumnValues(label, optional_columns(label, wanted, optional)), wanted),
+            lateness=self._history(lateness, "lateness"),
+            order=order,
+            ttl=ttl,
+            name=label,
+        )
+        return self._result(made, [side])
+
     @abstractmethod
     def _side(self, role: str, rows: Given) -> VerbSide:
         """An input.
@@ -794,8 +860,8 @@ class Verbs(ABC, Generic[Given, Result]):
         """What the verb returns."""
 
     @abstractmethod
-    def _history(self, history: Duration | None) -> Duration:
-        """A history, as far as it may be left out.
+    def _history(self, history: Duration | None, what: str = "history") -> Duration:
+        """A history, or what else says how late rows may come, as far as it may be left out.
 
         Raises:
             ConfigurationError: it is missing.
@@ -816,9 +882,9 @@ class PondInBatches(Verbs[pa.Schema, MicroBatches]):
     def _result(self, made: Made, sides: Sequence[VerbSide]) -> MicroBatches:
         return MicroBatches(made, sides, backend=self._backend, on_error=self._on_error)
 
-    def _history(self, history: Duration | None) -> Duration:
+    def _history(self, history: Duration | None, what: str = "history") -> Duration:
         if history is None:
-            raise ConfigurationError("history is missing; give how late rows may come, such as history='1 hour'")
+            raise ConfigurationError(f"{what} is missing; give how late rows may come, such as {what}='1 hour'")
         return history
 
 
@@ -940,5 +1006,5 @@ class Pond(Verbs[Frame, pa.Table]):
             self.dead_letters += run.dead_letters
         return found
 
-    def _history(self, history: Duration | None) -> Duration:
+    def _history(self, history: Duration | None, what: str = "history") -> Duration:
         return 0 if history is None else history

@@ -18,7 +18,7 @@ import pyarrow.compute as _compute
 from millpond.processors.calls.made import Made
 from millpond.processors.calls.tables import Selection
 from millpond.processors.distribution.combining import Combining, Sent, of_input
-from millpond.processors.distribution.exchange import COMPLETE, TIME, Blob, BlobWriter, signal_blobs
+from millpond.processors.distribution.exchange import COMPLETE, TICK, TIME, Blob, BlobWriter, signal_blobs
 from millpond.processors.distribution.execution import Decoder, run_blobs
 from millpond.processors.distribution.plan import Plan, make_plan
 from millpond.processors.distribution.router import Route, Router, TaskNumbers
@@ -143,6 +143,8 @@ class VerbTasks:
         *,
         reached: int | None = None,
         complete: bool = False,
+        clock: int = 0,
+        tick: bool = False,
     ) -> list[pa.Table]:
         """What comes out of each task of the last operator.
 
@@ -152,6 +154,8 @@ class VerbTasks:
             stores: of the tasks; whoever has them commits them afterward.
             reached: how far all inputs have come, in microseconds since 1970; None for as far as their rows.
             complete: whether inputs are complete, so that whatever waits comes out.
+            clock: the wall-clock time, int milliseconds.
+            tick: whether tasks are told it that have no rows.
 
         Raises:
             RecordError: a row cannot be used, and the policy is to fail.
@@ -161,12 +165,14 @@ class VerbTasks:
             blobs += [blob for reading in self.readings.values() for blob in reading.route.tell_time(reached, 0)]
         if complete:
             blobs += signal_blobs(COMPLETE, self.numbers.values())
+        if tick:
+            blobs += signal_blobs(TICK, self.numbers.values())
         results: list[pa.Table] = []
         versions = {name: table.newest() for name, table in self.made.verb.tables.items()}
         tables = {name: table.at(versions[name]) for name, table in self.made.verb.tables.items()}
         for stage in self.plan.stages or (self.plan.map_side,):
             arrived = self._by_task(blobs)
-            results = [table for part in stage for table in self._run(part, arrived, number, stores, tables)]
+            results = [table for part in stage for table in self._run(part, arrived, number, stores, tables, clock)]
             blobs = [blob for waiting in arrived.values() for blob in waiting]
         self.versions = versions
         return results
@@ -184,6 +190,7 @@ class VerbTasks:
         number: int,
         stores: TaskStores,
         tables: Mapping[str, ValueGetter],
+        clock: int,
     ) -> Iterator[pa.Table]:
         """What comes out of the tasks of a sub-topology; what they send to others is added to what has arrived."""
         name, router = self.made.verb.name, Router(self.plan, part, self.numbers)
@@ -194,9 +201,11 @@ class VerbTasks:
                 continue
             with stores.task(f"{name}/{part.index}_{partition}", part, self.plan) as opened:
                 policy = FailurePolicy(self.on_error, self.keep_letter)
-                task = Task(part, opened, partition, policy=policy, keep_late=self.late.append, tables=tables)
+                task = Task(
+                    part, opened, partition, wall_clock=clock, policy=policy, keep_late=self.late.append, tables=tables
+                )
                 rows, writer, made = SinkRows(sink, number), BlobWriter(partition), list[pa.Table]()
-                for outputs in run_blobs(task, some, self.decoders, 0, settle_ties=True):
+                for outputs in run_blobs(task, some, self.decoders, clock, settle_ties=True):
                     made += rows.to_tables(outputs)
                     for blob in router.send(outputs, writer):
                         arrived[blob.task].append(blob)

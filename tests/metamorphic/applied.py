@@ -2,10 +2,11 @@
 
 import pyarrow as pa
 
-from millpond.adapters.spark.rows.column_values import ColumnValues
-from millpond.adapters.spark.verbs.sink import DictColumns
+from millpond.adapters.spark.rows.sink import type_named
+from millpond.processors.rows.column_values import ColumnValues
+from millpond.processors.rows.dict_columns import DictColumns
 
 
 def results_of(schema: pa.Schema) -> DictColumns:
     """The columns of the results."""
-    return DictColumns(ColumnValues("out", frozenset()), schema)
+    return DictColumns(ColumnValues("out", frozenset(), type_named), schema)

@@ -20,6 +20,7 @@ MODULES = (
     "millpond.adapters.tables",
     "millpond.processors",
     "millpond.processors.pond",
+    "millpond.processors.pond.testing",
     "millpond.processors.verbs",
     "millpond.stores",
     "millpond.stores.durability",

@@ -19,6 +19,7 @@ from millpond.errors import ConfigurationError, RecordError
 from millpond.processors import SessionWindows, TimeWindows
 from millpond.processors.calls.feeds.feeds import FEED
 from millpond.processors.pond import MicroBatches
+from millpond.processors.verbs import KeyContext, KeyedProcessor, Timer
 from millpond.processors.verbs import aggregates as agg
 from millpond.stores.encoding.times import TimeUnit
 from tests.drawing import tries
@@ -34,6 +35,17 @@ Rows = Sequence[Mapping[str, Any]]
 
 def seconds(number: int) -> datetime:
     return START + timedelta(seconds=number)
+
+
+class Quiet(KeyedProcessor):
+    """Tells of each key how many rows had come whenever nothing comes for three seconds."""
+
+    def process(self, key: Any, row: Mapping[str, Any], context: KeyContext) -> None:
+        context.state.set(context.state.get(0) + 1)
+        context.set_timer("3 seconds")
+
+    def on_timer(self, key: Any, timer: Timer, context: KeyContext) -> list[dict[str, Any]]:
+        return [{"k": key, "n": context.state.get(), "at": context.time}]
 
 
 class Verb(NamedTuple):
@@ -85,6 +97,8 @@ def verbs(pond: Any) -> dict[str, Verb]:
         "anti": (partial(pond.stream_join, **sides, within="4 seconds", grace="1 hour", how="anti"), None),
         "tables": (partial(pond.table_join, **sides, **hour, how="outer", null_safe=True), ["k"]),
     }
+    results = pa.schema([("k", pa.string()), ("n", pa.int64()), ("at", TIME)])
+    one["apply"] = partial(pond.apply, processor=Quiet(), key="k", time="t", schema=results, lateness="1 hour"), None
     found = {name: Verb(partial(of_one, make), 1, key) for name, (make, key) in one.items()}
     return found | {name: Verb(make, 2, key) for name, (make, key) in two.items()}
 

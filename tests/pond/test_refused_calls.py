@@ -1,6 +1,6 @@
 """What ``Pond`` refuses says what to write instead, and that works."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, cast
@@ -13,6 +13,7 @@ from millpond import Pond
 from millpond.errors import ConfigurationError, RecordError
 from millpond.processors import SessionWindows, TimeWindows, cube, grouping_sets, rollup
 from millpond.processors.pond import MicroBatches
+from millpond.processors.verbs import KeyContext, KeyedProcessor
 from millpond.processors.verbs import aggregates as agg
 from tests.refusing import Refused
 
@@ -169,6 +170,17 @@ def joining_many(pond: Pond) -> MicroBatches:
     """Tables that are joined micro-batch by micro-batch."""
     columns = {"rows": TABLE.schema, "others": pa.Table.from_pylist(OTHERS).schema}
     return pond.in_batches.multi_join(columns, **ON)
+
+
+class PassOn(KeyedProcessor):
+    """Each row as it comes."""
+
+    def process(self, key: Any, row: Mapping[str, Any], context: KeyContext) -> list[dict[str, Any]]:
+        return [{"n": row["n"]}]
+
+
+def applied(pond: Pond, schema: Any) -> pa.Table:
+    return pond.apply(ROWS, PassOn(), **KEYED, schema=schema)
 
 
 REFUSED = [
@@ -738,6 +750,11 @@ REFUSED = [
         )
     ),
     Refused(
+        "; give the columns of the results, such as pa.schema(",
+        lambda pond: applied(pond, "n bigint"),
+        lambda pond: applied(pond, pa.schema([("n", pa.int64())])),
+    ),
+    Refused(
         ": each argument is given by its name; write ",
         lambda pond: cast(Any, Pond)("memory"),
         lambda pond: Pond(),
@@ -760,7 +777,7 @@ REFUSED = [
         lambda pond: corrected(pond, upserts(pond)),
     ),
     Refused(
-        "history is missing; give how late rows may come",
+        " is missing; give how late rows may come",
         lambda pond: pond.in_batches.latest(TABLE.schema, **KEYED),
         lambda pond: pond.in_batches.latest(TABLE.schema, **KEYED, history="1 hour"),
     ),

@@ -1,6 +1,6 @@
 """``Pond`` gives what ``Millpond`` gives of static DataFrames."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from pyspark.sql import functions as F
 from millpond import Pond
 from millpond.adapters.spark import Millpond
 from millpond.processors import TimeWindows
+from millpond.processors.verbs import KeyContext, KeyedProcessor, Timer
 from millpond.processors.verbs import aggregates as agg
 
 pytestmark = pytest.mark.spark
@@ -23,8 +24,19 @@ LEFT = [(key, START + timedelta(seconds=second), second) for second, key in enum
 RIGHT = [(key, START + timedelta(seconds=second), second) for key, second in [("x", 1), ("x", 4), ("y", 9), (None, 2)]]
 
 
-def answers(pond: Any, left: Any, right: Any, field: Callable[[str], Any]) -> dict[str, Any]:
-    """What verbs give; ``field`` makes an expression of a column."""
+class Quiet(KeyedProcessor):
+    """Tells of each key how many rows had come whenever nothing comes for two seconds."""
+
+    def process(self, key: Any, row: Mapping[str, Any], context: KeyContext) -> None:
+        context.state.set(context.state.get(0) + 1)
+        context.set_timer("2 seconds")
+
+    def on_timer(self, key: Any, timer: Timer, context: KeyContext) -> list[dict[str, Any]]:
+        return [{"k": key, "n": context.state.get(), "at": context.time}]
+
+
+def answers(pond: Any, left: Any, right: Any, field: Callable[[str], Any], results: Any) -> dict[str, Any]:
+    """What verbs give; ``field`` makes an expression of a column, ``results`` are the columns of ``Quiet``."""
     sides: dict[str, Any] = {"on": "k", "left_time": "t", "right_time": "u"}
     calls = {"n": agg.count(), "s": agg.sum("a"), "l": agg.last("a")}
     near = {**sides, "history": "1 hour", "how": "left", "where": field("b") <= field("a")}
@@ -32,6 +44,7 @@ def answers(pond: Any, left: Any, right: Any, field: Callable[[str], Any]) -> di
     keys = pond.latest(left, key="k", time="t", history="1 hour").select(["k", "op", "sequence", "change_time"])
     return {
         "keys alone": pond.latest(keys, key="k", time="change_time", history="1 hour", name="keys"),
+        "apply": pond.apply(left, Quiet(), key="k", time="t", schema=results, lateness=0),
         "latest": pond.latest(left, key="k", time="t", history="1 hour"),
         "aggregate": pond.aggregate(left, calls, by="k", time="t", window=TimeWindows("3 seconds"), emit="final"),
         "asof_join": pond.asof_join(left, right, **sides, history="1 hour", how="left"),
@@ -62,8 +75,12 @@ def test_it_gives_what_millpond_gives_of_static_dataframes(spark: SparkSession, 
     left = spark.createDataFrame(LEFT, "k string, t timestamp, a long")
     right = spark.createDataFrame(RIGHT, "k string, u timestamp, b long")
     millpond = Millpond(application_id="static", state_dir=f"{tmp_path}/state", backend="memory", partitions=2)
-    there = {name: rows.toArrow() for name, rows in answers(millpond, left, right, F.col).items()}
-    here = answers(Pond(), left.toArrow(), right.toArrow(), pc.field)
+    there = {
+        name: rows.toArrow()
+        for name, rows in answers(millpond, left, right, F.col, "k string, n long, at timestamp").items()
+    }
+    results = pa.schema([("k", pa.string()), ("n", pa.int64()), ("at", pa.timestamp("us", "UTC"))])
+    here = answers(Pond(), left.toArrow(), right.toArrow(), pc.field, results)
     assert {name: table.column_names for name, table in here.items()} == {
         name: table.column_names for name, table in there.items()
     }

@@ -16,10 +16,10 @@ from pyspark.sql import types as T
 from pyspark.testing.objects import ExamplePointUDT
 
 from millpond.adapters.spark import OnError, SparkStreams
-from millpond.adapters.spark.rows.maps import with_pairs
 from millpond.adapters.spark.rows.source import select_source
 from millpond.errors import ConfigurationError
 from millpond.processors import Consumed, Materialized, Produced, StreamsBuilder, Topology
+from millpond.processors.rows.maps import with_pairs
 from millpond.stores.encoding.serdes import JsonSerde
 
 pytestmark = pytest.mark.spark

@@ -10,7 +10,7 @@ A query's sink has more columns, if the schema names them and the value has no s
 ``headers`` (an array of structs of a key, a string, and a value, binary; null if the record has none).
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from inspect import signature
 from operator import attrgetter
@@ -20,15 +20,14 @@ from typing import Any, Final, Protocol, cast
 import pyarrow as pa
 import pyarrow.compute as _compute
 from pyspark.sql import types as T
-from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.pandas.types import from_arrow_type, to_arrow_schema
 
-from millpond.adapters.spark.rows.column_values import ColumnValues, paths
-from millpond.adapters.spark.rows.maps import with_pairs
 from millpond.errors import RecordError, TopologyError
 from millpond.processors.distribution.header_column import HEADERS, header_column, is_headers_type
-from millpond.processors.options.known_names import did_you_mean
 from millpond.processors.options.records import Produced
 from millpond.processors.options.windowed_serdes import SessionWindowedSerde, TimeWindowedSerde
+from millpond.processors.rows.column_values import ColumnValues, optional_columns
+from millpond.processors.rows.maps import with_pairs
 from millpond.processors.rows.sink_rows import SinkTables
 from millpond.processors.runtime.batches.batch import Batch
 from millpond.processors.runtime.batches.columns import Columns, Records
@@ -184,7 +183,7 @@ class Sink:
 
     @property
     def _values(self) -> ColumnValues:
-        return ColumnValues(self.topic, self.optional)
+        return ColumnValues(self.topic, self.optional, type_named)
 
 
 def _plain(column: Any, writer: Serde[Any] | None) -> Any:
@@ -233,6 +232,12 @@ def arrow_schema(columns: T.StructType) -> pa.Schema:
     return to_arrow_schema(columns, **options)
 
 
+def type_named(type_: pa.DataType) -> str:
+    """What Spark calls a type."""
+    name: str = from_arrow_type(type_, prefer_timestamp_ntz=True).simpleString()
+    return name
+
+
 def parsed(topic: str, ddl: str | T.StructType) -> tuple[T.StructType, pa.Schema]:
     """The columns of ``ddl`` for Spark and for Arrow.
 
@@ -244,25 +249,6 @@ def parsed(topic: str, ddl: str | T.StructType) -> tuple[T.StructType, pa.Schema
         return columns, arrow_schema(columns)
     except Exception as error:  # Spark's parser and its gateway raise many kinds of errors
         raise TopologyError(f"sink {topic!r}: the schema {ddl!r} is not Spark DDL: {error}") from error
-
-
-def optional_columns(topic: str, schema: pa.Schema, optional: Collection[str]) -> frozenset[str]:
-    """The optional columns.
-
-    Raises:
-        TopologyError: the schema lacks one.
-    """
-    known = [path for field in schema for path in paths(field.name, field.type)]
-    names = (optional,) if isinstance(optional, str) else optional
-    if not isinstance(names, Collection) or not all(isinstance(name, str) for name in names):
-        raise TopologyError(f"sink {topic!r}: optional is {optional!r}; give a list of names of columns")
-    for name in names:
-        if name not in known:
-            raise TopologyError(
-                f"sink {topic!r}: the optional column {name!r} is not in the schema, which has "
-                f"{', '.join(map(repr, known))}{did_you_mean(name, known)}"
-            )
-    return frozenset(names)
 
 
 def _flat(entries: Sequence[Any], reader: Serde[Any]) -> Sequence[Any]:

@@ -12,12 +12,11 @@ from typing import Any, Final
 import pyarrow as pa
 from pyspark.sql import types as T
 
-from millpond.adapters.spark.rows.column_values import ColumnValues
-from millpond.adapters.spark.rows.maps import with_pairs
-from millpond.adapters.spark.rows.sink import arrow_schema, optional_columns, parsed
+from millpond.adapters.spark.rows.sink import arrow_schema, parsed, type_named
 from millpond.processors.distribution.exchange import BLOB_BYTES, to_ipc
+from millpond.processors.rows.column_values import ColumnValues, optional_columns
+from millpond.processors.rows.dict_columns import DictColumns
 from millpond.processors.rows.part_rows import PartRows, RowColumns
-from millpond.processors.runtime.batches.batch import Batch
 from millpond.processors.runtime.batches.columns import Records
 from millpond.processors.verbs.verb import Projection
 
@@ -57,30 +56,6 @@ class RowSink:
         return pa.Table.from_arrays([blobs], schema=_BLOBS)
 
 
-@dataclass(frozen=True)
-class DictColumns(Projection):
-    """The entries of dicts, such as a user's processor makes, as the columns that were announced.
-
-    Attributes:
-        values: makes columns of them.
-        announced: the columns.
-    """
-
-    values: ColumnValues
-    announced: pa.Schema
-
-    @property
-    def schema(self) -> pa.Schema:
-        return self.announced
-
-    def columns(self, batch: Batch, first: int) -> list[Any]:
-        entries = {name: self.values.entries(name, name, batch.values) for name in self.announced.names}
-        return [
-            self.values.to_array(field.name, field.type, with_pairs(entries[field.name], field.type))
-            for field in self.announced
-        ]
-
-
 def announced_columns(
     topic: str, ddl: str | T.StructType, optional: Collection[str]
 ) -> tuple[T.StructType, DictColumns]:
@@ -90,7 +65,7 @@ def announced_columns(
         TopologyError: the schema cannot be read, or lacks an optional column.
     """
     columns, schema = parsed(topic, ddl)
-    return columns, DictColumns(ColumnValues(topic, optional_columns(topic, schema, optional)), schema)
+    return columns, DictColumns(ColumnValues(topic, optional_columns(topic, schema, optional), type_named), schema)
 
 
 def row_sink(topic: str, columns: T.StructType, parts: Sequence[Projection]) -> RowSink:

@@ -8,7 +8,7 @@ mistake, and not null, unless the sink calls it optional.
 """
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
@@ -18,9 +18,8 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql.pandas.types import from_arrow_type
 
-from millpond.errors import RecordError
+from millpond.errors import RecordError, TopologyError
 from millpond.processors.options.known_names import did_you_mean
 
 _LARGEST_FLOAT: Final = float(np.finfo(np.float32).max)
@@ -65,10 +64,12 @@ class ColumnValues:
     Attributes:
         topic: the sink's topic, for messages.
         optional: the entries that not every dict has; one in a nested column by its path, as ``"items.element.price"``.
+        named: what messages call a type.
     """
 
     topic: str
     optional: frozenset[str]
+    named: Callable[[pa.DataType], str] = str
 
     def entries(self, path: str, name: str, values: Sequence[Any]) -> list[Any]:
         """The entries called ``name`` of dicts; None for None, and for a dict without it if that is optional.
@@ -155,7 +156,7 @@ class ColumnValues:
         )
 
     def _refusal(self, path: str, type_: pa.DataType, entry: Any, reason: str = "") -> RecordError:
-        name = from_arrow_type(type_, prefer_timestamp_ntz=True).simpleString()
+        name = self.named(type_)
         return RecordError(
             f"sink {self.topic!r}: column {path!r} of type {name:.200} cannot hold "
             f"{entry!r:.200} of type {type(entry).__name__}{reason}; it takes {_rule(type_).advice}"
@@ -188,6 +189,25 @@ def _first_misfit(entries: Sequence[Any], type_: pa.DataType) -> Any:
         except _MISFITS:
             return entry
     return entries
+
+
+def optional_columns(topic: str, schema: pa.Schema, optional: Collection[str]) -> frozenset[str]:
+    """The optional columns.
+
+    Raises:
+        TopologyError: the schema lacks one.
+    """
+    known = [path for field in schema for path in paths(field.name, field.type)]
+    names = (optional,) if isinstance(optional, str) else optional
+    if not isinstance(names, Collection) or not all(isinstance(name, str) for name in names):
+        raise TopologyError(f"sink {topic!r}: optional is {optional!r}; give a list of names of columns")
+    for name in names:
+        if name not in known:
+            raise TopologyError(
+                f"sink {topic!r}: the optional column {name!r} is not in the schema, which has "
+                f"{', '.join(map(repr, known))}{did_you_mean(name, known)}"
+            )
+    return frozenset(names)
 
 
 def paths(name: str, type_: pa.DataType) -> Iterator[str]:
