@@ -1,5 +1,6 @@
 """What ``configure`` sets, and what a session is warned of; refusals are in ``test_refusals.py``."""
 
+import os
 import sys
 import warnings
 from collections.abc import Iterator
@@ -146,7 +147,7 @@ def test_the_driver_of_a_cluster_needs_a_python_with_millpond_where_executors_ha
     settings: Any = {"spark.master": "spark://host:7077", PROVIDER: ROCKSDB, PARTITIONS: "2"}
     settings["spark.sql.execution.arrow.maxRecordsPerBatch"] = "10000"
     cluster: Any = SimpleNamespace(
-        sparkContext=SimpleNamespace(pythonExec="./env/bin/python"),
+        sparkContext=SimpleNamespace(pythonExec="./env/bin/python", environment={"PYTHONPATH": "/own"}),
         conf=SimpleNamespace(get=lambda name, default=None: settings.get(name, default)),
     )
     with pytest.raises(
@@ -159,6 +160,12 @@ def test_the_driver_of_a_cluster_needs_a_python_with_millpond_where_executors_ha
     python.chmod(0o755)
     session_module._why_not.cache_clear()
     check_operator(cluster)
+    assert cluster.sparkContext.environment == {"PYTHONPATH": "/own"}
+    brought = str(tmp_path / "files" / "millpond.zip")
+    monkeypatch.setattr(sys, "path", [brought, *sys.path])
+    for _ in range(2):
+        check_operator(cluster)
+    assert cluster.sparkContext.environment == {"PYTHONPATH": f"{brought}{os.pathsep}/own"}
 
 
 def test_a_session_of_spark_connect_does_not_reach_files_and_a_classic_one_does(
