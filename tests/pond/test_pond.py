@@ -97,7 +97,8 @@ def verbs(pond: Any) -> dict[str, Verb]:
         "anti": (partial(pond.stream_join, **sides, within="4 seconds", grace="1 hour", how="anti"), None),
         "tables": (partial(pond.table_join, **sides, **hour, how="outer", null_safe=True), ["k"]),
     }
-    results = pa.schema([("k", pa.string()), ("n", pa.int64()), ("at", TIME)])
+    columns: list[tuple[str, pa.DataType]] = [("k", pa.string()), ("n", pa.int64()), ("at", TIME)]
+    results = pa.schema(columns)
     one["apply"] = partial(pond.apply, processor=Quiet(), key="k", time="t", schema=results, lateness="1 hour"), None
     found = {name: Verb(partial(of_one, make), 1, key) for name, (make, key) in one.items()}
     return found | {name: Verb(make, 2, key) for name, (make, key) in two.items()}

@@ -16,8 +16,9 @@ from millpond.processors.verbs import aggregates as agg
 
 DAY = datetime(2026, 6, 1, tzinfo=UTC)
 ROWS = [{"k": key, "at": DAY + timedelta(minutes=minute)} for key, minute in (("a", 0), ("b", 5), ("a", 9), ("b", 7))]
-COLUMNS = pa.schema([("k", pa.string()), ("at", pa.timestamp("us", "UTC"))])
-RESULT = pa.schema([("k", pa.string()), ("n", pa.int64())])
+TEXT: pa.DataType = pa.string()
+COLUMNS = pa.schema([("k", TEXT), ("at", pa.timestamp("us", "UTC"))])
+RESULT = pa.schema([("k", TEXT), ("n", pa.int64())])
 RULE: dict[str, Any] = {"key": "k", "time": "at", "schema": RESULT}
 
 

@@ -79,7 +79,8 @@ def test_it_gives_what_millpond_gives_of_static_dataframes(spark: SparkSession, 
         name: rows.toArrow()
         for name, rows in answers(millpond, left, right, F.col, "k string, n long, at timestamp").items()
     }
-    results = pa.schema([("k", pa.string()), ("n", pa.int64()), ("at", pa.timestamp("us", "UTC"))])
+    text: pa.DataType = pa.string()
+    results = pa.schema([("k", text), ("n", pa.int64()), ("at", pa.timestamp("us", "UTC"))])
     here = answers(Pond(), left.toArrow(), right.toArrow(), pc.field, results)
     assert {name: table.column_names for name, table in here.items()} == {
         name: table.column_names for name, table in there.items()
