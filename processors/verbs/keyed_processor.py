@@ -202,22 +202,16 @@ class KeyedProcessor(ABC):
     ...     def on_timer(self, key, timer, context):
     ...         yield {"order": key, "unpaid_at": f"{context.time:%H:%M}"}
 
-    In a program, ``Millpond.apply`` runs it on a DataFrame. Without Spark, a driver runs it on packed keys and rows:
+    ``Millpond.apply`` runs it on a DataFrame, and ``Pond.apply`` on rows in this process:
 
-    >>> from millpond.processors import TopologyDriver
-    >>> from millpond.processors.verbs.apply import apply_topology
-    >>> from millpond.stores.encoding.rows.packing import RowCodec
-    >>> from millpond.stores.encoding.rows.schemas import Schemas
-    >>> from millpond.stores.encoding.rows.tuple_keys import KeyCodec
-    >>> keys = KeyCodec(pa.schema([("order", pa.string())]))
-    >>> rows = RowCodec(Schemas.first(pa.schema([("event", pa.string())])))
-    >>> topology = apply_topology("alerts", Unpaid(), keys, rows, lateness=0)
-    >>> orders = pa.table({"order": ["a", "b", "a", "c"]})
-    >>> events = pa.table({"event": ["ordered", "ordered", "paid", "ordered"]})
-    >>> times = [minute * 60_000_000 for minute in (0, 10, 20, 50)]
-    >>> with TopologyDriver(topology) as driver:
-    ...     driver.pipe_all("input", zip(keys.pack(orders), rows.pack(events), times))
-    ...     [record.value for record in driver.read("alerts")]
+    >>> from millpond import Pond
+    >>> midnight = datetime(2026, 6, 1, tzinfo=UTC)
+    >>> orders = [
+    ...     {"order": order, "event": event, "at": midnight + timedelta(minutes=minute)}
+    ...     for order, event, minute in (("a", "ordered", 0), ("b", "ordered", 10), ("a", "paid", 20))
+    ... ]
+    >>> columns = pa.schema([("order", pa.string()), ("unpaid_at", pa.string())])
+    >>> Pond().apply(orders, Unpaid(), key="order", time="at", schema=columns).to_pylist()
     [{'order': 'b', 'unpaid_at': '00:40'}]
     """
 

@@ -241,6 +241,8 @@ _AT_ROWS = "spark/test_accessor.py::test_a_stream_whose_session_names_no_state_t
 _IN_PIPELINES = "spark/test_pipelines.py::test_each_table_has_what_its_verb_makes_of_the_one_before_within_one_run"
 _TAKEN = "backup/test_backups.py::test_a_place_that_is_taken_or_within_the_original_is_refused"
 FOLLOWED_CALLS = {
+    "; run the pipeline with PySpark 4.3 or later": "spark/test_pipelines.py::"
+    "test_a_pyspark_that_lets_verbs_ask_is_taken",
     "but the rows are a change feed: a row counts for it from its next change on": "spark/test_feed_aggregates.py::"
     "test_results_over_a_feed_come_go_and_are_called_otherwise_at_restarts",
     "; name fewer columns=[...], or give a greater max_bytes": "pond/test_lookup_join.py::"

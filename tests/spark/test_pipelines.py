@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +20,14 @@ pytest.importorskip("yaml", reason="Declarative Pipelines need pyspark[pipelines
 import pyarrow.parquet as pq
 import pyspark
 
+from millpond.adapters.spark.session import pipelines
+from millpond.errors import ConfigurationError
 from tests.packaging.code_blocks import blocks
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.long]
+
+OLD = find_spec("pyspark.pipelines.block_connect_access") is not None
+asking = pytest.mark.skipif(OLD, reason="this PySpark lets no query function ask Spark about columns")
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "pipeline"
 HOME = Path(pyspark.__file__).parent
@@ -87,15 +93,36 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory
 
 
+@asking
 def test_each_table_has_what_its_verb_makes_of_the_one_before_within_one_run(shop: Path) -> None:
     assert table(shop, "orders", "id") == [(1,), (2,)]
     assert table(shop, "priced", "id", "price") == [(1, 15.0), (2, 40.0)]
 
 
+@asking
 def test_verbs_go_on_with_their_state_in_the_next_run(shop: Path) -> None:
     assert table(shop, "totals", "currency", "total") == [("EUR", 15.0), ("EUR", 55.0)]
 
 
+@pytest.mark.skipif(not OLD, reason="this PySpark lets query functions ask Spark about columns")
+def test_an_older_pyspark_is_told_which_one_runs_pipelines_with_verbs(tmp_path: Path) -> None:
+    told = refusals(tmp_path)
+    assert told["configure"] == (
+        f"PySpark {pyspark.__version__} lets no query function of a pipeline ask Spark about columns, which verbs have "
+        "to know; run the pipeline with PySpark 4.3 or later"
+    )
+    assert told["verb"] == f"latest: {told['configure']}"
+
+
+def test_a_pyspark_that_lets_verbs_ask_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pipelines, "find_spec", lambda _: object())
+    with pytest.raises(ConfigurationError, match="lets no query function .*; run the pipeline with PySpark 4.3 or lat"):
+        pipelines.check_asking()
+    monkeypatch.setattr(pipelines, "find_spec", lambda _: None)
+    pipelines.check_asking()
+
+
+@asking
 def test_a_spec_that_lacks_settings_is_told_which(tmp_path: Path) -> None:
     told = refusals(tmp_path, lacking="spark.sql.shuffle.partitions")
     lines = 'only the spec of a pipeline sets its session; .* per core: spark.sql.shuffle.partitions: "2"'
@@ -103,6 +130,7 @@ def test_a_spec_that_lacks_settings_is_told_which(tmp_path: Path) -> None:
     assert told["verb"] == f"latest: {told['configure']}"
 
 
+@asking
 def test_what_is_wrong_with_columns_is_said_when_a_pipeline_is_defined(tmp_path: Path) -> None:
     told = refusals(tmp_path)
     assert told["configure"] == "nothing"
@@ -151,7 +179,7 @@ def refusals(directory: Path, lacking: str | None = None) -> dict[str, str]:
     (directory / "spark-pipeline.yml").write_text("\n".join(kept))
     (directory / "transformations").mkdir()
     (directory / "transformations" / "wrong.py").write_text(WRONG)
-    if lacking is None:
+    if lacking is None and not OLD:
         (block,) = blocks("docs/pipelines.md")
         code = block.code.replace("s3://bucket", str(directory))
         (directory / "transformations" / "page.py").write_text(code)

@@ -9,8 +9,10 @@ done about the tables of a pipeline is in ``pipeline_tables``.
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from typing import Any, Final
 
+import pyspark
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
@@ -24,6 +26,19 @@ _UNKNOWN_TABLE: Final = "TABLE_OR_VIEW_NOT_FOUND"
 def in_pipeline(session: SparkSession) -> bool:
     """Whether this thread runs the file of a pipeline, or a query function in it."""
     return any(map(_is_of_pipeline, _contexts(session)))
+
+
+def check_asking() -> None:
+    """Refuse a PySpark whose query functions of pipelines may ask Spark about nothing, in whichever way.
+
+    Raises:
+        ConfigurationError: it is such a one.
+    """
+    if find_spec("pyspark.pipelines.block_connect_access") is not None:
+        raise ConfigurationError(
+            f"PySpark {pyspark.__version__} lets no query function of a pipeline ask Spark about columns, which verbs "
+            "have to know; run the pipeline with PySpark 4.3 or later"
+        )
 
 
 @contextmanager

@@ -21,6 +21,7 @@ from pyspark import SparkFiles
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from millpond.adapters.spark.session.pipelines import check_asking
 from millpond.adapters.spark.session.sent import in_workers
 from millpond.errors import ConfigurationError, PerformanceWarning
 from millpond.processors.distribution.exchange import BLOB_BYTES
@@ -51,8 +52,9 @@ def check_spec(session: SparkSession) -> None:
     """Check that the spec of a pipeline has set what nothing in the pipeline can set.
 
     Raises:
-        ConfigurationError: it has not; the message has the lines to write.
+        ConfigurationError: it has not, and the message has the lines to write; or PySpark lets verbs ask nothing there.
     """
+    check_asking()
     there = {name: session.conf.get(name, None) for name in _IN_SPEC}
     lacking = [name for name, value in there.items() if value is None]
     if there[PROVIDER_CONF] != ROCKSDB_PROVIDER:
