@@ -116,7 +116,7 @@ def test_an_older_pyspark_is_told_which_one_runs_pipelines_with_verbs(tmp_path: 
 
 def test_a_pyspark_that_lets_verbs_ask_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pipelines, "find_spec", lambda _: object())
-    with pytest.raises(ConfigurationError, match="lets no query function .*; run the pipeline with PySpark 4.3 or lat"):
+    with pytest.raises(ConfigurationError, match=r"lets no query function .*; run the pipeline with PySpark 4\.3 or l"):
         pipelines.check_asking()
     monkeypatch.setattr(pipelines, "find_spec", lambda _: None)
     pipelines.check_asking()

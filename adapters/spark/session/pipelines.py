@@ -46,13 +46,14 @@ def analyzing(session: SparkSession) -> Iterator[None]:
     """Have Spark answer what is asked within it, also in a query function.
 
     Raises:
-        ConfigurationError: it is asked about a table that is not there.
+        ConfigurationError: it is asked about a table that is not there, or lets nothing be asked.
     """
     contexts = _contexts(session)
     others = [one for one in contexts if not _is_of_pipeline(one)]
     if len(others) == len(contexts):
         yield
         return
+    check_asking()
     local = _thread_local(session)
     local.user_context_extensions = others
     try:
