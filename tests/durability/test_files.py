@@ -143,9 +143,9 @@ def test_a_file_says_who_wrote_it_and_who_reads_it(storage: Storage) -> None:
 
 def test_a_file_that_a_later_release_must_read_is_refused_with_both(storage: Storage) -> None:
     manifest, file = write(storage, table("a", [b"1"]))
-    releases = {b"millpond.written_by": b"0.10.1", b"millpond.oldest_reader": b"0.10.0"}
+    releases = {b"millpond.written_by": b"9.10.1", b"millpond.oldest_reader": b"9.10.0"}
     later = rewritten(storage, manifest, releases)
-    told = rf"{file.name} was written by release 0\.10\.1 .* release 0\.10\.0 or .* is release {RELEASE}; run release"
+    told = rf"{file.name} was written by release 9\.10\.1 .* release 9\.10\.0 or .* is release {RELEASE}; run release"
     with pytest.raises(FormatError, match=told):
         read(storage, later, "a")
 

@@ -108,9 +108,9 @@ def test_the_oldest_reader_is_that_of_all_files() -> None:
 def test_a_known_version_that_a_later_release_must_read_is_refused(known: int) -> None:
     content = json.loads({1: VERSION_1, 2: VERSION_2, 3: VERSION_3}[known])
     content.pop("crc32", None)
-    content |= {"written_by": "0.10.1", "oldest_reader": "0.10.0"}
+    content |= {"written_by": "9.10.1", "oldest_reader": "9.10.0"}
     text = json.dumps(content) if known == 1 else checked_text(content)
-    with pytest.raises(FormatError, match=r"task '0_1' was written by release 0\.10\.1 .* for release 0\.10\.0 or"):
+    with pytest.raises(FormatError, match=r"task '0_1' was written by release 9\.10\.1 .* for release 9\.10\.0 or"):
         Manifest.from_json(text)
 
 
@@ -121,12 +121,12 @@ def test_a_reader_that_is_no_release_is_damage(release: object) -> None:
 
 
 def test_a_manifest_for_a_later_release_is_read_by_that(monkeypatch: pytest.MonkeyPatch) -> None:
-    later = json.dumps(json.loads(VERSION_1) | {"written_by": "0.9.1", "oldest_reader": "0.8.0"})
+    later = json.dumps(json.loads(VERSION_1) | {"written_by": "9.9.1", "oldest_reader": "9.8.0"})
     with pytest.raises(
-        FormatError, match=rf"is release {RELEASE}; run release 0\.8\.0 or a newer one\. Nothing has been"
+        FormatError, match=rf"is release {RELEASE}; run release 9\.8\.0 or a newer one\. Nothing has been"
     ):
         Manifest.from_json(later)
-    monkeypatch.setattr("millpond.releases.THIS_RELEASE", Release.of("0.8.0"))
+    monkeypatch.setattr("millpond.releases.THIS_RELEASE", Release.of("9.8.0"))
     assert Manifest.from_json(later) == MANIFEST
 
 
@@ -156,8 +156,8 @@ def test_an_unknown_version_is_refused_by_number() -> None:
 
 
 def test_an_unknown_version_tells_which_release_reads_it() -> None:
-    later = '{"millpond":4,"oldest_reader":"0.8.0","written_by":"0.9.1"}'
-    with pytest.raises(FormatError, match=r"run release 0\.8\.0 or a newer one \(it was written by 0\.9\.1\)"):
+    later = '{"millpond":4,"oldest_reader":"9.8.0","written_by":"9.9.1"}'
+    with pytest.raises(FormatError, match=r"run release 9\.8\.0 or a newer one \(it was written by 0\.9\.1\)"):
         Manifest.from_json(later)
 
 
