@@ -13,6 +13,7 @@ from typing import Any, Final
 from pyspark.sql import Column, DataFrame
 
 from millpond.adapters.spark.verbs.expressions import Expression
+from millpond.adapters.spark.verbs.inputs import expression_of
 from millpond.errors import ConfigurationError
 from millpond.processors.verbs.aggregates import AggregateCall
 
@@ -28,7 +29,7 @@ def spelled(given: Mapping[str, Any]) -> dict[str, Any]:
     """The arguments of a verb, by parameter, with names of columns as its inputs have them.
 
     Raises:
-        ConfigurationError: where names alone are taken, there is an expression that is no column.
+        ConfigurationError: where names alone are taken, there is an expression that is no column of the rows.
     """
     found = dict(given)
     rows, left, right, tables = (given.get(name) for name in ("rows", "left", "right", "tables"))
@@ -66,6 +67,7 @@ def _named(rows: DataFrame, parameter: str, given: Any, *, names: bool = True) -
         return _name(rows, given)
     if not (names and isinstance(given, Column)):
         return given
+    expression_of(parameter, rows, given)
     column = Expression.of(rows, given)
     if column.release is None:
         return column.text
@@ -97,7 +99,9 @@ def _on(left: DataFrame, right: Any, given: Any) -> Any:
     """The columns that both sides of a join must have equal."""
 
     def of_right(name: Any) -> Any:
-        return _named(right, "on", name) if isinstance(right, DataFrame) else name
+        if isinstance(right, DataFrame):
+            return _named(right, "on", name)
+        return _named(left, "on", name) if isinstance(name, Column) else name
 
     if isinstance(given, Mapping):
         return {_named(left, "on", mine): of_right(theirs) for mine, theirs in given.items()}

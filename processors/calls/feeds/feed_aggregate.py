@@ -183,7 +183,7 @@ def check_feed_options(name: str, *, window: object, until: object, emit: object
             "ever: no window would be closed; add a column with the window of each row, such as a day, and group by "
             "it: by=[..., 'day']"
         )
-    if until:
+    if until is not None:
         raise ConfigurationError(
             f"the verb {name!r} has until={until!r}, but its rows are a change feed, whose results are of no windows; "
             "leave until out"
