@@ -18,11 +18,11 @@ ABOVE: Final = frozenset(("processors", "metamorphic", "pond", "evolution", "edi
 """The folders of what stands above the contract of stores."""
 _BACKENDS: Final = ("memory", "lmdb", "rocksdb")
 _SHARE: Final = 6
-_LEAST: Final = 6
+_LEAST: Final = 10
 
 
 def tries(most: int) -> int:
-    """So many, or a sixth of them but no fewer than six, unless ``ALL`` is set."""
+    """So many, or a sixth of them but no fewer than ten, unless ``ALL`` is set."""
     return most if ALL in os.environ else min(most, max(_LEAST, most // _SHARE))
 
 
