@@ -19,7 +19,7 @@ from millpond.adapters.backup.query_copy import QueryCopy, QueryPlace, copy_quer
 from millpond.errors import ConfigurationError, CorruptFileError, MissingFileError
 from millpond.stores.durability.storage.checked_text import check_text, checked_text, read_count, read_text
 from millpond.stores.durability.storage.storage import Storage
-from millpond.stores.durability.storage.uris import shown
+from millpond.stores.durability.storage.uris import below, shown
 
 _NAME: Final = re.compile(r"\d{8}T\d{6}\.\d{3}Z")
 _MARK: Final = "backup.json"
@@ -70,10 +70,9 @@ class Backups:
         """Those at a path or URI.
 
         Raises:
-            ConfigurationError: no file system is known for it, or it has options.
+            ConfigurationError: no file system is known for it.
         """
-        QueryPlace.below(directory)
-        return cls(directory.rstrip("/"), Storage.from_uri(directory.rstrip("/")))
+        return cls(directory, Storage.from_uri(directory))
 
     def all(self) -> list[Backup]:
         """Those that are complete, the oldest one first.
@@ -135,7 +134,7 @@ class Backups:
         return copy_query(backup.copy.place, into, backup.copy.batch, same=True)
 
     def _place(self, name: str) -> QueryPlace:
-        return QueryPlace.below(f"{self.directory}/{name}")
+        return QueryPlace.below(below(self.directory, name))
 
     def _names(self) -> list[str]:
         """All that were begun."""

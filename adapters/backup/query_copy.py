@@ -14,7 +14,7 @@ from millpond.adapters.backup.state_copy import copy_state, is_of, jobs_of
 from millpond.adapters.inspect.spark_checkpoint import SparkCheckpoint, storage_at
 from millpond.errors import ConfigurationError, MissingFileError
 from millpond.stores.durability.storage.storage import Storage
-from millpond.stores.durability.storage.uris import shown
+from millpond.stores.durability.storage.uris import below, shown
 from millpond.stores.evolution.history import current_manifests
 
 _READ_AT_ONCE: Final = 8
@@ -34,24 +34,14 @@ class QueryPlace:
 
     @classmethod
     def below(cls, directory: str) -> Self:
-        """Both in a directory of their own.
-
-        Raises:
-            ConfigurationError: the URI of the directory has options.
-        """
-        if "://" in directory and "?" in directory:
-            raise ConfigurationError(
-                f"{shown(directory)} has options, and a checkpoint and a state_dir are to be below it; give it "
-                "without them, and what they say in the environment, such as AWS_ENDPOINT_URL"
-            )
-        directory = directory.rstrip("/")
-        return cls(f"{directory}/checkpoint", f"{directory}/state")
+        """Both in a directory of their own."""
+        return cls(below(directory, "checkpoint"), below(directory, "state"))
 
     @property
     def location(self) -> str:
-        """The checkpoint as Spark finds it from any directory, without a slash at its end."""
+        """The checkpoint as Spark finds it from any directory, without a slash at its end, or options of its URI."""
         storage = storage_at(self.checkpoint)
-        return self.checkpoint.rstrip("/") if storage.remote else storage.uri
+        return shown(self.checkpoint).rstrip("/") if storage.remote else storage.uri
 
     @property
     def state(self) -> Storage:

@@ -17,6 +17,7 @@ from millpond.adapters.backup.query_copy import QueryPlace, copy_query
 from millpond.adapters.inspect import StateInspector
 from millpond.errors import ConfigurationError, CorruptFileError, MillpondError, MissingFileError
 from millpond.stores.durability import Storage
+from tests.durability.object_store import SECRET, serving
 from tests.inspect.checkpoints import SPECS, Query
 from tests.inspect.test_state_inspector import SNAPSHOTS, fill, filled, shown
 
@@ -264,8 +265,6 @@ def test_a_place_that_is_taken_or_within_the_original_is_refused(tmp_path: Path)
             Backups.at(within).make(original)
     with pytest.raises(ConfigurationError, match="there is no checkpoint at"):
         backups.make(into)
-    with pytest.raises(ConfigurationError, match="has options, and a checkpoint and a state_dir are to be below it"):
-        Backups.at("s3://bucket/backups?region=x")
     assert not Path(into.checkpoint).parent.exists()
     assert backups.restore(into, backup.name).batch == 2
     expected = rows_of(original, 2)
@@ -273,3 +272,24 @@ def test_a_place_that_is_taken_or_within_the_original_is_refused(tmp_path: Path)
     query.state.rename(tmp_path / "state before")
     assert Backups.at(f"file://{tmp_path}/backups").restore(original).batch == 2
     assert rows_of(original, 2) == expected == rows_of(into, 2)
+
+
+def test_backups_are_in_an_object_store_and_a_query_is_restored_there(tmp_path: Path) -> None:
+    query = filled(tmp_path / "query", (1,))
+    expected = rows_of(place_of(query), 2)
+    with serving() as store:
+        backups = Backups.at(store.uri("backups"))
+        first, second = (backups.make(place_of(query), batch) for batch in (1, 2))
+        assert backups.all() == [first, second]
+        assert SECRET not in str(second)
+        assert SECRET not in str(second.to_dict())
+        kept = backups.make(place_of(query), keep=1)
+        assert backups.all() == [kept]
+        for into in (elsewhere(tmp_path), QueryPlace.below(store.uri("restored"))):
+            assert backups.restore(into).batch == 2
+            assert rows_of(into, 2) == expected
+        clone = QueryPlace.below(store.uri("clone"))
+        assert copy_query(QueryPlace.below(store.uri("restored")), clone, same=False).batch == 2
+        assert rows_of(clone, 2) == expected
+        metadata = Storage.from_uri(clone.checkpoint).read("state/0/_metadata/v2/0").decode()
+        assert SECRET not in metadata

@@ -266,7 +266,6 @@ FOLLOWED_CALLS = {
     "; give a place beside them": _TAKEN,
     " already; stop its query and move it away, or give a ": _TAKEN,
     " already; stop its query and move \n away, or give a place where nothing of it is": _TAKEN,
-    " has options, and a checkpoint and a state_dir are to be below it; give it ": _TAKEN,
     "; give at least 1, which is the backup that is made": "backup/test_backups.py::"
     "test_as_many_backups_are_kept_as_are_wanted",
     " that is complete; ": _TAKEN,

@@ -15,3 +15,13 @@ def shown(uri: str) -> str:
     if "://" not in uri:
         return uri
     return _SECRETS.sub("", uri.partition("?")[0].partition("#")[0])
+
+
+def below(uri: str, name: str) -> str:
+    """The path or URI of what is called so in a directory, with the options of its URI.
+
+    >>> below("/data/", "state"), below("s3://bucket/data?region=eu-central-1", "state")
+    ('/data/state', 's3://bucket/data/state?region=eu-central-1')
+    """
+    place, mark, options = uri.partition("?") if "://" in uri else (uri, "", "")
+    return f"{place.rstrip('/')}/{name}{mark}{options}"
