@@ -7,12 +7,14 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from millpond import Pond
 from millpond.adapters.spark import Millpond
+from millpond.adapters.tables import ParquetTable
 from millpond.processors import TimeWindows
 from millpond.processors.verbs import KeyContext, KeyedProcessor, Timer
 from millpond.processors.verbs import aggregates as agg
@@ -35,8 +37,11 @@ class Quiet(KeyedProcessor):
         return [{"k": key, "n": context.state.get(), "at": context.time}]
 
 
-def answers(pond: Any, left: Any, right: Any, field: Callable[[str], Any], results: Any) -> dict[str, Any]:
+def answers(
+    pond: Any, left: Any, right: Any, table: ParquetTable, field: Callable[[str], Any], results: Any
+) -> dict[str, Any]:
     """What verbs give; ``field`` makes an expression of a column, ``results`` are the columns of ``Quiet``."""
+    times = {"some": "t", "others": "u"}
     sides: dict[str, Any] = {"on": "k", "left_time": "t", "right_time": "u"}
     calls = {"n": agg.count(), "s": agg.sum("a"), "l": agg.last("a")}
     near = {**sides, "history": "1 hour", "how": "left", "where": field("b") <= field("a")}
@@ -56,6 +61,8 @@ def answers(pond: Any, left: Any, right: Any, field: Callable[[str], Any], resul
         "deduplicate": pond.deduplicate(left, key="k", time="t", within="3 seconds", grace="1 minute"),
         "over": pond.over(left, {**calls, "p": agg.lag("a")}, key="k", time="t", last=2),
         "table_join": pond.table_join(left, right, **sides, how="left"),
+        "multi_join": pond.multi_join({"some": left, "others": right}, on="k", time=times, how="outer"),
+        "lookup_join": pond.lookup_join(left, table, **sides, how="left"),
     }
 
 
@@ -75,13 +82,14 @@ def test_it_gives_what_millpond_gives_of_static_dataframes(spark: SparkSession, 
     left = spark.createDataFrame(LEFT, "k string, t timestamp, a long")
     right = spark.createDataFrame(RIGHT, "k string, u timestamp, b long")
     millpond = Millpond(application_id="static", state_dir=f"{tmp_path}/state", backend="memory", partitions=2)
-    there = {
-        name: rows.toArrow()
-        for name, rows in answers(millpond, left, right, F.col, "k string, n long, at timestamp").items()
-    }
+    (tmp_path / "table").mkdir()
+    pq.write_table(right.toArrow(), tmp_path / "table" / "right.parquet")
+    table = ParquetTable(tmp_path / "table")
     text: pa.DataType = pa.string()
+    made = answers(millpond, left, right, table, F.col, "k string, n long, at timestamp")
+    there = {name: rows.toArrow() for name, rows in made.items()}
     results = pa.schema([("k", text), ("n", pa.int64()), ("at", pa.timestamp("us", "UTC"))])
-    here = answers(Pond(), left.toArrow(), right.toArrow(), pc.field, results)
+    here = answers(Pond(), left.toArrow(), right.toArrow(), table, pc.field, results)
     assert {name: table.column_names for name, table in here.items()} == {
         name: table.column_names for name, table in there.items()
     }
