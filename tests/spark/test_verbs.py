@@ -315,7 +315,7 @@ def refusals() -> list[Any]:
             "tolerance and grace together are '1 day' and '1 hour', but only a history of '1 day' is kept; make hist",
         ),
         ("stream_join", {"within": None}, "needs a window: within="),
-        ("stream_join", {"how": "full"}, "give 'inner' or 'left' or 'right' or 'outer' or 'semi' or 'anti'"),
+        ("stream_join", {"how": "cross"}, "give 'inner' or 'left' or 'right' or 'outer' or 'semi' or 'anti'"),
         ("stream_join", {"before": 1}, r"give either within=\.\.\., or before="),
         ("stream_join", {"within": -1}, "within is -1; it must not be negative"),
         ("aggregate", {"by": "idd"}, "'input' has no column 'idd', only .*; did you mean 'id'"),
