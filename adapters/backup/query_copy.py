@@ -124,9 +124,9 @@ def _copied(original: QueryPlace, into: QueryPlace, checkpoint: SparkCheckpoint,
 
 
 def _check_apart(original: QueryPlace, into: QueryPlace) -> None:
-    mine = [f"{storage_at(original.checkpoint).uri}/", f"{original.state.uri}/"]
+    mine = [f"{shown(storage.uri)}/" for storage in (storage_at(original.checkpoint), original.state)]
     for place, storage in ((into.checkpoint, storage_at(into.checkpoint)), (into.state_dir, into.state)):
-        if any(f"{storage.uri}/".startswith(one) for one in mine):
+        if any(f"{shown(storage.uri)}/".startswith(one) for one in mine):
             raise ConfigurationError(
                 f"{shown(place)} is within the checkpoint or the state directory that is copied "
                 f"({shown(original.checkpoint)}, {shown(original.state_dir)}); give a place beside them"

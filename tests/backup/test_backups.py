@@ -288,6 +288,10 @@ def test_backups_are_in_an_object_store_and_a_query_is_restored_there(tmp_path: 
         for into in (elsewhere(tmp_path), QueryPlace.below(store.uri("restored"))):
             assert backups.restore(into).batch == 2
             assert rows_of(into, 2) == expected
+        with pytest.raises(ConfigurationError, match="is within the checkpoint or the state directory"):
+            copy_query(
+                QueryPlace.below(store.uri("restored")), QueryPlace.below(store.uri("restored/state")), same=True
+            )
         clone = QueryPlace.below(store.uri("clone"))
         assert copy_query(QueryPlace.below(store.uri("restored")), clone, same=False).batch == 2
         assert rows_of(clone, 2) == expected
