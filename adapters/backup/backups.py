@@ -52,6 +52,11 @@ class Backup:
         """The same as JSON has it."""
         return {"name": self.name, **self.copy.to_dict(), "of": self.checkpoint}
 
+    def to_json(self) -> str:
+        """What says in its directory what it has."""
+        origin = {"checkpoint": self.checkpoint, "state_dir": self.state_dir}
+        return checked_text({"backup": _VERSION, "batch": self.copy.batch, **origin, "files": self.copy.files})
+
 
 @dataclass(frozen=True)
 class Backups:
@@ -81,7 +86,7 @@ class Backups:
             CorruptFileError: what says what one has is damaged.
             DurabilityError: the storage failed.
         """
-        return [self._read(name) for name in self._names() if self._is_complete(name)]
+        return list(map(self._read, self._complete()))
 
     def make(self, original: QueryPlace, batch: int | None = None, *, keep: int | None = None) -> Backup:
         """Back a query up, which may be running.
@@ -99,17 +104,11 @@ class Backups:
         now = datetime.now(UTC)
         name = f"{now:%Y%m%dT%H%M%S}.{now.microsecond // 1000:03d}Z"
         copy = copy_query(original, self._place(name), batch, same=True)
-        content = {
-            "backup": _VERSION,
-            "batch": copy.batch,
-            "checkpoint": shown(original.checkpoint),
-            "state_dir": shown(original.state_dir),
-            "files": copy.files,
-        }
-        self.storage.put(f"{name}/{_MARK}", checked_text(content).encode())
+        backup = Backup(name, copy, shown(original.checkpoint), shown(original.state_dir))
+        self.storage.put(f"{name}/{_MARK}", backup.to_json().encode())
         if keep is not None:
-            self._delete_before([one for one in self._names() if self._is_complete(one)][-keep:][0])
-        return self._read(name)
+            self._delete_before(self._complete()[-keep:][0])
+        return backup
 
     def restore(self, into: QueryPlace, name: str | None = None) -> QueryCopy:
         """Put a query back as it was.
@@ -124,7 +123,7 @@ class Backups:
                 written.
             DurabilityError: a storage failed.
         """
-        there = [one for one in self._names() if self._is_complete(one)]
+        there = self._complete()
         if not there or name not in (None, *there):
             which = "no backup" if name is None else f"no backup {name!r}"
             known = f"only {', '.join(there)}" if there else "make one by millpond state backup"
@@ -140,8 +139,9 @@ class Backups:
         """All that were begun."""
         return [name for name in self.storage.directories("") if _NAME.fullmatch(name)]
 
-    def _is_complete(self, name: str) -> bool:
-        return _MARK in self.storage.sizes(name, [_MARK])
+    def _complete(self) -> list[str]:
+        """Those of them that are complete."""
+        return [name for name in self._names() if _MARK in self.storage.sizes(name, [_MARK])]
 
     def _read(self, name: str) -> Backup:
         path = f"{name}/{_MARK}"

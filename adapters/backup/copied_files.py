@@ -40,15 +40,15 @@ class CopiedFiles(Protocol):
         """Write a file that does not exist yet, and the directories above it."""
 
     def copy(self, source: str, target: str) -> None:
-        """Copy a directory with all that is in it to a place that does not exist yet."""
+        """Copy a file to a place that does not exist yet."""
 
     def delete(self, path: str) -> None:
-        """Delete a file, or a directory with all that is in it; one that does not exist is no error."""
+        """Delete a file; one that does not exist is no error."""
 
 
 @dataclass(frozen=True)
 class StorageFiles:
-    """``CopiedFiles`` of two checkpoints, without Spark; only single files are copied and deleted.
+    """``CopiedFiles`` of two checkpoints, without Spark.
 
     Hidden files, such as the checksums that Hadoop keeps beside those of a local file system, are not shown: Hadoop
     reads files without them.

@@ -83,11 +83,15 @@ class Measured:
     @property
     def each(self) -> Iterator["tuple[str, Measured]"]:
         """What each task has told that says which it is, by its name; under the empty name what all others have."""
-        names = [place.task for place in self.places] or [""] * len(self.tasks)
-        for name in dict.fromkeys(names):
-            tasks = [task for task, other in zip(self.tasks, names, strict=True) if other == name]
-            places = [place for place in self.places if place.task == name]
-            counts = [place.counts for place in places if place.counts] if places else self.counts
+        if not self.places:
+            yield "", self
+            return
+        found: dict[str, list[tuple[Mapping[str, int], Place]]] = {}
+        for task, place in zip(self.tasks, self.places, strict=True):
+            found.setdefault(place.task, []).append((task, place))
+        for name, some in found.items():
+            tasks, places = zip(*some, strict=True)
+            counts = [place.counts for place in places if place.counts]
             yield name, Measured(self.application, self.operator, tasks, counts, places)
 
     def figure(self, name: str) -> int | None:
