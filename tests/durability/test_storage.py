@@ -122,6 +122,20 @@ def test_all_who_write_a_file_once_at_the_same_time_read_the_same(tmp_path: Path
     assert len(storage.list("a")) == 50
 
 
+def test_a_directory_is_listed_while_it_is_made(tmp_path: Path) -> None:
+    storage, together = Storage.from_uri(f"file://{tmp_path}?sync=false"), Barrier(4)
+
+    def meet(directory: str, number: int) -> int:
+        together.wait()
+        if number % 2:
+            storage.put(f"{directory}/file", b"content")
+        return len(storage.list(directory))
+
+    with ThreadPoolExecutor(4) as pool:
+        for number in range(600):
+            assert max(pool.map(partial(meet, f"{number}"), range(4))) == 1
+
+
 def test_a_storage_travels(tmp_path: Path) -> None:
     storage = Storage.from_uri(tmp_path)
     write(storage, "file", b"1")

@@ -354,6 +354,8 @@ class Storage:
         filesystem, location = self._locate(directory)
         try:
             found: Sequence[Any] = filesystem.get_file_info(fs.FileSelector(location, allow_not_found=True))
+        except FileNotFoundError:  # Arrow did not find it and then asked whether it is there: made meanwhile
+            return ()
         except OSError as error:
             raise self._unlistable(directory, error) from error
         return found
