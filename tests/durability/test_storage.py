@@ -125,15 +125,16 @@ def test_all_who_write_a_file_once_at_the_same_time_read_the_same(tmp_path: Path
 def test_a_directory_is_listed_while_it_is_made(tmp_path: Path) -> None:
     storage, together = Storage.from_uri(f"file://{tmp_path}?sync=false"), Barrier(4)
 
-    def meet(directory: str, number: int) -> int:
+    def met(directory: str, writes: bool) -> bool:
         together.wait()
-        if number % 2:
+        if writes:
             storage.put(f"{directory}/file", b"content")
-        return len(storage.list(directory))
+        return f"{directory}/file" in {file.path for file in storage.list(directory)}
 
     with ThreadPoolExecutor(4) as pool:
         for number in range(600):
-            assert max(pool.map(partial(meet, f"{number}"), range(4))) == 1
+            found = list(pool.map(partial(met, f"{number}"), (True, False, True, False)))
+            assert (found[0], found[2]) == (True, True)
 
 
 def test_a_storage_travels(tmp_path: Path) -> None:
