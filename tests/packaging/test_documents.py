@@ -51,6 +51,12 @@ BRITISH = re.compile(
 
 WIDTH = 120
 
+WORDS = {
+    "docs/stability.md": 400,
+    "docs/scale.md": 1_350,
+}
+"""How many words a page that is behind *In depth* may have."""
+
 
 def test_every_file_that_the_documents_name_exists() -> None:
     missing = []
@@ -136,6 +142,11 @@ def test_the_readme_and_what_is_unreleased_are_a_page() -> None:
     unreleased = (ROOT / "CHANGELOG.md").read_text().partition("## Unreleased")[2].partition("\n## ")[0]
     assert len((ROOT / "README.md").read_text().split()) < 600
     assert len(unreleased) < 8_000
+
+
+def test_a_page_does_not_grow_back() -> None:
+    grown = {page: count for page in WORDS if (count := len((ROOT / page).read_text().split())) > WORDS[page]}
+    assert grown == {}
 
 
 def test_a_verbs_way_passes_no_file_twice() -> None:
