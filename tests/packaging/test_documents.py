@@ -54,6 +54,7 @@ WIDTH = 120
 WORDS = {
     "docs/stability.md": 400,
     "docs/scale.md": 1_350,
+    "docs/upgrading.md": 6_400,
 }
 """How many words a page that is behind *In depth* may have."""
 
