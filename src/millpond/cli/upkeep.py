@@ -33,7 +33,7 @@ app = typer.Typer()
         "millpond state verify CHECKPOINT --state-dir STATE --local-dir /mnt/millpond --topology jobs:flights",
         "millpond state verify CHECKPOINT --state-dir s3://bucket/state --batch 41 --json > report.json",
         codes="1 if something has to be done",
-        read="docs/running-on-spark.md, verification and repair",
+        read="docs/running-on-spark.md, looking after state",
     ),
 )
 def state_verify(
