@@ -22,7 +22,11 @@ def example(scenario: Scenario) -> dict[bytes, bytes]:
     return {bytes.fromhex(row): bytes.fromhex(value) for row, value in ROW.findall(block)}
 
 
-@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
+SHOWN = [scenario for scenario in SCENARIOS if scenario.name != "unpaired-records"]
+"""Without that one, because all its rows are among those of `waiting`."""
+
+
+@pytest.mark.parametrize("scenario", SHOWN, ids=lambda scenario: scenario.name)
 def test_the_example_of_a_layout_is_its_golden_file(scenario: Scenario) -> None:
     assert example(scenario) == read(scenario.file)[scenario.store]
 
@@ -30,7 +34,7 @@ def test_the_example_of_a_layout_is_its_golden_file(scenario: Scenario) -> None:
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
 def test_the_table_of_numbers_has_every_layout(scenario: Scenario) -> None:
     if scenario.layout is not None:
-        assert re.search(rf"`{scenario.layout.name}` \| row `00 layout` \| {scenario.layout.version} \|", PAGE)
+        assert re.search(rf"`{scenario.layout.name}`[^|]* \| row `00 layout` \| {scenario.layout.version} \|", PAGE)
 
 
 def test_the_example_of_a_response_is_what_is_written() -> None:
