@@ -1,6 +1,6 @@
 """No host's clock ages what a storage dates: whatever a host's says, nothing goes that somebody needs.
 
-The table in ``docs/durability.md`` is what these tests have seen. ``MILLPOND_WRITE_TABLES=1`` writes it anew.
+The table in ``clocks.md`` is what these tests have seen. ``MILLPOND_WRITE_TABLES=1`` writes it anew.
 """
 
 import json
@@ -23,7 +23,7 @@ from millpond.stores.durability.copies.lease import Lease
 from millpond.stores.durability.storage import clock as clocks
 from millpond.stores.durability.storage.clock import wall_clock_us
 from tests.durability.one_store import add, content, task
-from tests.tables_in_pages import check_table
+from tests.durability.tables import check_table
 
 OFFSETS: Final = (-48, -5, 0, 5, 7, 48)
 """By how many hours a host's clock is ahead of the storage's."""
@@ -223,7 +223,7 @@ def test_what_stays_as_the_hosts_clock_is_apart_goes_once_that_is_set(
     assert clean(tmp_path, 0, 100) == "deleted"
 
 
-def test_the_page_shows_what_clocks_do(seen: Seen) -> None:
+def test_clocks_do_what_their_table_shows(seen: Seen) -> None:
     header = ["a host's clock is off by", *(f"{hours:+d} h" if hours else "0" for hours in OFFSETS)]
     check_table("clocks", header, [[row, *(seen[row, hours] for hours in OFFSETS)] for row in ROWS])
 

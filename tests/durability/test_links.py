@@ -29,7 +29,7 @@ from millpond.stores.specs.store_spec import StoreKind, StoreSpec
 from tests.durability import one_store
 from tests.durability.keeping_schemas import evolve_schemas
 from tests.durability.one_store import COUNTS
-from tests.tables_in_pages import check_table
+from tests.durability.tables import check_table
 
 TIMESTAMPED: Final = StoreSpec("counts", StoreKind.TIMESTAMPED_KEY_VALUE, STRING, INT64)
 RUN: Final = "a" * 32

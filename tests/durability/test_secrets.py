@@ -1,7 +1,4 @@
-"""No error shows a secret of the state directory's URI, whatever library says it, and however it leaves.
-
-The table in ``docs/durability.md`` is what these tests have seen. ``MILLPOND_WRITE_TABLES=1`` writes it anew.
-"""
+"""No error shows a secret of the state directory's URI, whatever library says it, and however it leaves."""
 
 import pickle
 import sys
@@ -24,7 +21,6 @@ from millpond.errors import DurabilityError, MillpondError
 from millpond.masking import know, masked, masked_errors, quoted, without_known
 from millpond.stores.backend.registry import supplier
 from millpond.stores.durability import Storage
-from tests.tables_in_pages import check_table
 
 SECRET: Final = "n0t/to be+shown=="
 QUOTED: Final = quote(SECRET, safe="")
@@ -150,12 +146,6 @@ def seen() -> Seen:
 
 def test_no_way_out_shows_a_secret(seen: Seen) -> None:
     assert [case for case, what in seen.items() if what != "masked"] == []
-
-
-def test_the_page_shows_how_errors_leave(seen: Seen) -> None:
-    check_table(
-        "secrets", ["state directory", *WAYS], [[place, *(seen[place, way] for way in WAYS)] for place in PLACES]
-    )
 
 
 @pytest.mark.parametrize("spelled", sorted(SPELLINGS))

@@ -1,9 +1,5 @@
-"""Whatever happens at whichever moment of a commit, on Spark: the output is that of an undisturbed run.
+"""Whatever happens at whichever moment of a commit, on Spark: the output is that of an undisturbed run."""
 
-The table in ``docs/durability.md`` is what this test has seen. ``MILLPOND_WRITE_MATRIX=1`` writes it anew.
-"""
-
-import os
 from collections import Counter
 from collections.abc import Collection
 from itertools import product
@@ -23,43 +19,22 @@ from tests.spark.mortal_job import COPIES, LOCAL_DIR, MOMENTS, STORAGE, STRAGGLE
 from tests.spark.orders import KEYS, Event, random_events, write_files
 from tests.spark.two_hosts import two_hosts
 
-PAGE = Path(__file__).parents[2] / "docs" / "durability.md"
-BEGIN, END = "<!-- fault matrix: made by tests/spark/test_fault_matrix.py -->\n", "<!-- end of the fault matrix -->\n"
 JOB = Path(__file__).with_name("mortal_job.py")
 
-SAME = "same output"
 FILES: Final = 8
 """Of input, each a micro-batch."""
 
 HURT: Final = (COPIES, LOCAL_DIR, STORAGE)
-COLUMNS: Final = {
-    **{victim: f"the {victim}" for victim in VICTIMS},
-    COPIES: "the worker, and local copies are damaged",
-    LOCAL_DIR: "nobody, but the local directory is gone",
-    STORAGE: "nobody, but the storage fails",
-    STRAGGLER: "nobody, but it hangs",
-}
 
 speculates = pytest.mark.skipif(
     tuple(map(int, pyspark.__version__.split(".")[:2])) < (4, 3),
     reason="the state store of Spark 4.1 fails an assertion where a twin has been killed",
 )
 
-Matrix = dict[tuple[str, str], str]
-"""By moment and victim: what came of it."""
-
-
-@pytest.fixture(scope="module")
-def matrix() -> Matrix:
-    """What the test of this module has seen."""
-    return dict.fromkeys(product(MOMENTS, COLUMNS), "did not happen")
-
 
 @pytest.mark.spark
 @pytest.mark.long
-def test_whoever_dies_at_any_moment_of_a_commit_the_output_is_the_same(
-    spark: SparkSession, tmp_path: Path, matrix: Matrix
-) -> None:
+def test_whoever_dies_at_any_moment_of_a_commit_the_output_is_the_same(spark: SparkSession, tmp_path: Path) -> None:
     events = prepared(tmp_path, VICTIMS)
     due = tmp_path / "due"
     while (left := len(list(due.iterdir()))) and run(tmp_path) != 0:
@@ -67,26 +42,24 @@ def test_whoever_dies_at_any_moment_of_a_commit_the_output_is_the_same(
     assert run(tmp_path) == 0
     assert output(spark, tmp_path) == undisturbed(events)
     assert not list(due.iterdir())
-    matrix.update(dict.fromkeys(product(MOMENTS, VICTIMS), SAME))
 
 
 @pytest.mark.spark
 @pytest.mark.long
 def test_whatever_local_copies_and_storage_suffer_at_any_moment_of_a_commit_the_output_is_the_same(
-    spark: SparkSession, tmp_path: Path, matrix: Matrix
+    spark: SparkSession, tmp_path: Path
 ) -> None:
     events = prepared(tmp_path, HURT, over=FILES - 2)
     assert run(tmp_path) == 0, (tmp_path / "log").read_text()[-5000:]
     assert output(spark, tmp_path) == undisturbed(events)
     assert not [*(tmp_path / "due").iterdir(), *(tmp_path / "failures").iterdir()]
-    matrix.update(dict.fromkeys(product(MOMENTS, HURT), SAME))
 
 
 @speculates
 @pytest.mark.spark
 @pytest.mark.long
 def test_the_twin_of_whoever_hangs_commits_on_another_host_and_the_output_is_the_same(
-    spark: SparkSession, tmp_path: Path, matrix: Matrix
+    spark: SparkSession, tmp_path: Path
 ) -> None:
     events = prepared(tmp_path, [STRAGGLER])
     with two_hosts(tmp_path / "hosts") as master:
@@ -95,7 +68,6 @@ def test_the_twin_of_whoever_hangs_commits_on_another_host_and_the_output_is_the
     assert not list((tmp_path / "due").iterdir())
     hosts = Counter(path.name.partition(".")[0] for path in (tmp_path / "commits").iterdir())
     assert sum(number == 2 for number in hosts.values()) >= len(MOMENTS), hosts
-    matrix.update(dict.fromkeys(product(MOMENTS, [STRAGGLER]), SAME))
 
 
 def prepared(directory: Path, victims: Collection[str], over: int = 1) -> list[Event]:
@@ -126,28 +98,3 @@ def undisturbed(events: list[Event]) -> list[tuple[Any, ...]]:
 def run(directory: Path, *master: str) -> int:
     """Run the job to its end, or to that of its driver."""
     return run_apart(directory / "log", str(JOB), str(directory), *master)
-
-
-@speculates
-@pytest.mark.long
-def test_the_page_shows_what_happened(matrix: Matrix) -> None:
-    if os.environ.get("MILLPOND_WRITE_MATRIX"):
-        before, _, rest = PAGE.read_text().partition(BEGIN)
-        PAGE.write_text(before + BEGIN + table(matrix) + END + rest.partition(END)[2])
-    assert shown() == table(matrix)
-
-
-def test_the_page_has_a_row_for_each_moment_and_a_column_for_each_victim() -> None:
-    rows = [[cell.strip() for cell in line.strip("|\n").split("|")] for line in shown().splitlines()]
-    assert rows[0][1:] == list(COLUMNS.values())
-    assert [row[0] for row in rows[2:]] == list(MOMENTS)
-
-
-def shown() -> str:
-    return PAGE.read_text().partition(BEGIN)[2].partition(END)[0]
-
-
-def table(matrix: Matrix) -> str:
-    lines = [["dies", *COLUMNS.values()], ["---"] * (1 + len(COLUMNS))]
-    lines += [[moment, *(matrix[moment, victim] for victim in COLUMNS)] for moment in MOMENTS]
-    return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
