@@ -58,6 +58,7 @@ WORDS = {
     "docs/stability.md": 400,
     "docs/scale.md": 1_350,
     "docs/upgrading.md": 6_400,
+    "docs/writing-a-backend.md": 3_000,
 }
 """How many words a page that is behind *In depth* may have."""
 
