@@ -201,10 +201,19 @@ def test_the_page_of_a_plugin_has_every_option_with_its_default(name: str, monke
     assert kind.from_options({option: value for option, value in rows if value}) == kind()
 
 
-def test_the_page_on_operating_says_what_to_do_about_every_figure_and_every_error() -> None:
-    rows = re.findall(r"^\| (.*?) \|.*\|.*\|$", (DOCS / "operating.md").read_text(), re.MULTILINE)
-    named = {name for cell in rows for name in re.findall(r"`([\w.]+)`", cell)}
+def test_the_page_on_operating_says_what_to_do_about_every_error_and_alerts_on_figures_that_there_are() -> None:
+    page = (DOCS / "operating.md").read_text()
     raised = {name for name, what in vars(errors).items() if isinstance(what, type)} - {"MillpondError"}
-    assert {*map(str, TaskMetric), *map(str, StoreMetric), *raised} <= named
+    assert raised <= _first_cells(page.partition("## When a task fails")[2])
+    counted = {"commit.age", "records.dropped", "records.late"}
+    alerts = _first_cells(page.partition("## What to watch")[2].partition("\n## ")[0])
+    assert alerts <= {*map(str, TaskMetric), *map(str, StoreMetric), *counted}
+    assert len(alerts) > 10
     tree = errors.__doc__ or ""
     assert [name for name in raised if name not in tree] == []
+
+
+def _first_cells(text: str) -> set[str]:
+    """What the first cells of a text's tables name in code."""
+    rows = re.findall(r"^\| (.*?) \|", text, re.MULTILINE)
+    return {name for cell in rows for name in re.findall(r"`([\w.]+)`", cell)}
