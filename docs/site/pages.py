@@ -107,11 +107,12 @@ def title(page: Path) -> str:
 
 
 def navigation() -> list[dict[str, Any]]:
-    """The sections of the site: the way in, then those of the index of the documentation, in its order."""
+    """The sections of the site: those of the index of the documentation; the first one has the examples, too."""
     listed = [path for path in dict.fromkeys(_links(EXAMPLES)) if path.startswith(f"{posixpath.dirname(EXAMPLES)}/")]
     examples = [EXAMPLES, *({_label(path): page_path(path)} for path in listed)]
-    start: list[Any] = [{"Millpond": HOME}, {"All pages": INDEX}, {"Examples": examples}]
-    return [{"Start": start}, *_sections()]
+    first, *others = _sections()
+    ((name, entries),) = first.items()
+    return [{name: [{"Millpond": HOME}, *entries, {"Examples": examples}, {"All pages": INDEX}]}, *others]
 
 
 def _label(path: str) -> str:

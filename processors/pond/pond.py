@@ -399,8 +399,8 @@ class Verbs(ABC, Generic[Given, Result]):
             left: the rows to be completed.
             right: versions of what completes them; each is valid from its time until that of the next one with its key.
             on: the columns that must be equal.
-            time: the column of both sides with the times; or else
-            left_time, right_time: those of each side. Of a ``time``, the result has that of the left side.
+            time: the column with the times, where it is called the same on both sides; the result has the left one.
+            left_time, right_time: the columns with the times of each side, in place of ``time``.
             history: how far back from the newest right time a left row may be; at once, it may be left out.
             how: ``"inner"``; ``"left"`` to keep left rows without a match; ``"semi"`` for the left rows that have one,
                 without its columns; ``"anti"`` for those that have none.
@@ -591,12 +591,13 @@ class Verbs(ABC, Generic[Given, Result]):
         Args:
             left, right: the streams.
             on: the columns that must be equal.
-            time: the column of both sides with the times; or else
-            left_time, right_time: those of each side. Of a ``time``, the result has that of the left side.
-            within: how far apart the times may be; or else
-            before, after: how much older, and how much newer, than the left row the right one may be. Each of these is
-                one length of time for all rows, or an expression of Arrow, such as ``pc.field("most")``, with that of
-                each left row: a duration, or an integer of milliseconds. A left row with a null there finds nobody.
+            time: the column with the times, where it is called the same on both sides; the result has the left one.
+            left_time, right_time: the columns with the times of each side, in place of ``time``.
+            within: how far apart the times may be, earlier or later.
+            before, after: how much older, and how much newer, than the left row the right one may be, in place of
+                ``within``. Each is one length of time for all rows, or an expression of Arrow, such as
+                ``pc.field("most")``, with that of each left row: a duration, or an integer of milliseconds. A left row
+                with a null there finds nobody.
             at_most: the greatest bound that a row may have in such an expression. A left row with a greater one cannot
                 be used.
             how: ``"inner"``; ``"left"``, ``"right"`` or ``"outer"`` to keep the rows of the left, the right or both
@@ -660,10 +661,11 @@ class Verbs(ABC, Generic[Given, Result]):
 
         Args:
             left, right: change feeds: each row sets what its key has from now on, or deletes it.
-            on: the columns that must be equal. They are the right side's key, and the left side's, too, unless
-            left_key: the left side's key is other columns: then ``on`` is a foreign key, of which there may be many.
-            time: the column of both sides with the times; or else
-            left_time, right_time: those of each side. Of a ``time``, the result has that of the left side.
+            on: the columns that must be equal: the key of the right side and, without ``left_key``, of the left one.
+            left_key: the key of the left side, if ``on`` is a foreign key in it: then many left rows may have one right
+                row.
+            time: the column with the times, where it is called the same on both sides; the result has the left one.
+            left_time, right_time: the columns with the times of each side, in place of ``time``.
             left_order, right_order: the columns that decide among changes of one key and time, the greatest last; for
                 this the sides need a ``history``.
             left_op, right_op: the columns that say which rows are deletes, as ``op`` in ``latest``.

@@ -1,18 +1,15 @@
 """The Python blocks of pages that need Spark, as they are printed there, run on it."""
 
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from millpond.adapters.spark import SparkStreams
 from millpond.processors import Consumed, Materialized, Produced, StreamsBuilder, Topology
 from tests.packaging.code_blocks import PAGES, blocks, run_block
-from tests.pond.delta_tables import WrittenDelta
 
 SETTINGS = (
     "spark.millpond.application_id",
@@ -102,8 +99,6 @@ def test_the_code_for_those_who_come_from_spark_keeps_a_table_current(
         "orders", "select id, 'ann' customer, 'new' status, timestamp'2026-01-05' changed, 'insert' op from range(2)"
     )
     tables("orders", "select 0L id, null customer, null status, timestamp'2026-01-06' changed, 'delete' op")
-    tiers = pa.table({"customer": ["ann"], "since": [datetime(2026, 1, 1, tzinfo=UTC)], "tier": ["gold"]})
-    WrittenDelta(tmp_path / "tiers", tiers.schema).add(tiers)
     run_page("docs/coming-from-spark.md", session, {"spark": session}, {"s3://bucket": str(tmp_path)})
     table = session.read.parquet(str(tmp_path / "table" / "0")).select("id", "status", "name")
     assert list(map(tuple, table.collect())) == [(1, "new", "Anna")]

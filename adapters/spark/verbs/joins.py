@@ -258,10 +258,11 @@ class JoinVerbs(OverVerbs):
             left, right: the streams.
             on: the columns that must be equal.
             left_time, right_time: the columns (or expressions) with the times: timestamps or dates.
-            within: how far apart the times may be; or else
-            before, after: how much older, and how much newer, than the left row the right one may be. Each of these is
-                one length of time for all rows, or a column (or expression) of the left side with that of each row: an
-                interval of days to seconds, or an integer of milliseconds. A left row with a null there finds nobody.
+            within: how far apart the times may be, earlier or later.
+            before, after: how much older, and how much newer, than the left row the right one may be, in place of
+                ``within``. Each is one length of time for all rows, or a column (or expression) of the left side with
+                that of each row: an interval of days to seconds, or an integer of milliseconds. A left row with a null
+                there finds nobody.
             at_most: the greatest bound that a row may have in such a column, for which rows are kept. A left row with a
                 greater one is unusable: the query fails, or leaves it out by ``on_error``.
             how: ``"inner"``; ``"left"``, ``"right"`` or ``"outer"`` to keep the rows of the left, the right or both
@@ -327,8 +328,9 @@ class JoinVerbs(OverVerbs):
 
         Args:
             left, right: change feeds: each row sets what its key has from now on, or deletes it.
-            on: the columns that must be equal. They are the right side's key, and the left side's, too, unless
-            left_key: the left side's key is other columns: then ``on`` is a foreign key, of which there may be many.
+            on: the columns that must be equal: the key of the right side and, without ``left_key``, of the left one.
+            left_key: the key of the left side, if ``on`` is a foreign key in it: then many left rows may have one right
+                row.
             left_time, right_time: the columns (or expressions) with the times of the changes.
             left_order, right_order: what decides among changes of one key and time, as ``order`` in ``latest``; for
                 this the sides need a ``history``.
