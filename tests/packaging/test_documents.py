@@ -53,7 +53,7 @@ WIDTH = 120
 
 WORDS = {
     "docs/durability.md": 4_950,
-    "docs/formats.md": 10_200,
+    "docs/formats.md": 9_900,
     "docs/limits.md": 1_850,
     "docs/stability.md": 400,
     "docs/scale.md": 1_350,
