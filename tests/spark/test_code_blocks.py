@@ -61,6 +61,7 @@ def test_every_page_that_needs_spark_is_run_here() -> None:
         "docs/looking-at-state.md",
         "docs/pipelines.md",  # in test_pipelines.py
         "docs/running-on-spark.md",
+        "docs/tutorial.md",  # in test_tutorial.py
         "docs/upgrading.md",
     }
 
