@@ -14,7 +14,14 @@ from pyspark.sql import SparkSession
 from millpond.adapters.spark.accessor import add_accessor
 from millpond.adapters.spark.reading.state_source import PUSHDOWN_CONF, register_state_source
 from millpond.adapters.spark.session.pipelines import in_pipeline
-from millpond.adapters.spark.session.session import CHANGELOG_CONF, PROVIDER_CONF, ROCKSDB_PROVIDER, check_spec
+from millpond.adapters.spark.session.session import (
+    CHANGELOG_CONF,
+    PROVIDER_CONF,
+    PYTHON_CONF,
+    ROCKSDB_PROVIDER,
+    check_spec,
+    give_own_python,
+)
 from millpond.errors import ConfigurationError
 
 Configured = TypeVar("Configured", SparkSession, SparkSession.Builder)
@@ -48,8 +55,9 @@ def configure(session: Configured) -> Configured:
 
     That is the RocksDB provider for Spark's own state, without which its operator for Python state does not run, and
     changelog checkpointing, without which each micro-batch uploads a snapshot of that state. What is set in a builder
-    after this call wins; in a session, changelog checkpointing stays as it is if it has been set. The logger
-    ``millpond.spark.session`` gets a line that says what was set, and why, at the level INFO.
+    after this call wins; in a session, changelog checkpointing stays as it is if it has been set. Workers on this
+    machine run the Python that runs this program, unless ``PYSPARK_PYTHON`` or ``spark.pyspark.python`` names one. The
+    logger ``millpond.spark.session`` gets a line that says what was set, and why, at the level INFO.
 
     The session also reads stores by ``spark.read.format("millpond")`` then, and DataFrames have their verbs at
     ``df.millpond``.
@@ -83,7 +91,7 @@ def _set_in(session: SparkSession) -> None:
     lacking = _lacking(session)
     for name, needed in lacking.items():
         session.conf.set(name, needed.value)
-    _tell(lacking)
+    _tell(lacking | _own_python(session))
 
 
 def _set_in_builder(builder: SparkSession.Builder) -> None:
@@ -94,6 +102,7 @@ def _set_in_builder(builder: SparkSession.Builder) -> None:
     @wraps(make)
     def made() -> SparkSession:
         session = make()
+        _tell(_own_python(session))
         register_state_source(session)
         return session
 
@@ -109,6 +118,12 @@ def _lacking(session: SparkSession) -> dict[str, _Needed]:
         for name, needed in _NEEDED.items()
         if before[name] != needed.value and not (needed.any_value and before[name] is not None)
     }
+
+
+def _own_python(session: SparkSession) -> dict[str, _Needed]:
+    """What it means, told as a setting, that workers run the Python of this program from now on."""
+    python = give_own_python(session)
+    return {} if python is None else {PYTHON_CONF: _Needed(python, "the Python of this program, which has Millpond")}
 
 
 def _tell(settings: Mapping[str, _Needed]) -> None:

@@ -30,6 +30,7 @@ PROVIDER_CONF: Final = "spark.sql.streaming.stateStore.providerClass"
 ROCKSDB_PROVIDER: Final = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 CHANGELOG_CONF: Final = "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled"
 PARTITIONS_CONF: Final = "spark.sql.shuffle.partitions"
+PYTHON_CONF: Final = "spark.pyspark.python"
 MAX_BYTES_CONF: Final = "spark.sql.execution.arrow.maxBytesPerBatch"
 MAX_ROWS_CONF: Final = "spark.sql.execution.arrow.maxRecordsPerBatch"
 MAX_BATCH_BYTES: Final = 1 << 30
@@ -97,6 +98,24 @@ def check_workers(session: SparkSession) -> None:
     elif session not in _able:
         _check_by_query(session)
         _able.add(session)
+
+
+def give_own_python(session: SparkSession) -> str | None:
+    """Have the workers run the Python of this program where they run on its machine and nobody has chosen another.
+
+    Spark's own choice is the ``python3`` of the ``PATH``, which is another one in an environment that was not activated.
+
+    Returns:
+        That Python; None if nothing has changed.
+    """
+    chosen = "PYSPARK_PYTHON" in os.environ or session.conf.get(PYTHON_CONF, None)
+    if not hasattr(session, "sparkContext") or not _is_local(session) or chosen or not sys.executable:
+        return None
+    context = session.sparkContext
+    if shutil.which(context.pythonExec) == sys.executable:
+        return None
+    context.pythonExec = sys.executable
+    return sys.executable
 
 
 def check_operator(session: SparkSession) -> None:
@@ -228,9 +247,10 @@ def _check_local_workers(python: str) -> None:
     reason = _why_not(python)
     if reason is not None:
         raise ConfigurationError(
-            f"Spark's Python workers run {shutil.which(python) or python}, which cannot run Millpond ({reason}); "
-            f"before starting the session, set the environment variable PYSPARK_PYTHON to a Python that has it, such "
-            f"as {sys.executable}"
+            f"Spark's Python workers run {shutil.which(python) or python}, which cannot run Millpond ({reason}); call "
+            "millpond.adapters.spark.configure(spark), which has them run the Python of this program, or, if the "
+            "environment variable PYSPARK_PYTHON names another, set that to a Python with Millpond, such as "
+            f"{sys.executable}, before the session starts"
         )
 
 
