@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 from pyspark.sql import SparkSession
 
 from millpond.adapters.spark.accessor import add_accessor
+from millpond.adapters.spark.monitoring.uncaught import shorten_uncaught
 from millpond.adapters.spark.reading.state_source import PUSHDOWN_CONF, register_state_source
 from millpond.adapters.spark.session.pipelines import in_pipeline
 from millpond.adapters.spark.session.session import (
@@ -59,6 +60,9 @@ def configure(session: Configured) -> Configured:
     machine run the Python that runs this program, unless ``PYSPARK_PYTHON`` or ``spark.pyspark.python`` names one. The
     logger ``millpond.spark.session`` gets a line that says what was set, and why, at the level INFO.
 
+    A query's failure that nobody catches is printed by what Millpond says of it, without Spark's plan and stack, where
+    ``sys.excepthook`` is Python's own.
+
     The session also reads stores by ``spark.read.format("millpond")`` then, and DataFrames have their verbs at
     ``df.millpond``.
 
@@ -77,6 +81,7 @@ def configure(session: Configured) -> Configured:
     if not hasattr(asked, "conf") and not hasattr(asked, "config"):
         raise ConfigurationError(f"configure takes a SparkSession or SparkSession.builder, not {session!r}")
     add_accessor()
+    shorten_uncaught()
     if not hasattr(asked, "conf"):
         _set_in_builder(asked)
     elif in_pipeline(asked):

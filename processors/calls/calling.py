@@ -30,7 +30,7 @@ def named_in_errors(verb: Callable[_Arguments, _Result]) -> Callable[_Arguments,
             return verb(*arguments, **options)
         except (ConfigurationError, RecordError) as error:
             name, message = options.get("name"), str(error)
-            if name is None or repr(name) not in message:
+            if not message.startswith("verb ") and (name is None or repr(name) not in message):
                 error.args = (f"{verb.__name__}{'' if name is None else f' {name!r}'}: {message}",)
             raise
 

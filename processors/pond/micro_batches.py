@@ -251,7 +251,8 @@ class MicroBatches:
         try:
             yield
         except (ConfigurationError, RecordError) as error:
-            error.args = (f"{self._made.verb.name}: {error}",)
+            if not str(error).startswith("verb "):
+                error.args = (f"{self._made.verb.name}: {error}",)
             raise
 
     def _micro_batch(

@@ -58,7 +58,7 @@ from millpond.processors.pond.sides import (
     table_side,
 )
 from millpond.processors.pond.twins import verified
-from millpond.processors.rows.column_values import ColumnValues, optional_columns
+from millpond.processors.rows.column_values import ColumnsOwner, ColumnValues, optional_columns
 from millpond.processors.rows.dict_columns import DictColumns
 from millpond.processors.runtime.failures import DeadLetter
 from millpond.processors.verbs.aggregate import Windows
@@ -834,14 +834,14 @@ class Verbs(ABC, Generic[Given, Result]):
                 f"schema is {schema!r}; give the columns of the results, such as pa.schema([('total', pa.int64())])"
             )
         label = name or f"{type(processor).__name__}-{'-'.join(column_names(key, 'key'))}"
-        wanted, side = kept_schema("schema", schema), self._side(INPUT, rows)
+        owner, wanted, side = ColumnsOwner(label, verb=True), kept_schema("schema", schema), self._side(INPUT, rows)
         made = call_apply(
             side.rows,
             begun_anew,
             processor,
             key=key,
             time=time,
-            results=DictColumns(ColumnValues(label, optional_columns(label, wanted, optional)), wanted),
+            results=DictColumns(ColumnValues(owner, optional_columns(owner, wanted, optional)), wanted),
             lateness=self._history(lateness, "lateness"),
             order=order,
             ttl=ttl,

@@ -33,6 +33,7 @@ from millpond.processors.runtime.late import LateRecords
 from millpond.processors.runtime.subtopology import Subtopology
 from millpond.processors.runtime.task import Task
 from millpond.processors.tables.value_getters import ValueGetter
+from millpond.processors.verbs.record_words import VerbWords
 from millpond.stores.encoding.times import TimeUnit
 
 pc: Any = _compute
@@ -122,7 +123,7 @@ class VerbTasks:
         for topic, read in self.made.selections.items():
             columns = ", ".join(map(read.rows.shown, read.keys)), read.rows.shown(read.time), read.op or ""
             source = RowSource(
-                verb.inputs[topic], *columns, EVENT_TIMES, self.made.value_serde, self.on_error, split=False
+                verb.name, verb.inputs[topic], *columns, EVENT_TIMES, self.made.value_serde, self.on_error, split=False
             )
             route, combining = Route(self.plan, topic, self.numbers), of_input(self.plan, topic, None, source.copies)
             found[topic] = Reading(read, source, route, combining, self.keep_letter)
@@ -200,7 +201,7 @@ class VerbTasks:
             if some is None:
                 continue
             with stores.task(f"{name}/{part.index}_{partition}", part, self.plan) as opened:
-                policy = FailurePolicy(self.on_error, self.keep_letter)
+                policy = FailurePolicy(self.on_error, self.keep_letter, VerbWords(name, self.made.verb.inputs))
                 task = Task(
                     part, opened, partition, wall_clock=clock, policy=policy, keep_late=self.late.append, tables=tables
                 )

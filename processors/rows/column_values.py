@@ -34,6 +34,26 @@ _OF_RECORD: Final = ("key", "value", "timestamp")
 """Columns that a misspelled one may have been meant to be, besides the entries of the value."""
 
 
+@dataclass(frozen=True)
+class ColumnsOwner:
+    """Whose columns some are, for messages.
+
+    Attributes:
+        name: a sink's topic, or the name of a verb.
+        verb: whether it is a verb.
+    """
+
+    name: str
+    verb: bool = False
+
+    def __str__(self) -> str:
+        return f"results of {self.name!r}" if self.verb else f"sink {self.name!r}"
+
+    def optional(self, path: str) -> str:
+        """What to write for a column that not every dict has."""
+        return f"optional=[{path!r}]" if self.verb else f"Produced(..., optional=({path!r},))"
+
+
 class _Absent:
     """Stands for an entry that a dict does not have."""
 
@@ -59,15 +79,15 @@ class _Rule(NamedTuple):
 
 @dataclass(frozen=True)
 class ColumnValues:
-    """Makes the columns of one sink.
+    """Makes the columns of one sink, or of the results of a verb.
 
     Attributes:
-        topic: the sink's topic, for messages.
+        owner: the sink or the verb, for messages.
         optional: the entries that not every dict has; one in a nested column by its path, as ``"items.element.price"``.
         named: what messages call a type.
     """
 
-    topic: str
+    owner: "ColumnsOwner"
     optional: frozenset[str]
     named: Callable[[pa.DataType], str] = str
 
@@ -88,7 +108,7 @@ class ColumnValues:
         except AttributeError:
             stranger = next(value for value in values if value is not None and not hasattr(value, "get"))
             raise RecordError(
-                f"sink {self.topic!r}: column {path!r} is an entry of a dict value, but a value is of type "
+                f"{self.owner}: column {path!r} is an entry of a dict value, but a value is of type "
                 f"{type(stranger).__name__}; the column of the whole value is called 'value'"
             ) from None
         if _Absent in set(map(type, found)):
@@ -151,14 +171,14 @@ class ColumnValues:
         there = [entry for entry in value if isinstance(entry, str)]
         hint = did_you_mean(name, there if path != name else [*there, *_OF_RECORD]) or "."
         return RecordError(
-            f"sink {self.topic!r}: column {path!r} is not an entry of a value with the entries {sorted(there)!r:.300}"
-            f"{hint} If only some values have it, say so: Produced(..., optional=({path!r},))"
+            f"{self.owner}: column {path!r} is not an entry of a value with the entries {sorted(there)!r:.300}"
+            f"{hint} If only some values have it, say so: {self.owner.optional(path)}"
         )
 
     def _refusal(self, path: str, type_: pa.DataType, entry: Any, reason: str = "") -> RecordError:
         name = self.named(type_)
         return RecordError(
-            f"sink {self.topic!r}: column {path!r} of type {name:.200} cannot hold "
+            f"{self.owner}: column {path!r} of type {name:.200} cannot hold "
             f"{entry!r:.200} of type {type(entry).__name__}{reason}; it takes {_rule(type_).advice}"
         )
 
@@ -191,7 +211,7 @@ def _first_misfit(entries: Sequence[Any], type_: pa.DataType) -> Any:
     return entries
 
 
-def optional_columns(topic: str, schema: pa.Schema, optional: Collection[str]) -> frozenset[str]:
+def optional_columns(owner: ColumnsOwner, schema: pa.Schema, optional: Collection[str]) -> frozenset[str]:
     """The optional columns.
 
     Raises:
@@ -200,11 +220,11 @@ def optional_columns(topic: str, schema: pa.Schema, optional: Collection[str]) -
     known = [path for field in schema for path in paths(field.name, field.type)]
     names = (optional,) if isinstance(optional, str) else optional
     if not isinstance(names, Collection) or not all(isinstance(name, str) for name in names):
-        raise TopologyError(f"sink {topic!r}: optional is {optional!r}; give a list of names of columns")
+        raise TopologyError(f"{owner}: optional is {optional!r}; give a list of names of columns")
     for name in names:
         if name not in known:
             raise TopologyError(
-                f"sink {topic!r}: the optional column {name!r} is not in the schema, which has "
+                f"{owner}: the optional column {name!r} is not in the schema, which has "
                 f"{', '.join(map(repr, known))}{did_you_mean(name, known)}"
             )
     return frozenset(names)

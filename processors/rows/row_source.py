@@ -34,6 +34,7 @@ class RowSource:
     """How the rows of one input are read. Travels to the workers.
 
     Attributes:
+        verb: the verb's name.
         input: how rows become records.
         key, time, op: what messages call the columns.
         event_times: which times are usable.
@@ -42,6 +43,7 @@ class RowSource:
         split: whether rows come in partitions of Spark, of which messages tell; otherwise they are tables of a user.
     """
 
+    verb: str
     input: Input
     key: str
     time: str
@@ -81,7 +83,14 @@ class RowReader:
 
     def __init__(self, source: RowSource, split: int, keep_letter: KeepLetter | None = None) -> None:
         self._source = source
-        self._unusable = Unusable(source.topic, source.on_error, split, keep_letter, numbered=source.split)
+        self._unusable = Unusable(
+            source.topic,
+            source.on_error,
+            split,
+            keep_letter,
+            numbered=source.split,
+            whose=f"verb {source.verb!r}, {source.topic}",
+        )
         self._packed = 0
 
     @property

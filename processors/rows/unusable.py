@@ -110,6 +110,7 @@ class Unusable:
         keep_letter: takes those that are left out; None if they are only counted.
         headers: the column with the records' headers, as pairs of key and value; None if they have none.
         numbered: whether messages tell the split, because a row is counted within it.
+        whose: how messages call the input; by default as a topic.
 
     Attributes:
         skipped: how many were left out so far, by reason.
@@ -125,12 +126,14 @@ class Unusable:
         headers: str | None = None,
         *,
         numbered: bool = True,
+        whose: str | None = None,
     ) -> None:
         self.skipped: Counter[str] = Counter()
         self._keep_letter = keep_letter
         self._headers = headers
         self.seen = 0
         self._topic = topic
+        self._whose = whose or f"topic {topic!r}"
         self._on_error = on_error
         self._split = split
         self._within = f" of Spark partition {split}" if numbered else ""
@@ -254,7 +257,7 @@ class Unusable:
         fault = plain if fault_of is None else fault_of(refused[0])
         entries = shown(entries_of(refused[0]))
         where = self._where(refused[0], column, fault)
-        raise RecordError(f"topic {self._topic!r}: {where} ({entries}){fault.behind}; {REMEDY}")
+        raise RecordError(f"{self._whose}: {where} ({entries}){fault.behind}; {REMEDY}")
 
     def _where(self, row: int, column: str, fault: Fault) -> str:
         return f"column {column!r}: {fault.what} in row {self.seen + row}{self._within}"

@@ -96,7 +96,7 @@ class FailureHandling(ABC):
         """Raise the error that tells in which processor ``step`` failed, which handles no single record."""
         if not is_of_record(error):
             raise error
-        raise failure(self._place, error, "no single record", step, "correct it and restart")
+        raise failure(self._policy.words.where(self._place), error, "no single record", step, "correct it and restart")
 
     def recover(self, processor: Repeatable, batch: Batch, error: Exception) -> None:
         """Process records again, one by one, after ``processor``, whose context this is, failed for all of them.
@@ -109,12 +109,10 @@ class FailureHandling(ABC):
             return
         if not is_of_record(error):
             raise error
-        first, last = batch.timestamps[0], batch.timestamps[-1]
-        records = (
-            f"one of {len(batch)} records, the first with key {batch.keys[0]!r:.200} and timestamp {first}, the last "
-            f"with key {batch.keys[-1]!r:.200} and timestamp {last}"
-        )
-        raise failure(self._place, error, records, remedy=_NOT_ALONE)
+        words = self._policy.words
+        first, last = (words.brief(self._place, batch.keys[row], batch.timestamps[row]) for row in (0, -1))
+        records = f"one of {len(batch)} records, the first {first}, the last {last}"
+        raise failure(words.where(self._place), error, records, remedy=_NOT_ALONE)
 
     def _one_by_one(self, process: Callable[[Batch], None], batch: Batch, error: Exception) -> None:
         if not is_of_record(error):

@@ -6,9 +6,11 @@ storage engine, is nobody's record: it fails the task whatever the policy.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from traceback import extract_tb
 from typing import Any, Final
 
+import millpond
 from millpond.errors import (
     ConfigurationError,
     InvalidKeyError,
@@ -22,6 +24,9 @@ from millpond.processors.options.on_error import OnError
 from millpond.processors.runtime.batches.headers import NO_HEADERS, Headers
 from millpond.processors.runtime.counters import CounterName
 
+_OWN: Final = str(Path(millpond.__file__).parent)
+"""Where Millpond's code is."""
+
 _MOST: Final = 200
 """How much of a key, a value or a text a message shows."""
 
@@ -31,14 +36,16 @@ class Place:
     """Where in a topology a function failed.
 
     Attributes:
-        operator: the node's name.
+        operator: what the node is called.
         task_id: the task's.
         topics: the source topics of its sub-topology.
+        node: the node's name.
     """
 
     operator: str
     task_id: str
     topics: tuple[str, ...]
+    node: str
 
     def __str__(self) -> str:
         read = ", ".join(map(repr, self.topics))
@@ -71,18 +78,43 @@ class DeadLetter:
     headers: Headers = NO_HEADERS
 
 
+class RecordWords:
+    """How messages tell of operators and records: here as operators see them."""
+
+    def where(self, place: Place, key: Any = None) -> str:
+        """The operator, and whose record it is where that says more than ``record``."""
+        return str(place)
+
+    def brief(self, place: Place, key: Any, timestamp: int | None) -> str:
+        """A record by its key and time."""
+        return f"with key {key!r:.{_MOST}} and timestamp {timestamp}"
+
+    def record(self, place: Place, key: Any, value: Any, timestamp: int | None) -> str:
+        """A record."""
+        return f"key {key!r:.{_MOST}}, timestamp {timestamp}, value {value!r:.{_MOST}}"
+
+    def kept(self, place: Place, key: Any, value: Any) -> tuple[Any, Any]:
+        """Key and value as a dead letter has them."""
+        return key, value
+
+
 class FailurePolicy:
     """What a task does about the records for which a user's function fails.
 
     Args:
         on_error: whether they fail the task, or are left out.
         keep_letter: takes those that are left out; None if they are only counted.
+        words: how messages tell of them.
     """
 
     def __init__(
-        self, on_error: OnError = OnError.FAIL, keep_letter: Callable[[DeadLetter], None] | None = None
+        self,
+        on_error: OnError = OnError.FAIL,
+        keep_letter: Callable[[DeadLetter], None] | None = None,
+        words: RecordWords | None = None,
     ) -> None:
         self.leaves_out = on_error is not OnError.FAIL
+        self.words = words or RecordWords()
         self._keep_letter = keep_letter
 
     def check(self, error: Exception) -> None:
@@ -116,12 +148,14 @@ class FailurePolicy:
         if not is_of_record(error):
             raise error
         if not self.leaves_out:
-            raise failure(place, error, f"key {key!r:.{_MOST}}, timestamp {timestamp}, value {value!r:.{_MOST}}", step)
+            words = self.words
+            raise failure(words.where(place, key), error, words.record(place, key, value, timestamp), step)
         if self._keep_letter is not None:
             reason = CounterName.DROPPED_USER_ERROR.value
             described = f"{step}: {describe(error)}" if step else describe(error)
             where = place.operator, place.task_id, place.topics
-            self._keep_letter(DeadLetter(*where, reason, described, key, value, timestamp, headers or NO_HEADERS))
+            kept = self.words.kept(place, key, value)
+            self._keep_letter(DeadLetter(*where, reason, described, *kept, timestamp, headers or NO_HEADERS))
 
 
 def is_of_record(error: Exception) -> bool:
@@ -134,13 +168,13 @@ def is_of_record(error: Exception) -> bool:
     return True
 
 
-def failure(place: Place, error: Exception, record: str, step: str = "", remedy: str = "") -> UserFunctionError:
+def failure(where: str, error: Exception, record: str, step: str = "", remedy: str = "") -> UserFunctionError:
     """The error that says where a user's function failed, and for which record; ``error`` is its cause."""
     doing = f", {step}" if step else ""
     advice = remedy or "correct it and restart, or leave such records out with on_error='skip' or 'dead-letter'"
     made = UserFunctionError(
-        f"{place}{doing}: {describe(error)} ({record})\n"
-        f"{_raised_at(error)}; nothing of this micro-batch was kept; {advice}"
+        f"{where}{doing}: {describe(error)} ({record})\n"
+        f"{_raised_at(error)}nothing of this micro-batch was kept; {advice}"
     )
     made.__cause__ = error
     return made
@@ -152,6 +186,7 @@ def describe(error: Exception) -> str:
 
 
 def _raised_at(error: Exception) -> str:
-    """Where an exception was raised, as far as Python knows."""
-    frames = extract_tb(error.__traceback__)
-    return f"raised in {frames[-1].name}, {frames[-1].filename}:{frames[-1].lineno}" if frames else "raised"
+    """Where an exception was raised: one of Millpond's by a line of its caller, empty where there is none."""
+    own = isinstance(error, MillpondError)
+    frames = [frame for frame in extract_tb(error.__traceback__) if not (own and frame.filename.startswith(_OWN))]
+    return f"raised in {frames[-1].name}, {frames[-1].filename}:{frames[-1].lineno}; " if frames else ""

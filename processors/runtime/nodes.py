@@ -11,12 +11,17 @@ from millpond.processors.runtime.processor import Processor
 
 @dataclass(frozen=True)
 class Node:
-    """What sources, processors and sinks have in common; neighbors and stores are given by name."""
+    """What sources, processors and sinks have in common; neighbors and stores are given by name.
+
+    Attributes:
+        shown: what counters and messages call it; None for its name.
+    """
 
     name: str
     parents: tuple[str, ...] = ()
     children: tuple[str, ...] = ()
     stores: tuple[str, ...] = ()
+    shown: str | None = field(default=None, kw_only=True)
 
 
 @dataclass(frozen=True)

@@ -49,6 +49,7 @@ class ProcessorContext(FailureHandling):
 
     Attributes:
         node: the processor's name in the topology.
+        shown: what counters and messages call it.
         task_id: the task's name, ``<sub-topology>_<partition>``.
         counters: what the task counts, by name; dropped and late records are counted here, not raised.
         separable: whether a whole batch may go to one child after another. If not, a processor that uses
@@ -59,24 +60,23 @@ class ProcessorContext(FailureHandling):
 
     def __init__(
         self,
-        node: str,
-        task_id: str,
+        place: Place,
         stores: Mapping[str, Any],
         children: Sequence[tuple[str, Child]],
         separable: bool,
         counters: Counter[str],
         levels: dict[str, Callable[[], int]],
         scheduler: Scheduler,
-        topics: Sequence[str],
         policy: FailurePolicy,
         shared: dict[str, Any],
         gathers: bool,
         metrics: Metrics,
         keep_late: KeepLate | None,
     ) -> None:
-        super().__init__(Place(node, task_id, tuple(topics)), policy)
-        self.node = node
-        self.task_id = task_id
+        super().__init__(place, policy)
+        self.node = place.node
+        self.shown = place.operator
+        self.task_id = place.task_id
         self.counters = counters
         self._levels = levels
         self.separable = separable
@@ -323,7 +323,7 @@ class ProcessorContext(FailureHandling):
     def count(self, what: str, amount: int = 1) -> None:
         """Count an event of this processor: a ``CounterName``, or a name of your own."""
         if amount:
-            self.counters[f"{self.node}:{what}"] += amount
+            self.counters[f"{self.shown}:{what}"] += amount
 
     def tell_late(
         self, reason: CounterName, records: Records, late: Booleans, reached: Integers, short: Integers, allowed: int
@@ -355,7 +355,9 @@ class ProcessorContext(FailureHandling):
             what: a ``CounterName``, or a name of your own.
             read: returns the level; called whenever somebody reads the task's counters, so it must be quick.
         """
-        self._levels[f"{self.node}:{what}"] = read
+        name = f"{self.shown}:{what}"
+        others = self._levels.get(name)
+        self._levels[name] = read if others is None else lambda: others() + read()
 
 
 class Processor(ABC):

@@ -11,7 +11,7 @@ from millpond.metrics import Metrics
 from millpond.processors.runtime.batches.batch import Batch
 from millpond.processors.runtime.batches.columns import Columns, Records
 from millpond.processors.runtime.current_record import CurrentRecord
-from millpond.processors.runtime.failures import FailurePolicy
+from millpond.processors.runtime.failures import FailurePolicy, Place
 from millpond.processors.runtime.global_stores import as_reader
 from millpond.processors.runtime.late import KeepLate
 from millpond.processors.runtime.metrics import TaskMetric
@@ -144,16 +144,15 @@ class Task:
     def _context_with(
         self, node: Node, stores: Mapping[str, Any], children: Sequence[tuple[str, Operator]], separable: bool
     ) -> ProcessorContext:
+        place = Place(node.shown or node.name, self.task_id, tuple(self.subtopology.sources), node.name)
         return ProcessorContext(
-            node.name,
-            self.task_id,
+            place,
             stores,
             children,
             separable,
             self._counts,
             self._levels,
             self._scheduler,
-            tuple(self.subtopology.sources),
             self._policy,
             self._shared,
             node.name in self._gathering,

@@ -77,7 +77,10 @@ class Topology:
         return as_mermaid(self.subtopologies, self.internal_topics)
 
     def of_verb(self, name: str, fixed: Mapping[str, Term], unit: TimeUnit) -> Self:
-        """The same topology, whose stores are those of a verb.
+        """The same topology, whose nodes and stores are those of a verb.
+
+        Counters and messages call all nodes by the verb's name, with the input behind it where a node gets the rows of
+        one of several.
 
         Args:
             name: of the verb.
@@ -88,7 +91,9 @@ class Topology:
             store: replace(spec, terms=(spec.terms or Terms()).of_verb(name, fixed, unit))
             for store, spec in self.stores.items()
         }
-        return type(self)(self.nodes, stores, self.internal_topics, self.order)
+        shown = _shown(name, self.nodes, self.internal_topics)
+        nodes = {node: replace(found, shown=shown[node]) for node, found in self.nodes.items()}
+        return type(self)(nodes, stores, self.internal_topics, self.order)
 
     @property
     def fingerprint(self) -> str:
@@ -105,6 +110,27 @@ class Topology:
                     f"{part.index}/{name}/{kind}/{spec.key_serde.name}/{spec.value_serde.name}{layout}\n".encode()
                 )
         return digest.hexdigest()
+
+
+def _shown(verb: str, nodes: Mapping[str, Node], internal_topics: frozenset[str]) -> dict[str, str]:
+    """What the nodes of a verb are called."""
+    topics: dict[str, set[str]] = {name: set() for name in nodes}
+    sources = [node for node in nodes.values() if isinstance(node, SourceNode)]
+    inputs = [source for source in sources if source.topic not in internal_topics]
+    for source in inputs:
+        waiting = [source.name]
+        while waiting:
+            node = nodes[waiting.pop()]
+            if source.topic in topics[node.name]:
+                continue
+            topics[node.name].add(source.topic)
+            waiting += node.children
+            if isinstance(node, SinkNode):
+                waiting += [behind.name for behind in sources if behind.topic == node.topic]
+    return {
+        name: f"{verb}.{next(iter(found))}" if len(found) == 1 and len(inputs) > 1 else verb
+        for name, found in topics.items()
+    }
 
 
 def _check_topics(nodes: Mapping[str, Node], internal_topics: frozenset[str]) -> None:

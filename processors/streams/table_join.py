@@ -312,7 +312,7 @@ class StreamTableJoin(Operator):
             _log.warning(
                 "%s looked up times before the table's history retention and found nothing; such records are counted "
                 "as %r. If they should find a value, make the history retention longer",
-                self.context.node,
+                self.context.shown,
                 CounterName.BEYOND_HISTORY_RETENTION.value,
             )
 

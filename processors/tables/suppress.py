@@ -119,7 +119,7 @@ class Suppress(Operator):
             else "wait for less time, or let a full buffer emit early"
         )
         return (
-            f"{self.context.node!r} in task {self.context.task_id} holds back {buffer.records} records and "
+            f"{self.context.shown!r} in task {self.context.task_id} holds back {buffer.records} records and "
             f"{buffer.bytes} bytes, but its bounds are {bounds.max_records} records and {bounds.max_bytes} bytes; "
             f"raise them, {others}"
         )

@@ -154,6 +154,6 @@ class UpdateForwarder:
 
     def _measure(self, forwarded: int) -> None:
         if self._made:
-            self._context.metrics.add(TaskMetric.CACHE_UPDATES, self._made, self._context.node)
-            self._context.metrics.add(TaskMetric.CACHE_HITS, self._made - forwarded, self._context.node)
+            self._context.metrics.add(TaskMetric.CACHE_UPDATES, self._made, self._context.shown)
+            self._context.metrics.add(TaskMetric.CACHE_HITS, self._made - forwarded, self._context.shown)
             self._made = 0

@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from millpond.errors import ConfigurationError
+from millpond.errors import ConfigurationError, SerdeError
 from millpond.processors.verbs.key_timers import KeyTimers, Timer, TimerClock
 from millpond.processors.verbs.python_values import from_datetime, to_datetime
+from millpond.processors.verbs.state_values import unfit_state
 from millpond.stores.encoding.times import to_micros
 from millpond.stores.typed.timestamped_keyvalue import TimestampedKeyValueStore, ValueAndTimestamp
 
@@ -50,10 +51,13 @@ class TaskScope:
 
     def put_state(self, key: bytes, value: Any) -> None:
         """Set the state of a key."""
+        before = None if self.undo is None else self.state.get(key)
+        try:
+            self.state.put(key, value, self.reached)
+        except SerdeError as error:
+            raise unfit_state(value) from error
         if self.undo is not None:
-            before = self.state.get(key)
             self.undo.append(lambda: self._restore(key, before))
-        self.state.put(key, value, self.reached)
 
     def _restore(self, key: bytes, before: ValueAndTimestamp[Any] | None) -> None:
         value, time = (None, self.reached) if before is None else before
@@ -91,7 +95,7 @@ class KeyState:
         """Set the value; None deletes it.
 
         Raises:
-            SerdeError: MessagePack cannot carry it.
+            SerdeError: MessagePack cannot carry it; the message says what to write.
         """
         self._scope.put_state(self._key, value)
 

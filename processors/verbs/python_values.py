@@ -4,13 +4,16 @@ Rule of this module: a value has one form, whatever release of Arrow made it. Po
 without a zone where the column has none; maps are dicts; structs are dicts; nulls are None.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 import pyarrow as pa
 
-from millpond.errors import ConfigurationError, RecordError
+from millpond.errors import ConfigurationError, RecordError, SerdeError
+from millpond.stores.encoding.rows.tuple_keys import KeyCodec
+from millpond.stores.encoding.times import TimeUnit
+from millpond.stores.typed.windows.windowed import Windowed
 
 _LOCAL_EPOCH: Final = datetime(1970, 1, 1)
 _EPOCH: Final = _LOCAL_EPOCH.replace(tzinfo=UTC)
@@ -69,6 +72,24 @@ def python_keys(table: pa.Table) -> list[Any]:
     """
     columns = _python_columns(table)
     return columns[0] if len(columns) == 1 else list(zip(*columns, strict=True))
+
+
+def shown_key(codec: KeyCodec, key: Any) -> str:
+    """A packed key by its columns, with the window if there is one, in one line."""
+    if isinstance(key, Windowed):
+        start, end = (TimeUnit.MICROSECOND.shown(time) for time in (key.start, key.end))
+        return f"{shown_key(codec, key.key)}, window from {start} to {end}"
+    try:
+        return shown_columns(codec.unpack([key]).to_pylist()[0]) or "all rows"
+    except SerdeError:
+        return "a key that cannot be read"
+
+
+def shown_columns(row: Mapping[str, Any]) -> str:
+    """The columns of a row in one line."""
+    return ", ".join(
+        f"{name}={value}" if isinstance(value, datetime) else f"{name}={value!r}" for name, value in row.items()
+    )
 
 
 def python_values(name: str, column: Any) -> list[Any]:

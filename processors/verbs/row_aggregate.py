@@ -27,6 +27,7 @@ from millpond.processors.verbs.functions.since import Since
 from millpond.processors.verbs.functions.sums import Average
 from millpond.processors.verbs.functions.user_defined import FailedFunction
 from millpond.processors.verbs.kept_calls import ORDERED, KeptCall
+from millpond.processors.verbs.python_values import shown_key
 from millpond.processors.verbs.state_serde import Slots, StateSerde
 from millpond.stores.encoding.column_serdes import ColumnarSerde, ColumnSerde
 from millpond.stores.encoding.nulls import spread
@@ -34,8 +35,6 @@ from millpond.stores.encoding.rows.nested import with_leaves
 from millpond.stores.encoding.rows.physical import normalized, null_mask, to_physical
 from millpond.stores.encoding.rows.row_columns import RowColumnSerde
 from millpond.stores.encoding.rows.tuple_keys import KeyCodec
-from millpond.stores.encoding.times import TimeUnit
-from millpond.stores.typed.windows.windowed import Windowed
 
 pc: Any = _compute
 
@@ -380,18 +379,7 @@ class RowAggregate:
 
     def _of(self, key: Any) -> str:
         """The key, and the window if there is one, for errors."""
-        if isinstance(key, Windowed):
-            shown = (TimeUnit.MICROSECOND.shown(time) for time in (key.start, key.end))
-            return f"{self._of(key.key)}, from {' to '.join(shown)}"
-        if self._keys is None:
-            return f"for the key {key!r}"
-        if not self._keys.schema.names:
-            return "for all rows"
-        try:
-            values = tuple(self._keys.unpack([key]).to_pylist()[0].values())
-        except SerdeError:
-            return f"for the key {key!r}"
-        return f"for the key {(values[0] if len(values) == 1 else values)!r}"
+        return f"for {f'the key {key!r}' if self._keys is None else shown_key(self._keys, key)}"
 
     def _damage(self, number: int, where: str, error: Exception) -> UnreadableRowError:
         return UnreadableRowError(f"{self._labels[number]}: the state or the row {where} cannot be read: {error}")

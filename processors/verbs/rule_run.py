@@ -97,10 +97,12 @@ class RuleRun:
         if results is None:
             return
         if isinstance(results, Mapping):
-            raise TypeError(f"it returned one row, {results!r}; return a list of rows, or yield them")
+            raise RecordError(f"it returned one row, {results!r:.200}; return a list of rows, or yield them")
+        if isinstance(results, str | bytes) or not isinstance(results, Iterable):
+            raise RecordError(f"it returned {results!r:.200}; return a list of rows, dicts of columns, or yield them")
         for result in results:
             if not isinstance(result, Mapping):
-                raise TypeError(f"it gave {result!r}, which is no row; give dicts of columns")
+                raise RecordError(f"it gave {result!r:.200}, which is no row; give dicts of columns")
             self.out.add(key, dict(result), time)
 
     def _count(self, due: Due) -> None:

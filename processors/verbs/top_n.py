@@ -277,7 +277,7 @@ def top_n(
     grouped = builder.stream(rows.topic, Consumed(BYTES, INPUT_SERDE)).group_by_key()
     kept = Materialized(STORE, value_serde=STATE_SERDE, caching=not final, ttl=ttl, expired=expired)
     cut = None if windows is None else changed_windows(windows, until)
-    table = aggregated_table(grouped, first_rows(n), cut, kept, final=final)
+    table = aggregated_table(grouped, first_rows(name, rows.keys, n), cut, kept, final=final)
     if not final:
         table.send_olds(force=True)
     KStream(table.as_stream().then("KTABLE-RANKS-", RankChanges)).to(name)

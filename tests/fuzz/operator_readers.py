@@ -306,7 +306,7 @@ def _merged(kept: Aggregation, state: Any) -> Any:
 
 def _top_readers() -> dict[str, Reader]:
     codec = RowCodec(Schemas.first(pa.schema([("id", pa.int64())])))
-    kept, column = first_rows(2), TopColumn(codec)
+    kept, column = first_rows("out", KeyCodec(pa.schema([])), 2), TopColumn(codec)
     rows = [(b"\x10", row) for row in codec.pack(pa.table({"id": [7, 8, 9]}))]
 
     def read(data: bytes) -> None:

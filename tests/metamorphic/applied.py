@@ -3,10 +3,10 @@
 import pyarrow as pa
 
 from millpond.adapters.spark.rows.sink import type_named
-from millpond.processors.rows.column_values import ColumnValues
+from millpond.processors.rows.column_values import ColumnsOwner, ColumnValues
 from millpond.processors.rows.dict_columns import DictColumns
 
 
 def results_of(schema: pa.Schema) -> DictColumns:
     """The columns of the results."""
-    return DictColumns(ColumnValues("out", frozenset(), type_named), schema)
+    return DictColumns(ColumnValues(ColumnsOwner("out", verb=True), frozenset(), type_named), schema)

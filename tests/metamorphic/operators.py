@@ -186,7 +186,7 @@ def flow_of(made: Made, plan: Plan, handling: ErrorHandling) -> Dataflow:
     """What runs of a verb."""
     verb = made.verb
     sources = {
-        topic: RowSource(verb.inputs[topic], "key", "time", "op", EVENT_TIMES, made.value_serde, ON_ERROR)
+        topic: RowSource(verb.name, verb.inputs[topic], "key", "time", "op", EVENT_TIMES, made.value_serde, ON_ERROR)
         for topic in made.selections
     }
     return Dataflow(OnWorkers(plan, sources, handling, verb.follows_time, verb.inputs), {}, [sink_of(made)])

@@ -226,7 +226,7 @@ def test_what_is_wrong_with_a_time_is_told_and_what_is_never_valid_counted(at: i
     selection = made.selections["input"]
     table = pa.Table.from_pylist([{"k": "k", "bt": one, "bv": 0} for one in (at, FIRST, -1, LAST)], B.schema)
     source = RowSource(
-        made.verb.inputs["input"], "k", "since", "op", EventTimes(TimeUnit.MICROSECOND, DAY), None, OnError.FAIL
+        "out", made.verb.inputs["input"], "k", "since", "op", EventTimes(TimeUnit.MICROSECOND, DAY), None, OnError.FAIL
     )
     with pytest.raises(RecordError, match=fault):
         source.reader(0).usable(selection.of(table))

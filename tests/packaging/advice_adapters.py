@@ -73,9 +73,9 @@ FOLLOWED = {
     "; the column of the whole value is called": "spark/test_sink.py::test_a_value_that_is_no_dict_has_no_entries",
     " cannot hold \n of type \n; it takes ": "spark/test_sink.py::"
     "test_what_a_refusal_says_to_write_makes_a_value_that_the_column_takes",
-    "If only some values have it, say so: Produced(": "spark/test_sink.py::"
+    "If only some values have it, say so: ": "spark/test_sink.py::"
     "test_an_entry_that_some_values_lack_is_null_only_where_the_sink_calls_it_optional",
-    "topic \n: \n (\n)\n; \n": "spark/test_records.py::test_an_unusable_record_is_cleaned_out_or_left_out",
+    ": \n (\n)\n; \n": "spark/test_records.py::test_an_unusable_record_is_cleaned_out_or_left_out",
     "; delete the file to read the others": "spark/test_dead_letters.py::"
     "test_what_is_left_out_can_be_read_and_is_there_once_though_its_micro_batch_is_repeated",
 }

@@ -99,7 +99,7 @@ FOLLOWED = {
     "; install what it needs again": "contract/test_plugins.py::test_a_plugin_works_once_what_it_needs_is_installed",
     " is closed; open it again from its spec": _CLOSED,
     "the transaction is closed; begin a new one on": _CLOSED,
-    "; nothing of this micro-batch was kept; ": f"{_RECORDS}"
+    "nothing of this micro-batch was kept; ": f"{_RECORDS}"
     "test_a_function_is_corrected_and_the_job_restarted_or_what_it_fails_for_is_left_out",
     "; return an array of one value for each record": _VECTORIZED,
     " records; return one for each": _VECTORIZED,

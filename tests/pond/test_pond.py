@@ -214,7 +214,7 @@ def test_time_passes_without_rows_and_what_comes_after_it_is_late() -> None:
 
 def test_a_micro_batch_that_fails_leaves_no_trace() -> None:
     with Pond().in_batches.latest(RIGHT, key="k", time="u", history="1 hour") as running:
-        with pytest.raises(RecordError, match=r"latest-k: .*'u'"):
+        with pytest.raises(RecordError, match=r"^verb 'latest-k', input: .*'u'"):
             running.feed([{"k": "x", "u": seconds(1), "b": 1}, {"k": "y", "u": None, "b": 2}])
         assert running.feed([{"k": "x", "u": seconds(1), "b": 1}])["b"].to_pylist() == [1]
     kept = Pond(on_error="dead-letter")
@@ -305,7 +305,7 @@ def test_a_left_row_without_a_key_is_not_taken_for_a_right_row_alone() -> None:
     orders = [{"id": one, "c": "x", "t": seconds(1)} for one in (1, None)]
     customers = [{"c": name, "u": seconds(0), "b": number} for number, name in enumerate("xy")]
     given: dict[str, Any] = {"on": "c", "left_key": "id", "left_time": "t", "right_time": "u"}
-    with pytest.raises(RecordError, match=r"table_join: topic 'left': column 'id': null key in row 1 \("):
+    with pytest.raises(RecordError, match=r"^verb 'table_join-\S+', left: column 'id': null key in row 1 \("):
         Pond().table_join(orders, customers, **given, how="outer")
     assert Pond().table_join(orders, customers, **given, how="left").num_rows == 2
     kept = Pond(on_error="dead-letter")

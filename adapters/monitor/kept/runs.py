@@ -136,6 +136,11 @@ class Runs:
             raise _damaged(error, text) from error
 
 
+def is_own(failure: str) -> bool:
+    """Whether a text with traces tells of an error of Millpond's."""
+    return _OWN.search(failure) is not None
+
+
 def cause(failure: str) -> tuple[str, str]:
     r"""The name of the error that a text with traces tells of, and what it says.
 
@@ -158,7 +163,7 @@ def cause(failure: str) -> tuple[str, str]:
     return found[1], _END.sub("", " ".join(more))[:_LONGEST]
 
 
-_TRACE: Final = ("at ", "File ", "Traceback", "Caused by", "...", "JVM")
+_TRACE: Final = ("at ", "File ", "Traceback", "Caused by", "...", "JVM", "===", "SQLSTATE")
 """What lines of a trace begin with that tell of no error."""
 
 

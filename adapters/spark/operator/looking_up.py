@@ -26,6 +26,7 @@ from millpond.processors.runtime.subtopology import Subtopology
 from millpond.processors.runtime.task import Task
 from millpond.processors.tables.sorted_versions import GetterAt
 from millpond.processors.tables.value_getters import ValueGetter
+from millpond.processors.verbs.record_words import VerbWords
 
 
 class LookUp(MapSide):
@@ -57,7 +58,8 @@ class LookUp(MapSide):
         self._versions = versions
 
     def made(self, batches: Iterator[pa.RecordBatch], attempt: Attempt) -> Iterator[pa.RecordBatch]:
-        box = self._handling.box(f"{self._source.topic}-{attempt.split}", attempt)
+        words = VerbWords(self._handling.name, {self._source.topic: self._source.input})
+        box = self._handling.box(f"{self._source.topic}-{attempt.split}", attempt, words)
         reader = self._source.reader(attempt.split, box.keep_letter)
         rows = SinkRows(self._sink, attempt.batch or 0)
         counts, metrics = Counter[str](), Metrics()

@@ -25,6 +25,7 @@ from millpond.processors.distribution.execution import Outputs, run_blobs
 from millpond.processors.distribution.hot_keys import HotKeys
 from millpond.processors.runtime.subtopology import Subtopology
 from millpond.processors.runtime.task import Task
+from millpond.processors.verbs.record_words import VerbWords
 from millpond.stores.durability.manifests.manifest import Manifest
 from millpond.stores.durability.state import TaskState
 
@@ -106,7 +107,8 @@ class TaskRun:
 
     def _outputs(self, blobs: Collection[Blob], stores: Mapping[str, Any]) -> Iterator[Outputs]:
         stage = self.stage
-        box = stage.handling.box(f"task-{self.task_id}", self.attempt)
+        words = VerbWords(stage.handling.name, stage.rows) if stage.rows else None
+        box = stage.handling.box(f"task-{self.task_id}", self.attempt, words)
         late = LateBox(stage.handling, self.part, self.task_id, stage.rows, self.attempt)
         task = Task(
             self.part,

@@ -15,7 +15,7 @@ from millpond.adapters.spark.rows.left_out import Kind, LeftOut, read_left_out
 from millpond.adapters.spark.worker.attempt import Attempt
 from millpond.masking import without_known
 from millpond.processors.options.on_error import OnError
-from millpond.processors.runtime.failures import DeadLetter, FailurePolicy
+from millpond.processors.runtime.failures import DeadLetter, FailurePolicy, RecordWords
 from millpond.stores.durability.storage.storage import Storage
 from millpond.stores.encoding.times import TimeUnit
 
@@ -50,9 +50,15 @@ class ErrorHandling:
     run: str
     unit: TimeUnit
 
-    def box(self, where: str, attempt: Attempt) -> "DeadLetterWriter":
-        """What a worker keeps of the records that a task, or the reader of a part of an input, leaves out."""
-        return DeadLetterWriter(self, where, attempt)
+    def box(self, where: str, attempt: Attempt, words: RecordWords | None = None) -> "DeadLetterWriter":
+        """What a worker keeps of the records that a task, or the reader of a part of an input, leaves out.
+
+        Args:
+            where: which task or part.
+            attempt: to run it.
+            words: how messages and letters tell of records.
+        """
+        return DeadLetterWriter(self, where, attempt, words)
 
 
 class DeadLetterWriter:
@@ -63,9 +69,9 @@ class DeadLetterWriter:
         keep_letter: takes letters; None if none are kept.
     """
 
-    def __init__(self, handling: ErrorHandling, where: str, attempt: Attempt) -> None:
+    def __init__(self, handling: ErrorHandling, where: str, attempt: Attempt, words: RecordWords | None = None) -> None:
         self.keep_letter = self._add if handling.on_error is OnError.DEAD_LETTER else None
-        self.policy = FailurePolicy(handling.on_error, self.keep_letter)
+        self.policy = FailurePolicy(handling.on_error, self.keep_letter, words)
         self._handling = handling
         self._letters = LeftOut(
             DEAD_LETTERS, handling.storage, handling.application_id, handling.name, handling.run, where, attempt

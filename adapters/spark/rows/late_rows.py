@@ -88,7 +88,7 @@ class LateBox:
 
     def _rows(self, late: LateRecords) -> list[dict[str, Any]]:
         handling, unit = self._handling, self._handling.unit
-        batch, topic = late.records.to_batch(), self._topic_of(late.place.operator)
+        batch, topic = late.records.to_batch(), self._topic_of(late.place.node)
         keys, rows = self._shown(topic, batch.keys, batch.values)
         made = []
         behind = late.reached - np.asarray(batch.timestamps, np.int64)
@@ -117,14 +117,14 @@ class LateBox:
             )
         return made
 
-    def _topic_of(self, operator: str) -> str:
-        """The source topics, mostly one, whose records an operator gets."""
-        waiting, topics = [operator], []
+    def _topic_of(self, node: str) -> str:
+        """The source topics, mostly one, whose records a node gets."""
+        waiting, topics = [node], []
         while waiting:
-            node = self._part.nodes[waiting.pop()]
-            if isinstance(node, SourceNode):
-                topics.append(node.topic)
-            waiting.extend(node.parents)
+            found = self._part.nodes[waiting.pop()]
+            if isinstance(found, SourceNode):
+                topics.append(found.topic)
+            waiting.extend(found.parents)
         return ", ".join(topics)
 
     def _shown(self, topic: str, keys: Sequence[Any], values: Sequence[Any]) -> tuple[list[Any], list[Any]]:

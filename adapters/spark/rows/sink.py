@@ -26,7 +26,7 @@ from millpond.errors import RecordError, TopologyError
 from millpond.processors.distribution.header_column import HEADERS, header_column, is_headers_type
 from millpond.processors.options.records import Produced
 from millpond.processors.options.windowed_serdes import SessionWindowedSerde, TimeWindowedSerde
-from millpond.processors.rows.column_values import ColumnValues, optional_columns
+from millpond.processors.rows.column_values import ColumnsOwner, ColumnValues, optional_columns
 from millpond.processors.rows.maps import with_pairs
 from millpond.processors.rows.sink_rows import SinkTables
 from millpond.processors.runtime.batches.batch import Batch
@@ -93,8 +93,10 @@ class Sink:
             TopologyError: the schema cannot be read, or lacks an optional column.
         """
         if produced.schema is not None:
-            _, schema = parsed(topic, produced.schema)
-            return cls(topic, produced.schema, schema, None, None, optional_columns(topic, schema, produced.optional))
+            owner = ColumnsOwner(topic)
+            _, schema = parsed(owner, produced.schema)
+            optional = optional_columns(owner, schema, produced.optional)
+            return cls(topic, produced.schema, schema, None, None, optional)
         if produced.optional:
             raise TopologyError(
                 f"sink {topic!r}: optional columns need a schema; give Produced(schema='key string, ...')"
@@ -106,7 +108,7 @@ class Sink:
         if isinstance(key, TimeWindowedSerde | SessionWindowedSerde):
             key, window = key.key_serde, "window_start timestamp, window_end timestamp, "
         ddl = f"key {_type(key)}, {window}value {_type(value)}, timestamp timestamp"
-        return cls(topic, ddl, parsed(topic, ddl)[1], key, value)
+        return cls(topic, ddl, parsed(ColumnsOwner(topic), ddl)[1], key, value)
 
     def to_table(self, records: Records, first: int | None = None) -> pa.Table:
         """The rows of the records.
@@ -183,7 +185,7 @@ class Sink:
 
     @property
     def _values(self) -> ColumnValues:
-        return ColumnValues(self.topic, self.optional, type_named)
+        return ColumnValues(ColumnsOwner(self.topic), self.optional, type_named)
 
 
 def _plain(column: Any, writer: Serde[Any] | None) -> Any:
@@ -238,7 +240,7 @@ def type_named(type_: pa.DataType) -> str:
     return name
 
 
-def parsed(topic: str, ddl: str | T.StructType) -> tuple[T.StructType, pa.Schema]:
+def parsed(owner: ColumnsOwner, ddl: str | T.StructType) -> tuple[T.StructType, pa.Schema]:
     """The columns of ``ddl`` for Spark and for Arrow.
 
     Raises:
@@ -248,7 +250,7 @@ def parsed(topic: str, ddl: str | T.StructType) -> tuple[T.StructType, pa.Schema
         columns = ddl if isinstance(ddl, T.StructType) else cast(T.StructType, T.StructType.fromDDL(ddl))
         return columns, arrow_schema(columns)
     except Exception as error:  # Spark's parser and its gateway raise many kinds of errors
-        raise TopologyError(f"sink {topic!r}: the schema {ddl!r} is not Spark DDL: {error}") from error
+        raise TopologyError(f"{owner}: the schema {ddl!r} is not Spark DDL: {error}") from error
 
 
 def _flat(entries: Sequence[Any], reader: Serde[Any]) -> Sequence[Any]:

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
-from millpond.errors import RecordError
+from millpond.errors import ConfigurationError, RecordError, StateConflictError
 from millpond.masking import SecretsInUse, masked_errors
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ ArrowFunction: TypeAlias = "Callable[[Iterator[pa.RecordBatch]], Iterator[pa.Rec
 
 @contextmanager
 def short_errors() -> Iterator[None]:
-    """Have Spark report an error without the secrets in use, and that of a record by its message alone.
+    """Have Spark report an error without the secrets in use, and what a user is to mend by its message alone.
 
     The 8 KB of a worker's stack before it are left out: the message says where the function failed. A worker ends after
     an error, so nothing else is reported like that.
@@ -33,7 +33,7 @@ def short_errors() -> Iterator[None]:
     try:
         with masked_errors():
             yield
-    except RecordError:
+    except (RecordError, ConfigurationError, StateConflictError):
         os.environ["SPARK_HIDE_TRACEBACK"] = "1"
         raise
 

@@ -103,7 +103,7 @@ def check_workers(session: SparkSession) -> None:
 def give_own_python(session: SparkSession) -> str | None:
     """Have the workers run the Python of this program where they run on its machine and nobody has chosen another.
 
-    Spark's own choice is the ``python3`` of the ``PATH``, which is another one in an environment that was not activated.
+    Spark's own choice is the ``python3`` of the ``PATH``, another one where the environment was not activated.
 
     Returns:
         That Python; None if nothing has changed.

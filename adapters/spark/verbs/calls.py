@@ -402,6 +402,7 @@ def filling_of(
     packed = replace(packed, arguments=past.values, types=made.arguments, in_order=past.in_order, most={}, gap=None)
     options = run.job.options
     read = RowSource(
+        run.name,
         packed,
         ", ".join(past.keys),
         str(time),

@@ -14,7 +14,7 @@ from pyspark.sql import types as T
 
 from millpond.adapters.spark.rows.sink import arrow_schema, parsed, type_named
 from millpond.processors.distribution.exchange import BLOB_BYTES, to_ipc
-from millpond.processors.rows.column_values import ColumnValues, optional_columns
+from millpond.processors.rows.column_values import ColumnsOwner, ColumnValues, optional_columns
 from millpond.processors.rows.dict_columns import DictColumns
 from millpond.processors.rows.part_rows import PartRows, RowColumns
 from millpond.processors.runtime.batches.columns import Records
@@ -57,15 +57,16 @@ class RowSink:
 
 
 def announced_columns(
-    topic: str, ddl: str | T.StructType, optional: Collection[str]
+    verb: str, ddl: str | T.StructType, optional: Collection[str]
 ) -> tuple[T.StructType, DictColumns]:
     """The columns of ``ddl``, and the part that fills them from dicts.
 
     Raises:
         TopologyError: the schema cannot be read, or lacks an optional column.
     """
-    columns, schema = parsed(topic, ddl)
-    return columns, DictColumns(ColumnValues(topic, optional_columns(topic, schema, optional), type_named), schema)
+    owner = ColumnsOwner(verb, verb=True)
+    columns, schema = parsed(owner, ddl)
+    return columns, DictColumns(ColumnValues(owner, optional_columns(owner, schema, optional), type_named), schema)
 
 
 def row_sink(topic: str, columns: T.StructType, parts: Sequence[Projection]) -> RowSink:

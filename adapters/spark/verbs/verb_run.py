@@ -354,7 +354,9 @@ class VerbRun:
         key, time, op = ", ".join(rows.keys), _shown(rows.time), _shown(rows.op)
         storage = self.job.storage if self.schemas.kept else None
         event_times = EventTimes(TimeUnit.MICROSECOND, self.job.options.max_ahead, storage)
-        return RowSource(verb.inputs[rows.role], key, time, op, event_times, value_serde, self.job.options.on_error)
+        return RowSource(
+            self.name, verb.inputs[rows.role], key, time, op, event_times, value_serde, self.job.options.on_error
+        )
 
     def _columns(self, schema: pa.Schema) -> T.StructType:
         """The columns of the result as Spark has them: of the type that they have in an input, or arrays of that.

@@ -6,6 +6,7 @@ rows, in the order of their ranks.
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -17,8 +18,10 @@ from millpond.processors.aggregations.aggregate import Aggregation
 from millpond.processors.aggregations.column_fold import Groups, MergingFold
 from millpond.processors.runtime.batches.columns import spread
 from millpond.processors.verbs.functions.columns import Array, Integers, listed, lists_of
+from millpond.processors.verbs.python_values import shown_key
 from millpond.processors.verbs.state_serde import Slots, StateSerde
 from millpond.stores.encoding.rows.row_columns import PhysicalRowType
+from millpond.stores.encoding.rows.tuple_keys import KeyCodec
 
 pc: Any = _compute
 
@@ -88,19 +91,22 @@ def _ranks(column: Array) -> Integers:
     return ranks
 
 
-def first_rows(n: int) -> Aggregation:
-    """The aggregation that keeps the first rows of each key."""
+def first_rows(verb: str, keys: KeyCodec, n: int) -> Aggregation:
+    """The aggregation that keeps the first rows of each key; errors name the verb, and the key as ``keys`` reads it."""
+    first = partial(_first, n, f"top_n {verb!r}", keys)
 
     def add(key: Any, value: Any, state: Any) -> Any:
-        return _first(n, key, lambda: [*zip(*state, strict=True), tuple(value)])
+        return first(key, lambda: [*zip(*state, strict=True), tuple(value)])
 
     def merge(key: Any, left: Any, right: Any) -> Any:
-        return _first(n, key, lambda: [*zip(*left, strict=True), *zip(*right, strict=True)])
+        return first(key, lambda: [*zip(*left, strict=True), *zip(*right, strict=True)])
 
     return Aggregation(add, lambda: [[], []], merge, columns=TopFold(n), commutes=True)
 
 
-def _first(n: int, key: Any, rows: Callable[[], Iterable[tuple[bytes, bytes]]]) -> list[list[bytes]]:
+def _first(
+    n: int, verb: str, keys: KeyCodec, key: Any, rows: Callable[[], Iterable[tuple[bytes, bytes]]]
+) -> list[list[bytes]]:
     """The state with the first of some rows.
 
     Raises:
@@ -109,7 +115,8 @@ def _first(n: int, key: Any, rows: Callable[[], Iterable[tuple[bytes, bytes]]]) 
     try:
         return [list(column) for column in zip(*sorted(rows())[:n], strict=True)]
     except (TypeError, ValueError) as error:
-        raise UnreadableRowError(f"top_n: the state or the row for the key {key!r} cannot be read: {error}") from error
+        where = shown_key(keys, key)
+        raise UnreadableRowError(f"{verb}: the state or the row for {where} cannot be read: {error}") from error
 
 
 def _rows_in(states: Any, keys: Integers) -> tuple[list[Array], Integers]:

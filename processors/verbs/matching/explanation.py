@@ -9,6 +9,8 @@ from datetime import datetime, timedelta
 from html import escape
 from typing import Any, Final
 
+from millpond.processors.verbs.python_values import shown_columns
+
 _TITLES: Final = ("", "side", "row", "from", "until", "older by", "why")
 _MARK: Final = "=>"
 _NOTHING: Final = "-"
@@ -70,16 +72,16 @@ class MatchExplanation:
             for line in (_TITLES, *self._cells())
         ]
         said = [self.verdict, *(f"note: {note}" for note in self.notes)]
-        return "\n".join([f"{self.verb}: {_shown(self.row)}", *(table if self.candidates else ()), *said])
+        return "\n".join([f"{self.verb}: {shown_columns(self.row)}", *(table if self.candidates else ()), *said])
 
     def _repr_html_(self) -> str:
         lines = [_line("th", _TITLES), *(_line("td", cells) for cells in self._cells())]
         said = "".join(f"<p>{escape(text)}</p>" for text in (self.verdict, *self.notes))
-        return f"<p>{escape(f'{self.verb}: {_shown(self.row)}')}</p><table>{''.join(lines)}</table>{said}"
+        return f"<p>{escape(f'{self.verb}: {shown_columns(self.row)}')}</p><table>{''.join(lines)}</table>{said}"
 
     def _cells(self) -> Iterator[Sequence[str]]:
         for one in self.candidates:
-            row = "a delete" if one.row is None else _shown(one.row)
+            row = "a delete" if one.row is None else shown_columns(one.row)
             until = _NOTHING if one.until is None else str(one.until)
             yield (_MARK if one.won else "", one.side, row, str(one.since), until, _length(one.older_by), one.why)
 
@@ -88,14 +90,6 @@ def _length(of_time: timedelta | None) -> str:
     if of_time is None:
         return _NOTHING
     return str(of_time) if of_time >= timedelta() else f"-{-of_time}"
-
-
-def _shown(row: Mapping[str, Any]) -> str:
-    return ", ".join(f"{name}={_plain(value)}" for name, value in row.items())
-
-
-def _plain(value: Any) -> str:
-    return str(value) if isinstance(value, datetime) else repr(value)
 
 
 def _line(tag: str, cells: Sequence[str]) -> str:

@@ -542,7 +542,7 @@ def test_results_that_are_no_rows_are_refused() -> None:
 
     assert "returned one row, {'a': 1}; return a list of rows, or yield them" in refused(lambda context: {"a": 1})
     assert "gave ('a', 1), which is no row; give dicts of columns" in refused(lambda context: [("a", 1)])
-    assert "gave 'n', which is no row; give dicts" in refused(lambda context: "no row")
+    assert "returned 'no row'; return a list of rows, dicts of columns," in refused(lambda context: "no row")
     for rule in (lambda context: [{"a": 1}], yielding):
         with started(Calling(rule)) as driver:
             assert [record.value for record in driver.read("out")] == [{"a": 1}]

@@ -157,7 +157,7 @@ def test_a_state_is_what_the_page_of_formats_shows() -> None:
     rows = [{"id": 1, "k": "a", "t": 0, "order": 2.5}, {"id": 2, "k": "a", "t": 0, "order": None}]
     section = PAGE.partition("## States of `top_n`\n")[2].partition("\n## ")[0]
     state = bytes.fromhex(section.split("```")[1])
-    kept = first_rows(2)
+    kept = first_rows("out", key, 2)
     found = kept.initializer()
     for value in records(rows_of, rows, "t", INPUT_SERDE).values:
         found = kept.update(b"key", value, found)
@@ -168,9 +168,12 @@ def test_a_state_is_what_the_page_of_formats_shows() -> None:
 
 @pytest.mark.parametrize("state", [[[b"order"], []], [[b"order"], [7]], [[7], [b"row"]], [7, 8]])
 def test_a_damaged_state_is_told_as_such(state: Any) -> None:
-    kept = first_rows(2)
-    with pytest.raises(UnreadableRowError, match="the state or the row for the key b'key' cannot be read"):
-        kept.update(b"key", (b"order", b"row"), state)
+    keys = KeyCodec(pa.schema([ROWS.field("k")]))
+    kept = first_rows("out", keys, 2)
+    (key,) = keys.pack(pa.table({"k": ["ann"]}))
+    for one, shown in ((key, "k='ann'"), (b"key", "a key that cannot be read")):
+        with pytest.raises(UnreadableRowError, match=f"^top_n 'out': the state or the row for {shown} cannot be read"):
+            kept.update(one, (b"order", b"row"), state)
 
 
 WINDOWS: dict[str, Windows] = {

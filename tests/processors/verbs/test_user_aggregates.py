@@ -116,16 +116,16 @@ def test_a_state_is_known_by_name_and_version() -> None:
 FAILING: Mapping[str, tuple[dict[str, Any], str]] = {
     "update": (
         {"update": lambda state, value: 1 / (value - 7)},
-        r"update of 'summed' raised ZeroDivisionError: .* for 7.0 \(.*test_user_aggregates.py:\d+\), for the key 'b'",
+        r"update of 'summed' raised ZeroDivisionError: .* for 7.0 \(.*test_user_aggregates.py:\d+\), for k='b'",
     ),
-    "zero": ({"zero": lambda: [][1]}, r"zero of 'summed' raised IndexError: .*, for the key 'a'"),
+    "zero": ({"zero": lambda: [][1]}, r"zero of 'summed' raised IndexError: .*, for k='a'"),
     "finish": (
         {"finish": lambda state: 1 / (state - 7)},
-        r"finish of 'summed' raised ZeroDivisionError: .*, for the key 'b', from 2026-06-01T00:00:00\+00:00 to ",
+        r"finish of 'summed' raised ZeroDivisionError: .*, for k='b', window from 2026-06-01T00:00:00\+00:00 to ",
     ),
     "a result of another type": (
         {"finish": lambda state: "seven" if state == 7 else state},
-        r"finish of 'summed' gave 'seven', which is no double \(.*\), for the key 'b'",
+        r"finish of 'summed' gave 'seven', which is no double \(.*\), for k='b'",
     ),
     "a state that is no double": (
         {"zero": lambda: "", "update": lambda state, value: "seven"},
