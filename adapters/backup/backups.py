@@ -80,13 +80,20 @@ class Backups:
         return cls(directory, Storage.from_uri(directory))
 
     def all(self) -> list[Backup]:
-        """Those that are complete, the oldest one first.
+        """Those that are complete, the oldest one first, without damaged ones.
 
         Raises:
-            CorruptFileError: what says what one has is damaged.
             DurabilityError: the storage failed.
         """
-        return list(map(self._read, self._complete()))
+        return [one for one in self._each().values() if isinstance(one, Backup)]
+
+    def damaged(self) -> dict[str, CorruptFileError]:
+        """What is wrong with those that were complete and do not say any more what they have, by their names.
+
+        Raises:
+            DurabilityError: the storage failed.
+        """
+        return {name: one for name, one in self._each().items() if isinstance(one, CorruptFileError)}
 
     def make(self, original: QueryPlace, batch: int | None = None, *, keep: int | None = None) -> Backup:
         """Back a query up, which may be running.
@@ -95,7 +102,7 @@ class Backups:
             original: where it is.
             batch: the micro-batch after which it is backed up; None for the last one that is committed.
             keep: how many backups are to stay, this one among them; None for all. Older ones are deleted when this one
-                is complete, and so are those that were interrupted before the oldest of them.
+                is complete, and so are those that were interrupted, or are damaged, before the oldest of them.
 
         Raises what ``copy_query`` raises.
         """
@@ -107,7 +114,7 @@ class Backups:
         backup = Backup(name, copy, shown(original.checkpoint), shown(original.state_dir))
         self.storage.put(f"{name}/{_MARK}", backup.to_json().encode())
         if keep is not None:
-            self._delete_before(self._complete()[-keep:][0])
+            self._delete_before(self.all()[-keep:][0].name)
         return backup
 
     def restore(self, into: QueryPlace, name: str | None = None) -> QueryCopy:
@@ -142,6 +149,16 @@ class Backups:
     def _complete(self) -> list[str]:
         """Those of them that are complete."""
         return [name for name in self._names() if _MARK in self.storage.sizes(name, [_MARK])]
+
+    def _each(self) -> dict[str, Backup | CorruptFileError]:
+        """Those that are complete, or what is wrong with one, by their names, the oldest one first."""
+        found: dict[str, Backup | CorruptFileError] = {}
+        for name in self._complete():
+            try:
+                found[name] = self._read(name)
+            except CorruptFileError as error:
+                found[name] = error
+        return found
 
     def _read(self, name: str) -> Backup:
         path = f"{name}/{_MARK}"

@@ -12,6 +12,7 @@ from typing import Final
 from uuid import uuid4
 
 from millpond.adapters.backup.copied_files import CopiedFiles, at_once
+from millpond.adapters.inspect.clone_note import NOTE, CloneNote
 from millpond.errors import ConfigurationError, DurabilityError
 
 _VERSION: Final = re.compile(r"(\d+)(?:_[^.]*)?\.(zip|changelog)(?:\..*)?")
@@ -19,6 +20,8 @@ _VERSION: Final = re.compile(r"(\d+)(?:_[^.]*)?\.(zip|changelog)(?:\..*)?")
 
 _SNAPSHOT: Final = "zip"
 _METADATA: Final = "_metadata/v2"
+SINKS: Final = "millpond-sinks.json"
+"""What Millpond notes of a query that writes several sinks: these, and the id by which they know what they have."""
 _SCHEMA: Final = re.compile(r'[^"\\]*/(state/\d+/_stateSchema/)')
 """What stands before the file of a schema, which Spark finds by its full path."""
 
@@ -32,6 +35,7 @@ class CheckpointCopy:
         old, new: their locations.
         batch: the micro-batch after which the copy stands.
         same: whether it is the checkpoint of the same query; otherwise of one with an id of its own.
+        renamed: the application id of the job, and that which it has in the copy; None if it keeps it.
     """
 
     files: CopiedFiles
@@ -39,6 +43,7 @@ class CheckpointCopy:
     new: str
     batch: int
     same: bool = False
+    renamed: tuple[str, str] | None = None
 
     def offsets(self, batches: Iterable[int]) -> dict[int, str]:
         """What the original has read in some micro-batches, as Spark has written it.
@@ -69,8 +74,22 @@ class CheckpointCopy:
         for directory in ("sources", "state"):
             self._copy(directory)
         id_ = self.files.read(f"{self.old}/metadata") if self.same else json.dumps({"id": str(uuid4())})
-        for path, text in {**logs, "metadata": id_}.items():
+        for path, text in {**logs, **self._notes(), "metadata": id_}.items():
             self.files.write(f"{self.new}/{path}", text)
+
+    def _notes(self) -> dict[str, str]:
+        """What Millpond has noted beside Spark's files, as it is to be in the copy."""
+        found = {name: self.files.read(f"{self.old}/{name}") for name in (SINKS, NOTE) if self._has(name)}
+        if SINKS in found and not self.same:  # another query, whose rows no sink has taken yet
+            found[SINKS] = json.dumps({**json.loads(found[SINKS]), "query": uuid4().hex})
+        if self.renamed is not None:
+            before, now = self.renamed
+            note = CloneNote.from_json(found[NOTE]) if NOTE in found else CloneNote(before, ())
+            found[NOTE] = note.cloned(now).to_json()
+        return found
+
+    def _has(self, name: str) -> bool:
+        return self.files.exists(f"{self.old}/{name}")
 
     def _log(self, log: str, batch: int) -> str:
         path = f"{self.old}/{log}/{batch}"

@@ -5,19 +5,23 @@ by a later micro-batch, so the copy begins anew with that. The id of the query c
 checkpoint.
 """
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any, Final, Self
 
 from millpond.adapters.backup.checkpoint_copy import CheckpointCopy
 from millpond.adapters.backup.copied_files import StorageFiles
-from millpond.adapters.backup.state_copy import copy_state, is_of, jobs_of
+from millpond.adapters.backup.state_copy import alone_at, check_free, copy_state, delete_state, jobs_of
 from millpond.adapters.inspect.spark_checkpoint import SparkCheckpoint, storage_at
 from millpond.errors import ConfigurationError, MissingFileError
 from millpond.stores.durability.storage.storage import Storage
 from millpond.stores.durability.storage.uris import below, shown
 from millpond.stores.evolution.history import current_manifests
+from millpond.stores.specs.directory import check_plain_name
 
 _READ_AT_ONCE: Final = 8
+_COPYING: Final = "copying"
+"""A file in a checkpoint that is not whole yet."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +81,14 @@ class QueryCopy:
         return {"batch": self.batch, **places, "files": len(self.files), "bytes": self.size}
 
 
-def copy_query(original: QueryPlace, into: QueryPlace, batch: int | None = None, *, same: bool) -> QueryCopy:
+def copy_query(
+    original: QueryPlace,
+    into: QueryPlace,
+    batch: int | None = None,
+    *,
+    same: bool,
+    application_id: str | None = None,
+) -> QueryCopy:
     """Copy a query.
 
     Args:
@@ -85,42 +96,67 @@ def copy_query(original: QueryPlace, into: QueryPlace, batch: int | None = None,
         into: where nothing of it is yet.
         batch: the micro-batch after which the copy stands; None for the last one that is committed.
         same: whether the copy is the same query; otherwise its query has an id of its own.
+        application_id: that of the copy's job; None for that of the original.
 
     Raises:
         ConfigurationError: there is no such checkpoint or micro-batch, or something is there already where the copy is
-            to be, or that is within the original.
+            to be, or that is within the original; or the application id is no name of a directory, or that of the
+            original, or the query has several jobs, whose ids it cannot take the place of.
         FormatError: the checkpoint, a manifest or a record is of a form that is not known.
         MissingFileError, CorruptFileError: a file is gone or damaged.
         DurabilityError: a storage failed.
     """
+    if application_id is not None:
+        check_plain_name("application id", application_id)
     checkpoint = SparkCheckpoint.at(original.checkpoint, _READ_AT_ONCE)
     _check_apart(original, into)
     while True:
         chosen = checkpoint.chosen(batch)
         try:
-            return _copied(original, into, checkpoint, chosen, same)
+            return _copied(original, into, checkpoint, chosen, same, application_id)
         except (ConfigurationError, MissingFileError):
             if batch is not None or checkpoint.chosen(None) == chosen:
                 raise
 
 
-def _copied(original: QueryPlace, into: QueryPlace, checkpoint: SparkCheckpoint, batch: int, same: bool) -> QueryCopy:
-    source, target = original.state, into.state
+def _copied(
+    original: QueryPlace,
+    into: QueryPlace,
+    checkpoint: SparkCheckpoint,
+    batch: int,
+    same: bool,
+    application_id: str | None,
+) -> QueryCopy:
+    source, target, place = original.state, into.state, storage_at(into.checkpoint)
     manifests = current_manifests(source, checkpoint.manifests(batch), batch)
     jobs = jobs_of(source, manifests)
-    _check_free(into, jobs)
-    files = StorageFiles(original.location, checkpoint.storage, into.location, storage_at(into.checkpoint))
-    copy = CheckpointCopy(files, files.old, files.new, batch, same)
-    try:
-        copied = copy_state(source, target, jobs, manifests, batch)
-        copy.make()
-    except BaseException:
-        storage_at(into.checkpoint).delete_directory("")
-        for job in target.directories(""):
-            if any(is_of(job, one) for one in jobs):
-                target.delete_directory(job)
-        raise
+    renamed = None if application_id is None else (_only(jobs, application_id), application_id)
+    there = jobs if application_id is None else {application_id}
+    files = StorageFiles(original.location, checkpoint.storage, into.location, place)
+    copy = CheckpointCopy(files, files.old, files.new, batch, same, renamed)
+    _check_free(into, place, [])
+    check_free(target, there)
+    with alone_at(place, _COPYING):
+        _check_free(into, place, [_COPYING])
+        copied = copy_state(source, target, jobs, manifests, batch, renamed)
+        try:
+            copy.make()
+        except BaseException:
+            place.delete_directory("")
+            delete_state(target, there)
+            raise
     return QueryCopy(into, batch, copied)
+
+
+def _only(jobs: Collection[str], application_id: str) -> str:
+    """The application id of the only job, which is to have another one."""
+    if len(jobs) != 1 or application_id in jobs:
+        ids = ", ".join(map(repr, sorted(jobs)))
+        raise ConfigurationError(
+            f"the application id of the original is {ids}, and that of the copy cannot be {application_id!r}; "
+            + ("give another" if len(jobs) == 1 else "only the id of a single job can be another, so give none")
+        )
+    return next(iter(jobs))
 
 
 def _check_apart(original: QueryPlace, into: QueryPlace) -> None:
@@ -133,17 +169,10 @@ def _check_apart(original: QueryPlace, into: QueryPlace) -> None:
             )
 
 
-def _check_free(into: QueryPlace, jobs: set[str]) -> None:
-    """Refuse places where something is that a copy would be mixed with."""
-    checkpoint, state = storage_at(into.checkpoint), into.state
-    if checkpoint.list("") or checkpoint.directories(""):
+def _check_free(into: QueryPlace, place: Storage, own: Collection[str]) -> None:
+    """Refuse a place for the checkpoint where something is, other than files of one's own."""
+    if {file.path for file in place.list("")} - {*own} or place.directories(""):
         raise ConfigurationError(
             f"there is something at {shown(into.checkpoint)} already; stop its query and move it away, or give a "
             "place where nothing is"
-        )
-    there = [one for one in state.directories("") if any(is_of(one, job) for job in jobs)]
-    if there:
-        raise ConfigurationError(
-            f"{shown(into.state_dir)} has state of application {there[0]!r} already; stop its query and move "
-            f"{', '.join(map(state.describe, there))} away, or give a place where nothing of it is"
         )

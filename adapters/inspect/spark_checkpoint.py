@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from millpond.adapters.inspect.changelogs import StateVersion
+from millpond.adapters.inspect.clone_note import NOTE, CloneNote
 from millpond.adapters.inspect.kept_manifest import STATE_NAME
 from millpond.adapters.inspect.partition_state import OTHER_WAY, PartitionState
 from millpond.adapters.inspect.retained_batches import no_checkpoint, why_not_retained
@@ -155,7 +156,18 @@ class SparkCheckpoint:
             found = pool.map(lambda part: part[1].manifests(StateVersion(batch + 1, part[2])), parts)
             for (number, *_), manifests in zip(parts, found, strict=True):
                 held[number] += manifests
-        return held
+        note = self.clone_note()
+        return held if note is None else {number: note.renamed(manifests) for number, manifests in held.items()}
+
+    def clone_note(self) -> CloneNote | None:
+        """What tells the names of a clone; None of any other query.
+
+        Raises:
+            FormatError: it is damaged, or of a later release.
+            DurabilityError: the storage failed.
+        """
+        there = self.storage.sizes("", [NOTE])
+        return CloneNote.from_json(self.storage.read(NOTE).decode(errors="replace")) if there else None
 
     def progress_of(self, batch: int) -> tuple[int, int, int | None]:
         """How far the tasks of a micro-batch are that is not committed, by the state that Spark keeps of them.

@@ -18,6 +18,7 @@ from millpond.stores.cleaning.leftover import Age, GarbageKind, Leftover
 from millpond.stores.cleaning.named import Named
 from millpond.stores.durability.checking.repair import retention
 from millpond.stores.durability.manifests.claim import claimed_by, is_claim
+from millpond.stores.durability.manifests.former_names import is_former_name
 from millpond.stores.durability.manifests.garbage import garbage
 from millpond.stores.durability.manifests.manifest import TASK_ID, Manifest
 from millpond.stores.durability.manifests.pins import Pin
@@ -339,7 +340,7 @@ def _size(files: Collection[StoredFile]) -> int:
 
 def _is_plain(name: str) -> bool:
     """Whether a file beside an application's tasks is one of Millpond's."""
-    return is_claim(name) or is_schema(name)
+    return is_claim(name) or is_schema(name) or is_former_name(name)
 
 
 def _is_late(path: str) -> bool:

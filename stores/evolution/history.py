@@ -10,9 +10,9 @@ its claim tells of it is its beginning.
 """
 
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cache, lru_cache, partial
 from itertools import chain
 from typing import Final, NamedTuple, Self
 
@@ -301,7 +301,13 @@ class History:
         leads_on = any(newest.leads_on(batch, some) for some in (*known, *left.values()))
         return leads_on and not self.has_gone([], batch, batch)
 
-    def has_gone(self, held: Collection[Manifest], batch: int | None, until: int | None) -> bool:
+    def has_gone(
+        self,
+        held: Collection[Manifest],
+        batch: int | None,
+        until: int | None,
+        beside: Callable[[], Collection["History"]] | None = None,
+    ) -> bool:
         """Whether the query has run in its newest generation, of which a checkpoint has nothing, and others go on.
 
         Those that began there meanwhile knew commits of that generation; or its files went with keys that were erased
@@ -311,6 +317,7 @@ class History:
             held: what the checkpoint has of this application.
             batch: its last micro-batch; None if it has none.
             until: the last one after which others may have begun that count.
+            beside: gives the histories of all applications of the job; None to read them.
         """
         newest, own = self.unedited_at(batch), commits_of(held)
         if newest is None or newest.batch is None or until is None or not own <= newest.origins:
@@ -318,8 +325,8 @@ class History:
         since = self.records[self.records.index(newest) :]
         if any(manifest.fingerprint in {record.fingerprint for record in since} for manifest in held):
             return False
-        beside = (one for one in applications_beside(self.storage, [self]) if one != self.application_id)
-        others = [History.of(self.storage, one, sink) for one in beside for sink in sinks_of(self.storage, one)]
+        every = histories_beside(self.storage, [self]) if beside is None else beside()
+        others = (one for one in every if one.application_id != self.application_id)
         starts = ((one, record.origins) for one in others for record in one.starts(newest.batch, until))
         begun = [(one, origins - newest.origins) for one, origins in starts if own <= origins]
         if not begun:
@@ -457,6 +464,17 @@ def applications_beside(storage: Storage, histories: Collection[History]) -> lis
     return [one for one in storage.directories("") if one in jobs or any(one.startswith(f"{job}.") for job in jobs)]
 
 
+def histories_beside(storage: Storage, histories: Collection[History]) -> list[History]:
+    """The histories of all these applications.
+
+    Raises:
+        FormatError: a record is damaged, or of a later release.
+        DurabilityError: the storage failed.
+    """
+    beside = applications_beside(storage, histories)
+    return [History.of(storage, one, sink) for one in beside for sink in sinks_of(storage, one)]
+
+
 def commits_in(storage: Storage, application_id: str) -> dict[str, frozenset[str]]:
     """The commits of which the tasks of an application have durable files, by the directory of the lineage.
 
@@ -546,7 +564,10 @@ def without_left_behind(
     left |= {one.application_id for one in every if any(one.went_on_in(other) for other in every)}
     until = batch - 1 if starting and batch is not None else batch
     mine = {name: [one for one in found if one.application_id == name] for name in commits.keys() - left}
-    left |= {name for name, held in mine.items() if any(one.has_gone(held, batch, until) for one in histories[name])}
+    beside = cache(partial(histories_beside, storage, every))  # most often nobody asks
+    for name, held in mine.items():
+        if any(one.has_gone(held, batch, until, beside) for one in histories[name]):
+            left.add(name)
     return [one for one in found if one.application_id not in left]
 
 

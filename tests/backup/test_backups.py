@@ -2,24 +2,32 @@
 
 import json
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from functools import partial
 from itertools import count
 from pathlib import Path
 from shutil import copytree, rmtree
+from threading import Lock
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 from millpond.adapters.backup import state_copy
 from millpond.adapters.backup.backups import Backups
 from millpond.adapters.backup.copied_files import copy_file
 from millpond.adapters.backup.query_copy import QueryPlace, copy_query
+from millpond.adapters.edit import StateEditor
 from millpond.adapters.inspect import StateInspector
-from millpond.errors import ConfigurationError, CorruptFileError, MillpondError, MissingFileError
+from millpond.adapters.inspect.cleaning import Cleaning
+from millpond.cli import app
+from millpond.errors import ConfigurationError, CorruptFileError, FormatError, MillpondError, MissingFileError
 from millpond.stores.durability import Storage
+from millpond.stores.durability.manifests.former_names import former_names
+from millpond.stores.evolution.history import History
 from tests.durability.object_store import SECRET, serving
 from tests.inspect.checkpoints import SPECS, Query
-from tests.inspect.test_state_inspector import SNAPSHOTS, fill, filled, shown
+from tests.inspect.test_state_inspector import KEYS, SNAPSHOTS, fill, filled, shown
 
 
 def place_of(query: Query) -> QueryPlace:
@@ -69,6 +77,100 @@ def test_a_clone_is_a_query_of_its_own(tmp_path: Path) -> None:
     query.run(fill(0))
     assert rows_of(into, 2) == expected
     assert id_of(into) != "3f"
+
+
+def test_a_clone_has_another_application_id_and_so_has_a_clone_of_it(tmp_path: Path) -> None:
+    """Also in the bases of its records, which an edit has made."""
+    query = filled(tmp_path / "query", (1,))
+    with StateEditor.at(str(query.checkpoint), str(query.state), by="ann", why="a test", specs=SPECS) as edits:
+        edits.delete("plain", KEYS[3])
+        edits.commit()
+    expected = rows_of(place_of(query), 2)
+    place = place_of(query)
+    for application_id in ("other", "third"):
+        into = elsewhere(tmp_path, application_id)
+        copied = copy_query(place, into, same=False, application_id=application_id)
+        assert {path.partition("/")[0] for path in copied.files} == {application_id}
+        assert {path.name for path in Path(into.state_dir).iterdir()} == {application_id}
+        assert rows_of(into, 2) == expected
+        inspector = StateInspector.at(into.checkpoint, into.state_dir)
+        assert {view.application_id for view in inspector.stores()} == {application_id}
+        found = {one.application_id for one in inspector.checkpoint.manifests(2)}
+        assert found == {application_id}
+        record = History.of(Storage.from_uri(into.state_dir), application_id, "out").newest
+        assert record is not None
+        assert {one.application_id for one in record.bases.values()} == {application_id}
+        assert former_names(Storage.from_uri(into.state_dir), application_id) >= {"app"}
+        cleaned = Cleaning(Storage.from_uri(into.state_dir), [inspector.checkpoint], applications=["*"]).found()
+        assert not any(one.may_go for one in cleaned.leftovers)
+        assert cleaned.fault is None
+        place = into
+    backup = Backups.at(str(tmp_path / "backups")).make(place)
+    again = elsewhere(tmp_path, "again")
+    Backups.at(str(tmp_path / "backups")).restore(again, backup.name)
+    assert rows_of(again, 2) == expected
+    for wrong, why in (("third", "is 'third', and that of the copy cannot be"), ("a/b", "application id")):
+        with pytest.raises(ConfigurationError, match=why):
+            copy_query(place, elsewhere(tmp_path, "wrong"), same=False, application_id=wrong)
+    (Path(again.checkpoint) / "millpond-clone.json").write_text("{}")
+    with pytest.raises(FormatError, match=r"millpond-clone\.json in the checkpoint is damaged, or of a later release"):
+        rows_of(again, 2)
+
+
+def test_of_two_who_copy_to_one_place_one_is_refused_and_the_other_has_a_whole_copy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second comes at any step of the first, to the same checkpoint, or to the same state directory alone."""
+    query = Query(tmp_path / "query", [SPECS["plain"], SPECS["windows"]])
+    query.run(fill_two(0))
+    original = place_of(query)
+    expected = inspected(original, 0)
+    for steps in count(1):
+        for same in (True, False):
+            first = elsewhere(tmp_path, f"copy-{steps}-{same}")
+            second = first if same else QueryPlace(f"{first.checkpoint}-of-another", first.state_dir)
+            made: list[QueryPlace] = []
+            with second_at(steps, partial(copied_to, original, second, made), monkeypatch) as done:
+                copied_to(original, first, made)
+            (whole,) = made
+            assert whole == first or not same
+            assert inspected(whole, 0) == expected
+            assert {path.name for path in Path(first.state_dir).iterdir()} == {"app"}
+            assert not (Path(whole.checkpoint) / "copying").exists()
+        if len(done) < steps:
+            break
+    assert steps > 5
+
+
+def copied_to(original: QueryPlace, into: QueryPlace, made: list[QueryPlace]) -> None:
+    """Copy a query, or be refused."""
+    with suppress(ConfigurationError):
+        copy_query(original, into, same=False)
+        made.append(into)
+
+
+@contextmanager
+def second_at(steps: int, act: Callable[[], None], monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
+    """Somebody else acts right after a step of storages; gives the steps."""
+    done: list[int] = []
+    lock = Lock()
+
+    def followed(change: Callable[..., Any]) -> Callable[..., Any]:
+        def step(*given: Any, **named: Any) -> Any:
+            found = change(*given, **named)
+            with lock:
+                done.append(1)
+                now = len(done) == steps
+            if now:
+                act()
+            return found
+
+        return step
+
+    with monkeypatch.context() as patched:
+        for name in ("put", "put_once"):
+            patched.setattr(Storage, name, followed(getattr(Storage, name)))
+        yield done
 
 
 def test_a_query_that_goes_on_is_copied_as_it_is_then(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -175,7 +277,7 @@ def test_whoever_dies_in_a_copy_leaves_no_checkpoint_or_a_whole_one(
         if done is not None:
             break
         if Path(into.checkpoint).exists() or any(Path(into.state_dir).glob("*")):
-            with pytest.raises(ConfigurationError, match="already; stop its query and move"):
+            with pytest.raises(ConfigurationError, match="already"):
                 copy_query(original, into, same=same)
         rmtree(tmp_path / f"copy-{steps}", ignore_errors=True)
         assert copy_query(original, into, same=same).batch == 1
@@ -243,8 +345,19 @@ def test_what_a_backup_has_lost_is_told_before_anything_is_written(tmp_path: Pat
     lost.write_bytes((query.state / lost.relative_to(another.copy.place.state_dir)).read_bytes())
     assert backups.restore(into).batch == 2
     mark.write_text("{}")
-    rmtree(tmp_path / "backups" / backup.name)
     assert backups.all() == [another]
+    assert [*backups.damaged()] == [backup.name]
+    listed = CliRunner().invoke(app, ["state", "backups", str(tmp_path / "backups")])
+    assert listed.exit_code == 1
+    assert listed.stdout.splitlines()[0] == str(another)
+    assert listed.stdout.splitlines()[1].startswith(f"{backup.name}  {mark} is damaged (KeyError")
+    listed = CliRunner().invoke(app, ["state", "backups", str(tmp_path / "backups"), "--json"])
+    assert [json.loads(line)["name"] for line in listed.stdout.splitlines()] == [another.name, backup.name]
+    with pytest.raises(CorruptFileError, match=f"{backup.name}/backup.json is damaged"):
+        backups.restore(elsewhere(tmp_path, "damaged"), backup.name)
+    made = backups.make(place_of(query), keep=2)
+    assert backups.all() == [another, made], "what is damaged is none of those that are to stay"
+    assert backups.damaged() == {}
 
 
 def test_a_place_that_is_taken_or_within_the_original_is_refused(tmp_path: Path) -> None:

@@ -1,7 +1,9 @@
 """What a checkpoint and records still tell of verbs that are gone: nobody reads it, and an erasure reaches it."""
 
+from collections import Counter
 from collections.abc import Callable
 from functools import partial
+from uuid import uuid4
 
 import pytest
 
@@ -11,7 +13,7 @@ from millpond.adapters.inspect import StateInspector
 from millpond.stores.cleaning.named import Named, broken_tasks
 from millpond.stores.durability.parquet.file_faults import broken_file
 from millpond.stores.durability.storage.storage import Storage
-from millpond.stores.evolution.history import current_manifests
+from millpond.stores.evolution.history import History, current_manifests
 from tests.evolution.verb_drafts import TABLES
 from tests.evolution.verb_job import OWNER
 from tests.evolution.verb_life import Arrival, VerbLife
@@ -64,6 +66,58 @@ def test_nobody_reads_what_there_is_of_a_verb_that_is_gone_and_an_erasure_reache
         life.check()
 
 
+@pytest.mark.parametrize("back", [0, 2])
+def test_a_verb_that_had_nothing_to_do_since_stays_wherever_the_checkpoint_is_set_back(back: int) -> None:
+    """Its generation knows what is left there, and others have begun since, which is what one that is gone looks like.
+
+    Rows of the right side come to the join alone.
+    """
+    with VerbLife() as life:
+        life.begin(["asof", "latest"], 1, "memory")
+        life.batch(ROWS, False)
+        life.repartition(1, [])
+        life.batch(ROWS, False)
+        life.batch(ROWS, True)
+        life.repartition(1, [])
+        life.batch(ROWS, True)
+        life.add_verb(2, "totals", [])
+        life.batch(ROWS, True)
+        life.set_back(back, [])
+        check_readers(life)
+        life.check()
+        life.batch(ROWS, False)
+        life.set_back(back, [])
+        check_readers(life)
+        life.check()
+
+
+def test_whoever_looks_for_verbs_that_are_gone_reads_each_history_as_often_however_many_there_are(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Also right after all of them were carried over to another shape, when each may be one that is gone."""
+    read: Counter[str] = Counter()
+    of = History.of
+
+    def counted(storage: Storage, application_id: str, sink: str) -> History:
+        read[application_id] += 1
+        return of(storage, application_id, sink)
+
+    with VerbLife() as life:
+        life.begin(["latest"] * 4, 1, "memory")
+        life.batch(ROWS, False)
+        life.repartition(1, [])
+        held, batch = list(life.job.checkpoint.values()), life.job.batch
+        monkeypatch.setattr(History, "of", counted)
+        assert len(current_manifests(life.job.storage, held, batch)) == 2 * 4
+        assert set(read.values()) <= {2, 3}
+        read.clear()
+        current = current_manifests(life.job.storage, held, batch)
+        assert batch is not None
+        read.clear()
+        copy_state(life.job.storage, Storage.from_uri(life.directory / "copy"), [OWNER], current, batch)
+        assert set(read.values()) == {1}
+
+
 def check_readers(life: VerbLife) -> None:
     """Whoever reads state finds that of the verbs that run, and all of its files."""
     storage, batch = life.job.storage, life.job.batch
@@ -74,7 +128,7 @@ def check_readers(life: VerbLife) -> None:
     current = current_manifests(storage, held, batch)
     assert [one for one in current if broken_file(storage, one)] == []
     assert broken_tasks(storage, [Named("checkpoint", [held], batch)]) == {}
-    copied = copy_state(storage, Storage.from_uri(life.directory / "copy" / str(batch)), [OWNER], current, batch)
+    copied = copy_state(storage, Storage.from_uri(life.directory / "copy" / uuid4().hex), [OWNER], current, batch)
     assert {one.path(file) for one in current for file in one.files} <= copied.keys()
 
 

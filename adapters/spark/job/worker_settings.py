@@ -24,6 +24,7 @@ from millpond.processors.distribution.shape_of import shape_of
 from millpond.processors.runtime.stream_time_reset import StreamTimeReset
 from millpond.stores.backend.contract import with_memory_budget
 from millpond.stores.backend.registry import supplier
+from millpond.stores.durability.manifests.former_names import former_names
 from millpond.stores.durability.manifests.older_reader import check_older_reader
 from millpond.stores.encoding.rows.schemas import Schemas
 from millpond.stores.encoding.times import TimeUnit
@@ -149,6 +150,7 @@ def settings_in(
         memory_budget=options.budget(session),
         owner=None if job.verb is None else job.verb.owner,
         reset=None if reset is None else StreamTimeReset(reset // unit, unit),
+        formerly=former_names(job.storage, job.application_id) if generation and job.reached else frozenset(),
     )
 
 

@@ -5,6 +5,7 @@ go of if those that run know it, because they were told that it is renamed or go
 """
 
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 
 from millpond.adapters.spark.worker.worker import StateSettings
 from millpond.errors import MissingFileError, StateConflictError
@@ -24,6 +25,8 @@ def by_application(held: Collection[Manifest], running: Sequence[StateSettings])
         StateConflictError: there is one of an application, or a verb, that none of them is, or was.
     """
     first, own = running[0], [one.application_id for one in running]
+    now = {former: one.application_id for one in running for former in one.formerly}
+    held = [replace(one, application_id=now.get(one.application_id, one.application_id)) for one in held]
     known = [one.generation.origins for one in running if one.generation is not None]
     for stranger in strangers(held, own, known):
         if first.owner is None:

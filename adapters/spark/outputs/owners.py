@@ -14,11 +14,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 from uuid import uuid4
 
+from millpond.adapters.backup.checkpoint_copy import SINKS
 from millpond.adapters.spark.continuation.files import CheckpointFiles
 from millpond.adapters.spark.outputs.output import BATCH_DIRECTORY
 from millpond.errors import ConfigurationError, StateConflictError
 
-_RECORD: Final = "millpond-sinks.json"
 _OWNER: Final = "_millpond.json"
 _VERSION: Final = 1
 
@@ -35,7 +35,7 @@ def claim_checkpoint(files: CheckpointFiles, location: str, sinks: Sequence[str]
         StateConflictError: the query that has begun there writes others, or is not one of several sinks.
         DurabilityError: the file system failed.
     """
-    place = f"{location.rstrip('/')}/{_RECORD}"
+    place = f"{location.rstrip('/')}/{SINKS}"
     known = _noted(files, place)
     if files.exists(f"{location.rstrip('/')}/metadata"):  # Spark's own note that a query has begun
         begun = known.get("sinks")

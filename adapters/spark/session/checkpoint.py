@@ -14,6 +14,7 @@ from typing import Final
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from millpond.adapters.inspect.clone_note import NOTE, CloneNote
 from millpond.adapters.inspect.kept_manifest import STATE_NAME, kept_manifests
 from millpond.adapters.inspect.retained_batches import no_checkpoint, why_not_retained
 from millpond.adapters.inspect.spark_checkpoint import SparkCheckpoint
@@ -111,7 +112,11 @@ class Checkpoint:
                 found[operator] = [one for row in rows for one in kept_manifests(row.version, row.manifest)]
         except PySparkException as error:
             raise self._refusal(batch_id, f"Spark says: {quoted(error)}".splitlines()[0]) from error
-        return found
+        if not self._files(NOTE):
+            return found
+        ((text,),) = self.session.read.text(f"{self.location}/{NOTE}", wholetext=True).collect()
+        note = CloneNote.from_json(text)
+        return {number: note.renamed(manifests) for number, manifests in found.items()}
 
     def of_another_query(self, reason: str) -> ConfigurationError:
         """The error for a checkpoint that has other state than what is looked for."""

@@ -72,6 +72,7 @@ class StateSettings:
         beginning: what is kept beside the state before the first row is put; None if that has been done, or never is.
         owner: of a verb, the application that it is a verb of; None for a topology.
         edited: the other names under which a verb has been edited, of which nothing is said.
+        formerly: of a clone, the application ids under which Spark's state may have its manifests.
     """
 
     application_id: str
@@ -90,6 +91,7 @@ class StateSettings:
     beginning: Beginning | None = None
     owner: str | None = None
     edited: tuple[EditedAs, ...] = ()
+    formerly: frozenset[str] = frozenset()
 
     def start_of(self, task_id: str, found: Manifest | None, next_batch: int | None) -> Manifest | None:
         """With which manifest a task starts a micro-batch; None for empty state.

@@ -55,14 +55,20 @@ def state_backup(
 @app.command(
     "backups",
     rich_help_panel=BACK_UP,
-    epilog=lesson("millpond state backups BACKUPS", read="docs/operating.md, backing up"),
+    epilog=lesson("millpond state backups BACKUPS", codes="1 if one is damaged", read="docs/operating.md, backing up"),
 )
 def state_backups(backups: Directory, json: AsJson = False) -> None:
-    """List the backups of a directory that are complete, the oldest one first."""
+    """List the backups of a directory that are complete, the oldest one first, and those that are damaged."""
     from millpond.adapters.backup.backups import Backups
 
-    for backup in Backups.at(backups).all():
+    found = Backups.at(backups)
+    for backup in found.all():
         say(backup, json)
+    damaged = found.damaged()
+    for name, error in damaged.items():
+        say_object({"name": name, "damaged": str(error)}) if json else typer.echo(f"{name}  {error}")
+    if damaged:
+        raise typer.Exit(1)
 
 
 @app.command(
@@ -94,6 +100,7 @@ def state_restore(
     rich_help_panel=BACK_UP,
     epilog=lesson(
         "millpond state clone CHECKPOINT --state-dir STATE --into /data/clone",
+        "millpond state clone CHECKPOINT --state-dir STATE --into /data/clone --application-id flights-b",
         read="docs/operating.md, clones",
     ),
 )
@@ -104,10 +111,14 @@ def state_clone(
         str, typer.Option(metavar="PLACE", help="where the clone gets checkpoint/ and state/, a path or URL")
     ],
     batch: BatchNumber = None,
+    application_id: Annotated[
+        str | None, typer.Option(metavar="ID", help="the application_id of its job; the same by default")
+    ] = None,
     json: AsJson = False,
 ) -> None:
     """Make another query that begins where this one is, with an id, a checkpoint and a state_dir of its own."""
     from millpond.adapters.backup.query_copy import QueryPlace, copy_query
 
-    copy = copy_query(QueryPlace(checkpoint, state_dir), QueryPlace.below(into), batch, same=False)
+    place, clone = QueryPlace(checkpoint, state_dir), QueryPlace.below(into)
+    copy = copy_query(place, clone, batch, same=False, application_id=application_id)
     say_object(copy.to_dict()) if json else typer.echo(f"cloned {copy}")

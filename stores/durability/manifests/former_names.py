@@ -1,0 +1,47 @@
+"""Under which other names manifests of an application may have been written, because it is a clone.
+
+Rule of this module: each name is a file without content, in the application's directory, so several are never in each
+other's way::
+
+    <application>/formerly-<application id>
+"""
+
+from typing import Final
+
+from millpond.stores.durability.storage.storage import Storage
+
+_PREFIX: Final = "formerly-"
+
+
+def note_former_name(storage: Storage, application_id: str, former: str) -> None:
+    """Note that an application was cloned from another one; doing it again is cheap.
+
+    Raises:
+        DurabilityError: the storage failed.
+    """
+    storage.put_once(f"{application_id}/{_PREFIX}{former}", b"")
+
+
+def former_names(storage: Storage, application_id: str) -> frozenset[str]:
+    """The names under which manifests of an application may have been written; none but of clones.
+
+    Raises:
+        DurabilityError: the storage failed.
+    """
+    names = (file.path.rpartition("/")[2] for file in storage.list(application_id))
+    return frozenset(name.removeprefix(_PREFIX) for name in names if is_former_name(name))
+
+
+def is_former_name(name: str) -> bool:
+    """Whether a file of that name in an application's directory tells a former name of it."""
+    return name.startswith(_PREFIX)
+
+
+def under(application_id: str, job: str, now: str) -> str | None:
+    """What an application of a job is called once the job has another name; None if it is of another job.
+
+    >>> under("flights", "flights", "copy"), under("flights.counts", "flights", "copy"), under("other", "flights", "b")
+    ('copy', 'copy.counts', None)
+    """
+    rest = application_id.removeprefix(job)
+    return now + rest if application_id.startswith(job) and rest[:1] in ("", ".") else None
