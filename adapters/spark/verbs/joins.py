@@ -71,44 +71,45 @@ class JoinVerbs(OverVerbs):
         Or, by the ``direction``, with the first one that is not earlier, or with the closer one of the two.
 
         Args:
-            left: the rows to be completed.
-            right: versions of what completes them; each is valid from its time until that of the next one with its key.
+            left: the rows to complete.
+            right: the versions that complete them. Each is valid from its time until the next version of its key.
             on: the columns that must be equal.
             left_time, right_time: the columns (or expressions) with the times: timestamps or dates.
             history: how far back from the newest right time a left row may be, beyond the bounds that the times have
-                from other verbs; an older one finds at most its key's newest version. A version that was still valid
-                then is found whatever its age, and whenever it comes.
-            how: ``"inner"``; ``"left"`` to keep left rows without a match, those without a time among them; ``"semi"``
-                for the left rows that have a match, without its columns; ``"anti"`` for those that have none.
-            grace: how long a left row waits for late right rows, in event time, beyond the bound of the right side; by
+                from other verbs. An older one finds at most the newest version of its key. A version that was still
+                valid then is found, however old it is and whenever it comes.
+            how: ``"inner"``; ``"left"`` also keeps left rows without a match, and those without a time; ``"semi"``
+                gives the left rows that have a match, without its columns; ``"anti"`` gives those that have none.
+            grace: how long a left row waits for late right rows, in event time, beyond the bound of the right side. By
                 default it is joined at once, if there is no bound.
-            tolerance: how much older than the left row a match may be, or, by the direction, newer; by default any age.
-            exact: whether a right row of the very time of the left row is a match; otherwise, only an older one, or, by
-                the direction, a newer one.
+            tolerance: how much older than the left row a match may be, or, by the ``direction``, newer; by default any
+                age.
+            exact: whether a right row with the very time of the left row is a match. If not, only an older one is, or,
+                by the ``direction``, a newer one.
             direction: ``"backward"`` for what was valid at the left row's time; ``"forward"`` for the first right row
-                from that time on, past deletes; ``"nearest"`` for the closer one of both, the older one of two that are
-                equally close. The last two need ``tolerance`` and ``grace``: a left row waits for both together, in
+                from that time on, past deletes; ``"nearest"`` for the closer one of both, and the older one of two that
+                are equally close. The last two need ``tolerance`` and ``grace``: a left row waits for both together, in
                 event time of the left side, and ``history`` is as long as both.
-            where: a condition of a match on the columns of both sides, as ``DataFrame.where`` takes it, such as
-                ``"price <= most"``; those of the right side are the ones that are not in ``on``. It compares, combines
-                and calculates what Arrow can as Spark does; null is not true. By default any right row is a match.
-            otherwise: what becomes of a left row whose right row does not fulfill ``where``: ``"miss"`` if it has no
-                match, as if it was valid but of no use; ``"next"`` if that row is passed over, and the next one that
-                fulfills it is the match: the next older one, or, by the direction, newer. This needs ``tolerance``, and
-                state reaches back for the history and the tolerance together. A delete is not passed over backward.
-            default: for ``"left"``: what columns of the right side have, by their names, where there is no match; the
-                others are null there. A null of a right row that matches stays null.
+            where: a condition of a match, as ``DataFrame.where`` takes it, such as ``"price <= most"``, on the left
+                columns and on the right ones that are not in ``on``. Arrow evaluates it, with Spark's answers; null is
+                not true. By default any right row is a match.
+            otherwise: what happens to a left row whose right row fails ``where``. ``"miss"``: it has no match.
+                ``"next"``: that row is passed over, and the next one that fulfills the condition is the match: an older
+                one, or, by the ``direction``, a newer one. ``"next"`` needs a ``tolerance``, keeps right rows for the
+                history and the tolerance together, and stops at a delete when it looks backward.
+            default: for ``"left"``: the values of right columns, by their names, where there is no match; the others
+                are null there. A null of a right row that matches stays null.
             right_order: what decides among right rows of one key and time, as ``order`` in ``latest``.
             right_op: the column that says which right rows are deletes, as ``op`` in ``latest``.
             null_safe: whether a null in ``on`` equals a null, as by ``<=>``; otherwise it equals nothing, as by ``=``.
-            emit: ``"final"`` if each left row comes out once; ``"updates"`` if it comes out at once, and again whenever
-                a late right row or a delete gives it another match, as a change feed. Left rows are kept with their
-                matches for the ``history``, back from the newest time of the left side; what is older stays as it came
-                out. There is no ``grace`` then, and ``direction`` needs a ``tolerance`` alone.
+            emit: ``"final"``: each left row comes out once. ``"updates"``: it comes out at once, and again whenever a
+                late right row or a delete gives it another match, as a change feed. Left rows are kept with their
+                matches for the ``history``, back from the newest left time; what is older stays as it came out. There
+                is no ``grace`` then, and a ``direction`` needs a ``tolerance`` alone.
             left_key: for ``"updates"``: the columns of the left side that tell rows of one key and time apart, such as
-                a number. Rows with equal ones are one row; of such that differ, one counts, whichever comes first.
-            name: of the verb; by default made of ``asof_join`` and the columns.
-            renamed, dropped: columns of the inputs that had another name, or were there, in an earlier run.
+                a number. Of two rows that are equal in them, one counts, whichever comes first.
+            name: the verb's name, by which a restart finds its state; by default ``asof_join`` and its columns.
+            renamed, dropped: columns of the inputs that had another name in an earlier run, or that were there.
 
         Returns:
             All columns of the left side, then, unless ``how`` is ``"semi"`` or ``"anti"``, those of the right side that
@@ -178,29 +179,29 @@ class JoinVerbs(OverVerbs):
         what comes into the table later changes no result. A static DataFrame meets the version of now.
 
         Args:
-            left: the rows to be completed.
+            left: the rows to complete.
             right: a ``ParquetTable`` or ``DeltaTable`` of ``millpond.adapters.tables``, or one of your own, with the
-                methods of ``VersionedTable``, which workers can import. Each row is valid from its time until that of
-                the next one with its key; rows without a time are left out.
+                methods of ``VersionedTable``, which workers can import. Each row is valid from its time until the next
+                row of its key. Rows without a time are left out.
             on: the columns that must be equal.
             left_time: the column (or expression) with the times: timestamps or dates.
             right_time: the column of the table with the times.
-            columns: those of the table that the result has: a list of names, or a mapping of the name in the result to
-                that in the table. By default all that are not in ``on``.
+            columns: the columns of the table that the result has: a list of names, or a mapping from the name in the
+                result to the name in the table. By default all that are not in ``on``.
             how: as in ``asof_join``.
-            tolerance: how much older, or by the direction newer, than the left row a match may be; by default any age.
-            exact: whether a right row of the very time of the left row is a match.
-            direction: ``"backward"``, or ``"forward"`` or ``"nearest"``, which need ``tolerance``. No row waits for a
+            tolerance: how much older than the left row a match may be, or, by the ``direction``, newer; by default any
+                age.
+            exact: whether a right row with the very time of the left row is a match.
+            direction: as in ``asof_join``; ``"forward"`` and ``"nearest"`` need a ``tolerance``. No row waits for a
                 newer one: what the version has counts.
-            where, otherwise, default: as in ``asof_join``; ``where`` has the columns of the table by their names in the
-                result.
+            where, otherwise, default: as in ``asof_join``; columns of the table have their names in the result.
             right_order: the column that decides among right rows of one key and time, the greatest last; by default the
                 columns of the result do.
             right_op: the column that says which right rows are deletes, as ``op`` in ``latest``.
             null_safe: whether a null in ``on`` equals a null, as by ``<=>``; otherwise it equals nothing, as by ``=``.
-            max_bytes: how many bytes the rows of the table may take in the memory of each Python process of a worker.
-                More are refused.
-            name: of the verb; by default made of ``lookup_join`` and the columns.
+            max_bytes: how many bytes the rows of the table may take in the memory of each Python process. More are
+                refused.
+            name: the verb's name, by which a restart finds its state; by default ``lookup_join`` and its columns.
 
         Returns:
             All columns of the left side, then, unless ``how`` is ``"semi"`` or ``"anti"``, those of the table.
@@ -260,19 +261,19 @@ class JoinVerbs(OverVerbs):
             left_time, right_time: the columns (or expressions) with the times: timestamps or dates.
             within: how far apart the times may be, earlier or later.
             before, after: how much older, and how much newer, than the left row the right one may be, in place of
-                ``within``. Each is one length of time for all rows, or a column (or expression) of the left side with
-                that of each row: an interval of days to seconds, or an integer of milliseconds. A left row with a null
-                there finds nobody.
-            at_most: the greatest bound that a row may have in such a column, for which rows are kept. A left row with a
-                greater one is unusable: the query fails, or leaves it out by ``on_error``.
-            how: ``"inner"``; ``"left"``, ``"right"`` or ``"outer"`` to keep the rows of the left, the right or both
-                sides that find nobody. Such a row comes out once, when its window and grace have passed; one without a
-                time at once. ``"semi"`` for the left rows that find somebody, each once, as soon as the first is there;
-                ``"anti"`` for those that find nobody, when ``"left"`` shows them.
+                ``within``. Each is one length of time, or a column (or expression) of the left side with that of each
+                row: an interval of days to seconds, or an integer of milliseconds. A left row with a null there meets
+                nobody.
+            at_most: the greatest bound that a row may have in such a column; rows are kept for that long. A left row
+                with a greater one is unusable: the query fails, or ``on_error`` leaves it out.
+            how: ``"inner"``; ``"left"``, ``"right"`` or ``"outer"`` also keep rows of the left, the right or both sides
+                that meet nobody, once their window and grace have passed, and rows without a time at once; ``"semi"``
+                gives the left rows that meet somebody, each once, with its first match; ``"anti"`` gives those that
+                meet nobody.
             grace: how late a row may be, beyond the bounds that the times have from other verbs.
             null_safe: whether a null in ``on`` equals a null, as by ``<=>``; otherwise it equals nothing, as by ``=``.
-            name: of the verb; by default made of ``stream_join`` and the columns.
-            renamed, dropped: columns of the inputs that had another name, or were there, in an earlier run.
+            name: the verb's name, by which a restart finds its state; by default ``stream_join`` and its columns.
+            renamed, dropped: columns of the inputs that had another name in an earlier run, or that were there.
 
         Returns:
             All columns of the left side, then, unless ``how`` is ``"semi"`` or ``"anti"``, those of the right side that
@@ -332,25 +333,24 @@ class JoinVerbs(OverVerbs):
             left_key: the key of the left side, if ``on`` is a foreign key in it: then many left rows may have one right
                 row.
             left_time, right_time: the columns (or expressions) with the times of the changes.
-            left_order, right_order: what decides among changes of one key and time, as ``order`` in ``latest``; for
-                this the sides need a ``history``.
-            left_op, right_op: the columns that say which rows are deletes, as ``op`` in ``latest``. Understood are
-                upsert, insert, update, delete, c, r, u, d, +I, +U, -U, -D, update_preimage and update_postimage.
-            how: ``"inner"``, ``"left"`` or ``"outer"``, and by foreign key also ``"right"``. By foreign key, these last
-                two show each right row that no left row names, without a left key, until one names it. A left row with
-                a null in its key is unusable then (``on_error``).
-            history: makes the sides versioned: a change that is not its key's latest by time is no result, and deletes
-                are remembered that long, and as long as the bounds of the times from other verbs. Without it changes
-                apply by time within a micro-batch, and those of a later micro-batch after them, even if they are older.
-            ttl: by key, how long a row of either side lives after its time, beyond the bounds of the times from other
-                verbs: once the newest time of both sides is so much later, it is as if the row had been deleted, also
-                for the other side. A row that is older when it comes is dropped and counted. None keeps them for ever.
-            expired: what comes out when the ``ttl`` of a row is over: ``"silent"`` for nothing, so what was joined with
-                it stands until its key changes, or ``"delete"`` for what the deletion of the row makes of the result,
-                at the time at which it was over.
+            left_order, right_order: what decides among changes of one key and time, as ``order`` in ``latest``. They
+                need a ``history``.
+            left_op, right_op: the columns that say which rows are deletes, as ``op`` in ``latest``.
+            how: ``"inner"``, ``"left"`` or ``"outer"``, and by foreign key also ``"right"``. By foreign key,
+                ``"right"`` and ``"outer"`` show each right row that no left row names, without a left key, until one
+                names it; a left row with a null in its key is unusable then (``on_error``).
+            history: makes the sides versioned: an older change than the newest of its key makes no result, and deletes
+                are remembered that long, beyond the bounds of the times from other verbs. Without it, changes apply by
+                time within a micro-batch, and those of a later one after them, even if they are older.
+            ttl: by key: how long a row of either side lives after its time, beyond the bounds of the times from other
+                verbs. Once the newest time of both sides is so much later, the row is gone as if it had been deleted. A
+                row that is older when it comes is dropped and counted. None is for ever.
+            expired: what comes out when the ``ttl`` of a row is over. ``"silent"``: nothing, so what was joined with it
+                stands until its key changes. ``"delete"``: what deleting the row makes of the result, at the time at
+                which it was over.
             null_safe: whether a null in ``on`` equals a null, as by ``<=>``; otherwise it equals nothing, as by ``=``.
-            name: of the verb; by default made of ``table_join`` and the columns.
-            renamed, dropped: columns of the inputs that had another name, or were there, in an earlier run.
+            name: the verb's name, by which a restart finds its state; by default ``table_join`` and its columns.
+            renamed, dropped: columns of the inputs that had another name in an earlier run, or that were there.
 
         Returns:
             A change feed: the left side's key, its other columns, those of the right side that are not in ``on``, and
@@ -408,22 +408,23 @@ class JoinVerbs(OverVerbs):
 
         Args:
             tables: change feeds by names of your choice, in the order in which the result has their columns. Each row
-                sets what its key has from now on, or deletes it. The names are those of the stores, and stay as long as
+                sets what its key has from now on, or deletes it. The names are those of the stores and stay as long as
                 the state: letters, digits and underscores.
-            on: the columns of the key, which all tables have, or a mapping with those of each table.
-            time: the column (or expression) with the times of the changes, or a mapping with that of each table. Of one
-                column for all, the result has that of the first table.
-            order: what decides among changes of one key and time, as ``order`` in ``latest``, or a mapping; for this
-                the tables need a ``history``.
+            on: the columns of the key, which all tables have, or a mapping with the columns of each table.
+            time: the column (or expression) with the times of the changes, or a mapping with one for each table. If all
+                tables have one column, the result has that of the first.
+            order: what decides among changes of one key and time, as ``order`` in ``latest``, or a mapping. It needs a
+                ``history``.
             op: the column that says which rows are deletes, as ``op`` in ``latest``, or a mapping.
-            how: ``"inner"`` for the keys that all tables have; ``"left"`` for those of the first; ``"outer"`` for those
-                of any. Or a mapping with that of each table but the first: how it joins those before it, as in SQL.
+            how: ``"inner"`` for the keys that all tables have; ``"left"`` for the keys of the first; ``"outer"`` for
+                the keys of any. Or a mapping with one for each table but the first: how it joins those before it, as in
+                SQL.
             history: makes the tables versioned, as in ``table_join``.
             ttl: how long a row lives after its time, as in ``table_join``, by the newest time of all tables.
             expired: what comes out when the ``ttl`` of a row is over: ``"silent"`` for nothing, or ``"delete"``.
             null_safe: whether a null in ``on`` equals a null, as by ``<=>``; otherwise it equals nothing, as by ``=``.
-            name: of the verb; by default made of ``multi_join`` and the columns.
-            renamed, dropped: columns of the inputs that had another name, or were there, in an earlier run.
+            name: the verb's name, by which a restart finds its state; by default ``multi_join`` and its columns.
+            renamed, dropped: columns of the inputs that had another name in an earlier run, or that were there.
 
         Returns:
             A change feed: the first table's key, which is that of any table where the first has no row, the other

@@ -74,8 +74,7 @@ class MadeVerbs:
 
         Args:
             complete: a static DataFrame any row of which says that no row follows: then whatever waits for a grace or a
-                window comes out now. Leave it out if the stream goes on in time: what waits then comes out of the
-                stream, together with what the stream has to add.
+                window comes out now. Leave it out if a stream goes on: then what waits comes out of the stream.
             results: the directory for the results, as Spark reaches it; by default one in ``state_dir``. They are
                 Parquet files, in a directory for each verb and attempt.
 
@@ -123,8 +122,8 @@ class MadeVerbs:
                 this object.
             row: a row of its result, or one of its left or first side.
             checkpoint: the ``checkpointLocation`` of the query that runs the verb.
-            batch_id: after which micro-batch the state is looked at, or which one a row of a ``lookup_join`` is of; by
-                default the last one.
+            batch_id: the micro-batch after which the state is looked at, or by which a row of a ``lookup_join`` was
+                made; by default the last one.
 
         Returns:
             The rows of its key that it could have met, with times, deletes, and for each why it is the match or is not.
@@ -257,11 +256,11 @@ class MadeVerbs:
 
         Args:
             query: calls the verbs of the Millpond that it is given, on static DataFrames with all rows that count.
-            written: what the query has written, as a static DataFrame. Of a change feed, the rows count that are there
-                in the end.
-            key: the columns by which a row that is different is told from one that is missing and one that is extra.
-                A change feed needs them; those of windows have ``window`` among them, and those of ``top_n`` the rank.
-            time: the column (or expression) of the result by which rows are of the interval.
+            written: what the query has written, as a static DataFrame. Of a change feed, the rows that are there in the
+                end count.
+            key: the columns by which a row that is different is told from a missing and an extra one. A change feed
+                needs them. Results of windows have ``window`` among them, and results of ``top_n`` the rank.
+            time: the column (or expression) of the result that says which rows are in the interval.
             since: the beginning of the interval, a datetime or text; None for all from the first.
             until: its end, which is left out; None for all to the last.
             shown: how many differences to show at most.
@@ -299,18 +298,18 @@ class MadeVerbs:
         same as at a restart, and so is what is refused.
 
         Args:
-            now: the query as it is: calls the verbs of the Millpond that it is given, on streaming DataFrames, and
+            now: the query as it is: it calls the verbs of the Millpond that it is given, on streaming DataFrames, and
                 returns what is written.
-            changed: the same with the change; it reads the same sources in the same order.
+            changed: the same with the change. It reads the same sources in the same order.
             checkpoint: the ``checkpointLocation`` of the query.
-            into: a directory where nothing is yet, for the forks and their results, as Spark reaches it. Nobody deletes
-                it: ``now`` and ``changed`` in it have a ``checkpoint``, ``state`` and ``rows`` each.
+            into: an empty directory for the forks and their results, as Spark reaches it. ``now`` and ``changed`` in it
+                have a ``checkpoint``, ``state`` and ``rows`` each, which nobody deletes.
             after: the micro-batch after which the forks begin. Spark retains 100 of them
                 (``spark.sql.streaming.minBatchesToRetain``).
             key: the columns by which a row that is different is told from two that only one of them has. A change feed
-                needs them; those of windows have ``window`` among them, and those of ``top_n`` the rank.
+                needs them. Results of windows have ``window`` among them, and results of ``top_n`` the rank.
             evolution: what the change makes of the state, as at a restart at ``checkpoint``, but without ``into``; by
-                default that of this Millpond.
+                default the one of this Millpond.
             shown: how many differences to show at most, of the results and of each store.
 
         Returns:

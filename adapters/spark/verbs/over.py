@@ -140,22 +140,23 @@ class OverVerbs(TopVerbs):
         arguments of the rows that the next one may reach; and the rows that wait.
 
         Args:
-            rows: the rows. They stay once they have come: a change feed, whose rows are replaced and deleted, is
-                refused.
-            calls: by the name of the result, a call of ``millpond.processors.verbs.aggregates``: one that aggregates,
+            rows: the rows. They stay once they have come: a change feed is refused.
+            calls: what is computed, by the name of its column: a function of ``millpond.processors.verbs.aggregates``,
                 or ``lag("column", 2)`` for the value of the second row before each.
             key: the columns by which rows belong together; null is a value like any other.
             time: the column (or expression) with the time of a row.
-            last: of how many rows at most an aggregate is, each row itself included.
-            within: how much earlier than a row the rows are at most that an aggregate is of.
-            grace: how late a row may be, beyond the bound that ``time`` has from another verb, and so how long each
-                waits for earlier ones; later rows are dropped and counted. With 0 it waits for the next time.
+            last: of how many rows at most an aggregate is, the row itself included.
+            within: of which rows an aggregate is: those at most so much earlier than the row, and all of its own time.
+                Without both, of all rows up to it.
+            grace: how late a row may be, beyond the bound of ``time`` from another verb, and so how long each row waits
+                for earlier ones; later rows are dropped and counted. With 0 it waits for the next time.
             order: what decides among rows of one key and time, the least first: a column or an expression. Without it
-                the other columns do, always in the same way.
+                the other columns do, always the same way.
             ttl: after how long without a row a key is forgotten, and its next row is the first; None for never.
-            name: of the verb; by default made of ``over`` and the columns.
-            added: results that were not there in an earlier run: they are of the rows that have not come out yet.
-            renamed, dropped: results, and columns of the input, that had another name in an earlier run, or were there.
+            name: the verb's name, by which a restart finds its state; by default ``over`` and its columns.
+            added: results that an earlier run did not have. They are of the rows that have not come out yet.
+            renamed, dropped: results, and columns of the input, that had another name in an earlier run, or that were
+                there.
 
         Returns:
             The key, the other columns, and the results. A row comes out with its own time, which is no later than that

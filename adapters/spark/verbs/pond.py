@@ -64,13 +64,13 @@ class Millpond(JoinVerbs):
         backend: a name, a URL or a supplier; by default the session's ``spark.millpond.backend``, or else ``rocksdb``.
         on_error: what happens to a row that cannot be processed (no key, no time, an unknown operation), or for which a
             processor fails: ``"fail"``, ``"skip"`` or ``"dead-letter"``.
-        max_ahead: how far a time may be ahead of the clock of the worker that reads it, or where that is wrong by
-            minutes, of the state directory's; one that is further ahead cannot be processed (``on_error``), because it
-            would move stream time for all. None, or a longer time, is for times that do not follow the wall clock.
+        max_ahead: how far a time may be ahead of the clock of the worker that reads it, or, where that clock is wrong
+            by minutes, of the state directory's. A row that is further ahead cannot be processed (``on_error``),
+            because it would move stream time for all. None is for times that do not follow the wall clock.
         policy: when to write snapshots, and how much history of the state to retain; by default as much as the
             session's ``spark.sql.streaming.minBatchesToRetain`` calls for.
-        reset_stream_time: the moment (a datetime, or text such as ``"2026-06-01T12:00:00Z"``) to which stream time is
-            set back where a task's is later, with the first record that the task gets; once for each moment.
+        reset_stream_time: the moment (a datetime, or text such as ``"2026-06-01T12:00:00Z"``) to which a task's stream
+            time is set back if it is later, with the first record that the task gets; once for each moment.
         checksums: whether the rows of the verbs' stores have checksums, which every read verifies; a change at a
             restart converts the local copies.
         upgrade_from: while local copies are upgraded in place: the release of Millpond that wrote them, such as
@@ -80,12 +80,12 @@ class Millpond(JoinVerbs):
             another one does, with ``warm``, in another ``local_dir``.
         complete: a streaming DataFrame any row of which says that all inputs are complete: then whatever waits for a
             grace or a window comes out.
-        evolution: what has changed since the state was written: another number of partitions, or verbs that have other
+        evolution: what has changed since the state was written: the number of partitions, or verbs that have other
             names (``renamed``), are gone (``dropped``), or begin with the rows of others (``rekeyed``). The state of a
-            verb is carried over when it is called. What is to be declared, ``plan`` tells.
-        memory_budget: bytes (or text such as ``"512MiB"``) for all stores that a Python worker serves, of all its tasks
-            and queries; by default the session's ``spark.millpond.memory_budget``, or else none.
-        share_operators: whether verbs of a chain may share an operator, where a verb is by the key of the one before.
+            verb is carried over when it is called. ``plan`` tells what to declare.
+        memory_budget: bytes (or text such as ``"512MiB"``) for all stores that a Python worker serves, for all its
+            tasks and queries; by default the session's ``spark.millpond.memory_budget``, or else none.
+        share_operators: whether verbs of a chain may share an operator, where a verb has the key of the one before.
 
     Raises:
         ConfigurationError: an option is missing or invalid.
@@ -153,19 +153,20 @@ class Millpond(JoinVerbs):
             key: the columns of the key.
             time: the column (or expression) with the time of the change.
             history: how long deletes are remembered, and how late a row may be, beyond the bound that its time has from
-                another verb; one that is later counts only if no other of its key has replaced it by then.
-            order: what decides among rows of one key and time, the greatest last, also where they come in different
-                micro-batches: a column or an expression, such as an offset or a struct of several. Without it a later
-                micro-batch does, and within one micro-batch what the rows' bytes say: always the same.
-            op: the column that says which rows are deletes, as in ``table_join``; by default that of the change feed,
-                if a verb has made one, or else none are.
-            ttl: how long the latest row of a key lives after its time, beyond the bound that ``time`` has from another
-                verb: once the newest time is so much later, it is as if the row had been deleted. A row that is older
-                when it comes is dropped and counted. None keeps the latest rows for ever.
+                another verb. A later row counts only if no other of its key has replaced it by then.
+            order: what decides among rows of one key and time, the greatest last, also across micro-batches: a column
+                or an expression, such as an offset or a struct of several. Without it a later micro-batch does, and
+                within one the rows' bytes: always the same way.
+            op: the column that says which rows are deletes; by default the one of the change feed that a verb has made,
+                or else none. Understood are upsert, insert, update, delete, c, r, u, d, +I, +U, -U, -D, update_preimage
+                and update_postimage.
+            ttl: how long the latest row of a key lives after its time, beyond the bound of ``time`` from another verb.
+                Once the newest time is so much later, the row is gone as if it had been deleted. A row that is older
+                when it comes is dropped and counted. None is for ever.
             expired: what comes out of a row whose ``ttl`` is over: ``"silent"`` for nothing, or ``"delete"`` for a row
                 with ``op`` ``delete`` and the time at which it was over.
-            name: of the verb; by default made of ``latest`` and the columns.
-            renamed, dropped: columns of the input that had another name, or were there, in an earlier run.
+            name: the verb's name, by which a restart finds its state; by default ``latest`` and its columns.
+            renamed, dropped: columns of the input that had another name in an earlier run, or that were there.
 
         Returns:
             A change feed: the key, the other columns, ``op``, ``sequence`` and ``change_time``.
@@ -214,48 +215,46 @@ class Millpond(JoinVerbs):
         """Columns aggregated by key, or by key and window.
 
         Args:
-            rows: the rows. Of a change feed, those that it describes are aggregated: what a change replaces or deletes
-                is taken out of its group, and a group without rows is deleted. To count the changes, drop ``op``.
+            rows: the rows. If they are a change feed, the rows that it describes are aggregated: what a change replaces
+                or deletes leaves its group, and a group without rows is deleted. To count the changes, drop ``op``.
             calls: what is computed, by the name of its column: ``{"orders": count(), "total": sum("amount")}``. See
                 ``millpond.processors.verbs.aggregates``.
             by: the columns of the key; null is a key like any other. With ``[]`` all rows have one key, in one task.
-                With ``cube("region", "product")``, ``rollup`` or ``grouping_sets`` of ``millpond.processors`` each row
+                With ``cube("region", "product")``, ``rollup`` or ``grouping_sets`` of ``millpond.processors``, each row
                 counts once for each of several sets of columns; names beside them, as in ``["day", cube("region")]``,
-                are in every set. Columns that a set has not are null in its results, and ``grouping_id`` says so.
+                are in every set. Columns that a set lacks are null in its results, and ``grouping_id`` says so.
             time: the column (or expression) with the time of a row.
             order: what decides for ``first``, ``last``, ``collect`` and ``map_agg`` among rows of one key and time, as
-                in ``latest``; other functions have no use for it. Of a change feed that you name, it decides which of
-                the changes of its key counts, whatever their times and the micro-batches they come in; that of each
-                key's last change is kept for ever.
-            key: of a change feed, the columns by which its rows replace each other; those of a verb's feed are known.
-            op: the column (or expression) that says which rows are deletes; by default that of the change feed that a
-                verb has made.
+                in ``latest``. With a change feed that you name by ``op``, it decides which change of a key counts,
+                whatever their times and micro-batches; the order of each key's last change is kept for ever.
+            key: with a change feed: the columns by which its rows replace each other. A verb's own feed says them
+                itself.
+            op: the column (or expression) that says which rows are deletes; by default the one of the change feed that
+                a verb has made.
             window: ``TimeWindows``, ``CumulativeWindows``, ``SlidingWindows`` or ``SessionWindows``, each with its
-                grace, to which the bound is added that ``time`` has from another verb; later rows are dropped and
-                counted. Sessions may have a gap of each row, a column (or expression): an interval of days to seconds,
-                or an integer of milliseconds.
-            until: where windows have had another size, advance, gap or largest length, those that begin before some
-                time, by that time (a datetime, or text such as ``"2026-06-01T12:00:00Z"``): they end as they began, and
-                from then on they are those of ``window``, or of the next time. Later rows than that must not have come
-                yet, and windows of time have a boundary then; sessions are cut. It stays as long as the verb does.
+                grace, to which the bound of ``time`` from another verb is added. Later rows are dropped and counted.
+                Sessions may have a gap of each row: a column (or expression) with an interval of days to seconds, or an
+                integer of milliseconds.
+            until: the windows of earlier runs, each by the time at which it ends (a datetime, or text such as
+                ``"2026-06-01T12:00:00Z"``). Windows that begin before that time go on as they began; from then on
+                ``window`` counts, or the next entry. No row of a later time may have come yet. Windows of time have a
+                boundary then; sessions are cut. It stays in the code as long as the verb does.
             emit: ``"updates"`` for each key's last result of every micro-batch that changes it, or ``"final"`` for a
                 window's result once, when it has closed.
-            ttl: without a window, how long a result lives after the time of its last row, beyond the bound that
-                ``time`` has from another verb: once the newest time is so much later, it is as if it had never been,
-                and the next row of its key begins a new one. A row that is older when it comes is dropped and counted.
-                None keeps results for ever.
+            ttl: without a window: how long a result lives after the time of its last row, beyond the bound of ``time``
+                from another verb. Then it is gone, and the next row of its key begins a new one. A row that is older
+                when it comes is dropped and counted. None is for ever.
             expired: what comes out of a result whose ``ttl`` is over: ``"silent"`` for nothing, or ``"delete"`` for a
                 row with ``op`` ``delete`` and the time at which it was over.
-            name: of the verb; by default made of ``aggregate`` and the columns.
-            added: results that were not there in an earlier run: they begin empty, as if no row had come. A mapping has
-                for each the time (a datetime, or text such as ``"2026-12-01T00:00:00Z"``) from which rows count, later
-                than all that have come; the result of a window or session that begins before is null. Or a static
-                DataFrame with the columns of ``rows`` and all rows that have come so far, with which it is as if it had
-                been there from the beginning; that needs an ``Evolution`` of the Millpond, and no ``ttl``. None there
-                is as without a time. Over a change feed there are only results that begin empty: a row that is there
-                counts for them from its next change on.
-            renamed, dropped: results that had another name in an earlier run, or were there. A state goes on under its
-                new name; one that is dropped is deleted.
+            name: the verb's name, by which a restart finds its state; by default ``aggregate`` and its columns.
+            added: results that an earlier run did not have. They begin empty, as if no row had come. A mapping says for
+                each from which time on rows count (a datetime, or text such as ``"2026-12-01T00:00:00Z"``), later than
+                all that have come; a window or session that begins before has a null there. Or it has a static
+                DataFrame with the columns of ``rows`` and all rows so far: then the result is as if it had always been
+                there, which needs an ``Evolution`` of the Millpond and no ``ttl``. Over a change feed, results begin
+                empty: a row that is there counts from its next change on.
+            renamed, dropped: results that had another name in an earlier run, or that were there. A state goes on under
+                its new name; a dropped one is deleted.
 
         Returns:
             The key, with ``grouping_id`` if there are grouping sets, ``window`` (start and end) if there are windows,
@@ -317,19 +316,19 @@ class Millpond(JoinVerbs):
 
         Args:
             rows: the rows.
-            processor: what handles them.
+            processor: what handles the rows: a ``KeyedProcessor``.
             key: the columns of the key.
             time: the column (or expression) with the time of a row.
             schema: the columns of the results, as Spark DDL or a ``StructType``.
-            lateness: how late a row may be, beyond the bound that its time has from another verb, and so how long each
-                waits; a later one is dropped and counted.
-            order: in which order the rows of one key and time come, as in ``latest``.
-            optional: the columns that not every result has, as in ``Produced``.
+            lateness: how late a row may be, beyond the bound of its time from another verb, and so how long each row
+                waits. A later one is dropped and counted.
+            order: what decides among rows of one key and time, as in ``latest``.
+            optional: the columns that a result may lack, as in ``Produced``.
             ttl: how long ``context.state`` of a key lives after the processor last set it, by the times of rows and
-                timers: one that comes so much later, or more, finds none. Timers stay: one whose state is over still
-                fires, and finds none. None keeps the state until the processor deletes it.
-            name: of the verb; by default made of the processor's class and the columns.
-            renamed, dropped: columns of the input that had another name, or were there, in an earlier run.
+                timers: one that comes so much later finds none. Timers stay, and find none either. None keeps the state
+                until the processor deletes it.
+            name: the verb's name, by which a restart finds its state; by default the processor's class and the columns.
+            renamed, dropped: columns of the input that had another name in an earlier run, or that were there.
             ticks: for wall-clock timers: a streaming DataFrame any row of which wakes all tasks, so that timers fire
                 also where no row comes, such as ``spark.readStream.format("rate").load()``.
 

@@ -55,25 +55,23 @@ class TopVerbs(MadeVerbs):
         it has come: a change feed, whose rows are replaced and deleted, is refused.
 
         Args:
-            rows: the rows.
+            rows: the rows. They stay once they have come: a change feed is refused.
             n: how many rows of each key.
             by: the columns of the key; null is a key like any other.
-            order: a column or an expression, or a list of them of which the first decides first.
+            order: a column or an expression, or a list of them, of which the first decides first.
             descending: whether the greatest comes first; for several in ``order`` also a list, one for each.
             time: the column (or expression) with the time of a row.
-            window: as in ``aggregate``: windows, each with its grace, to which the bound is added that ``time`` has
-                from another verb; later rows are dropped and counted. None for all rows of a key.
-            until: windows that begin before some time, as in ``aggregate``.
+            window: windows as in ``aggregate``; None for all rows of a key.
+            until: the windows of earlier runs, as in ``aggregate``.
             emit: ``"updates"`` for what has changed after every micro-batch, or ``"final"`` for the rows of a window
                 once, when it has closed.
-            ttl: without a window, how long the rows of a key live after the time of its last row, in the first ``n`` or
-                not, beyond the bound that ``time`` has from another verb; then all of them are gone, and the next row
-                of the key begins anew. A row that is older when it comes is dropped and counted. None keeps them for
-                ever.
+            ttl: without a window: how long the rows of a key live after the time of its last row, ranked or not, beyond
+                the bound of ``time`` from another verb. Then all of them are gone, and the next row of the key begins
+                anew. A row that is older when it comes is dropped and counted. None is for ever.
             expired: what comes out of rows whose ``ttl`` is over: ``"silent"`` for nothing, or ``"delete"`` for a row
-                with ``op`` ``delete`` for each of their ranks, and the time at which it was over.
-            name: of the verb; by default made of ``top_n`` and the columns.
-            renamed, dropped: columns of the input that had another name, or were there, in an earlier run. ``n``,
+                with ``op`` ``delete`` for each rank, and the time at which it was over.
+            name: the verb's name, by which a restart finds its state; by default ``top_n`` and its columns.
+            renamed, dropped: columns of the input that had another name in an earlier run, or that were there. ``n``,
                 ``order`` and ``descending`` stay what they were.
 
         Returns:
@@ -131,18 +129,17 @@ class TopVerbs(MadeVerbs):
         The state has a time for each key, and with ``grace`` the rows that wait.
 
         Args:
-            rows: the rows. They stay once they have come: a change feed, whose rows are replaced and deleted, is
-                refused.
+            rows: the rows. They stay once they have come: a change feed is refused.
             key: the columns that duplicates have in common; null is a value like any other.
             time: the column (or expression) with the time of a row.
-            within: how much later than the row kept a duplicate is at most.
-            grace: how late a row may be, beyond the bound that ``time`` has from another verb, and so how long each
-                waits for earlier ones; later rows are dropped and counted. None takes rows at once; then ``within``,
-                with that bound, also says how late a row may be.
+            within: how much later than the row that was kept a duplicate is at most.
+            grace: how late a row may be, beyond the bound of ``time`` from another verb, and so how long each row waits
+                for earlier ones; later rows are dropped and counted. None takes rows at once; then ``within``, with
+                that bound, also says how late a row may be.
             order: what decides among rows of one key and time, the least first: a column or an expression. Without it
-                the other columns do, always in the same way.
-            name: of the verb; by default made of ``deduplicate`` and the columns.
-            renamed, dropped: columns of the input that had another name, or were there, in an earlier run.
+                the other columns do, always the same way.
+            name: the verb's name, by which a restart finds its state; by default ``deduplicate`` and its columns.
+            renamed, dropped: columns of the input that had another name in an earlier run, or that were there.
 
         Returns:
             The rows that are kept: the key, and the other columns.
