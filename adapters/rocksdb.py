@@ -17,9 +17,9 @@ from typing import Any, ClassVar, Final, Self
 import rocksdict
 
 from millpond.errors import (
+    ArgumentConflictError,
     BackendError,
     BackendInUseError,
-    ConfigurationError,
     CorruptStoreError,
     StoreError,
     StoreFullError,
@@ -389,7 +389,7 @@ class RocksDbSupplier(BackendSupplier):
         if self.memory_budget:
             check_least(self.name, "memory_budget", self.memory_budget, _LEAST_BUDGET)
             if self.block_cache != _BLOCK_CACHE:
-                raise ConfigurationError(
+                raise ArgumentConflictError(
                     f"the backend {self.name!r} has memory_budget={self.memory_budget} and "
                     f"block_cache={self.block_cache}; leave out block_cache, which is part of the budget"
                 )
@@ -412,7 +412,7 @@ class RocksDbSupplier(BackendSupplier):
 
     def with_memory_budget(self, budget: int) -> Self:
         if self.memory_budget not in (0, budget):
-            raise ConfigurationError(
+            raise ArgumentConflictError(
                 f"the backend {self.name!r} has memory_budget={self.memory_budget}, but its job has a budget of "
                 f"{budget} bytes for all stores of a worker; leave out one of them"
             )

@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from typing import Any, Final, Self
 
 from millpond.adapters.backup.query_copy import QueryCopy, QueryPlace, copy_query
-from millpond.errors import ConfigurationError, CorruptFileError, MissingFileError
+from millpond.errors import CorruptFileError, InvalidArgumentError, MissingFileError, NoCheckpointError
 from millpond.stores.durability.storage.checked_text import check_text, checked_text, read_count, read_text
 from millpond.stores.durability.storage.storage import Storage
 from millpond.stores.durability.storage.uris import below, shown
@@ -107,7 +107,7 @@ class Backups:
         Raises what ``copy_query`` raises.
         """
         if keep is not None and keep < 1:
-            raise ConfigurationError(f"keep is {keep}; give at least 1, which is the backup that is made")
+            raise InvalidArgumentError(f"keep is {keep}; give at least 1, which is the backup that is made")
         now = datetime.now(UTC)
         name = f"{now:%Y%m%dT%H%M%S}.{now.microsecond // 1000:03d}Z"
         copy = copy_query(original, self._place(name), batch, same=True)
@@ -134,7 +134,7 @@ class Backups:
         if not there or name not in (None, *there):
             which = "no backup" if name is None else f"no backup {name!r}"
             known = f"only {', '.join(there)}" if there else "make one by millpond state backup"
-            raise ConfigurationError(f"{shown(self.directory)} has {which} that is complete; {known}")
+            raise NoCheckpointError(f"{shown(self.directory)} has {which} that is complete; {known}")
         backup = self._read(name or there[-1])
         self._check(backup)
         return copy_query(backup.copy.place, into, backup.copy.batch, same=True)

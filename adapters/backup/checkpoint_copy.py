@@ -13,7 +13,7 @@ from uuid import uuid4
 
 from millpond.adapters.backup.copied_files import CopiedFiles, at_once
 from millpond.adapters.inspect.clone_note import NOTE, CloneNote
-from millpond.errors import ConfigurationError, DurabilityError
+from millpond.errors import CannotContinueError, DurabilityError, MicroBatchNotKeptError
 
 _VERSION: Final = re.compile(r"(\d+)(?:_[^.]*)?\.(zip|changelog)(?:\..*)?")
 """What a micro-batch leaves in a state store: its number plus one, maybe an id, and maybe a checksum beside it."""
@@ -54,7 +54,7 @@ class CheckpointCopy:
         """
         found = {batch: self._log("offsets", batch) for batch in batches}
         if not all(text.startswith("v1\n") for text in found.values()):
-            raise ConfigurationError(
+            raise CannotContinueError(
                 f"in the checkpoint {self.old} sources have names "
                 "(spark.sql.streaming.queryEvolution.enableSourceEvolution), and micro-batches of such a query cannot "
                 "be run again elsewhere; compare what it has written by verify"
@@ -94,7 +94,7 @@ class CheckpointCopy:
     def _log(self, log: str, batch: int) -> str:
         path = f"{self.old}/{log}/{batch}"
         if not self.files.exists(path):
-            raise ConfigurationError(
+            raise MicroBatchNotKeptError(
                 f"the checkpoint {self.old} retains no {log}/{batch}, so that the query cannot be run again from "
                 "there; choose a later micro-batch"
             )

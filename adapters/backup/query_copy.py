@@ -13,7 +13,7 @@ from millpond.adapters.backup.checkpoint_copy import CheckpointCopy
 from millpond.adapters.backup.copied_files import StorageFiles
 from millpond.adapters.backup.state_copy import alone_at, check_free, copy_state, delete_state, jobs_of
 from millpond.adapters.inspect.spark_checkpoint import SparkCheckpoint, storage_at
-from millpond.errors import ConfigurationError, MissingFileError
+from millpond.errors import ConfigurationError, MissingFileError, PlaceTakenError
 from millpond.stores.durability.storage.storage import Storage
 from millpond.stores.durability.storage.uris import below, shown
 from millpond.stores.evolution.history import current_manifests
@@ -163,7 +163,7 @@ def _check_apart(original: QueryPlace, into: QueryPlace) -> None:
     mine = [f"{shown(storage.uri)}/" for storage in (storage_at(original.checkpoint), original.state)]
     for place, storage in ((into.checkpoint, storage_at(into.checkpoint)), (into.state_dir, into.state)):
         if any(f"{shown(storage.uri)}/".startswith(one) for one in mine):
-            raise ConfigurationError(
+            raise PlaceTakenError(
                 f"{shown(place)} is within the checkpoint or the state directory that is copied "
                 f"({shown(original.checkpoint)}, {shown(original.state_dir)}); give a place beside them"
             )

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from uuid import uuid4
 
 from millpond.adapters.backup.copied_files import at_once, copy_file
-from millpond.errors import ConfigurationError, MissingFileError
+from millpond.errors import MicroBatchNotKeptError, MissingFileError
 from millpond.stores.durability.manifests.claim import is_claim
 from millpond.stores.durability.manifests.former_names import is_former_name, note_former_name, under
 from millpond.stores.durability.manifests.manifest import Manifest
@@ -218,7 +218,7 @@ def _copied(storage: Storage, target: Storage, path: str, place: str, batch: int
     try:
         return copy_file(storage, path, target, place)
     except MissingFileError as error:
-        raise ConfigurationError(
+        raise MicroBatchNotKeptError(
             f"{storage.describe(path)} is gone, which the state after micro-batch {batch} needs; choose a later "
             "micro-batch"
         ) from error

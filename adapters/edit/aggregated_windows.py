@@ -11,7 +11,7 @@ from typing import Any
 
 from millpond.adapters.inspect.store_form import TIMESTAMP, WINDOW_START, with_option
 from millpond.adapters.inspect.store_view import StoreView
-from millpond.errors import ConfigurationError
+from millpond.errors import EditRefusedError
 from millpond.stores.backend.transaction import Transaction
 from millpond.stores.encoding.keys import BEYOND, DATA, METADATA
 from millpond.stores.specs.store_spec import StoreKind
@@ -50,12 +50,12 @@ class AggregatedWindows:
         grid, unit = grid_of(fixed), self.view.form.unit
         if before is None:
             if grid is None:
-                raise ConfigurationError(
+                raise EditRefusedError(
                     f"store {self.view.name!r} has no window that fits the row {dict(row)!r}, and which there can be "
                     "depends on its rows; put a value of one that is there"
                 )
             if grid.last(place.start) != place.start:
-                raise ConfigurationError(
+                raise EditRefusedError(
                     f"the row {dict(row)!r} is of no window of store {self.view.name!r}, which start "
                     f"{grid.told(unit)}: give the {with_option(WINDOW_START)} {unit.shown(grid.last(place.start))}"
                 )
@@ -81,7 +81,7 @@ class AggregatedWindows:
         if stamp < start or (end is not None and stamp >= end):
             shown = self.view.form.unit.shown
             until = "" if end is None else f" until before {shown(end)}"
-            raise ConfigurationError(
+            raise EditRefusedError(
                 f"the row {dict(row)!r} has a timestamp that no row of its window has; give a "
                 f"{with_option(TIMESTAMP)} from {shown(start)}{until}"
             )
@@ -96,7 +96,7 @@ class AggregatedWindows:
         found |= {name: KeptTime(self.store, name).get() for name in self.store.metadata_names(complete)}
         reached = {name: time for name, time in found.items() if time is not None}
         if not reached:
-            raise ConfigurationError(
+            raise EditRefusedError(
                 f"the task of the row {dict(row)!r} has had no row yet, so its operator would not let the window out; "
                 "put it once one has come"
             )
@@ -105,7 +105,7 @@ class AggregatedWindows:
             number = bisect(since, place.start)
             reached = {name: reached[name] for name in (waiting_of(number), completion_of(number)) if name in reached}
         if reached and place.end <= max(reached.values()):
-            raise ConfigurationError(
+            raise EditRefusedError(
                 f"the window of the row {dict(row)!r} has come out of {self.view.name!r}, as all of times up to "
                 f"{self.view.form.unit.shown(max(reached.values()))} have, so nobody would hear of it; put a later one"
             )

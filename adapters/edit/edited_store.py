@@ -20,7 +20,7 @@ from millpond.adapters.inspect.store_form import (
     with_option,
 )
 from millpond.adapters.inspect.store_view import StoreView
-from millpond.errors import ConfigurationError
+from millpond.errors import EditRefusedError, InvalidRowError
 from millpond.stores.backend.contract import Changes
 from millpond.stores.backend.transaction import Transaction
 from millpond.stores.encoding.keys import latest_row
@@ -58,7 +58,7 @@ class EditedStore:
         """
         store = view.form.open_to_edit(transaction)
         if view.form.kind.in_segments and store.get_metadata(SEQUENCE_NAME) is not None:
-            raise ConfigurationError(
+            raise EditRefusedError(
                 f"store {view.name!r} keeps every value that was put for a key and window, such as rows of a join "
                 "that wait for others, and none of them has a place of its own; erase the key, or leave them"
             )
@@ -130,11 +130,11 @@ class EditedStore:
         if row.get(VALID_TO) is not None and data is not None:
             until = view.form.time(row[VALID_TO], VALID_TO)
             if until <= start:
-                raise ConfigurationError(f"the row {dict(row)!r} ends before it begins; give a later valid_to")
+                raise EditRefusedError(f"the row {dict(row)!r} ends before it begins; give a later valid_to")
         self._check_time(row, start if until is None else until, ahead=ahead)
         end = store.put(key, data, start)
         if end == NOT_PUT:
-            raise ConfigurationError(
+            raise EditRefusedError(
                 f"the row {dict(row)!r} is valid from before the history that store {view.name!r} keeps; give a later "
                 f"{with_option(VALID_FROM)}"
             )
@@ -164,7 +164,7 @@ class EditedStore:
             windows = AggregatedWindows(view, store, self.transaction)
             windows.check_put(row, entry, next(iter(stamp), None), before)
         if before is None and data is not None and store.get_metadata(INTERVAL) is None and form.given is None:
-            raise ConfigurationError(
+            raise EditRefusedError(
                 f"store {view.name!r} is empty in the task of {row[KEY]!r}, and its state does not tell how long its "
                 "windows stay; give the topology: specs=topology.stores, which is --topology"
             )
@@ -178,7 +178,7 @@ class EditedStore:
             store.put(key, data, *stamp, start)
         there = store.fetch_session(key, start, entry.end) if session else store.fetch(key, start)
         if data is not None and there is None:
-            raise ConfigurationError(
+            raise EditRefusedError(
                 f"the window of the row {dict(row)!r} has expired in store {view.name!r}, which keeps it no more"
             )
 
@@ -202,7 +202,7 @@ class EditedStore:
             return
         view, shown = self.view, self.view.form.unit.shown
         told = f"is {shown(min(known))}" if len(known) == len(reached) else "has not begun in the task of its key"
-        raise ConfigurationError(
+        raise EditRefusedError(
             f"the row {dict(row)!r} is ahead of the time of store {view.name!r}, which {told}: it would become "
             f"{shown(time)}, by which windows, history and a time to live end, and rows before it may come too late; "
             "give an earlier time, or put it with ahead=True, which is --ahead, if that is what you want"
@@ -227,7 +227,7 @@ def packed(view: StoreView, row: Mapping[str, Any]) -> tuple[bytes, bytes | None
     missing = [name for name in _needed(view) if row.get(name) is None]
     unknown = sorted(set(row) - set(form.schema.names))
     if missing or unknown or VALUE not in row:
-        raise ConfigurationError(f"the row {dict(row)!r} does not fit store {view.name!r}; give {_told(view)}")
+        raise InvalidRowError(f"the row {dict(row)!r} does not fit store {view.name!r}; give {_told(view)}")
     return form.key.to_bytes(row[KEY]), None if row[VALUE] is None else form.value.pack(row[VALUE])
 
 
@@ -236,7 +236,7 @@ def _timestamp(view: StoreView, row: Mapping[str, Any], before: Any) -> int:
     if row.get(TIMESTAMP) is not None:
         return view.form.time(row[TIMESTAMP], TIMESTAMP)
     if before is None:
-        raise ConfigurationError(
+        raise EditRefusedError(
             f"store {view.name!r} has nothing for {row[KEY]!r} whose timestamp could stay; give {_told(view)}"
         )
     return int(before.timestamp)

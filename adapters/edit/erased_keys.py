@@ -9,7 +9,7 @@ import pyarrow.compute as _compute
 
 from millpond.adapters.inspect.packed_columns import PackedKeyColumn
 from millpond.adapters.inspect.store_view import StoreView
-from millpond.errors import ConfigurationError, SerdeError
+from millpond.errors import AmbiguousError, ConfigurationError, InvalidRowError, SerdeError
 from millpond.stores.evolution.record_keys import RecordKeys
 
 pc: Any = _compute
@@ -65,7 +65,7 @@ class ErasedKeys:
                 except ConfigurationError as error:
                     errors.insert(0, error)
             if not found and not partly:
-                raise ConfigurationError(f"{key!r} can be the key of no store: {errors[0]}")
+                raise InvalidRowError(f"{key!r} can be the key of no store: {errors[0]}")
             data |= found
             columns += [key] if partly else []
             values = key.values() if isinstance(key, Mapping) else key if isinstance(key, list | tuple) else [key]
@@ -86,7 +86,7 @@ class ErasedKeys:
             if (part := _part_of(column, given)) is not None
         ]
         if wanted and len(packed) > 1:
-            raise ConfigurationError(
+            raise AmbiguousError(
                 f"the keys of {views[0].application_id!r} have different columns, {sorted(packed)}, so nothing tells "
                 f"in which of its rows {wanted[0][0]!r} is a part of the key; give whole keys, each as the list of its "
                 "values"

@@ -19,7 +19,7 @@ from millpond.adapters.edit.stopped_query import place_of
 from millpond.adapters.edit.traces import Trace, traces
 from millpond.adapters.inspect.packed_columns import of_feed
 from millpond.adapters.inspect.state_inspector import InspectedQuery, StateInspector
-from millpond.errors import ConfigurationError, StateConflictError
+from millpond.errors import ArgumentConflictError, ConcurrentJobError, MissingArgumentError, StateConflictError
 from millpond.stores.cleaning.copies import CopiesCleaning
 from millpond.stores.cleaning.leftover import Age, GarbageKind
 from millpond.stores.durability.manifests.manifest import Manifest
@@ -106,7 +106,7 @@ def erase(
         DurabilityError: the storage failed.
     """
     if not by:
-        raise ConfigurationError("nobody is named who erases; give by=..., as in by='ann'")
+        raise MissingArgumentError("nobody is named who erases; give by=..., as in by='ann'")
     # Only now, because it brings all processors with it.
     from millpond.processors.verbs.carriages import CARRIAGES
 
@@ -115,7 +115,9 @@ def erase(
     views = inspector.stores_of(queries, batch)
     erased = ErasedKeys.of(views, keys)
     if any(needle in text.encode() for text in (by, why) for needle in erased.needles):
-        raise ConfigurationError("the record of an erasure stays, and by or why has a key that is erased; leave it out")
+        raise ArgumentConflictError(
+            "the record of an erasure stays, and by or why has a key that is erased; leave it out"
+        )
     edits, rows = list[Edit](), Counter[str]()
     places = [place_of(inspector, query, batch) for query in queries]
     for query, (committed, standing) in zip(queries, places, strict=True):
@@ -142,7 +144,7 @@ def erase(
         for committed, _ in places:
             committed.check_stands()
     except StateConflictError as error:
-        raise StateConflictError(
+        raise ConcurrentJobError(
             "the query has gone on while its keys were erased, with rows that still have them, and no file was "
             "deleted; stop it, and erase again"
         ) from error

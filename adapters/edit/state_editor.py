@@ -27,7 +27,7 @@ from millpond.adapters.inspect.store_form import (
     holds_entries,
 )
 from millpond.adapters.inspect.store_view import StoreView
-from millpond.errors import ConfigurationError
+from millpond.errors import EditRefusedError, MissingArgumentError, StoreKindError
 from millpond.stores.backend.contract import Changes
 from millpond.stores.backend.transaction import Transaction
 from millpond.stores.durability.checking.inspection import DurableRows
@@ -69,7 +69,7 @@ class StateEditor:
 
     def __init__(self, inspector: StateInspector, by: str, why: str) -> None:
         if not by:
-            raise ConfigurationError("nobody is named who edits the state; give by=..., as in by='ann'")
+            raise MissingArgumentError("nobody is named who edits the state; give by=..., as in by='ann'")
         self._inspector = inspector
         self._by = by
         self._why = why
@@ -187,7 +187,7 @@ class StateEditor:
         self._check_rows_are_all(view)
         windowed = view.form.kind.key_form is not KeyForm.PLAIN
         if window_start is not None and not windowed:
-            raise ConfigurationError(
+            raise StoreKindError(
                 f"store {store!r} is of kind {view.kind} and has no windows; leave window_start out to delete the key"
             )
         data = view.form.key.to_bytes(key)
@@ -229,11 +229,11 @@ class StateEditor:
         if not holds_timers(view.shape.layout):
             timers = sorted(one.name for one in self._views if holds_timers(one.shape.layout))
             if not timers:
-                raise ConfigurationError(
+                raise StoreKindError(
                     f"store {store!r} holds no timers, and nor does any other: only an apply has some, and this query "
                     "runs none"
                 )
-            raise ConfigurationError(
+            raise StoreKindError(
                 f"store {store!r} holds no timers; give the store of timers of an apply, which is named after it: "
                 f"one of {timers}"
             )
@@ -282,7 +282,7 @@ class StateEditor:
         """
         self._check_open()
         if self._done:
-            raise ConfigurationError(
+            raise EditRefusedError(
                 "there are edits that are not committed, and undo takes back one that is; commit them first, or close "
                 "this editor and undo with a new one"
             )
@@ -323,7 +323,7 @@ class StateEditor:
 
     def _check_open(self) -> None:
         if self._ended:
-            raise ConfigurationError(
+            raise EditRefusedError(
                 f"the edits of this editor were {self._ended}, and it knows the state from before; make a new one: "
                 "StateEditor.at(...)"
             )
@@ -350,23 +350,23 @@ class StateEditor:
         """Refuse stores that hold more than rows of their kind."""
         layout = view.shape.layout
         if holds_timers(layout):
-            raise ConfigurationError(
+            raise EditRefusedError(
                 f"the rows of store {view.name!r} are timers of keys; set, move or delete one with set_timer, or "
                 "millpond state set-timer"
             )
         if layout is not None and not holds_entries(layout):
-            raise ConfigurationError(
+            raise EditRefusedError(
                 f"the rows of store {view.name!r} are not single entries, but {layout.name}: what waits for others in "
                 "its operator; erase the key, or leave them"
             )
         stores = self._queries[self._number(view)].record.shape.stores
         if of_feed(stores):
-            raise ConfigurationError(
+            raise EditRefusedError(
                 f"the rows of store {view.name!r} are those of a change feed, or results of the groups that they are "
                 "in, which belong together; let a change of the row arrive"
             )
         if any(parted(other.name)[1] is Beside.ORDER for other in stores):
-            raise ConfigurationError(
+            raise EditRefusedError(
                 f"the rows of store {view.name!r} have an order, which is kept beside them and which no column shows; "
                 "let a row with a later order arrive, or erase the key"
             )
@@ -401,7 +401,7 @@ class StateEditor:
         number = self._number(view)
         if self._queries[number].left:
             others = sorted({one.history.application_id for one in self._queries if not (one.left or one.held)})
-            raise ConfigurationError(
+            raise EditRefusedError(
                 f"the query has been started anew and will go on without the state of {view.application_id!r}: "
                 f"{', '.join(map(repr, others))} begins after its last micro-batch; edit that, "
                 f"{given_as('application_id', others[0])}, or, if the query is to go on with what it was, let it run a "

@@ -17,7 +17,7 @@ import pyarrow as pa
 from millpond.adapters.inspect.agreeing_results import check_agree, values_in
 from millpond.adapters.inspect.columns import ShownColumn
 from millpond.adapters.inspect.packed_columns import columns_in, packed_of
-from millpond.errors import ConfigurationError
+from millpond.errors import InvalidArgumentError
 from millpond.processors.verbs.aggregates import AggregateCall
 from millpond.processors.verbs.kept_calls import ORDERED, calls_in, since_in, slots_of
 from millpond.processors.verbs.row_aggregate import STATE_VERSION, RowAggregate
@@ -128,7 +128,7 @@ def _of_serde(name: str) -> RowAggregate:
         types |= {} if type_ is None else {label: type_}
     made = RowAggregate(calls, types)
     if made.state_serde.name != name:
-        raise ConfigurationError(f"{name!r} is not the name of an aggregate that this release knows")
+        raise InvalidArgumentError(f"{name!r} is not the name of an aggregate that this release knows")
     return made
 
 
@@ -136,7 +136,7 @@ def call_of(state: str) -> tuple[AggregateCall, pa.DataType | None]:
     """The call of which a state has that name, and the type of its column, if it has one."""
     call = _CALL.fullmatch(state)
     if call is None:
-        raise ConfigurationError(f"no state of an aggregate is called {state!r}")
+        raise InvalidArgumentError(f"no state of an aggregate is called {state!r}")
     function, (type_, *options) = call[1], list(_parts(call[2]))
     if (function, type_) == ("count", "null"):
         return AggregateCall(function), None
@@ -152,7 +152,7 @@ def _type(name: str) -> pa.DataType:
     nested = _NESTED.fullmatch(name)
     if nested is None:
         if name not in _LEAVES:
-            raise ConfigurationError(f"no type has a physical form called {name!r}")
+            raise InvalidArgumentError(f"no type has a physical form called {name!r}")
         return _LEAVES[name]
     kind, parts = nested[1], list(_parts(nested[2]))
     if kind == "decimal":
@@ -168,7 +168,7 @@ def _option(text: str) -> tuple[str, Any]:
     try:
         return name, literal_eval(value)
     except (ValueError, SyntaxError, MemoryError, RecursionError) as error:
-        raise ConfigurationError(f"{text!r} is no option of an aggregate function: {error}") from error
+        raise InvalidArgumentError(f"{text!r} is no option of an aggregate function: {error}") from error
 
 
 def _parts(text: str) -> Iterator[str]:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from millpond.errors import ConfigurationError
+from millpond.errors import EditRefusedError
 from millpond.processors.verbs.kept_calls import ORDERED, calls_in
 from millpond.stores.encoding.rows.schemas import Schemas
 
@@ -58,7 +58,7 @@ def check_agree(results: pa.Table, history: Schemas) -> None:
         ConfigurationError: they contradict each other.
     """
     for fault in _faults(results, history):
-        raise ConfigurationError(f"{results.to_pylist()[0]!r} is what no rows have: {fault}; put what some rows have")
+        raise EditRefusedError(f"{results.to_pylist()[0]!r} is what no rows have: {fault}; put what some rows have")
 
 
 def _faults(results: pa.Table, history: Schemas) -> Iterator[str]:

@@ -17,7 +17,7 @@ from io import BytesIO
 from typing import Any, Final, NamedTuple
 
 from millpond.adapters.inspect.compression import decompressed
-from millpond.errors import FormatError
+from millpond.errors import SparkStateError
 from millpond.stores.durability.storage.checked_text import read_count
 
 _END, _PUT, _DELETE, _MERGE = 0x00, 0x01, 0x10, 0x11
@@ -53,7 +53,7 @@ class Changelog(NamedTuple):
         stream = _Stream(decompressed(data))
         version = stream.text()
         if version not in ("v2", "v4"):
-            raise FormatError(f"it is of version {version[:10]!r}, and only v2 and v4 are known here")
+            raise SparkStateError(f"it is of version {version[:10]!r}, and only v2 and v4 are known here")
         lineage = _lineage(stream.text()) if version == "v4" else ()
         return cls(lineage, tuple(stream.changes()))
 
@@ -79,7 +79,7 @@ class _Stream(BytesIO):
     def changes(self) -> Iterator[tuple[bytes, bytes | None]]:
         while (kind := self.exactly(1)[0]) != _END:
             if kind == _MERGE:
-                raise FormatError("it appends to a value, which no state of Millpond does")
+                raise SparkStateError("it appends to a value, which no state of Millpond does")
             if kind not in (_PUT, _DELETE):
                 raise ValueError(f"it has a record of kind {kind}")
             key = self.block()

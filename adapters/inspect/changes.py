@@ -26,7 +26,7 @@ from millpond.adapters.inspect.selection import EVERYTHING, Selection
 from millpond.adapters.inspect.store_form import KEY, VALID_FROM, WINDOW_END, WINDOW_START, Entry, StoreForm
 from millpond.adapters.inspect.store_part import StorePart
 from millpond.adapters.inspect.store_view import StoreView
-from millpond.errors import ConfigurationError
+from millpond.errors import ConfigurationError, StoreKindError
 from millpond.stores.backend.memory import MemoryBackend
 from millpond.stores.durability.parquet.rows import local_entries
 from millpond.stores.durability.parquet.sources import Fetched
@@ -282,7 +282,7 @@ def _refusal(before: StoreView, after: StoreView, reason: str) -> ConfigurationE
         f"{', '.join(f'{field.name} {field.type}' for field in view.schema)})"
         for view in (before, after)
     )
-    return ConfigurationError(
+    return StoreKindError(
         f"the changes between the stores {told} cannot be told: {reason}; compare micro-batches that are both "
         "before it became another one, or both after"
     )

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from millpond.adapters.inspect.spark_checkpoint import SparkCheckpoint
-from millpond.errors import ConfigurationError, DurabilityError, MillpondError, MissingFileError
+from millpond.errors import DurabilityError, InvalidArgumentError, MillpondError, MissingArgumentError, MissingFileError
 from millpond.stores.cleaning.copies import CopiesCleaning
 from millpond.stores.cleaning.durable import StateCleaning
 from millpond.stores.cleaning.leftover import Age, Leftover
@@ -65,13 +65,13 @@ class Cleaning:
     def __post_init__(self) -> None:
         length = to_length(self.older_than, "older_than")
         if self.storage is None and not self.local_dirs:
-            raise ConfigurationError("there is nothing to be cleaned; give a state_dir, a local_dir, or both")
+            raise MissingArgumentError("there is nothing to be cleaned; give a state_dir, a local_dir, or both")
         if self.storage is None and (self.checkpoints or self.applications):
-            raise ConfigurationError(
+            raise MissingArgumentError(
                 "checkpoints and applications tell what a state directory needs; give that, too, with state_dir"
             )
         if self.storage is not None and length < self.policy.retained_forks_ms:
-            raise ConfigurationError(
+            raise InvalidArgumentError(
                 f"older_than is {length} ms, and a run may not have renewed its pin for "
                 f"{self.policy.retained_forks_ms} ms; give at least as much where durable files are cleaned"
             )

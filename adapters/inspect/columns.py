@@ -12,7 +12,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from millpond.adapters.inspect.text import TextSerde
-from millpond.errors import ConfigurationError, SerdeError
+from millpond.errors import InvalidRowError, SerdeError
 from millpond.stores.encoding.column_serdes import ColumnSerde, column_serde
 from millpond.stores.encoding.serdes import BYTES, FLOAT64, INT64, JSON, MSGPACK, STRING, Serde, serde
 
@@ -118,7 +118,7 @@ class SerdeColumn(KeyColumn):
         try:
             return read(text)
         except (ValueError, RecursionError) as error:
-            raise ConfigurationError(
+            raise InvalidRowError(
                 f"{text!r} is no value of the {self._serde.name} serde ({error}); give text, a number, bytes in "
                 "hexadecimal digits, or else JSON"
             ) from error

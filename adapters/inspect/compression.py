@@ -12,7 +12,7 @@ from typing import Any, Final, Literal
 import pyarrow as pa
 from xxhash import xxh32_intdigest
 
-from millpond.errors import FormatError
+from millpond.errors import SparkStateError
 
 _LZ4_MAGIC: Final = b"LZ4Block"
 _LZ4_HEAD: Final = Struct("<8sBiii")
@@ -42,7 +42,7 @@ def decompressed(data: bytes) -> bytes:
     if data.startswith(_ZSTD_MAGIC):
         with _arrow_errors(), pa.CompressedInputStream(pa.BufferReader(data), "zstd") as stream:
             return bytes(stream.read())
-    raise FormatError(f"it is compressed in a form that is not known here (it begins with {data[:8].hex()})")
+    raise SparkStateError(f"it is compressed in a form that is not known here (it begins with {data[:8].hex()})")
 
 
 def _lz4_blocks(data: bytes) -> Iterator[bytes]:

@@ -12,7 +12,7 @@ import json
 from collections.abc import Sequence
 from typing import Final
 
-from millpond.errors import FormatError
+from millpond.errors import DamagedRecordError, FormatError
 from millpond.stores.durability.manifests.manifest import Manifest
 
 STATE_NAME: Final = "manifest"
@@ -48,7 +48,9 @@ def _texts(text: str) -> list[str]:
     try:
         texts = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise FormatError(f"the checkpoint holds a damaged list of manifests ({error}): {text[:200]!r}") from error
+        raise DamagedRecordError(
+            f"the checkpoint holds a damaged list of manifests ({error}): {text[:200]!r}"
+        ) from error
     if not isinstance(texts, list) or not texts or not all(isinstance(one, str) for one in texts):
-        raise FormatError(f"the checkpoint holds a damaged list of manifests: {text[:200]!r}")
+        raise DamagedRecordError(f"the checkpoint holds a damaged list of manifests: {text[:200]!r}")
     return texts

@@ -12,7 +12,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from millpond.adapters.inspect.columns import KeyColumn, ShownColumn
-from millpond.errors import ConfigurationError
+from millpond.errors import InvalidRowError
 from millpond.stores.durability.manifests.schema_log import Beside, kept_schemas, parted, schema_places
 from millpond.stores.durability.storage.storage import Storage
 from millpond.stores.encoding.rows.packing import RowCodec
@@ -194,7 +194,7 @@ def columns_in(schema: pa.Schema, text: str, what: str) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise ConfigurationError(
+        raise InvalidRowError(
             f"{text!r} is no {what}: {error}; give a JSON object with its columns {_told(schema)}"
         ) from error
 
@@ -211,7 +211,7 @@ def packed_of(schema: pa.Schema, given: Any, what: str, pack: Callable[[pa.Table
         values = list(given) if isinstance(given, list | tuple) else [given]
         row = dict(zip(schema.names, values, strict=False)) if len(values) == len(schema.names) else {}
     if sorted(row) != sorted(schema.names):
-        raise ConfigurationError(
+        raise InvalidRowError(
             f"{given!r} is no {what} of {_told(schema)}; give a value for each column, in order or by name"
         )
     columns = _columns(list(schema), row, f"{given!r} is no {what} of {_told(schema)}")
@@ -230,7 +230,7 @@ def _columns(fields: Sequence[Any], row: Mapping[str, Any], refusal: str) -> lis
             found.append(_column(row[field.name], field.type))
         except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
             text = "" if pa.types.is_nested(field.type) or pa.types.is_string(field.type) else ", or the text of one"
-            raise ConfigurationError(f"{refusal}: {error}; give its {field.name!r} as {field.type}{text}") from error
+            raise InvalidRowError(f"{refusal}: {error}; give its {field.name!r} as {field.type}{text}") from error
     return found
 
 

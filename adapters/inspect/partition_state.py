@@ -18,7 +18,7 @@ from millpond.adapters.inspect.changelogs import Changelog, StateVersion
 from millpond.adapters.inspect.kept_manifest import STATE_NAME, kept_manifests
 from millpond.adapters.inspect.snapshots import Snapshot, read_snapshot
 from millpond.adapters.inspect.state_values import columns_in, family_of
-from millpond.errors import CorruptFileError, FormatError, MissingFileError
+from millpond.errors import CorruptFileError, FormatError, MissingFileError, SparkStateError
 from millpond.stores.durability.manifests.manifest import Manifest
 from millpond.stores.durability.storage.storage import Storage
 
@@ -81,7 +81,7 @@ class PartitionState:
             return snapshot.families.get(STATE_NAME)
         found = set(map(family_of, keys))
         if len(found) > 1:
-            raise FormatError(
+            raise SparkStateError(
                 f"the state of Spark in {self.storage.describe(self.directory)} has more than its operator keeps, and "
                 f"nothing tells what is whose; wait for Spark's next snapshot, {OTHER_WAY}"
             )
@@ -148,7 +148,7 @@ def _blamed(where: str, read: Callable[[bytes], T], data: bytes) -> T:
     try:
         return read(data)
     except FormatError as error:
-        raise FormatError(f"{where}: {error}; {OTHER_WAY.removeprefix('or ')}") from error
+        raise SparkStateError(f"{where}: {error}; {OTHER_WAY.removeprefix('or ')}") from error
     except ValueError as error:
         raise CorruptFileError(
             f"{where} is damaged: {error}; put an undamaged copy back, or look at another micro-batch"
@@ -160,4 +160,4 @@ def _kept(where: str, version: int, text: str) -> list[Manifest]:
     try:
         return kept_manifests(version, text)
     except FormatError as error:
-        raise FormatError(f"{where}: {error}") from error
+        raise SparkStateError(f"{where}: {error}") from error

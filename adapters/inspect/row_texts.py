@@ -13,7 +13,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as _compute
 
-from millpond.errors import ConfigurationError
+from millpond.errors import InvalidArgumentError, PlaceTakenError
 from millpond.stores.encoding.times import TimeUnit
 
 pc: Any = _compute
@@ -51,7 +51,7 @@ class Writer:
     def __init__(self, path: Path, schema: pa.Schema) -> None:
         makers = {".parquet": self._parquet, ".csv": self._csv, ".json": self._json}
         if path.suffix not in makers:
-            raise ConfigurationError(
+            raise InvalidArgumentError(
                 f"{path} ends with {path.suffix!r}; give a file that ends with {', '.join(makers)}"
             )
         self._path = path
@@ -63,7 +63,7 @@ class Writer:
         try:
             self._write = self._make()
         except OSError as error:
-            raise ConfigurationError(f"{self._path} cannot be written: {error}") from error
+            raise PlaceTakenError(f"{self._path} cannot be written: {error}") from error
         return self
 
     def __exit__(self, *error: object) -> None:

@@ -15,7 +15,7 @@ from zipfile import BadZipFile, ZipFile
 
 import rocksdict
 
-from millpond.errors import FormatError
+from millpond.errors import SparkStateError
 from millpond.stores.durability.storage.checked_text import read_count
 
 _METADATA: Final = "metadata"
@@ -65,7 +65,7 @@ def read_snapshot(data: bytes, table: Callable[[str], bytes]) -> Snapshot:
 def _metadata(data: bytes) -> dict[str, Any]:
     version, _, text = data.decode(errors="replace").partition("\n")
     if version not in _KNOWN:
-        raise FormatError(f"its metadata has version {version[:10]!r}, and only {', '.join(_KNOWN)} are known here")
+        raise SparkStateError(f"its metadata has version {version[:10]!r}, and only {', '.join(_KNOWN)} are known here")
     try:
         found = json.loads(text)
     except (ValueError, RecursionError) as error:

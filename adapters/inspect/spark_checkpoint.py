@@ -17,7 +17,7 @@ from millpond.adapters.inspect.clone_note import NOTE, CloneNote
 from millpond.adapters.inspect.kept_manifest import STATE_NAME
 from millpond.adapters.inspect.partition_state import OTHER_WAY, PartitionState
 from millpond.adapters.inspect.retained_batches import no_checkpoint, why_not_retained
-from millpond.errors import CorruptFileError, FormatError
+from millpond.errors import CorruptFileError, SparkStateError
 from millpond.stores.durability.manifests.manifest import Manifest
 from millpond.stores.durability.storage.checked_text import MOST_PARTITIONS, read_count
 from millpond.stores.durability.storage.storage import Storage
@@ -240,7 +240,7 @@ class SparkCheckpoint:
         settings = self._json(path).get("conf") or {}
         for name, expected in _EXPECTED.items():
             if settings.get(name, expected) != expected:
-                raise FormatError(
+                raise SparkStateError(
                     f"the query of {shown(self.storage.uri)} has {name}={settings[name]}, and only {expected} can be "
                     f"read without Spark; {OTHER_WAY.removeprefix('or ')}"
                 )

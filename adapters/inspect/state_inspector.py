@@ -17,7 +17,14 @@ from millpond.adapters.inspect.spark_checkpoint import SparkCheckpoint
 from millpond.adapters.inspect.store_form import StoreForm, given_as, holds_entries
 from millpond.adapters.inspect.store_part import StorePart
 from millpond.adapters.inspect.store_view import StoreView
-from millpond.errors import ConfigurationError
+from millpond.errors import (
+    AmbiguousError,
+    ConfigurationError,
+    NoCheckpointError,
+    StoreKindError,
+    UnknownNameError,
+    UnrecordedStateError,
+)
 from millpond.stores.durability.manifests.manifest import Manifest
 from millpond.stores.durability.storage.storage import Storage
 from millpond.stores.durability.storage.uris import shown as shown_uri
@@ -147,7 +154,7 @@ class StateInspector:
         held = self.checkpoint.manifests(batch)
         found = without_left_behind(self.storage, held, batch, starting=True)
         if not found:
-            raise ConfigurationError(
+            raise NoCheckpointError(
                 f"the checkpoint {shown_uri(self.checkpoint.storage.uri)} holds no state of Millpond after micro-batch "
                 f"{batch}; give the checkpointLocation of a query that has some"
             )
@@ -160,7 +167,7 @@ class StateInspector:
         others = self._others(standing, batch)
         queries = [query for query in standing if not _is_erased(query, standing, others)]
         if not any(query.record.shape.stores for query in standing):
-            raise ConfigurationError(
+            raise UnrecordedStateError(
                 f"{shown_uri(self.storage.uri)} has no record of the state of {applications}, which the checkpoint "
                 "names; give the job's own state_dir; if it is that, start the query once with this release, which "
                 "keeps records"
@@ -245,7 +252,7 @@ class StateInspector:
         given = self.specs.get(shape.name)
         unit = TimeUnit.MICROSECOND if packed else TimeUnit.MILLISECOND
         if given is not None and given.kind is not shape.kind:
-            raise ConfigurationError(
+            raise StoreKindError(
                 f"store {shape.name!r} is of kind {given.kind.value} in what was given, but the state has one of kind "
                 f"{shape.kind.value}; give the topology that the query runs: specs=topology.stores, which is "
                 "--topology"
@@ -281,11 +288,11 @@ def named_store(
         if view.name == name and sink in (None, view.sink) and application_id in (None, view.application_id)
     ]
     if len(found) > 1:
-        raise ConfigurationError(f"there are {len(found)} stores {name!r}; say which one: {_places(found)}")
+        raise AmbiguousError(f"there are {len(found)} stores {name!r}; say which one: {_places(found)}")
     if not found:
         elsewhere = [view for view in known if view.name == name]
         if elsewhere:
-            raise ConfigurationError(
+            raise UnknownNameError(
                 f"there is no store {name!r} of that sink and application; give those of one that there is: "
                 f"{_places(elsewhere)}"
             )
@@ -296,7 +303,7 @@ def named_store(
         if own:
             stores, given = ", ".join(map(repr, own)), given_as("sink", name)
             hint = f"; {name!r} is what {stores} belongs to: give such a store, and {given}"
-        raise ConfigurationError(f"there is no store {name!r}, only {', '.join(names)}{hint}")
+        raise UnknownNameError(f"there is no store {name!r}, only {', '.join(names)}{hint}")
     return found[0]
 
 
@@ -375,7 +382,7 @@ def _begun(history: History, found: Collection[Manifest]) -> InspectedQuery:
     mine = [one for one in found if one.fingerprint == record.fingerprint]
     by_task = {one.task_id: one for one in mine}
     if len(by_task) < len(mine):
-        raise ConfigurationError(
+        raise AmbiguousError(
             f"the checkpoint has the state of several sinks of application {history.application_id!r} that share "
             "tasks, and nothing tells which is whose; give each sink a checkpoint of its own"
         )

@@ -12,7 +12,7 @@ it, and 4 of its length. The key begins with the id of the column family (2 byte
 from struct import Struct
 from typing import Final
 
-from millpond.errors import FormatError
+from millpond.errors import SparkStateError
 
 FAMILY_SIZE: Final = 2
 
@@ -38,7 +38,7 @@ def columns_in(value: bytes) -> tuple[int, str]:
         found = _row(value[head:])
         if found is not None and (not head or int.from_bytes(value[4:8], "little") == len(value) - head):
             return found
-    raise FormatError(f"it holds a value of {len(value)} bytes that holds no manifest in Spark's form of rows")
+    raise SparkStateError(f"it holds a value of {len(value)} bytes that holds no manifest in Spark's form of rows")
 
 
 def _row(value: bytes) -> tuple[int, str] | None:

@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from millpond.adapters.inspect.columns import KeyColumn, ShownColumn
 from millpond.adapters.inspect.selection import Selection
-from millpond.errors import ConfigurationError
+from millpond.errors import StoreKindError
 from millpond.stores.backend.contract import Backend
 from millpond.stores.backend.transaction import Transaction
 from millpond.stores.encoding.keys import METADATA
@@ -162,7 +162,7 @@ class StoreForm:
             ConfigurationError: the store keeps no versions, or it is no time.
         """
         if not self.kind.versioned:
-            raise ConfigurationError(
+            raise StoreKindError(
                 f"store {self.name!r} is of kind {self.kind.value} and keeps no versions; leave as_of out, which is "
                 "--as-of, or look at an earlier micro-batch"
             )

@@ -17,7 +17,7 @@ import pyarrow as pa
 from millpond.adapters.inspect.selection import EVERYTHING, Selection
 from millpond.adapters.inspect.store_form import StoreForm
 from millpond.adapters.inspect.store_part import StorePart
-from millpond.errors import ConfigurationError
+from millpond.errors import StoreKindError
 from millpond.stores.durability.parquet.prefetch import called_ahead
 from millpond.stores.encoding.partitions import partition_of
 from millpond.stores.encoding.times import Instant
@@ -122,7 +122,7 @@ class StoreView:
             Exception: what ``rows`` raises.
         """
         if not self.versioned:
-            raise ConfigurationError(
+            raise StoreKindError(
                 f"store {self.name!r} is of kind {self.kind} and keeps no versions; get tells what it has for a key"
             )
         data = self.form.key.to_bytes(key)

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from millpond.adapters.inspect.columns import ShownColumn
-from millpond.errors import ConfigurationError, UnreadableRowError
+from millpond.errors import ConfigurationError, EditRefusedError, UnreadableRowError
 from millpond.processors.verbs.functions.top import STATE_SERDE
 from millpond.processors.verbs.top_n import KeptRows, RankedRows
 from millpond.stores.encoding.rows.packing import RowCodec
@@ -41,7 +41,7 @@ class TopColumn(ShownColumn):
 
 
 def _refusal() -> ConfigurationError:
-    return ConfigurationError(
+    return EditRefusedError(
         "the first rows of a key have orders that are not shown, so they cannot be put; delete the key, and it "
         "begins anew with the rows that come"
     )

@@ -16,7 +16,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from millpond.adapters.kafka_streams.entries import Entry
-from millpond.errors import ConfigurationError, SerdeError, UnreadableRowError
+from millpond.errors import MissingSerdeError, SerdeError, UnreadableRowError
 from millpond.stores.encoding.serdes import BYTES, FLOAT64, INT64, JSON, STRING, Serde
 
 COLUMN_TYPES: Final[dict[Serde[Any], Any]] = {
@@ -48,7 +48,7 @@ class Conversion:
         for what, given in (("key", key_serde), ("value", value_serde)):
             if given not in COLUMN_TYPES:
                 known = ", ".join(serde.name for serde in COLUMN_TYPES)
-                raise ConfigurationError(
+                raise MissingSerdeError(
                     f"the {what}s of store {store!r} cannot be read by the serde {given.name!r}, which writes nothing "
                     f"that Kafka's serializers write; choose one of {known}"
                 )

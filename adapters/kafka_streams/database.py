@@ -16,7 +16,7 @@ import rocksdict
 
 from millpond.adapters.kafka_streams.entries import Row, Rows
 from millpond.adapters.rocksdb import lock_holder
-from millpond.errors import BackendError, BackendInUseError, CorruptStoreError, FormatError, StoreError
+from millpond.errors import BackendError, BackendInUseError, KafkaStreamsStateError, StoreError
 
 DEFAULT: Final = "default"
 WITH_TIMESTAMP: Final = "keyValueWithTimestamp"
@@ -90,7 +90,7 @@ class Database:
         named = {Path(table["name"]).name for table in self._tables}
         others = sorted({path.name for path in self.directory.glob("*.sst")} - named)
         if others:
-            raise CorruptStoreError(
+            raise KafkaStreamsStateError(
                 f"store {self.store!r}: {self.directory} has tables that its MANIFEST does not name: "
                 f"{', '.join(others)}. If the application was not closed cleanly, start it once and stop it; if it "
                 f"was, the MANIFEST is damaged; {restored(self.directory)}"
@@ -117,7 +117,7 @@ def open_database(directory: Path, store: str) -> Iterator[Database]:
     refuse_locked(directory / "LOCK", store)
     for log in sorted(directory.glob("*.log")):
         if log.stat().st_size:
-            raise CorruptStoreError(
+            raise KafkaStreamsStateError(
                 f"store {store!r}: {log} is not empty, but Kafka Streams writes no log, so something else has written "
                 "here; start the application once and stop it, which brings the log into the tables"
             )
@@ -199,13 +199,13 @@ def _errors(directory: Path, store: str, view: Path) -> Iterator[None]:
 def _translated(where: str, text: str, directory: Path, kind: type[Exception]) -> StoreError:
     low = text.lower()
     if kind is Exception and (option := _option_in(low)) is not None:
-        return FormatError(
+        return KafkaStreamsStateError(
             f"{where} was written with {option} that is not known here ({text}); take that out of the application's "
             f"RocksDBConfigSetter, delete {directory.parent.parent}, start the application, which restores it from its "
             "changelogs, and stop it"
         )
     if "corruption" in low or "no such file" in low:
-        return CorruptStoreError(f"{where} is damaged or not complete ({text}); {restored(directory)}")
+        return KafkaStreamsStateError(f"{where} is damaged or not complete ({text}); {restored(directory)}")
     return BackendError(f"{where} cannot be read ({text}); see that its files may be read, or {restored(directory)}")
 
 

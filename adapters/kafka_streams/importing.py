@@ -13,7 +13,7 @@ from millpond.adapters.kafka_streams.entries import Entries, Entry
 from millpond.adapters.kafka_streams.expiry import expired, observed_stream_time
 from millpond.adapters.kafka_streams.reading import KafkaStore, open_store
 from millpond.adapters.kafka_streams.targets import Content, Target
-from millpond.errors import ConfigurationError
+from millpond.errors import MissingArgumentError, PlaceTakenError, StoreKindError
 from millpond.stores.encoding.serdes import BYTES, Serde
 from millpond.stores.specs.store_spec import KeyForm, StoreKind
 
@@ -117,14 +117,14 @@ class Import:
         place = self.target.place.resolve()
         for above in (self.state_dir, *(part.task for part in source.parts)):
             if place.is_relative_to(above.resolve()):
-                raise ConfigurationError(
+                raise PlaceTakenError(
                     f"{place} lies in the state directory {above}, which is only read; choose another place"
                 )
 
     def _content(self, kind: StoreKind, conversion: Conversion) -> Content:
         windows = kind.key_form is KeyForm.WINDOW
         if windows and self.window_size is None:
-            raise ConfigurationError(
+            raise MissingArgumentError(
                 f"store {self.store!r} has windows, and its files do not tell how long they are; say it with "
                 "--window-size, as in --window-size '1 hour'"
             )
@@ -134,7 +134,7 @@ class Import:
             ("--retention", self.retention is not None, windows or kind.versioned or kind.in_segments),
         ):
             if given and not of_kind:
-                raise ConfigurationError(f"store {self.store!r} of kind {kind.value} has no {option}; leave it out")
+                raise StoreKindError(f"store {self.store!r} of kind {kind.value} has no {option}; leave it out")
         return Content(self.store, kind, conversion, self.retention, self.window_size, self.retain_duplicates)
 
     def _kept(self, source: KafkaStore, report: Report) -> Entries:
@@ -155,7 +155,7 @@ class Import:
 
     def _check_sequence(self, entry: Entry) -> None:
         if entry.sequence and not self.retain_duplicates:
-            raise ConfigurationError(
+            raise MissingArgumentError(
                 f"store {self.store!r} retains duplicates: the row of key 0x{entry.key.hex()} and time {entry.start} "
                 f"has the sequence {entry.sequence}; say so with --retain-duplicates"
             )

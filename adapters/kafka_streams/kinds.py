@@ -15,7 +15,7 @@ from collections.abc import Collection
 from typing import Final
 
 from millpond.adapters.kafka_streams.database import DEFAULT, WITH_TIMESTAMP, Database
-from millpond.errors import ConfigurationError, CorruptStoreError, FormatError
+from millpond.errors import KafkaStreamsStateError, MissingArgumentError, StoreKindError
 from millpond.stores.specs.store_spec import StoreKind
 
 _POSSIBLE: Final = {
@@ -47,7 +47,7 @@ def kind_of(store: str, databases: Collection[Database], segments: bool, wanted:
     """
     timed = {_has_timestamps(store, database) for database in databases}
     if len(timed) != 1:
-        raise CorruptStoreError(
+        raise KafkaStreamsStateError(
             f"store {store!r}: some of its directories have the column family {WITH_TIMESTAMP}, others have not: "
             f"{', '.join(str(database.directory) for database in databases)}; start the application until it has "
             "opened all of them, and stop it"
@@ -55,16 +55,16 @@ def kind_of(store: str, databases: Collection[Database], segments: bool, wanted:
     possible = _POSSIBLE[segments, timed.pop()]
     names = " or ".join(kind.value for kind in possible)
     if wanted is None and len(possible) > 1:
-        raise ConfigurationError(f"store {store!r} is of kind {names}, its files do not tell; say it with --kind")
+        raise MissingArgumentError(f"store {store!r} is of kind {names}, its files do not tell; say it with --kind")
     if wanted is not None and wanted not in possible:
-        raise ConfigurationError(f"store {store!r} is of kind {names}, not {wanted.value}; its column families tell")
+        raise StoreKindError(f"store {store!r} is of kind {names}, not {wanted.value}; its column families tell")
     return wanted or possible[0]
 
 
 def _has_timestamps(store: str, database: Database) -> bool:
     unknown = sorted(set(database.families).difference(_KNOWN))
     if unknown or DEFAULT not in database.families:
-        raise FormatError(
+        raise KafkaStreamsStateError(
             f"store {store!r}: {database.directory} has the column families {', '.join(database.families)}, and this "
             f"release of Millpond knows {' and '.join(_KNOWN)}; read it with a newer one"
         )

@@ -16,7 +16,14 @@ from pathlib import Path
 from typing import Final
 
 from millpond.adapters.kafka_streams.database import is_database, refuse_locked
-from millpond.errors import ConfigurationError, CorruptStoreError, FormatError
+from millpond.errors import (
+    AmbiguousError,
+    CorruptStoreError,
+    FormatError,
+    KafkaStreamsStateError,
+    StateDirectoryError,
+    UnknownNameError,
+)
 
 CHECKPOINT: Final = ".checkpoint"
 _LOCK: Final = ".lock"
@@ -70,7 +77,7 @@ def find_parts(state_dir: Path, store: str, *, without_checkpoint: bool = False)
         FormatError: segments have names of releases before 2.0, or a ``.checkpoint`` is of a version that is not known.
     """
     if not state_dir.is_dir():
-        raise ConfigurationError(f"there is no directory {state_dir}; give that of an application, a task or a store")
+        raise StateDirectoryError(f"there is no directory {state_dir}; give that of an application, a task or a store")
     own = _own_task(state_dir, store)
     if own is not None:
         return [_part(store, own, state_dir, without_checkpoint)]
@@ -78,7 +85,7 @@ def find_parts(state_dir: Path, store: str, *, without_checkpoint: bool = False)
     found = [(task, directory) for task in tasks for directory in _directories(task, store)]
     if not found:
         names = sorted({name for task in tasks for name in _names(task)})
-        raise ConfigurationError(
+        raise UnknownNameError(
             f"there is no store {store!r} in {state_dir}, "
             + (f"only {', '.join(names)}" if names else "nor any other that lies in RocksDB")
         )
@@ -125,7 +132,7 @@ def _check_one(state_dir: Path, store: str, found: list[tuple[Path, Path]]) -> N
         stores.setdefault(which, []).append(str(directory))
     if len(stores) > 1:
         places = "; one in ".join(", ".join(directories) for directories in stores.values())
-        raise ConfigurationError(
+        raise AmbiguousError(
             f"there are several stores {store!r}: one in {places}; give the directory of one of them, or, where it has "
             f"several, a copy of {state_dir} without those of the others"
         )
@@ -148,12 +155,12 @@ def _part(store: str, task: Path, directory: Path, without_checkpoint: bool) -> 
 def _segment(directory: Path, store: str) -> Segment:
     named = re.fullmatch(re.escape(store) + r"([-.:])(\d{1,18})", directory.name, re.ASCII)
     if named is None:
-        raise FormatError(
+        raise KafkaStreamsStateError(
             f"store {store!r}: {directory} is no segment: expected {store}.<start in milliseconds>; move it away, as "
             "Kafka Streams has not put it there"
         )
     if named[1] != ".":
-        raise FormatError(
+        raise KafkaStreamsStateError(
             f"store {store!r}: the segment {directory} has a name of an early release; start the application once with "
             "release 2.0 or later of Kafka Streams, which renames it, and stop it"
         )
@@ -165,14 +172,14 @@ def _offsets(path: Path, store: str) -> dict[str, int]:
     try:
         lines = path.read_text("utf-8").splitlines()
     except FileNotFoundError as error:
-        raise CorruptStoreError(
+        raise KafkaStreamsStateError(
             f"store {store!r}: there is no {path}: the application was not closed cleanly, or the store has no "
             f"changelog, or this is a part of a copy; start the application once and stop it, {_IF_KNOWN}"
         ) from error
     except (OSError, UnicodeError) as error:
-        raise CorruptStoreError(f"store {store!r}: {path} cannot be read: {error}; {_WRITE_ANEW}") from error
+        raise KafkaStreamsStateError(f"store {store!r}: {path} cannot be read: {error}; {_WRITE_ANEW}") from error
     if lines and lines[0] != _VERSION:
-        raise FormatError(
+        raise KafkaStreamsStateError(
             f"store {store!r}: {path} is of version {lines[0][:80]!r}, and this release of Millpond knows {_VERSION}; "
             f"read it with a newer one, {_IF_KNOWN}"
         )
@@ -182,7 +189,7 @@ def _offsets(path: Path, store: str) -> dict[str, int]:
         if len(offsets) != _number(lines[1]):
             raise ValueError(f"it has {len(offsets)} offsets, not {lines[1]}")
     except (ValueError, IndexError) as error:
-        raise CorruptStoreError(
+        raise KafkaStreamsStateError(
             f"store {store!r}: {path} is damaged ({error}): expected a number of lines, and lines of topic, partition "
             f"and offset; {_WRITE_ANEW}"
         ) from error

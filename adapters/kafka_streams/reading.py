@@ -22,7 +22,7 @@ from millpond.adapters.kafka_streams.kinds import kind_of
 from millpond.adapters.kafka_streams.locations import StorePart, find_parts
 from millpond.adapters.kafka_streams.segments import InSegment, Span
 from millpond.adapters.kafka_streams.versions import Interval, KeyedVersions
-from millpond.errors import ConfigurationError, CorruptStoreError, UnreadableRowError
+from millpond.errors import KafkaStreamsStateError, StoreKindError, UnreadableRowError
 from millpond.stores.encoding.keys import after_prefix
 from millpond.stores.specs.store_spec import KeyForm, StoreKind
 
@@ -108,7 +108,7 @@ class KafkaStore:
             longer = longer or len(row.key) > LONG.size
             yield row, entry
         if longer and not plain:
-            raise ConfigurationError(
+            raise StoreKindError(
                 f"store {self.name!r}: every row is one of a versioned store, so it is of no other kind; say --kind "
                 "versioned"
             )
@@ -192,7 +192,7 @@ def open_store(
     """
     parts = find_parts(state_dir, store, without_checkpoint=without_checkpoint)
     if len({part.segments is None for part in parts}) > 1:
-        raise CorruptStoreError(
+        raise KafkaStreamsStateError(
             f"store {store!r} has segments in some tasks of {state_dir} and none in others, so the application was "
             "changed while these were there; give the directory of one of the tasks"
         )

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 
 from millpond.adapters.kafka_streams.conversion import COLUMN_TYPES, Conversion
 from millpond.adapters.kafka_streams.entries import Entries, Entry
-from millpond.errors import ConfigurationError, UnreadableRowError
+from millpond.errors import InvalidArgumentError, MissingArgumentError, PlaceTakenError, UnreadableRowError
 from millpond.stores.backend.contract import Backend
 from millpond.stores.backend.registry import supplier
 from millpond.stores.backend.transaction import Transaction
@@ -64,7 +64,9 @@ class Content:
         needed = self.kind.traits.needed
         retention = next((option for option in ("history_retention", "retention") if option in needed), None)
         if retention is not None and self.retention is None:
-            raise ConfigurationError(f"a store of kind {self.kind.value} needs its retention; say it with --retention")
+            raise MissingArgumentError(
+                f"a store of kind {self.kind.value} needs its retention; say it with --retention"
+            )
         options: dict[str, Any] = {} if retention is None else {retention: self.retention}
         if self.kind.key_form is KeyForm.WINDOW:
             options |= {"window_size": self.window_size, "retain_duplicates": self.retain_duplicates}
@@ -112,7 +114,7 @@ class StoreTarget:
     def check(self, content: Content) -> None:
         spec = content.spec()
         if not supplier(self.backend).persistent:
-            raise ConfigurationError(f"the backend {self.backend!r} keeps no files; choose one that does")
+            raise InvalidArgumentError(f"the backend {self.backend!r} keeps no files; choose one that does")
         for version in FormatVersion:
             _refuse_existing(self.directory / version.directory_name(spec.name))
 
@@ -254,7 +256,7 @@ def _chunks(entries: Entries) -> Iterator[list[Entry]]:
 
 def _refuse_existing(place: Path) -> None:
     if place.exists():
-        raise ConfigurationError(f"{place} is there already, and is not touched; delete it, or choose another place")
+        raise PlaceTakenError(f"{place} is there already, and is not touched; delete it, or choose another place")
 
 
 @contextmanager

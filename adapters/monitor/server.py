@@ -7,7 +7,7 @@ nothing from elsewhere, and its policy forbids it.
 
 import json
 from base64 import b64encode
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import sha256
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -19,7 +19,7 @@ from typing import Any, ClassVar, Final, NamedTuple
 from millpond.adapters.monitor.exposition import CONTENT_TYPE, exposed
 from millpond.adapters.monitor.overview import Overview
 from millpond.adapters.monitor.query_monitor import QueryMonitor
-from millpond.errors import ConfigurationError, MillpondError
+from millpond.errors import InvalidArgumentError, MillpondError
 from millpond.masking import masked_errors
 
 HOST: Final = "127.0.0.1"
@@ -47,10 +47,10 @@ class Source:
 
     watched: QueryMonitor
     interval: float
+    _seen: Overview | MillpondError = field(init=False)
 
     def __post_init__(self) -> None:
         self._lock, self._at = Lock(), float("-inf")
-        self._seen: Overview | MillpondError = MillpondError("nobody has looked yet")
 
     def data(self) -> Answer:
         """The overview as JSON, or what is wrong, as ``{"error": "..."}``."""
@@ -118,7 +118,7 @@ def server(watched: QueryMonitor, port: int, interval: float) -> ThreadingHTTPSe
     try:
         return ThreadingHTTPServer((HOST, port), Handler)
     except (OSError, OverflowError) as error:
-        raise ConfigurationError(f"port {port} of {HOST} cannot be had: {error}; give another, or 0") from error
+        raise InvalidArgumentError(f"port {port} of {HOST} cannot be had: {error}; give another, or 0") from error
 
 
 class _Handler(BaseHTTPRequestHandler):

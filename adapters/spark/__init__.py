@@ -8,7 +8,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from millpond.errors import ConfigurationError
+from millpond.errors import MissingPackageError
 
 if TYPE_CHECKING:
     from millpond.adapters.spark.configuring import configure
@@ -35,7 +35,7 @@ for _package, _module, _extra in (
     ("protobuf", "google", "cluster"),
 ):
     if find_spec(_module) is None:
-        raise ConfigurationError(f"running on Spark needs the package {_package}: pip install 'millpond[{_extra}]'")
+        raise MissingPackageError(f"running on Spark needs the package {_package}: pip install 'millpond[{_extra}]'")
 
 __all__ = [
     "Checkpoint",

@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from millpond.adapters.spark.session.pipelines import analyzing
 from millpond.adapters.spark.verbs.pond import Millpond
-from millpond.errors import ConfigurationError
+from millpond.errors import InvalidArgumentError, MissingArgumentError
 from millpond.processors.options.known_names import did_you_mean
 
 APPLICATION_CONF: Final = "spark.millpond.application_id"
@@ -45,7 +45,7 @@ class RowVerbs:
             ConfigurationError: it is none.
         """
         if not isinstance(pond, Millpond):
-            raise ConfigurationError(
+            raise InvalidArgumentError(
                 f"df.millpond takes a Millpond, not {pond!r}; for a verb, write df.millpond.latest"
             )
         return RowVerbs(self._rows, pond)
@@ -103,7 +103,7 @@ def _pond_for(rows: DataFrame) -> Millpond:
     with analyzing(session):
         streaming = rows.isStreaming
     if streaming:
-        raise ConfigurationError(
+        raise MissingArgumentError(
             f"the session does not say whose state a stream has; set {APPLICATION_CONF} and {STATE_CONF}, or name it: "
             "df.millpond(Millpond(application_id=..., state_dir=...))"
         )

@@ -23,7 +23,7 @@ from millpond.adapters.spark.session.session import (
     check_spec,
     give_own_python,
 )
-from millpond.errors import ConfigurationError
+from millpond.errors import InvalidArgumentError
 
 Configured = TypeVar("Configured", SparkSession, SparkSession.Builder)
 
@@ -79,7 +79,7 @@ def configure(session: Configured) -> Configured:
     """
     asked: Any = session
     if not hasattr(asked, "conf") and not hasattr(asked, "config"):
-        raise ConfigurationError(f"configure takes a SparkSession or SparkSession.builder, not {session!r}")
+        raise InvalidArgumentError(f"configure takes a SparkSession or SparkSession.builder, not {session!r}")
     add_accessor()
     shorten_uncaught()
     if not hasattr(asked, "conf"):

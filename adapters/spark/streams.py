@@ -29,7 +29,7 @@ from millpond.adapters.spark.rows.sink import Sink
 from millpond.adapters.spark.rows.source import select_source
 from millpond.adapters.spark.session.session import check_workers
 from millpond.adapters.spark.session.ticks import check_ticks
-from millpond.errors import ConfigurationError
+from millpond.errors import ArgumentConflictError, StreamingOrStaticError
 from millpond.processors.calls.arguments import moment_of
 from millpond.processors.distribution.plan import Plan
 from millpond.processors.options.given import fitted
@@ -203,12 +203,12 @@ class SparkStreams(StateAccess):
         flow = replace(self._flow(session, plan, inputs, complete), ticks=ticks)
         check_ticks(ticks, plan, streaming=True)
         if not all(inputs[topic].isStreaming for topic in plan.topics):
-            raise ConfigurationError(
+            raise StreamingOrStaticError(
                 "some inputs are static DataFrames, and a query runs on streaming ones; for static ones call transform "
                 "for each sink, and write what it returns"
             )
         if self._job.options.evolution is not None and self._job.options.evolution.into is not None:
-            raise ConfigurationError(
+            raise ArgumentConflictError(
                 "Evolution(into=...) needs the DataFrame of transform; a query of several sinks goes on at its own "
                 "checkpoint, so leave into out"
             )
@@ -255,11 +255,11 @@ class SparkStreams(StateAccess):
         plan = self._one_sink(self._job, session, sink)
         flow = self._flow(session, plan, inputs, complete)
         if any(inputs[topic].isStreaming for topic in plan.topics):
-            raise ConfigurationError(
+            raise StreamingOrStaticError(
                 "a backfill is of inputs that have an end, so of static DataFrames; give streaming ones to transform"
             )
         if not plan.stages:
-            raise ConfigurationError(
+            raise ArgumentConflictError(
                 f"the topology keeps no state for the sink {plan.sink!r}, so there is nothing that a streaming query "
                 "could begin with; call transform with the static DataFrames, and write what it returns"
             )
@@ -270,7 +270,7 @@ class SparkStreams(StateAccess):
         """The plan for a sink that is a query's only one."""
         plan = job.plan(session, self._topology, sink)
         if len(plan.sinks) > 1:
-            raise ConfigurationError(
+            raise ArgumentConflictError(
                 f"{sink!r} are several sinks, and a DataFrame has the rows of one; call start, with an output for each"
             )
         return plan

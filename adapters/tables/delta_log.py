@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from millpond.adapters.tables.spark_schema import UNREADABLE, arrow_schema
-from millpond.errors import ConfigurationError, CorruptFileError, FormatError, MissingFileError
+from millpond.errors import CorruptFileError, FormatError, LookupTableError, MissingTableFileError, TableFormatError
 from millpond.masking import quoted
 from millpond.stores.durability.storage.storage import Storage
 
@@ -92,9 +92,7 @@ class DeltaLog:
         """
         versions = [version for name in self._names() for version in [_version(name)] if version is not None]
         if not versions:
-            raise ConfigurationError(
-                f"{self.storage.describe(LOG)} has no log of Delta Lake; give the table's directory"
-            )
+            raise LookupTableError(f"{self.storage.describe(LOG)} has no log of Delta Lake; give the table's directory")
         return max(versions)
 
     def snapshot(self, version: int) -> Snapshot:
@@ -115,7 +113,7 @@ class DeltaLog:
             name = f"{number:020d}.json"
             if name not in there:
                 self._check_checkpoints(names, range(number, version + 1))
-                raise MissingFileError(
+                raise MissingTableFileError(
                     f"{self.storage.describe(f'{LOG}/{name}')} does not exist, which the version {version} of the "
                     "table needs; have the table keep its log longer (delta.logRetentionDuration)"
                 )
@@ -199,7 +197,7 @@ class DeltaLog:
             raise self._unknown("v2Checkpoint")
 
     def _unknown(self, what: str) -> FormatError:
-        return FormatError(
+        return TableFormatError(
             f"the table of Delta Lake in {self.storage.describe('')} needs {what} to be read, which is not known "
             f"here; drop it from the table (ALTER TABLE ... DROP FEATURE {what}), or read the table by Spark and "
             "join it by asof_join"
@@ -213,7 +211,7 @@ class DeltaLog:
         """
         mode = configuration.get(_MAPPING, "none")
         if mode != "none":
-            raise FormatError(
+            raise TableFormatError(
                 f"the table of Delta Lake in {self.storage.describe('')} has {_MAPPING}={mode}, so its files have "
                 f"other names of columns; set it to none (SET TBLPROPERTIES ('{_MAPPING}' = 'none')), or "
                 "read the table by Spark and join it by asof_join"
@@ -228,13 +226,13 @@ def data_path(storage: Storage, added: Added) -> str:
     """
     path = unquote(added.path)
     if added.deletes:
-        raise FormatError(
+        raise TableFormatError(
             f"rows of {storage.describe(path)} are deleted by a deletion vector, which is not read here; write the "
             "files anew without (REORG TABLE ... APPLY (PURGE)), and have no more of them (TBLPROPERTIES "
             "'delta.enableDeletionVectors' = 'false')"
         )
     if _ELSEWHERE.match(added.path):
-        raise FormatError(
+        raise TableFormatError(
             f"the table of Delta Lake in {storage.describe('')} has the file {path}, which is not in it, as a shallow "
             "clone has; make it a deep one, or read the table by Spark and join it by asof_join"
         )

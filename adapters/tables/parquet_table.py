@@ -11,7 +11,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from millpond.adapters.tables.table_files import check_place, file_schema, read_columns
-from millpond.errors import ConfigurationError
+from millpond.errors import LookupTableError
 from millpond.stores.durability.storage.storage import Storage
 from millpond.stores.durability.storage.uris import shown
 
@@ -49,7 +49,7 @@ class ParquetTable:
         storage = self._storage
         found = [file for file in storage.list("") if _is_part(file.path)]
         if not found:
-            raise ConfigurationError(f"{self!r} has no files whose names end with {_ENDING}; write one before")
+            raise LookupTableError(f"{self!r} has no files whose names end with {_ENDING}; write one before")
         return file_schema(storage, max(found, key=lambda file: (file.modified_ms, file.path)).path)
 
     def version(self) -> str:
@@ -61,7 +61,7 @@ class ParquetTable:
         storage = self._storage
         within = [name for name in storage.directories("") if not name.startswith(("_", "."))]
         if within:
-            raise ConfigurationError(
+            raise LookupTableError(
                 f"{self!r} has the directory {within[0]!r}, and its files would be left out; give a directory of files "
                 "alone, or for a table with partitions a DeltaTable"
             )

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from millpond.adapters.tables.spark_schema import UNREADABLE, arrow_schema
-from millpond.errors import ConfigurationError, CorruptFileError, MissingFileError
+from millpond.errors import CorruptFileError, LookupTableError, MissingFileError, MissingTableFileError
 from millpond.masking import quoted
 from millpond.stores.durability.storage.storage import Storage
 
@@ -27,7 +27,7 @@ def check_place(path: object) -> None:
         ConfigurationError: so it is.
     """
     if not isinstance(path, str | Path) or not str(path):
-        raise ConfigurationError(
+        raise LookupTableError(
             f"the path of the table is {path!r}; give a directory, or a URI such as s3://bucket/quotes"
         )
 
@@ -75,7 +75,7 @@ def _opened(storage: Storage, path: str) -> Iterator[Any]:
         with storage.reading(path) as stream:
             yield pq.ParquetFile(stream, coerce_int96_timestamp_unit="us")
     except MissingFileError as error:
-        raise MissingFileError(
+        raise MissingTableFileError(
             f"{error}, which a version of the table has that is read; what deletes old files of tables, such as VACUUM "
             "or a compaction, has to leave them for as long as a query may repeat a micro-batch"
         ) from error

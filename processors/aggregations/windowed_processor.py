@@ -27,7 +27,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from millpond.errors import StateConflictError
+from millpond.errors import BegunAlreadyError
 from millpond.processors.aggregations.aggregate import Addition, AggregateSetup, columns_without_nulls, without_nulls
 from millpond.processors.aggregations.closing import Closing, Window
 from millpond.processors.aggregations.column_fold import ColumnFold
@@ -224,7 +224,7 @@ class WindowedProcessor(Operator):
         if before is not None and before >= since:
             shown = TimeUnit.MICROSECOND.shown
             earliest = shown(self._closes.grid.next(before))
-            raise StateConflictError(
+            raise BegunAlreadyError(
                 f"the windows of the store {self._setup.spec.name!r} are to be others from {shown(since)} on, but rows "
                 f"have come up to {shown(before)}, and some would be missing in them; the earliest time that is free "
                 f"is {earliest!r}: write it in until"
@@ -242,7 +242,7 @@ class WindowedProcessor(Operator):
             return
         shown, another = TimeUnit.MICROSECOND.shown, f"{name}_2"
         earliest = shown(self._stream_time + 1)
-        raise StateConflictError(
+        raise BegunAlreadyError(
             f"the result {name!r} of the store {self._setup.spec.name!r} is to be true since {shown(since)}, but rows "
             f"have come up to {shown(self._stream_time)}, and some would be missing in it; the earliest time that is "
             f"free is {earliest!r}: give the result a name that is free, such as {another!r}, with "

@@ -10,7 +10,19 @@ from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
 
-from millpond.errors import ConfigurationError
+from millpond.errors import (
+    ArgumentConflictError,
+    ColumnTypeError,
+    DuplicateColumnError,
+    InvalidArgumentError,
+    InvalidTimeError,
+    InvalidWindowError,
+    MissingArgumentError,
+    NoHistoryError,
+    TimeZoneError,
+    UnknownColumnError,
+    UnknownNameError,
+)
 from millpond.processors.calls.account import TTL, Allowance
 from millpond.processors.options.grouping import By, GroupingSets, product_of
 from millpond.processors.options.join_windows import JoinWindows
@@ -42,14 +54,14 @@ def check_calls(calls: Mapping[str, AggregateCall], window: Windows | None) -> N
         ConfigurationError: there is such a one.
     """
     if not isinstance(calls, Mapping):
-        raise ConfigurationError(f"calls is {calls!r}; give a mapping from the name of each result to its function")
+        raise InvalidArgumentError(f"calls is {calls!r}; give a mapping from the name of each result to its function")
     for name, call in calls.items():
         if not isinstance(name, str):
-            raise ConfigurationError(
+            raise DuplicateColumnError(
                 f"calls has a result by the name {name!r}; give it that of a column, such as {{'count': count()}}"
             )
         if not isinstance(call, AggregateCall):
-            raise ConfigurationError(
+            raise InvalidArgumentError(
                 f"the aggregate {name!r} is {call!r}; give a function of millpond.processors.verbs.aggregates, such as "
                 "aggregates.count()"
             )
@@ -63,7 +75,7 @@ def check_window(window: Windows | None) -> None:
         ConfigurationError: so it is.
     """
     if window is not None and not isinstance(window, Windows):
-        raise ConfigurationError(
+        raise InvalidArgumentError(
             f"window is {window!r}; give TimeWindows, SlidingWindows or SessionWindows of millpond.processors"
         )
 
@@ -76,7 +88,7 @@ def until_in_micros(window: Windows | None, until: Mapping[Instant | str, Window
             have gaps of their own.
     """
     if until is not None and not isinstance(until, Mapping):
-        raise ConfigurationError(
+        raise InvalidArgumentError(
             f"until is {until!r}; give a mapping from times to the windows that begin before them, such as "
             "until={'2026-06-01T00:00:00Z': TimeWindows('1 hour')}"
         )
@@ -86,7 +98,7 @@ def until_in_micros(window: Windows | None, until: Mapping[Instant | str, Window
     for time, before in (until or {}).items():
         moment = moment_of(time, "a time of until")
         if moment is None or not isinstance(before, TimeWindows | SessionWindows) or type(before) is not type(window):
-            raise ConfigurationError(
+            raise ArgumentConflictError(
                 f"until is {until!r}, and window is {window!r}; both are TimeWindows, or both SessionWindows, as in "
                 "window=TimeWindows('2 hours'), until={'2026-06-01T00:00:00Z': TimeWindows('1 hour')}; other windows "
                 "take another name of the verb"
@@ -99,7 +111,7 @@ def until_in_micros(window: Windows | None, until: Mapping[Instant | str, Window
         grid = cut.grid if isinstance(cut, TimeWindows) else EVERYWHERE
         if moment is not None and grid.last(moment) != moment:
             shown = TimeUnit.MICROSECOND.shown
-            raise ConfigurationError(
+            raise InvalidWindowError(
                 f"until has the time {shown(moment)!r}, at which none of the windows after it begins, which are "
                 f"{after}; the next that does is {shown(grid.next(moment))!r}"
             )
@@ -115,7 +127,7 @@ def check_one_gap(windows: Collection[Windows | None], where: str) -> None:
     for one in windows:
         gap = own_gap(one)
         if gap is not None:
-            raise ConfigurationError(
+            raise InvalidWindowError(
                 f"the gap of window is {gap!r}, of each row its own, which {where} does not take; give one for all "
                 "rows, such as SessionWindows('30 minutes')"
             )
@@ -138,11 +150,11 @@ def check_zones(windows: Collection[Windows | None], instants: bool, time: objec
         if calendar is None or instants == (calendar.zone is not None):
             continue
         if instants:
-            raise ConfigurationError(
+            raise TimeZoneError(
                 f"windows are of the calendar, {calendar.text!r}, but not of which time zone, and the times of "
                 f"{time!r} are moments; give it: {in_a_zone(one, calendar)}"
             )
-        raise ConfigurationError(
+        raise TimeZoneError(
             f"windows are of the calendar of {calendar.zone!r}, but the times of {time!r} are of no time zone "
             "(timestamp_ntz); leave out zone for the calendar that they show, or give time as a timestamp, such as "
             f"time={instead}"
@@ -156,7 +168,7 @@ def check_emit(emit: str) -> None:
         ConfigurationError: so it is.
     """
     if not isinstance(emit, str) or emit not in ("updates", "final"):
-        raise ConfigurationError(f"emit is {emit!r}; give 'updates' or 'final'")
+        raise InvalidArgumentError(f"emit is {emit!r}; give 'updates' or 'final'")
 
 
 def emits_final(emit: str, window: Windows | None) -> bool:
@@ -167,7 +179,7 @@ def emits_final(emit: str, window: Windows | None) -> bool:
     """
     check_emit(emit)
     if emit == "final" and window is None:
-        raise ConfigurationError("a result that has no window is never final; give a window, or emit='updates'")
+        raise ArgumentConflictError("a result that has no window is never final; give a window, or emit='updates'")
     return emit == "final"
 
 
@@ -180,17 +192,17 @@ def check_ttl(ttl: Duration | None, expired: str = "silent", window: Windows | N
     chosen = Expired.of(expired)
     if ttl is None:
         if chosen is not Expired.SILENT:
-            raise ConfigurationError(
+            raise ArgumentConflictError(
                 f"expired is {expired!r}, but nothing expires; give ttl='30 days', or leave out expired"
             )
         return
     if window is not None:
-        raise ConfigurationError(
+        raise ArgumentConflictError(
             "results of windows are kept until their window and its grace are over; leave out ttl, or give a window "
             "with another grace"
         )
     if in_micros(ttl, "ttl") == 0:
-        raise ConfigurationError(f"ttl is {ttl!r}; give a length of time such as '30 days', or leave it out")
+        raise InvalidTimeError(f"ttl is {ttl!r}; give a length of time such as '30 days', or leave it out")
 
 
 def ttl_allowance(ttl: int | None, late: int) -> Allowance | None:
@@ -215,7 +227,7 @@ def chosen_join(how: str, known: Iterable[JoinType]) -> JoinType:
     for join_type in known:
         if plain is not None and join_type.value == _SPELLINGS.get(plain, plain):
             return join_type
-    raise ConfigurationError(f"how is {how!r}; give {' or '.join(repr(one.value) for one in known)}")
+    raise InvalidArgumentError(f"how is {how!r}; give {' or '.join(repr(one.value) for one in known)}")
 
 
 def column_names(columns: object, what: str) -> list[str]:
@@ -226,7 +238,7 @@ def column_names(columns: object, what: str) -> list[str]:
     """
     names = [columns] if isinstance(columns, str) else list(columns) if isinstance(columns, Sequence) else []
     if not names or not all(isinstance(name, str) for name in names) or len(set(names)) < len(names):
-        raise ConfigurationError(f"{what} is {columns!r}; give the name of a column, or a list of different names")
+        raise InvalidArgumentError(f"{what} is {columns!r}; give the name of a column, or a list of different names")
     return names
 
 
@@ -241,7 +253,7 @@ def grouping_of(by: By) -> tuple[list[str], GroupingSets | None]:
     if not isinstance(by, list | tuple) or not any(isinstance(one, GroupingSets) for one in by):
         return ([] if isinstance(by, list | tuple) and not by else column_names(by, "by")), None
     if not all(isinstance(one, str | GroupingSets) for one in by):
-        raise ConfigurationError(
+        raise InvalidArgumentError(
             f"by is {by!r}; give names of columns and grouping sets, such as ['day', cube('region', 'product')]"
         )
     sets = product_of(by)
@@ -256,7 +268,7 @@ def in_micros(duration: Duration, name: str) -> int:
     """
     micros = to_micros(duration, name)
     if micros < 0:
-        raise ConfigurationError(f"{name} is {duration!r}; it must not be negative")
+        raise InvalidTimeError(f"{name} is {duration!r}; it must not be negative")
     return micros
 
 
@@ -285,7 +297,7 @@ def of_each(given: object, tables: Sequence[str], what: str, example: str | None
         ConfigurationError: a mapping names a table that there is not, or lacks one, or none may lack it and all do.
     """
     if given is None and example is not None:
-        raise ConfigurationError(
+        raise MissingArgumentError(
             f"{what} is None; give what all tables have, such as {what}={example!r}, or a mapping with that of each, "
             f"by the names {', '.join(tables)}"
         )
@@ -294,10 +306,10 @@ def of_each(given: object, tables: Sequence[str], what: str, example: str | None
     for name in given:
         if name not in tables:
             hint = did_you_mean(str(name), tables)
-            raise ConfigurationError(f"{what} names {name!r}, which is none of the tables {', '.join(tables)}{hint}")
+            raise UnknownNameError(f"{what} names {name!r}, which is none of the tables {', '.join(tables)}{hint}")
     for table in tables:
         if example is not None and table not in given:
-            raise ConfigurationError(
+            raise MissingArgumentError(
                 f"{what} says nothing of the table {table!r}; give {what}={{..., {table!r}: {example!r}}}"
             )
     return {table: given[table] for table in tables if table in given}
@@ -312,7 +324,7 @@ def named_tables(tables: object) -> Mapping[str, Any]:
     if tables is None:
         return {}
     if not isinstance(tables, Mapping):
-        raise ConfigurationError(
+        raise InvalidArgumentError(
             f"tables is of type {type(tables).__name__}; give the rows by the names of the tables, such as "
             "tables={'orders': orders}"
         )
@@ -337,10 +349,10 @@ def join_windows(
     wait = in_micros(grace, "grace")
     if within is not None:
         if before is not None or after is not None:
-            raise ConfigurationError("give either within=..., or before=... and after=...")
+            raise ArgumentConflictError("give either within=..., or before=... and after=...")
         return JoinWindows.of(in_micros(within, "within"), grace=wait, drop_late=True)
     if before is None and after is None:
-        raise ConfigurationError("a join of streams needs a window: within='10 minutes', or before=... and after=...")
+        raise MissingArgumentError("a join of streams needs a window: within='10 minutes', or before=... and after=...")
     return JoinWindows(to_micros(before or 0, "before"), to_micros(after or 0, "after"), wait, drop_late=True)
 
 
@@ -354,7 +366,7 @@ def moment_of(moment: Instant | str | None, what: str) -> int | None:
         try:
             moment = datetime.fromisoformat(moment)
         except ValueError:
-            raise ConfigurationError(
+            raise InvalidTimeError(
                 f"{what} is {moment!r}; give a datetime, or text such as '2026-06-01T12:00:00Z'"
             ) from None
     return None if moment is None else to_instant_micros(moment, what)
@@ -375,7 +387,7 @@ def check_distinct(names: Sequence[str], *, changes: bool, remedy: str) -> None:
     twice = sorted({name for name in taken if taken.count(name) > 1})
     if twice:
         reserved = f" (a change feed adds {', '.join(CHANGE_COLUMNS)})" if set(twice) & set(CHANGE_COLUMNS) else ""
-        raise ConfigurationError(
+        raise DuplicateColumnError(
             f"the result would have the columns {', '.join(map(repr, twice))} twice{reserved}; rename or drop them "
             f"before: {remedy}"
         )
@@ -388,7 +400,7 @@ def check_exact(exact: object) -> None:
         ConfigurationError: it is none.
     """
     if not isinstance(exact, bool):
-        raise ConfigurationError(
+        raise InvalidArgumentError(
             f"exact is {exact!r}; give exact=False if a right row of the very time of a left row is no match, and "
             "exact=True if it is"
         )
@@ -401,7 +413,7 @@ def check_null_safe(null_safe: object) -> None:
         ConfigurationError: it is none.
     """
     if not isinstance(null_safe, bool):
-        raise ConfigurationError(
+        raise InvalidArgumentError(
             f"null_safe is {null_safe!r}; give null_safe=True if nulls of all columns in on are to be equal"
         )
 
@@ -418,12 +430,12 @@ def defaults_of(
     if default is None:
         return {}
     if not isinstance(default, Mapping):
-        raise ConfigurationError(
+        raise InvalidArgumentError(
             f"default is {default!r}; give a mapping from columns of right to what they have where there is no match, "
             "such as default={'price': 0}"
         )
     if default and join_type is not JoinType.LEFT:
-        raise ConfigurationError(
+        raise ArgumentConflictError(
             f"default is {default!r}, but in the result of a join with how={join_type.value!r} no row lacks a match; "
             "give how='left', or leave default out"
         )
@@ -431,16 +443,16 @@ def defaults_of(
     for name, value in default.items():
         if name not in columns:
             hint = did_you_mean(name, columns)
-            raise ConfigurationError(f"default names {name!r}, which is no column of right in the result{hint}")
+            raise UnknownColumnError(f"default names {name!r}, which is no column of right in the result{hint}")
         type_ = schema.field(name).type
         if isinstance(value, datetime) and value.tzinfo is None and getattr(type_, "tz", None) is not None:
-            raise ConfigurationError(
+            raise TimeZoneError(
                 f"default[{name!r}] is {value!r}, which has no time zone; give it one: {value!r}.astimezone()"
             )
         try:
             found[name] = pa.scalar(value, type_)
         except (pa.ArrowException, TypeError, ValueError, OverflowError):
-            raise ConfigurationError(
+            raise ColumnTypeError(
                 f"default[{name!r}] is {value!r}, but the column is {type_}; give a value of that type"
             ) from None
     return found
@@ -454,7 +466,7 @@ def check_table_order(history: Duration | None, orders: Mapping[str, object]) ->
     """
     given = next((name for name, order in orders.items() if order is not None), None)
     if history is None and given is not None:
-        raise ConfigurationError(
+        raise MissingArgumentError(
             f"{given} is given, but without a history a later micro-batch applies last; give history=..., for how "
             "long a change may come after another one of its time"
         )
@@ -467,7 +479,7 @@ def check_foreign_ttl(primary: Sequence[str], foreign: Sequence[str], ttl: Durat
         ConfigurationError: there is one.
     """
     if foreign and ttl is not None:
-        raise ConfigurationError(
+        raise ArgumentConflictError(
             f"ttl of the table_join on {', '.join(foreign)} is {ttl!r}, but the sides of a join by foreign key "
             "have no time in common; leave it out, and let rows expire before: left=pond.latest(left, "
             f"key={primary!r}, time=..., history=..., ttl={ttl!r}, expired='delete', name=...), and the right side "
@@ -482,7 +494,7 @@ def check_left_key(primary: Sequence[str], foreign: Sequence[str], join_type: Jo
         ConfigurationError: it is such a one.
     """
     if foreign and join_type.keeps(Side.RIGHT) and set(primary) <= set(foreign):
-        raise ConfigurationError(
+        raise ArgumentConflictError(
             f"all columns of left_key={primary!r} are in on, so with how={join_type.value!r} nothing would tell the "
             "result of a left row from that of a right row alone; give how='left', or add a column to the left side "
             f"that is never null, such as one of 1, and name it, too: left_key={[*primary, 'there']!r}"
@@ -501,4 +513,4 @@ def check_history(grace: Duration | None, tolerance: Duration | None, history: D
     """
     if grace is not None and in_micros(grace, "grace") + ahead > in_micros(history, "history"):
         waits = f"tolerance and grace together are {tolerance!r} and {grace!r}" if ahead else f"grace is {grace!r}"
-        raise ConfigurationError(f"{waits}, but only a history of {history!r} is kept; make history as long")
+        raise NoHistoryError(f"{waits}, but only a history of {history!r} is kept; make history as long")

@@ -5,7 +5,13 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 
-from millpond.errors import ConfigurationError
+from millpond.errors import (
+    ArgumentConflictError,
+    ChangeFeedError,
+    MissingArgumentError,
+    NoHistoryError,
+    UnknownColumnError,
+)
 from millpond.processors.calls.account import Path
 from millpond.processors.calls.arguments import (
     LEFT,
@@ -88,7 +94,7 @@ def call_asof_join(
     own = key_of_feed(right, list(keys.values()), right_op)
     if own is not None and op is not None:
         by = as_written(list(keys.values()))
-        raise ConfigurationError(
+        raise ChangeFeedError(
             f"the right side of the verb {name!r} is by {', '.join(keys.values())}, and the rows of its feed replace "
             f"each other by {own}, of which alone a delete tells; aggregate it before, with by={by}, or, to take each "
             f"of its upserts as a row that stays, write {right.upserts(op)}"
@@ -204,18 +210,18 @@ def _corrected_key(
     check_emit(emit)
     if emit == "final":
         if left_key is not None:
-            raise ConfigurationError(
+            raise ArgumentConflictError(
                 f"left_key is {left_key!r}, but each left row comes out once; give emit='updates' to have results "
                 "corrected, or leave left_key out"
             )
         return None
     if left_key is None:
-        raise ConfigurationError(
+        raise MissingArgumentError(
             "updates are wanted, and nothing says which columns tell left rows of one key and time apart; give "
             "left_key='id', or a list of columns"
         )
     if grace is not None:
-        raise ConfigurationError(
+        raise ArgumentConflictError(
             f"grace is {grace!r}, but with emit='updates' no row waits: a late right row corrects what has come out; "
             "leave grace out, and give history for as long as right rows may be late"
         )
@@ -230,7 +236,7 @@ def check_ahead(direction: str, tolerance: Duration | None) -> None:
         ConfigurationError: it is such a one.
     """
     if AsofDirection.of(direction).looks_ahead and tolerance is None:
-        raise ConfigurationError(
+        raise MissingArgumentError(
             f"direction is {direction!r}, and nothing says how much newer than a left row its match may be; give "
             "tolerance='10 minutes'"
         )
@@ -243,7 +249,7 @@ def _check_reach(corrected: Sequence[str] | None, tolerance: Duration | None, hi
         ConfigurationError: it is shorter than a match may be newer.
     """
     if corrected is not None and ahead > in_micros(history, "history"):
-        raise ConfigurationError(
+        raise NoHistoryError(
             f"tolerance is {tolerance!r}, but left rows are corrected for a history of {history!r} only; make history "
             "as long"
         )
@@ -270,9 +276,9 @@ def _feed_key(
     """
     for one in left_key:
         if one not in names:
-            raise ConfigurationError(f"left_key names {one!r}, which is no column of left{did_you_mean(one, names)}")
+            raise UnknownColumnError(f"left_key names {one!r}, which is no column of left{did_you_mean(one, names)}")
     if path is None or len(path) != 1:
-        raise ConfigurationError(
+        raise UnknownColumnError(
             f"left_time is {time!r}, which is no column of the result as it is, and with emit='updates' it is part of "
             "its key; give a column of left"
         )

@@ -10,7 +10,7 @@ from enum import StrEnum
 from html import escape
 from typing import Any, Final, NamedTuple
 
-from millpond.errors import ConfigurationError
+from millpond.errors import MissingArgumentError, UnknownColumnError
 from millpond.processors.calls.side_by_side import html_table, row_cells, text_table
 
 _TITLES: Final = ("", "key", "columns", "written", "computed")
@@ -135,9 +135,9 @@ def check_key(key: Sequence[str], columns: Collection[str], *, feed: bool) -> No
     """
     for name in key:
         if name not in columns:
-            raise ConfigurationError(f"the key has {name!r}, but the rows only {', '.join(columns)}")
+            raise UnknownColumnError(f"the key has {name!r}, but the rows only {', '.join(columns)}")
     if feed and not key:
-        raise ConfigurationError(
+        raise MissingArgumentError(
             "the rows are a change feed, and nothing says which of them replace each other; give key=..., the columns "
             "of its key, with 'window' if it has windows"
         )
@@ -150,7 +150,7 @@ def check_interval(time: object, since: object, until: object) -> None:
         ConfigurationError: it is one.
     """
     if time is None and (since is not None or until is not None):
-        raise ConfigurationError(
+        raise MissingArgumentError(
             f"since is {since!r} and until {until!r}, and nothing says of which column; give time='at', or leave both "
             "out"
         )

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from millpond.errors import ConfigurationError
+from millpond.errors import NotCopartitionedError
 from millpond.processors.calls.readings import Reading
 
 MONTHS: Final[Mapping[bytes | str, bytes | str]] = {b"unit": b"month"}
@@ -30,7 +30,7 @@ def check_equal_keys(name: str, left: Reading, right: Reading) -> None:
     """
     one, other = left.schema(left.foreign or left.keys), right.schema(right.keys)
     if key_kinds(one) != key_kinds(other):
-        raise ConfigurationError(
+        raise NotCopartitionedError(
             f"the verb {name!r} joins ({listed_key(one)}) with ({listed_key(other)}), whose types differ; cast the "
             "columns of one side"
         )

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from millpond.errors import ConfigurationError
+from millpond.errors import ChangeFeedError
 from millpond.processors.calls.account import HISTORY, Allowance
 from millpond.processors.calls.arguments import INPUT, check_distinct, check_ttl, column_names, in_micros, ttl_allowance
 from millpond.processors.calls.feeds.feed_tables import as_written, key_of_feed
@@ -39,7 +39,7 @@ def call_latest(
     own = key_of_feed(rows, keys, op)
     if own is not None:
         by = as_written(keys)
-        raise ConfigurationError(
+        raise ChangeFeedError(
             f"the verb {name!r} is given key={by}, and the rows of its feed replace each other by {own}, of which "
             f"alone a delete tells; write key={own}, and to know something of each {', '.join(keys)}, aggregate the "
             f"feed: by={by}"

@@ -6,7 +6,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 import numpy as np
 
-from millpond.errors import ConfigurationError
+from millpond.errors import ChangeFeedError, DuplicateNameError, InvalidArgumentError, InvalidNameError
 from millpond.processors.calls.account import HISTORY, Allowance
 from millpond.processors.calls.arguments import (
     INPUT,
@@ -54,18 +54,18 @@ def check_tables(tables: object) -> None:
         ConfigurationError: so it is.
     """
     if not isinstance(tables, Mapping):
-        raise ConfigurationError(
+        raise InvalidArgumentError(
             f"tables is of type {type(tables).__name__}; give a mapping from a name of your choice to each table, such "
             "as {'orders': orders, 'payments': payments}"
         )
     for name in tables:
         if not isinstance(name, str) or not _NAME.fullmatch(name) or name in _TAKEN:
-            raise ConfigurationError(
+            raise InvalidNameError(
                 f"tables names one {name!r}; give it a name of letters, digits and underscores that is none of "
                 f"{', '.join(_TAKEN)}, such as 'orders'"
             )
     if len(tables) < 2:
-        raise ConfigurationError(
+        raise InvalidArgumentError(
             f"tables has {len(tables)} of them, and a join needs two or more; give more, such as "
             "{'orders': orders, 'payments': payments}, or take latest for one"
         )
@@ -98,14 +98,14 @@ def call_multi_join(
     check_null_safe(null_safe)
     made = name or f"multi_join-{'-'.join(keys[next(iter(tables))])}"
     if made in tables:
-        raise ConfigurationError(
+        raise DuplicateNameError(
             f"the verb's name is {made!r}, which is what one of its tables is called; give another"
         )
     ops = of_each(op, list(tables), "op")
     for table, rows in tables.items():
         own = key_of_feed(rows, keys[table], ops.get(table))
         if own is not None:
-            raise ConfigurationError(
+            raise ChangeFeedError(
                 f"the table {table!r} of the verb {made!r} is by {', '.join(keys[table])}, and the rows of its feed "
                 f"replace each other by {own}, of which alone a delete tells; join it by table_join, as the left side, "
                 f"with left_key={own}"
@@ -196,7 +196,7 @@ def _keys_of(on: OnEach, tables: Sequence[str]) -> dict[str, list[str]]:
     found = of_each(on, tables, "on", "id")
     keys = {table: column_names(columns, f"on of {table!r}") for table, columns in found.items()}
     if len({*map(len, keys.values())}) != 1:
-        raise ConfigurationError(f"on is {on!r}; give each table as many columns as the others")
+        raise InvalidArgumentError(f"on is {on!r}; give each table as many columns as the others")
     return keys
 
 

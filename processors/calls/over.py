@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TypeAlias
 
-from millpond.errors import ConfigurationError
+from millpond.errors import ArgumentConflictError, InvalidArgumentError
 from millpond.processors.calls.account import GRACE, TTL, Allowance
 from millpond.processors.calls.arguments import INPUT, check_distinct, check_ttl, column_names, in_micros
 from millpond.processors.calls.made import MadeVerb
@@ -72,11 +72,11 @@ def _frame(last: int | None, within: Duration | None) -> Frame:
         ConfigurationError: they are given in two ways, or ``last`` is no number of rows.
     """
     if last is not None and within is not None:
-        raise ConfigurationError(
+        raise ArgumentConflictError(
             f"last is {last!r} and within is {within!r}; give one of them, and another verb the other, behind this one"
         )
     if last is not None and (type(last) is not int or not 1 <= last <= MOST_ROWS):
-        raise ConfigurationError(
+        raise InvalidArgumentError(
             f"last is {last!r}; give how many rows count, each itself included, up to {MOST_ROWS}, such as last=10"
         )
     return Frame(last, None if within is None else in_micros(within, "within"))

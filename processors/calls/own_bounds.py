@@ -6,7 +6,7 @@ Rule of this module: it does not know what columns are, but for their class and 
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from millpond.errors import ConfigurationError
+from millpond.errors import ArgumentConflictError, InvalidExpressionError, InvalidTimeError, MissingArgumentError
 from millpond.processors.calls.arguments import in_micros, join_windows
 from millpond.processors.options.join_windows import JoinWindows
 from millpond.processors.options.windows import own_gap
@@ -40,7 +40,7 @@ def join_bounds(
     """
     for name, one in given.items():
         if isinstance(one, str) and one in columns:
-            raise ConfigurationError(
+            raise InvalidExpressionError(
                 f"{name} is {one!r}, a column of left; text is a length of time: give {name}={written}({one!r}) and "
                 "the greatest that it may be, such as at_most='1 hour'"
             )
@@ -49,7 +49,7 @@ def join_bounds(
     lengths = {name: at_most if isinstance(one, kind) else one for name, one in given.items()}
     windows = join_windows(lengths["within"], lengths["before"], lengths["after"], grace)
     if bounds is not None and max(map(abs, (windows.before, windows.after, windows.grace))) > FARTHEST // 8:
-        raise ConfigurationError(
+        raise InvalidTimeError(
             f"at_most is {at_most!r}, and grace {grace!r}; where bounds are columns, give lengths of less than "
             "9000 years"
         )
@@ -69,7 +69,7 @@ def session_gap(window: object, kind: type, written: str) -> Any:
     """
     gap = own_gap(window)
     if gap is not None and not isinstance(gap, kind):
-        raise ConfigurationError(
+        raise InvalidTimeError(
             f"the gap of window is {gap!r}; give a length of time, or that of each row: {written}('gap')"
         )
     return gap
@@ -85,14 +85,14 @@ def _own_bounds(
     """
     if not columns:
         if at_most is not None:
-            raise ConfigurationError(
+            raise ArgumentConflictError(
                 f"at_most is {at_most!r}, but neither before nor after is a column; give before={written}('...'), or "
                 "leave at_most out"
             )
         return None
     if at_most is None:
         told = " and ".join(columns if given["within"] is None else ["within"])
-        raise ConfigurationError(
+        raise MissingArgumentError(
             f"{told} may differ from row to row, and rows are kept for the greatest; give at_most='1 hour'"
         )
     return OwnBounds(in_micros(at_most, "at_most"), columns)

@@ -9,7 +9,7 @@ from typing import Final, Protocol, Self, TypeAlias, TypeVar
 
 import pyarrow as pa
 
-from millpond.errors import ConfigurationError
+from millpond.errors import ChangeFeedError, ColumnTypeError, UnknownColumnError
 from millpond.processors.calls.account import InputTime
 from millpond.processors.calls.arguments import parameter_of
 from millpond.processors.calls.feeds.feeds import Feed
@@ -50,7 +50,7 @@ def groupings_of(
     for name, call in calls.items():
         if call.function == GROUPING:
             if call.column not in grouping.columns:
-                raise ConfigurationError(
+                raise UnknownColumnError(
                     f"{name!r}: grouping is of {call.column!r}, which is no column of the grouping sets; give one of "
                     f"{', '.join(grouping.columns)}"
                 )
@@ -141,7 +141,7 @@ def packed_order(rows: Reading) -> pa.Schema:
     for field in schema:
         found = without_order(field, parameter_of(rows.role, "order"))
         if found is not None:
-            raise ConfigurationError(
+            raise ColumnTypeError(
                 f"{found[0]} is a {found[1]}, which has no order; give a column that has one, or a value of this one"
             )
     return schema
@@ -409,7 +409,7 @@ def check_rows_stay(where: str, rows: VerbRows[Column, Read], what: str, time: C
             taken = (op, time)
             changes = rows.told.changes
             added = [rows.column(name) for name in changes if not any(rows.is_column(one, name) for one in taken)]
-        raise ConfigurationError(
+        raise ChangeFeedError(
             f"{where} {what}, but these are a change feed ({op!r}), whose rows are replaced and deleted; to "
             f"take each of its upserts as a row that stays, write {rows.upserts(op, added)}, or take the rows of which "
             "the feed was made"

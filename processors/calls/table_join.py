@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from millpond.errors import ConfigurationError
+from millpond.errors import ChangeFeedError
 from millpond.processors.calls.account import HISTORY, Allowance
 from millpond.processors.calls.arguments import (
     LEFT,
@@ -156,7 +156,7 @@ def _check_feeds(
     """
     own = key_of_feed(left, left_key, ops[0])
     if own is not None:
-        raise ConfigurationError(
+        raise ChangeFeedError(
             f"the left side of the verb {name!r} is by {', '.join(left_key)}, and the rows of its feed replace each "
             f"other by {own}, of which alone a delete tells; write left_key={own}"
         )
@@ -165,14 +165,14 @@ def _check_feeds(
     if own is not None and (set(left_key) != set(on) or key_of_feed(left, list(on), ops[0]) is not None):
         # With the sides exchanged, the left rows would have to be a table by these columns, which they are not either.
         by = as_written(theirs)
-        raise ConfigurationError(
+        raise ChangeFeedError(
             f"the right side of the verb {name!r} is by {', '.join(theirs)}, and the rows of its feed replace each "
             f"other by {own}, of which alone a delete tells; aggregate it before, with by={by}, and join the result"
         )
     if own is not None:
         turned = as_written(theirs) if theirs == list(on) else repr(dict(zip(theirs, on, strict=True)))
         how = {JoinType.LEFT: ", how='right'", JoinType.RIGHT: ", how='left'"}.get(join_type, "")
-        raise ConfigurationError(
+        raise ChangeFeedError(
             f"the right side of the verb {name!r} is by {', '.join(theirs)}, and the rows of its feed replace each "
             f"other by {own}, of which alone a delete tells; make it the left side: on={turned}, left_key={own}{how}"
         )

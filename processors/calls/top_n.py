@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from millpond.errors import ConfigurationError
+from millpond.errors import InvalidArgumentError
 from millpond.processors.calls.arguments import (
     INPUT,
     check_distinct,
@@ -128,7 +128,7 @@ def _check_number(where: str, n: int) -> None:
         ConfigurationError: so it is.
     """
     if type(n) is not int or not 1 <= n <= MOST_ROWS:
-        raise ConfigurationError(f"{where} n is {n!r}; give a number from 1 to {MOST_ROWS}, such as n=3")
+        raise InvalidArgumentError(f"{where} n is {n!r}; give a number from 1 to {MOST_ROWS}, such as n=3")
 
 
 def _directions(where: str, descending: bool | Sequence[bool], size: int) -> tuple[bool, ...]:
@@ -141,5 +141,5 @@ def _directions(where: str, descending: bool | Sequence[bool], size: int) -> tup
     several = isinstance(given, Sequence) and all(isinstance(one, bool) for one in given)
     if not several or len(given) not in (1, size) or not given:
         one_each = f", or a list of {size}, one for each" if size > 1 else ""
-        raise ConfigurationError(f"{where} descending is {descending!r}; give True or False{one_each}")
+        raise InvalidArgumentError(f"{where} descending is {descending!r}; give True or False{one_each}")
     return tuple(given) if len(set(given)) > 1 else (given[0],)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
-from millpond.errors import TopologyError
+from millpond.errors import AmbiguousError, DuplicateNameError, TopologyError, UnknownNameError
 from millpond.processors.options.records import Consumed
 from millpond.processors.runtime.nodes import SourceNode
 from millpond.processors.runtime.subtopology import Subtopology
@@ -145,15 +145,15 @@ def _sinks(topology: Topology, sink: str | None) -> tuple[str, ...]:
     if sink is None and len(sinks) == 1:
         return (sinks[0],)
     if sink is None:
-        raise TopologyError(f"the topology has the sinks {sinks}; say which one: sink=...")
+        raise AmbiguousError(f"the topology has the sinks {sinks}; say which one: sink=...")
     if sink in sinks:
         return (sink,)
     several = sorted(sink.split(BETWEEN_SINKS))
     unknown = [one for one in several if one not in sinks]
     if unknown:
-        raise TopologyError(f"the topology has the sinks {sinks}, not {unknown[0]!r}")
+        raise UnknownNameError(f"the topology has the sinks {sinks}, not {unknown[0]!r}")
     if len(set(several)) < len(several):
-        raise TopologyError(f"a sink is named twice in {sink!r}; name each once")
+        raise DuplicateNameError(f"a sink is named twice in {sink!r}; name each once")
     return tuple(several)
 
 

@@ -6,7 +6,7 @@ Rule of this module: nothing is changed once it is made. An operator adds to the
 from collections.abc import Callable
 from typing import Any, Self
 
-from millpond.errors import TopologyError
+from millpond.errors import NoHistoryError, TopologyError
 from millpond.processors.dsl.wiring.foreign_key_join import join_on_foreign_key, outer_join_on_foreign_key
 from millpond.processors.dsl.wiring.suppress import suppress
 from millpond.processors.dsl.wiring.table import TableHandle, filtered, mapped, transformed
@@ -234,7 +234,7 @@ class TableOperators(HandleWrapper[TableHandle]):
                 join_tables(left, right, with_key, materialized, join_type, history, name, vectorized=vectorized)
             )
         if history != "latest":
-            raise TopologyError(f"the foreign-key join of {self.node!r} with {other.node!r} has no complete history")
+            raise NoHistoryError(f"the foreign-key join of {self.node!r} with {other.node!r} has no complete history")
         extract = keyed_mapper(foreign_key)
         return self._on(
             join_on_foreign_key(left, right, with_key, extract, materialized, join_type, name, vectorized=vectorized)

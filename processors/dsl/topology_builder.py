@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 
-from millpond.errors import TopologyError
+from millpond.errors import MissingSerdeError, TopologyError
 from millpond.processors.dsl.graph_builder import GraphBuilder
 from millpond.processors.dsl.wiring.graph import TopologyGraph
 from millpond.processors.dsl.wiring.sinks import TopicExtractor, add_sink
@@ -168,7 +168,7 @@ class TopologyBuilder(GraphBuilder):
         key, value = key_serde or self._graph.key_serde, value_serde or self._graph.value_serde
         if key is None or value is None:
             missing = "key_serde" if key is None else "value_serde"
-            raise TopologyError(
+            raise MissingSerdeError(
                 f"repartition {name!r} does not know how records become bytes: give {missing}=... there, or to the "
                 "TopologyBuilder"
             )

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Final
 
-from millpond.errors import ConfigurationError, TopologyError
+from millpond.errors import ConfigurationError, InvalidWindowError
 from millpond.processors.options.choices import choice
 from millpond.stores.encoding.times import Duration, to_millis
 from millpond.stores.typed.windows.calendar import CalendarUnit, Weekday
@@ -38,7 +38,7 @@ def calendar_unit(size: Duration, zone: str | None, week_start: str | None) -> C
         unit = {_DAY: CalendarUnit.DAY, 7 * _DAY: CalendarUnit.WEEK}.get(_length(size))
     if unit is None:
         units = ", ".join(repr(one.value) for one in CalendarUnit)
-        raise TopologyError(
+        raise InvalidWindowError(
             f"TimeWindows: the size {size!r} is no window of the calendar; give one of {units}, or a size such as "
             "'12 hours' without zone and week_start"
         )
@@ -49,7 +49,7 @@ def calendar_unit(size: Duration, zone: str | None, week_start: str | None) -> C
 
 def _check_week_start(week_start: str, unit: CalendarUnit) -> None:
     if unit is not CalendarUnit.WEEK:
-        raise TopologyError(
+        raise InvalidWindowError(
             f"TimeWindows: week_start is {week_start!r}, but windows of {unit.value!r} are no weeks; leave it out, or "
             "give the size '1 week'"
         )

@@ -3,7 +3,7 @@
 from enum import StrEnum
 from typing import TypeVar
 
-from millpond.errors import ConfigurationError
+from millpond.errors import InvalidArgumentError
 
 E = TypeVar("E", bound=StrEnum)
 
@@ -23,4 +23,4 @@ def choice(argument: str, value: str, kind: type[E]) -> E:
         return kind(value)
     except ValueError:
         known = ", ".join(repr(one.value) for one in kind)
-        raise ConfigurationError(f"{argument} is {value!r}; give one of {known}") from None
+        raise InvalidArgumentError(f"{argument} is {value!r}; give one of {known}") from None

@@ -5,7 +5,7 @@ Rule of this module: that of ``millpond.processors.options.windows``.
 
 from dataclasses import dataclass
 
-from millpond.errors import TopologyError
+from millpond.errors import InvalidWindowError
 from millpond.processors.options.windows import GridWindows
 from millpond.stores.encoding.times import Duration, TimeUnit, to_millis
 from millpond.stores.typed.windows.grids import CumulativeGrid
@@ -47,14 +47,14 @@ class CumulativeWindows(GridWindows):
         if self.size % self.step:
             shown = TimeUnit.MILLISECOND.length
             longer = shown(self.size + self.step - self.size % self.step)
-            raise TopologyError(
+            raise InvalidWindowError(
                 f"CumulativeWindows: windows that grow by {shown(self.step)} never have a size of {shown(self.size)}; "
                 f"give a multiple of the step as the size, such as {longer!r}"
             )
         moved = to_millis(offset, "offset of CumulativeWindows")
         if not 0 <= moved < self.size:
             same = TimeUnit.MILLISECOND.length(moved % self.size)
-            raise TopologyError(
+            raise InvalidWindowError(
                 f"CumulativeWindows: an offset of {moved} ms is not within the size of {self.size} ms; windows start "
                 f"at the same times with offset={same!r}"
             )

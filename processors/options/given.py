@@ -8,7 +8,7 @@ from functools import wraps
 from inspect import Parameter, signature
 from typing import Final, ParamSpec, TypeVar
 
-from millpond.errors import ConfigurationError
+from millpond.errors import InvalidCallError
 from millpond.processors.options.known_names import did_you_mean
 
 _Arguments = ParamSpec("_Arguments")
@@ -63,20 +63,20 @@ def check_given(
     line = f"{name}({', '.join([*first, *(f'{one}=...' for one in needed if one not in rows)])})"
     for one in named:
         if one not in known:
-            raise ConfigurationError(
+            raise InvalidCallError(
                 f"{name}: there is no parameter {one!r}, only {', '.join(known)}{_meant(one, known, named)}"
             )
     if unnamed and not rows:
-        raise ConfigurationError(f"{name}: each argument is given by its name; write {line}")
+        raise InvalidCallError(f"{name}: each argument is given by its name; write {line}")
     if len(unnamed) > len(rows) or any(one in named for one in rows[: len(unnamed)]):
-        raise ConfigurationError(
+        raise InvalidCallError(
             f"{name}: {len(unnamed)} arguments are given without a name, and only {_listed(rows)} may be so, each "
             f"once; write {line}"
         )
     missing = [one for one in needed if one not in named and one not in rows[: len(unnamed)]]
     if missing:
         are = "is" if len(missing) == 1 else "are"
-        raise ConfigurationError(f"{name}: {_listed(missing)} {are} missing in the call; write {line}{hint}")
+        raise InvalidCallError(f"{name}: {_listed(missing)} {are} missing in the call; write {line}{hint}")
 
 
 def _meant(given: str, known: Sequence[str], named: Collection[str]) -> str:

@@ -11,7 +11,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from millpond.errors import ConfigurationError
+from millpond.errors import ConfigurationError, DuplicateColumnError, InvalidArgumentError
 
 GROUPING_ID: Final = "grouping_id"
 """The column that says of which grouping set a result is, as ``grouping_id()`` of Spark SQL does."""
@@ -41,11 +41,11 @@ class GroupingSets:
     def __post_init__(self) -> None:
         twice = sorted({name for name in self.columns if self.columns.count(name) > 1})
         if twice:
-            raise ConfigurationError(f"grouping sets name {', '.join(map(repr, twice))} twice; give each column once")
+            raise DuplicateColumnError(f"grouping sets name {', '.join(map(repr, twice))} twice; give each column once")
         if not self.columns:
-            raise ConfigurationError("grouping sets have no column; write by=[] for one result of all rows")
+            raise InvalidArgumentError("grouping sets have no column; write by=[] for one result of all rows")
         if len(self.columns) > MOST_COLUMNS:
-            raise ConfigurationError(
+            raise InvalidArgumentError(
                 f"grouping sets have {len(self.columns)} columns; give at most {MOST_COLUMNS}, which are the bits of "
                 f"{GROUPING_ID}"
             )
@@ -54,7 +54,7 @@ class GroupingSets:
         ordered = tuple(sorted(self.sets, key=self.id_of))
         if len(set(ordered)) < len(ordered):
             (first, *_) = (one for one in ordered if ordered.count(one) > 1)
-            raise ConfigurationError(f"the grouping set {self._named(first)} is there twice; give each once")
+            raise DuplicateColumnError(f"the grouping set {self._named(first)} is there twice; give each once")
         object.__setattr__(self, "sets", ordered)
 
     def __repr__(self) -> str:
@@ -154,7 +154,7 @@ def grouping_sets(sets: Sequence[str | Sequence[str]]) -> GroupingSets:
     """
     given = [(one,) if isinstance(one, str) else one for one in sets] if isinstance(sets, list | tuple) else None
     if given is None or not all(isinstance(one, list | tuple) and _are_names(one) for one in given):
-        raise ConfigurationError(
+        raise InvalidArgumentError(
             f"grouping_sets was given {sets!r}; give a list of lists of different names, such as "
             "grouping_sets([['region', 'product'], ['region'], []])"
         )
@@ -178,7 +178,7 @@ def product_of(by: Sequence[str | GroupingSets]) -> GroupingSets:
 
 def _names(what: str, columns: Sequence[Any]) -> tuple[str, ...]:
     if not columns or not _are_names(columns):
-        raise ConfigurationError(
+        raise InvalidArgumentError(
             f"{what} was given {', '.join(map(repr, columns)) or 'nothing'}; give different names of columns, such as "
             f"{what}('region', 'product')"
         )
@@ -190,7 +190,7 @@ def _are_names(columns: Sequence[Any]) -> bool:
 
 
 def _too_many(count: int) -> ConfigurationError:
-    return ConfigurationError(
+    return InvalidArgumentError(
         f"there are {count:,} grouping sets, and each row is as many rows; give at most {MOST_SETS:,}, such as those "
         "that are looked at: grouping_sets([['region', 'product'], ['region'], []])"
     )

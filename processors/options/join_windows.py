@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Self
 
-from millpond.errors import TopologyError
+from millpond.errors import InvalidWindowError
 from millpond.stores.encoding.times import Duration, to_millis
 
 
@@ -53,9 +53,9 @@ class JoinWindows:
         object.__setattr__(self, "eager", eager)
         object.__setattr__(self, "drop_late", drop_late)
         if self.size < 0:
-            raise TopologyError(f"{self} ends before it begins: before + after must not be negative")
+            raise InvalidWindowError(f"{self} ends before it begins: before + after must not be negative")
         if self.grace < 0:
-            raise TopologyError(f"{self}: the grace must not be negative")
+            raise InvalidWindowError(f"{self}: the grace must not be negative")
 
     @classmethod
     def of(cls, difference: Duration, *, grace: Duration = 0, eager: bool = False, drop_late: bool = False) -> Self:
@@ -65,7 +65,7 @@ class JoinWindows:
             TopologyError: the difference or the grace is negative.
         """
         if to_millis(difference, "time difference of JoinWindows") < 0:
-            raise TopologyError(f"the time difference of JoinWindows must not be negative, but is {difference}")
+            raise InvalidWindowError(f"the time difference of JoinWindows must not be negative, but is {difference}")
         return cls(difference, difference, grace, eager=eager, drop_late=drop_late)
 
     @property

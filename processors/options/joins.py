@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final, Literal
 
-from millpond.errors import ConfigurationError
+from millpond.errors import ArgumentConflictError, InvalidArgumentError, MissingArgumentError
 from millpond.processors.options.serdes import SerdeLike
 from millpond.stores.encoding.times import Duration, to_millis
 
@@ -78,7 +78,9 @@ class AsofDirection(Enum):
             ConfigurationError: there is none.
         """
         if not isinstance(direction, str) or direction not in [one.value for one in cls]:
-            raise ConfigurationError(f"direction is {direction!r}; give {' or '.join(repr(one.value) for one in cls)}")
+            raise InvalidArgumentError(
+                f"direction is {direction!r}; give {' or '.join(repr(one.value) for one in cls)}"
+            )
         return cls(direction)
 
     @classmethod
@@ -90,7 +92,7 @@ class AsofDirection(Enum):
         """
         found = cls.of(direction)
         if found.looks_ahead and (grace is None or tolerance is None):
-            raise ConfigurationError(
+            raise MissingArgumentError(
                 f"direction is {direction!r}, so each row waits for a match that is later, and nothing says for how "
                 "long; give tolerance='10 minutes', how much later it may be, and grace='1 minute', how late it may "
                 "come, or grace=0"
@@ -129,15 +131,17 @@ class Unfit(Enum):
             ConfigurationError: there is none, or it is the next version, and the condition or the tolerance is missing.
         """
         if not isinstance(otherwise, str) or otherwise not in [one.value for one in cls]:
-            raise ConfigurationError(f"otherwise is {otherwise!r}; give {' or '.join(repr(one.value) for one in cls)}")
+            raise InvalidArgumentError(
+                f"otherwise is {otherwise!r}; give {' or '.join(repr(one.value) for one in cls)}"
+            )
         chosen = cls(otherwise)
         if chosen is cls.NEXT and where is None:
-            raise ConfigurationError(
+            raise ArgumentConflictError(
                 "otherwise is 'next', but there is no condition that a version could fail; give where=..., or leave "
                 "otherwise out"
             )
         if chosen is cls.NEXT and tolerance is None:
-            raise ConfigurationError(
+            raise MissingArgumentError(
                 "otherwise is 'next', so versions are passed over until one fulfills the condition, and nothing says "
                 "how far; give tolerance='10 minutes', how far from a row its match may be"
             )
@@ -200,7 +204,7 @@ class Joined:
         if self.grace is not None:
             to_millis(self.grace, "grace of Joined")
         elif self.within_history:
-            raise ConfigurationError(
+            raise MissingArgumentError(
                 "within_history is about records that wait, and without a grace none do; give both"
             )
 

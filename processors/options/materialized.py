@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, Self
 
-from millpond.errors import TopologyError
+from millpond.errors import MissingSerdeError, TopologyError
 from millpond.processors.options.serdes import SerdeLike, resolved
 from millpond.stores.encoding.times import Duration, to_length
 from millpond.stores.specs.store_spec import StoreKind, StoreSpec
@@ -115,7 +115,7 @@ class Materialized:
         key, value = resolved(self.key_serde or key_serde), resolved(self.value_serde or value_serde)
         if key is None or value is None:
             missing = "key" if key is None else "value"
-            raise TopologyError(
+            raise MissingSerdeError(
                 f"store {name!r} has no {missing} serde: name one in Materialized({missing}_serde=...), in Consumed, "
                 f"or as StreamsBuilder({missing}_serde=...)"
             )

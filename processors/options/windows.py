@@ -12,7 +12,7 @@ from datetime import date, timedelta
 from enum import Enum
 from typing import Any, ClassVar, Final, NamedTuple, Self, TypeAlias, TypeGuard, TypeVar
 
-from millpond.errors import ConfigurationError, MillpondError, TopologyError
+from millpond.errors import ConfigurationError, InvalidWindowError, MillpondError
 from millpond.processors.options.calendar_units import calendar_unit
 from millpond.stores.encoding.times import FARTHEST, MAX_TIME, MIN_TIME, Duration, TimeUnit, to_millis
 from millpond.stores.typed.terms import Term
@@ -67,7 +67,7 @@ class Windows(ABC):
     def _set(self, what: str, duration: Duration, least: int) -> None:
         millis = to_millis(duration, f"{what} of {type(self).__name__}")
         if millis < least:
-            raise TopologyError(f"{type(self).__name__}: {what} is {millis} ms; give at least {least} ms")
+            raise InvalidWindowError(f"{type(self).__name__}: {what} is {millis} ms; give at least {least} ms")
         object.__setattr__(self, what, millis)
 
 
@@ -179,7 +179,7 @@ class TimeWindows(GridWindows):
             self._set_calendar(unit, size, advance, zone, week_start)
         self._set("grace", grace, 0)
         if self.advance > self.size:
-            raise TopologyError(
+            raise InvalidWindowError(
                 f"TimeWindows: an advance of {self.advance} ms leaves gaps between windows of {self.size} ms; give at "
                 f"most the size"
             )
@@ -226,7 +226,7 @@ class TimeWindows(GridWindows):
         self, unit: CalendarUnit, size: Duration, advance: Duration | None, zone: str | None, week_start: str | None
     ) -> None:
         if advance is not None and advance != size:
-            raise TopologyError(
+            raise InvalidWindowError(
                 f"TimeWindows: windows of the calendar follow one another, and an advance of {advance!r} is not their "
                 f"size, {size!r}; leave out advance, or give windows of a fixed length, without zone"
             )
@@ -239,13 +239,13 @@ class TimeWindows(GridWindows):
 
     def _set_offset(self, offset: int) -> None:
         if self.calendar is not None:
-            raise TopologyError(
+            raise InvalidWindowError(
                 "TimeWindows: windows of the calendar begin with its days; leave out offset, or for weeks that begin "
                 "on another day give week_start='sunday'"
             )
         if not 0 <= offset < self.advance:
             same = offset % self.advance
-            raise TopologyError(
+            raise InvalidWindowError(
                 f"TimeWindows: an offset of {offset} ms is not within the advance of {self.advance} ms; windows start "
                 f"at the same times with offset={TimeUnit.MILLISECOND.length(same)!r}"
             )
@@ -364,7 +364,7 @@ class SessionWindows(Windows):
             raise
         if self.gap >= within.size:
             shown = TimeUnit.MILLISECOND.length
-            raise TopologyError(
+            raise InvalidWindowError(
                 f"SessionWindows: a gap of {shown(self.gap)} is not shorter than the largest length, "
                 f"{max_length!r}, which alone would end sessions; give a shorter gap, or TimeWindows({max_length!r})"
             )
@@ -407,7 +407,7 @@ class SessionWindows(Windows):
     def _set_gap(self, gap: Duration | GapFunction | Any, at_most: Duration | None) -> None:
         if _is_length(gap):
             if at_most is not None:
-                raise TopologyError(
+                raise InvalidWindowError(
                     f"SessionWindows: at_most is {at_most!r}, but {gap!r} is the gap of all records; leave out "
                     "at_most, or give a gap of each record: F.col('gap'), in Pond pc.field('gap'), or in a topology a "
                     "function of key and value"
@@ -416,26 +416,26 @@ class SessionWindows(Windows):
                 self._set("gap", gap, 0)
             except ConfigurationError as error:
                 if isinstance(gap, str) and gap.isidentifier():
-                    raise ConfigurationError(
+                    raise InvalidWindowError(
                         f"{error}; for the gaps that a column has, write SessionWindows(F.col({gap!r}), "
                         f"at_most='1 hour'), or in Pond SessionWindows(pc.field({gap!r}), at_most='1 hour')"
                     ) from error
                 raise
             return
         if at_most is None:
-            raise TopologyError(
+            raise InvalidWindowError(
                 "SessionWindows: gaps differ from record to record, and sessions are kept for the greatest; give it: "
                 "at_most='1 hour'"
             )
         self._set("gap", at_most, 1)
         if self.gap > FARTHEST // 8_000:
-            raise TopologyError(f"SessionWindows: at_most is {at_most!r}; give less than 9000 years")
+            raise InvalidWindowError(f"SessionWindows: at_most is {at_most!r}; give less than 9000 years")
         object.__setattr__(self, "gap_of", gap)
 
     def _check_uncut(self, places: Mapping[str, object]) -> None:
         for name, place in places.items():
             if place not in (None, 0):
-                raise TopologyError(
+                raise InvalidWindowError(
                     f"SessionWindows: {name} is {place!r}, and says where sessions of a largest length are cut; give "
                     f"one, such as max_length='1 day', or leave out {name}"
                 )
@@ -457,13 +457,13 @@ def of_topology(windows: AnyWindows) -> AnyWindows:
     """
     calendar = calendar_of(windows)
     if calendar is not None and calendar.zone is None:
-        raise TopologyError(
+        raise InvalidWindowError(
             f"{type(windows).__name__}: windows are of the calendar, {calendar.text!r}, but not of which time zone; "
             f"give it: {in_a_zone(windows, calendar)}"
         )
     gap_of = own_gap(windows)
     if gap_of is not None and not callable(gap_of):
-        raise TopologyError(
+        raise InvalidWindowError(
             f"SessionWindows: the gap is {gap_of!r}; in a topology give a function of key and value, such as "
             "lambda key, value: value['gap']"
         )

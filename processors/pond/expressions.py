@@ -13,7 +13,7 @@ from typing import Any, Final, Self
 import pyarrow as pa
 import pyarrow.compute as _compute
 
-from millpond.errors import ConfigurationError
+from millpond.errors import ColumnTypeError, InvalidExpressionError
 from millpond.processors.calls.arguments import check_distinct
 from millpond.processors.options.known_names import unused_name
 from millpond.processors.pond.sides import VerbSide
@@ -52,7 +52,7 @@ def type_of(what: str, expression: Any, schema: pa.Schema) -> pa.DataType:
     try:
         found: pa.DataType = evaluated(expression, schema.empty_table()).type
     except (pa.ArrowException, KeyError, ValueError, TypeError) as error:
-        raise ConfigurationError(
+        raise InvalidExpressionError(
             f"{what} is {expression}: {error}; give an expression of the columns {', '.join(schema.names)}"
         ) from error
     return found
@@ -80,7 +80,9 @@ def matching(left: pa.Schema, right: pa.Schema, where: Any, columns: Sequence[st
     """
     example = "such as where=pc.field('price') <= pc.field('most'), with pyarrow.compute as pc"
     if not isinstance(where, Expression):
-        raise ConfigurationError(f"where is {where!r}, which is no condition; give an expression of Arrow, {example}")
+        raise InvalidExpressionError(
+            f"where is {where!r}, which is no condition; give an expression of Arrow, {example}"
+        )
     _check_condition("where", where, pa.schema([*left, *(right.field(name) for name in columns)]), example)
     return Matching(where)
 
@@ -93,7 +95,7 @@ def _check_condition(what: str, where: Any, schema: pa.Schema, example: str) -> 
     """
     type_ = type_of(what, where, schema)
     if not pa.types.is_boolean(type_):
-        raise ConfigurationError(f"{what} is {where}, which is of type {type_}; give a condition, {example}")
+        raise InvalidExpressionError(f"{what} is {where}, which is of type {type_}; give a condition, {example}")
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,7 +122,7 @@ class _Counting:
             _check_condition(what, where, schema, _COUNTING)
             return cls(condition=where)
         if not isinstance(where, str) or where not in schema.names or not pa.types.is_boolean(schema.field(where).type):
-            raise ConfigurationError(
+            raise InvalidExpressionError(
                 f"{what} is {where!r}, which is no column of bools; add one to the rows, and give its name, or give an "
                 f"expression of Arrow, {_COUNTING}"
             )
@@ -199,7 +201,7 @@ def _lengths_of(what: str, expression: Any, schema: pa.Schema) -> Callable[[pa.T
     """
     type_ = type_of(what, expression, schema)
     if not (pa.types.is_duration(type_) or pa.types.is_integer(type_)):
-        raise ConfigurationError(
+        raise ColumnTypeError(
             f"{what} is of type {type_}; give a duration, or an integer of milliseconds, such as pc.field('most')"
         )
     return partial(_lengths, expression)

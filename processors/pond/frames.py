@@ -11,7 +11,14 @@ from typing import Any, Final, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as _compute
 
-from millpond.errors import ConfigurationError, RecordError
+from millpond.errors import (
+    ColumnTypeError,
+    ConfigurationError,
+    DuplicateColumnError,
+    InvalidArgumentError,
+    InvalidValueError,
+    UnknownColumnError,
+)
 from millpond.processors.calls.arguments import INPUT
 from millpond.processors.calls.calling import several_tables
 from millpond.processors.options.known_names import did_you_mean
@@ -64,7 +71,7 @@ def kept_schema(role: str, schema: pa.Schema) -> pa.Schema:
     """
     twice = sorted({name for name in schema.names if schema.names.count(name) > 1})
     if twice:
-        raise ConfigurationError(f"{role!r} has more than one column {twice[0]!r}; rename all but one")
+        raise DuplicateColumnError(f"{role!r} has more than one column {twice[0]!r}; rename all but one")
     return pa.schema([pa.field(one.name, _kept(role, one.name, one.type), metadata=one.metadata) for one in schema])
 
 
@@ -78,7 +85,7 @@ def _kept(role: str, name: str, type_: Any) -> pa.DataType:
     try:
         return normalized(type_)
     except ConfigurationError:
-        raise ConfigurationError(
+        raise ColumnTypeError(
             f"the column {name!r} of {role!r} is of type {type_}, which verbs cannot keep; cast it, for example to a "
             "string, or leave it out"
         ) from None
@@ -95,7 +102,7 @@ def _arrow(role: str, rows: Any, schema: pa.Schema | None) -> pa.Table:
         return pa.Table.from_batches([rows])
     if isinstance(rows, list | tuple) and all(isinstance(row, Mapping) for row in rows):
         return _of_dicts(role, rows, schema)
-    raise ConfigurationError(
+    raise InvalidArgumentError(
         f"{_parameter(role)} is of type {type(rows).__name__}; give a pyarrow.Table, a DataFrame of pandas or Polars, "
         f"or a list of dicts{several_tables(rows)}"
     )
@@ -109,7 +116,7 @@ def _parameter(role: str) -> str:
 def _of_dicts(role: str, rows: Sequence[Mapping[str, Any]], schema: pa.Schema | None) -> pa.Table:
     names = dict.fromkeys(name for row in rows for name in row) if schema is None or rows else schema.names
     if schema is None and not names:
-        raise ConfigurationError(
+        raise InvalidArgumentError(
             f"{_parameter(role)} is {rows!r}, which has no columns; give a table with columns, also where it has no "
             "rows: pa.schema([...]).empty_table()"
         )
@@ -119,7 +126,7 @@ def _of_dicts(role: str, rows: Sequence[Mapping[str, Any]], schema: pa.Schema | 
         try:
             columns[name] = pa.array([row.get(name) for row in rows], known)
         except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
-            raise ConfigurationError(
+            raise ColumnTypeError(
                 f"the column {name!r} of {role!r} has values that are not of one type: {error}; make them so"
             ) from error
     if schema is not None:
@@ -133,14 +140,14 @@ def _chosen(role: str, table: pa.Table, schema: pa.Schema) -> pa.Table:
         field_of(role, table.schema, name)
     others = [name for name in table.column_names if name not in schema.names]
     if others:
-        raise ConfigurationError(
+        raise UnknownColumnError(
             f"{role!r} has a column {others[0]!r}, which it had not where the verb was made; leave it out, or make "
             f"the verb with it{did_you_mean(others[0], schema.names)}"
         )
     for wanted in schema:
         type_ = table.schema.field(wanted.name).type
         if not pa.types.is_null(type_) and _kept(role, wanted.name, type_) != wanted.type:
-            raise ConfigurationError(
+            raise ColumnTypeError(
                 f"the column {wanted.name!r} of {role!r} is of type {type_}, but was {wanted.type} where the verb was "
                 "made; cast it"
             )
@@ -155,7 +162,7 @@ def field_of(role: str, schema: pa.Schema, name: str) -> Any:
     """
     if name not in schema.names:
         hint = did_you_mean(name, schema.names)
-        raise ConfigurationError(f"{role!r} has no column {name!r}, only {', '.join(schema.names) or 'none'}{hint}")
+        raise UnknownColumnError(f"{role!r} has no column {name!r}, only {', '.join(schema.names) or 'none'}{hint}")
     return schema.field(name)
 
 
@@ -163,7 +170,7 @@ def _cast(role: str, name: str, column: Any, type_: pa.DataType) -> Any:
     try:
         return column.cast(type_)
     except pa.ArrowInvalid as error:
-        raise RecordError(
+        raise InvalidValueError(
             f"the column {name!r} of {role!r} has a value that {type_} cannot hold: {error}; round it, or cast the "
             "column to another type"
         ) from error

@@ -12,7 +12,7 @@ from typing import Any, Self
 
 import pyarrow as pa
 
-from millpond.errors import ConfigurationError, RecordError
+from millpond.errors import ConfigurationError, InvalidCallError, RecordError
 from millpond.processors.calls.arguments import INPUT, moment_of, named_tables
 from millpond.processors.calls.made import Made
 from millpond.processors.options.on_error import OnError
@@ -133,7 +133,7 @@ class MicroBatches:
                 if not {INPUT, "left"} & self._sides.keys():
                     each = ", ".join(f"{role!r}: ..." for role in self._sides)
                     asked = f"feed(tables={{{each}}}), or some of them"
-                raise ConfigurationError(f"feed was given {' and '.join(map(str, found)) or 'nothing'}; write {asked}")
+                raise InvalidCallError(f"feed was given {' and '.join(map(str, found)) or 'nothing'}; write {asked}")
             return self._micro_batch(
                 {role: table_of(role, one, self._sides[role].schema) for role, one in found.items()}
             )
@@ -242,7 +242,7 @@ class MicroBatches:
             ConfigurationError: they are closed.
         """
         if self._stores is None:
-            raise ConfigurationError(f"{self._made.verb.name} is closed; make the verb again")
+            raise InvalidCallError(f"{self._made.verb.name} is closed; make the verb again")
         return self._stores
 
     @contextmanager

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as _compute
 
-from millpond.errors import ConfigurationError
+from millpond.errors import ArgumentConflictError, ColumnTypeError, InvalidTimeError
 from millpond.processors.calls.arguments import in_micros
 from millpond.processors.calls.grace_advice import GraceAdvice, GraceLine, lateness_of, proposed_graces, share_of
 from millpond.processors.pond.frames import field_of
@@ -57,7 +57,7 @@ class Recording:
         """
         length = in_micros(every, "every")
         if length < 1:
-            raise ConfigurationError(f"every is {every!r}; give how often a micro-batch begins, such as '10 seconds'")
+            raise InvalidTimeError(f"every is {every!r}; give how often a micro-batch begins, such as '10 seconds'")
         return cls(tables, {role: _moments(role, table, arrived) // length for role, table in tables.items()})
 
     def __len__(self) -> int:
@@ -94,7 +94,7 @@ def advise_grace(make: MakeVerb, recording: Recording, graces: Sequence[Duration
         times, name = verb.times, verb.name
     others = sorted(columns.keys() ^ recording.rows.keys())
     if others:
-        raise ConfigurationError(
+        raise ArgumentConflictError(
             f"the verb {name!r} reads {' and '.join(columns)}, but rows were given for "
             f"{' and '.join(recording.rows)}; give rows=..., left=... and right=... of a join, or tables=... of a "
             "multi_join"
@@ -163,7 +163,7 @@ def _moments(role: str, table: pa.Table, arrived: str) -> Any:
     type_ = field_of(role, table.schema, arrived).type
     column: Any = table[arrived].combine_chunks()
     if not pa.types.is_timestamp(type_) or column.null_count:
-        raise ConfigurationError(
+        raise ColumnTypeError(
             f"arrived is {arrived!r}, a column of {role!r} of type {type_} with {column.null_count} nulls; give one of "
             "timestamps, which says of each row when it came"
         )

@@ -13,7 +13,7 @@ from typing import Any, Generic, Literal, TypeVar
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from millpond.errors import ConfigurationError
+from millpond.errors import InvalidArgumentError, MissingArgumentError
 from millpond.processors.calls.aggregate import call_aggregate
 from millpond.processors.calls.apply import call_apply
 from millpond.processors.calls.arguments import (
@@ -830,7 +830,7 @@ class Verbs(ABC, Generic[Given, Result]):
             UserFunctionError: the processor failed.
         """
         if not isinstance(schema, pa.Schema):
-            raise ConfigurationError(
+            raise InvalidArgumentError(
                 f"schema is {schema!r}; give the columns of the results, such as pa.schema([('total', pa.int64())])"
             )
         label = name or f"{type(processor).__name__}-{'-'.join(column_names(key, 'key'))}"
@@ -875,7 +875,7 @@ class PondInBatches(Verbs[pa.Schema, MicroBatches]):
 
     def _side(self, role: str, rows: pa.Schema) -> VerbSide:
         if not isinstance(rows, pa.Schema):
-            raise ConfigurationError(
+            raise InvalidArgumentError(
                 f"{role!r} is of type {type(rows).__name__}; give the columns of the rows that will come, a "
                 "pyarrow.Schema, such as table.schema"
             )
@@ -886,7 +886,7 @@ class PondInBatches(Verbs[pa.Schema, MicroBatches]):
 
     def _history(self, history: Duration | None, what: str = "history") -> Duration:
         if history is None:
-            raise ConfigurationError(f"{what} is missing; give how late rows may come, such as {what}='1 hour'")
+            raise MissingArgumentError(f"{what} is missing; give how late rows may come, such as {what}='1 hour'")
         return history
 
 

@@ -9,7 +9,7 @@ from typing import Any, Self, TypeAlias
 
 import pyarrow as pa
 
-from millpond.errors import ConfigurationError
+from millpond.errors import ArgumentConflictError, ColumnTypeError, InvalidArgumentError, TimeZoneError
 from millpond.processors.calls.arguments import LEFT, RIGHT, parameter_of
 from millpond.processors.calls.lookups.lookup_join import TableSide
 from millpond.processors.calls.tables import Rows, Selection
@@ -35,12 +35,12 @@ class CheckedRows(Rows):
             ConfigurationError: there is no such column, or it is no text.
         """
         if op is not None and not isinstance(op, str):
-            raise ConfigurationError(
+            raise InvalidArgumentError(
                 f"{parameter_of(self.source, 'op')} is {op!r}; give the name of a column with the operations, such as "
                 "op='change'"
             )
         if op is not None and not pa.types.is_string(field_of(self.source, self.schema, op).type):
-            raise ConfigurationError(
+            raise ColumnTypeError(
                 f"the operations {op!r} of {self.source!r} are of type {self.schema.field(op).type}; give a column of "
                 "strings such as 'upsert' and 'delete'"
             )
@@ -54,13 +54,13 @@ class CheckedRows(Rows):
         """
         given = [order] if isinstance(order, str) else order
         if not isinstance(given, Sequence) or not given or not all(isinstance(one, str) for one in given):
-            raise ConfigurationError(
+            raise InvalidArgumentError(
                 f"{where} order is {order!r}; give a column such as order='score', or a list of them"
             )
         for name in given:
             type_ = field_of(self.source, self.schema, name).type
             if _has_no_order(type_):
-                raise ConfigurationError(
+                raise ColumnTypeError(
                     f"{where} the order has {name}, which is of type {type_}, and maps have no order; give a column "
                     "that has"
                 )
@@ -149,7 +149,7 @@ class CheckedRows(Rows):
         for result, call in calls.items():
             for column in (call.column, call.second):
                 if column is not None and not isinstance(column, str):
-                    raise ConfigurationError(f"the argument of {result!r} is {column!r}; give the name of a column")
+                    raise InvalidArgumentError(f"the argument of {result!r} is {column!r}; give the name of a column")
                 if column is not None:
                     field_of(self.source, self.schema, column)
 
@@ -213,10 +213,10 @@ def check_time(role: str, schema: pa.Schema, name: object, what: str) -> str:
         ConfigurationError: there is none, or it has no times.
     """
     if not isinstance(name, str):
-        raise ConfigurationError(f"{what} is {name!r}; give the name of a column with times, such as {what}='at'")
+        raise InvalidArgumentError(f"{what} is {name!r}; give the name of a column with times, such as {what}='at'")
     type_ = field_of(role, schema, name).type
     if not (pa.types.is_timestamp(type_) or pa.types.is_date(type_)):
-        raise ConfigurationError(
+        raise ColumnTypeError(
             f"{what} is {name!r}, a column of type {type_}; give one of timestamps or dates, or make it one, such "
             "as of milliseconds: column.cast(pa.timestamp('ms', 'UTC'))"
         )
@@ -230,7 +230,7 @@ def _order_column(role: str, order: object) -> str:
         ConfigurationError: it is no name.
     """
     if not isinstance(order, str):
-        raise ConfigurationError(
+        raise InvalidArgumentError(
             f"{parameter_of(role, 'order')} is {order!r}; give the name of a column, such as order='score'"
         )
     return order
@@ -246,7 +246,7 @@ def joined_sides(
     """
     time, left_time, right_time = times
     if (time is None) is (left_time is None and right_time is None):
-        raise ConfigurationError(
+        raise ArgumentConflictError(
             f"time is {time!r}, left_time {left_time!r} and right_time {right_time!r}; give time, a column that both "
             "sides have, or else left_time and right_time"
         )
@@ -257,7 +257,7 @@ def joined_sides(
         other = replace(other, rows=replace(other.rows, hidden=frozenset([time])))
     left_type, right_type = one.schema.field(of_left).type, other.schema.field(of_right).type
     if _zoned(left_type) is not _zoned(right_type):
-        raise ConfigurationError(
+        raise TimeZoneError(
             f"the times {of_left!r} of 'left' are {left_type}, and {of_right!r} of 'right' {right_type}; give both a "
             "time zone, or neither"
         )
@@ -275,7 +275,7 @@ def check_times_of(sides: Sequence[VerbSide], times: Mapping[str, str]) -> None:
              for side in sides}  # fmt: skip
     for other in others:
         if _zoned(types[first.role]) is not _zoned(types[other.role]):
-            raise ConfigurationError(
+            raise TimeZoneError(
                 f"the times {times[first.role]!r} of {first.role!r} are {types[first.role]}, and {times[other.role]!r} "
                 f"of {other.role!r} {types[other.role]}; give all a time zone, or none"
             )
@@ -299,11 +299,11 @@ def table_side(table: Any, columns: Any) -> TableSide:
         ConfigurationError: it is no such table, it cannot be read, or verbs cannot keep one of its columns.
     """
     if isinstance(table, type) and issubclass(table, VersionedTable):
-        raise ConfigurationError(
+        raise InvalidArgumentError(
             f"right is the class {table.__name__}; give a table of it, such as {table.__name__}('quotes')"
         )
     if not isinstance(table, VersionedTable) or not callable(table.schema):
-        raise ConfigurationError(
+        raise InvalidArgumentError(
             f"right is of type {type(table).__name__}; give a table that is read by version, such as "
             "millpond.adapters.tables.ParquetTable('quotes'), or join rows by asof_join"
         )

@@ -19,7 +19,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from millpond.errors import RecordError, TopologyError
+from millpond.errors import InvalidOutputError, InvalidValueError, RecordError
 from millpond.processors.options.known_names import did_you_mean
 
 _LARGEST_FLOAT: Final = float(np.finfo(np.float32).max)
@@ -107,7 +107,7 @@ class ColumnValues:
             found = [None if value is None else value.get(name, default) for value in values]
         except AttributeError:
             stranger = next(value for value in values if value is not None and not hasattr(value, "get"))
-            raise RecordError(
+            raise InvalidValueError(
                 f"{self.owner}: column {path!r} is an entry of a dict value, but a value is of type "
                 f"{type(stranger).__name__}; the column of the whole value is called 'value'"
             ) from None
@@ -170,14 +170,14 @@ class ColumnValues:
         """A value without the entry."""
         there = [entry for entry in value if isinstance(entry, str)]
         hint = did_you_mean(name, there if path != name else [*there, *_OF_RECORD]) or "."
-        return RecordError(
+        return InvalidValueError(
             f"{self.owner}: column {path!r} is not an entry of a value with the entries {sorted(there)!r:.300}"
             f"{hint} If only some values have it, say so: {self.owner.optional(path)}"
         )
 
     def _refusal(self, path: str, type_: pa.DataType, entry: Any, reason: str = "") -> RecordError:
         name = self.named(type_)
-        return RecordError(
+        return InvalidValueError(
             f"{self.owner}: column {path!r} of type {name:.200} cannot hold "
             f"{entry!r:.200} of type {type(entry).__name__}{reason}; it takes {_rule(type_).advice}"
         )
@@ -220,10 +220,10 @@ def optional_columns(owner: ColumnsOwner, schema: pa.Schema, optional: Collectio
     known = [path for field in schema for path in paths(field.name, field.type)]
     names = (optional,) if isinstance(optional, str) else optional
     if not isinstance(names, Collection) or not all(isinstance(name, str) for name in names):
-        raise TopologyError(f"{owner}: optional is {optional!r}; give a list of names of columns")
+        raise InvalidOutputError(f"{owner}: optional is {optional!r}; give a list of names of columns")
     for name in names:
         if name not in known:
-            raise TopologyError(
+            raise InvalidOutputError(
                 f"{owner}: the optional column {name!r} is not in the schema, which has "
                 f"{', '.join(map(repr, known))}{did_you_mean(name, known)}"
             )

@@ -25,7 +25,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as _compute
 
-from millpond.errors import ConfigurationError, SerdeError
+from millpond.errors import SerdeError, UpgradeFromError
 from millpond.stores.encoding.column_serdes import Array, ColumnarSerde, ColumnSerde, column_serde
 from millpond.stores.encoding.rows.byte_columns import binary_of, buffer, offsets_of
 from millpond.stores.encoding.rows.row_columns import RowType
@@ -282,11 +282,11 @@ def sends_separately(upgrade_from: str | None) -> bool:
     try:
         major, minor, *_ = (int(part) for part in upgrade_from.split("."))
     except (AttributeError, ValueError):
-        raise ConfigurationError(
+        raise UpgradeFromError(
             f"upgrade_from is {upgrade_from!r}; give a release of Kafka Streams such as '3.4'"
         ) from None
     if (major, minor) < _FIRST_RELEASE:
-        raise ConfigurationError(
+        raise UpgradeFromError(
             f"upgrade_from is {upgrade_from!r}, but the first release of Kafka Streams was 0.10.0; leave it out here: "
             "every release of Millpond reads changes with both values, and SparkStreams and Millpond are told the one "
             "that wrote their copies, with upgrade_mode"

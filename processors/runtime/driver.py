@@ -11,7 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, NamedTuple, Self
 
-from millpond.errors import TopologyError
+from millpond.errors import UnknownNameError
 from millpond.metrics import Stopwatch, StoreMetric
 from millpond.processors.options.on_error import OnError
 from millpond.processors.options.order import Order
@@ -188,7 +188,7 @@ class TopologyDriver:
     def _pipe(self, inputs: Mapping[str, Records], order: Order) -> None:
         for topic in inputs:
             if topic not in self._topology.sources:
-                raise TopologyError(f"the topology reads {sorted(self._topology.sources)}, not {topic!r}")
+                raise UnknownNameError(f"the topology reads {sorted(self._topology.sources)}, not {topic!r}")
         self._micro_batch(lambda tasks: tasks.run(inputs, order))
 
     def advance_wall_clock(self, milliseconds: int) -> None:
@@ -237,7 +237,7 @@ class TopologyDriver:
     def read_runs(self, topic: str) -> list[Records]:
         """As ``read``, but as batches or columns, in the form in which they came out."""
         if topic not in self._outputs:
-            raise TopologyError(f"the topology writes {sorted(self._outputs)}, not {topic!r}")
+            raise UnknownNameError(f"the topology writes {sorted(self._outputs)}, not {topic!r}")
         runs, self._outputs[topic] = self._outputs[topic], []
         return runs
 
@@ -252,7 +252,7 @@ class TopologyDriver:
             if other == name:
                 return store
         used = sorted({store for _, store in self._stores})
-        raise TopologyError(f"the processors of the topology use the stores {used}, not {name!r}")
+        raise UnknownNameError(f"the processors of the topology use the stores {used}, not {name!r}")
 
     @property
     def counters(self) -> Mapping[str, int]:

@@ -17,6 +17,7 @@ from millpond.errors import (
     MillpondError,
     RecordError,
     SerdeError,
+    TopologyError,
     UnreadableRowError,
     UserFunctionError,
 )
@@ -163,8 +164,9 @@ def is_of_record(error: Exception) -> bool:
     if isinstance(error, UserFunctionError | UnreadableRowError | MemoryError):
         return False
     if isinstance(error, MillpondError):
-        # A plain ConfigurationError is one of a wrong argument that a function has made of its record.
-        return isinstance(error, SerdeError | InvalidKeyError | RecordError) or type(error) is ConfigurationError
+        # A wrong argument is what a function has made of its record; the topology is nobody's.
+        of_argument = isinstance(error, ConfigurationError) and not isinstance(error, TopologyError)
+        return isinstance(error, SerdeError | InvalidKeyError | RecordError) or of_argument
     return True
 
 

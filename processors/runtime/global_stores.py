@@ -8,7 +8,7 @@ from functools import cache
 from inspect import isfunction
 from typing import Any, NoReturn
 
-from millpond.errors import TopologyError
+from millpond.errors import ProcessorUseError
 from millpond.stores.specs.store_spec import StoreKind
 from millpond.stores.typed.store import WritableStore
 
@@ -32,7 +32,7 @@ def _reading(written: type[WritableStore[Any, Any]], kind: StoreKind) -> type[Wr
 
 def _refused(name: str) -> Callable[..., NoReturn]:
     def refuse(self: WritableStore[Any, Any], *arguments: Any, **options: Any) -> NoReturn:
-        raise TopologyError(
+        raise ProcessorUseError(
             f"store {self.name!r} is global: every task has a copy, so only the processor that fills it may call "
             f"{name}; send a record to its topic instead, or add a store with add_state_store"
         )

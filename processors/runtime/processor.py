@@ -13,7 +13,7 @@ from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
-from millpond.errors import TopologyError
+from millpond.errors import ProcessorUseError
 from millpond.metrics import Metrics
 from millpond.processors.runtime.batches.batch import Batch
 from millpond.processors.runtime.batches.columns import Columns, Records
@@ -119,7 +119,7 @@ class ProcessorContext(FailureHandling):
         """
         current = self._known("stream_time")
         if not self._stores:
-            raise TopologyError(
+            raise ProcessorUseError(
                 f"processor {self.node!r} asks for the stream time, but has no store that keeps it from micro-batch to "
                 "micro-batch; give it one where it is added, for example "
                 f"stores=[StoreSpec('{TASK_TIME}-of-{self.node}', StoreKind.KEY_VALUE, STRING, INT64)]"
@@ -156,7 +156,7 @@ class ProcessorContext(FailureHandling):
 
     def _known(self, what: str) -> CurrentRecord:
         if self._current is None:
-            raise TopologyError(
+            raise ProcessorUseError(
                 f"processor {self.node!r} asks for {what}, which is known only if the task takes one record after the "
                 "other, and once it has begun: call context.declare(record_by_record=True) in init, or in open of a "
                 "RecordProcessor, and ask where records are processed"
@@ -178,7 +178,7 @@ class ProcessorContext(FailureHandling):
             TopologyError: ``init`` is over.
         """
         if not self._may_declare:
-            raise TopologyError(
+            raise ProcessorUseError(
                 f"processor {self.node!r} declares something after its init, when the task has begun without; call "
                 "context.declare in init, or in open of a RecordProcessor"
             )
@@ -203,7 +203,7 @@ class ProcessorContext(FailureHandling):
         try:
             return self._stores[name]
         except KeyError:
-            raise TopologyError(
+            raise ProcessorUseError(
                 f"processor {self.node!r} asked for store {name!r}, which is not connected to it; "
                 f"connected: {sorted(self._stores) or 'none'}. Name it where the processor is added"
             ) from None
@@ -275,7 +275,7 @@ class ProcessorContext(FailureHandling):
         try:
             return self._owners[self._by_name[name]]
         except KeyError:
-            raise TopologyError(
+            raise ProcessorUseError(
                 f"processor {self.node!r} forwards to {name!r}, but its children are {sorted(self._by_name) or 'none'}"
             ) from None
 
@@ -291,7 +291,9 @@ class ProcessorContext(FailureHandling):
         """
         length = to_millis(interval, "punctuation interval")
         if length <= 0:
-            raise TopologyError(f"processor {self.node!r}: the punctuation interval must be positive, not {length} ms")
+            raise ProcessorUseError(
+                f"processor {self.node!r}: the punctuation interval must be positive, not {length} ms"
+            )
         store = next(iter(self._stores.values()), None)
         memory = None if store is None else KeptTime(store, f"{PUNCTUATION}-{self.node}-{self._schedules}")
         self._schedules += 1

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from enum import Enum
 from typing import Final, TypeAlias
 
-from millpond.errors import TopologyError
+from millpond.errors import ProcessorUseError
 from millpond.processors.runtime.kept_time import KeptTime
 
 PUNCTUATION: Final = "punctuation"
@@ -123,7 +123,7 @@ class Scheduler:
         """See ``ProcessorContext.schedule``."""
         by_records = kind is PunctuationType.STREAM_TIME
         if by_records and self._started:
-            raise TopologyError(f"processor {node!r} schedules by stream time after init; do it in init")
+            raise ProcessorUseError(f"processor {node!r} schedules by stream time after init; do it in init")
         first = 0 if by_records else self.wall_clock + interval
         punctuation = Punctuation(interval, kind, punctuator, first, memory)
         if not by_records:

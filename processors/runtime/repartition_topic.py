@@ -4,7 +4,7 @@ from typing import Any, NamedTuple, Self
 
 import pyarrow as pa
 
-from millpond.errors import TopologyError
+from millpond.errors import MissingSerdeError
 from millpond.processors.options.records import Consumed, Produced
 from millpond.processors.runtime.batches.batch import Batch
 from millpond.processors.runtime.batches.columns import Array, Columns, Records
@@ -62,7 +62,7 @@ class Repartition(NamedTuple):
         names = (produced.key_serde, produced.value_serde, consumed.key_serde, consumed.value_serde)
         serdes = [serde(name) for name in names if name is not None]
         if len(serdes) < len(names):
-            raise TopologyError(
+            raise MissingSerdeError(
                 f"writer and reader of the repartition topic {topic!r} each need a key and a value serde"
             )
         return cls(*map(_Passage.between, serdes[:2], serdes[2:]))

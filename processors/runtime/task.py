@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from millpond.errors import TopologyError
+from millpond.errors import UnknownNameError
 from millpond.metrics import Metrics
 from millpond.processors.runtime.batches.batch import Batch
 from millpond.processors.runtime.batches.columns import Columns, Records
@@ -225,7 +225,7 @@ class Task:
         try:
             source = self._sources[topic]
         except KeyError:
-            raise TopologyError(f"task {self.task_id} reads {sorted(self._sources)}, not {topic!r}") from None
+            raise UnknownNameError(f"task {self.task_id} reads {sorted(self._sources)}, not {topic!r}") from None
         self.metrics.add(TaskMetric.RECORDS_IN, len(records))
         if self._expiring is None or self.subtopology.sources[topic].broadcast:
             self._process(topic, source, records)

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from millpond.errors import ConfigurationError
+from millpond.errors import InvalidArgumentError
 from millpond.processors.options.functions import positional_parameters
 from millpond.processors.runtime.batches.batch import Batch
 from millpond.processors.runtime.batches.headers import NO_HEADERS
@@ -49,9 +49,9 @@ class StreamToTopics(StreamSplit):
 
     def _sink(self, topic: str) -> str:
         if not isinstance(topic, str):
-            raise ConfigurationError(f"the function chose {topic!r} as a topic; return the topic's name as text")
+            raise InvalidArgumentError(f"the function chose {topic!r} as a topic; return the topic's name as text")
         if topic not in self._sinks:
-            raise ConfigurationError(
+            raise InvalidArgumentError(
                 f"the function chose the topic {topic!r}, which is not among those that it may choose, "
                 f"{list(self._sinks)}; add it: to(extractor, topics={[*self._sinks, topic]})"
             )

@@ -6,7 +6,7 @@ an emitted update is the value before the key's last update, and its headers are
 
 from typing import Any
 
-from millpond.errors import StoreFullError
+from millpond.errors import BufferFullError
 from millpond.processors.options.suppressed import Suppressed
 from millpond.processors.runtime.batches.batch import Batch, BatchBuilder
 from millpond.processors.runtime.batches.headers import NO_HEADERS
@@ -95,7 +95,7 @@ class Suppress(Operator):
             self._emit_first(out)
         if self._bounded and self._over_capacity():
             if not self._suppressed.emit_early:
-                raise StoreFullError(self._full())
+                raise BufferFullError(self._full())
             while self._over_capacity():
                 self._emit_first(out)
 

@@ -28,7 +28,7 @@ from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
 
-from millpond.errors import CorruptStoreError, SerdeError, TopologyError
+from millpond.errors import CorruptStoreError, MissingSerdeError, SerdeError
 from millpond.processors.options.serdes import SerdeLike
 from millpond.processors.runtime.batches.batch import Batch, BatchBuilder
 from millpond.processors.runtime.batches.columns import Columns, nulls
@@ -106,7 +106,7 @@ def buffer_spec(
     """
     if key_serde is None or value_serde is None:
         missing = "key" if key_serde is None else "value"
-        raise TopologyError(
+        raise MissingSerdeError(
             f"{where} holds records back for a grace period, but their {missing} serde is not known; name it in "
             "Consumed or Joined"
         )

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from millpond.errors import TopologyError
+from millpond.errors import NoHistoryError
 from millpond.processors.runtime.batches.columns import Array
 from millpond.processors.runtime.processor import ProcessorContext
 from millpond.processors.tables.table_columns import table_columns
@@ -37,7 +37,7 @@ class ValueGetter(ABC):
 
     def get_as_of(self, key: Any, timestamp: int) -> ValueAndTimestamp[Any] | None:
         """The value of ``key`` that was valid at ``timestamp``, or None."""
-        raise TopologyError("as-of lookups need a table that is materialized in a versioned store (KIP-914)")
+        raise NoHistoryError("as-of lookups need a table that is materialized in a versioned store (KIP-914)")
 
     def get_many(self, keys: Sequence[Any]) -> list[ValueAndTimestamp[Any] | None]:
         """``get`` for many keys, in their order."""
@@ -97,11 +97,11 @@ class ValueGetter(ABC):
         Tombstones are included, even where there was no value before. None for ``until`` means no end. Before the
         history retention nothing is known, which reads as None.
         """
-        raise TopologyError("histories need a table that is materialized in a versioned store (KIP-914)")
+        raise NoHistoryError("histories need a table that is materialized in a versioned store (KIP-914)")
 
     def step_after(self, key: Any, time: int) -> tuple[int, ValueAndTimestamp[Any] | None] | None:
         """The first of the later steps of ``steps(key, time, None)``, without the others; None if there is none."""
-        raise TopologyError("histories need a table that is materialized in a versioned store (KIP-914)")
+        raise NoHistoryError("histories need a table that is materialized in a versioned store (KIP-914)")
 
     def horizon(self) -> int | None:
         """The time before which as-of lookups may find nothing although there was a value; None if they never do."""

@@ -21,7 +21,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from millpond.errors import ConfigurationError, RecordError
+from millpond.errors import InvalidArgumentError, InvalidTimeError, RecordError
 from millpond.processors.dsl.builder import StreamsBuilder
 from millpond.processors.options.records import Consumed, Produced
 from millpond.processors.runtime.batches.batch import Batch
@@ -79,9 +79,11 @@ class ApplySpec:
     def __post_init__(self) -> None:
         where = f"apply {self.name!r}"
         if not isinstance(self.processor, KeyedProcessor):
-            raise ConfigurationError(f"{where} got {self.processor!r}; give an object of a subclass of KeyedProcessor")
+            raise InvalidArgumentError(
+                f"{where} got {self.processor!r}; give an object of a subclass of KeyedProcessor"
+            )
         if self.lateness < 0:
-            raise ConfigurationError(f"the lateness of {where} is {self.lateness} us; it must not be negative")
+            raise InvalidTimeError(f"the lateness of {where} is {self.lateness} us; it must not be negative")
         check_readable(self.rows.schemas.current, where)
         self.operator()
 
@@ -120,7 +122,7 @@ class ApplySpec:
         try:
             rule = deepcopy(self.processor)
         except Exception as error:  # a user's __deepcopy__ or __reduce__ may raise anything
-            raise ConfigurationError(
+            raise InvalidArgumentError(
                 f"apply {self.name!r} cannot copy its {type(self.processor).__name__}, and every task works on a copy: "
                 f"{error}; make connections and the like in open()"
             ) from error

@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 
-from millpond.errors import ConfigurationError, StateConflictError
+from millpond.errors import CallChangedError, InvalidEvolutionError, StateConflictError
 from millpond.processors.verbs.aggregates.call import USER_DEFINED
 from millpond.processors.verbs.state_serde import Slots
 from millpond.stores.encoding.rows.columns import Column, Columns, all_ids
@@ -104,30 +104,30 @@ class CallChanges:
         said = f"the verb {verb!r}:"
         for name in self.added:
             if name not in calls:
-                raise ConfigurationError(f"{said} added names {name!r}, but calls has only {_listed(calls)}")
+                raise InvalidEvolutionError(f"{said} added names {name!r}, but calls has only {_listed(calls)}")
         exchanged = exchange_refused(self.renamed, calls)
         if exchanged:
-            raise ConfigurationError(f"{said} {exchanged}")
+            raise InvalidEvolutionError(f"{said} {exchanged}")
         called = set(self.renamed.values())
         for name in self.dropped:
             if name in calls and name not in called:
-                raise ConfigurationError(
+                raise InvalidEvolutionError(
                     f"{said} dropped names {name!r}, but calls has it; take it out of one of them, or, to begin anew "
                     "under that name, drop it in one release, and add it in the next"
                 )
         for old, new in self.renamed.items():
             if new not in calls:
-                raise ConfigurationError(
+                raise InvalidEvolutionError(
                     f"{said} renamed says that {old!r} is {new!r} now, but calls has only {_listed(calls)}"
                 )
             if old in calls and old not in called:
-                raise ConfigurationError(
+                raise InvalidEvolutionError(
                     f"{said} renamed says that {old!r} is {new!r} now, but calls has a {old!r}, too; take out of "
                     f"renamed what an earlier run has applied, or, if a new one is to be called {old!r}, rename in one "
                     "release, and add it in the next"
                 )
         if len(set(self.renamed.values())) < len(self.renamed):
-            raise ConfigurationError(f"{said} renamed gives two results the same name: {dict(self.renamed)}")
+            raise InvalidEvolutionError(f"{said} renamed gives two results the same name: {dict(self.renamed)}")
 
 
 @dataclass(frozen=True)
@@ -245,7 +245,7 @@ class _Change:
         for old in self._two:
             new, kept = self._renamed[old], self._free(self._renamed[old])
             added, gone = self._changes.added, self._changes.dropped
-            raise StateConflictError(
+            raise CallChangedError(
                 f"the verb {self._verb!r}: two results of its state would be {new!r}, {old!r} and the one that has "
                 f"that name; write {self._line(added, self._renamed, [*gone, new])}, which deletes the state of the "
                 f"latter, or give calls that one as {kept!r}, too, and write "
@@ -255,7 +255,7 @@ class _Change:
         if said and not self.other:
             return
         shown = self._shown
-        raise StateConflictError(
+        raise CallChangedError(
             f"the verb {self._verb!r} has other calls than its state:\n"
             f"  state: {', '.join(f'{name}={shown(call)}' for name, call in self._before.items())}\n"
             f"  calls: {', '.join(f'{name}={shown(call)}' for name, call in self._calls.items())}\n"
@@ -292,7 +292,7 @@ class _Change:
         begun = "began empty" if since is None else f"is true since {_time(since)}"
         kept, filled = _line({name: since}, {}, ()), [free] if name in self._changes.filled else []
         anew = _line({free: self._changes.since(name)}, {}, [column.field.name], filled)
-        return StateConflictError(
+        return CallChangedError(
             f"the verb {self._verb!r}: {name!r} {begun}, and cannot {said}; write {kept}, or "
             f"begin anew under another name: {{{', '.join(items)}}}, {anew}"
         )

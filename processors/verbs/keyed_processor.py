@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from millpond.errors import ConfigurationError, SerdeError
+from millpond.errors import InvalidArgumentError, InvalidTimeError, SerdeError
 from millpond.processors.verbs.key_timers import KeyTimers, Timer, TimerClock
 from millpond.processors.verbs.python_values import from_datetime, to_datetime
 from millpond.processors.verbs.state_values import unfit_state
@@ -246,7 +246,7 @@ class KeyedProcessor(ABC):
         Returns:
             Rows of the result, by column; None for none.
         """
-        raise ConfigurationError(f"{type(self).__name__} sets timers, but does not override on_timer; define it")
+        raise InvalidArgumentError(f"{type(self).__name__} sets timers, but does not override on_timer; define it")
 
     def close(self) -> None:
         """Called after the last record of a task; on Spark, of each micro-batch of a task."""
@@ -258,10 +258,10 @@ def _micros(when: datetime | timedelta | str, start: int) -> int:
         return from_datetime(when, "the time of a timer")
     if isinstance(when, timedelta | str):
         return start + to_micros(when, "the time until a timer")
-    raise ConfigurationError(f"a timer was set for {when!r}; give a datetime, a timedelta, or text such as '5 minutes'")
+    raise InvalidTimeError(f"a timer was set for {when!r}; give a datetime, a timedelta, or text such as '5 minutes'")
 
 
 def _name(name: str) -> bytes:
     if not isinstance(name, str):
-        raise ConfigurationError(f"the name of a timer is {name!r}; give text")
+        raise InvalidArgumentError(f"the name of a timer is {name!r}; give text")
     return name.encode()

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from millpond.errors import ConfigurationError, RecordError, SerdeError
+from millpond.errors import ColumnTypeError, InvalidValueError, SerdeError, TimeZoneError
 from millpond.stores.encoding.rows.tuple_keys import KeyCodec
 from millpond.stores.encoding.times import TimeUnit
 from millpond.stores.typed.windows.windowed import Windowed
@@ -38,7 +38,7 @@ def from_datetime(time: datetime, what: str) -> int:
         ConfigurationError: it has no time zone.
     """
     if time.tzinfo is None:
-        raise ConfigurationError(f"{what} {time!r} has no time zone; give it one, as in {time.replace(tzinfo=UTC)!r}")
+        raise TimeZoneError(f"{what} {time!r} has no time zone; give it one, as in {time.replace(tzinfo=UTC)!r}")
     return (time - _EPOCH) // _MICROSECOND
 
 
@@ -101,7 +101,7 @@ def python_values(name: str, column: Any) -> list[Any]:
     try:
         return _python_column(column)
     except (OverflowError, ValueError) as error:
-        raise RecordError(
+        raise InvalidValueError(
             f"column {name!r} has a value that Python cannot hold ({error}); filter such rows out, or cast the "
             "column to a string or a number"
         ) from error
@@ -149,7 +149,7 @@ def _changed(change: _Change | None, value: Any) -> Any:
 def _check(type_: Any, path: str, what: str) -> None:
     if pa.types.is_map(type_):
         if pa.types.is_nested(type_.key_type):
-            raise ConfigurationError(
+            raise ColumnTypeError(
                 f"{what}: the keys of column {path!r} of type {type_} cannot be those of a dict; select the column as "
                 "an array of entries (map_entries), or leave it out"
             )

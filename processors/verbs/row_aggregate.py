@@ -15,7 +15,15 @@ import msgpack
 import pyarrow as pa
 import pyarrow.compute as _compute
 
-from millpond.errors import ConfigurationError, RecordError, SerdeError, UnreadableRowError
+from millpond.errors import (
+    ConfigurationError,
+    EditRefusedError,
+    InvalidValueError,
+    MissingArgumentError,
+    RecordError,
+    SerdeError,
+    UnreadableRowError,
+)
 from millpond.processors.aggregations.aggregate import Addition, Aggregation
 from millpond.processors.verbs.aggregates import AggregateCall
 from millpond.processors.verbs.functions.binding import bind, state_name
@@ -350,12 +358,12 @@ class RowAggregate:
                     states.append(average.state_beside(result, beside.get("count"), beside.get("sum")))
             except ConfigurationError as error:
                 counted = "" if average is None else ", or has had a count and a sum of the same column with it"
-                raise ConfigurationError(
+                raise EditRefusedError(
                     f"{label}: {error}, so it cannot be put; delete the key, which then begins anew, or put the row "
                     f"once the query runs without this call (dropped=[...]){counted}"
                 ) from error
             except (ValueError, OverflowError) as error:
-                raise ConfigurationError(f"{label}: {error}; put results that some rows have together") from error
+                raise EditRefusedError(f"{label}: {error}; put results that some rows have together") from error
         return self.state_serde.serialize(states)
 
     def _beside(self, name: str, given: Mapping[str, Any], alike: Mapping[str, Hashable]) -> dict[str, Any]:
@@ -388,7 +396,7 @@ class RowAggregate:
         return RecordError(f"{self._labels[number]}: {error}, {where}")
 
     def _overflow(self, number: int, where: str, error: OverflowError) -> RecordError:
-        return RecordError(
+        return InvalidValueError(
             f"{self._labels[number]}: {error}, {where}; cast the column to a wider type, or filter first"
         )
 
@@ -400,7 +408,7 @@ def check_any(calls: Mapping[str, AggregateCall]) -> None:
         ConfigurationError: there are no calls.
     """
     if not calls:
-        raise ConfigurationError("there is nothing to aggregate; give at least one call, such as {'n': count()}")
+        raise MissingArgumentError("there is nothing to aggregate; give at least one call, such as {'n': count()}")
 
 
 def _result(function: StatefulFunction, column: Any, states: Any) -> Any:

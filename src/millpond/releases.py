@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import Final, NamedTuple, Self
 
 from millpond import __version__
-from millpond.errors import ConfigurationError, FormatError
+from millpond.errors import FormatError, UpgradeFromError
 
 RELEASE: Final = __version__
 """This release."""
@@ -111,9 +111,9 @@ def older_release(text: object) -> Release:
     except ValueError:
         release = None
     if release is None:
-        raise ConfigurationError(f"upgrade_from is {text!r}; give a release of Millpond such as '0.1.0'")
+        raise UpgradeFromError(f"upgrade_from is {text!r}; give a release of Millpond such as '0.1.0'")
     if not _0_1 <= release <= THIS_RELEASE:
-        raise ConfigurationError(
+        raise UpgradeFromError(
             f"upgrade_from is {text!r}; this is release {RELEASE}, so give one from {_0_1} to {RELEASE}"
         )
     return release

@@ -14,7 +14,7 @@ class Closed:
 
     >>> Closed("store 'counts' is closed").get("a")
     Traceback (most recent call last):
-    millpond.errors.StoreClosedError: store 'counts' is closed
+    millpond.errors.StoreClosedError: store 'counts' is closed [MILLPOND-STORE-CLOSED]
     """
 
     def __init__(self, message: str) -> None:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
-from millpond.errors import ConfigurationError
+from millpond.errors import InvalidOptionError
 from millpond.masking import masked
 
 Parser: TypeAlias = Callable[[str], Any]
@@ -94,7 +94,7 @@ def parse_options(backend: str, options: Mapping[str, str], parsers: Mapping[str
     for name, text in options.items():
         if name not in parsers:
             known = f"its options are {', '.join(sorted(parsers))}" if parsers else "it has no options"
-            raise ConfigurationError(f"the backend {backend!r} has no option {name!r}; {known}")
+            raise InvalidOptionError(f"the backend {backend!r} has no option {name!r}; {known}")
         try:
             values[name] = parsers[name](text)
         except ValueError as error:
@@ -112,7 +112,7 @@ def check_option(backend: str, option: str, value: object, allowed: bool, form: 
         text = masked(f"{option}={value}").partition("=")[2]
         text = text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}…"
         shown = repr(text) if isinstance(value, str) else text
-        raise ConfigurationError(f"option {option!r} of the backend {backend!r} is {shown}, but must be {form}")
+        raise InvalidOptionError(f"option {option!r} of the backend {backend!r} is {shown}, but must be {form}")
 
 
 def check_least(backend: str, option: str, value: int, least: int) -> None:

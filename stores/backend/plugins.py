@@ -14,7 +14,7 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Final, Union, get_args, get_origin, get_type_hints
 
-from millpond.errors import BackendNotInstalledError, ConfigurationError, MillpondError, StoreError
+from millpond.errors import BackendNotInstalledError, BrokenBackendError, InvalidOptionError, MillpondError
 from millpond.masking import masked, quoted
 from millpond.releases import RELEASE
 from millpond.stores.backend.contract import CONTRACT, Backend, BackendSupplier
@@ -47,14 +47,14 @@ def supplier_class(point: EntryPoint) -> type[BackendSupplier]:
     """
     found, where = _imported(point), f"{origin(point)} registers {point.value!r} as the backend {point.name!r}, but"
     if not (isinstance(found, type) and issubclass(found, BackendSupplier)):
-        raise ConfigurationError(f"{where} that is no subclass of millpond.stores.backend.contract.BackendSupplier")
+        raise BrokenBackendError(f"{where} that is no subclass of millpond.stores.backend.contract.BackendSupplier")
     name = getattr(found, "name", None)
     if name != point.name:
         other = f"register it as {name!r}, or " if isinstance(name, str) else ""
-        raise ConfigurationError(f"{where} its own name is {name!r}; {other}write name = {point.name!r} in the class")
+        raise BrokenBackendError(f"{where} its own name is {name!r}; {other}write name = {point.name!r} in the class")
     _check_contract(found)
     if isabstract(found):
-        raise ConfigurationError(f"{where} that has no {' and no '.join(sorted(found.__abstractmethods__))}")
+        raise BrokenBackendError(f"{where} that has no {' and no '.join(sorted(found.__abstractmethods__))}")
     return found
 
 
@@ -70,9 +70,9 @@ def made(kind: type[BackendSupplier], options: Mapping[str, str]) -> BackendSupp
         raise
     except (Exception, SystemExit) as error:
         given = f"the options {', '.join(options)}" if options else "no options"
-        raise ConfigurationError(f"{_owned(kind)}: from_options failed for {given}: {_told(error)}") from error
+        raise BrokenBackendError(f"{_owned(kind)}: from_options failed for {given}: {_told(error)}") from error
     if not isinstance(found, kind):
-        raise ConfigurationError(f"{_owned(kind)}: from_options gives {_kind_of(found)} instead of a {kind.__name__}")
+        raise BrokenBackendError(f"{_owned(kind)}: from_options gives {_kind_of(found)} instead of a {kind.__name__}")
     return checked(found)
 
 
@@ -88,11 +88,11 @@ def checked(supplier: BackendSupplier) -> BackendSupplier:
         value = getattr(supplier, option)
         if not any(_is_of(value, allowed) for allowed in types):
             names = " or ".join("None" if allowed is NoneType else allowed.__name__ for allowed in types)
-            raise ConfigurationError(
+            raise InvalidOptionError(
                 f"option {option!r} of {_owned(kind)} is {_shown(option, value)}, but must be of type {names}"
             )
         if type(value) is int and value not in _INTEGERS:
-            raise ConfigurationError(
+            raise InvalidOptionError(
                 f"option {option!r} of {_owned(kind)} is {_shown(option, value)}, but must be below 2**63"
             )
     return supplier
@@ -110,9 +110,9 @@ def opened(supplier: BackendSupplier, directory: Path) -> Backend:
     except (MillpondError, OSError):
         raise
     except (Exception, SystemExit) as error:
-        raise StoreError(f"{_owned(kind)} failed to open {directory}: {_told(error)}") from error
+        raise BrokenBackendError(f"{_owned(kind)} failed to open {directory}: {_told(error)}") from error
     if not isinstance(found, Backend):
-        raise StoreError(
+        raise BrokenBackendError(
             f"{_owned(kind)}: open gives {_kind_of(found)} instead of a millpond.stores.backend.contract.Backend"
         )
     return found
@@ -135,7 +135,7 @@ def _imported(point: EntryPoint) -> object:
         return point.load()
     except ImportError as error:
         if (error.name or "").partition(".")[0] == "millpond":
-            raise ConfigurationError(
+            raise BrokenBackendError(
                 f"{where} is written for another release of Millpond than this one, which is {RELEASE} "
                 f"({quoted(error)}); install releases of the two that go together"
             ) from error
@@ -148,12 +148,12 @@ def _imported(point: EntryPoint) -> object:
             f"{where} cannot be imported ({quoted(error)}); install what it needs again"
         ) from error
     except AttributeError as error:
-        raise ConfigurationError(
+        raise BrokenBackendError(
             f"{origin(point)} registers {point.value!r} as the backend {point.name!r}, but there is no such thing "
             f"({quoted(error)})"
         ) from error
     except (Exception, SystemExit) as error:  # a module that is a program ends the process that imports it
-        raise ConfigurationError(
+        raise BrokenBackendError(
             f"{where} cannot be imported: {_told(error)}; report it to those who made that distribution"
         ) from error
 
@@ -161,7 +161,7 @@ def _imported(point: EntryPoint) -> object:
 def _check_contract(kind: type[BackendSupplier]) -> None:
     """Refuse a supplier of a contract that this release does not keep."""
     if kind.contract != CONTRACT:
-        raise ConfigurationError(
+        raise BrokenBackendError(
             f"{_owned(kind)} is written for version {kind.contract!r} of the backend contract, but Millpond {RELEASE} "
             f"keeps version {CONTRACT}; install releases of the two that go together"
         )

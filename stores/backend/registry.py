@@ -14,7 +14,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from urllib.parse import parse_qsl
 
-from millpond.errors import ConfigurationError, UnknownBackendError
+from millpond.errors import BrokenBackendError, InvalidArgumentError, InvalidOptionError, UnknownBackendError
 from millpond.masking import know, masked, quoted
 from millpond.stores.backend import plugins
 from millpond.stores.backend.contract import Backend, BackendSupplier
@@ -33,7 +33,7 @@ def supplier(backend: str | BackendSupplier) -> BackendSupplier:
     if isinstance(backend, BackendSupplier):
         return plugins.checked(backend)
     if not isinstance(backend, str):
-        raise ConfigurationError(
+        raise InvalidArgumentError(
             f"a backend is a name, a URL or a BackendSupplier, but this is of type {type(backend).__name__}; give one "
             f"of {', '.join(map(repr, backend_names()))}, or a supplier"
         )
@@ -73,12 +73,12 @@ def try_out(backend: str | BackendSupplier) -> None:
                 works = opened.get(b"key") == b"value"
             chosen.destroy(directory)
         except Exception as error:
-            raise ConfigurationError(
+            raise BrokenBackendError(
                 f"the backend {chosen.name!r} of {plugins.owner(type(chosen))} does not work here: "
                 f"{type(error).__name__}: {quoted(error)}"
             ) from error
     if not works:
-        raise ConfigurationError(
+        raise BrokenBackendError(
             f"the backend {chosen.name!r} of {plugins.owner(type(chosen))} does not show what was just written; see "
             f"what else it breaks: millpond backends check {chosen.name}"
         )
@@ -89,14 +89,14 @@ def _parse(text: str) -> tuple[str, Mapping[str, str]]:
     name, separator, rest = text.partition("://")
     place, _, query = rest.partition("?")
     if (separator and place) or (not separator and "?" in name):
-        raise ConfigurationError(
+        raise InvalidOptionError(
             f"the backend {masked(text)!r} is neither a name nor a URL of the form "
             "name://?option=value&option=value; where stores live is not part of it"
         )
     options: dict[str, str] = {}
     for option, value in parse_qsl(query, keep_blank_values=True):
         if option in options:
-            raise ConfigurationError(f"the backend {masked(text)!r} gives the option {option!r} twice")
+            raise InvalidOptionError(f"the backend {masked(text)!r} gives the option {option!r} twice")
         options[option] = value
     return name.strip(), options
 
@@ -109,7 +109,7 @@ def _supplier_class(name: str) -> type[BackendSupplier]:
         raise _unknown(name)
     if len(points) > 1:
         owners = " and ".join(sorted(f"{plugins.origin(point)} ({point.value})" for point in points))
-        raise ConfigurationError(f"the backend {name!r} is registered by {owners}; uninstall all but one of them")
+        raise BrokenBackendError(f"the backend {name!r} is registered by {owners}; uninstall all but one of them")
     return plugins.supplier_class(points[0])
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from shutil import rmtree
 from typing import Final, NamedTuple
 
-from millpond.errors import MillpondError, StateConflictError, StoreError
+from millpond.errors import LocalDirectoryError, MillpondError, NotCleanedError, StateConflictError
 from millpond.stores.backend.contract import BackendSupplier
 from millpond.stores.backend.own_files import FOLLOWED_NOT, is_link
 from millpond.stores.backend.registry import supplier
@@ -58,7 +58,7 @@ class CopiesCleaning:
             for query in _entries(self.local_dir):
                 yield from self._of_query(query)
         except OSError as error:
-            raise StoreError(
+            raise LocalDirectoryError(
                 f"{self.local_dir} cannot be read: {error}; give a directory that this process may read"
             ) from error
 
@@ -152,7 +152,7 @@ class _Task:
         try:
             self._check_clocks(lease)
             if not self._old(_Size.of(paths)):
-                raise StateConflictError(f"{copy} has been used meanwhile, so it stays")
+                raise NotCleanedError(f"{copy} has been used meanwhile, so it stays")
             # What is there under the name of a copy is whole: it gets another one before its seal goes.
             removing = copy.with_name(f".{copy.name}.removing")
             delete_local_copy(engine, removing)
@@ -161,7 +161,7 @@ class _Task:
             for path in (removing, *paths):
                 _delete_part(engine, path)
         except OSError as error:
-            raise StoreError(f"the idle copy {copy} cannot be deleted: {error}; delete it by hand") from error
+            raise LocalDirectoryError(f"the idle copy {copy} cannot be deleted: {error}; delete it by hand") from error
         finally:
             self._let_go(lease)
 
@@ -185,9 +185,7 @@ class _Task:
         """Refuse to delete what was found to be old by a clock that does not date the files here."""
         apart = clocks_apart(lease.clock_ms(), str(self._path))
         if apart is not None:
-            raise StateConflictError(
-                f"{apart}, so nothing tells how old they are; set this host's clock and clean again"
-            )
+            raise NotCleanedError(f"{apart}, so nothing tells how old they are; set this host's clock and clean again")
 
     def _let_go(self, lease: Lease) -> None:
         """Release the lease; if no copy is left, with all directories that are empty now."""

@@ -12,7 +12,7 @@ from functools import cached_property, partial
 from itertools import chain
 from typing import Final
 
-from millpond.errors import DurabilityError, FormatError, StateConflictError
+from millpond.errors import DurabilityError, FormatError, NotCleanedError
 from millpond.stores.backend.own_files import FOLLOWED_NOT
 from millpond.stores.cleaning.leftover import Age, GarbageKind, Leftover
 from millpond.stores.cleaning.named import Named
@@ -258,13 +258,13 @@ class _Application:
             DurabilityError: the storage failed.
         """
         if self._clocks_apart is not None:
-            raise StateConflictError(
+            raise NotCleanedError(
                 f"{self._clocks_apart}, so nothing tells how old they are; set this host's clock and clean again"
             )
         if path is not None:
             changed = set(self._tree(path)) - set(files)
             if changed:
-                raise StateConflictError(
+                raise NotCleanedError(
                     f"{self._describe(min(changed).path)} was written meanwhile, so {self._describe(path)} stays"
                 )
         for file in files:

@@ -15,8 +15,8 @@ from types import MappingProxyType, TracebackType
 from typing import Any, Self
 
 from millpond.errors import (
-    ConfigurationError,
     CorruptStoreError,
+    DuplicateNameError,
     DurabilityError,
     FormatError,
     StateConflictError,
@@ -133,7 +133,7 @@ class TaskState:
             if memory_budget is not None and isinstance(place.supplier, SupportsMemoryBudget):
                 self.budgeted.append(place.supplier)
             if spec.name in self._copies:
-                raise ConfigurationError(f"task {task_id!r} has two stores with the name {spec.name!r}; rename one")
+                raise DuplicateNameError(f"task {task_id!r} has two stores with the name {spec.name!r}; rename one")
             self._copies[spec.name] = LocalCopy(place, self._policy, upgrade_mode=upgrade_mode, pace=self._pace)
         self._directory = local_dir / application_id / task_id
         self._lease = Lease(self._directory, lease_timeout)

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Final, Generic, TypeVar
 
 import msgpack
 
-from millpond.errors import ConfigurationError, SerdeError
+from millpond.errors import MissingSerdeError, SerdeError
 from millpond.stores.encoding.extension_types import UNREADABLE, UNWRITABLE, from_extension, to_extension
 from millpond.stores.encoding.struct_serde import StructLayout, struct_layout
 
@@ -239,7 +239,7 @@ class StructSerde(_BuiltInSerde[dict[str, Any]]):
     def __init__(self, name: str) -> None:
         layout = struct_layout(name)
         if layout is None:
-            raise ConfigurationError(f"the serde {name!r} is no struct; write struct<name:type,...>")
+            raise MissingSerdeError(f"the serde {name!r} is no struct; write struct<name:type,...>")
         self.layout: StructLayout = layout
         self.name = f"struct<{','.join(f'{field}:{type_}' for field, type_ in layout.fields)}>"
 
@@ -313,7 +313,7 @@ def serde(name: str | Serde[Any]) -> Serde[Any]:
     found = _BY_NAME.get(name) if isinstance(name, str) else None
     if found is None:
         known = ", ".join(sorted(_BY_NAME))
-        raise ConfigurationError(f"no serde {name!r}; give one of {known}, struct<name:type,...>, or a Serde object")
+        raise MissingSerdeError(f"no serde {name!r}; give one of {known}, struct<name:type,...>, or a Serde object")
     return found
 
 

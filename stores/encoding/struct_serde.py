@@ -20,7 +20,7 @@ import struct
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from millpond.errors import ConfigurationError
+from millpond.errors import DuplicateColumnError, InvalidArgumentError
 
 _FORM: Final = re.compile(r"\s*struct\s*<(.*)>\s*", re.DOTALL | re.IGNORECASE)
 _FIELD: Final = re.compile(r"\s*(?:`([^`]+)`|(\w+))\s*:\s*(\w+)\s*")
@@ -145,7 +145,7 @@ def struct_layout(name: str) -> StructLayout | None:
     fields = [_field(name, part) for part in found[1].split(",")]
     names = [field for field, _ in fields]
     if len(set(names)) < len(names):
-        raise ConfigurationError(f"the serde {name!r} has two fields of the same name; rename one")
+        raise DuplicateColumnError(f"the serde {name!r} has two fields of the same name; rename one")
     return StructLayout(fields)
 
 
@@ -154,7 +154,7 @@ def _field(name: str, part: str) -> tuple[str, str]:
     type_ = "" if field is None else field[3].lower()
     type_ = _SAME.get(type_, type_)
     if field is None or type_ not in _TYPES:
-        raise ConfigurationError(
+        raise InvalidArgumentError(
             f"the serde {name!r} has the field {part.strip()!r}; write fields as name:type, of the types "
             f"{', '.join(_TYPES)}, and separate them by commas"
         )

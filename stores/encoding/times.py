@@ -11,7 +11,7 @@ from difflib import get_close_matches
 from enum import IntEnum
 from typing import Final, NoReturn, TypeAlias
 
-from millpond.errors import ConfigurationError
+from millpond.errors import InvalidTimeError, TimeZoneError
 
 Instant: TypeAlias = int | datetime
 """A point in time: milliseconds since the epoch, or a datetime that knows its time zone."""
@@ -109,7 +109,7 @@ def time_in(text: str, option: str) -> Instant:
             raise ValueError(f"{text!r} has no time zone")
         return time
     except ValueError as error:
-        raise ConfigurationError(
+        raise TimeZoneError(
             f"{option} has the time {text!r}; give one with its time zone, such as 2026-01-31T00:00:00+00:00, or "
             "milliseconds"
         ) from error
@@ -129,7 +129,7 @@ def to_instant(time: Instant, what: str = "time") -> int:
         return time
     if isinstance(time, datetime):
         if time.tzinfo is None:
-            raise ConfigurationError(
+            raise TimeZoneError(
                 f"{what} {time!r} has no time zone; write {time.replace(tzinfo=UTC)!r} if it is in UTC, or "
                 f"{time!r}.astimezone() if it is in this machine's"
             )
@@ -194,19 +194,19 @@ def to_length(duration: Duration, what: str) -> int:
     """
     length = to_millis(duration, what)
     if length < 0:
-        raise ConfigurationError(f"{what} is {length} ms; it must not be negative")
+        raise InvalidTimeError(f"{what} is {length} ms; it must not be negative")
     return length
 
 
 def _integer(time: object, what: str, wanted: str) -> int:
     if isinstance(time, bool) or not hasattr(time, "__index__"):
-        raise ConfigurationError(f"{what} is {time!r}, which tells no time; give {wanted}")
+        raise InvalidTimeError(f"{what} is {time!r}, which tells no time; give {wanted}")
     return _fitting(time.__index__(), what, f"{time!r}; are these milliseconds?")
 
 
 def _fitting(number: int, what: str, given: str) -> int:
     if not MIN_TIME <= number <= MAX_TIME:
-        raise ConfigurationError(f"{what} does not fit into 64 bits: {given}")
+        raise InvalidTimeError(f"{what} does not fit into 64 bits: {given}")
     return number
 
 
@@ -253,4 +253,4 @@ def _of_unknown(unit: str) -> str:
 
 
 def _refuse(text: str, what: str, reason: str) -> NoReturn:
-    raise ConfigurationError(f"{what} is {text!r}: {reason} ({_EXAMPLE})")
+    raise InvalidTimeError(f"{what} is {text!r}: {reason} ({_EXAMPLE})")

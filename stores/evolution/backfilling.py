@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
-from millpond.errors import StateConflictError
+from millpond.errors import BegunAlreadyError, StateConflictError
 from millpond.stores.durability.manifests.manifest import TASK_ID, Manifest
 from millpond.stores.durability.storage.durable_file import new_commit_id
 from millpond.stores.evolution.history import History
@@ -75,7 +75,7 @@ def check_ended(history: History) -> None:
         StateConflictError: so it is.
     """
     if history.newest is not None and history.newest.awaits_backfill:
-        raise StateConflictError(
+        raise BegunAlreadyError(
             f"{history.storage.describe(history.application_id)} belongs to application {history.application_id!r}, "
             f"whose backfill for {history.sink!r} has begun and has not come to its end; run the backfill again, "
             "before the stream is built, or begin without one under another application id"
@@ -139,7 +139,7 @@ def abandoned(history: History) -> Iterator[str]:
 
 
 def _too_late(history: History) -> StateConflictError:
-    return StateConflictError(
+    return BegunAlreadyError(
         f"{history.storage.describe(history.application_id)} holds state of application {history.application_id!r}, "
         f"sink {history.sink!r}, that began without a backfill, so this one would come too late; call backfill before "
         "the stream is built, under an application id (or a verb's name) that has no state yet and with a new "

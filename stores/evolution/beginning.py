@@ -8,7 +8,7 @@ is there, and what is there must say the same.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from millpond.errors import StateConflictError
+from millpond.errors import ConcurrentJobError
 from millpond.stores.durability.manifests.schema_log import keep_schemas
 from millpond.stores.durability.storage.storage import Storage
 from millpond.stores.encoding.rows.schemas import Schemas
@@ -52,7 +52,7 @@ class Beginning:
         as_built = self.record.fingerprint, self.record.shape
         known = history.begun(*as_built, keep=False).records
         if self.record.to_json() not in (record.to_json() for record in known):
-            raise StateConflictError(
+            raise ConcurrentJobError(
                 f"{self.storage.describe(self.application_id)} holds the state of application {self.application_id!r}, "
                 f"sink {self.sink!r}, in another shape than this query was built for, as another query has begun or "
                 "changed it since, or the state could not be read then; build the query again, and start one after the "

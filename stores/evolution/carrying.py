@@ -15,7 +15,7 @@ from typing import Final, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from millpond.errors import ConfigurationError, StateConflictError
+from millpond.errors import ConfigurationError, MissingSerdeError, StoresChangedError
 from millpond.stores.durability.copies.damage import advising_of_files
 from millpond.stores.durability.manifests.manifest import Manifest
 from millpond.stores.durability.storage.storage import Storage
@@ -226,7 +226,7 @@ class _Spread:
         try:
             self._keys = RecordKeys.of_store(store, olds.values(), layouts)
         except ConfigurationError as error:
-            raise ConfigurationError(
+            raise MissingSerdeError(
                 f"{error}; keep the number of partitions, which was {old_partitions}, or give the store another name, "
                 f"under which it begins empty, with dropped=[{store.name!r}]"
             ) from error
@@ -254,7 +254,7 @@ class _Spread:
         for keys, values in self._in_segments(old):
             strays = np.flatnonzero(partitions_of(self._keys.of_rows(keys), self._from) != number)
             if len(strays):
-                raise StateConflictError(
+                raise StoresChangedError(
                     f"store {self._store.name!r} has the row {keys[int(strays[0])].as_py()!r} in partition {number}, "
                     "where records of its key do not come: its rows do not lie by the records' keys, so nobody can "
                     "say which partition they belong to; keep the number of partitions, or drop the store"

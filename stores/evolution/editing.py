@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import TypeAlias
 
-from millpond.errors import DurabilityError, StateConflictError
+from millpond.errors import DurabilityError, NothingToUndoError, StateConflictError
 from millpond.stores.backend.contract import Changes
 from millpond.stores.durability.manifests.claim import GENERATION_MARK
 from millpond.stores.durability.manifests.manifest import Manifest
@@ -109,17 +109,17 @@ def undoing_of(history: History, committed: Committed, standing: Standing, note:
     if newest.edit is None or newest is not history.newest:
         raise _not_edited_last(history, newest)
     if any(one.fingerprint == newest.fingerprint for one in committed.manifests):
-        raise StateConflictError(
+        raise NothingToUndoError(
             f"the state of application {history.application_id!r}, {history.sink!r}, was edited after micro-batch "
             f"{newest.batch}, and the query has gone on since, up to micro-batch {committed.batch}: results have come "
             "of the edit, so it cannot be undone; edit the rows once more"
         )
     if newest.edit.undoes:
-        raise StateConflictError(
+        raise NothingToUndoError(
             f"the last edit of the state of application {history.application_id!r}, {history.sink!r}, is already undone"
         )
     if newest.edit.erases:
-        raise StateConflictError(
+        raise NothingToUndoError(
             f"keys were erased from the state of application {history.application_id!r}, {history.sink!r}, and what is "
             "erased is nowhere any more, so it cannot be undone; put rows anew, if that is what you want"
         )
@@ -136,16 +136,16 @@ def _not_edited_last(history: History, newest: EvolutionRecord) -> StateConflict
         else:
             edited = record if record.edit.can_be_undone else None
     if edited is not None and edited.batch == newest.batch:
-        return StateConflictError(
+        return NothingToUndoError(
             f"{state} was edited after micro-batch {edited.batch} and then carried over, with the edit, to another "
             f"shape or number of partitions ({shapes[-1]}), so undo does not reach that; edit the rows once more"
         )
     if newest.edit is None and shapes[-2:-1] not in ([], shapes[-1:]):
-        return StateConflictError(
+        return NothingToUndoError(
             f"{state} was not edited last, but carried over from {shapes[-2]} to {shapes[-1]}, which undo does not "
             f"take back; to have {shapes[-2]} again, carry it over once more: millpond state repartition"
         )
-    return StateConflictError(f"{state} was not edited last, so there is no edit to be undone")
+    return NothingToUndoError(f"{state} was not edited last, so there is no edit to be undone")
 
 
 def edit_with(

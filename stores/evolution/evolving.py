@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import NamedTuple, Protocol, TypeAlias
 
-from millpond.errors import StateConflictError
+from millpond.errors import ConcurrentJobError, StateConflictError, StoresChangedError, UnrecordedStateError
 from millpond.stores.durability.manifests.manifest import Manifest
 from millpond.stores.durability.parquet.reading import stores_in
 from millpond.stores.durability.storage.storage import Storage
@@ -59,7 +59,7 @@ class Committed(NamedTuple):
         """
         now = self.batch if self.by_now is None else self.by_now()
         if now != self.batch:
-            raise StateConflictError(
+            raise ConcurrentJobError(
                 f"while the state was carried over after micro-batch {self.batch}, another job committed micro-batch "
                 f"{now} in the same checkpoint, so nothing has been changed; stop that job, and start this one again"
             )
@@ -310,14 +310,14 @@ def _check_losses(losses: Mapping[str, Loss], declared: Declared, origins: Mappi
     """Refuse to convert what has no time to become a version, and what would be lost and may not be."""
     for name, loss in sorted(losses.items()):
         if loss.undated and name not in declared.valid_from:
-            raise StateConflictError(
+            raise StoresChangedError(
                 f"{loss.undated} values of the store {origins[name].name!r} have no known timestamp, and a version is "
                 f"valid from a time on; say from when they are: Evolution(..., valid_from={{{name!r}: time}}), or "
                 f"--valid-from {name}=TIME"
             )
     told = "; ".join(f"{name!r} {loss}" for name, loss in sorted(losses.items()) if loss.any)
     if told and not declared.accept_loss:
-        raise StateConflictError(
+        raise StoresChangedError(
             f"stores that become another kind would lose what that does not keep: {told}. Nothing has been done; "
             "to go on without it, declare Evolution(..., accept_loss=True), or --accept-loss"
         )
@@ -366,7 +366,7 @@ def _with_shape(storage: Storage, standing: Standing, target: Target) -> Standin
     if record.shape.stores or not standing.manifests:
         return standing
     if target.declared.converted:
-        raise StateConflictError(
+        raise UnrecordedStateError(
             f"nothing tells of which kinds the stores were, and {sorted(target.declared.converted)} are declared to "
             "become others; start the job once as it was, with this release, which notes it"
         )

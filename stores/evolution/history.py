@@ -16,7 +16,15 @@ from functools import cache, lru_cache, partial
 from itertools import chain
 from typing import Final, NamedTuple, Self
 
-from millpond.errors import ConfigurationError, StateConflictError
+from millpond.errors import (
+    BegunAlreadyError,
+    CheckpointRewoundError,
+    ConcurrentJobError,
+    ConfigurationError,
+    StateConflictError,
+    VerbChangedError,
+    WrongCheckpointError,
+)
 from millpond.stores.durability.manifests.claim import claim, claimed_by, keep_out_older_releases
 from millpond.stores.durability.manifests.manifest import TASK_ID, Manifest
 from millpond.stores.durability.storage.storage import Storage, StoredFile
@@ -165,7 +173,7 @@ class History:
             return self
         if self.claimed in (None, fingerprint):
             if seeded and self.may_have_tasks():
-                raise StateConflictError(
+                raise BegunAlreadyError(
                     f"{self.storage.describe(self.application_id)} holds state of application {self.application_id!r} "
                     f"that began without seeds, so those for {sorted(seeded)} would come too late; take them out"
                 )
@@ -194,7 +202,7 @@ class History:
         text = record.to_json().encode()
         self.storage.put_once(path, text)
         if self.storage.read(path) != text:
-            raise StateConflictError(
+            raise ConcurrentJobError(
                 f"{self.storage.describe(path)} was written by another job at the same time; start one job after the "
                 "other"
             )
@@ -210,7 +218,7 @@ class History:
             return
         verb = self.job != self.application_id
         named, another = (f"the verb {self.sink!r}", "name") if verb else (f"sink {self.sink!r}", "application_id")
-        raise StateConflictError(
+        raise VerbChangedError(
             f"{named} of application {self.job!r} has state of the query {', '.join(sorted(self.queries))} in "
             f"{self.storage.describe(self.application_id)}, and would begin empty in this one, {query}, whose "
             "checkpoint has micro-batches, but none of that state; start it at the checkpoint with the former id in "
@@ -255,7 +263,7 @@ class History:
 
     def not_in(self, checkpoint: str) -> ConfigurationError:
         """The error for a checkpoint that holds nothing of this query, although there is state of it."""
-        return ConfigurationError(
+        return WrongCheckpointError(
             f"the checkpoint {checkpoint} holds no state of application {self.application_id!r}, but "
             f"{self.storage.describe(self.application_id)} does; give the checkpointLocation of the query for "
             f"{self.sink!r}, or start anew with another application id. If {self.sink!r} is new and the state is that "
@@ -431,14 +439,14 @@ class History:
                 return Standing(record, record.tasks(found, following))
             except StateConflictError as error:
                 if record.edit is not None and record.edit.erases:
-                    raise StateConflictError(
+                    raise CheckpointRewoundError(
                         f"keys were erased from the state of application {self.application_id!r}, {self.sink!r}, after "
                         f"micro-batch {record.batch}, and the checkpoint stands before that, or was gone on with from "
                         "before it; nothing leads on from there without them: start anew, with another checkpoint and "
                         "application id"
                     ) from error
                 continue
-        raise StateConflictError(
+        raise WrongCheckpointError(
             f"the checkpoint holds state of {sorted({one.fingerprint for one in found})} of application "
             f"{self.application_id!r}, but the generations of {self.sink!r} are "
             f"{[record.fingerprint for record in self.records]}; give the checkpointLocation of this query"

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from millpond.errors import ConfigurationError, StateConflictError
+from millpond.errors import CallChangedError, InvalidEvolutionError, StateConflictError, StoresChangedError
 from millpond.stores.encoding.times import Instant, to_instant
 from millpond.stores.evolution.carrying import Origin
 from millpond.stores.evolution.conversion import CONVERTIBLE, Conversion
@@ -99,14 +99,14 @@ def check_said(renamed: object, dropped: object) -> None:
         ConfigurationError: it is none.
     """
     if not isinstance(renamed, Mapping) or not all(isinstance(one, str) for one in (*renamed, *renamed.values())):
-        raise ConfigurationError(f"renamed is {renamed!r}; give a mapping from each old name to the new one")
+        raise InvalidEvolutionError(f"renamed is {renamed!r}; give a mapping from each old name to the new one")
     if (
         isinstance(dropped, str)
         or not isinstance(dropped, Collection)
         or not all(isinstance(one, str) for one in dropped)
     ):
         listed = [dropped] if isinstance(dropped, str) else ["old"]
-        raise ConfigurationError(f"dropped is {dropped!r}; write the names in a list, such as {listed!r}")
+        raise InvalidEvolutionError(f"dropped is {dropped!r}; write the names in a list, such as {listed!r}")
 
 
 def told_difference(before: Shape, after: Shape, converted: Collection[str] = ()) -> str:
@@ -141,7 +141,7 @@ def origins_of(before: Shape, after: Shape, declared: Declared) -> dict[str, Ori
     if lost and declared.verb is not None:
         raise _lacks(lost, after, declared)
     if lost:
-        raise StateConflictError(
+        raise StoresChangedError(
             f"the state has the stores {lost}, which the topology has not; declare what became of them: "
             "Evolution(..., renamed={'old name': 'new name'}), or dropped=[...] to go on without what they hold"
         )
@@ -197,21 +197,21 @@ def _check_declared(after: Shape, declared: Declared) -> None:
     names = sorted({store.name for store in after.stores})
     for old, new in declared.renamed.items():
         if new not in names:
-            raise StateConflictError(
+            raise StoresChangedError(
                 f"renamed says that {old!r} is {new!r} now, but the topology has the stores {names}; write one of "
                 f"them, or, to go on without what it holds, dropped=[{old!r}] in place of that"
             )
     targets = [*declared.renamed.values()]
     if len(set(targets)) < len(targets):
-        raise StateConflictError(
+        raise StoresChangedError(
             f"renamed gives two old stores the same new name: {dict(declared.renamed)}; leave one of them, and name "
             "the other one in dropped=[...]"
         )
     for name in declared.dropped:
         if name in declared.renamed:
-            raise StateConflictError(f"the store {name!r} is both renamed and dropped; take it out of one of them")
+            raise StoresChangedError(f"the store {name!r} is both renamed and dropped; take it out of one of them")
         if name in names and name not in targets:
-            raise StateConflictError(
+            raise StoresChangedError(
                 f"dropped names the store {name!r}, which the topology has; take it out, or, to begin empty, give the "
                 "store of the topology another name"
             )
@@ -219,7 +219,7 @@ def _check_declared(after: Shape, declared: Declared) -> None:
     for what, said in (("converted", declared.converted), ("valid_from", declared.valid_from)):
         unknown = sorted(set(said) - set(names))
         if unknown:
-            raise StateConflictError(
+            raise StoresChangedError(
                 f"{what} names the stores {unknown}, but the topology has the stores {names}; write a store by the "
                 "name that it has there, or leave it out"
             )
@@ -230,7 +230,7 @@ def _check_declared(after: Shape, declared: Declared) -> None:
         versioned = after.named(name)[0].kind.versioned
         if name not in declared.converted or not versioned:
             add = f"add converted={{{name!r}: {StoreKind.VERSIONED.value!r}}}, or " if versioned else ""
-            raise StateConflictError(
+            raise StoresChangedError(
                 f"valid_from gives a time for the store {name!r}, which is not declared to become versioned; {add}"
                 "leave it out"
             )
@@ -239,13 +239,13 @@ def _check_declared(after: Shape, declared: Declared) -> None:
 def _kind_named(name: str, text: str) -> StoreKind:
     known = [kind.value for kind in CONVERTIBLE]
     if text not in known:
-        raise ConfigurationError(f"converted says that the store {name!r} becomes {text!r}; give one of {known}")
+        raise InvalidEvolutionError(f"converted says that the store {name!r} becomes {text!r}; give one of {known}")
     return StoreKind(text)
 
 
 def _check_kind(name: str, declared: StoreKind, kind: StoreKind) -> None:
     if declared is not kind:
-        raise StateConflictError(
+        raise StoresChangedError(
             f"converted says that the store {name!r} becomes {declared.value!r}, but in the topology it is "
             f"{kind.value!r}; write converted={{{name!r}: {kind.value!r}}}, or change the topology"
         )
@@ -271,7 +271,7 @@ def _check_numbered(before: Shape, after: Shape, declared: Declared) -> None:
     if old != new and open_ones and declared.verb is not None:
         raise _lacks(open_ones, after, declared)
     if old != new and open_ones:
-        raise StateConflictError(
+        raise StoresChangedError(
             f"the stores {open_ones} have no names of their own but running numbers, which may mean other stores in "
             f"the changed topology (there: {sorted(new) or 'none'}); say for each of them which one it is: "
             "Evolution(..., renamed={'old name': 'new name'}), with the same name twice where it stayed, or "
@@ -282,7 +282,7 @@ def _check_numbered(before: Shape, after: Shape, declared: Declared) -> None:
 def _lacks(stores: Collection[str], after: Shape, declared: Declared) -> StateConflictError:
     """The error for a verb that has no more the stores which it had."""
     there = sorted({store.name for store in after.stores})
-    return StateConflictError(
+    return CallChangedError(
         f"the state of the verb {declared.verb!r} has the stores {list(stores)}, but as it is now the verb has "
         f"{there}; write what it is given as it was, or {declared.anew}"
     )
@@ -310,7 +310,7 @@ def _check_readable(old: StoreShape, new: StoreShape, declared: Declared) -> Non
     declares = new.name in declared.converted
     if old.kind.family != new.kind.family or (declares and old.kind is not new.kind):
         if _may_become(old, new) and not (declares or changed):
-            raise StateConflictError(
+            raise StoresChangedError(
                 f"{whose}the store {new.name!r} is {new.kind.value!r}, but the rows of {old.name!r} are those of a "
                 f"store that is {old.kind.value!r}; declare that it becomes another kind: Evolution(..., "
                 f"converted={{{new.name!r}: {new.kind.value!r}}}), or {_without(old, new, declared)}"
@@ -318,7 +318,7 @@ def _check_readable(old: StoreShape, new: StoreShape, declared: Declared) -> Non
         if not (_may_become(old, new) and declares):
             changed.insert(0, f"kind: {old.kind.value} -> {new.kind.value}")
     if changed:
-        raise StateConflictError(
+        raise StoresChangedError(
             f"{whose}the store {new.name!r} cannot go on with the rows of {old.name!r} ({'; '.join(changed)}); "
             f"{_without(old, new, declared)}"
         )

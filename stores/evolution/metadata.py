@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from millpond.errors import StateConflictError
+from millpond.errors import StoresChangedError
 from millpond.stores.encoding.keys import METADATA
 from millpond.stores.evolution.carriage import NO_LAYOUT, LayoutCarriage, OldStore, Rule, greatest
 from millpond.stores.specs.store_spec import StoreKind
@@ -86,7 +86,7 @@ def _rule(rules: Mapping[str, Rule], name: str) -> Rule | None:
 
 def _agreed(store: str, name: str, found: Sequence[bytes]) -> bytes:
     if len(set(found)) > 1:
-        raise StateConflictError(
+        raise StoresChangedError(
             f"partitions that become one keep different metadata {name!r} beside the rows of store {store!r}: "
             f"{', '.join(sorted(repr(data[:40]) for data in set(found)))}; nobody but the processor that put it knows "
             "what they are together, so keep the number of partitions, or drop the store"

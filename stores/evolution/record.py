@@ -22,7 +22,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Self
 
-from millpond.errors import ConfigurationError, FormatError, MillpondError, StateConflictError
+from millpond.errors import AmbiguousError, CheckpointRewoundError, DamagedRecordError, FormatError, MillpondError
 from millpond.stores.durability.manifests.claim import GENERATION_MARK
 from millpond.stores.durability.manifests.manifest import Manifest
 from millpond.stores.durability.storage.checked_text import check_text, checked_text, read_count, read_text
@@ -179,7 +179,7 @@ class EvolutionRecord:
             return found
         if (found is None or found.commit in self.origins) and self.applies_to(next_batch):
             return self.bases.get(task_id)
-        raise StateConflictError(
+        raise CheckpointRewoundError(
             f"the checkpoint of task {task_id!r} holds the state of another topology, or stands at another micro-batch "
             f"than that after which its state was carried over to the present shape ({self._told_batch()}, generation "
             f"{self.generation}); build the query once with evolution=Evolution(checkpoint), which carries over from "
@@ -198,13 +198,13 @@ class EvolutionRecord:
             ConfigurationError: two queries of the application share the checkpoint.
         """
         if not self.applies_to(next_batch):
-            raise StateConflictError(f"the checkpoint stands before {self._told_batch()}")
+            raise CheckpointRewoundError(f"the checkpoint stands before {self._told_batch()}")
         for manifest in found:
             self.start_of(manifest.task_id, manifest, next_batch)
         current = [one for one in found if one.fingerprint == self.fingerprint]
         by_task = {one.task_id: one for one in current}
         if len(by_task) < len(current):
-            raise ConfigurationError(
+            raise AmbiguousError(
                 f"the checkpoint has the state of several sinks of application {current[0].application_id!r}, and "
                 "nothing tells which is whose; go on with stores and partitions as they were, or begin anew, with "
                 "another application id and a checkpointLocation for each sink"
@@ -312,4 +312,4 @@ def _previous(content: Any) -> Previous:
 
 
 def _damaged(error: Exception, text: str) -> FormatError:
-    return FormatError(f"an evolution record is damaged ({error!r}): {text[:200]!r}; put an undamaged copy back")
+    return DamagedRecordError(f"an evolution record is damaged ({error!r}): {text[:200]!r}; put an undamaged copy back")

@@ -11,7 +11,7 @@ from typing import Any, Self
 import pyarrow as pa
 import pyarrow.compute as _compute
 
-from millpond.errors import ConfigurationError, CorruptStoreError, SerdeError, UnreadableRowError
+from millpond.errors import ConfigurationError, CorruptStoreError, MissingSerdeError, SerdeError, UnreadableRowError
 from millpond.stores.encoding.column_keys import TO_THE_END, unescaped_column
 from millpond.stores.encoding.keys import DATA, INDEX, TERMINATOR, TIME_SIZE, TIMERS
 from millpond.stores.encoding.partitions import NO_KEY
@@ -152,7 +152,7 @@ def _known(shape: StoreShape, name: str) -> Serde[Any]:
     try:
         return serde(name)
     except ConfigurationError as error:
-        raise ConfigurationError(
+        raise MissingSerdeError(
             f"the keys of store {shape.name!r} are written by the serde {shape.key_serde!r}, and those of its records "
             f"by {shape.record_key_serde!r}, of which {name!r} is not known by its name"
         ) from error

@@ -14,7 +14,15 @@ from typing import Any, Final, NamedTuple, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as _compute
 
-from millpond.errors import ConfigurationError, RecordError, SerdeError, StateConflictError
+from millpond.errors import (
+    BegunAlreadyError,
+    CheckpointRewoundError,
+    ConfigurationError,
+    MissingSerdeError,
+    RecordError,
+    SerdeError,
+    StoreKindError,
+)
 from millpond.stores.backend.memory import MemoryBackend
 from millpond.stores.backend.transaction import Transaction
 from millpond.stores.durability.manifests.manifest import Manifest
@@ -109,7 +117,7 @@ class Seeds:
         """
         late = sorted(self.stores - record.seeded)
         if late:
-            raise StateConflictError(
+            raise BegunAlreadyError(
                 f"the stores {late} have begun without seeds, so these would come too late; take them out of seeds, or "
                 "give the stores other names, under which they begin anew, and drop the old ones"
             )
@@ -179,7 +187,7 @@ class Filling(Seeds):
         """
         for place in sorted(self.stores - self.new - record.seeded):
             name = self.results[place]
-            raise StateConflictError(
+            raise CheckpointRewoundError(
                 f"the verb {self.verb!r}: the checkpoint stands before the micro-batch after which {name!r} got the "
                 f"rows so far, so its state lacks them; give the result another name, such as {name + '_again'!r}, "
                 f"with added={{{name + '_again'!r}: history}}, where history has the rows up to where the checkpoint "
@@ -216,12 +224,12 @@ class Seed:
     def __post_init__(self) -> None:
         refusal = f"the store {self.spec.name!r} cannot be seeded, because"
         if self.carriage is not None and self.carriage.seeded is None:
-            raise ConfigurationError(
+            raise StoreKindError(
                 f"{refusal} its operator keeps more than keys and values in it; take {self.spec.name!r} out of seeds, "
                 "so that it begins empty"
             )
         if self.spec.retain_duplicates:
-            raise ConfigurationError(
+            raise StoreKindError(
                 f"{refusal} it keeps several values of a key and window; take {self.spec.name!r} out of seeds, so that "
                 "it begins empty"
             )
@@ -267,7 +275,7 @@ class Seed:
         try:
             keys, places = RecordKeys(self.shape, None, duplicates=False), set()
         except ConfigurationError as error:
-            raise ConfigurationError(f"{error}; give the input and the store one serde for their keys") from error
+            raise MissingSerdeError(f"{error}; give the input and the store one serde for their keys") from error
         found: dict[int, list[Entry]] = {}
         for entry in entries:
             try:

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, Final, Self
 
-from millpond.errors import FormatError, MillpondError
+from millpond.errors import DamagedRecordError, FormatError, MillpondError
 from millpond.stores.durability.storage.checked_text import (
     MOST_PARTITIONS,
     check_text,
@@ -178,7 +178,7 @@ class Shape:
             shape = cls.from_content(content)
             check_text(text)
         except (ValueError, RecursionError) as error:
-            raise FormatError(f"a shape of state is damaged ({error}): {text[:200]!r}") from error
+            raise DamagedRecordError(f"a shape of state is damaged ({error}): {text[:200]!r}") from error
         return shape
 
     @classmethod
@@ -201,7 +201,7 @@ class Shape:
                 tuple(map(read_text, content.get("behind", []))),
             )
         except (LookupError, TypeError, ValueError, MillpondError) as error:
-            raise FormatError(f"a shape of state is damaged ({error!r}): {str(content)[:200]}") from error
+            raise DamagedRecordError(f"a shape of state is damaged ({error!r}): {str(content)[:200]}") from error
 
 
 def difference(before: Shape, after: Shape) -> str:

@@ -6,7 +6,7 @@ Rule of this module: it goes by the names and the terms of stores, and reads not
 import re
 from typing import Final
 
-from millpond.errors import StateConflictError
+from millpond.errors import VerbChangedError
 from millpond.stores.evolution.shape import Shape
 from millpond.stores.evolution.verb_sides import LEFT, RIGHT, placed, sides_of
 from millpond.stores.evolution.verbs import declaration
@@ -61,7 +61,7 @@ def check_kind(before: str, old: Shape, verb: str, new: Shape) -> None:
         place, lender = placed("<another name>" if before == verb else verb, table), placed(before, source)
         ways += f", or {declaration(None, rekeyed={place: lender})}, with which it begins with the rows that are there"
     said = "" if before == verb else f"renamed says that it is {verb!r} now, but "
-    raise StateConflictError(
+    raise VerbChangedError(
         f"the state of the verb {before!r} is that of {_a(was)}; {said}{verb!r} is {_a(is_)}; {ways}"
     )
 

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 
-from millpond.errors import ConfigurationError, StateConflictError
+from millpond.errors import ConfigurationError, InvalidEvolutionError, StateConflictError, VerbChangedError
 from millpond.stores.durability.manifests.manifest import TASK_ID, Manifest
 from millpond.stores.durability.storage.durable_file import sequence_of
 from millpond.stores.durability.storage.storage import Storage
@@ -98,21 +98,21 @@ class SaidOfVerbs:
         new = list(self.renamed.values())
         for name in sorted(set(new)):
             if new.count(name) > 1:
-                raise ConfigurationError(f"renamed gives two verbs the new name {name!r}: {dict(self.renamed)}")
+                raise InvalidEvolutionError(f"renamed gives two verbs the new name {name!r}: {dict(self.renamed)}")
         for name in sorted(set(self.dropped) & {*self.renamed, *new}):
-            raise ConfigurationError(f"the verb {name!r} is both renamed and dropped; decide for one")
+            raise InvalidEvolutionError(f"the verb {name!r} is both renamed and dropped; decide for one")
         for place, source in self.rekeyed.items():
             verb, old = verb_and_side(place)[0], verb_and_side(source)[0]
             if verb == old:
-                raise ConfigurationError(
+                raise InvalidEvolutionError(
                     f"rekeyed says that {place!r} begins with the rows of the verb {old!r}, which is itself; give the "
                     "verb that has another key another name"
                 )
             if place != verb and verb in self.rekeyed:
-                raise ConfigurationError(f"rekeyed names the verb {verb!r} and its side {place!r}; decide for one")
+                raise InvalidEvolutionError(f"rekeyed names the verb {verb!r} and its side {place!r}; decide for one")
             if verb in (*new, *self.dropped) or old in self.renamed:
                 other = verb if verb in (*new, *self.dropped) else old
-                raise ConfigurationError(
+                raise InvalidEvolutionError(
                     f"rekeyed names the verb {other!r}, which is renamed or dropped as well; decide for one"
                 )
 
@@ -150,7 +150,7 @@ class SaidOfVerbs:
                 where, what = "renamed", f"says that it is {self.renamed[name]!r} now"
             elif name in self.dropped:
                 where, what = "dropped", "names it"
-            raise ConfigurationError(
+            raise InvalidEvolutionError(
                 f"the verb {name!r} is asked for, but {where} {what}; take {name!r} out of {where}, or give a new verb "
                 "another name, because the old state of this one is still there"
             )
@@ -161,7 +161,7 @@ class SaidOfVerbs:
         once_more = {old: new for old, new in self.renamed.items() if old != name}
         taken = {*self.renamed, *self.renamed.values(), *self.dropped}
         apart = {old: free_name(new, taken) if old in circle else new for old, new in self.renamed.items()}
-        return ConfigurationError(
+        return InvalidEvolutionError(
             f"renamed leads from the verb {name!r}, which is asked for, back to it: {dict(self.renamed)}; if it has "
             f"got a former name again, write renamed={once_more}; if verbs exchange names, which each start would do "
             f"again, give them names that none has had, renamed={apart}"
@@ -363,7 +363,7 @@ def declaration(
 def lacks_state(storage: Storage, owner: str, verb: str, checkpoint: str | None = None) -> StateConflictError:
     """The error for a verb whose manifests a checkpoint holds, and whose files nobody finds."""
     where = "the checkpoint" if checkpoint is None else f"the checkpoint {checkpoint}"
-    return StateConflictError(
+    return VerbChangedError(
         f"there is no state of {owner}/{verb} in {shown(storage.uri)}; {where} holds the state of that verb, whose "
         "files are in the state_dir with which it was written (it does not say which); write that one: state_dir=..."
     )
@@ -389,13 +389,13 @@ def taken(owner: str, verbs: Collection[str], stranger: Manifest) -> StateConfli
         ends = [f".{verb}" for verb in sorted(verbs) if other.endswith(f".{verb}")]
         before = repr(other.removesuffix(ends[0])) if ends else None
         line = f"the application_id with which {other!r} begins" if before is None else f"application_id={before}"
-        return StateConflictError(
+        return VerbChangedError(
             f"the checkpoint holds the state of {other!r} where the verb {asked} of application "
             f"{owner!r} is to run; write {line} again, or give this job a new checkpoint"
         )
     only = next(iter(verbs)) if len(verbs) == 1 else None
     renamed = "" if only is None else f"if it is the same verb, write {declaration(None, {there: only})}; "
-    return StateConflictError(
+    return VerbChangedError(
         f"the checkpoint holds the state of the verb {there!r} (task {stranger.task_id!r}) of application {owner!r}, "
         f"but in its place {asked} is asked for; {renamed}if {there!r} is gone, write "
         f"{declaration(None, dropped=[there])}; if it has another place now, write {declaration(None, into='new one')}"
@@ -404,7 +404,7 @@ def taken(owner: str, verbs: Collection[str], stranger: Manifest) -> StateConfli
 
 def has_two(owner: str, old: str, new: str, checkpoint: str) -> StateConflictError:
     """The error for a verb that is to go on with the state of another one, and has its own."""
-    return StateConflictError(
+    return VerbChangedError(
         f"renamed says that the verb {old!r} of application {owner!r} is {new!r} now, but the checkpoint {checkpoint} "
         f"holds state of both that has not been brought together; take renamed={{{old!r}: {new!r}}} out if {old!r} is "
         "another verb by now, or give the renamed verb a name that has no state"
@@ -413,7 +413,7 @@ def has_two(owner: str, old: str, new: str, checkpoint: str) -> StateConflictErr
 
 def has_gone_on(owner: str, old: str, now: str, new: str, checkpoint: str) -> StateConflictError:
     """The error for a verb that is to go on with the state of another one, which goes on under a third name."""
-    return StateConflictError(
+    return VerbChangedError(
         f"renamed says that the verb {old!r} of application {owner!r} is {new!r} now, but at the checkpoint "
         f"{checkpoint} it has gone on as {now!r}, with rows that its state as {old!r} lacks; write "
         f"{declaration(checkpoint, {now: new})}"
@@ -432,7 +432,7 @@ def is_edited(owner: str, old: str, now: str, lines: Sequence[str], checkpoint: 
     """
     where = "its checkpoint" if checkpoint is None else f"the checkpoint {checkpoint}"
     written = " or, if it was another verb, ".join(lines)
-    return StateConflictError(
+    return VerbChangedError(
         f"at {where} the verb {old!r} of application {owner!r} has been started as {now!r} and edited as {now!r}, so "
         f"its state as {old!r} lacks the edit; to go on with that, write {written}; or take it back: millpond state "
         "undo"
@@ -458,7 +458,7 @@ def has_no_place(
     for gone in alike[:1] or others:
         ways.append(f"if it stands where {gone!r} stood, write {declaration(checkpoint, dropped=[gone])}")
     ways.append(f"if it is one more, write {declaration(checkpoint, into='a new checkpoint')}")
-    return StateConflictError(
+    return VerbChangedError(
         f"the checkpoint {checkpoint} holds the state of {', '.join(map(repr, others)) or 'no verb'} of application "
         f"{owner!r}, and none of the verb {name!r}, which is asked for; {'; '.join(ways)}"
     )

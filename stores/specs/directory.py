@@ -14,7 +14,7 @@ from shutil import rmtree
 from typing import Final
 from urllib.parse import quote
 
-from millpond.errors import ConfigurationError, StoreError
+from millpond.errors import InvalidNameError, LocalDirectoryError
 from millpond.stores.backend.contract import BackendSupplier
 from millpond.stores.backend.own_files import NOT_OURS, is_link, links_below
 from millpond.stores.specs.formats import plain_part
@@ -37,18 +37,18 @@ def check_plain_name(what: str, name: object) -> None:
         ConfigurationError: it is not a plain file name, or too long for one.
     """
     if not isinstance(name, str) or name in {"", ".", ".."} or any(part in name for part in "/\\"):
-        raise ConfigurationError(
+        raise InvalidNameError(
             f"{what} {name!r} must be a plain file name, because a directory gets it; choose one such as "
             f"{plain_part(name, 'orders')!r}"
         )
     if not name.isprintable() or name != name.strip():
-        raise ConfigurationError(
+        raise InvalidNameError(
             f"{what} {name!r} has control characters, or begins or ends with a space; choose a name without, because a "
             "directory gets it"
         )
     size = len(name.encode())
     if size > LONGEST_NAME:
-        raise ConfigurationError(
+        raise InvalidNameError(
             f"{what} {name[:40] + '…'!r} has {size} bytes; choose one of {LONGEST_NAME} or less, because a directory "
             "gets it"
         )
@@ -91,7 +91,7 @@ def refuse_linked_store(directory: Path) -> None:
         StoreError: it is one.
     """
     if is_link(directory):
-        raise StoreError(f"{directory} {NOT_OURS}")
+        raise LocalDirectoryError(f"{directory} {NOT_OURS}")
 
 
 def delete_local_copy(supplier: BackendSupplier, directory: Path) -> None:
@@ -107,7 +107,9 @@ def delete_local_copy(supplier: BackendSupplier, directory: Path) -> None:
         for link in links_below(directory):
             os.unlink(link)  # before an engine looks for its files there
     except OSError as error:
-        raise StoreError(f"the local copy in {directory} cannot be deleted: {error}; delete it by hand") from error
+        raise LocalDirectoryError(
+            f"the local copy in {directory} cannot be deleted: {error}; delete it by hand"
+        ) from error
     supplier.destroy(directory)
     while directory.is_dir():
         try:
@@ -115,4 +117,6 @@ def delete_local_copy(supplier: BackendSupplier, directory: Path) -> None:
         except FileNotFoundError:
             continue  # somebody else deletes it, too
         except OSError as error:
-            raise StoreError(f"the local copy in {directory} cannot be deleted: {error}; delete it by hand") from error
+            raise LocalDirectoryError(
+                f"the local copy in {directory} cannot be deleted: {error}; delete it by hand"
+            ) from error

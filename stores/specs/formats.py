@@ -19,7 +19,7 @@ from enum import IntEnum
 from pathlib import Path
 from typing import Final
 
-from millpond.errors import ConfigurationError
+from millpond.errors import InvalidNameError
 
 _PART: Final = re.compile(r"(?!\.)[\w.-]+")
 """Of a path or any text, what a file may be called."""
@@ -88,20 +88,20 @@ def check_store_name(name: str) -> None:
         ConfigurationError: the name is empty, not a plain file name, or looks like one with a format version.
     """
     if not isinstance(name, str) or not name or name != name.strip():
-        raise ConfigurationError(
+        raise InvalidNameError(
             f"store name {name!r} is empty, or begins or ends with a space; give a name such as 'counts'"
         )
     if any(part in name for part in ("/", "\\", "\0")) or not name.isprintable():
-        raise ConfigurationError(
+        raise InvalidNameError(
             f"store name {name!r} must be a plain file name, without / or \\ or control characters; give one such as "
             f"{plain_part(name, 'counts')!r}"
         )
     if name.startswith("."):
-        raise ConfigurationError(
+        raise InvalidNameError(
             f"store name {name!r} begins with a dot, as directories do while they are being built; choose another"
         )
     if _VERSION_SUFFIX.fullmatch(name):
-        raise ConfigurationError(
+        raise InvalidNameError(
             f"store name {name!r} ends like the directory of a store in another format, in '-v' and a number; write "
             f"{_without_version(name)!r}"
         )

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-from millpond.errors import StoreError
+from millpond.errors import LocalDirectoryError
 from millpond.stores.backend.contract import Backend, BackendSupplier
 from millpond.stores.backend.own_files import NOT_OURS, refuse_links
 from millpond.stores.backend.registry import supplier
@@ -70,7 +70,7 @@ class StoreLocation:
             if self.supplier.persistent:
                 refuse_links(self.directory, self.levels)
         except OSError as error:
-            raise StoreError(f"{error.filename} {NOT_OURS}") from error
+            raise LocalDirectoryError(f"{error.filename} {NOT_OURS}") from error
 
     def open(self) -> Backend:
         """The backend with the store's rows, in the format that the spec asks for; see ``open_directory``.

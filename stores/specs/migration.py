@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final, TypeAlias
 
-from millpond.errors import BackendError, CorruptStoreError, FormatError, StoreError
+from millpond.errors import BackendError, CorruptStoreError, FormatError, LocalDirectoryError
 from millpond.stores.backend.checksums import Checksums
 from millpond.stores.backend.contract import Backend, BackendSupplier, Entries, load
 from millpond.stores.backend.own_files import FOLLOWED_NOT, links_below
@@ -117,7 +117,9 @@ def _refuse_linked_files(directory: Path) -> None:
     try:
         link = next(links_below(directory), None) if directory.is_dir() else None
     except OSError as error:
-        raise StoreError(f"the directory {directory} of a store cannot be read: {error}; check its access") from error
+        raise LocalDirectoryError(
+            f"the directory {directory} of a store cannot be read: {error}; check its access"
+        ) from error
     if link is not None:
         raise CorruptStoreError(f"{link} is {FOLLOWED_NOT}")
 

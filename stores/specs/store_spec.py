@@ -16,7 +16,13 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, Final, Self, TypeVar
 
-from millpond.errors import ConfigurationError
+from millpond.errors import (
+    ArgumentConflictError,
+    InvalidTimeError,
+    MissingArgumentError,
+    MissingSerdeError,
+    StoreKindError,
+)
 from millpond.stores.backend.transaction import Transaction
 from millpond.stores.encoding.serdes import Serde
 from millpond.stores.specs.formats import FormatVersion, check_store_name
@@ -232,28 +238,28 @@ class StoreSpec:
         check_store_name(self.name)
         for what in ("key_serde", "value_serde"):
             if not isinstance(getattr(self, what), Serde):
-                raise ConfigurationError(
+                raise MissingSerdeError(
                     f"{what} of store {self.name!r} is {getattr(self, what)!r}, not a serde; give one such as STRING, "
                     f"or millpond.stores.encoding.serdes.serde(name)"
                 )
         for what in ("history_retention", "grace", "retention", "window_size", "ttl"):
             self._check_duration(what, getattr(self, what))
         if self.calendar is not None and "calendar" not in self._options:
-            raise ConfigurationError(
+            raise StoreKindError(
                 f"store {self.name!r} of kind {self.kind.value} has no calendar; leave it out, or choose the kind "
                 f"{StoreKind.WINDOW.value}"
             )
         if self.retain_duplicates and "retain_duplicates" not in self._options:
-            raise ConfigurationError(f"store {self.name!r} of kind {self.kind.value} cannot retain duplicates")
+            raise StoreKindError(f"store {self.name!r} of kind {self.kind.value} cannot retain duplicates")
         if self.late_puts is not LatePuts.REFUSED and "late_puts" not in self._options:
-            raise ConfigurationError(
+            raise StoreKindError(
                 f"store {self.name!r} of kind {self.kind.value} has no late_puts; leave it out, or choose the kind "
                 f"{StoreKind.VERSIONED.value}"
             )
         if self.ttl == 0:
-            raise ConfigurationError(f"ttl of store {self.name!r} is 0; give a length of time, or leave it out")
+            raise InvalidTimeError(f"ttl of store {self.name!r} is 0; give a length of time, or leave it out")
         if self.ttl is None and self.expired is not Expired.SILENT:
-            raise ConfigurationError(
+            raise ArgumentConflictError(
                 f"store {self.name!r} says what becomes of expired entries, but none expires; give a ttl, or leave out "
                 "expired"
             )
@@ -264,20 +270,18 @@ class StoreSpec:
         where = f"store {self.name!r} of kind {self.kind.value}"
         if value is None:
             if what in self.kind.traits.needed:
-                raise ConfigurationError(f"{where} needs {what}; give it in milliseconds")
+                raise MissingArgumentError(f"{where} needs {what}; give it in milliseconds")
             return
         if what == "ttl" and what not in self._options:
-            raise ConfigurationError(
+            raise StoreKindError(
                 f"{where} has no ttl; leave it out, or choose the kind {StoreKind.TIMESTAMPED_KEY_VALUE.value}, whose "
                 "entries have times"
             )
         if what not in self._options:
             having = " or ".join(kind.value for kind in StoreKind if what in kind.traits.needed + kind.traits.optional)
-            raise ConfigurationError(f"{where} has no {what}; leave it out, or choose the kind {having}")
+            raise StoreKindError(f"{where} has no {what}; leave it out, or choose the kind {having}")
         if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-            raise ConfigurationError(
-                f"{what} of {where} is {value!r}; give milliseconds as an int that is not negative"
-            )
+            raise InvalidTimeError(f"{what} of {where} is {value!r}; give milliseconds as an int that is not negative")
 
     @property
     def format_version(self) -> FormatVersion:

@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, Final
 from xml.etree import ElementTree
 
-from millpond.errors import ConfigurationError
+from millpond.errors import InvalidArgumentError, MissingPackageError
 from millpond.masking import masked
 from millpond.stores.testing.features import Feature
 
@@ -74,10 +74,10 @@ def run_kit(backend: str, opt_outs: Mapping[str, str], *, examples: int, aside: 
     """
     for package in _NEEDED:
         if find_spec(package) is None:
-            raise ConfigurationError(f"the conformance kit needs {package}: pip install 'millpond[testing]'")
+            raise MissingPackageError(f"the conformance kit needs {package}: pip install 'millpond[testing]'")
     for feature, reason in opt_outs.items():
         if feature not in list(Feature) or not reason.strip():
-            raise ConfigurationError(
+            raise InvalidArgumentError(
                 f"{feature!r} with the reason {reason!r} is nothing to opt out of; the features are "
                 f"{', '.join(Feature)}, each with a reason"
             )

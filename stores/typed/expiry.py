@@ -29,7 +29,7 @@ from enum import Enum
 from itertools import islice
 from typing import Any, Final, NamedTuple, Self
 
-from millpond.errors import ConfigurationError
+from millpond.errors import InvalidArgumentError, InvalidTimeError
 from millpond.stores.backend.transaction import Transaction
 from millpond.stores.encoding.keys import BEYOND, DATA, INDEX, TIME_SIZE, TIMERS, pack_time, unpack_time
 from millpond.stores.encoding.times import MAX_TIME, MIN_TIME, Duration, to_millis
@@ -73,7 +73,7 @@ class Expired(Enum):
             return cls(value)
         except ValueError as error:
             names = " or ".join(repr(one.value) for one in cls)
-            raise ConfigurationError(f"expired is {value!r}; give {names}") from error
+            raise InvalidArgumentError(f"expired is {value!r}; give {names}") from error
 
 
 def to_ttl(ttl: Duration, store: str) -> int:
@@ -84,7 +84,7 @@ def to_ttl(ttl: Duration, store: str) -> int:
     """
     length = to_millis(ttl, f"ttl of store {store!r}")
     if length <= 0:
-        raise ConfigurationError(
+        raise InvalidTimeError(
             f"ttl of store {store!r} is {length} ms; give a length of time that is positive, or leave it out"
         )
     return length

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from struct import Struct
 from typing import Any, Final
 
-from millpond.errors import ConfigurationError, CorruptStoreError, FormatError
+from millpond.errors import CorruptStoreError, FormatError, InvalidArgumentError
 from millpond.stores.backend.contract import Backend
 from millpond.stores.encoding.keys import COMMIT_ROW, LAYOUT_ROW
 
@@ -49,7 +49,7 @@ class Layout:
 
     def __post_init__(self) -> None:
         if not self.name or not 0 < self.version < 2**32:
-            raise ConfigurationError(f"{self!r} is no layout: give it a name, and a version from 1 on")
+            raise InvalidArgumentError(f"{self!r} is no layout: give it a name, and a version from 1 on")
 
     def to_bytes(self) -> bytes:
         """What the row ``LAYOUT_ROW`` holds."""

@@ -14,6 +14,7 @@ from millpond.errors import (
     ConfigurationError,
     CorruptStoreError,
     InvalidKeyError,
+    InvalidNameError,
     SerdeError,
     UnreadableRowError,
 )
@@ -277,4 +278,4 @@ def _metadata_row(name: str) -> bytes:
 
 
 def _taken(name: str, kept: str) -> ConfigurationError:
-    return ConfigurationError(f"the metadata name {name!r} is taken by {kept}; choose another")
+    return InvalidNameError(f"the metadata name {name!r} is taken by {kept}; choose another")

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Final, Self, TypeAlias
 
-from millpond.errors import CorruptStoreError, FormatError, StateConflictError
+from millpond.errors import CallChangedError, CorruptStoreError, FormatError, StateConflictError
 from millpond.stores.backend.contract import Backend
 from millpond.stores.encoding.keys import METADATA, TERMS_ROW
 from millpond.stores.encoding.times import TimeUnit, to_instant_micros
@@ -107,7 +107,7 @@ class Terms:
         gone = {name: value for name, value in fixed.items() if SINCE in name and name not in own}
         if gone:
             told = ", ".join(f"{name}={self._shown(value)}" for name, value in gone.items())
-            raise StateConflictError(
+            raise CallChangedError(
                 f"the rows of the store {store!r} were made by {self.maker} with {told}, which is not there any more; "
                 "write its until again, with those times"
             )
@@ -139,7 +139,7 @@ class Terms:
         if not self.verb:
             new = f"give the new store another name, and drop the old one: Evolution(..., dropped=[{store!r}])"
         by = f" by {self.maker}" if self.maker else ""
-        return StateConflictError(
+        return CallChangedError(
             f"the rows of the store {store!r} were made{by} with {told}, and do not become others; write {again} "
             f"again, or {new}"
         )

@@ -50,9 +50,7 @@ def test_a_place_that_nobody_knows_is_one_of_a_known_kind_instead(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "fsspec.core", None)
-    advice = (
-        r"install fsspec \(pip install fsspec\) and its driver for it, or use a path, s3://, gs://, hdfs:// or abfs://$"
-    )
+    advice = r"install fsspec \(pip install fsspec\) and its driver for it, or use a path, .* or abfs:// \["
     with pytest.raises(ConfigurationError, match=rf"'memory://place' is on no file system .*; {advice}"):
         Storage.from_uri("memory://place").list("")
     for place in (tmp_path / "path", f"file://{tmp_path}/uri"):

@@ -263,7 +263,7 @@ def test_the_advice_of_a_refusal_works(tmp_path: Path) -> None:
     told = (
         "^the rows of the store 'counts' were made by a windowed aggregation with size='10 minutes' and not '20 "
         r"minutes', .*; write size='10 minutes', .* again, or give the new store another name, and drop the old one: "
-        r"Evolution\(\.\.\., dropped=\['counts'\]\)$"
+        r"Evolution\(\.\.\., dropped=\['counts'\]\) \["
     )
     with pytest.raises(StateConflictError, match=told):
         run(grouped(TimeWindows(20 * minute)), 2 * minute)

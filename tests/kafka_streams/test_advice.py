@@ -345,7 +345,7 @@ def test_what_is_refused_is_read_once_what_its_message_says_is_done(damage: Dama
             damage.harm(app)
             with pytest.raises(damage.error, match=re.escape(damage.words)) as refused:
                 app.read()
-            app.message = str(refused.value)
+            app.message = refused.value.sentence
             for step in way:
                 step(app)
             assert [entry.value for entry in app.read()] == damage.rows

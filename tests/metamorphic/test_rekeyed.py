@@ -21,7 +21,7 @@ from millpond.adapters.spark.evolution.evolution import Evolution, Whereabouts, 
 from millpond.adapters.spark.evolution.rekeyed import NewVerb
 from millpond.adapters.spark.evolution.verb_evolution import VerbEvolution
 from millpond.adapters.spark.session.checkpoint import Checkpoint
-from millpond.errors import ConfigurationError, StateConflictError
+from millpond.errors import ConfigurationError, MillpondError, StateConflictError
 from millpond.processors.calls.aggregate import make_aggregate
 from millpond.processors.calls.asof_join import make_asof_join
 from millpond.processors.calls.latest import make_latest
@@ -375,10 +375,10 @@ def test_who_dies_before_the_record_begins_anew(job: Job) -> None:
     assert job.answers(new, record) == job.expected(new)
 
 
-def refused(job: Job, new: Made, rekeyed: Mapping[str, str], error: type[Exception] = StateConflictError) -> str:
+def refused(job: Job, new: Made, rekeyed: Mapping[str, str], error: type[MillpondError] = StateConflictError) -> str:
     with pytest.raises(error) as found:
         job.generation(new, rekeyed)
-    return str(found.value)
+    return found.value.sentence
 
 
 @pytest.mark.parametrize(

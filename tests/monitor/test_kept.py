@@ -167,7 +167,7 @@ def test_runs_and_history_that_are_damaged_are_deleted_and_those_of_a_newer_rele
     for damaged in ("[", "{}", whole.replace(f'"query":"{QUERY}"', '"query":7'), whole[:-2]):
         path.write_text(damaged)
         assert re.search(
-            rf"{path}: .*(is|are) damaged .*; delete the file$|(has|have) version None", notes(), re.MULTILINE
+            rf"{path}: .*(is|are) damaged .*; delete the file \[|(has|have) version None", notes(), re.MULTILINE
         )
         assert writer.runs(QUERY).query == QUERY
     path.unlink()

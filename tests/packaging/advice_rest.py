@@ -92,11 +92,6 @@ FOLLOWED = {
     "; see that those above it may be written, or choose": _DIRECTORY,
     "or that of one above; move the file away": "contract/test_engine.py::"
     "test_a_file_that_has_the_name_of_a_directory_is_left_alone_and_told",
-    "is missing; install it (pip install millpond": "contract/test_registry.py::"
-    "test_a_package_without_metadata_works_once_it_is_installed",
-    ", which is not installed; pip install ": "contract/test_plugins.py::"
-    "test_a_plugin_works_once_what_it_needs_is_installed",
-    "; install what it needs again": "contract/test_plugins.py::test_a_plugin_works_once_what_it_needs_is_installed",
     " is closed; open it again from its spec": _CLOSED,
     "the transaction is closed; begin a new one on": _CLOSED,
     "nothing of this micro-batch was kept; ": f"{_RECORDS}"

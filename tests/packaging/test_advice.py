@@ -5,41 +5,20 @@ its own note.
 """
 
 import ast
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from functools import cache
 from pathlib import Path
 
+from millpond.errors import ConfigurationError, StateConflictError
 from tests.packaging import advice_adapters, advice_damage, advice_rest
+from tests.packaging.codes import every_error
 
 ROOT = Path(__file__).resolve().parents[2]
 ROOMS = ("adapters", "processors", "stores", "src/millpond")
-OF_STATE = "StateConflictError"
-OF_CALLS = ("ConfigurationError", "TopologyError")
-REFUSALS = (OF_STATE, *OF_CALLS)
-OTHERS = (
-    "BackendError",
-    "BackendInUseError",
-    "BackendNotInstalledError",
-    "BackendUnavailableError",
-    "Closed",
-    "CorruptFileError",
-    "CorruptStoreError",
-    "DurabilityError",
-    "FormatError",
-    "InvalidKeyError",
-    "MillpondError",
-    "MissingFileError",
-    "RecordError",
-    "SerdeError",
-    "StoreClosedError",
-    "StoreError",
-    "StoreFullError",
-    "TypeError",
-    "UnknownBackendError",
-    "UnreadableRowError",
-    "UserFunctionError",
-    "ValueError",
-)
+OF_CALLS = {error.__name__ for error in every_error() if issubclass(error, ConfigurationError)}
+OF_STATE = {error.__name__ for error in every_error() if issubclass(error, StateConflictError)} - OF_CALLS
+REFUSALS = OF_STATE | OF_CALLS
+OTHERS = {error.__name__ for error in every_error()} - REFUSALS | {"Closed", "TypeError", "ValueError"}
 """All other errors; what is ``Closed`` raises one, with its words, whatever it is asked."""
 NOTED = (advice_adapters, advice_damage, advice_rest)
 """The modules that have notes for them, by what they are about."""
@@ -82,24 +61,10 @@ FOLLOWED = {
     "have no names of their own but running numbers": _MATCHING,
     "declare that it becomes another kind": _MATCHING,
     "cannot go on with the rows of": _MATCHING,
-    "nothing tells of which kinds": "stores/evolution/test_advice.py::"
-    "test_state_without_noted_kinds_is_converted_once_the_job_has_started_as_it_was",
-    "would replace, as their numbers begin anew": "spark/test_owners.py::"
-    "test_what_is_advised_for_a_checkpoint_and_a_path_of_others_is_taken",
-    "give the checkpoint_location of this query": "spark/test_owners.py::"
-    "test_what_is_advised_for_a_checkpoint_and_a_path_of_others_is_taken",
     "or of a release with other layouts; run": "durability/test_state.py::"
     "test_another_topology_on_the_same_state_directory_is_refused",
-    "start the query whose checkpoint this is": "durability/test_state.py::"
-    "test_a_manifest_of_another_topology_or_task_is_refused",
-    "which cannot go on at another checkpoint; keep": "spark/test_continued_query.py::"
-    "test_a_query_stays_where_it_is_unless_it_is_to_go_on_elsewhere",
-    "was not carried over to go on elsewhere": "spark/test_continued_query.py::"
-    "test_a_query_goes_on_exactly_once_with_other_operators_and_sources",
     "with renamed={...} and dropped=[...] for stores": "spark/test_evolution.py::"
     "test_a_store_is_renamed_and_another_counts_from_now_on_even_if_the_first_micro_batch_fails",
-    "by a build that kept no names of calls": "spark/test_changed_calls.py::"
-    "test_another_function_or_column_of_the_same_name_is_refused_and_the_advice_works",
     ", but the state of \n has \ns of (": "spark/test_verbs.py::"
     "test_a_restart_by_other_columns_of_the_key_is_refused_and_renamed_ones_are_declared",
     "and what lies between the two, as before": "spark/test_shared_operators.py::"
@@ -160,8 +125,6 @@ FOLLOWED = {
     "test_a_verb_is_not_renamed_to_one_that_had_other_columns_but_to_another_name",
     "in another shape than this query was built for": "stores/evolution/test_advice.py::"
     "test_of_two_jobs_that_were_built_before_either_ran_the_other_goes_on_when_it_is_built_again",
-    "give the checkpointLocation of this query": "stores/evolution/test_advice.py::"
-    "test_a_query_goes_on_once_it_is_given_its_own_checkpoint",
     "nothing leads on from there without them": "edit/test_erasing.py::"
     "test_a_query_that_goes_on_from_before_an_erasure_is_told_of_it",
     "holds the state of that verb, whose files": "spark/test_renamed_verbs.py::"
@@ -241,6 +204,27 @@ _AT_ROWS = "spark/test_accessor.py::test_a_stream_whose_session_names_no_state_t
 _IN_PIPELINES = "spark/test_pipelines.py::test_each_table_has_what_its_verb_makes_of_the_one_before_within_one_run"
 _TAKEN = "backup/test_backups.py::test_a_place_that_is_taken_or_within_the_original_is_refused"
 FOLLOWED_CALLS = {
+    "nothing tells of which kinds": "stores/evolution/test_advice.py::"
+    "test_state_without_noted_kinds_is_converted_once_the_job_has_started_as_it_was",
+    "would replace, as their numbers begin anew": "spark/test_owners.py::"
+    "test_what_is_advised_for_a_checkpoint_and_a_path_of_others_is_taken",
+    "give the checkpoint_location of this query": "spark/test_owners.py::"
+    "test_what_is_advised_for_a_checkpoint_and_a_path_of_others_is_taken",
+    "start the query whose checkpoint this is": "durability/test_state.py::"
+    "test_a_manifest_of_another_topology_or_task_is_refused",
+    "which cannot go on at another checkpoint; keep": "spark/test_continued_query.py::"
+    "test_a_query_stays_where_it_is_unless_it_is_to_go_on_elsewhere",
+    "was not carried over to go on elsewhere": "spark/test_continued_query.py::"
+    "test_a_query_goes_on_exactly_once_with_other_operators_and_sources",
+    "by a build that kept no names of calls": "spark/test_changed_calls.py::"
+    "test_another_function_or_column_of_the_same_name_is_refused_and_the_advice_works",
+    "give the checkpointLocation of this query": "stores/evolution/test_advice.py::"
+    "test_a_query_goes_on_once_it_is_given_its_own_checkpoint",
+    "is missing; install it (pip install millpond": "contract/test_registry.py::"
+    "test_a_package_without_metadata_works_once_it_is_installed",
+    ", which is not installed; pip install ": "contract/test_plugins.py::"
+    "test_a_plugin_works_once_what_it_needs_is_installed",
+    "; install what it needs again": "contract/test_plugins.py::test_a_plugin_works_once_what_it_needs_is_installed",
     "; run the pipeline with PySpark 4.3 or later": "spark/test_pipelines.py::"
     "test_a_pyspark_that_lets_verbs_ask_is_taken",
     "but the rows are a change feed: a row counts for it from its next change on": "spark/test_feed_aggregates.py::"
@@ -502,7 +486,7 @@ def _documented(function: ast.FunctionDef) -> int:
     return int(ast.get_docstring(function, clean=False) is not None)
 
 
-def refusals(*errors: str) -> dict[str, str]:
+def refusals(errors: Set[str]) -> dict[str, str]:
     """The words of the refusals by one of these errors, by where they are made."""
     return {where: text for where, error, text in raised() if error in errors}
 
@@ -524,7 +508,7 @@ def test_every_refusal_of_state_is_noted_with_the_test_that_takes_its_advice() -
 
 
 def test_every_refusal_of_a_call_is_followed_or_only_says_what_is_wrong() -> None:
-    found = refusals(*OF_CALLS)
+    found = refusals(OF_CALLS)
     noted = [*rows(), *FOLLOWED_CALLS]
     places = {words: [where for where, text in found.items() if words in text] for words in noted}
     assert {words: where for words, where in places.items() if len(where) != 1} == {}

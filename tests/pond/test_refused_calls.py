@@ -105,7 +105,7 @@ def upserts(pond: Pond) -> pa.Table:
     table = pond.latest(TABLE, **KEYED)
     with pytest.raises(ConfigurationError) as refused:
         corrected(pond, table)
-    line = str(refused.value).partition("write ")[2].partition(", or")[0]
+    line = refused.value.sentence.partition("write ")[2].partition(", or")[0]
     rows: pa.Table = eval(line, {"table": table, "pc": pc})
     return rows
 
@@ -143,7 +143,7 @@ def kept_upserts(pond: Pond) -> pa.Table:
     table = feed(pond)
     with pytest.raises(ConfigurationError) as refused:
         met(pond, table)
-    rows: pa.Table = eval(str(refused.value).partition("write ")[2], {"table": table, "pc": pc})
+    rows: pa.Table = eval(refused.value.sentence.partition("write ")[2], {"table": table, "pc": pc})
     return rows
 
 

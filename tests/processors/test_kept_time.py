@@ -49,7 +49,7 @@ def test_another_version_is_refused_by_number(store: KeyValueStore[bytes, bytes]
     store.keep_metadata(STREAM_TIME, data)
     with pytest.raises(FormatError) as refused:
         KeptTime(store, STREAM_TIME).get()
-    assert str(refused.value) == (
+    assert refused.value.sentence == (
         f"store 'waiting' keeps 'stream-time' in version {version}, but this release reads version 1; "
         "run the release that wrote it or a newer one, and delete nothing"
     )

@@ -158,7 +158,7 @@ def test_each_window_has_one_final_result_and_it_is_its_last_update(seed: int, k
 
 def test_a_full_buffer_of_final_results_is_an_error() -> None:
     records = rows(("a", "x", 1), ("b", "x", 2), ("c", "x", 3))
-    with pytest.raises(StoreFullError, match=r"raise them, or give the windows a shorter grace$"):
+    with pytest.raises(StoreFullError, match=r"raise them, or give the windows a shorter grace \["):
         drive(final_counts(TimeWindows(10), max_records=2), records)
 
 

@@ -290,7 +290,7 @@ def test_the_error_is_short_and_says_what_where_and_what_to_do() -> None:
     stream(builder).map_values(sound, name="pricing").to("out")
     with TopologyDriver(builder.build()) as driver, pytest.raises(UserFunctionError) as caught:
         driver.pipe_all("in", [("a", 1, 1), ("b", BAD, 2), ("c", 3, 3)])
-    first, second = str(caught.value).splitlines()
+    first, second = caught.value.sentence.splitlines()
     assert first == (
         "operator 'pricing' of task 0_0 (reads 'in'): ValueError: bad order (key 'b', timestamp 2, value -7)"
     )

@@ -88,7 +88,7 @@ def test_calls_are_added_removed_renamed_and_reordered_with_other_partitions(job
     calls: dict[str, Any] = {"n": count(), "s": sum(F.col("v") * 2)}
     found = job.run(calls, ("a", 1, 1), ("a", 2, 2), ("b", 3, 5))
     assert found == job.looked_at() == {"a": {"n": 2, "s": 6}, "b": {"n": 1, "s": 10}}
-    with pytest.raises(StateConflictError, match=r"\nwrite added=\['newest'\]: what is added begins empty$"):
+    with pytest.raises(StateConflictError, match=r"\nwrite added=\['newest'\]: what is added begins empty \["):
         job.built({**calls, "newest": last("v")})
     with pytest.raises(StateConflictError, match=r"if 's' is called 'total' now: write renamed=\{'s': 'total'\}; or"):
         job.built({"n": count(), "total": sum(F.expr("v * 2"))})

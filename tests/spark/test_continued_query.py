@@ -153,7 +153,7 @@ def test_a_query_goes_on_exactly_once_with_other_operators_and_sources(
         evolution.location(spark.range(1))
     frame = place.frame(counts_of_counts(), evolution)
     assert source_occurrences(frame) == [0, 1]
-    with pytest.raises(StateConflictError, match=r"the state of \['job'\] .*dropped=\['job'\]\)$") as refused:
+    with pytest.raises(StateConflictError, match=r"the state of \['job'\] .*dropped=\['job'\]\) \[") as refused:
         continue_checkpoint(frame, old, new, carried={})
     assert f"with evolution=Evolution({old!r}, into={new!r})" in str(refused.value)
     with pytest.raises(ConfigurationError, match="declare it by number"):  # as below: nothing is missed of what is gone

@@ -304,7 +304,9 @@ def test_what_others_observe_is_not_ours() -> None:
 
 @pytest.mark.spark
 def test_only_a_session_can_be_watched(watched: Watched) -> None:
-    with pytest.raises(ConfigurationError, match=r"watch takes a SparkSession, not 'spark'; give .*\.getOrCreate\(\)$"):
+    with pytest.raises(
+        ConfigurationError, match=r"watch takes a SparkSession, not 'spark'; give .*\.getOrCreate\(\) \["
+    ):
         watch("spark")  # type: ignore[arg-type]
     assert len(watched.lines) == len(watched.progress), "what its fixture has done as is advised"
 

@@ -232,7 +232,7 @@ def test_workers_whose_python_lacks_millpond_are_refused_with_state_or_without(
         streams(topology()).transform({"words": words})
     assert str(bare_python) in str(refused.value)
     assert "No module named" in str(refused.value)
-    spark.sparkContext.pythonExec = str(refused.value).partition("to a Python that has it, such as ")[2]
+    spark.sparkContext.pythonExec = refused.value.sentence.partition("to a Python that has it, such as ")[2]
     assert streams(topology()).transform({"words": words}).collect() == []
 
 

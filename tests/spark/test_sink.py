@@ -245,7 +245,7 @@ def test_a_column_of_the_type_that_a_refusal_says_takes_the_value(
 def test_milliseconds_for_a_timestamp_are_refused_with_what_makes_a_datetime_of_them() -> None:
     with pytest.raises(RecordError) as refused:
         column_of("timestamp", NOON_MS)
-    assert str(refused.value) == (
+    assert refused.value.sentence == (
         "sink 'out': column 'at' of type timestamp cannot hold 1357041600000 of type int; it takes datetime with a "
         "time zone; make one of milliseconds with datetime.fromtimestamp(ms / 1000, UTC), of a datetime that is UTC "
         "with value.replace(tzinfo=UTC), of one with nanoseconds with value.floor('us'), or use the record's own "
@@ -292,7 +292,7 @@ AMOUNTS = records(None, {"amount": 1, "rate": 0.5}, {"amount": 2})
 def test_a_misspelled_column_is_refused_with_the_nearest_entry() -> None:
     with pytest.raises(RecordError) as refused:
         sink(key="string", amuont="bigint").to_table(AMOUNTS)
-    assert str(refused.value) == (
+    assert refused.value.sentence == (
         "sink 'out': column 'amuont' is not an entry of a value with the entries ['amount', 'rate']; did you mean "
         "'amount'? If only some values have it, say so: Produced(..., optional=('amuont',))"
     )

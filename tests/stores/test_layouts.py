@@ -38,7 +38,7 @@ def committed(spec: StoreSpec, backend: Backend) -> None:
 def refusal(spec: StoreSpec, backend: Backend) -> str:
     with Transaction(backend) as transaction, pytest.raises(FormatError) as refused:
         spec.open(transaction)
-    return str(refused.value)
+    return refused.value.sentence
 
 
 def reads(spec: StoreSpec, backend: Backend) -> bool:

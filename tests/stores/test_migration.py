@@ -153,8 +153,8 @@ def test_a_plain_store_refuses_a_directory_with_known_timestamps(
 @pytest.mark.parametrize(
     ("wanted", "advice"),
     [
-        (PLAIN, "keep the timestamped kind, or delete the directory .* then restored without timestamps$"),
-        (VERSIONED, "choose the kind that wrote it, or another name, for a store that begins empty$"),
+        (PLAIN, "keep the timestamped kind, or delete the directory .* then restored without timestamps \\["),
+        (VERSIONED, "choose the kind that wrote it, or another name, for a store that begins empty \\["),
     ],
 )
 def test_rows_of_a_format_that_a_kind_cannot_have_are_read_by_their_kind_or_left(

@@ -271,7 +271,7 @@ def test_a_value_that_msgpack_has_no_form_for_is_refused_with_its_type_and_advic
     for given_ in (value, [{"x": value}]):
         with pytest.raises(SerdeError, match=reason) as refused:
             MSGPACK.serialize(given_)
-        assert str(refused.value).endswith("choose another serde or convert the value first")
+        assert refused.value.sentence.endswith("choose another serde or convert the value first")
 
 
 @pytest.mark.parametrize("code", [0x77, 0x7F, -2, -128])

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from millpond.adapters.inspect.aggregated_column import call_of
 from millpond.adapters.inspect.columns import ShownColumn
-from millpond.errors import ConfigurationError
+from millpond.errors import ConfigurationError, EditRefusedError
 from millpond.processors.verbs.feeds.group_aggregate import GroupAggregate
 from millpond.processors.verbs.feeds.shown_rows import ShownRows
 from millpond.processors.verbs.kept_calls import ORDERED, calls_in, slots_of
@@ -98,6 +98,6 @@ class FeedRowColumn(_Shown):
 
 
 def _refusal() -> ConfigurationError:
-    return ConfigurationError(
+    return EditRefusedError(
         "the rows of a change feed and the results of their groups belong together, so neither can be put"
     )

@@ -19,7 +19,7 @@ _MEMORY: Final = re.compile(
     re.IGNORECASE,
 )
 _DAMAGE: Final = re.compile(r"Corrupt(?:Store|File)Error")
-_RECORD: Final = re.compile(r"RecordError|UserFunctionError|SerdeError")
+_RECORD: Final = re.compile(r"\b(?:RecordError|InvalidValueError|UserFunctionError|SerdeError)")
 
 _KNOWN: Final[Mapping[State, re.Pattern[str]]] = {
     State.OUT_OF_MEMORY: _MEMORY,

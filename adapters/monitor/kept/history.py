@@ -17,7 +17,7 @@ from dataclasses import astuple, dataclass, field, fields, replace
 from typing import Any, Final, Self
 
 from millpond.adapters.monitor.kept.micro_batch import STATE, MicroBatch
-from millpond.errors import FormatError
+from millpond.errors import DamagedRecordError, FormatError
 from millpond.metrics import StoreMetric
 from millpond.processors.runtime.metrics import TaskMetric
 from millpond.stores.durability.storage.checked_text import read_count, read_text
@@ -214,4 +214,4 @@ def _size(content: Any) -> tuple[int, int]:
 
 
 def _damaged(error: Exception, text: str) -> FormatError:
-    return FormatError(f"the history of a query is damaged ({error!r}): {text[:200]!r}; delete the file")
+    return DamagedRecordError(f"the history of a query is damaged ({error!r}): {text[:200]!r}; delete the file")

@@ -192,7 +192,7 @@ def _read(storage: Storage, path: str, read: Callable[[str], _Kept]) -> _Kept | 
     except MissingFileError:
         return None
     except FormatError as error:
-        raise FormatError(f"{storage.describe(path)}: {error}") from error
+        raise type(error)(f"{storage.describe(path)}: {error}") from error
 
 
 def _files(storage: Storage, query: str) -> dict[int, StoredFile]:

@@ -22,7 +22,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final, Self
 
-from millpond.errors import FormatError
+from millpond.errors import DamagedRecordError, FormatError
 from millpond.stores.durability.storage.checked_text import read_count, read_text
 
 VERSION: Final = 2
@@ -223,4 +223,4 @@ def _amounts(content: Any) -> dict[str, int]:
 
 
 def _damaged(error: Exception, text: str) -> FormatError:
-    return FormatError(f"the progress of a micro-batch is damaged ({error!r}): {text[:200]!r}; delete the file")
+    return DamagedRecordError(f"the progress of a micro-batch is damaged ({error!r}): {text[:200]!r}; delete the file")

@@ -15,7 +15,7 @@ import re
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Final, Self
 
-from millpond.errors import FormatError
+from millpond.errors import DamagedRecordError, FormatError
 from millpond.stores.durability.storage.checked_text import read_count, read_text
 
 VERSION: Final = 1
@@ -184,4 +184,4 @@ def _text(content: Any) -> str | None:
 
 
 def _damaged(error: Exception, text: str) -> FormatError:
-    return FormatError(f"the runs of a query are damaged ({error!r}): {text[:200]!r}; delete the file")
+    return DamagedRecordError(f"the runs of a query are damaged ({error!r}): {text[:200]!r}; delete the file")

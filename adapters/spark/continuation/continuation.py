@@ -14,7 +14,7 @@ from typing import Final, TypeAlias
 from millpond.adapters.spark.continuation.files import CheckpointFiles
 from millpond.adapters.spark.continuation.logs import CheckpointLogs, committed_after, continued_commit
 from millpond.adapters.spark.continuation.sources import origins_of
-from millpond.errors import ConfigurationError, DurabilityError, StateConflictError
+from millpond.errors import ConcurrentJobError, DurabilityError, PlaceTakenError
 
 VoidBatch: TypeAlias = Callable[[str], Sequence[str]]
 """Has Spark run the micro-batch that a checkpoint has planned, and tells what Spark calls each of its sources."""
@@ -47,7 +47,7 @@ class Continuation:
         """
         places = [files.qualified(old), files.qualified(new)]
         if f"{places[0]}/".startswith(f"{places[1]}/") or f"{places[1]}/".startswith(f"{places[0]}/"):
-            raise ConfigurationError(
+            raise PlaceTakenError(
                 f"the checkpoint {old} cannot be continued at {new}; give into=... a new place beside it, of which "
                 "neither is within the other"
             )
@@ -69,7 +69,7 @@ class Continuation:
             return False
         before = f"{self.old}/metadata"
         if self.files.exists(before) and self.files.read(before) != self.files.read(f"{self.new}/metadata"):
-            raise ConfigurationError(
+            raise PlaceTakenError(
                 f"there is a checkpoint at {self.new} that does not continue {self.old}, but is that of another query; "
                 "give into=... a place where nothing is, or give the checkpoint that this one goes on for"
             )
@@ -100,7 +100,7 @@ class Continuation:
         """
         old = CheckpointLogs.read(self.files, self.old)
         if passed := sorted(set(after) - {old.last}):
-            raise StateConflictError(
+            raise ConcurrentJobError(
                 f"state was carried over after micro-batch {passed[0]} of the checkpoint {self.old}, which stands at "
                 f"{old.last} by now: a job goes on there. Stop it, and build this one again"
             )
@@ -122,9 +122,9 @@ class Continuation:
         files = self.files
         if files.files(self.new) or files.directories(self.new):
             if not files.exists(self.draft):
-                raise ConfigurationError(f"there are files at {self.new} already; give into=... a place without any")
+                raise PlaceTakenError(f"there are files at {self.new} already; give into=... a place without any")
             if committed_after(files, self.new, last):
-                raise ConfigurationError(
+                raise PlaceTakenError(
                     f"the checkpoint {self.new} is in use, but {self.draft} beside it says that it is not complete; "
                     "delete that directory if the query at the former is sound, or else give into=... another place"
                 )

@@ -15,7 +15,7 @@ from millpond.adapters.spark.continuation.continuation import Continuation
 from millpond.adapters.spark.continuation.files import HadoopFiles
 from millpond.adapters.spark.session.checkpoint import Checkpoint
 from millpond.adapters.spark.session.session import CHANGELOG_CONF, PARTITIONS_CONF
-from millpond.errors import ConfigurationError, StateConflictError
+from millpond.errors import CannotContinueError, StreamingOrStaticError
 
 _log = logging.getLogger(__name__)
 
@@ -101,7 +101,7 @@ def continue_checkpoint(
     if continuation.is_made():
         return new
     if not rows.isStreaming:
-        raise ConfigurationError("a static DataFrame has no checkpoint; give what the streaming query is to write")
+        raise StreamingOrStaticError("a static DataFrame has no checkpoint; give what the streaming query is to write")
     if files.directories(f"{old}/state"):
         _check_nothing_is_lost(Checkpoint(session, old), new, carried)
     partitions = int(session.conf.get(PARTITIONS_CONF) or 200)
@@ -130,14 +130,14 @@ def _check_nothing_is_lost(old: Checkpoint, new: str, carried: Collection[str]) 
     """Refuse to leave behind what is not kept elsewhere."""
     foreign = old.foreign_operators()
     if foreign:
-        raise StateConflictError(
+        raise CannotContinueError(
             f"the checkpoint {old.location} has state of Spark's own operators ({', '.join(foreign)}), which cannot go "
             "on at another checkpoint; keep the query there, without into=..., or start it anew, with a new checkpoint "
             "and another application_id"
         )
     lost = sorted({one.application_id for one in old.newest()[1]} - set(carried))
     if lost:
-        raise StateConflictError(
+        raise CannotContinueError(
             f"the state of {lost} in the checkpoint {old.location} was not carried over to go on elsewhere; build all "
             f"that the query has with evolution=Evolution({old.location!r}, into={new!r}), or say what is gone: "
             f"Evolution(..., dropped={lost})"

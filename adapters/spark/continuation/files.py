@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from millpond.adapters.backup.copied_files import CopiedFiles
 from millpond.adapters.spark.session.session import check_has_jvm
-from millpond.errors import DurabilityError
+from millpond.errors import StorageError
 from millpond.masking import masked
 from millpond.stores.durability.storage.uris import shown
 
@@ -93,7 +93,7 @@ class HadoopFiles:
     def rename(self, source: str, target: str) -> None:
         (system, place), (_, there) = self._open(source), self._open(target)
         if not _translated("rename", source, lambda: system.rename(place, there)):
-            raise DurabilityError(f"cannot rename {source} to {target}; see that both may be written, and run it again")
+            raise StorageError(f"cannot rename {source} to {target}; see that both may be written, and run it again")
 
     def delete(self, path: str) -> None:
         system, place = self._open(path)
@@ -122,7 +122,7 @@ def _translated(what: str, path: str, act: Callable[[], _Result]) -> _Result:
     try:
         return act()
     except Py4JJavaError as error:
-        raise DurabilityError(
+        raise StorageError(
             f"cannot {what} {shown(path)}: {masked(error.java_exception.toString())}; see to the free space, the "
             "permissions or the connection, and run it again"
         ) from None

@@ -14,7 +14,7 @@ from millpond.adapters.backup.state_copy import copy_state, is_of
 from millpond.adapters.inspect.retained_batches import why_not_retained
 from millpond.adapters.spark.continuation.files import CheckpointFiles, HadoopFiles
 from millpond.adapters.spark.session.checkpoint import Checkpoint
-from millpond.errors import ConfigurationError
+from millpond.errors import CannotContinueError, MicroBatchNotKeptError, PlaceTakenError
 from millpond.stores.durability.manifests.manifest import Manifest
 from millpond.stores.durability.storage.storage import Storage
 from millpond.stores.durability.storage.uris import shown
@@ -86,7 +86,7 @@ class Original:
         if refusal is not None:
             raise refusal
         if after == batches[-1]:
-            raise ConfigurationError(
+            raise MicroBatchNotKeptError(
                 f"micro-batch {after} is the last one of the checkpoint {location}, so there is nothing to run the "
                 f"code over; give after=... an earlier one, from {batches[0]} on"
             )
@@ -120,12 +120,12 @@ class Original:
         place, storage = f"{files.qualified(into)}/", f"{Storage.from_uri(into).uri}/"
         original = f"{files.qualified(self.location)}/", f"{self.storage.uri}/"
         if any(one.startswith(other) for one, other in zip((place, storage), original, strict=True)):
-            raise ConfigurationError(
+            raise PlaceTakenError(
                 f"{into} is within the checkpoint or the state directory of the query ({self.location}, "
                 f"{shown(self.storage.uri)}), which are not to be changed; give into=... a place beside them"
             )
         if files.exists(into):
-            raise ConfigurationError(
+            raise PlaceTakenError(
                 f"there is something at {into} already; delete it if it is of an earlier call, or give into=... a "
                 "place where nothing is"
             )
@@ -139,7 +139,7 @@ def fork_state(storage: Storage, target: Storage, job: str, manifests: Collectio
     """
     others = sorted({one.application_id for one in manifests if not is_of(one.application_id, job)})
     if others:
-        raise ConfigurationError(
+        raise CannotContinueError(
             f"the query has state of application {others[0]!r}, too, which the fork of {job!r} would lack; make all "
             "verbs of the query with one Millpond"
         )

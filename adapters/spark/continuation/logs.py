@@ -17,7 +17,7 @@ from typing import Any, Final, Self
 
 from millpond.adapters.spark.continuation.files import CheckpointFiles
 from millpond.adapters.spark.session.session import PARTITIONS_CONF
-from millpond.errors import ConfigurationError
+from millpond.errors import CannotContinueError, NoCheckpointError
 
 NO_OFFSET: Final = "-"
 """A source with this offset is at its beginning."""
@@ -47,7 +47,7 @@ class OffsetLog:
         version, _, rest = text.partition("\n")
         metadata, _, offsets = rest.partition("\n")
         if version != "v1":
-            raise ConfigurationError(
+            raise CannotContinueError(
                 f"{path} is of version {version!r}, in which sources have names "
                 "(spark.sql.streaming.queryEvolution.enableSourceEvolution), and such a checkpoint cannot be "
                 "continued; keep the query there, without into=..."
@@ -98,13 +98,13 @@ class CheckpointLogs:
             DurabilityError: it cannot be read.
         """
         if not files.exists(f"{location}/metadata"):
-            raise ConfigurationError(
+            raise NoCheckpointError(
                 f"there is no checkpoint at {location}; give the query's checkpointLocation, or, if it has none yet, "
                 "leave into=... out"
             )
         committed = _numbers(files, f"{location}/commits")
         if not committed:
-            raise ConfigurationError(
+            raise NoCheckpointError(
                 f"the query with the checkpoint {location} has not committed a micro-batch yet, so there is nothing to "
                 "continue; let it commit one, or start anew with a new checkpoint and a new output"
             )
@@ -113,7 +113,7 @@ class CheckpointLogs:
         places = {batch: f"{location}/offsets/{batch}" for batch in wanted}
         offsets = {batch: OffsetLog.parse(files.read(path), path) for batch, path in places.items()}
         if last not in offsets:
-            raise ConfigurationError(
+            raise CannotContinueError(
                 f"the checkpoint {location} has committed micro-batch {last}, but has no offsets of it; put the file "
                 f"offsets/{last} back"
             )
@@ -148,7 +148,7 @@ def _first_file(files: CheckpointFiles, location: str, source: int, offset: str)
         for line in files.read(f"{directory}/{name}").split("\n")[1:]:
             if '"path"' in line:
                 return str(json.loads(line)["path"])
-    raise ConfigurationError(
+    raise CannotContinueError(
         f"source {source} of the checkpoint {location} has read files, but has no log in {directory}: that query reads "
         "one DataFrame twice, and such a checkpoint cannot be continued"
     )

@@ -10,7 +10,7 @@ from json import loads
 from urllib.parse import unquote, urlsplit
 
 from millpond.adapters.spark.continuation.logs import CheckpointLogs
-from millpond.errors import ConfigurationError
+from millpond.errors import CannotContinueError, ConfigurationError
 
 _FILES = re.compile(r"FileStreamSource\[(.*)\]")
 _TOPICS = re.compile(r"Kafka\w*\[Subscribe\[(.*)\]\]")
@@ -80,7 +80,7 @@ def _undeclared(reason: str, sources: Sequence[str], old: CheckpointLogs) -> Con
         f"  {number}: at {offset}" + (f", first file {old.first_files[number]}" if old.first_files[number] else "")
         for number, offset in enumerate(old.offsets[old.last].offsets)
     ]
-    return ConfigurationError(
+    return CannotContinueError(
         "\n".join(
             [
                 f"the checkpoint {old.location} cannot be continued, because {reason}; declare it by number: "

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from millpond.adapters.spark.copies.warm_query import WarmQuery
 from millpond.adapters.spark.evolution.reshaping import only_history
-from millpond.errors import ConfigurationError
+from millpond.errors import AmbiguousError
 from millpond.processors.distribution.plan import make_plan
 from millpond.processors.runtime.topology import Topology
 from millpond.stores.backend.contract import BackendSupplier
@@ -55,7 +55,7 @@ class CopyFormats:
             histories = [only_history(storage, name, self.sink) for name in names]
             return [WarmQuery.recorded(one, local_dir, self.supplier, checksums=self.checksums) for one in histories]
         if len(names) > 1:
-            raise ConfigurationError(
+            raise AmbiguousError(
                 f"the checkpoint {checkpoint} has the state of the applications {names}, and a topology is that of "
                 "one; leave --topology out to warm the copies of all as they are"
             )

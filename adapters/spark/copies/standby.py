@@ -28,9 +28,10 @@ from millpond.adapters.spark.worker.local_directories import beside
 from millpond.errors import (
     BackendInUseError,
     BackendUnavailableError,
-    ConfigurationError,
     DurabilityError,
+    InvalidArgumentError,
     StoreFullError,
+    WrongCheckpointError,
 )
 from millpond.stores.durability.copies.standby import StandbyTask
 from millpond.stores.durability.manifests.bridge import BRIDGED
@@ -63,7 +64,7 @@ class Share(NamedTuple):
         """
         found = _SHARE.fullmatch(text)
         if found is None or not 1 <= int(found[1]) <= int(found[2]):
-            raise ConfigurationError(f"the share {text!r} makes no sense; give I/N with I from 1 to N, as in 1/3")
+            raise InvalidArgumentError(f"the share {text!r} makes no sense; give I/N with I from 1 to N, as in 1/3")
         return cls(int(found[1]), int(found[2]))
 
     def has(self, manifest: Manifest) -> bool:
@@ -163,7 +164,7 @@ class Standby:
 
     def __post_init__(self) -> None:
         if not 0 <= self.lag <= _LONGEST_LAG:
-            raise ConfigurationError(
+            raise InvalidArgumentError(
                 f"the lag is {self.lag}; give 0 to {_LONGEST_LAG} micro-batches, because a copy that is further behind "
                 "cannot follow across a snapshot"
             )
@@ -224,7 +225,7 @@ class Standby:
         tasks = [task for query in queries for task in query.tasks(found, batch)]
         if not tasks:
             names = sorted({manifest.application_id for manifest in found})
-            raise ConfigurationError(
+            raise WrongCheckpointError(
                 f"the checkpoint {shown(self.checkpoint.storage.uri)} has no state of the job whose copies are to be "
                 f"kept, only of the applications {names}; give the checkpointLocation of its query, and --topology as "
                 "it runs now"

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Self
 from millpond.adapters.spark.reading.inspection import manifests_of
 from millpond.adapters.spark.worker.local_directories import recorded_directory
 from millpond.adapters.spark.worker.worker import specs_of
-from millpond.errors import ConfigurationError, MissingFileError
+from millpond.errors import MissingFileError, StoreKindError, UnrecordedStateError
 from millpond.processors.distribution.plan import Plan
 from millpond.processors.distribution.shape_of import shape_of
 from millpond.stores.backend.contract import BackendSupplier
@@ -156,7 +156,7 @@ class WarmQuery:
         """
         newest = history.newest
         if newest is None or not newest.shape.stores:
-            raise ConfigurationError(
+            raise UnrecordedStateError(
                 f"nothing tells what the state of application {history.application_id!r} looks like; start the job "
                 "once with this release, which notes it, or give the topology of the restart: --topology"
             )
@@ -215,7 +215,7 @@ def check_copies_at_rest(queries: Collection[WarmQuery]) -> None:
         ConfigurationError: no store of theirs has a backend that keeps local copies on disk.
     """
     if not any(query.persistent for query in queries):
-        raise ConfigurationError(
+        raise StoreKindError(
             "no store of the query has a backend that keeps local copies on disk, so there is nothing to warm: the "
             "memory backend is filled when a task is first opened; warm copies take the backend rocksdb or lmdb"
         )

@@ -19,7 +19,7 @@ from millpond.adapters.spark.evolution.texts import TEXTS_DDL, collected, to_row
 from millpond.adapters.spark.evolution.verb_evolution import Committing, VerbEvolution
 from millpond.adapters.spark.session.checkpoint import Checkpoint
 from millpond.adapters.spark.session.sent import in_workers
-from millpond.errors import ConfigurationError, StateConflictError
+from millpond.errors import InvalidEvolutionError, StateConflictError, StoresChangedError
 from millpond.processors.distribution.plan import Plan
 from millpond.processors.distribution.shape_of import shape_of
 from millpond.processors.verbs.carriages import CARRIAGES
@@ -119,7 +119,7 @@ class Evolution:
         """
         old, new = _said_of(self.checkpoint, name), _said_of(self.into, name)
         if old is None:
-            raise ConfigurationError(
+            raise InvalidEvolutionError(
                 f"the evolution has no checkpoint of {name!r}, only of {list(self.checkpoint)}; give location(..., "
                 "name=...) one of these, or Evolution the checkpoint of that as well"
             )
@@ -294,7 +294,7 @@ def _generation_at(
     if evolution is not None:
         declared = evolution.declared if verb is None else evolution.declared_of_verb(verb.name, shape)
         if verb is None and evolution.rekeyed:
-            raise ConfigurationError(
+            raise InvalidEvolutionError(
                 f"rekeyed={dict(evolution.rekeyed)} is of verbs of a Millpond, and this is a topology; leave it out, "
                 "and give new stores seeds=..., or the job a backfill"
             )
@@ -413,7 +413,7 @@ def _conflict(history: History, plan: Plan, shape: Shape) -> StateConflictError:
     differing = f":\n{told_difference(newest.shape, shape)}\n" if newest is not None and known else "; "
     kinds = {} if newest is None else conversions_to_declare(newest.shape, shape)
     converted = f"with converted={kinds} for what is of another kind, " if kinds else ""
-    return StateConflictError(
+    return StoresChangedError(
         f"{history.storage.describe(history.application_id)} holds the state of another topology of application "
         f"{history.application_id!r} than that for {plan.sink!r} with {plan.partitions} partitions, or of a release "
         f"with other layouts{differing}to carry the state over, declare evolution=Evolution(checkpoint), {converted}"
@@ -430,7 +430,7 @@ def _conflict_of_verb(history: History, verb: VerbOf, before: Shape, shape: Shap
         origins_of(before, shape, Declared(converted=converted, verb=verb.name))
     except StateConflictError:
         carried = ""
-    return StateConflictError(
+    return StoresChangedError(
         f"{history.storage.describe(history.application_id)} holds the state of the verb {verb.name!r} in another "
         f"shape than it has now:\n{told_difference(before, shape)}\n{carried}write what the verb is given as it was, "
         f"or give it another name, and drop this one: {declaration(None, dropped=[verb.name])}; "

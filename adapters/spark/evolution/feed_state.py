@@ -1,6 +1,6 @@
 """Whether the state of an aggregate counts changes as rows: it never becomes that of the rows that changes describe."""
 
-from millpond.errors import StateConflictError
+from millpond.errors import CallChangedError
 from millpond.processors.verbs.aggregate import STORE
 from millpond.stores.evolution.shape import Shape
 
@@ -17,7 +17,7 @@ def check_feed_state(verb: str, before: Shape | None, *, feed: bool) -> None:
         StateConflictError: so it would.
     """
     if feed and before is not None and before.named(STORE):
-        raise StateConflictError(
+        raise CallChangedError(
             f"the verb {verb!r} reads a change feed, and its state counts each change as a row; to aggregate the rows "
             "that the feed describes, give the verb another name, drop the old one, and go on at another checkpoint: "
             f"evolution=Evolution(checkpoint, into=new, dropped=[{verb!r}]). To go on counting changes, drop the "

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from millpond.errors import ConfigurationError, StateConflictError
+from millpond.errors import AmbiguousError, ConfigurationError, RekeyedRowsError
 from millpond.processors.distribution.plan import Plan
 from millpond.processors.verbs.rekeying.kept_rows import KeptRows
 from millpond.processors.verbs.rekeying.rekeying import BACKFILL, Beginning, NewInput, Rekeying
@@ -111,7 +111,7 @@ class Rekeyed:
         """By role, what inputs begin with; those of a verb that keeps nothing yet begin empty."""
         sides = sides_of(self.target.shape)
         if not sides or not self.plan.alone:
-            raise StateConflictError(f"rekeyed names the verb {self.verb.name!r}, which {_NONE}; {BACKFILL}")
+            raise RekeyedRowsError(f"rekeyed names the verb {self.verb.name!r}, which {_NONE}; {BACKFILL}")
         return {
             role: Beginning(self.inputs.inputs[role], side, self._rows(verb, old))
             for wanted, (verb, source) in self.wanted.items()
@@ -140,7 +140,7 @@ class Rekeyed:
         newest = self._history(verb).newest
         found = {} if newest is None else sides_of(newest.shape)
         if not found:
-            raise StateConflictError(
+            raise RekeyedRowsError(
                 f"rekeyed says that the verb {self.verb.name!r} begins with the rows of {verb!r}, which {_NONE}; "
                 f"{BACKFILL}"
             )
@@ -162,7 +162,7 @@ class Rekeyed:
     def _unlike(self, verb: str, sides: Mapping[str, KeptSide], there: Mapping[str, KeptSide]) -> ConfigurationError:
         """The error for verbs of which nothing tells which side begins with which."""
         new, old = _shown(self.verb.name, sides), _shown(verb, there)
-        return ConfigurationError(
+        return AmbiguousError(
             f"rekeyed says that the verb {self.verb.name!r} begins with the rows of {verb!r}; these have rows of "
             f"{', '.join(new)} and of {', '.join(old)}, so say which is which, such as "
             f"rekeyed={{{new[-1]!r}: {old[-1]!r}}}"
@@ -172,7 +172,7 @@ class Rekeyed:
         """Refuse to begin without what may be missing, unless that is accepted."""
         told = "; ".join(f"{self._sources} has no more: {', '.join(found)}" for found in lacking.values() if found)
         if told and not self.target.declared.accept_loss:
-            raise StateConflictError(
+            raise RekeyedRowsError(
                 f"the verb {self.verb.name!r} would not be what it is if it had had all rows: {told}. Nothing has been "
                 f"done; {BACKFILL}, or, to begin with what there is, declare Evolution(..., accept_loss=True)"
             )

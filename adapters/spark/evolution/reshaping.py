@@ -10,7 +10,7 @@ from typing import Any
 
 from millpond.adapters.spark.evolution.evolution import in_threads
 from millpond.adapters.spark.session.checkpoint import Checkpoint
-from millpond.errors import ConfigurationError
+from millpond.errors import AmbiguousError, NoCheckpointError, UnrecordedStateError
 from millpond.processors.distribution.plan import make_plan
 from millpond.processors.distribution.shape_of import shape_of
 from millpond.processors.runtime.topology import Topology
@@ -90,7 +90,7 @@ class Reshaping:
         for application_id, committed in self._committed().items():
             history = only_history(self.storage, application_id, self.sink)
             if history.newest is None:
-                raise ConfigurationError(
+                raise UnrecordedStateError(
                     f"nothing tells what the state of application {application_id!r} looks like; start the job once "
                     "with this release, which notes it, or run millpond state evolve with its topology: --topology"
                 )
@@ -118,7 +118,7 @@ class Reshaping:
         """
         found = self._committed()
         if len(found) > 1:
-            raise ConfigurationError(
+            raise AmbiguousError(
                 f"the checkpoint {self.checkpoint.location} has the state of the applications {sorted(found)}, and a "
                 "topology is that of one; evolve them in the job, with "
                 f"evolution=Evolution({self.checkpoint.location!r})"
@@ -149,7 +149,7 @@ class Reshaping:
         """What the checkpoint has of each application."""
         batch, found = self.checkpoint.newest()
         if not found:
-            raise ConfigurationError(f"there is no state of Millpond's at {self.checkpoint.location}")
+            raise NoCheckpointError(f"there is no state of Millpond's at {self.checkpoint.location}")
         current, others = without_left_behind(self.storage, found, batch), commits_of(found)
         names = sorted({one.application_id for one in current})
         mine = {name: [one for one in current if one.application_id == name] for name in names}
@@ -168,7 +168,7 @@ def only_history(storage: Storage, application_id: str, sink: str | None) -> His
     """
     known = sinks_of(storage, application_id)
     if sink is None and len(known) > 1:
-        raise ConfigurationError(f"application {application_id!r} has the sinks {known}; say which: --sink")
+        raise AmbiguousError(f"application {application_id!r} has the sinks {known}; say which: --sink")
     if sink is not None and sink not in known:
         sink = plain_name(sink)
     return History.of(storage, application_id, "".join(known) if sink is None else sink)

@@ -20,7 +20,7 @@ from millpond.adapters.spark.rows.records import Source
 from millpond.adapters.spark.rows.source import in_milliseconds, select_source
 from millpond.adapters.spark.session.sent import in_workers
 from millpond.adapters.spark.worker.worker import tune_worker
-from millpond.errors import ConfigurationError
+from millpond.errors import StreamingOrStaticError, UnknownColumnError, UnknownNameError
 from millpond.processors.distribution.plan import Plan
 from millpond.processors.distribution.shape_of import shape_of
 from millpond.processors.options.on_error import OnError
@@ -110,7 +110,7 @@ def seeds_of(plan: Plan, frames: Mapping[str, DataFrame]) -> Seeds | None:
     known = sorted({store for part in plan.topology.subtopologies for store in part.stores})
     unknown = sorted(frames.keys() - known)
     if unknown:
-        raise ConfigurationError(f"seeds name the stores {unknown}, but the topology has {known}")
+        raise UnknownNameError(f"seeds name the stores {unknown}, but the topology has {known}")
     mine = {store for part in plan.parts for store in part.stores}
     encoded = {name: _encoded(plan, name, frame) for name, frame in frames.items() if name in mine}
     if not encoded:
@@ -147,12 +147,12 @@ def _selected(spec: StoreSpec, frame: DataFrame) -> tuple[DataFrame, Source]:
     wanted = ["key", "value", *(("timestamp",) if spec.kind.stamped else ()), *(_WINDOW if windowed else ())]
     missing = [column for column in wanted if column not in frame.columns]
     if missing:
-        raise ConfigurationError(
+        raise UnknownColumnError(
             f"{what}: the DataFrame has no column {', '.join(map(repr, missing))}, only {', '.join(frame.columns)}; "
             f"a store of kind {spec.kind.value} takes {', '.join(wanted)}, as read_store gives them"
         )
     if frame.isStreaming:
-        raise ConfigurationError(f"{what}: the DataFrame is streaming; give a static one")
+        raise StreamingOrStaticError(f"{what}: the DataFrame is streaming; give a static one")
     timed = frame if spec.kind.stamped else frame.withColumn("timestamp", F.lit(0).cast("long"))
     times = [
         (in_milliseconds(timed, what, name) if windowed else F.lit(None).cast("long")).alias(name) for name in _WINDOW

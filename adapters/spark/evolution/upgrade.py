@@ -6,7 +6,7 @@ Rule of this module: it checks options. What an upgrade does is up to ``millpond
 from dataclasses import dataclass
 from typing import Self
 
-from millpond.errors import ConfigurationError
+from millpond.errors import UpgradeFromError
 from millpond.processors.options.choices import choice
 from millpond.releases import Release, older_release
 from millpond.stores.durability.copies.upgrade_mode import UpgradeMode
@@ -39,7 +39,7 @@ class Upgrade:
             return None
         release = older_release(upgrade_from)
         if mode is None:
-            raise ConfigurationError(
+            raise UpgradeFromError(
                 f"upgrade_mode is {upgrade_mode!r}; with upgrade_from, give 'in_place' or 'roll_over', or leave "
                 "both out to upgrade local copies when their tasks are first opened"
             )

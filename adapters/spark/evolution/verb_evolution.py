@@ -14,7 +14,7 @@ from functools import partial
 from typing import Protocol
 
 from millpond.adapters.spark.evolution.rekeyed import NewVerb, Rekeyed
-from millpond.errors import StateConflictError
+from millpond.errors import RekeyedRowsError
 from millpond.processors.distribution.plan import Plan
 from millpond.processors.verbs.carriages import CARRIAGES
 from millpond.stores.durability.manifests.manifest import Manifest
@@ -253,7 +253,7 @@ class VerbEvolution:
         """The generation that is made of the rows that others have kept."""
         newest = self.history.newest
         if mine or (newest is not None and newest.generation > BEGINNING and not _began_with_rows(newest)):
-            raise StateConflictError(
+            raise RekeyedRowsError(
                 f"rekeyed says that the verb {self.verb.name!r} of application {self.verb.owner!r} begins with the "
                 f"rows of {', '.join(repr(verb) for verb, _ in wanted.values())}, but it has begun without them; give "
                 "it another name, under which it begins anew, and drop this one"
@@ -263,7 +263,7 @@ class VerbEvolution:
             source = History.of(self._storage, application_of(self.verb.owner, verb), plain_name(verb))
             if not (theirs or source.begins_with(held.manifests, held.batch)):
                 there = verbs_in(self.verb.owner, held.manifests)
-                raise StateConflictError(
+                raise RekeyedRowsError(
                     f"rekeyed names the verb {verb!r}, of which the checkpoint {held.location} holds no state, only "
                     f"that of {', '.join(map(repr, there)) or 'no verb'}; name the verb as it was, or take it out"
                 )

@@ -20,7 +20,7 @@ from millpond.adapters.spark.job.job import Job
 from millpond.adapters.spark.job.worker_settings import check_runnable, settings_in
 from millpond.adapters.spark.operator.stage import MANIFEST_COLUMN
 from millpond.adapters.spark.worker.worker import StateSettings
-from millpond.errors import ConfigurationError
+from millpond.errors import MissingArgumentError
 from millpond.processors.distribution.plan import Plan
 from millpond.processors.distribution.shape_of import shape_of
 from millpond.stores.durability.manifests.manifest import Manifest
@@ -80,7 +80,7 @@ def _results(session: SparkSession, history: History, results: str | None) -> Da
     except PySparkException as error:
         if error.getCondition() != "PATH_NOT_FOUND":
             raise
-        raise ConfigurationError(
+        raise MissingArgumentError(
             f"the backfill of application {history.application_id!r} for the sink {history.sink!r} was done, but its "
             f"results are not at {shown(place)}; give the directory that they were written to (results=...), or, if "
             "they are not needed any more, take backfill out: the state is there"

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from pyspark.sql import DataFrame, SparkSession
 
-from millpond.errors import ConfigurationError
+from millpond.errors import MissingArgumentError, StreamingOrStaticError, UnknownNameError
 from millpond.processors.distribution.plan import Plan
 
 
@@ -18,7 +18,7 @@ def session_of(inputs: Mapping[str, DataFrame]) -> SparkSession:
         ConfigurationError: there are none.
     """
     if not inputs:
-        raise ConfigurationError(
+        raise MissingArgumentError(
             "there are no inputs; give a DataFrame for each source topic: transform({'topic': df})"
         )
     return next(iter(inputs.values())).sparkSession
@@ -38,15 +38,15 @@ def check_inputs(plan: Plan, inputs: Mapping[str, DataFrame], complete: DataFram
     known = set(plan.topology.sources)
     missing, strange = sorted(set(plan.topics) - set(inputs)), sorted(set(inputs) - known)
     if missing:
-        raise ConfigurationError(
+        raise MissingArgumentError(
             f"no DataFrame for the topics {missing}; transform needs one for each of {sorted(plan.topics)}"
         )
     if strange:
-        raise ConfigurationError(f"the topology reads the topics {sorted(known)}, not {strange}")
+        raise UnknownNameError(f"the topology reads the topics {sorted(known)}, not {strange}")
     streaming = {inputs[topic].isStreaming for topic in plan.topics} | (
         {complete.isStreaming} if complete is not None else set()
     )
     if len(streaming) > 1:
-        raise ConfigurationError(
+        raise StreamingOrStaticError(
             "some inputs are streaming DataFrames and some are static; make all of them one or the other"
         )

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from millpond.adapters.spark.evolution.evolution import Evolution
 from millpond.adapters.spark.evolution.upgrade import Upgrade
-from millpond.errors import ConfigurationError
+from millpond.errors import ArgumentConflictError, InvalidArgumentError, InvalidTimeError
 from millpond.processors.options.on_error import OnError
 from millpond.stores.backend.contract import BackendSupplier
 from millpond.stores.backend.options import parse_size
@@ -73,20 +73,20 @@ class JobOptions:
 
     def __post_init__(self) -> None:
         if self.evolution is not None and not isinstance(self.evolution, Evolution):
-            raise ConfigurationError(f"evolution is {self.evolution!r}; give Evolution({self.evolution!r})")
+            raise InvalidArgumentError(f"evolution is {self.evolution!r}; give Evolution({self.evolution!r})")
         if self.policy is not None and not isinstance(self.policy, DurabilityPolicy):
-            raise ConfigurationError(
+            raise InvalidArgumentError(
                 f"policy is {self.policy!r}; give a DurabilityPolicy of millpond.stores.durability, or leave it out"
             )
         if self.local_dir is not None and (not isinstance(self.local_dir, str | Path) or not str(self.local_dir)):
-            raise ConfigurationError(
+            raise InvalidArgumentError(
                 f"local_dir is {self.local_dir!r}; give the path of a directory, such as '/var/pond', or leave it out"
             )
         if self.partitions is not None and (not isinstance(self.partitions, int) or self.partitions < 1):
-            raise ConfigurationError(f"partitions must be 1 or more, not {self.partitions!r}")
+            raise InvalidArgumentError(f"partitions must be 1 or more, not {self.partitions!r}")
         for option, value in (("checksums", self.checksums), ("share_operators", self.shares_operators)):
             if not isinstance(value, bool):
-                raise ConfigurationError(f"{option} is {value!r}, which is no bool; give True or False")
+                raise InvalidArgumentError(f"{option} is {value!r}, which is no bool; give True or False")
         if self.backend is not None:
             supplier(self.backend)
 
@@ -118,7 +118,7 @@ class JobOptions:
             default = DurabilityPolicy()
             return replace(default, retained_commits=max(default.retained_commits, needed + batches // 2))
         if policy.retained_commits < needed:
-            raise ConfigurationError(
+            raise ArgumentConflictError(
                 f"the policy retains {policy.retained_commits} commits, but {RETAINED_BATCHES_CONF} is {batches}: "
                 f"Spark may go back by as many micro-batches of up to {COMMITS_PER_BATCH} commits; raise "
                 f"retained_commits to {needed} or more, or lower that setting"
@@ -134,7 +134,7 @@ def distance_of(max_ahead: Duration | None) -> int | None:
     """
     micros = None if max_ahead is None else to_micros(max_ahead, "max_ahead")
     if micros is not None and micros < 0:
-        raise ConfigurationError(f"max_ahead is {max_ahead!r}; it must not be negative. None allows any distance")
+        raise InvalidTimeError(f"max_ahead is {max_ahead!r}; it must not be negative. None allows any distance")
     return micros
 
 
@@ -147,7 +147,7 @@ def size_of(size: str | int | None, option: str) -> int | None:
     try:
         found = parse_size(size) if isinstance(size, str) else size
     except ValueError as error:
-        raise ConfigurationError(f"{option} is {size!r}, but must be {error}") from None
+        raise InvalidArgumentError(f"{option} is {size!r}, but must be {error}") from None
     if found is not None and (type(found) is not int or found < 1):
-        raise ConfigurationError(f"{option} is {size!r}; give bytes, or text such as '512MiB', or leave it out")
+        raise InvalidArgumentError(f"{option} is {size!r}; give bytes, or text such as '512MiB', or leave it out")
     return found

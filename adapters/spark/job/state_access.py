@@ -13,7 +13,7 @@ from millpond.adapters.spark.job.shown import as_html, as_text, facts
 from millpond.adapters.spark.job.worker_settings import warm_query
 from millpond.adapters.spark.reading.inspection import CommittedStore, plain_rows, seed_rows
 from millpond.adapters.spark.session.session import active_session, check_workers
-from millpond.errors import ConfigurationError
+from millpond.errors import ArgumentConflictError
 from millpond.processors.runtime.topology import Topology
 
 
@@ -69,7 +69,9 @@ class StateAccess:
         check_workers(session)
         found = CommittedStore(plan, self._job.application_id, self._job.storage, store, checkpoint, batch_id)
         if for_seeds and schema is not None:
-            raise ConfigurationError("rows for seeds have columns of their own; leave out either schema or for_seeds")
+            raise ArgumentConflictError(
+                "rows for seeds have columns of their own; leave out either schema or for_seeds"
+            )
         rows = seed_rows(found.spec) if for_seeds else plain_rows(found.spec, schema, optional)
         return found.frame(session, rows, rows.ddl, deletes=for_seeds)
 

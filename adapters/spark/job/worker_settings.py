@@ -18,7 +18,7 @@ from millpond.adapters.spark.evolution.rekeyed import NewVerb
 from millpond.adapters.spark.job.job import Job
 from millpond.adapters.spark.session.session import check_operator, start_coordinator
 from millpond.adapters.spark.worker.worker import StateSettings
-from millpond.errors import ConfigurationError
+from millpond.errors import MissingArgumentError, StreamingOrStaticError
 from millpond.processors.distribution.plan import Plan
 from millpond.processors.distribution.shape_of import shape_of
 from millpond.processors.runtime.stream_time_reset import StreamTimeReset
@@ -72,7 +72,7 @@ def worker_settings(
     """
     evolution, seeds = job.options.evolution, job.options.seeds
     if seeds and not streaming:
-        raise ConfigurationError(
+        raise StreamingOrStaticError(
             "seeds are for streaming DataFrames, and static ones start from empty state; leave seeds out"
         )
     if not streaming:
@@ -162,7 +162,7 @@ def warm_query(job: Job, session: SparkSession, plan: Plan) -> WarmQuery:
     """
     options = job.options
     if options.local_dir is None:
-        raise ConfigurationError(
+        raise MissingArgumentError(
             "there is no local_dir to warm copies in: Spark's own directories end with the application; give one, and "
             "restart the query with it"
         )

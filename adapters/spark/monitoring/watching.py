@@ -23,7 +23,7 @@ from millpond.adapters.spark.monitoring.keeping import micro_batch, millis
 from millpond.adapters.spark.monitoring.live_runs import LiveRuns
 from millpond.adapters.spark.monitoring.log_line import log_line
 from millpond.adapters.spark.monitoring.measured import measured_in
-from millpond.errors import ConfigurationError, MillpondError
+from millpond.errors import InvalidArgumentError, MillpondError
 
 _log: Final = logging.getLogger("millpond.spark.progress")
 
@@ -47,7 +47,7 @@ def watch(session: SparkSession, meter_provider: Any = None, *, keep: str | None
         ConfigurationError: it is no session, or no file system is known for ``keep``.
     """
     if not hasattr(session, "streams"):
-        raise ConfigurationError(
+        raise InvalidArgumentError(
             f"watch takes a SparkSession, not {session!r}; give that of the queries: SparkSession.builder.getOrCreate()"
         )
     writer = None if keep is None else ProgressWriter.at(keep)

@@ -21,7 +21,7 @@ from millpond.adapters.spark.operator.operator import reported
 from millpond.adapters.spark.operator.stage import Stage
 from millpond.adapters.spark.operator.task_run import TaskRun
 from millpond.adapters.spark.worker.worker import StateSettings
-from millpond.errors import StateConflictError
+from millpond.errors import CallChangedError
 from millpond.metrics import Stopwatch
 from millpond.processors.distribution.exchange import (
     COMPLETE,
@@ -233,7 +233,7 @@ class _Fed:
         if self._feed.alone:
             away &= ~null_rows(flattened(rows["key"]))
         if away.any():
-            raise StateConflictError(
+            raise CallChangedError(
                 f"rows of {self._feed.source.topic!r} of the verb {self._run.stage.plan.sink!r} have other keys than "
                 "the verb before it; give both an operator of their own, which they get at another checkpoint: "
                 f"Millpond(share_operators=False, {declaration(None, into='a new checkpoint')})"

@@ -14,7 +14,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from millpond.errors import ConfigurationError
+from millpond.errors import DeltaLakeError
 
 _FORMAT: Final = "delta"
 _DEFAULT_CONF: Final = "spark.sql.sources.default"
@@ -44,7 +44,7 @@ def check_delta(session: SparkSession, sink: str) -> None:
     package = f"io.delta:delta-spark_{spark}_2.13"
     source = _source_class(session)
     if source is None:
-        raise ConfigurationError(
+        raise DeltaLakeError(
             f"sink {sink!r}: the session has no Delta Lake; start it with {_PACKAGES_CONF}={package}:RELEASE, "
             f"{_EXTENSIONS_CONF}={_EXTENSION} and {_CATALOG_CONF}={_CATALOG}, where RELEASE is the newest one that "
             "Maven Central has of this package; if it has none, take an older PySpark"
@@ -54,13 +54,13 @@ def check_delta(session: SparkSession, sink: str) -> None:
     jar = str(source.getProtectionDomain().getCodeSource().getLocation())
     made_for = re.search(r"delta-spark_(\d+\.\d+)_", jar)
     if made_for and made_for[1] != spark:
-        raise ConfigurationError(
+        raise DeltaLakeError(
             f"sink {sink!r}: {jar} is for Spark {made_for[1]}, and this is {session.version}; start it with "
             f"{_PACKAGES_CONF}={package}:RELEASE, where RELEASE is the newest one that Maven Central has of this "
             f"package, or take PySpark {made_for[1]}"
         )
     if _EXTENSION not in (session.conf.get(_EXTENSIONS_CONF, None) or "") or not _has_catalog(session):
-        raise ConfigurationError(
+        raise DeltaLakeError(
             f"sink {sink!r}: the session has Delta Lake, but is not set up for it; start it with "
             f"{_EXTENSIONS_CONF}={_EXTENSION} and {_CATALOG_CONF}={_CATALOG}"
         )

@@ -20,7 +20,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from millpond.adapters.spark.outputs.delta import check_delta, taken_once
 from millpond.adapters.spark.outputs.output import MicroBatch
 from millpond.adapters.spark.rows.sink import CHANGE_COLUMNS
-from millpond.errors import ConfigurationError
+from millpond.errors import InvalidOutputError
 from millpond.processors.options.known_names import did_you_mean
 from millpond.processors.verbs.feeds.change_feed import Change
 
@@ -51,15 +51,15 @@ class MergeOutput:
         own = self._columns(columns.names)
         types = {field.name: field.type for field in columns}
         if not CHANGE_COLUMNS.items() <= types.items():
-            raise ConfigurationError(
+            raise InvalidOutputError(
                 f"sink {sink!r} is no change feed, whose rows could be merged into a table; its schema needs two more "
                 "columns: Produced(schema='..., op string, sequence bigint')"
             )
         if isinstance(self.keys, str) or not self.keys:
-            raise ConfigurationError(f"sink {sink!r}: keys are a list of columns, one at least, not {self.keys!r}")
+            raise InvalidOutputError(f"sink {sink!r}: keys are a list of columns, one at least, not {self.keys!r}")
         for name in self.keys:
             if name not in own:
-                raise ConfigurationError(
+                raise InvalidOutputError(
                     f"sink {sink!r} has the columns {own}, so {name!r} cannot be a key of its table"
                     f"{did_you_mean(name, own)}"
                 )
@@ -80,7 +80,7 @@ class MergeOutput:
         try:
             session._jsparkSession.sessionState().sqlParser().parseMultipartIdentifier(self.table)
         except ParseException as error:
-            raise ConfigurationError(
+            raise InvalidOutputError(
                 f"sink {sink!r}: {self.table!r} is not the name of a table; write it as in SQL, and a path as "
                 "delta.`s3://bucket/table`"
             ) from error
@@ -93,7 +93,7 @@ class MergeOutput:
             return  # there is no such table yet
         missing = [field for field in own if field.name.lower() not in known]
         if missing:
-            raise ConfigurationError(
+            raise InvalidOutputError(
                 f"sink {sink!r} has the columns {[field.name for field in missing]}, which the table {self.table} "
                 f"lacks; take them out of the schema, or add them to it: ALTER TABLE {self.table} ADD COLUMNS "
                 f"({from_arrow_schema(pa.schema(missing), prefer_timestamp_ntz=True).toDDL()})"

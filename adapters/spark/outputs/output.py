@@ -14,7 +14,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
 
 from millpond.adapters.spark.outputs.delta import check_delta, is_delta, taken_once
-from millpond.errors import ConfigurationError
+from millpond.errors import InvalidOutputError
 from millpond.processors.options.known_names import did_you_mean
 
 BATCH_DIRECTORY: Final = "batch_id="
@@ -78,18 +78,18 @@ class FileOutput:
 
     def check(self, sink: str, columns: pa.Schema, session: SparkSession) -> None:
         if self.format not in _FILES:
-            raise ConfigurationError(
+            raise InvalidOutputError(
                 f"sink {sink!r}: files have one of the formats {list(_FILES)}, not {self.format!r}"
                 f"{did_you_mean(self.format, _FILES)}; other formats take FormatOutput"
             )
         if _BATCH_COLUMN in columns.names:
-            raise ConfigurationError(
+            raise InvalidOutputError(
                 f"sink {sink!r} has a column {_BATCH_COLUMN!r}, which is what the directories of a FileOutput are "
                 "called; give the column another name"
             )
         for name in self.partition_by:
             if name not in columns.names:
-                raise ConfigurationError(
+                raise InvalidOutputError(
                     f"sink {sink!r} has the columns {columns.names}, so files cannot be partitioned by {name!r}"
                     f"{did_you_mean(name, columns.names)}"
                 )
@@ -118,7 +118,7 @@ class FormatOutput:
 
     def check(self, sink: str, columns: pa.Schema, session: SparkSession) -> None:
         if self.format in _STREAMING_ONLY:
-            raise ConfigurationError(
+            raise InvalidOutputError(
                 f"sink {sink!r}: Spark writes the format {self.format!r} only as a query's own sink; give a function "
                 "(DataFrame, batch_id), which may collect the rows"
             )
@@ -148,7 +148,7 @@ class TableOutput:
 
     def check(self, sink: str, columns: pa.Schema, session: SparkSession) -> None:
         if not self.name.strip():
-            raise ConfigurationError(f"sink {sink!r}: the table has no name")
+            raise InvalidOutputError(f"sink {sink!r}: the table has no name")
         if is_delta(session, self.format):
             check_delta(session, sink)
 
@@ -184,7 +184,7 @@ def output_of(sink: str, given: OutputLike) -> Output:
         return given
     if callable(given):
         return FunctionOutput(given)
-    raise ConfigurationError(
+    raise InvalidOutputError(
         f"sink {sink!r} goes to {given!r}; give a FileOutput, FormatOutput, TableOutput or MergeOutput, a function "
         "(DataFrame, batch_id), or None if it is not to be written"
     )

@@ -17,7 +17,7 @@ from uuid import uuid4
 from millpond.adapters.backup.checkpoint_copy import SINKS
 from millpond.adapters.spark.continuation.files import CheckpointFiles
 from millpond.adapters.spark.outputs.output import BATCH_DIRECTORY
-from millpond.errors import ConfigurationError, StateConflictError
+from millpond.errors import PlaceTakenError, WrongCheckpointError
 
 _OWNER: Final = "_millpond.json"
 _VERSION: Final = 1
@@ -41,7 +41,7 @@ def claim_checkpoint(files: CheckpointFiles, location: str, sinks: Sequence[str]
         begun = known.get("sinks")
         if begun != list(sinks):
             what = "that was not started with sinks=" if begun is None else f"that writes the sinks {begun}"
-            raise StateConflictError(
+            raise WrongCheckpointError(
                 f"the checkpoint {location} is that of a query {what}, not of one that writes {list(sinks)}; give the "
                 "checkpoint_location of this query, or a new one with another application_id"
             )
@@ -63,7 +63,7 @@ def claim_directory(files: CheckpointFiles, path: str, query: str, sink: str) ->
     if own.items() <= known.items():
         return
     if any(name.startswith(BATCH_DIRECTORY) for name in files.directories(path)):
-        raise StateConflictError(
+        raise WrongCheckpointError(
             f"{path} has micro-batches of another query or sink, which those of sink {sink!r} would replace, as their "
             f"numbers begin anew with each checkpoint; give sink {sink!r} another path"
         )
@@ -84,7 +84,7 @@ def check_apart(files: CheckpointFiles, paths: Mapping[str, str]) -> None:
     for sink, path in paths.items():
         other = owners.setdefault(files.qualified(path).rstrip("/"), sink)
         if other != sink:
-            raise ConfigurationError(
+            raise PlaceTakenError(
                 f"the sinks {other!r} and {sink!r} both have the path {path}, where one would replace the files of the "
                 "other; give each its own"
             )

@@ -16,7 +16,7 @@ from millpond.adapters.spark.outputs.output import FileOutput, MicroBatch, Outpu
 from millpond.adapters.spark.outputs.owners import check_apart, claim_checkpoint, claim_directory
 from millpond.adapters.spark.rows.sink import SinkColumns
 from millpond.adapters.spark.rows.sink_blobs import rows_of
-from millpond.errors import TopologyError
+from millpond.errors import InvalidOutputError, UnknownNameError
 from millpond.masking import SecretsInUse, masked_errors
 from millpond.processors.distribution.plan import BETWEEN_SINKS
 
@@ -141,17 +141,17 @@ def chosen(sinks: Mapping[str, OutputLike | None], known: Sequence[str]) -> str:
     """
     missing, strange = sorted(set(known) - set(sinks)), sorted(set(sinks) - set(known))
     if strange:
-        raise TopologyError(f"the topology has the sinks {sorted(known)}, not {strange}")
+        raise UnknownNameError(f"the topology has the sinks {sorted(known)}, not {strange}")
     if missing:
-        raise TopologyError(
+        raise InvalidOutputError(
             f"nothing says where the sinks {missing} go; give an output for each, or None if it is not to be written"
         )
     found = sorted(sink for sink, output in sinks.items() if output is not None)
     if not found:
-        raise TopologyError(f"none of the sinks {sorted(known)} is to be written; give an output for one of them")
+        raise InvalidOutputError(f"none of the sinks {sorted(known)} is to be written; give an output for one of them")
     odd = [sink for sink in found if BETWEEN_SINKS in sink]
     if odd and len(found) > 1:
-        raise TopologyError(
+        raise InvalidOutputError(
             f"sink {odd[0]!r} has {BETWEEN_SINKS!r} in its name, which stands between the names of sinks that are "
             "written together; give it another name"
         )

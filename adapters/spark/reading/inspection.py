@@ -18,7 +18,7 @@ from millpond.adapters.inspect.text import TextSerde
 from millpond.adapters.spark.rows.sink import Sink
 from millpond.adapters.spark.session.checkpoint import Checkpoint
 from millpond.adapters.spark.session.sent import in_workers
-from millpond.errors import ConfigurationError
+from millpond.errors import UnknownNameError
 from millpond.processors.distribution.plan import Plan
 from millpond.processors.distribution.shape_of import shape_of
 from millpond.processors.options.records import Produced
@@ -138,7 +138,7 @@ class CommittedStore:
             if self.name in part.stores:
                 return part
         known = sorted(name for part in self.plan.parts for name in part.stores)
-        raise ConfigurationError(f"the query for sink {self.plan.sink!r} has the stores {known}, not {self.name!r}")
+        raise UnknownNameError(f"the query for sink {self.plan.sink!r} has the stores {known}, not {self.name!r}")
 
     def frame(
         self,

@@ -10,7 +10,7 @@ from typing import Any, Final, Self
 
 from millpond.adapters.inspect.selection import Selection
 from millpond.adapters.inspect.store_form import StoreForm
-from millpond.errors import ConfigurationError
+from millpond.errors import InvalidOptionError, MissingArgumentError
 from millpond.processors.options.known_names import did_you_mean
 from millpond.stores.encoding.times import time_in
 
@@ -62,13 +62,13 @@ class StateOptions:
         known = [field.name for field in fields(cls)]
         for name in given:
             if name not in known:
-                raise ConfigurationError(
+                raise InvalidOptionError(
                     f"format {FORMAT!r} has no option {name!r}{did_you_mean(name, known)}; its options are "
                     f"{', '.join(known)}"
                 )
         for name, what in _NEEDED.items():
             if not given.get(name):
-                raise ConfigurationError(
+                raise MissingArgumentError(
                     f"format {FORMAT!r} needs the option {name!r}, {what}; add .option({name!r}, ..)"
                 )
         found: dict[str, Any] = {**given, **{name: _number(name, given[name]) for name in _NUMBERS if name in given}}
@@ -92,5 +92,5 @@ class StateOptions:
 
 def _number(name: str, text: str) -> int:
     if not text.isdecimal():
-        raise ConfigurationError(f"the option {name!r} is {text!r}; give the number of a micro-batch, such as 0")
+        raise InvalidOptionError(f"the option {name!r} is {text!r}; give the number of a micro-batch, such as 0")
     return int(text)

@@ -27,7 +27,7 @@ from millpond.adapters.spark.reading.pushed_filters import narrowed
 from millpond.adapters.spark.reading.state_options import FORMAT, StateOptions
 from millpond.adapters.spark.rows.sink import arrow_schema
 from millpond.adapters.spark.session.sent import short_errors
-from millpond.errors import ConfigurationError
+from millpond.errors import ArgumentConflictError
 from millpond.masking import SecretsInUse
 
 PUSHDOWN_CONF: Final = "spark.sql.python.filterPushdown.enabled"
@@ -99,7 +99,7 @@ class ReadRequest:
         if options.changes_from is None:
             return cls(view.schema, view.parts, selection, view.form.key)
         if options.changes_from > view.batch:
-            raise ConfigurationError(
+            raise ArgumentConflictError(
                 f"changes_from is micro-batch {options.changes_from}, but the changes end with {view.batch}; give an "
                 f"earlier one, or that: .option('changes_from', {view.batch})"
             )
@@ -131,7 +131,7 @@ class StateSource(DataSource):
         """
         columns = self.schema()
         if not arrow_schema(schema).equals(arrow_schema(columns)):
-            raise ConfigurationError(
+            raise ArgumentConflictError(
                 f"the schema {schema.simpleString()} was given, but the store has {columns.simpleString()}; leave "
                 ".schema(...) out, and select or cast columns afterwards"
             )

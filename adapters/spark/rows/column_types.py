@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 
 from pyspark.sql import types as T
 
-from millpond.errors import ConfigurationError
+from millpond.errors import ColumnTypeError
 
 
 def leaf_types(path: str, type_: T.DataType) -> Iterator[tuple[str, T.DataType]]:
@@ -49,7 +49,7 @@ def check_leaf_types(
     for name, part in leaf_types(path, type_):
         reason = objection(name, part)
         if reason is not None:
-            raise ConfigurationError(f"{where}: column {name!r} is of type {part.simpleString()}, {reason}")
+            raise ColumnTypeError(f"{where}: column {name!r} is of type {part.simpleString()}, {reason}")
 
 
 def compared_otherwise(_: str, type_: T.DataType) -> str | None:
@@ -73,7 +73,7 @@ def check_operations(what: str, type_: T.DataType) -> None:
         ConfigurationError: it is not text.
     """
     if not isinstance(type_, T.StringType):
-        raise ConfigurationError(
+        raise ColumnTypeError(
             f"{what} are of type {type_.simpleString()}; give a string column with operations such as 'upsert' and "
             "'delete', for example F.when(F.col('deleted'), 'delete').otherwise('upsert')"
         )

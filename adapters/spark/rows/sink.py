@@ -22,7 +22,7 @@ import pyarrow.compute as _compute
 from pyspark.sql import types as T
 from pyspark.sql.pandas.types import from_arrow_type, to_arrow_schema
 
-from millpond.errors import RecordError, TopologyError
+from millpond.errors import InvalidOutputError, InvalidValueError
 from millpond.processors.distribution.header_column import HEADERS, header_column, is_headers_type
 from millpond.processors.options.records import Produced
 from millpond.processors.options.windowed_serdes import SessionWindowedSerde, TimeWindowedSerde
@@ -98,7 +98,7 @@ class Sink:
             optional = optional_columns(owner, schema, produced.optional)
             return cls(topic, produced.schema, schema, None, None, optional)
         if produced.optional:
-            raise TopologyError(
+            raise InvalidOutputError(
                 f"sink {topic!r}: optional columns need a schema; give Produced(schema='key string, ...')"
             )
         assert produced.key_serde is not None
@@ -167,7 +167,7 @@ class Sink:
         try:
             return pa.array(millis, pa.int64()).cast(_MILLIS).cast(field.type)
         except (pa.ArrowException, OverflowError) as error:
-            raise RecordError(
+            raise InvalidValueError(
                 f"sink {self.topic!r}: column {field.name!r}: a time in milliseconds is out of range: {error}"
             ) from error
 
@@ -250,7 +250,7 @@ def parsed(owner: ColumnsOwner, ddl: str | T.StructType) -> tuple[T.StructType, 
         columns = ddl if isinstance(ddl, T.StructType) else cast(T.StructType, T.StructType.fromDDL(ddl))
         return columns, arrow_schema(columns)
     except Exception as error:  # Spark's parser and its gateway raise many kinds of errors
-        raise TopologyError(f"{owner}: the schema {ddl!r} is not Spark DDL: {error}") from error
+        raise InvalidOutputError(f"{owner}: the schema {ddl!r} is not Spark DDL: {error}") from error
 
 
 def _flat(entries: Sequence[Any], reader: Serde[Any]) -> Sequence[Any]:

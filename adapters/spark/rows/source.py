@@ -15,7 +15,7 @@ from pyspark.sql import types as T
 from millpond.adapters.spark.rows.column_types import check_leaf_types, check_operations
 from millpond.adapters.spark.rows.names import named
 from millpond.adapters.spark.rows.records import Source
-from millpond.errors import ConfigurationError
+from millpond.errors import ColumnTypeError, MissingSerdeError, UnknownColumnError
 from millpond.processors.distribution.header_column import HEADERS
 from millpond.processors.options.on_error import OnError
 from millpond.processors.options.records import Consumed
@@ -104,12 +104,12 @@ def select_source(
     value_name, value = _value(frame, what, consumed, value_serde)
     value_type = frame.select(value).schema[0].dataType
     if isinstance(key_type, T.ArrayType | T.MapType | T.StructType | T.NullType):
-        raise ConfigurationError(
+        raise ColumnTypeError(
             f"{what}: the key column {consumed.key!r} is of type {key_type.simpleString()}, which cannot be a "
             "key; turn it into a string or a number first"
         )
     if keyed and key_serde is None:
-        raise ConfigurationError(
+        raise MissingSerdeError(
             f"{what}: a record goes to the task of its serialized key, but there is no serde for keys; give "
             "one: Consumed(key_serde=...)"
         )
@@ -141,7 +141,7 @@ def _column_type(frame: DataFrame, what: str, column: str, role: str) -> T.DataT
     for field in frame.schema.fields:
         if field.name == column:
             return field.dataType
-    raise ConfigurationError(
+    raise UnknownColumnError(
         f"the DataFrame for {what} has no column {column!r} for the {role}, only {', '.join(frame.columns)}. "
         f"Name the column: Consumed(..., {role}=...)"
     )
@@ -170,7 +170,7 @@ def _struct(
     for name, type_ in reader.layout.fields:
         if not isinstance(types.get(name), _FIELDS[type_]):
             found = f"is of type {types[name].simpleString()}" if name in types else "is not there"
-            raise ConfigurationError(
+            raise ColumnTypeError(
                 f"{what}: the {reader.name} serde takes {name!r} out of {column!r} as {type_}, but it "
                 f"{found}; cast the column, or name another serde in Consumed"
             )
@@ -195,7 +195,7 @@ def _headers(frame: DataFrame, what: str, consumed: Consumed) -> list[Column]:
     pair = type_.elementType if isinstance(type_, T.ArrayType) else None
     fields = [(field.name, type(field.dataType)) for field in pair.fields] if isinstance(pair, T.StructType) else []
     if fields != [("key", T.StringType), ("value", T.BinaryType)]:
-        raise ConfigurationError(
+        raise ColumnTypeError(
             f"{what}: the column {consumed.headers!r} of headers is of type {type_.simpleString()}; give an "
             "array<struct<key:string,value:binary>>, as Spark's Kafka source does with includeHeaders=true"
         )
@@ -213,7 +213,7 @@ def in_milliseconds(frame: DataFrame, what: str, column: str) -> Column:
         return F.unix_millis(named(column).cast("timestamp"))
     if isinstance(type_, T.IntegralType):
         return named(column).cast("long")
-    raise ConfigurationError(
+    raise ColumnTypeError(
         f"{what}: the timestamp column {column!r} is of type {type_.simpleString()}; "
         "give a timestamp, or a long of milliseconds since 1970"
     )
@@ -227,7 +227,7 @@ def _decodes(what: str, column: str, type_: T.DataType, reader: Serde[Any] | Non
         return True
     native = (T.StructType,) if isinstance(reader, StructSerde) else _NATIVE.get(reader.name)
     if native is not None and not isinstance(type_, native):
-        raise ConfigurationError(
+        raise ColumnTypeError(
             f"{what}: column {column!r} is of type {type_.simpleString()}, which the {reader.name} serde "
             "cannot take; cast the column or name another serde in Consumed"
         )

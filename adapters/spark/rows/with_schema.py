@@ -6,7 +6,7 @@ from pyspark.sql import types as T
 
 from millpond.adapters.spark.rows.names import named
 from millpond.adapters.spark.session.pipelines import analyzing, in_pipeline
-from millpond.errors import ConfigurationError
+from millpond.errors import ColumnTypeError, InvalidArgumentError
 
 
 def with_schema(rows: DataFrame, schema: str | T.StructType) -> DataFrame:
@@ -45,7 +45,7 @@ def _columns(schema: str | T.StructType) -> T.StructType:
     try:
         columns = T.StructType.fromDDL(schema)
     except (PySparkException, TypeError) as error:
-        raise ConfigurationError(
+        raise InvalidArgumentError(
             f"the schema is {schema!r}, which is no Spark DDL; write such as 'id long, customer string, at timestamp'"
         ) from error
     assert isinstance(columns, T.StructType)
@@ -62,7 +62,7 @@ def _check(there: T.StructType, said: T.StructType) -> None:
     for field in said.fields:
         type_ = field.dataType.simpleString()
         if types.get(field.name) != type_:
-            raise ConfigurationError(
+            raise ColumnTypeError(
                 f"with_schema says that the rows have {field.name} {type_}, but they have "
                 f"{', '.join(f'{name} {one}' for name, one in types.items())}; say what they have"
             )

@@ -19,7 +19,7 @@ from millpond.adapters.inspect.kept_manifest import STATE_NAME, kept_manifests
 from millpond.adapters.inspect.retained_batches import no_checkpoint, why_not_retained
 from millpond.adapters.inspect.spark_checkpoint import SparkCheckpoint
 from millpond.adapters.spark.session.session import start_coordinator
-from millpond.errors import ConfigurationError
+from millpond.errors import ConfigurationError, WrongCheckpointError
 from millpond.masking import quoted
 from millpond.stores.durability.manifests.manifest import Manifest
 
@@ -120,7 +120,7 @@ class Checkpoint:
 
     def of_another_query(self, reason: str) -> ConfigurationError:
         """The error for a checkpoint that has other state than what is looked for."""
-        return ConfigurationError(
+        return WrongCheckpointError(
             f"the checkpoint {self.location} is not that of a query of this topology, application id and sink "
             f"({reason}); give the checkpointLocation of the query that transform built with them"
         )

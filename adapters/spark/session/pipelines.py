@@ -16,7 +16,7 @@ import pyspark
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from millpond.errors import ConfigurationError
+from millpond.errors import SparkSessionError, UnknownNameError
 
 _CONTEXT: Final = "spark.connect.PipelineAnalysisContext"
 """What a request carries that comes from the file of a pipeline."""
@@ -35,7 +35,7 @@ def check_asking() -> None:
         ConfigurationError: it is such a one.
     """
     if find_spec("pyspark.pipelines.block_connect_access") is not None:
-        raise ConfigurationError(
+        raise SparkSessionError(
             f"PySpark {pyspark.__version__} lets no query function of a pipeline ask Spark about columns, which verbs "
             "have to know; run the pipeline with PySpark 4.3 or later"
         )
@@ -61,7 +61,7 @@ def analyzing(session: SparkSession) -> Iterator[None]:
     except PySparkException as error:
         if error.getCondition() != _UNKNOWN_TABLE:
             raise
-        raise ConfigurationError(_unknown(error)) from error
+        raise UnknownNameError(_unknown(error)) from error
     finally:
         local.user_context_extensions = contexts
 

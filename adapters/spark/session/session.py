@@ -23,7 +23,7 @@ from pyspark.sql import SparkSession
 
 from millpond.adapters.spark.session.pipelines import check_asking
 from millpond.adapters.spark.session.sent import in_workers
-from millpond.errors import ConfigurationError, PerformanceWarning
+from millpond.errors import PerformanceWarning, SparkSessionError, WorkerPythonError
 from millpond.processors.distribution.exchange import BLOB_BYTES
 
 PROVIDER_CONF: Final = "spark.sql.streaming.stateStore.providerClass"
@@ -62,7 +62,7 @@ def check_spec(session: SparkSession) -> None:
         lacking = [PROVIDER_CONF, *(name for name in lacking if name != PROVIDER_CONF)]
     if lacking:
         lines = ", ".join(f'{name}: "{_IN_SPEC[name]}"' for name in lacking)
-        raise ConfigurationError(
+        raise SparkSessionError(
             f"only the spec of a pipeline sets its session; write into its configuration, with about one shuffle "
             f"partition per core: {lines}"
         )
@@ -77,7 +77,7 @@ def active_session(purpose: str) -> SparkSession:
     try:
         return SparkSession.active()
     except PySparkException as error:
-        raise ConfigurationError(
+        raise SparkSessionError(
             f"there is no Spark session; start one before {purpose}: SparkSession.builder.getOrCreate()"
         ) from error
 
@@ -130,7 +130,7 @@ def check_operator(session: SparkSession) -> None:
     _check_driver(session)
     provider = session.conf.get(PROVIDER_CONF, "")
     if provider != ROCKSDB_PROVIDER:
-        raise ConfigurationError(
+        raise SparkSessionError(
             f"the session keeps its state with {provider or 'the default provider'}, but Spark's operator for Python "
             f"state needs another: call millpond.adapters.spark.configure(spark), or set {PROVIDER_CONF} to "
             f"{ROCKSDB_PROVIDER}"
@@ -138,7 +138,7 @@ def check_operator(session: SparkSession) -> None:
     rows = int(session.conf.get(MAX_ROWS_CONF) or 0)
     fits = 0 < rows <= MAX_BATCH_BYTES // BLOB_BYTES
     if not fits and _bytes(session.conf.get(MAX_BYTES_CONF) or "") > MAX_BATCH_BYTES:
-        raise ConfigurationError(
+        raise SparkSessionError(
             f"{MAX_ROWS_CONF} is {rows}, but a row here is a blob of {BLOB_BYTES >> 10} KiB, and so many of them may "
             f"not fit into one Arrow batch; set it to {MAX_BATCH_BYTES // BLOB_BYTES} or less, or set {MAX_BYTES_CONF} "
             "to 64m"
@@ -153,7 +153,7 @@ def check_has_jvm(session: SparkSession, purpose: str) -> None:
         ConfigurationError: it is one of Spark Connect, which cannot do ``purpose``.
     """
     if not hasattr(session, "sparkContext"):
-        raise ConfigurationError(
+        raise SparkSessionError(
             f"a session of Spark Connect does not reach what is needed for {purpose}; do it in a classic session, such "
             "as SparkSession.builder.master(...) makes"
         )
@@ -232,7 +232,7 @@ def _check_by_query(session: SparkSession) -> None:
         said = str(error).strip()
         found = re.search(r"\b\w+Error: [^\n]*", said)
         reason = found[0] if found else said.partition("\n")[0]
-        raise ConfigurationError(
+        raise WorkerPythonError(
             f"the Python workers of the Spark Connect server cannot run Millpond ({reason}); before starting the "
             f"server, set the environment variable PYSPARK_PYTHON, there, to a Python that has it, such as "
             f"{sys.executable} if the server is on this machine"
@@ -246,7 +246,7 @@ def _unchanged(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 def _check_local_workers(python: str) -> None:
     reason = _why_not(python)
     if reason is not None:
-        raise ConfigurationError(
+        raise WorkerPythonError(
             f"Spark's Python workers run {shutil.which(python) or python}, which cannot run Millpond ({reason}); call "
             "millpond.adapters.spark.configure(spark), which has them run the Python of this program, or, if the "
             "environment variable PYSPARK_PYTHON names another, set that to a Python with Millpond, such as "
@@ -267,7 +267,7 @@ def _check_driver(session: SparkSession) -> None:
     python, files = session.sparkContext.pythonExec, _py_files()
     reason = _why_not(python, *files)
     if reason is not None:
-        raise ConfigurationError(
+        raise WorkerPythonError(
             f"Spark starts {python} for a verb where its driver runs, too, and that cannot run Millpond ({reason}); "
             f"have a Python with Millpond there at {python}, such as that of the archive, unpacked where the driver "
             "starts: mkdir env && tar -xzf env.tar.gz -C env"

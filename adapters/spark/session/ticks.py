@@ -5,7 +5,7 @@ Rule of this module: it looks at DataFrames, and reads no clock. What time a mic
 
 from pyspark.sql import DataFrame
 
-from millpond.errors import ConfigurationError
+from millpond.errors import ArgumentConflictError, StreamingOrStaticError
 from millpond.processors.distribution.plan import Plan
 
 
@@ -24,12 +24,12 @@ def check_ticks(ticks: DataFrame | None, plan: Plan, *, streaming: bool) -> None
         return
     if not ticks.isStreaming or not streaming:
         what = "the inputs are" if ticks.isStreaming else "ticks is"
-        raise ConfigurationError(
+        raise StreamingOrStaticError(
             f"{what} static, and time only passes for a stream; leave ticks out, or make all of them streaming "
             "DataFrames: spark.readStream.format('rate').load() has a row every second"
         )
     if not plan.stages:
-        raise ConfigurationError(
+        raise ArgumentConflictError(
             f"ticks has nobody to wake: what the sink {plan.sink!r} depends on keeps no state, so it has no tasks; "
             "leave ticks out, or connect a store to the processor that schedules"
         )

@@ -16,7 +16,7 @@ from millpond.adapters.spark.rows.lengths import is_length, lengths_in_micros
 from millpond.adapters.spark.rows.names import named
 from millpond.adapters.spark.verbs.expressions import Expression
 from millpond.adapters.spark.verbs.inputs import REMEDY, check_column, check_undirected, field_of
-from millpond.errors import ConfigurationError
+from millpond.errors import ColumnTypeError, InvalidExpressionError
 from millpond.processors.calls.arguments import INPUT, check_distinct
 from millpond.processors.options.windows import SessionWindows
 from millpond.processors.verbs.aggregate import GAP, Windows
@@ -48,7 +48,7 @@ def condition_of(rows: DataFrame, what: str, where: Any, example: str) -> Column
             wrong = f"that is of type {found.dataType.simpleString()}"
     except AnalysisException as error:
         wrong, cause = str(error), error
-    raise ConfigurationError(
+    raise InvalidExpressionError(
         f"{what} is {where!r}: {wrong}; give a condition as DataFrame.where takes it, such as where={example}"
     ) from cause
 
@@ -156,7 +156,7 @@ def _own_length(what: str, rows: DataFrame, column: Column) -> Column:
     check_undirected(what, column)
     type_ = rows.select(column).schema.fields[0].dataType
     if not is_length(type_):
-        raise ConfigurationError(
+        raise ColumnTypeError(
             f"{what} is of type {type_.simpleString()}; give an interval, such as F.make_dt_interval(mins=column), "
             "or an integer of milliseconds"
         )

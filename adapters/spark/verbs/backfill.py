@@ -19,7 +19,7 @@ from millpond.adapters.spark.rows.column_types import check_leaf_types
 from millpond.adapters.spark.rows.intervals import from_months, traveling
 from millpond.adapters.spark.rows.sink import arrow_schema
 from millpond.adapters.spark.session.sent import in_workers
-from millpond.errors import ConfigurationError
+from millpond.errors import StreamingOrStaticError
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Backfill:
 
     def __post_init__(self) -> None:
         if self.complete is not None and self.complete.isStreaming:
-            raise ConfigurationError(
+            raise StreamingOrStaticError(
                 "a backfill is of inputs that have an end, and complete is a streaming DataFrame; give a static one, "
                 "such as spark.range(1), or none"
             )

@@ -22,7 +22,15 @@ from millpond.adapters.spark.verbs.frame_rows import FrameRows
 from millpond.adapters.spark.verbs.inputs import RowInput
 from millpond.adapters.spark.verbs.runner import VerbStart
 from millpond.adapters.spark.verbs.verb_run import VerbRun
-from millpond.errors import ConfigurationError, StateConflictError
+from millpond.errors import (
+    ArgumentConflictError,
+    CallChangedError,
+    ChangeFeedError,
+    ColumnTypeError,
+    InvalidEvolutionError,
+    StreamingOrStaticError,
+    UnrecordedStateError,
+)
 from millpond.processors.calls.arguments import moment_of
 from millpond.processors.calls.readings import Packing, Reading
 from millpond.processors.distribution.plan import Plan
@@ -117,7 +125,7 @@ def check_added(added: object) -> None:
     """
     if not isinstance(added, Mapping | list | tuple | Set) or not all(isinstance(one, str) for one in added):
         listed = [added] if isinstance(added, str) else ["total"]
-        raise ConfigurationError(f"added is {added!r}; give a list of names, such as {listed!r}")
+        raise InvalidEvolutionError(f"added is {added!r}; give a list of names, such as {listed!r}")
 
 
 def added_calls(added: Collection[str] | Mapping[str, Begin], verb: str) -> Collection[str] | Mapping[str, int | None]:
@@ -196,7 +204,7 @@ def _began_with(run: VerbRun, store: str) -> StoreShape | None:
 def _check_unknown(verb: str, store: StoreShape, name: str) -> None:
     """Refuse states of others where nothing tells which calls they are of."""
     if store.value_serde != name:
-        raise StateConflictError(
+        raise UnrecordedStateError(
             f"the verb {verb!r} has calls with the states {name!r}, but its state has {store.value_serde!r}, and was "
             "written by a build that kept no names of calls; start it with the calls that it had, and change them once "
             "a micro-batch has come"
@@ -242,20 +250,20 @@ def check_history(run: VerbRun, histories: Mapping[str, DataFrame], states: Call
     said, evolution = f"the verb {run.name!r}: added[{states.new[0]!r}]", run.job.options.evolution
     history = histories[states.new[0]]
     if history.isStreaming:
-        raise ConfigurationError(f"{said} is a streaming DataFrame; give a static one, with the rows so far")
+        raise StreamingOrStaticError(f"{said} is a streaming DataFrame; give a static one, with the rows so far")
     if any(histories[name] is not history for name in states.new):
-        raise ConfigurationError(
+        raise ArgumentConflictError(
             f"the verb {run.name!r}: added gives {', '.join(map(repr, states.new))} different DataFrames; give all of "
             "them the same one, with the rows so far"
         )
     if expires:
-        raise ConfigurationError(
+        raise ArgumentConflictError(
             f"{said} is a DataFrame, and the verb has a ttl: its state does not say which rows a key has had since it "
             f"last expired; write added={list(states.new)} and let them begin empty, or give the verb another name, "
             "drop the old one, and backfill it from the rows themselves, with pond.backfill()"
         )
     if evolution is None or not evolution.tells_of(run.name):
-        raise StateConflictError(
+        raise CallChangedError(
             f"{said} is a DataFrame with the rows so far, which is folded into the state from where the checkpoint "
             "stands; write Millpond(..., evolution=Evolution(checkpoint)), with the query's checkpointLocation"
         )
@@ -349,7 +357,7 @@ def _check_begin(verb: str, added: Collection[str] | Mapping[str, Begin]) -> Non
     """
     begun = [name for name, begin in (added.items() if isinstance(added, Mapping) else ()) if begin is not None]
     if begun:
-        raise ConfigurationError(
+        raise ChangeFeedError(
             f"the verb {verb!r}: added[{begun[0]!r}] says with what it begins, but the rows are a change feed: a row "
             f"counts for it from its next change on; write added={list(added)}, or give a verb with that result "
             "another name, which begins with the rows of the feed that come from then on"
@@ -429,7 +437,7 @@ def _check_columns(verb: str, states: CallStates, past: RowInput, source: RowInp
         pairs.append(("order", past.order_schema(), source.order_schema()))
     for what, there, wanted in pairs:
         if there.types != wanted.types:
-            raise ConfigurationError(
+            raise ColumnTypeError(
                 f"the verb {verb!r}: added[{states.new[0]!r}] has the {what} {_listed(there)}, and the rows that come "
                 f"have {_listed(wanted)}; cast the columns of the former"
             )

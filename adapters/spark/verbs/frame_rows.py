@@ -27,7 +27,7 @@ from millpond.adapters.spark.verbs.inputs import (
     field_of,
 )
 from millpond.adapters.spark.verbs.told_columns import feed_in, time_of
-from millpond.errors import ConfigurationError
+from millpond.errors import ColumnTypeError, InvalidArgumentError, InvalidExpressionError, UnknownColumnError
 from millpond.processors.calls.account import InputTime
 from millpond.processors.calls.arguments import INPUT, check_distinct, parameter_of
 from millpond.processors.calls.feeds.feeds import Feed, Gone
@@ -93,7 +93,7 @@ class FrameRows:
         """How many directions an order may have, of a column or of several."""
         given: Any = [order] if isinstance(order, str | Column) else order
         if not isinstance(given, Sequence) or not given or not all(isinstance(one, str | Column) for one in given):
-            raise ConfigurationError(
+            raise InvalidArgumentError(
                 f"{where} order is {order!r}; give a column such as order='score', an expression, or a list of them"
             )
         types = [self._decisive(where, one).dataType for one in given]
@@ -275,7 +275,7 @@ class FrameRows:
         """
         rows = self.frame
         if isinstance(one, str) and one not in rows.columns:
-            raise ConfigurationError(
+            raise UnknownColumnError(
                 f"{where} the order has {one!r}, which is no column of the rows, only {', '.join(rows.columns)}"
                 f"{did_you_mean(one, rows.columns)}; give one of these, or an expression such as F.col('a') + "
                 "F.col('b')"
@@ -285,7 +285,7 @@ class FrameRows:
         )
         field = expression_of(f"{where} order", rows, one)
         if _has_no_order(field.dataType):
-            raise ConfigurationError(
+            raise ColumnTypeError(
                 f"{where} the order has {one}, which is of type {field.dataType.simpleString()}, and maps and variants "
                 "have no order; give a column that has, or a value of this one, such as order=F.col('a')['b']"
             )
@@ -326,7 +326,7 @@ def _check_by_row(rows: DataFrame, time: Column, arguments: Mapping[str, Column]
             rows.select(time, argument)
         except AnalysisException as error:
             first_line = str(error).partition("\n")[0]
-            raise ConfigurationError(
+            raise InvalidExpressionError(
                 f"the argument of {name.removeprefix(ARGUMENT)!r}, or its where, cannot be evaluated for each row "
                 f"({first_line}); give a column, or an expression of columns of one row"
             ) from error
@@ -340,7 +340,7 @@ def _check_argument(result: str, column: T.StructField, call: AggregateCall) -> 
     """
     type_: Any = column.dataType
     if is_in_months(type_[0].dataType if call.wraps else type_):
-        raise ConfigurationError(
+        raise ColumnTypeError(
             f"the argument of {result!r} is of type {type_.simpleString()}, which cannot be aggregated; give an int of "
             "months"
         )

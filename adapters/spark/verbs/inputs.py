@@ -23,7 +23,13 @@ from millpond.adapters.spark.rows.names import named, written
 from millpond.adapters.spark.rows.sink import arrow_schema
 from millpond.adapters.spark.verbs.expressions import Expression
 from millpond.adapters.spark.verbs.marks import without_marks
-from millpond.errors import ConfigurationError
+from millpond.errors import (
+    ColumnTypeError,
+    InvalidArgumentError,
+    InvalidExpressionError,
+    TimeZoneError,
+    UnknownColumnError,
+)
 from millpond.processors.calls.arguments import parameter_of
 from millpond.processors.calls.calling import several_tables
 from millpond.processors.calls.feeds.feeds import Feed, Gone
@@ -258,7 +264,7 @@ def check_rows(role: str, rows: object) -> None:
         ConfigurationError: so it is.
     """
     if not isinstance(rows, DataFrame):
-        raise ConfigurationError(
+        raise InvalidArgumentError(
             f"{role!r} is of type {type(rows).__name__}; give a DataFrame of Spark, such as "
             f"spark.createDataFrame(rows), or call the verb of a millpond.Pond{several_tables(rows)}"
         )
@@ -271,7 +277,7 @@ def check_column(what: str, column: object) -> None:
         ConfigurationError: so it is.
     """
     if not isinstance(column, str | Column):
-        raise ConfigurationError(
+        raise InvalidExpressionError(
             f"{what} is {column!r}, which is no column; give the name of one, or an expression such as F.col('a')"
         )
 
@@ -286,7 +292,7 @@ def expression_of(what: str, frame: DataFrame, column: str | Column) -> T.Struct
         field: T.StructField = frame.select(column_of(column)).schema.fields[0]
     except AnalysisException as error:
         first_line = str(error).partition("\n")[0]
-        raise ConfigurationError(
+        raise InvalidExpressionError(
             f"{what} is {column}, which is no expression of the rows: {first_line}; give a column of "
             f"{', '.join(frame.columns)}, or an expression of these"
         ) from error
@@ -306,7 +312,7 @@ def check_undirected(what: str, column: str | Column | None, instead: str = "") 
     """
     directed = _DIRECTED.fullmatch(str(column)) if isinstance(column, Column) else None
     if directed is not None:
-        raise ConfigurationError(
+        raise InvalidExpressionError(
             f"{what} {column} says in which direction to sort, which an expression cannot; give the column or "
             f"expression alone, F.expr({directed[1]!r}){instead}"
         )
@@ -325,7 +331,7 @@ def micros(role: str, frame: DataFrame, column: str | Column) -> Column:
         return F.unix_date(value).cast("long") * DAY
     if isinstance(type_, T.TimestampNTZType):
         return F.unix_date(value.cast("date")).cast("long") * DAY + _micros_of_day(value)
-    raise ConfigurationError(
+    raise ColumnTypeError(
         f"{parameter_of(role)} is of type {type_.simpleString()}; give a timestamp or a date, or make one: "
         "F.timestamp_millis(column) of milliseconds, F.to_timestamp(column) of text"
     )
@@ -347,7 +353,7 @@ def field_of(role: str, frame: DataFrame, name: str) -> T.StructField:
         if field.name == name:
             return field
     hint = did_you_mean(name, frame.columns)
-    raise ConfigurationError(f"the DataFrame {role!r} has no column {name!r}, only {', '.join(frame.columns)}{hint}")
+    raise UnknownColumnError(f"the DataFrame {role!r} has no column {name!r}, only {', '.join(frame.columns)}{hint}")
 
 
 def _micros_of_day(column: Column) -> Column:
@@ -392,7 +398,7 @@ def check_equal_times(name: str, inputs: Sequence[RowInput]) -> None:
     one, *_, other = sorted(inputs, key=lambda rows: rows.times != INSTANT)
     types = {rows.role: _type(rows.role, rows.frame, rows.time).simpleString() for rows in inputs}
     time = f"F.col({written(other.time)!r})" if isinstance(other.time, str) else "(...)"
-    raise ConfigurationError(
+    raise TimeZoneError(
         f"the verb {name!r} compares {parameter_of(one.role)}, a {types[one.role]}, with {parameter_of(other.role)}, a "
         f"{types[other.role]}, which is a point in time only in some time zone; to take the session's, as Spark does "
         f"where it compares them, write {parameter_of(other.role)}={time}.cast('timestamp')"

@@ -19,7 +19,7 @@ from millpond.adapters.spark.verbs.catalyst import NotInArrowError, evaluated
 from millpond.adapters.spark.verbs.frame_rows import FrameRows
 from millpond.adapters.spark.verbs.inputs import check_rows
 from millpond.adapters.spark.verbs.over import OverVerbs
-from millpond.errors import ConfigurationError
+from millpond.errors import InvalidExpressionError
 from millpond.processors.calls.arguments import On, in_micros
 from millpond.processors.calls.asof_join import call_asof_join
 from millpond.processors.calls.lookups.lookup_join import MAX_BYTES, TableSide, call_lookup_join
@@ -475,12 +475,12 @@ def _matching(left: DataFrame, right: DataFrame, where: str | Column, columns: S
     try:
         found = evaluated(both, condition)
     except NotInArrowError as error:
-        raise ConfigurationError(
+        raise InvalidExpressionError(
             f"where is {where!r}, of which Arrow does not evaluate all: {error}; make what it compares columns of the "
             "two sides before, such as right=right.withColumn('small', F.lower('name')), and compare these"
         ) from error
     if found is None:
-        raise ConfigurationError(
+        raise InvalidExpressionError(
             f"where is {where!r}, and how Spark understands it is not shown to a session of Spark Connect"
         )
     return Condition(found)

@@ -14,7 +14,7 @@ import pyarrow as pa
 from millpond.adapters.spark.job.job import Job
 from millpond.adapters.spark.verbs.expressions import Expression, kept_as, kept_in, name_of
 from millpond.adapters.spark.verbs.inputs import type_name
-from millpond.errors import ConfigurationError, StateConflictError
+from millpond.errors import CallChangedError, InvalidEvolutionError
 from millpond.processors.calls.key_kinds import key_kinds, listed_key
 from millpond.processors.calls.readings import Packing, Reading, packed_key, packed_order
 from millpond.processors.options.grouping import GROUPING_ID
@@ -63,7 +63,9 @@ class ColumnChanges:
         for old, new in self.renamed.items():
             if _top(new) not in columns:
                 hint = did_you_mean(new, columns)
-                raise ConfigurationError(f"renamed says that {old!r} is {new!r} now, but no input has a {new!r}{hint}")
+                raise InvalidEvolutionError(
+                    f"renamed says that {old!r} is {new!r} now, but no input has a {new!r}{hint}"
+                )
 
 
 @dataclass(frozen=True)
@@ -179,7 +181,7 @@ class KeptSchemas(Packing):
             if new is None or not new.follows(old, self.changes.renamed):
                 columns = new is not None and new.release is None and old.release is None
                 back = f" (if the column has been renamed: .withColumnRenamed({new}, {old}))" if columns else ""
-                raise StateConflictError(
+                raise CallChangedError(
                     f"the verb {self.name!r} has {name}={new}, but the rows in the state of "
                     f"{self.job.application_id!r} were put with {name}={old}; write {name}={old} again{back}, or "
                     f"{self._begin_anew}"
@@ -194,7 +196,7 @@ class KeptSchemas(Packing):
         if before is None:
             self._note(place, columns)
         elif key_kinds(before.current) != key_kinds(columns):
-            raise StateConflictError(
+            raise CallChangedError(
                 f"the {shown} of {rows.role!r} is ({listed_key(columns)}), but the state of "
                 f"{self.job.application_id!r} has {shown}s of ({listed_key(before.current)}); "
                 f"{self._as_before(what, before.current, columns)}"
@@ -215,7 +217,7 @@ class KeptSchemas(Packing):
         if any(self.changes.renamed.get(old) != new for old, new in pairs.items()):
             shown = _SHOWN.get(what, what.value)
             back = "".join(f".withColumnRenamed({new!r}, {old!r})" for old, new in pairs.items())
-            raise StateConflictError(
+            raise CallChangedError(
                 f"the {shown} of {role!r} is ({listed_key(columns)}), but the rows in the state of "
                 f"{self.job.application_id!r} were put by ({listed_key(before)}); write these columns again (if they "
                 f"have been renamed: {back}), or {self._begin_anew}{self._rows_along(what)}"

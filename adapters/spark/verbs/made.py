@@ -25,7 +25,7 @@ from millpond.adapters.spark.verbs.results.twins import verified
 from millpond.adapters.spark.verbs.results.what_if import Forked, check_stays, compared
 from millpond.adapters.spark.verbs.runner import VerbRunner, VerbStart
 from millpond.adapters.spark.verbs.verb_run import VerbRun
-from millpond.errors import ConfigurationError
+from millpond.errors import DuplicateNameError, UnknownNameError
 from millpond.processors.calls.account import HEAD, Account, explained
 from millpond.processors.calls.batch_twin import Verification
 from millpond.processors.calls.grace_advice import MICROSECOND, GraceAdvice, advice_of_needed
@@ -364,7 +364,7 @@ class MadeVerbs:
             ConfigurationError: there is none.
         """
         if verb not in self._verbs:
-            raise ConfigurationError(f"no verb of this Millpond is called {verb!r}, only {sorted(self._verbs)}")
+            raise UnknownNameError(f"no verb of this Millpond is called {verb!r}, only {sorted(self._verbs)}")
         return self._verbs[verb]
 
     def _result(
@@ -377,7 +377,7 @@ class MadeVerbs:
         filling: Callable[[Plan], Filling] | None = None,
     ) -> DataFrame:
         if run.named and run.name in self._verbs:
-            raise ConfigurationError(
+            raise DuplicateNameError(
                 f"this Millpond has a verb called {run.name!r} already, and each has state of its own; give one of "
                 "them another name=..., or make a new Millpond for another run"
             )

@@ -24,7 +24,7 @@ from millpond.adapters.spark.verbs.inputs import RowInput
 from millpond.adapters.spark.verbs.kept_schemas import ColumnChanges
 from millpond.adapters.spark.verbs.runner import VerbStart
 from millpond.adapters.spark.verbs.top import TopVerbs
-from millpond.errors import ConfigurationError
+from millpond.errors import InvalidEvolutionError
 from millpond.processors.calls.arguments import check_calls
 from millpond.processors.calls.over import call_over
 from millpond.processors.calls.readings import ARGUMENT, Packing
@@ -93,7 +93,7 @@ class _KeptCalls:
         """
         run, rows, calls, first = self.start.run, self.rows, self.calls, bind()
         if isinstance(self.added, Mapping):
-            raise ConfigurationError(
+            raise InvalidEvolutionError(
                 f"the verb {run.name!r}: added is a mapping, but results of over begin with the rows that have not "
                 f"come out yet; give a list of their names, added={list(self.added)}"
             )

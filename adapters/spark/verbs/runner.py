@@ -15,7 +15,7 @@ from millpond.adapters.spark.verbs.between import Results
 from millpond.adapters.spark.verbs.inputs import RowInput, check_equal_times
 from millpond.adapters.spark.verbs.kept_schemas import ColumnChanges, KeptSchemas
 from millpond.adapters.spark.verbs.verb_run import VerbRun
-from millpond.errors import ConfigurationError
+from millpond.errors import DuplicateNameError, StreamingOrStaticError
 from millpond.processors.calls.readings import Packing
 from millpond.processors.distribution.plan import Plan
 from millpond.stores.encoding.times import TimeUnit
@@ -50,16 +50,16 @@ class VerbRunner:
                 state has rows that were put with other expressions.
         """
         if name in (one.role for one in inputs):
-            raise ConfigurationError(f"the verb's name is {name!r}, which is what its input is called; give another")
+            raise DuplicateNameError(f"the verb's name is {name!r}, which is what its input is called; give another")
         changes.check(inputs)
         check_equal_times(name, inputs)
         streaming = inputs[0].frame.isStreaming
         if any(one.frame.isStreaming is not streaming for one in inputs):
-            raise ConfigurationError(
+            raise StreamingOrStaticError(
                 f"the verb {name!r} has a streaming and a static DataFrame; make both one or the other"
             )
         if streaming and self.backfill is not None:
-            raise ConfigurationError(
+            raise StreamingOrStaticError(
                 f"a backfill is of inputs that have an end, and those of the verb {name!r} are streaming DataFrames; "
                 "give static ones here, and the streaming ones to the Millpond itself"
             )

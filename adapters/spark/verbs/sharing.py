@@ -18,7 +18,7 @@ import pyarrow as pa
 from millpond.adapters.spark.rows.arrow_expressions import Call, Column, Expression, Field, Rows
 from millpond.adapters.spark.rows.names import written
 from millpond.adapters.spark.verbs.shared_flow import InputOfVerb, SharedVerb
-from millpond.errors import StateConflictError
+from millpond.errors import VerbChangedError
 from millpond.processors.calls.account import Account, Path
 from millpond.processors.distribution.plan import Plan
 from millpond.processors.verbs.null_keys import NullKeys
@@ -172,7 +172,7 @@ def shared_by(
     lacking = sorted(set(began or ()) - set(names))
     if lacking:
         why = f": {'; '.join(reasons)}" if reasons else ""
-        raise StateConflictError(
+        raise VerbChangedError(
             f"the verb {verb.name!r} has begun in one operator with {lacking[0]!r}, and cannot go on there{why}; "
             "write it, and what lies between the two, as before, or go on at another checkpoint: "
             f"{declaration(None, into='a new checkpoint')}"

@@ -14,7 +14,7 @@ from pyspark.sql import Column, DataFrame
 
 from millpond.adapters.spark.verbs.expressions import Expression
 from millpond.adapters.spark.verbs.inputs import expression_of
-from millpond.errors import ConfigurationError
+from millpond.errors import InvalidExpressionError
 from millpond.processors.verbs.aggregates import AggregateCall
 
 CASE_CONF: Final = "spark.sql.caseSensitive"
@@ -71,7 +71,7 @@ def _named(rows: DataFrame, parameter: str, given: Any, *, names: bool = True) -
     column = Expression.of(rows, given)
     if column.release is None:
         return column.text
-    raise ConfigurationError(
+    raise InvalidExpressionError(
         f"{parameter} is {given}, an expression, and takes names of columns; make it a column, such as "
         f"rows.withColumn('made', F.expr({column.text!r})), and give {parameter}='made'"
     )

@@ -43,7 +43,7 @@ from millpond.adapters.spark.verbs.told_columns import bound_marks
 from millpond.adapters.spark.worker.counters import counting_ddl, observe_reports
 from millpond.adapters.spark.worker.table_versions import TableVersions
 from millpond.adapters.spark.worker.worker import StateSettings
-from millpond.errors import ConfigurationError, DurabilityError, FormatError
+from millpond.errors import ArgumentConflictError, DurabilityError, FormatError, UnknownNameError
 from millpond.processors.calls.feeds.feeds import feed_marks
 from millpond.processors.calls.made import MadeVerb
 from millpond.processors.calls.readings import key_names
@@ -213,7 +213,7 @@ class VerbRun:
         """
         self.check_commits()
         if name not in verb.stores:
-            raise ConfigurationError(f"the verb {self.name!r} shows the stores {sorted(verb.stores)}, not {name!r}")
+            raise UnknownNameError(f"the verb {self.name!r} shows the stores {sorted(verb.stores)}, not {name!r}")
         unkept_schemas(self.job.storage, self.job.application_id, self.schemas.by_place)
         plan = replace(self.job, reached=True).plan(self.session, verb.topology, verb.name)
         parts = verb.stores[name]
@@ -249,7 +249,7 @@ class VerbRun:
             ConfigurationError: it was made for its backfill.
         """
         if self.backfill is not None:
-            raise ConfigurationError(
+            raise ArgumentConflictError(
                 f"the verb {self.name!r} was made for its backfill, which commits nothing to a checkpoint; read the "
                 "store with the Millpond itself, where the verb has streaming DataFrames"
             )

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Generic
 
-from millpond.errors import ConfigurationError
+from millpond.errors import ChangeFeedError, MissingArgumentError
 from millpond.processors.calls.arguments import INPUT, check_distinct, column_names, grouping_of
 from millpond.processors.calls.feeds.feeds import Feed
 from millpond.processors.calls.made import MadeVerb
@@ -64,7 +64,7 @@ def changes_in(
     found, feed = rows.operations(op), rows.told
     if found is None:
         if key is not None:
-            raise ConfigurationError(
+            raise MissingArgumentError(
                 f"the verb {name!r} is given key={key!r}, by which rows of a change feed replace each other, and "
                 "nothing says which of them are deletes; give op as well, the column with 'upsert' and 'delete', or "
                 "leave key out"
@@ -73,7 +73,7 @@ def changes_in(
     if feed is not None and (op is None or (isinstance(op, str) and op == feed.op)):
         return _of_verb(name, rows, feed, key, found, order)
     if key is None:
-        raise ConfigurationError(
+        raise MissingArgumentError(
             f"the verb {name!r} is given op, so its rows are changes, and nothing says which of them replace each "
             "other; give key='id', or a list of columns"
         )
@@ -95,24 +95,24 @@ def _of_verb(
         ConfigurationError: that is not there any more, or the user gave another key or order.
     """
     if key is None and feed.row is None:
-        raise ConfigurationError(
+        raise ChangeFeedError(
             f"the rows of the verb {name!r} are a change feed, and of the columns by which they replace each other, "
             f"{_among(feed.keys)} there; keep all of them, or give key=[...], the columns that tell rows apart. To "
             f"count its changes as rows, take {feed.op!r} away: {rows.as_rows(op)}"
         )
     if key is not None and feed.row is not None and set(column_names(key, "key")) != set(feed.row):
-        raise ConfigurationError(
+        raise ChangeFeedError(
             f"the verb {name!r} is given key={key!r}, and the rows of its feed replace each other by "
             f"{', '.join(sorted(feed.row))}, of which alone a delete tells; leave key out"
         )
     by_sequence = feed.sequence is not None and (order is None or rows.is_column(order, feed.sequence))
     if order is not None and feed.sequence is not None and not by_sequence:
-        raise ConfigurationError(
+        raise ChangeFeedError(
             f"the verb {name!r} is given order={order!r}, and the changes of its feed go by {feed.sequence!r}; leave "
             "order out"
         )
     if order is None and feed.sequence is None:
-        raise ConfigurationError(
+        raise ChangeFeedError(
             f"the rows of the verb {name!r} are a change feed without its sequence, which says which change of a key "
             "counts; keep that column, or give order"
         )
@@ -178,28 +178,28 @@ def check_feed_options(name: str, *, window: object, until: object, emit: object
         ConfigurationError: there is some.
     """
     if window is not None:
-        raise ConfigurationError(
+        raise ChangeFeedError(
             f"the verb {name!r} has a window, but its rows are a change feed, whose rows are replaced and deleted for "
             "ever: no window would be closed; add a column with the window of each row, such as a day, and group by "
             "it: by=[..., 'day']"
         )
     if until is not None:
-        raise ConfigurationError(
+        raise ChangeFeedError(
             f"the verb {name!r} has until={until!r}, but its rows are a change feed, whose results are of no windows; "
             "leave until out"
         )
     if isinstance(emit, str) and emit == "final":
-        raise ConfigurationError(
+        raise ChangeFeedError(
             f"the verb {name!r} has emit='final', but its rows are a change feed, whose rows are replaced and deleted "
             "for ever: no result is final; leave emit out"
         )
     if ttl is None and isinstance(expired, str) and expired == Expired.DELETE.value:
-        raise ConfigurationError(
+        raise ChangeFeedError(
             f"the verb {name!r} has expired={expired!r}, but its rows are a change feed, whose groups do not expire; "
             "leave it out, and give it with a ttl to the verb that makes the feed"
         )
     if ttl is not None:
-        raise ConfigurationError(
+        raise ChangeFeedError(
             f"the verb {name!r} has a ttl, but its rows are a change feed, and those that leave a group are taken out "
             "of it, however old they are; give the ttl to the verb that makes the feed, with expired='delete'"
         )

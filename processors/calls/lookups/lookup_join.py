@@ -8,7 +8,7 @@ from uuid import uuid4
 
 import pyarrow as pa
 
-from millpond.errors import ConfigurationError
+from millpond.errors import ColumnTypeError, InvalidArgumentError, TimeZoneError, UnknownColumnError
 from millpond.processors.calls.arguments import (
     LEFT,
     RIGHT,
@@ -75,7 +75,7 @@ class TableSide:
         several = isinstance(given, Collection) and not isinstance(given, str)
         names: list[Any] = list(given) if several else [None]
         if not all(isinstance(one, str) for one in names):
-            raise ConfigurationError(
+            raise InvalidArgumentError(
                 f"columns is {given!r}; give a list of names, or, to rename them, a mapping such as "
                 "columns={'quoted': 'at'}, of the name in the result to that in the table"
             )
@@ -92,7 +92,7 @@ class TableSide:
         """
         if not isinstance(name, str) or name not in self.schema.names:
             hint = did_you_mean(name, self.schema.names) if isinstance(name, str) else ""
-            raise ConfigurationError(
+            raise UnknownColumnError(
                 f"{what} has {name!r}, which is no column of {self.table!r}, only {', '.join(self.schema.names)}{hint}"
             )
         return self.schema.field(name)
@@ -109,9 +109,7 @@ class TableSide:
         """
         type_ = self.field(name, "right_time").type
         if not (pa.types.is_timestamp(type_) or pa.types.is_date(type_)):
-            raise ConfigurationError(
-                f"right_time is {name!r}, a column of type {type_}; give one of timestamps or dates"
-            )
+            raise ColumnTypeError(f"right_time is {name!r}, a column of type {type_}; give one of timestamps or dates")
 
     def check_operation(self, name: str | None) -> None:
         """Refuse a column without operations.
@@ -120,7 +118,7 @@ class TableSide:
             ConfigurationError: it is one.
         """
         if name is not None and not pa.types.is_string(type_ := self.field(name, "right_op").type):
-            raise ConfigurationError(
+            raise ColumnTypeError(
                 f"right_op is {name!r}, a column of type {type_}; give one of strings such as 'upsert' and 'delete'"
             )
 
@@ -237,7 +235,7 @@ def _check_times(left: pa.DataType, right: pa.DataType, times: tuple[Any, str]) 
     """
     if left != right:
         kinds = ["a point in time" if one == INSTANT else "a time without a time zone" for one in (left, right)]
-        raise ConfigurationError(
+        raise TimeZoneError(
             f"left_time, {times[0]!r}, is {kinds[0]}, and right_time, {times[1]!r}, {kinds[1]}; make the left one what "
             "the other is, as Spark does by .cast('timestamp') or .cast('timestamp_ntz')"
         )
@@ -250,4 +248,4 @@ def _check_max_bytes(max_bytes: object) -> None:
         ConfigurationError: it is none.
     """
     if not isinstance(max_bytes, int) or not 0 < max_bytes <= _MOST_BYTES:
-        raise ConfigurationError(f"max_bytes is {max_bytes!r}; give a number of bytes up to {_MOST_BYTES:,}")
+        raise InvalidArgumentError(f"max_bytes is {max_bytes!r}; give a number of bytes up to {_MOST_BYTES:,}")

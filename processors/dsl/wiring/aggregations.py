@@ -5,7 +5,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from millpond.errors import TopologyError
+from millpond.errors import NoHistoryError
 from millpond.processors.aggregations.aggregate import Aggregate, AggregateSetup, Aggregation, MergedUpdates
 from millpond.processors.aggregations.changed_aggregate import ChangedAggregate
 from millpond.processors.aggregations.session_aggregate import SessionAggregate
@@ -210,7 +210,7 @@ def _retained(spec: StoreSpec, windows: Windows, emit: EmitStrategy) -> StoreSpe
     """
     assert spec.retention is not None
     if spec.retention < windows.retention:
-        raise TopologyError(
+        raise NoHistoryError(
             f"store {spec.name!r} keeps windows for {spec.retention} ms, but {windows} can still change after that; "
             f"give it a retention of at least {windows.retention} ms"
         )

@@ -6,7 +6,7 @@ co-partitioned if equal keys have equal bytes and records whose key has changed 
 
 from typing import Protocol
 
-from millpond.errors import TopologyError
+from millpond.errors import NotCopartitionedError, TopologyError
 from millpond.processors.dsl.wiring.graph import TopologyGraph
 from millpond.processors.options.serdes import SerdeLike, same_serde
 from millpond.stores.encoding.serdes import serde
@@ -38,7 +38,7 @@ def check_copartitioned(left: Keyed, right: Keyed) -> None:
         return
     if not same_serde(left.key_serde, right.key_serde):
         this, other = serde(left.key_serde).name, serde(right.key_serde).name
-        raise TopologyError(
+        raise NotCopartitionedError(
             f"the inputs of the join of {left.node!r} with {right.node!r} are not co-partitioned: the keys of "
             f"{left.node!r} are written as {this!r}, those of {right.node!r} as {other!r}, so that equal keys would go "
             "to different tasks; read both with the same key serde, or convert one with map(..., key_serde=...)"

@@ -5,7 +5,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple, Self
 
-from millpond.errors import TopologyError
+from millpond.errors import MissingSerdeError
 from millpond.processors.dsl.wiring.graph import TopologyGraph
 from millpond.processors.dsl.wiring.table import (
     SourceTable,
@@ -75,7 +75,7 @@ class _Processors(NamedTuple):
 
 def _known(table: TableHandle, value: SerdeLike | None, what: str) -> Serde[Any]:
     if value is None:
-        raise TopologyError(
+        raise MissingSerdeError(
             f"table {table.node!r} cannot take part in a foreign-key join: the {what} serde of its rows is not "
             f"known; name it in Consumed or Materialized({what}_serde=...)"
         )

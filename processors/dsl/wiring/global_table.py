@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from functools import partial
 
-from millpond.errors import TopologyError
+from millpond.errors import NoHistoryError
 from millpond.processors.dsl.wiring.graph import TopologyGraph
 from millpond.processors.dsl.wiring.table import check_caching
 from millpond.processors.options.materialized import TABLE_KINDS, Materialized
@@ -41,7 +41,7 @@ def add_global_table(graph: TopologyGraph, topic: str, consumed: Consumed, mater
     store = graph.new_name(f"{topic}-STATE-STORE-")
     spec = materialized.spec(store, TABLE_KINDS, consumed.key_serde, consumed.value_serde)
     if spec.versioned:
-        raise TopologyError(
+        raise NoHistoryError(
             f"the global table of topic {topic!r} cannot be versioned (store {spec.name!r}): nothing orders its "
             "records with those of the streams, so an as-of lookup would mean little; leave the kind out, "
             "or join with a versioned table"

@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Self, TypeVar
 
-from millpond.errors import TopologyError
+from millpond.errors import DuplicateNameError, TopologyError, UnknownNameError
 from millpond.processors.options.order import Order
 from millpond.processors.options.records import Consumed, Produced
 from millpond.processors.options.serdes import SerdeLike
@@ -86,10 +86,12 @@ class TopologyGraph:
             TopologyError: the name is taken, a parent is unknown, or a topic has two readers.
         """
         if node.name in self.nodes:
-            raise TopologyError(f"the topology already has a node called {node.name!r}; give this one another name")
+            raise DuplicateNameError(
+                f"the topology already has a node called {node.name!r}; give this one another name"
+            )
         for parent in node.parents:
             if parent not in self.nodes:
-                raise TopologyError(f"node {node.name!r} names the parent {parent!r}, which does not exist (yet)")
+                raise UnknownNameError(f"node {node.name!r} names the parent {parent!r}, which does not exist (yet)")
             self._check_parent(node.name, self.nodes[parent])
         if isinstance(node, SourceNode):
             self.check_unread(node.topic)
@@ -206,7 +208,7 @@ class TopologyGraph:
         """
         if spec.name in self.stores:
             users = [node.name for node in self.nodes.values() if spec.name in node.stores]
-            raise TopologyError(
+            raise DuplicateNameError(
                 f"the topology already has a store called {spec.name!r}, used by {users or 'nobody yet'}; give the one "
                 f"for {list(nodes) or 'your processors'} another name"
             )
@@ -248,7 +250,7 @@ class TopologyGraph:
                     f"{'no processor; name one' if found else 'not in the topology (yet); add the processor first'}"
                 )
             if store not in self.stores:
-                raise TopologyError(f"node {node!r} uses store {store!r}, which was never added")
+                raise UnknownNameError(f"node {node!r} uses store {store!r}, which was never added")
             if found.stores and self._is_broadcast(found.parents):
                 raise TopologyError(
                     f"node {node!r} fills the global store {found.stores[0]!r} in every task, so it can use no other "

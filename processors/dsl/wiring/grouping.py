@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from millpond.errors import TopologyError
+from millpond.errors import MissingSerdeError, TopologyError
 from millpond.processors.aggregations.aggregate import Aggregation
 from millpond.processors.aggregations.column_reduce import ColumnReducer, reducing_columns
 from millpond.processors.aggregations.table_repartition import Selector, TableRepartition
@@ -66,7 +66,7 @@ class StreamGrouping:
         named = self.value_serde or self.graph.value_serde
         columns = None if named is None else column_serde(serde(named))
         if columns is None:
-            raise TopologyError(
+            raise MissingSerdeError(
                 f"a vectorized reducer takes columns, but values of the serde {named!r} have none; name the serde "
                 "of the values (int64, float64, string or bytes), or leave vectorized out"
             )
@@ -172,7 +172,7 @@ class TableGrouping:
         """The changes, read back by the tasks of their groups."""
         table, grouped, graph = self.table, self.grouped, self.table.graph
         if self.value_serde is None:
-            raise TopologyError(
+            raise MissingSerdeError(
                 f"the changes of table {table.node!r} must travel to the tasks of their groups, but their value "
                 f"serde is not known; name it in Grouped(value_serde=...)"
             )

@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TypeAlias
 
-from millpond.errors import TopologyError
+from millpond.errors import MissingSerdeError, TopologyError
 from millpond.processors.dsl.wiring.graph import TopologyGraph
 from millpond.processors.options.records import Produced
 from millpond.processors.runtime.nodes import SinkNode
@@ -65,7 +65,7 @@ def add_sink(
 def _add(graph: TopologyGraph, name: str, parents: Iterable[str], topic: str, produced: Produced) -> None:
     for serde, what in ((produced.key_serde, "key"), (produced.value_serde, "value")):
         if produced.schema is None and serde is None:
-            raise TopologyError(
+            raise MissingSerdeError(
                 f"sink {topic!r} has no {what} serde: give Produced({what}_serde=...), or a DataFrame schema"
             )
     graph.add(SinkNode(name, tuple(parents), topic=topic, produced=replace(produced, name=name)))

@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 from typing import Self
 
-from millpond.errors import TopologyError
+from millpond.errors import MissingSerdeError
 from millpond.processors.dsl.wiring.graph import TopologyGraph
 from millpond.processors.dsl.wiring.sinks import TopicExtractor, add_sink
 from millpond.processors.options.records import Produced
@@ -112,7 +112,7 @@ class StreamHandle:
         graph = self.graph
         key, value = key_serde or self.key_serde, value_serde or self.value_serde
         if key is None or value is None:
-            raise TopologyError(
+            raise MissingSerdeError(
                 f"the records of {self.node!r} must travel to the tasks of their keys, but their "
                 f"{'key' if key is None else 'value'} serde is not known; name it in Grouped, Joined, StreamJoined or "
                 "Repartitioned"

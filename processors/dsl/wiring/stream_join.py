@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from millpond.errors import TopologyError
+from millpond.errors import MissingSerdeError
 from millpond.processors.dsl.wiring.copartition import check_copartitioned
 from millpond.processors.dsl.wiring.stream import StreamHandle
 from millpond.processors.options.join_windows import JoinWindows
@@ -123,7 +123,7 @@ def _check_columns(specs: Mapping[Side, StoreSpec], where: str) -> None:
     for spec in specs.values():
         for what, used in (("keys", spec.key_serde), ("values", spec.value_serde)):
             if column_serde(used) is None:
-                raise TopologyError(
+                raise MissingSerdeError(
                     f"{where} has a joiner of columns, but {what} of the serde {used.name!r} have none; name a serde "
                     "that has (string, int64, float64, bytes or a struct<...>), or leave vectorized out"
                 )
@@ -197,5 +197,5 @@ def _terms(windows: JoinWindows, **others: Term) -> Terms:
 
 def _known(given: SerdeLike | None, what: str, where: str) -> Serde[Any]:
     if given is None:
-        raise TopologyError(f"{where} keeps records, but has no {what} for them: give StreamJoined({what}=...)")
+        raise MissingSerdeError(f"{where} keeps records, but has no {what} for them: give StreamJoined({what}=...)")
     return serde(given)

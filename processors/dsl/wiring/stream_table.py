@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from millpond.errors import TopologyError
+from millpond.errors import NoHistoryError
 from millpond.processors.dsl.wiring.copartition import check_copartitioned
 from millpond.processors.dsl.wiring.global_table import GlobalKTable
 from millpond.processors.dsl.wiring.stream import StreamHandle
@@ -102,7 +102,7 @@ def _tolerance(joined: Joined) -> int | None:
 
 def _check_versions(table: TableHandle, node: str, given: str, unknown: str) -> None:
     if not table.versioned:
-        raise TopologyError(
+        raise NoHistoryError(
             f"the join {node!r} has {given}, but its table {table.node!r} is not versioned, so nothing tells what "
             f"{unknown}; materialize it with Materialized.versioned"
         )
@@ -110,7 +110,7 @@ def _check_versions(table: TableHandle, node: str, given: str, unknown: str) -> 
 
 def _check_versioned(table: TableHandle, node: str) -> None:
     if not table.versioned:
-        raise TopologyError(
+        raise NoHistoryError(
             f"the join {node!r} has a grace period, but its table {table.node!r} is not versioned: a record that has "
             "waited could not see the table as it was at the record's time; materialize it with Materialized.versioned"
         )
@@ -119,7 +119,7 @@ def _check_versioned(table: TableHandle, node: str) -> None:
 def _check_history(table: TableHandle, getter: ValueGetterFactory, reach: int, what: str, node: str) -> None:
     retention = min(table.graph.stores[store].history_retention or 0 for store in getter.stores)
     if reach > retention:
-        raise TopologyError(
+        raise NoHistoryError(
             f"the join {node!r} has a {what} of {reach} ms, but its table {table.node!r} keeps only {retention} "
             "ms of history; make the history retention at least as long as that"
         )
@@ -141,13 +141,13 @@ def join_stream_with_global_table(
         TopologyError: the join has a grace period.
     """
     if joined.grace is not None:
-        raise TopologyError(
+        raise NoHistoryError(
             f"the join of {stream.node!r} with the global table {table.node!r} cannot have a grace period: a global "
             "table has no history; join with a versioned table instead"
         )
     past = "otherwise='next'" if joined.otherwise == "next" else None if joined.exact else "exact=False"
     if past is not None:
-        raise TopologyError(
+        raise NoHistoryError(
             f"the join of {stream.node!r} with the global table {table.node!r} cannot have {past}: a global "
             "table has no history; join with a versioned table instead"
         )

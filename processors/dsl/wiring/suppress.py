@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from millpond.errors import TopologyError
+from millpond.errors import MissingSerdeError, TopologyError
 from millpond.processors.dsl.wiring.graph import TopologyGraph
 from millpond.processors.dsl.wiring.table import StoredTable, TableCopies, TableHandle
 from millpond.processors.options.suppressed import Suppressed
@@ -102,7 +102,7 @@ def _add(
 def _serde(table: TableHandle, which: str) -> Serde[Any]:
     found = table.key_serde if which == "key" else table.value_serde
     if found is None:
-        raise TopologyError(
+        raise MissingSerdeError(
             f"the updates of table {table.node!r} are held back in a store, but the serde of its {which}s is not "
             f"known; name it in Materialized({which}_serde=...) of that table"
         )

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Literal
 
-from millpond.errors import TopologyError
+from millpond.errors import NoHistoryError, TopologyError
 from millpond.processors.dsl.wiring.copartition import check_copartitioned
 from millpond.processors.dsl.wiring.graph import TableProcessorMaker
 from millpond.processors.dsl.wiring.table import StoredTable, TableCopies, TableHandle, keep
@@ -72,7 +72,7 @@ class TableTableResult(StoredTable):
         if self.complete and self.config.store is None:
             if not force:
                 return False
-            raise TopologyError(
+            raise NoHistoryError(
                 f"an operator below the join {self.node!r} needs the results before each update, which a complete "
                 "history gives only if it is materialized: pass Materialized.versioned to the join"
             )
@@ -184,12 +184,12 @@ def _check_history(result: TableTableResult, materialized: Materialized) -> None
         )
     for side in (result.left, result.right):
         if not side.versioned:
-            raise TopologyError(
+            raise NoHistoryError(
                 f"the join {result.node!r} cannot have a complete history, because table {side.node!r} is not "
                 "versioned; materialize it with Materialized.versioned"
             )
     if materialized.has_store and (materialized.kind is None or not materialized.kind.versioned):
-        raise TopologyError(
+        raise NoHistoryError(
             f"the join {result.node!r} has a complete history, which needs a versioned store, because results come out "
             "of order; use Materialized.versioned, or no store"
         )

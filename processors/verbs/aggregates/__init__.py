@@ -8,7 +8,7 @@ SQL. It is what ``DataFrame.where`` takes: text such as ``"status = 'paid'"``, o
 is the name of a column of booleans, or an expression of Arrow. Where no row counts, the result is that of no rows.
 """
 
-from millpond.errors import ConfigurationError
+from millpond.errors import InvalidArgumentError
 from millpond.processors.verbs.aggregates.call import AggregateCall, UserAggregate
 from millpond.processors.verbs.aggregates.earlier import BEHIND, lag
 from millpond.processors.verbs.aggregates.exact import (
@@ -109,5 +109,5 @@ __all__ = [
 
 def __getattr__(name: str) -> object:
     if name == "lead":
-        raise ConfigurationError(f"there is no lead, as a row comes out before the one behind it is there; {BEHIND}")
+        raise InvalidArgumentError(f"there is no lead, as a row comes out before the one behind it is there; {BEHIND}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

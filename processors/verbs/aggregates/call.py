@@ -9,7 +9,7 @@ from typing import Any, Final, SupportsFloat
 
 import pyarrow as pa
 
-from millpond.errors import ConfigurationError
+from millpond.errors import InvalidArgumentError
 
 COUNT: Final = "count"
 """The only function that may be of no column."""
@@ -66,7 +66,7 @@ class AggregateCall:
 
     def __post_init__(self) -> None:
         if self.column is None and self.function != COUNT:
-            raise ConfigurationError(
+            raise InvalidArgumentError(
                 f"{self._name} is of a column, and was given None; give one, such as {self._name}('amount')"
             )
 
@@ -154,15 +154,15 @@ class UserAggregate:
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name.isidentifier() or not self.name.isascii():
-            raise ConfigurationError(
+            raise InvalidArgumentError(
                 f"name={self.name!r} of a UserAggregate is no name of a function; give one such as 'spread'"
             )
         if isinstance(self.version, bool) or not isinstance(self.version, int) or self.version < 0:
-            raise ConfigurationError(
+            raise InvalidArgumentError(
                 f"version={self.version!r} of the UserAggregate {self.name!r} is no version; give a number such as 2"
             )
         if not isinstance(self.type, pa.DataType):
-            raise ConfigurationError(
+            raise InvalidArgumentError(
                 f"type={self.type!r} of the UserAggregate {self.name!r} is no type of results; give one of pyarrow, "
                 "such as pa.float64()"
             )
@@ -172,8 +172,8 @@ class UserAggregate:
             if not callable(function) and not (optional and function is None):
                 said = f"{name}={function!r} of the UserAggregate {self.name!r}"
                 if optional:
-                    raise ConfigurationError(f"{said} is no function; give one, or leave it out")
-                raise ConfigurationError(f"{said} is no function; give one, such as a lambda")
+                    raise InvalidArgumentError(f"{said} is no function; give one, or leave it out")
+                raise InvalidArgumentError(f"{said} is no function; give one, such as a lambda")
 
     def __call__(self, column: object, other: object | None = None, *, where: object | None = None) -> AggregateCall:
         """The function of a column, or of two."""
@@ -188,7 +188,7 @@ def check_bool(value: object, name: str, function: str) -> bool:
         ConfigurationError: so it is.
     """
     if not isinstance(value, bool):
-        raise ConfigurationError(f"{name}={value!r} of {function} is no bool; give {name}=True or {name}=False")
+        raise InvalidArgumentError(f"{name}={value!r} of {function} is no bool; give {name}=True or {name}=False")
     return value
 
 
@@ -199,7 +199,7 @@ def check_share(value: object, function: str) -> float:
         ConfigurationError: so it is.
     """
     if isinstance(value, bool) or not isinstance(value, SupportsFloat) or not 0 <= float(value) <= 1:
-        raise ConfigurationError(f"percentage={value!r} of {function} is not from 0 to 1; write 0.9 for 90 %")
+        raise InvalidArgumentError(f"percentage={value!r} of {function} is not from 0 to 1; write 0.9 for 90 %")
     return float(value)
 
 
@@ -210,5 +210,7 @@ def check_whole(value: object, name: str, function: str, least: int, most: int) 
         ConfigurationError: so it is.
     """
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-        raise ConfigurationError(f"{name}={value!r} of {function} is no whole number from {least} to {most}; give one")
+        raise InvalidArgumentError(
+            f"{name}={value!r} of {function} is no whole number from {least} to {most}; give one"
+        )
     return value

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from millpond.errors import ConfigurationError
+from millpond.errors import InvalidArgumentError
 from millpond.processors.options.given import fitted
 from millpond.processors.verbs.aggregates.call import LAG, MOST_ROWS, AggregateCall
 
@@ -28,7 +28,7 @@ def lag(column: object, offset: int = 1) -> AggregateCall:
         ConfigurationError: the offset is none.
     """
     if type(offset) is not int or not 1 <= offset <= MOST_ROWS:
-        raise ConfigurationError(
+        raise InvalidArgumentError(
             f"offset={offset!r} of lag is no number of rows before each one; give 1 to {MOST_ROWS}, or {BEHIND}"
         )
     return AggregateCall(LAG, column, {"offset": offset})

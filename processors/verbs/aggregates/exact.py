@@ -5,7 +5,7 @@ from itertools import pairwise
 from math import isfinite
 from typing import Final
 
-from millpond.errors import ConfigurationError
+from millpond.errors import InvalidArgumentError
 from millpond.processors.options.given import fitted
 from millpond.processors.verbs.aggregates.call import COUNT, AggregateCall, check_bool, check_share
 
@@ -22,7 +22,7 @@ def count(column: object | None = None, *, where: object | None = None) -> Aggre
 def count_if(condition: object) -> AggregateCall:
     """For how many rows a condition is true: ``count(where=condition)``; never null."""
     if condition is None:
-        raise ConfigurationError(
+        raise InvalidArgumentError(
             "count_if is of a condition, and was given None; give one, such as \"status = 'paid'\""
         )
     return count(where=condition)
@@ -283,7 +283,9 @@ def collect(
         ConfigurationError: the limit is no number of values, or distinct is no bool.
     """
     if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 1):
-        raise ConfigurationError(f"limit={limit!r} of collect is no number of values; give 1 or more, or leave it out")
+        raise InvalidArgumentError(
+            f"limit={limit!r} of collect is no number of values; give 1 or more, or leave it out"
+        )
     said = {"limit": limit, "distinct": check_bool(distinct, "distinct", "collect") or None}
     return AggregateCall("collect", column, {name: one for name, one in said.items() if one is not None}, where)
 
@@ -320,7 +322,7 @@ def histogram(column: object, edges: Sequence[float], *, where: object | None = 
         bounds = []
     ascending = all(one < other for one, other in pairwise(bounds))
     if not 1 <= len(bounds) <= MOST_EDGES or not ascending or not all(map(isfinite, bounds)):
-        raise ConfigurationError(
+        raise InvalidArgumentError(
             f"edges={edges!r} of histogram are not 1 to {MOST_EDGES} ascending numbers; give such as [1, 10, 100]"
         )
     return AggregateCall("histogram", column, {"edges": bounds}, where)
@@ -343,7 +345,7 @@ def _of_two(function: str, column: object, other: object, where: object | None) 
         ConfigurationError: one of them is None.
     """
     if column is None or other is None:
-        raise ConfigurationError(
+        raise InvalidArgumentError(
             f"{function} is of two columns, and was given {column!r} and {other!r}; give both, such as "
             f"{function}('x', 'y')"
         )

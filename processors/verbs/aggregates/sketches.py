@@ -8,7 +8,7 @@ library. All need the package ``datasketches``: ``pip install 'millpond[sketches
 from numbers import Real
 from typing import Final
 
-from millpond.errors import ConfigurationError
+from millpond.errors import InvalidArgumentError
 from millpond.processors.options.given import fitted
 from millpond.processors.verbs.aggregates.call import AggregateCall, check_share, check_whole
 
@@ -37,7 +37,7 @@ def approx_count_distinct(
         ConfigurationError: no sketch has such an error.
     """
     if not isinstance(relative_error, Real) or not FINEST_ERROR <= relative_error < 1:
-        raise ConfigurationError(
+        raise InvalidArgumentError(
             f"relative_error={relative_error!r} of approx_count_distinct is not from {FINEST_ERROR} to below 1; "
             "choose one in between, or count_distinct for an exact count"
         )

@@ -11,7 +11,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from millpond.errors import ConfigurationError
+from millpond.errors import InvalidArgumentError
 from millpond.processors.verbs.aggregates import AggregateCall
 from millpond.processors.verbs.aggregates.call import GROUPING, LAG, USER_DEFINED
 from millpond.processors.verbs.functions.bits import bind_bits, bind_booleans
@@ -89,19 +89,19 @@ def bind(call: AggregateCall, path: str, type_: pa.DataType, times: pa.DataType)
         ConfigurationError: there is no such function, or it does not take such values.
     """
     if call.function == LAG:
-        raise ConfigurationError(
+        raise InvalidArgumentError(
             f"{path!r}: lag is of one row before each row, and an aggregate has none; write pond.over(...) for a "
             f"result of each row, or last({call.column!r}) for the newest one of all"
         )
     if call.function == GROUPING:
-        raise ConfigurationError(
+        raise InvalidArgumentError(
             f"{path!r}: grouping tells of grouping sets, and there are none; leave it out, or aggregate by some, such "
             f"as by=cube({call.column!r})"
         )
     if call.function == USER_DEFINED:
         return bind_user_defined(path, type_, call.defined, pairs=call.second is not None)
     if call.function not in FUNCTIONS:
-        raise ConfigurationError(
+        raise InvalidArgumentError(
             f"no aggregate function {call.function!r}; use one of millpond.processors.verbs.aggregates: "
             f"{', '.join(sorted(FUNCTIONS))}"
         )

@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from millpond.errors import ConfigurationError
+from millpond.errors import ColumnTypeError, ConfigurationError, EditRefusedError
 from millpond.processors.verbs.functions.columns import Array, Integers
 from millpond.stores.encoding.rows.agreed import nullable_type
 
@@ -35,7 +35,7 @@ class StatefulFunction(ABC):
             ConfigurationError: it does not.
             ValueError, OverflowError: no values have it.
         """
-        raise ConfigurationError("its state is more than its result")
+        raise EditRefusedError("its state is more than its result")
 
     @abstractmethod
     def results(self, states: Array) -> Array:
@@ -113,4 +113,4 @@ def without_notes(type_: Any) -> Any:
 
 def refusal(path: str, type_: pa.DataType, reason: str) -> ConfigurationError:
     """The error for a column, or a part of one, of a type that a function does not take."""
-    return ConfigurationError(f"{path}: {reason}, and this is {type_}; cast the column or choose another function")
+    return ColumnTypeError(f"{path}: {reason}, and this is {type_}; cast the column or choose another function")

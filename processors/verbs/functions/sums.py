@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as _compute
 
-from millpond.errors import ConfigurationError
+from millpond.errors import EditRefusedError
 from millpond.processors.runtime.batches.columns import nulls
 from millpond.processors.verbs.functions.columns import (
     Array,
@@ -301,7 +301,7 @@ class Average(AggregateFunction):
                 raise ValueError("there are values, but their average is null")
             return None
         if count is None:
-            raise ConfigurationError("its state is more than its result")
+            raise EditRefusedError("its state is more than its result")
         summed = self._total_of(result, count) if total is None else self.of.total(self.of.state_of(total))
         if not self._fits(result, summed, count):
             raise ValueError("it is not the average that the count and the sum beside it have")
@@ -315,7 +315,7 @@ class Average(AggregateFunction):
             return next((one for one in around if self._fits(result, one, count)), near)
         nearest = round(self._share(result) * count) if isfinite(self._share(result)) else 0
         if self._fits(result, nearest - 1, count) or self._fits(result, nearest + 1, count):
-            raise ConfigurationError("several sums have this average, and no sum of the same column is beside it")
+            raise EditRefusedError("several sums have this average, and no sum of the same column is beside it")
         return nearest
 
     def _fits(self, result: Any, total: Any, count: int) -> bool:

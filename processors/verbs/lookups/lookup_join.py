@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from millpond.errors import TopologyError
+from millpond.errors import ProcessorUseError
 from millpond.processors.dsl.builder import StreamsBuilder
 from millpond.processors.options.joins import AsofDirection, JoinType, Side, Unfit
 from millpond.processors.runtime.processor import ProcessorContext
@@ -85,4 +85,4 @@ def _table(context: ProcessorContext) -> ValueGetter:
 
 
 def _unopened() -> ValueGetter:
-    raise TopologyError(f"whoever runs the task has not opened the table {LOOKED_UP!r}")
+    raise ProcessorUseError(f"whoever runs the task has not opened the table {LOOKED_UP!r}")

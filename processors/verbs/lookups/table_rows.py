@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as _compute
 
-from millpond.errors import ConfigurationError, RecordError
+from millpond.errors import ColumnTypeError, LookupTableError, RecordError
 from millpond.processors.options.versioned_table import VersionedTable
 from millpond.processors.tables.sorted_versions import SortedVersions, VersionRows
 from millpond.processors.verbs.feeds.change_feed import KNOWN, Change, changes_of
@@ -130,7 +130,7 @@ class TableRows:
             try:
                 columns.append(found[field.name].cast(field.type))
             except pa.ArrowException as error:
-                raise ConfigurationError(
+                raise ColumnTypeError(
                     f"the column {field.name!r} of {part} is of type {found.schema.field(field.name).type}, and what "
                     f"it has does not fit {field.type}, as the verb reads it: {error}; round or cast it where the file "
                     "is written, or give the column one type in all files that fits, and make the verb again"
@@ -157,7 +157,7 @@ class TableRows:
             ConfigurationError: they do.
         """
         if size > self.max_bytes:
-            raise ConfigurationError(
+            raise LookupTableError(
                 f"the rows of {self.table!r} that were read so far take {size:,} bytes of memory, of at most "
                 f"{self.max_bytes:,}; name fewer columns=[...], or give a greater max_bytes, which each Python process "
                 "of a worker may take, or join it as a DataFrame by asof_join, which keeps it in state"

@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from millpond.errors import ConfigurationError
+from millpond.errors import InvalidRowError, StoreKindError
 from millpond.processors.verbs.matching.matching import Asked, Matching, PackedSide, side_called
 from millpond.processors.verbs.verb import PackedRows, Verb, flattened, nullable
 from millpond.stores.encoding.times import NO_TIME
@@ -40,7 +40,7 @@ def matching_of(verb: Verb) -> Matching:
         ConfigurationError: it is no join.
     """
     if verb.matching is None:
-        raise ConfigurationError(f"the verb {verb.name!r} is no join, so its rows have no match to explain")
+        raise StoreKindError(f"the verb {verb.name!r} is no join, so its rows have no match to explain")
     return verb.matching
 
 
@@ -63,11 +63,11 @@ def asked_row(
         ConfigurationError: the verb is no join, or the row is no mapping or lacks a column that is needed.
     """
     if not isinstance(row, Mapping):
-        raise ConfigurationError(f"the row is {row!r}; give a mapping from the names of columns to values")
+        raise InvalidRowError(f"the row is {row!r}; give a mapping from the names of columns to values")
     (first, left), *others = sides.items()
     for name in (*left.needed, *(one for one in matching_of(verb).needs if one in left.names)):
         if name not in row:
-            raise ConfigurationError(
+            raise InvalidRowError(
                 f"the row has no {name!r}; give a row of the result, or of {side_called(first)}, with all its columns"
             )
     given = {first: {name: row[name] for name in left.names if name in row}}

@@ -13,7 +13,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from millpond.errors import ConfigurationError
+from millpond.errors import MissingArgumentError
 from millpond.processors.aggregations.column_fold import ColumnFold, Groups, MergingFold
 from millpond.processors.runtime.late import Integers
 from millpond.processors.verbs.aggregates import AggregateCall
@@ -83,7 +83,7 @@ class Calls:
         self, calls: Mapping[str, AggregateCall], types: Mapping[str, pa.DataType], *, slots: Slots | None = None
     ) -> None:
         if not calls:
-            raise ConfigurationError(
+            raise MissingArgumentError(
                 "there is nothing to show of the rows before each; give at least one call, such as {'n': count()}"
             )
         self.lags = {name: int(call.options["offset"]) for name, call in calls.items() if call.function == LAG}

@@ -10,7 +10,7 @@ from typing import Any, Final, Self
 import pyarrow as pa
 import pyarrow.compute as _compute
 
-from millpond.errors import StateConflictError
+from millpond.errors import RekeyedRowsError
 from millpond.processors.runtime.kept_time import STREAM_TIME, KeptTime
 from millpond.processors.runtime.stream_time_reset import RESET
 from millpond.processors.verbs.carriages import CARRIAGES
@@ -77,7 +77,7 @@ class KeptRows:
         places = {what: kept_schemas(storage, application_id, what.place(side.role)) for what in Beside}
         keys, rows = places[Beside.KEY], kept_schemas(storage, application_id, side.role)
         if keys is None or rows is None:
-            raise StateConflictError(
+            raise RekeyedRowsError(
                 f"nothing in {storage.describe(application_id)} tells how the rows of {side.role!r} are packed that "
                 f"the verb {verb!r} keeps; start it once as it was, with this release, which notes it"
             )

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as _compute
 
-from millpond.errors import StateConflictError
+from millpond.errors import RekeyedRowsError
 from millpond.processors.distribution.exchange import Blob, BlobWriter, time_blobs
 from millpond.processors.distribution.execution import Decoder, run_blobs
 from millpond.processors.distribution.plan import Plan
@@ -112,23 +112,23 @@ class Beginning:
         new, old = self.side, self.old.side
         where = f"rekeyed says that {new.role!r} of the verb {name!r} begins with the rows of {self.old.verb!r}"
         if new.kept is not old.kept and not (new.kept.is_table and old.kept.is_table):
-            raise StateConflictError(
+            raise RekeyedRowsError(
                 f"{where}, which keeps of {old.role!r} {_TOLD[old.kept]}, and not {_TOLD[new.kept]}; {BACKFILL}"
             )
         if new.kept is Kept.IN_WINDOWS:
             self._check_windows(where)
         if new.ordered or old.ordered or self.new.input.order is not None:
-            raise StateConflictError(f"{where}, and an order decides among them that is not kept with them; {BACKFILL}")
+            raise RekeyedRowsError(f"{where}, and an order decides among them that is not kept with them; {BACKFILL}")
         self._check_columns(where)
         if self.old.times not in (None, self.new.input.times):
-            raise StateConflictError(
+            raise RekeyedRowsError(
                 f"{where}, whose times are of the type {self.old.times}, and not {self.new.input.times}; cast the new "
                 f"verb's time to {self.old.times}"
             )
         for name_ in ("time", "op") if self.old.expressions is not None else ():
             before, now = (one.get(name_) for one in (self.old.expressions or {}, self.new.expressions))
             if not _agree(before, now):
-                raise StateConflictError(
+                raise RekeyedRowsError(
                     f"{where}, which were put with {name_}={before}, and not {name_}={now}; give the new verb the same"
                 )
 
@@ -181,7 +181,7 @@ class Beginning:
         for name in ("before", "after", "at_most"):
             if before.get(name, now.get(name)) != now.get(name):
                 kept, kept_now = (_length(one.get(name)) for one in (before, now))
-                raise StateConflictError(
+                raise RekeyedRowsError(
                     f"{where}, which were kept for {name}={kept}, and not {kept_now}; write the old "
                     f"windows again, or {BACKFILL}"
                 )
@@ -192,13 +192,13 @@ class Beginning:
         wanted = {field.name: field for field in (*self.new.input.keys.schema, *self.new.input.rows.schemas.current)}
         missing = [name for name in wanted if name not in there.names]
         if missing:
-            raise StateConflictError(
+            raise RekeyedRowsError(
                 f"{where}, which have no column {', '.join(map(repr, missing))}, only {', '.join(there.names)}; leave "
                 f"these out of the new verb's input, or {BACKFILL}"
             )
         for name, column in wanted.items():
             if there.field(name).type != column.type:
-                raise StateConflictError(
+                raise RekeyedRowsError(
                     f"{where}, where {name!r} is {there.field(name).type}, and not {column.type}; cast it to that in "
                     f"the new verb's input, or {BACKFILL}"
                 )

@@ -40,7 +40,7 @@ from millpond.cli import (
 from millpond.cli.answers import AsJson, say_object
 from millpond.cli.bench import commands as bench
 from millpond.cli.teaching import lesson, let_paragraphs_flow
-from millpond.errors import ConfigurationError
+from millpond.errors import MissingPackageError
 
 BEGIN = "To begin with"
 OTHERS = "Other systems"
@@ -156,7 +156,7 @@ def demo(
     except ModuleNotFoundError as error:
         if error.name is None or error.name.startswith("millpond"):
             raise
-        raise ConfigurationError(f"the demo needs {error.name}: pip install 'millpond[demo]'") from error
+        raise MissingPackageError(f"the demo needs {error.name}: pip install 'millpond[demo]'") from error
     options = job.Options(
         backend=backend,
         out=out,

@@ -16,7 +16,7 @@ import typer
 from millpond.cli import ending
 from millpond.cli.bench.options import Directory, JsonFile, PageFile, Repeat, Seed, console
 from millpond.cli.teaching import lesson
-from millpond.errors import ConfigurationError
+from millpond.errors import InvalidArgumentError, MissingArgumentError
 
 if TYPE_CHECKING:
     from millpond.bench.advice.candidates import Candidate
@@ -149,9 +149,11 @@ def _described(
         assumed += known.notes
         assumed.append("this machine holds all of the query's state; if it holds a part, give that as --keys")
     elif state_dir is not None:
-        raise ConfigurationError("--state-dir is that of a query; give its CHECKPOINT, too")
+        raise MissingArgumentError("--state-dir is that of a query; give its CHECKPOINT, too")
     if given["keys"] is None:
-        raise ConfigurationError("say how many rows there will be, as in --keys 20M, or give the CHECKPOINT of a query")
+        raise MissingArgumentError(
+            "say how many rows there will be, as in --keys 20M, or give the CHECKPOINT of a query"
+        )
     half, free = half_of_memory(), free_on(directory)
     shown: dict[str, tuple[Any, str]] = {
         "key_bytes": (16, "keys of 16 bytes (--key-size)"),
@@ -237,4 +239,4 @@ def _parsed(text: str, option: str, parse: Callable[[str], T]) -> T:
     try:
         return parse(text)
     except ValueError as error:
-        raise ConfigurationError(f"{option} is {text!r}, but must be {error}") from None
+        raise InvalidArgumentError(f"{option} is {text!r}, but must be {error}") from None

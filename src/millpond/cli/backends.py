@@ -13,7 +13,7 @@ import typer
 from millpond.cli import completing
 from millpond.cli.answers import AsJson, say_object
 from millpond.cli.teaching import lesson
-from millpond.errors import ConfigurationError
+from millpond.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
     from millpond.stores.backend.catalog import BackendDescription
@@ -134,5 +134,5 @@ def _measured(tried: "BackendSupplier", changes: int) -> list["Figures"]:
 def _opt_out(text: str) -> tuple[str, str]:
     feature, separator, reason = text.partition("=")
     if not separator:
-        raise ConfigurationError(f"--opt-out is {text!r}; give FEATURE=REASON, as in --opt-out 'files=it has none'")
+        raise InvalidArgumentError(f"--opt-out is {text!r}; give FEATURE=REASON, as in --opt-out 'files=it has none'")
     return feature, reason

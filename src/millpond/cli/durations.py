@@ -1,6 +1,6 @@
 """Options that are a length of time: how they are shown in help, and how they are read."""
 
-from millpond.errors import ConfigurationError
+from millpond.errors import InvalidTimeError
 
 DURATION = "DURATION"
 """The metavar: a number and a unit, as Spark has it."""
@@ -15,7 +15,7 @@ def millis(option: str, text: str) -> int:
     from millpond.stores.encoding.times import to_length
 
     if text.strip().isdecimal():
-        raise ConfigurationError(
+        raise InvalidTimeError(
             f"{option} is {text!r}; say of what: '{text.strip()} milliseconds', or '{text.strip()} seconds'"
         )
     return to_length(text, option)
@@ -29,5 +29,5 @@ def seconds(option: str, text: str) -> float:
     """
     length = millis(option, text) / 1000
     if length <= 0:
-        raise ConfigurationError(f"{option} is {text!r}; give more than nothing, as in '2 seconds'")
+        raise InvalidTimeError(f"{option} is {text!r}; give more than nothing, as in '2 seconds'")
     return length

@@ -11,7 +11,7 @@ import typer
 from millpond.cli import completing, durations
 from millpond.cli.answers import AsJson, say
 from millpond.cli.teaching import lesson
-from millpond.errors import ConfigurationError
+from millpond.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
     from millpond.adapters.kafka_streams.targets import Target
@@ -114,7 +114,7 @@ def _kind(name: str | None) -> "StoreKind | None":
 
     found = [kind for kind in KINDS if kind.value == name]
     if name is not None and not found:
-        raise ConfigurationError(f"--kind is {name!r}; the kinds are {', '.join(kind.value for kind in KINDS)}")
+        raise InvalidArgumentError(f"--kind is {name!r}; the kinds are {', '.join(kind.value for kind in KINDS)}")
     return found[0] if found else None
 
 

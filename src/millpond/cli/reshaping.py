@@ -21,7 +21,7 @@ from millpond.cli.state import (
     topology_named,
 )
 from millpond.cli.teaching import lesson
-from millpond.errors import ConfigurationError
+from millpond.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
     from millpond.adapters.spark.evolution.reshaping import Reshaping
@@ -143,7 +143,7 @@ def _pairs(option: str, pairs: list[str] | None, form: str) -> dict[str, str]:
     for pair in pairs or []:
         name, _, value = pair.partition("=")
         if not name or not value:
-            raise ConfigurationError(f"{option} is {pair!r}, half of a pair; give {form}")
+            raise InvalidArgumentError(f"{option} is {pair!r}, half of a pair; give {form}")
         found[name] = value
     return found
 

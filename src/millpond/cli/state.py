@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from millpond.cli.teaching import lesson
-from millpond.errors import ConfigurationError
+from millpond.errors import InvalidArgumentError, UnknownNameError
 
 if TYPE_CHECKING:
     from millpond.adapters.spark.copies.upkeep import QueryState
@@ -96,9 +96,11 @@ def topology_named(name: str | None) -> "Topology | None":
     try:
         found = getattr(import_module(module), attribute)
     except (ImportError, AttributeError, ValueError) as error:
-        raise ConfigurationError(
+        raise UnknownNameError(
             f"there is no topology {name!r}: {error}; give MODULE:NAME, as in jobs:flights"
         ) from error
     if not isinstance(found, Topology):
-        raise ConfigurationError(f"{name!r} is of type {type(found).__name__}; give what StreamsBuilder.build returned")
+        raise InvalidArgumentError(
+            f"{name!r} is of type {type(found).__name__}; give what StreamsBuilder.build returned"
+        )
     return found

@@ -13,7 +13,7 @@ from millpond.cli import completing, durations
 from millpond.cli.answers import AsJson, say
 from millpond.cli.state import CHANGE, CheckpointPlace, SinkName, StateDir, Workers, query_state, topology_named
 from millpond.cli.teaching import lesson
-from millpond.errors import ConfigurationError
+from millpond.errors import ArgumentConflictError
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
@@ -123,7 +123,7 @@ def state_warm(
     from millpond.stores.backend.registry import supplier
 
     if not standby and (share or lag):
-        raise ConfigurationError("--share and --lag are for --standby; give that, too, or leave them out")
+        raise ArgumentConflictError("--share and --lag are for --standby; give that, too, or leave them out")
     found, pause = topology_named(topology), durations.millis("--interval", interval) / 1000
     os.nice(nice)  # before Spark starts, whose JVM inherits it
     if standby:

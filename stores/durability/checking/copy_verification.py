@@ -22,7 +22,7 @@ from millpond.errors import (
     ConfigurationError,
     DurabilityError,
     FormatError,
-    StoreError,
+    LocalDirectoryError,
     StoreFullError,
 )
 from millpond.stores.backend.contract import Backend, BackendSupplier
@@ -156,7 +156,7 @@ def _duplicated(place: CopyPlace) -> Iterator[Path]:
                 copytree(place.directory, duplicate, symlinks=True)
                 copyfile(seal_path(place.directory), seal_path(duplicate), follow_symlinks=False)
         except OSError as error:
-            raise StoreError(
+            raise LocalDirectoryError(
                 f"the local copy {place.directory} cannot be duplicated for reading: {error}; check room and access"
             ) from error
         finally:

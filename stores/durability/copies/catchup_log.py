@@ -21,7 +21,7 @@ from typing import Any, Final, NamedTuple, Self
 import pyarrow as pa
 from xxhash import xxh3_64_digest
 
-from millpond.errors import CorruptStoreError, StoreError
+from millpond.errors import CorruptStoreError, LocalDirectoryError, StoreError
 from millpond.stores.backend.column_changes import ColumnChanges, as_columns
 from millpond.stores.backend.contract import Changes
 from millpond.stores.backend.own_files import is_link, make_private, no_link, refuse_links
@@ -276,7 +276,7 @@ class CatchupLog:
             raise self._failed(error) from error
 
     def _failed(self, error: OSError) -> StoreError:
-        return StoreError(f"{self._directory} cannot be used: {error}; check room and access")
+        return LocalDirectoryError(f"{self._directory} cannot be used: {error}; check room and access")
 
 
 def _touch(path: Path) -> None:

@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from millpond.errors import BackendInUseError, StoreClosedError, StoreError
+from millpond.errors import BackendInUseError, LocalDirectoryError, StoreClosedError
 from millpond.stores.backend.own_files import NOT_OURS, make_private, no_link, refuse_links
 
 LEASE_FILE: Final = "lease"
@@ -78,8 +78,8 @@ class Lease:
                 if isinstance(error, FileNotFoundError) and not last:
                     continue  # somebody has deleted the directory in between, because it was empty
                 if error.errno == errno.ELOOP:
-                    raise StoreError(f"{error.filename} {NOT_OURS}") from error
-                raise StoreError(
+                    raise LocalDirectoryError(f"{error.filename} {NOT_OURS}") from error
+                raise LocalDirectoryError(
                     f"the local directory {self._path.parent} cannot be used: {error}; make it a directory that this "
                     "process may write"
                 ) from error

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from millpond.errors import BackendInUseError, ConfigurationError, StoreError
+from millpond.errors import ArgumentConflictError, BackendInUseError, LocalDirectoryError
 from millpond.stores.backend.contract import BackendSupplier
 from millpond.stores.backend.own_files import make_private
 from millpond.stores.durability.copies.clean_shutdown import seal_path
@@ -194,7 +194,7 @@ class StandbyTask:
                 beside.directory.rename(place.directory)
                 seal_path(beside.directory).rename(seal_path(place.directory))
             except OSError as error:
-                raise StoreError(f"a standby copy cannot be moved to {place.directory}: {error}") from error
+                raise LocalDirectoryError(f"a standby copy cannot be moved to {place.directory}: {error}") from error
 
     def _clear(self) -> None:
         """Delete what is left beside, of this process or one that has died."""
@@ -214,7 +214,7 @@ class StandbyTask:
         try:
             return lease_mark(self._directory)
         except OSError as error:
-            raise StoreError(
+            raise LocalDirectoryError(
                 f"{self._directory} cannot be read: {error}; make it a directory that this process may read"
             ) from error
 
@@ -239,7 +239,7 @@ def _refuse_other_formats(place: StoreLocation) -> None:
     for version in FormatVersion:
         directory = place.directory.with_name(version.directory_name(place.spec.name))
         if directory != place.directory and directory.is_dir():
-            raise ConfigurationError(
+            raise ArgumentConflictError(
                 f"{directory} is in another format than {place.directory.name!r}, which is to be kept on standby; give "
                 "the options that the job has (--checksums, --topology), and if the directory was left by an earlier "
                 "format of the job, delete it"

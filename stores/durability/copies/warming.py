@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from millpond.errors import ConfigurationError
+from millpond.errors import ArgumentConflictError
 from millpond.stores.backend.contract import BackendSupplier
 from millpond.stores.durability.copies.lease import LEASE_TIMEOUT, Lease
 from millpond.stores.durability.copies.local import LocalCopy
@@ -101,7 +101,7 @@ def warm(
 def _refuse_older(place: StoreLocation) -> None:
     for directory in place.directories():
         if directory != place.directory and directory.is_dir():
-            raise ConfigurationError(
+            raise ArgumentConflictError(
                 f"{directory} is in another format, as the local copies of a running job may be; give a local_dir of "
                 "its own to warm copies in, with which the job is restarted"
             )
@@ -111,7 +111,7 @@ def _refuse_stamped(places: Sequence[StoreLocation], manifest: Manifest, source:
     """Refuse to make plain copies of timestamped stores: whoever opens them next would not know the timestamps."""
     for spec in (place.spec for place in places):
         if not spec.kind.stamped and newest_are_stamped(source, manifest, spec.name):
-            raise ConfigurationError(
+            raise ArgumentConflictError(
                 f"the store {spec.name!r} of application {manifest.application_id!r} was {spec.kind.value!r} when its "
                 "state got its shape, which is all that its record tells, and has become timestamped since; warm the "
                 "copies with the topology of the restart: --topology"

@@ -11,7 +11,7 @@ import re
 from hashlib import sha256
 from typing import Final
 
-from millpond.errors import FormatError, StateConflictError
+from millpond.errors import FormatError, StateConflictError, WrongCheckpointError
 from millpond.stores.durability.manifests.manifest import Manifest
 from millpond.stores.durability.storage.storage import Storage
 
@@ -104,7 +104,7 @@ def check_owner(manifest: Manifest, application_id: str, task_id: str, fingerpri
         StateConflictError: it belongs to another one.
     """
     if (manifest.application_id, manifest.task_id) != (application_id, task_id):
-        raise StateConflictError(
+        raise WrongCheckpointError(
             f"the manifest belongs to task {manifest.task_id!r} of application {manifest.application_id!r}, not to "
             f"task {task_id!r} of {application_id!r}; start the query whose checkpoint this is, with "
             f"application_id={manifest.application_id!r}, or this one with a checkpoint of its own"

@@ -34,7 +34,7 @@ from dataclasses import dataclass, field, replace
 from itertools import chain, pairwise
 from typing import Any, Final, Self
 
-from millpond.errors import FormatError
+from millpond.errors import DamagedRecordError, FormatError
 from millpond.releases import RELEASE, Numbered, Release, check_reader, oldest_reader
 from millpond.stores.durability.manifests.bridge import Bridge
 from millpond.stores.durability.storage.checked_text import check_text, checked_text, read_text
@@ -234,7 +234,9 @@ class Manifest:
             )
             manifest._check_chain()
         except (KeyError, TypeError, ValueError) as error:
-            raise FormatError(f"a manifest of version {version} is damaged ({error!r}): {_told(text)}") from error
+            raise DamagedRecordError(
+                f"a manifest of version {version} is damaged ({error!r}): {_told(text)}"
+            ) from error
         return manifest
 
     def _check_chain(self) -> None:
@@ -288,7 +290,7 @@ def _parsed(text: str) -> dict[str, Any]:
 
 
 def _no_manifest(text: str) -> FormatError:
-    return FormatError(f"this is not a manifest: {_told(text)}")
+    return DamagedRecordError(f"this is not a manifest: {_told(text)}")
 
 
 def _told(text: str) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Self
 
-from millpond.errors import ConfigurationError
+from millpond.errors import UpgradeFromError
 from millpond.releases import THIS_RELEASE, Numbered, Release, newest_number, oldest_reader
 from millpond.stores.durability.manifests.claim import GENERATION_MARK
 from millpond.stores.durability.manifests.manifest import Manifest
@@ -40,7 +40,7 @@ class FormatNumbers:
         wanted = release or THIS_RELEASE
         file_format = newest_number(Numbered.DURABLE_FILE, wanted)
         if file_format is None:
-            raise ConfigurationError(
+            raise UpgradeFromError(
                 f"release {wanted} of Millpond reads no durable files; give release "
                 f"{oldest_reader(Numbered.DURABLE_FILE, 1)} or a newer one"
             )
@@ -64,13 +64,13 @@ def check_older_reader(release: Release, specs: Iterable[StoreSpec], *, evolved:
             it does not know.
     """
     if evolved and newest_number(Numbered.EVOLUTION_RECORD, release) is None:
-        raise ConfigurationError(
+        raise UpgradeFromError(
             f"release {release} knows no state that was carried over to another shape, so nothing leads back to it; "
             f"leave out upgrade_from, or give release {oldest_reader(Numbered.EVOLUTION_RECORD, 1)} or a newer one"
         )
     for spec in specs:
         if spec.layout is not None and newest_number(Numbered.LAYOUT, release) is None:
-            raise ConfigurationError(
+            raise UpgradeFromError(
                 f"release {release} does not know the layout {spec.layout.name!r} of store {spec.name!r}, so it cannot "
                 f"have written this state, and nothing leads back to it; leave out upgrade_from, or give release "
                 f"{oldest_reader(Numbered.LAYOUT, spec.layout.version)} or a newer one"

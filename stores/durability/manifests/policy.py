@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
 
-from millpond.errors import ConfigurationError
+from millpond.errors import InvalidArgumentError
 from millpond.stores.durability.manifests.manifest import Manifest
 from millpond.stores.encoding.times import Duration, to_length, to_millis
 
@@ -58,7 +58,7 @@ class DurabilityPolicy:
             ("prepared_commits", 0),
         ):
             if getattr(self, what) < least:
-                raise ConfigurationError(f"{what} is {getattr(self, what)}; it must be at least {least}")
+                raise InvalidArgumentError(f"{what} is {getattr(self, what)}; it must be at least {least}")
         to_length(self.retained_age, "retained_age")
         to_length(self.retained_forks, "retained_forks")
 

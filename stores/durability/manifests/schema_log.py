@@ -17,7 +17,15 @@ from zlib import crc32
 
 import pyarrow as pa
 
-from millpond.errors import CorruptFileError, DurabilityError, FormatError, SerdeError, StateConflictError
+from millpond.errors import (
+    ConcurrentJobError,
+    CorruptFileError,
+    DurabilityError,
+    FormatError,
+    SerdeError,
+    StateConflictError,
+    StoresChangedError,
+)
 from millpond.stores.durability.manifests.manifest import TASK_ID
 from millpond.stores.durability.storage.storage import Storage
 from millpond.stores.encoding.rows.schemas import Schemas
@@ -164,7 +172,7 @@ def copy_schemas(storage: Storage, application_id: str, to: str) -> None:
             text, path = storage.read(file.path), f"{to}/{name}"
             storage.put_once(path, text)
             if storage.read(path) != text:
-                raise StateConflictError(
+                raise StoresChangedError(
                     f"{storage.describe(path)} has other schemas than {storage.describe(file.path)}, whose rows are "
                     "to be carried over; give the renamed verb a name that has no state, in renamed and in name=..."
                 )
@@ -192,7 +200,7 @@ def schema_faults(storage: Storage, application_id: str) -> Iterator[SchemaFault
 
 
 def _conflict(storage: Storage, application_id: str, place: str, after: Schemas) -> StateConflictError:
-    return StateConflictError(
+    return ConcurrentJobError(
         f"{storage.describe(_path(application_id, place, after.number))}: the schemas of {place!r} are not those that "
         "this query was built with, as another query has begun or changed this state since, or the state could not be "
         "read then; build the query again, and start one after the other"

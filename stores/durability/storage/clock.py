@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 from uuid import uuid4
 
-from millpond.errors import DurabilityError
+from millpond.errors import DurabilityError, StorageError
 from millpond.stores.durability.storage.storage import Storage
 from millpond.stores.encoding.times import TimeUnit
 
@@ -60,7 +60,7 @@ def storage_ms(storage: Storage, path: str) -> int:
     """
     now = storage.clock_ms(path)
     if now <= 0:
-        raise DurabilityError(
+        raise StorageError(
             f"the storage does not say when {storage.describe(path)} was written, so nothing tells how old its files "
             "are; put the state directory on one that does, such as s3://, gs:// or a path"
         )

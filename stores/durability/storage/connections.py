@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 import pyarrow as pa
 from pyarrow import fs
 
-from millpond.errors import ConfigurationError
+from millpond.errors import ConfigurationError, StateDirectoryError
 from millpond.masking import know, quoted
 from millpond.stores.durability.storage.s3 import SCHEME as S3
 from millpond.stores.durability.storage.s3 import S3Place
@@ -73,7 +73,7 @@ def _fsspec_connection(uri: str, reason: Exception) -> Connection:
     try:
         url_to_fs = import_module("fsspec.core").url_to_fs
     except ImportError:
-        raise ConfigurationError(
+        raise StateDirectoryError(
             f"the state directory {shown(uri)!r} is on no file system that pyarrow knows "
             f"({quoted(reason)}); install fsspec (pip install fsspec) and its driver for it, or "
             "use a path, s3://, gs://, hdfs:// or abfs://"
@@ -87,4 +87,4 @@ def _fsspec_connection(uri: str, reason: Exception) -> Connection:
 
 
 def _unreachable(uri: str, error: Exception) -> ConfigurationError:
-    return ConfigurationError(f"the state directory {shown(uri)!r} cannot be reached: {quoted(error)}")
+    return StateDirectoryError(f"the state directory {shown(uri)!r} cannot be reached: {quoted(error)}")

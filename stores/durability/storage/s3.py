@@ -16,7 +16,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 from pyarrow import fs
 
-from millpond.errors import ConfigurationError
+from millpond.errors import InvalidOptionError, StateDirectoryError
 from millpond.masking import quoted
 from millpond.stores.backend.options import Parser, parse_bool, parse_choice, parse_int
 from millpond.stores.durability.storage.uris import shown
@@ -86,7 +86,7 @@ class S3Options:
             return replace(options, endpoint_override=endpoint)
         url = urlsplit(endpoint)
         if url.scheme not in _SCHEMES:
-            raise ConfigurationError(
+            raise StateDirectoryError(
                 f"the S3 endpoint, which the state directory's URI or {' or '.join(_ENDPOINTS)} names, has the scheme "
                 f"{url.scheme!r}; say http or https"
             )
@@ -128,12 +128,12 @@ class S3Place:
         user, _, bucket = parts.netloc.rpartition("@")
         access_key, _, secret_key = (unquote(part) for part in user.partition(":"))
         if not bucket or ":" in bucket:
-            raise ConfigurationError(
+            raise StateDirectoryError(
                 f"the state directory {shown(uri)!r} names no bucket; say s3://bucket/prefix, and if the URI has a "
                 "secret key, with %2F in place of each / in it"
             )
         if bool(access_key) != bool(secret_key):
-            raise ConfigurationError(
+            raise StateDirectoryError(
                 f"the state directory s3://{bucket}{parts.path} has half a key; say s3://KEY:SECRET@{bucket}, or leave "
                 "both to AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
             )
@@ -230,14 +230,14 @@ def _addressing(options: S3Options) -> str:
 def _value(name: str, text: str) -> Any:
     parse = _PARSERS.get(name)
     if parse is None:
-        raise ConfigurationError(
+        raise InvalidOptionError(
             f"the state directory's URI has the option {name!r}, which s3:// does not have; the options are "
             f"{', '.join(_PARSERS)}"
         )
     try:
         return parse(text)
     except ValueError as error:
-        raise ConfigurationError(f"the state directory's URI says {name}={text}, but {name} must be {error}") from error
+        raise InvalidOptionError(f"the state directory's URI says {name}={text}, but {name} must be {error}") from error
 
 
 def _text(text: str) -> str:

@@ -20,7 +20,7 @@ from uuid import uuid4
 
 from pyarrow import fs
 
-from millpond.errors import ConfigurationError, DurabilityError, MissingFileError
+from millpond.errors import DurabilityError, InvalidOptionError, MissingFileError, StateDirectoryError, StorageError
 from millpond.masking import quoted
 from millpond.stores.backend.own_files import FOLLOWED_NOT, first_link, is_link
 from millpond.stores.durability.storage.connections import Connection, connect
@@ -70,7 +70,9 @@ class Storage:
         """
         text = str(uri)
         if not isinstance(uri, str | Path) or not text:
-            raise ConfigurationError(f"the state directory is {uri!r}; give a path or a URI such as s3://bucket/prefix")
+            raise StateDirectoryError(
+                f"the state directory is {uri!r}; give a path or a URI such as s3://bucket/prefix"
+            )
         scheme, separator, rest = text.partition("://")
         if not separator:
             storage = cls(str(Path(text).absolute()))
@@ -110,7 +112,7 @@ class Storage:
     def _refuse_links(self, root: str, path: str) -> None:
         link = first_link(root, path)
         if link is not None:
-            raise DurabilityError(
+            raise StorageError(
                 f"{link} is {FOLLOWED_NOT}; put what it leads to in its place, or delete it if it is a stranger's"
             )
 
@@ -369,7 +371,7 @@ class Storage:
         try:
             _delete(*self._locate_name(path))
         except OSError as error:
-            raise DurabilityError(f"cannot delete {self.describe(path)}: {quoted(error)}") from error
+            raise StorageError(f"cannot delete {self.describe(path)}: {quoted(error)}") from error
 
     def delete_directory(self, path: str) -> None:
         """Delete a directory with all that is in it; one that does not exist is no error.
@@ -383,7 +385,7 @@ class Storage:
         except FileNotFoundError:
             return
         except OSError as error:
-            raise DurabilityError(f"cannot delete {self.describe(path)}: {quoted(error)}") from error
+            raise StorageError(f"cannot delete {self.describe(path)}: {quoted(error)}") from error
 
     def delete_empty(self, path: str) -> None:
         """Delete a directory that nothing is in; any other stays.
@@ -403,16 +405,16 @@ class Storage:
         return self._connect().local and is_link(self._locate_name(path)[1])
 
     def _unlistable(self, directory: str, error: OSError) -> DurabilityError:
-        return DurabilityError(f"cannot list {self.describe(directory)}: {quoted(error)}")
+        return StorageError(f"cannot list {self.describe(directory)}: {quoted(error)}")
 
     def _unwritable(self, path: str, error: OSError) -> DurabilityError:
-        return DurabilityError(
+        return StorageError(
             f"cannot write {self.describe(path)}: {quoted(error)}; check the free space, the permissions and the "
             "connection"
         )
 
     def _unreadable(self, path: str, error: OSError) -> DurabilityError:
-        return DurabilityError(
+        return StorageError(
             f"cannot read {self.describe(path)}: {quoted(error)}; check the permissions and the connection"
         )
 
@@ -427,7 +429,7 @@ def _without_sync(uri: str) -> tuple[str, bool]:
     options = dict(parse_qsl(query, keep_blank_values=True))
     value = options.pop("sync", "true")
     if value not in _SYNC_VALUES:
-        raise ConfigurationError(f"the state directory {shown(uri)!r} says sync={value}; say sync=true or sync=false")
+        raise InvalidOptionError(f"the state directory {shown(uri)!r} says sync={value}; say sync=true or sync=false")
     return place + ("?" + urlencode(options) if options else ""), _SYNC_VALUES[value]
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from millpond.errors import ConfigurationError, RecordError
+from millpond.errors import ColumnTypeError, InvalidValueError, RecordError, UnknownColumnError
 from millpond.stores.encoding.rows.nested import child_columns, child_fields, with_children
 from millpond.stores.encoding.rows.physical import normalized, null_mask
 
@@ -24,7 +24,7 @@ def agreed_columns(rows: "pa.Table | pa.StructArray", schema: pa.Schema) -> list
     """
     names = rows.schema.names if isinstance(rows, pa.Table) else [field.name for field in rows.type]
     if names != schema.names:
-        raise ConfigurationError(f"the columns are {names}, but should be {schema.names}, in this order")
+        raise UnknownColumnError(f"the columns are {names}, but should be {schema.names}, in this order")
     columns = _columns(rows)
     for column, field in zip(columns, schema, strict=True):
         _check_type(column.type, field)
@@ -38,7 +38,7 @@ def naming(column: str) -> Iterator[None]:
     try:
         yield
     except RecordError as error:
-        raise RecordError(f"column {column!r}: {error}") from error
+        raise InvalidValueError(f"column {column!r}: {error}") from error
 
 
 def check_nulls(column: Any, field: Any, path: str) -> None:
@@ -52,7 +52,9 @@ def check_nulls(column: Any, field: Any, path: str) -> None:
             check_nulls(chunk, field, path)
     elif column.null_count and not field.nullable:
         row = int(np.flatnonzero(null_mask(column))[0])
-        raise RecordError(f"column {path!r} is NOT NULL, but is null in row {row}; filter such rows out, or coalesce")
+        raise InvalidValueError(
+            f"column {path!r} is NOT NULL, but is null in row {row}; filter such rows out, or coalesce"
+        )
     elif _is_strict(field.type):
         for part, child in zip(child_columns(column), child_fields(field.type), strict=True):
             check_nulls(part, child, f"{path}.{child.name}")
@@ -77,7 +79,9 @@ def _columns(rows: Any) -> list[Any]:
     if isinstance(rows, pa.Table):
         return list(rows.columns)
     if rows.null_count:
-        raise RecordError(f"row {int(np.flatnonzero(null_mask(rows))[0])} is null as a whole; filter such rows out")
+        raise InvalidValueError(
+            f"row {int(np.flatnonzero(null_mask(rows))[0])} is null as a whole; filter such rows out"
+        )
     return [rows.field(number) for number in range(rows.type.num_fields)]
 
 
@@ -86,4 +90,4 @@ def _check_type(type_: Any, field: Any) -> None:
         return
     plain = normalized(type_, field.name)
     if plain != field.type and nullable_type(plain) != nullable_type(field.type):
-        raise ConfigurationError(f"column {field.name!r} is of type {type_}, but should be {field.type}")
+        raise ColumnTypeError(f"column {field.name!r} is of type {type_}, but should be {field.type}")

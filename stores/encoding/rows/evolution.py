@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from typing import Any
 
-from millpond.errors import ConfigurationError, StateConflictError
+from millpond.errors import ColumnsChangedError, InvalidEvolutionError
 from millpond.stores.encoding.rows.columns import Column, Columns, numbered
 from millpond.stores.encoding.rows.nested import child_fields, leaf_paths
 from millpond.stores.encoding.rows.renames import exchange_refused, first_of, to_apply
@@ -51,7 +51,7 @@ def evolved_columns(old: Columns, new: Sequence[Any], change: Change, ids: Itera
     before, now = _paths([column.field for column in old]), _paths(new)
     exchanged = exchange_refused(change.renamed, before | now)
     if exchanged:
-        raise ConfigurationError(f"{change.where}: {exchanged}")
+        raise InvalidEvolutionError(f"{change.where}: {exchanged}")
     matching = _Matching(replace(change, renamed=to_apply(change.renamed, before, now)), ids)
     columns = matching.columns(old, new, "", "")
     known = set() if columns == old else known
@@ -59,7 +59,7 @@ def evolved_columns(old: Columns, new: Sequence[Any], change: Change, ids: Itera
     _check_dropped(change, now, known)
     if matching.problems:
         old_fields = [column.field for column in old]
-        raise StateConflictError(side_by_side(change.where, old_fields, new, matching.origins, matching.problems))
+        raise ColumnsChangedError(side_by_side(change.where, old_fields, new, matching.origins, matching.problems))
     return columns
 
 
@@ -172,24 +172,24 @@ def _check_renamed(
         said = f"{change.where}: renamed says that {was!r} is {now!r} now, but"
         origin = origins.get(now)
         if now not in after:
-            raise ConfigurationError(f"{said} there is no {now!r}{_nearest(now, after)}")
+            raise InvalidEvolutionError(f"{said} there is no {now!r}{_nearest(now, after)}")
         if was in after and was in handed_on:
             first = first_of(change.renamed, was)
             if known and first not in known:
-                raise ConfigurationError(f"{said} there was no {first!r} to be {was!r}{_nearest(first, known)}")
+                raise InvalidEvolutionError(f"{said} there was no {first!r} to be {was!r}{_nearest(first, known)}")
             continue
         if was in after:
-            raise ConfigurationError(
+            raise InvalidEvolutionError(
                 f"{said} there is a column {was!r}; take that out, or, if an earlier run has applied what is said, "
                 f"take {was!r} out of renamed; a new {was!r} comes in the release after the one that renames the old"
             )
         if origin is None and was not in before:
-            raise ConfigurationError(f"{said} there was no {was!r}{_nearest(was, before)}")
+            raise InvalidEvolutionError(f"{said} there was no {was!r}{_nearest(was, before)}")
         if origin is None:
             struct, place = was.rpartition(".")[0], now.rpartition(".")[0]
             both = f"renamed={{{struct!r}: {place!r}, {was!r}: {now!r}}}, if the struct is renamed, or "
             moved = struct in before - after and place in after - before
-            raise ConfigurationError(
+            raise InvalidEvolutionError(
                 f"{said} a column cannot move to another struct; write {both if moved else ''}"
                 f"dropped=[{was!r}] in place of that, which loses its values, or keep the column {was!r}, without that"
             )
@@ -202,11 +202,11 @@ def _check_dropped(change: Change, after: set[str], known: set[str]) -> None:
         said = f"{change.where}: dropped says that {path!r} is gone, but"
         if path in by_new and known and by_new[path] not in known:
             was = by_new[path]
-            raise ConfigurationError(f"{said} there was no {was!r} to take its name{_nearest(was, known)}")
+            raise InvalidEvolutionError(f"{said} there was no {was!r} to take its name{_nearest(was, known)}")
         if path in after and path not in by_new:
-            raise ConfigurationError(f"{said} it is there; take it out of the columns, or out of dropped")
+            raise InvalidEvolutionError(f"{said} it is there; take it out of the columns, or out of dropped")
         if known and path not in known:
-            raise ConfigurationError(f"{said} there never was such a column{_nearest(path, known)}")
+            raise InvalidEvolutionError(f"{said} there never was such a column{_nearest(path, known)}")
 
 
 def _paths(fields: Sequence[Any]) -> set[str]:

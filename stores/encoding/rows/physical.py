@@ -33,7 +33,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from millpond.errors import ConfigurationError, RecordError, SerdeError
+from millpond.errors import ColumnTypeError, DuplicateColumnError, InvalidValueError, RecordError, SerdeError
 
 SHORT_DECIMAL: Final = 18
 """The most digits of a decimal that is an int; wider ones are bytes."""
@@ -101,7 +101,7 @@ def normalized(type_: pa.DataType, path: str = "") -> pa.DataType:
     if str(type_) in _PLAIN:
         return _PLAIN[str(type_)]
     of = f"column {path!r} is of type {type_}, which" if path else f"the type {type_}"
-    raise ConfigurationError(f"{of} cannot be kept in packed rows; cast it to one of Spark's types first")
+    raise ColumnTypeError(f"{of} cannot be kept in packed rows; cast it to one of Spark's types first")
 
 
 def normalized_schema(schema: pa.Schema) -> pa.Schema:
@@ -124,7 +124,7 @@ def check_names(names: Sequence[str], path: str) -> None:
     twice = sorted(name for name, times in Counter(names).items() if times > 1)
     if twice:
         where = f" in {path!r}" if path else ""
-        raise ConfigurationError(f"more than one column is called {twice[0]!r}{where}; rename all but one")
+        raise DuplicateColumnError(f"more than one column is called {twice[0]!r}{where}; rename all but one")
 
 
 def to_physical(column: "pa.Array[Any] | pa.ChunkedArray[Any]") -> list[Any]:
@@ -158,7 +158,7 @@ def plain_leaves(column: Any) -> Any:
     try:
         return column.cast(type_)
     except pa.ArrowInvalid as error:
-        raise RecordError(f"a {column.type} cannot be kept as {type_}: {error}; filter such rows out") from error
+        raise InvalidValueError(f"a {column.type} cannot be kept as {type_}: {error}; filter such rows out") from error
 
 
 def check_text(column: Any) -> None:
@@ -175,7 +175,7 @@ def check_text(column: Any) -> None:
 
 
 def _not_text(error: Exception) -> RecordError:
-    return RecordError(f"a string is not UTF-8 ({error}); make the column binary, or clean it")
+    return InvalidValueError(f"a string is not UTF-8 ({error}); make the column binary, or clean it")
 
 
 def elements(column: Any) -> tuple[Any, list[int]]:

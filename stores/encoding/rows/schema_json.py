@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from millpond.errors import ConfigurationError, FormatError, SerdeError
+from millpond.errors import ColumnTypeError, FormatError, SerdeError
 from millpond.stores.encoding.rows.columns import Column, Columns, all_ids
 from millpond.stores.encoding.rows.nested import with_children
 from millpond.stores.encoding.rows.physical import check_names
@@ -120,7 +120,7 @@ def _to_dict(column: Column) -> dict[str, Any]:
         try:
             found["metadata"] = {key.decode(): value.decode() for key, value in field.metadata.items()}
         except UnicodeDecodeError as error:
-            raise ConfigurationError(
+            raise ColumnTypeError(
                 f"the metadata of column {field.name!r} is not text: {error}; leave it out, "
                 "as the field's remove_metadata() does"
             ) from error

@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as _compute
 
-from millpond.errors import ConfigurationError, UnreadableRowError
+from millpond.errors import ColumnTypeError, UnreadableRowError
 from millpond.stores.encoding.rows.agreed import agreed_columns, naming
 from millpond.stores.encoding.rows.byte_columns import binary_of, headed, or_null, runs_of
 from millpond.stores.encoding.rows.key_codes import (
@@ -154,7 +154,7 @@ def _check_key(field: Any, path: str) -> None:
     found = without_order(field, path)
     if found is not None:
         name, kind = found
-        raise ConfigurationError(
+        raise ColumnTypeError(
             f"column {name!r} is a {kind}, which has no order and cannot be part of a key; take fields out of it"
         )
 

@@ -9,7 +9,7 @@ from itertools import islice
 from pathlib import Path
 from typing import NoReturn, Self
 
-from millpond.errors import ConfigurationError
+from millpond.errors import InvalidArgumentError
 from millpond.stores.backend.contract import (
     Backend,
     BackendSupplier,
@@ -107,7 +107,7 @@ class FaultySupplier(BackendSupplier):
 
     @classmethod
     def from_options(cls, options: Mapping[str, str]) -> Self:
-        raise ConfigurationError("a FaultySupplier is made of another supplier and a plan, not from a URL")
+        raise InvalidArgumentError("a FaultySupplier is made of another supplier and a plan, not from a URL")
 
     def open(self, directory: Path) -> Backend:
         _meet(self._plan, Step.BACKEND_OPEN)

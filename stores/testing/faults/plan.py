@@ -17,11 +17,12 @@ from types import TracebackType
 from typing import Final, Self, TypeAlias
 
 from millpond.errors import (
+    ArgumentConflictError,
     BackendError,
     BackendUnavailableError,
-    ConfigurationError,
     CorruptStoreError,
     DurabilityError,
+    InvalidArgumentError,
     MillpondError,
 )
 
@@ -184,7 +185,7 @@ class FaultPlan:
         if fault is None:
             return None
         if fault not in POSSIBLE[step]:
-            raise ConfigurationError(
+            raise ArgumentConflictError(
                 f"{fault.value!r} is not possible where the step is {step.value!r}; choose one of "
                 f"{sorted(one.value for one in POSSIBLE[step])}, or None"
             )
@@ -257,7 +258,7 @@ def fault_seed() -> int:
     try:
         return int(text)
     except ValueError:
-        raise ConfigurationError(
+        raise InvalidArgumentError(
             f"{SEED_VARIABLE} is {text!r}; give the number that a failed test has printed, or unset it"
         ) from None
 

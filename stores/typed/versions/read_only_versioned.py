@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, groupby, repeat
 from typing import Final, Generic, NamedTuple, TypeVar
 
-from millpond.errors import ConfigurationError
+from millpond.errors import ArgumentConflictError, NoHistoryError
 from millpond.stores.backend.contract import Entries
 from millpond.stores.backend.transaction import Transaction
 from millpond.stores.encoding.keys import (
@@ -282,7 +282,7 @@ class ReadOnlyVersionedKeyValueStore(Store[K, V]):
         first = None if earliest is None else to_instant(earliest, "earliest")
         last = MAX_TIME if latest is None else to_instant(latest, "latest")
         if first is not None and first > last:
-            raise ConfigurationError(f"history from {first} to {last}: earliest must not be after latest")
+            raise ArgumentConflictError(f"history from {first} to {last}: earliest must not be after latest")
         return self._scans.begin(self._alive(self._versions(row, first, last, reverse), first))
 
     def version_times(self, key: K, earliest: Instant, latest: Instant | None = None) -> list[int]:
@@ -501,12 +501,12 @@ def check_grace(store: str, grace: int, history_retention: int, late_puts: LateP
         ConfigurationError: it is.
     """
     if grace > history_retention:
-        raise ConfigurationError(
+        raise NoHistoryError(
             f"store {store!r}: a grace of {grace} ms is longer than its history retention of {history_retention} ms, "
             "so puts would be accepted that nobody can read; make history_retention as long, or grace shorter"
         )
     if grace < history_retention and late_puts is not LatePuts.REFUSED:
-        raise ConfigurationError(
+        raise ArgumentConflictError(
             f"store {store!r}: a grace of {grace} ms says which puts are refused, but with late_puts "
             f"{late_puts.value!r} those that are valid within the history of {history_retention} ms are put; leave out "
             "one of the two"

@@ -16,7 +16,7 @@ from itertools import pairwise
 from typing import Any, Final
 from zoneinfo import ZoneInfo
 
-from millpond.errors import ConfigurationError, CorruptStoreError
+from millpond.errors import CorruptStoreError, TimeZoneError
 from millpond.stores.encoding.times import TimeUnit
 from millpond.stores.typed.windows.grids import CumulativeGrid, EvenGrid, Grid
 
@@ -227,14 +227,14 @@ def zone_of(name: str) -> ZoneInfo:
         ConfigurationError: there is none, or it is that of whatever machine asks.
     """
     if name in _OF_THE_MACHINE:
-        raise ConfigurationError(
+        raise TimeZoneError(
             f"zone is {name!r}, which may be another one on each machine; give the name of a place, such as "
             "zone='Europe/Berlin', or zone='UTC'"
         )
     try:
         return ZoneInfo(name)
     except (KeyError, OSError, TypeError, ValueError) as error:
-        raise ConfigurationError(
+        raise TimeZoneError(
             f"zone is {name!r}, and the database of time zones of this machine has none of that name; give the name of "
             "a place, such as zone='Europe/Berlin', or zone='UTC', or install the package tzdata there"
         ) from error

@@ -9,7 +9,7 @@ The layout is that of ``millpond.stores.typed.windows.segments``, by the session
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from millpond.errors import ConfigurationError
+from millpond.errors import ArgumentConflictError, ConfigurationError
 from millpond.stores.backend.contract import Entries
 from millpond.stores.encoding.keys import TIME_SIZE, last_time, pack_time, terminated, unpack_time, unterminated
 from millpond.stores.encoding.times import MAX_TIME, MIN_TIME, Instant, to_instant
@@ -161,7 +161,7 @@ class WritableSessionStore(ReadOnlySessionStore[K, V], WritableStore[K, V]):
         self._segments.put(ends, zip(rows, data, strict=True))
 
     def _ends_before_it_starts(self, session: object) -> ConfigurationError:
-        return ConfigurationError(f"the session {session} ends before it starts; give the start first")
+        return ArgumentConflictError(f"the session {session} ends before it starts; give the start first")
 
 
 class SessionStore(WritableSessionStore[K, V]):

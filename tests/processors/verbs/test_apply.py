@@ -533,7 +533,7 @@ def test_a_row_counts_as_it_was_when_it_was_yielded() -> None:
 def refused(process: Callable[[KeyContext], Any]) -> str:
     with pytest.raises(RecordError) as caught:
         started(Calling(process)).close()
-    return str(caught.value)
+    return caught.value.sentence
 
 
 def test_results_that_are_no_rows_are_refused() -> None:

@@ -21,7 +21,7 @@ from millpond.adapters.spark.verbs.expressions import Expression
 from millpond.adapters.spark.verbs.inputs import RowInput, column_of
 from millpond.adapters.spark.verbs.verb_run import VerbRun
 from millpond.adapters.spark.worker.table_versions import RETAINED
-from millpond.errors import ConfigurationError
+from millpond.errors import ConfigurationError, InvalidExpressionError, InvalidRowError, MicroBatchNotKeptError
 from millpond.masking import quoted
 from millpond.processors.verbs.matching.asked_rows import SideColumns, asked_row, matching_of
 from millpond.processors.verbs.matching.explanation import MatchExplanation
@@ -80,7 +80,7 @@ def looked_up(run: VerbRun, verb: Verb, checkpoint: str, batch_id: int | None) -
     read = {name: versions.read_by(query, last) for name, versions in run.table_versions(verb).items()}
     settled = {name: one for name, one in read.items() if one is not None}
     if settled.keys() != read.keys():
-        raise ConfigurationError(
+        raise MicroBatchNotKeptError(
             f"no version is known that {verb.name!r} has read by micro-batch {last} of the query with the checkpoint "
             f"{shown(found.storage.uri)}: rows have not come yet, the verb is not of that query, or the micro-batch "
             f"is one of those before the last {RETAINED}; give the query's checkpointLocation, and as batch_id one of "
@@ -166,7 +166,7 @@ def _check_time(rows: RowInput, one: DataFrame) -> None:
     try:
         assert one.select(column_of(rows.time)).schema
     except AnalysisException as error:
-        raise ConfigurationError(
+        raise InvalidExpressionError(
             f"the time of {rows.role!r}, {rows.time}, is an expression of one DataFrame, and the row is of none; make "
             "the verb with one of names, such as F.col('at') in place of rows['at']"
         ) from error
@@ -185,4 +185,4 @@ def _one(session: SparkSession, role: str, columns: T.StructType, values: Mappin
 
 
 def _unfit(role: str, error: Exception) -> ConfigurationError:
-    return ConfigurationError(f"the row does not fit {role!r}: {quoted(error)}")
+    return InvalidRowError(f"the row does not fit {role!r}: {quoted(error)}")

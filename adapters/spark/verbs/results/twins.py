@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 from millpond.adapters.spark.rows.names import named
 from millpond.adapters.spark.verbs.inputs import field_of, micros
 from millpond.adapters.spark.verbs.told_columns import feed_in
-from millpond.errors import ConfigurationError
+from millpond.errors import StreamingOrStaticError
 from millpond.processors.calls.arguments import moment_of
 from millpond.processors.calls.batch_twin import (
     RowDifference,
@@ -73,7 +73,7 @@ def verified(
     """
     for what, frame in (("what the query gives", computed), ("written", written)):
         if frame.isStreaming:
-            raise ConfigurationError(
+            raise StreamingOrStaticError(
                 f"{what} is a streaming DataFrame, and rows are compared when all are there; give static ones, such as "
                 "spark.read.parquet(...)"
             )

@@ -17,7 +17,7 @@ from millpond.adapters.spark.session.checkpoint import Checkpoint
 from millpond.adapters.spark.verbs.results.twins import counting, differing
 from millpond.adapters.spark.verbs.told_columns import feed_in
 from millpond.adapters.spark.verbs.verb_run import Entries, VerbRun
-from millpond.errors import ConfigurationError
+from millpond.errors import ArgumentConflictError, CannotContinueError, InvalidArgumentError
 from millpond.masking import masked_errors
 from millpond.processors.calls.batch_twin import check_key
 from millpond.processors.calls.feeds.feeds import Feed
@@ -47,7 +47,7 @@ def check_stays(evolution: Evolution | None) -> None:
         ConfigurationError: so it does.
     """
     if evolution is not None and evolution.into is not None:
-        raise ConfigurationError(
+        raise ArgumentConflictError(
             f"the evolution goes on at {evolution.into}, where sources and operators may be others, and changed code "
             "runs over the micro-batches of the checkpoint as it is; leave into=... out, and change no more than that "
             "allows"
@@ -83,13 +83,13 @@ class Forked:
         """
         if not (self.verbs and self.rows.isStreaming):
             fault = "a static DataFrame" if self.verbs else "made with another Millpond"
-            raise ConfigurationError(
+            raise InvalidArgumentError(
                 f"what {what!r} gives is {fault}; have it call the verbs of the Millpond that it is given, on "
                 "streaming DataFrames"
             )
         sources = len(source_occurrences(self.rows))
         if sources != self.fork.sources:
-            raise ConfigurationError(
+            raise CannotContinueError(
                 f"what {what!r} gives reads {sources} sources, and the checkpoint has micro-batches of "
                 f"{self.fork.sources}; change what is made of them, and leave the sources as they are"
             )

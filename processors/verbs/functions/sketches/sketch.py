@@ -13,7 +13,7 @@ from zlib import crc32
 import numpy as np
 import pyarrow as pa
 
-from millpond.errors import ConfigurationError
+from millpond.errors import MissingPackageError
 from millpond.processors.verbs.functions.columns import Array, Integers, present
 from millpond.processors.verbs.functions.function import AggregateFunction
 from millpond.stores.encoding.rows.physical import to_physical
@@ -171,7 +171,7 @@ def library(function: str, instead: str = "") -> Any:
         return import_module("datasketches")
     except ImportError as error:
         other = f", or use {instead}" if instead else ""
-        raise ConfigurationError(
+        raise MissingPackageError(
             f"{function} needs the package datasketches, which cannot be imported ({error}); "
             f"pip install 'millpond[sketches]'{other}"
         ) from error

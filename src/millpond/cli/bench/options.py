@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
-from millpond.errors import ConfigurationError
+from millpond.errors import MissingPackageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -101,4 +101,4 @@ def benchmark_extra() -> "Iterator[None]":
     except ModuleNotFoundError as error:
         if error.name is None or error.name.startswith("millpond"):
             raise
-        raise ConfigurationError(f"this benchmark needs {error.name}: pip install 'millpond[bench]'") from error
+        raise MissingPackageError(f"this benchmark needs {error.name}: pip install 'millpond[bench]'") from error

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from millpond.cli.bench.options import Backends, Directory, HtmlFile, JsonFile, Seed, benchmark_extra, report
-from millpond.errors import ConfigurationError
+from millpond.errors import ArgumentConflictError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -133,9 +133,9 @@ def _growth(chosen: "Sequence[Contest]", json: Path | None, html: Path | None) -
     from millpond.bench.spark.queries import session_when_needed
 
     if len(chosen) > 1:
-        raise ConfigurationError("growth is measured of one workload at a time; give --workload once")
+        raise ArgumentConflictError("growth is measured of one workload at a time; give --workload once")
     if html is not None:
-        raise ConfigurationError("there is no page of growth; leave out --html")
+        raise ArgumentConflictError("there is no page of growth; leave out --html")
     (contest,) = chosen
     queries = len(contest.contenders or growth.default(contest))
     with session_when_needed(contest.cores) as spark, progress(Console(stderr=True), queries) as watch:
