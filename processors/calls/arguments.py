@@ -57,7 +57,7 @@ def check_calls(calls: Mapping[str, AggregateCall], window: Windows | None) -> N
         raise InvalidArgumentError(f"calls is {calls!r}; give a mapping from the name of each result to its function")
     for name, call in calls.items():
         if not isinstance(name, str):
-            raise DuplicateColumnError(
+            raise InvalidArgumentError(
                 f"calls has a result by the name {name!r}; give it that of a column, such as {{'count': count()}}"
             )
         if not isinstance(call, AggregateCall):

@@ -113,18 +113,19 @@ def code_of(name: str) -> str:
     >>> code_of("UnknownColumnError")
     'MILLPOND-UNKNOWN-COLUMN'
     """
-    words = re.findall("[A-Z][a-z]+", name.removesuffix("Error").removesuffix("Warning"))
-    return "-".join(["MILLPOND", *(word.upper() for word in words)])
+    words = re.findall("[A-Z][a-z]+", name.removeprefix("Millpond"))
+    return "-".join(["MILLPOND", *(word.upper() for word in words[:-1] or words)])
 
 
-class MillpondError(Exception):
-    """The root of everything that Millpond raises on purpose."""
+class Coded(Exception):
+    """What has a code, and says it.
 
-    code: ClassVar[str] = "MILLPOND-ERROR"
-    """What the condition is called, in messages and in the documentation; never changes its meaning.
-
-    A subclass that is defined elsewhere has the code of the one that it is below.
+    Attributes:
+        code: what the condition is called, in messages and in the documentation; it never changes its meaning. A
+            subclass that is defined elsewhere has the code of the one that it is below.
     """
+
+    code: ClassVar[str]
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
@@ -138,6 +139,10 @@ class MillpondError(Exception):
 
     def __str__(self) -> str:
         return f"{self.sentence} [{self.code}]".lstrip()
+
+
+class MillpondError(Coded):
+    """The root of everything that Millpond raises on purpose."""
 
 
 class ConfigurationError(MillpondError, ValueError):
@@ -467,5 +472,5 @@ class UserFunctionError(RecordError):
     """
 
 
-class PerformanceWarning(UserWarning):
-    """Something works, but takes far longer than it has to; the message says what to set."""
+class PerformanceWarning(Coded, UserWarning):
+    """Something works, but takes far longer than it has to."""

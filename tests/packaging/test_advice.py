@@ -38,6 +38,8 @@ _PLAYED = "pond/test_grace_advice.py::test_what_cannot_be_played_is_refused_with
 _WHAT_IF = "spark/test_what_if.py::test_what_cannot_be_forked_is_refused_with_what_to_give"
 _FORKED = "spark/test_fork.py::"
 FOLLOWED = {
+    "the rows in the state cannot be read with": "stores/rows/test_evolution.py::"
+    "test_a_rename_within_a_struct_that_is_not_declared_is_refused",
     "and its state counts each change as a row; to aggregate": "spark/test_feed_aggregates.py::"
     "test_a_state_that_counts_changes_never_becomes_one_of_rows",
     " is that of \n": "evolution/test_verb_starts.py::"

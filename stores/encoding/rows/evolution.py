@@ -58,8 +58,10 @@ def evolved_columns(old: Columns, new: Sequence[Any], change: Change, ids: Itera
     _check_renamed(change, matching.origins, before, now, known)
     _check_dropped(change, now, known)
     if matching.problems:
-        old_fields = [column.field for column in old]
-        raise ColumnsChangedError(side_by_side(change.where, old_fields, new, matching.origins, matching.problems))
+        both = side_by_side([column.field for column in old], new, matching.origins, matching.problems)
+        raise ColumnsChangedError(
+            f"{change.where}: the rows in the state cannot be read with the schema of now\n{both}"
+        )
     return columns
 
 

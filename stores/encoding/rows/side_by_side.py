@@ -28,12 +28,11 @@ class Problem:
 
 
 def side_by_side(
-    where: str, old: Sequence[Any], new: Sequence[Any], origins: Mapping[str, str], problems: Sequence[Problem]
+    old: Sequence[Any], new: Sequence[Any], origins: Mapping[str, str], problems: Sequence[Problem]
 ) -> str:
-    """A message of several lines: both schemas, a line for each column, then the problems.
+    """Several lines: both schemas, a line for each column, then the problems.
 
     Args:
-        where: the place that has these schemas.
         old: the fields of the state.
         new: the fields of now.
         origins: for the paths of new fields that continue old ones, the paths of these.
@@ -45,10 +44,7 @@ def side_by_side(
     marked = [{path for problem in problems for path in problem.paths[side]} for side in (0, 1)]
     rows = [(one in marked[0] or other in marked[1], _shown(one, left), _shown(other, right)) for one, other in pairs]
     width = max(len(text) for text in [_OLD_TITLE, *(row[1] for row in rows)])
-    lines = [
-        f"{where}: the rows in the state cannot be read with the schema of now",
-        f"  {_OLD_TITLE:{width}}  {_NEW_TITLE}",
-    ]
+    lines = [f"  {_OLD_TITLE:{width}}  {_NEW_TITLE}"]
     lines += [f"{'>' if mark else ' '} {one:{width}}  {other}".rstrip() for mark, one, other in rows]
     return "\n".join([*lines, *(problem.text for problem in problems)])
 

@@ -227,6 +227,8 @@ def test_a_column_that_vanishes_needs_no_word_if_no_other_could_be_it() -> None:
 def test_a_rename_within_a_struct_that_is_not_declared_is_refused() -> None:
     old, new = schema(s=struct(a=pa.int8())), schema(s=struct(b=pa.int64()))
     assert "renamed={'s.a': 's.b'} or dropped=['s.a']" in refused(old, new)
+    assert reread([{"s": {"a": 1}}], old, new, renamed={"s.a": "s.b"}) == [{"s": {"b": 1}}]
+    assert reread([{"s": {"a": 1}}], old, new, dropped=["s.a"]) == [{"s": {"b": None}}]
 
 
 def test_an_added_column_must_be_nullable() -> None:
