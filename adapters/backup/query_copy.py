@@ -13,7 +13,7 @@ from millpond.adapters.backup.checkpoint_copy import CheckpointCopy
 from millpond.adapters.backup.copied_files import StorageFiles
 from millpond.adapters.backup.state_copy import alone_at, check_free, copy_state, delete_state, jobs_of
 from millpond.adapters.inspect.spark_checkpoint import SparkCheckpoint, storage_at
-from millpond.errors import ConfigurationError, MissingFileError, PlaceTakenError
+from millpond.errors import ConfigurationError, InvalidArgumentError, MissingFileError, PlaceTakenError
 from millpond.stores.durability.storage.storage import Storage
 from millpond.stores.durability.storage.uris import below, shown
 from millpond.stores.evolution.history import current_manifests
@@ -152,7 +152,7 @@ def _only(jobs: Collection[str], application_id: str) -> str:
     """The application id of the only job, which is to have another one."""
     if len(jobs) != 1 or application_id in jobs:
         ids = ", ".join(map(repr, sorted(jobs)))
-        raise ConfigurationError(
+        raise InvalidArgumentError(
             f"the application id of the original is {ids}, and that of the copy cannot be {application_id!r}; "
             + ("give another" if len(jobs) == 1 else "only the id of a single job can be another, so give none")
         )
@@ -172,7 +172,7 @@ def _check_apart(original: QueryPlace, into: QueryPlace) -> None:
 def _check_free(into: QueryPlace, place: Storage, own: Collection[str]) -> None:
     """Refuse a place for the checkpoint where something is, other than files of one's own."""
     if {file.path for file in place.list("")} - {*own} or place.directories(""):
-        raise ConfigurationError(
+        raise PlaceTakenError(
             f"there is something at {shown(into.checkpoint)} already; stop its query and move it away, or give a "
             "place where nothing is"
         )

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from uuid import uuid4
 
 from millpond.adapters.backup.copied_files import at_once, copy_file
-from millpond.errors import MicroBatchNotKeptError, MissingFileError
+from millpond.errors import MicroBatchNotKeptError, MissingFileError, PlaceTakenError
 from millpond.stores.durability.manifests.claim import is_claim
 from millpond.stores.durability.manifests.former_names import is_former_name, note_former_name, under
 from millpond.stores.durability.manifests.manifest import Manifest
@@ -57,7 +57,7 @@ def alone_at(target: Storage, path: str) -> Iterator[None]:
     except MissingFileError:  # that of somebody else, who has just come to the end
         is_mine = False
     if not is_mine:
-        raise ConfigurationError(
+        raise PlaceTakenError(
             f"there is {target.describe(path)} already: a copy is being made there, or was interrupted; give another "
             "place, or delete what is there if nobody writes it any more"
         )
@@ -76,7 +76,7 @@ def check_free(target: Storage, jobs: Collection[str]) -> None:
     """
     there = _of_jobs(target, jobs)
     if there:
-        raise ConfigurationError(
+        raise PlaceTakenError(
             f"{shown(target.uri)} has state of application {there[0]!r} already; stop its query and move "
             f"{', '.join(map(target.describe, there))} away, or give a place where nothing of it is"
         )

@@ -42,6 +42,7 @@ def test_the_page_has_every_command_that_answers_in_json() -> None:
 def test_backends_and_the_state_of_a_query_have_the_keys_of_the_page(query: Query, tmp_path: Path) -> None:
     place = ("--state-dir", query.state)
     for command, found in {
+        "explain": objects("explain"),
         "backends": objects("backends"),
         "state list": objects("state", "list", query.checkpoint, *place),
         "state size": objects("state", "size", query.checkpoint, *place),

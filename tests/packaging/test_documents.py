@@ -13,7 +13,6 @@ from millpond import errors
 from millpond.metrics import StoreMetric
 from millpond.processors.runtime.metrics import TaskMetric
 from millpond.stores import backend_names, supplier
-from tests.packaging.codes import every_error
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"

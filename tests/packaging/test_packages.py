@@ -72,6 +72,7 @@ def test_a_wheel_holds_every_module_the_page_the_license_and_py_typed(tmp_path: 
     }
     page = {f"millpond/adapters/monitor/page/page.{kind}" for kind in ("html", "css", "js")}
     page.add("millpond/bench/pages/page.css")
+    page |= {f"millpond/explained/{path.name}" for path in (ROOT / "docs" / "errors").glob("MILLPOND-*.md")}
     assert expected | {"millpond/py.typed"} | page == {name for name in names if name.startswith("millpond/")}
     assert wheel.name.startswith(f"millpond-{millpond.__version__}-")
     assert any(name.endswith(".dist-info/licenses/LICENSE") for name in names)
@@ -83,7 +84,7 @@ def clean_copy(target: Path) -> Path:
     import shutil
 
     ignored = shutil.ignore_patterns("__pycache__", "*.egg-info")
-    for folder in ROOMS.values():
+    for folder in (*ROOMS.values(), "docs/errors"):
         shutil.copytree(ROOT / folder, target / folder, symlinks=True, ignore=ignored, dirs_exist_ok=True)
     for file in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / file, target / file)

@@ -14,6 +14,7 @@ Exit codes, of every command::
 """
 
 import sys
+from json import dumps
 from pathlib import Path
 from typing import Annotated
 
@@ -21,12 +22,14 @@ import typer
 
 from millpond.cli import (
     advise,
+    answers,
     backends,
     backups,
     cleaning,
     completing,
     doctor,
     editing,
+    explaining,
     failures,
     imports,
     inspecting,
@@ -76,13 +79,15 @@ def main() -> None:
     """The console script. Errors are printed as messages, with their trace only if ``--debug`` asks for it."""
     own_process.begin()
     failures.escape_what_cannot_be_written()
+    answers.expect_text()
     try:
         app(prog_name="millpond")
     except Exception as error:
         if _debugging:
             failures.trace_without_secrets()
             raise
-        typer.echo(f"millpond: {failures.told(error)}", err=True)
+        told = dumps(failures.to_dict(error)) if answers.wants_json() else f"millpond: {failures.told(error)}"
+        typer.echo(told, err=True)
         sys.exit(failures.exit_code(error))
 
 
@@ -172,4 +177,5 @@ def demo(
         raise typer.Exit(1)
 
 
+app.command("explain", rich_help_panel=BEGIN, epilog=explaining.LESSON)(explaining.explain)
 let_paragraphs_flow(app)

@@ -1,7 +1,8 @@
 """``--json``: one spelling and one meaning for all commands that do not measure.
 
 Rule of this module: the answer goes to the standard output, an object of JSON on each line, and nothing else goes
-there. ``millpond bench`` has an option of the same name that takes a file, in ``bench_options``.
+there; an error is an object on the standard error. ``millpond bench`` has an option of the same name that takes a file,
+in ``bench_options``.
 """
 
 from collections.abc import Iterable, Mapping
@@ -10,7 +11,29 @@ from typing import Annotated, Any, Protocol
 
 import typer
 
-AsJson = Annotated[bool, typer.Option("--json", help="print JSON, an object on each line, and nothing else")]
+_wanted = False
+"""Whether the command that runs was asked for JSON."""
+
+
+def _note(json: bool) -> bool:
+    global _wanted
+    _wanted = json
+    return json
+
+
+AsJson = Annotated[
+    bool, typer.Option("--json", callback=_note, help="print JSON, an object on each line, and nothing else")
+]
+
+
+def expect_text() -> None:
+    """Begin with a command that is not known yet."""
+    _note(False)
+
+
+def wants_json() -> bool:
+    """Whether whoever called the command reads JSON, of errors, too."""
+    return _wanted
 
 
 class Answer(Protocol):

@@ -28,6 +28,12 @@ def told(error: Exception) -> str:
     )
 
 
+def to_dict(error: Exception) -> dict[str, str | int | None]:
+    """The same as JSON has it: the message, its code, if it has one, and the exit code."""
+    code = error.code if isinstance(error, MillpondError) else None
+    return {"error": told(error), "code": code, "exit_code": exit_code(error)}
+
+
 def trace_without_secrets() -> None:
     """Have Python print the trace of the error that ends the process without the secrets in use."""
 
