@@ -13,6 +13,8 @@ from millpond.adapters.monitor.overview import OperatorSeen, Reason, StoreSeen
 from millpond.processors.runtime.counters import CounterName
 from millpond.processors.runtime.topology import Topology
 
+_OWN: Final = "operator."
+"""With this the name of an operator begins, behind that of its verb."""
 _OPERATOR: Final = re.compile(r"(?:.*\.)?operator\.\d+")
 """The names of operators; all others that report are inputs."""
 
@@ -54,7 +56,7 @@ def _jobs(
         if is_input(one.operator):
             job.inputs[one.operator] = [f"{units.number(one.records_in)} in"]
         elif one.lag is not None:
-            job.lines.append(f"{one.operator}: lag {units.duration(one.lag)}")
+            job.lines.append(f"{one.operator[one.operator.rfind(_OWN) :]}: lag {units.duration(one.lag)}")
     for reason in reasons:
         if reason.operator in told:
             job = jobs[told[reason.operator]]

@@ -16,8 +16,8 @@ def standby_copies(directory: Path) -> list[StandbyCopy]:
         OSError: the directory cannot be read.
     """
     used: dict[str, int] = {}
-    for seal in directory.glob("*/*/**/.*.seal"):
-        application, task = seal.relative_to(directory).parts[:2]
+    for seal in directory.glob("*/**/.*.seal"):
+        *_, application, task, _backend, _name = seal.parts
         at = seal.stat().st_mtime_ns // 1_000_000
         used[f"{application} {task}"] = max(at, used.get(f"{application} {task}", 0))
     return [StandbyCopy(task, at) for task, at in sorted(used.items())]

@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from millpond.adapters.monitor.diagnosis.finding import Finding
-from millpond.adapters.monitor.diagnosis.units import UNKNOWN, duration, number, size
+from millpond.adapters.monitor.diagnosis.units import UNKNOWN, duration, number, size, times
 from millpond.adapters.monitor.overview import BatchSeen, Overview
 
 _BATCHES: Final = 8
@@ -69,7 +69,7 @@ def _life(overview: Overview) -> list[str]:
         why = "" if run.error is None else f" by {run.error}"
         parts.append(f"ended {duration(overview.at - run.ended)} ago{why}")
     if overview.restarts:
-        parts.append(f"started again {number(overview.restarts)} times")
+        parts.append(f"started again {times(overview.restarts)}")
     return parts
 
 

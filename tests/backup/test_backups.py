@@ -1,12 +1,17 @@
 """A backup, a restored query and a clone have what the original had, whatever it does meanwhile and whoever dies."""
 
 import json
+import subprocess
+import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
 from itertools import count
 from pathlib import Path
+from random import Random
 from shutil import copytree, rmtree
+from signal import SIGKILL
 from threading import Lock
 from typing import Any
 
@@ -254,6 +259,52 @@ def test_whoever_dies_in_a_backup_leaves_the_one_before_and_the_next_one_tidies_
         rmtree(directory)
         copytree(tmp_path / "before", directory)
     assert steps > 10
+
+
+LOOP = """
+import sys
+from millpond.adapters.backup.backups import Backups
+from millpond.adapters.backup.query_copy import QueryPlace
+while True:
+    Backups.at(sys.argv[3]).make(QueryPlace(*sys.argv[1:3]), keep=3)
+"""
+
+
+def back_up(original: QueryPlace, directory: str, random: Random, work: Callable[[], None]) -> None:
+    """A process that makes one backup after the other beside some work, and is killed at some moment of the third."""
+    made = len(Backups.at(directory).all())
+    command = [sys.executable, "-c", LOOP, original.checkpoint, original.state_dir, directory]
+    with subprocess.Popen(command, stderr=subprocess.PIPE) as process:
+        until = time.monotonic() + 60
+        while len(Backups.at(directory).all()) < min(made + 2, 3) and time.monotonic() < until:
+            work()
+        time.sleep(random.random() * 0.1)
+        process.kill()
+        _, said = process.communicate()
+    assert (process.returncode, said) == (-SIGKILL, b"")
+
+
+def test_backups_of_a_query_that_goes_on_are_whole_whenever_their_process_is_killed(tmp_path: Path) -> None:
+    random = Random(3)
+    query = Query(tmp_path / "query", [SPECS["plain"], SPECS["windows"]])
+    original, directory = place_of(query), str(tmp_path / "backups")
+    expected: dict[int, Any] = {}
+
+    def work() -> None:
+        query.run(fill_two(query.batch + 1))
+        expected[query.batch] = inspected(original, query.batch)
+
+    work()
+    for number in range(2):
+        back_up(original, directory, random, work)
+        known = Backups.at(directory).all()
+        assert known
+        for place, backup in enumerate(known):
+            into = elsewhere(tmp_path, f"restored-{number}-{place}")
+            assert Backups.at(directory).restore(into, backup.name).batch == backup.copy.batch
+            assert inspected(into, backup.copy.batch) == expected[backup.copy.batch]
+    last = Backups.at(directory).make(original, keep=1)
+    assert [path.name for path in Path(directory).iterdir()] == [last.name]
 
 
 @pytest.mark.parametrize("same", [True, False], ids=["restored", "cloned"])

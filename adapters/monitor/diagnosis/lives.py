@@ -42,7 +42,7 @@ def ended_by(state: State, figures: Figures) -> Finding | None:
     run = figures.run
     if run is None or run.ended is None or run.error is None or _state_of(run) is not state:
         return None
-    restarts = f", after {units.number(figures.runs.restarts)} restarts" if figures.runs.restarts else ""
+    restarts = f", started again {units.times(figures.runs.restarts)}" if figures.runs.restarts else ""
     return Finding(
         state,
         f"the query ended {units.duration(figures.at - run.ended)} ago{restarts} by {run.error}: {run.message}",
@@ -85,12 +85,17 @@ def query_died(figures: Figures) -> Finding | None:
     )
 
 
+def _ended(figures: Figures) -> set[int]:
+    """The micro-batches of the last run whose end was told, whatever the storage lists."""
+    return {one.batch for one in figures.batches if figures.run is not None and one.run == figures.run.run}
+
+
 def stuck_sink(figures: Figures) -> Finding | None:
     """All tasks are done, the driver lives, and the micro-batch is not committed."""
     found, heard = figures.open_batch, figures.heard
     if found is None or heard is None or figures.ended or figures.at - heard >= at_least.SILENCE:
         return None
-    if found.done_at is None or found.done < found.partitions:
+    if found.done_at is None or found.done < found.partitions or found.number in _ended(figures):
         return None
     took = [one.took for one in figures.batches]
     waits, most = figures.at - found.done_at, max(took, default=0)

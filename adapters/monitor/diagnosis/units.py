@@ -23,6 +23,15 @@ def number(amount: float | None) -> str:
     return f"{amount:,.1f}" if isinstance(amount, float) and amount < 10 else f"{amount:,.0f}"
 
 
+def times(count: int) -> str:
+    """How often.
+
+    >>> times(1), times(1200)
+    ('once', '1,200 times')
+    """
+    return "once" if count == 1 else f"{number(count)} times"
+
+
 def size(count: int | None) -> str:
     """A number of bytes.
 

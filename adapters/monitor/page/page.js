@@ -46,6 +46,9 @@ function duration(millis) {
   return `${number(Math.floor(seconds / 86400))} d ${Math.floor((seconds % 86400) / 3600)} h`;
 }
 
+// What stands at an axis: a round length of time, without the part that is zero.
+const tick = (said) => said.replace(/ 0 (s|min|h)$/, "");
+
 function show(id, shown, content) {
   byId(id).hidden = !shown;
   if (shown) byId(id).querySelector("div").replaceChildren(...content());
@@ -71,17 +74,29 @@ function nice(most) {
   return [1, 2, 2.5, 5, 10].map((step) => step * power).find((step) => step >= most);
 }
 
+// Lengths of time whose halves and quarters are read at a glance.
+const NICE = [[1000, [1, 2, 4, 8, 20, 40, 60]], [60000, [2, 4, 8, 20, 40, 60]], [3600000, [2, 4, 8, 12, 24]]];
+
+function niceTime(most) {
+  if (most <= 800) return nice(most);
+  for (const [unit, steps] of NICE) {
+    const found = steps.find((step) => step * unit >= most);
+    if (found) return found * unit;
+  }
+  return nice(most / 86400000) * 86400000;
+}
+
 // Stacked bars, one for each micro-batch; `parts` gives what each one is made of.
 function plot(batches, parts, names) {
   const { width, height, left, bottom, top } = PLOT;
   const sums = batches.map((one) => names.reduce((sum, name) => sum + (parts(one)[name] || 0), 0));
-  const most = nice(Math.max(...sums)), tall = height - bottom - top, wide = (width - left) / batches.length;
+  const most = niceTime(Math.max(...sums)), tall = height - bottom - top, wide = (width - left) / batches.length;
   const chart = drawn("svg", { class: "plot", viewBox: `0 0 ${width} ${height}`, role: "img" });
   for (const share of [0, 0.25, 0.5, 0.75, 1]) {
     const y = top + tall * (1 - share);
     chart.append(
       drawn("line", { class: "grid", x1: left, x2: width, y1: y, y2: y }),
-      drawn("text", { class: "tick", x: left - 6, y: y + 4, "text-anchor": "end" }, duration(most * share)),
+      drawn("text", { class: "tick", x: left - 6, y: y + 4, "text-anchor": "end" }, tick(duration(most * share))),
     );
   }
   batches.forEach((one, place) => {
@@ -109,7 +124,7 @@ function plot(batches, parts, names) {
 }
 
 const LEVELS = { minutes: 60000, hours: 3600000, days: 86400000 };
-const LINES = { width: 380, height: 130, left: 64, bottom: 20, top: 8 };
+const LINES = { width: 520, height: 160, left: 76, bottom: 20, top: 8 };
 let level = "minutes";
 
 function clock(time, every) {
@@ -124,7 +139,8 @@ function chart(title, points, every, lines, text) {
   if (!known.length) return null;
   const { width, height, left, bottom, top } = LINES, first = points[0].at, last = points.at(-1).at;
   const amounts = known.flatMap((one) => lines.map(([, figure]) => figure(one)).filter((amount) => amount !== null));
-  const least = Math.min(0, ...amounts), most = least + (nice(Math.max(...amounts) - least) || 1);
+  const least = Math.min(0, ...amounts), up = text === duration ? niceTime : nice;
+  const most = least + (up(Math.max(...amounts) - least) || 1);
   const tall = height - bottom - top, x = (at) => left + ((width - left - 6) * (at - first)) / Math.max(1, last - first);
   const y = (amount) => top + tall * (1 - (amount - least) / (most - least));
   const drawing = drawn("svg", { class: "plot", viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": title });
@@ -132,7 +148,7 @@ function chart(title, points, every, lines, text) {
     const amount = least + (most - least) * share;
     drawing.append(
       drawn("line", { class: "grid", x1: left, x2: width, y1: y(amount), y2: y(amount) }),
-      drawn("text", { class: "tick", x: left - 6, y: y(amount) + 4, "text-anchor": "end" }, text(amount)),
+      drawn("text", { class: "tick", x: left - 6, y: y(amount) + 4, "text-anchor": "end" }, tick(text(amount))),
     );
   }
   lines.forEach(([, figure], series) => {
@@ -241,7 +257,7 @@ function stateOf(seen) {
   if (seen.open_batch !== null) parts.push(`micro-batch ${seen.open_batch} begun ${ago(seen.open_since)} ago, not committed`);
   if (seen.run !== null && seen.run.ended !== null)
     parts.push(`ended ${ago(seen.run.ended)} ago${seen.run.error === null ? "" : ` by ${seen.run.error}`}`);
-  if (seen.restarts) parts.push(`started again ${number(seen.restarts)} times`);
+  if (seen.restarts) parts.push(`started again ${seen.restarts === 1 ? "once" : `${number(seen.restarts)} times`}`);
   return parts.join("; ");
 }
 
