@@ -75,7 +75,7 @@ WORDS = {
     "docs/packaging.md": 750,
     "docs/pipelines.md": 500,
     "docs/running-on-spark.md": 4_300,
-    "docs/scale.md": 1_250,
+    "docs/scale.md": 1_350,
     "docs/stability.md": 375,
     "docs/upgrading.md": 6_300,
     "docs/watching.md": 800,
