@@ -76,7 +76,7 @@ WORDS = {
     "docs/pipelines.md": 500,
     "docs/running-on-spark.md": 4_300,
     "docs/scale.md": 1_350,
-    "docs/stability.md": 375,
+    "docs/stability.md": 400,
     "docs/upgrading.md": 6_300,
     "docs/watching.md": 800,
     "docs/writing-a-backend.md": 3_000,
