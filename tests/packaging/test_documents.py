@@ -13,6 +13,7 @@ from millpond import errors
 from millpond.metrics import StoreMetric
 from millpond.processors.runtime.metrics import TaskMetric
 from millpond.stores import backend_names, supplier
+from tests.packaging.codes import every_error
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
@@ -223,16 +224,20 @@ def test_the_page_of_a_plugin_has_every_option_with_its_default(name: str, monke
     assert kind.from_options({option: value for option, value in rows if value}) == kind()
 
 
-def test_the_page_on_operating_says_what_to_do_about_every_error_and_alerts_on_figures_that_there_are() -> None:
+def test_the_page_on_operating_knows_the_errors_and_alerts_on_figures_that_there_are() -> None:
     page = (DOCS / "operating.md").read_text()
-    raised = {name for name, what in vars(errors).items() if isinstance(what, type)} - {"MillpondError"}
-    assert raised <= _first_cells(page.partition("## When a task fails")[2])
+    explained = page.partition("## When a task fails")[2].partition("\n## ")[0]
+    assert _first_cells(explained) - {"error"} <= {kind.__name__ for kind in every_error()}
+    assert "](errors/README.md)" in explained
     counted = {"commit.age", "records.dropped", "records.late"}
     alerts = _first_cells(page.partition("## What to watch")[2].partition("\n## ")[0])
     assert alerts <= {*map(str, TaskMetric), *map(str, StoreMetric), *counted}
     assert len(alerts) > 10
+
+
+def test_the_tree_of_errors_names_each() -> None:
     tree = errors.__doc__ or ""
-    assert [name for name in raised if name not in tree] == []
+    assert [kind.__name__ for kind in every_error() if kind.__name__ not in tree] == []
 
 
 def _first_cells(text: str) -> set[str]:

@@ -1,4 +1,4 @@
-"""What the shell completes beside commands and options: backends, codes of errors, and the stores of a query.
+"""What the shell completes beside commands and options: backends, and the stores of a query.
 
 Rule of this module: a key that is pressed shows no error. What cannot be found out is not completed.
 """
@@ -15,13 +15,6 @@ def backend_names(incomplete: str) -> list[str]:
     from millpond.stores.backend.registry import backend_names as known
 
     return [name for name in known() if name.startswith(incomplete)]
-
-
-def error_codes(incomplete: str) -> list[str]:
-    """The codes of errors."""
-    from millpond.cli.explaining import known_pages
-
-    return [code for code in known_pages() if code.startswith(incomplete.upper())]
 
 
 def store_names(context: typer.Context, incomplete: str) -> list[str]:

@@ -12,7 +12,6 @@ from typing import Annotated
 
 import typer
 
-from millpond.cli import completing
 from millpond.cli.answers import AsJson, say
 from millpond.cli.teaching import lesson
 from millpond.errors import CODE, UnknownNameError, code_of
@@ -30,12 +29,17 @@ _FENCED = re.compile(r"^```\w*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"\[([^\]]+)\]\(([^)]+)\)")
 
 
+def _completed(incomplete: str) -> list[str]:
+    """The codes that begin so."""
+    return [code for code in known_pages() if code.startswith(incomplete.upper())]
+
+
 def explain(
     code: Annotated[
         str | None,
         typer.Argument(
             metavar="[CODE]",
-            autocompletion=completing.error_codes,
+            autocompletion=_completed,
             help="what a message ends with, the name of an error, or a whole message; all codes if there is none",
         ),
     ] = None,
