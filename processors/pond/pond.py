@@ -120,6 +120,15 @@ class Verbs(ABC, Generic[Given, Result]):
         Raises:
             ConfigurationError: an argument is missing or invalid, or a column is absent or of a type that does not do.
             RecordError: a row cannot be used.
+
+        >>> from datetime import datetime
+        >>> days = ((2, "paid"), (1, "new"))
+        >>> rows = [{"id": 1, "at": datetime(2026, 6, day), "status": status} for day, status in days]
+        >>> with Pond().in_batches.latest(
+        ...     pa.Table.from_pylist(rows).schema, key="id", time="at", history="7 days"
+        ... ) as latest:
+        ...     [latest.feed([row])["status"].to_pylist() for row in rows]
+        [['paid'], []]
         """
         side = self._side(INPUT, rows)
         made = call_latest(
@@ -184,6 +193,13 @@ class Verbs(ABC, Generic[Given, Result]):
         Raises:
             ConfigurationError: an argument is missing or invalid, or a column is absent or of a type that does not do.
             RecordError: a row cannot be used.
+
+        >>> from datetime import datetime
+        >>> from millpond.processors.verbs import aggregates as agg
+        >>> sales = [{"shop": "a", "at": datetime(2026, 6, 1, hour), "amount": hour} for hour in (8, 9)]
+        >>> totals = Pond().aggregate(sales, {"n": agg.count(), "total": agg.sum("amount")}, by="shop", time="at")
+        >>> totals.select(["shop", "n", "total"]).to_pylist()
+        [{'shop': 'a', 'n': 2, 'total': 17}]
         """
         check_calls(calls, window)
         side, gap = self._side(INPUT, rows), session_gap(window, Expression, "pc.field")
@@ -249,6 +265,12 @@ class Verbs(ABC, Generic[Given, Result]):
             ConfigurationError: an argument is missing or invalid, a column is absent or of a type that does not do, or
                 the rows are a change feed.
             RecordError: a row cannot be used.
+
+        >>> from datetime import datetime
+        >>> bids = [{"lot": 1, "at": datetime(2026, 6, 1, 12, minute), "price": minute} for minute in (5, 9, 7)]
+        >>> best = Pond().top_n(bids, 2, by="lot", order="price", descending=True, time="at")
+        >>> best.select(["rank", "price"]).to_pylist()
+        [{'rank': 1, 'price': 9}, {'rank': 2, 'price': 7}]
         """
         side = self._side(INPUT, rows)
         made = call_top_n(
@@ -300,6 +322,11 @@ class Verbs(ABC, Generic[Given, Result]):
             ConfigurationError: an argument is missing or invalid, a column is absent or of a type that does not do, or
                 the rows are a change feed.
             RecordError: a row cannot be used.
+
+        >>> from datetime import datetime
+        >>> sent = [{"id": 1, "at": datetime(2026, 6, 1, hour)} for hour in (8, 9, 12)]
+        >>> [at.hour for at in Pond().deduplicate(sent, key="id", time="at", within="2 hours")["at"].to_pylist()]
+        [8, 12]
         """
         side = self._side(INPUT, rows)
         made = call_deduplicate(
@@ -347,6 +374,13 @@ class Verbs(ABC, Generic[Given, Result]):
             ConfigurationError: an argument is missing or invalid, a column is absent or of a type that does not do, or
                 the rows are a change feed.
             RecordError: a row cannot be used.
+
+        >>> from datetime import datetime
+        >>> from millpond.processors.verbs import aggregates as agg
+        >>> sales = [{"shop": "a", "at": datetime(2026, 6, 1, hour), "amount": hour} for hour in (8, 9)]
+        >>> calls = {"total": agg.sum("amount"), "before": agg.lag("amount")}
+        >>> Pond().over(sales, calls, key="shop", time="at").select(["amount", "total", "before"]).to_pylist()
+        [{'amount': 8, 'total': 8, 'before': None}, {'amount': 9, 'total': 17, 'before': 8}]
         """
         check_calls(calls, None)
         side, calls = with_conditions(self._side(INPUT, rows), calls)
@@ -614,6 +648,14 @@ class Verbs(ABC, Generic[Given, Result]):
         Raises:
             ConfigurationError: an argument is missing or invalid, or a column is absent or of a type that does not do.
             RecordError: a row cannot be used.
+
+        >>> from datetime import datetime
+        >>> ads = [{"user": 1, "shown": datetime(2026, 6, 1, 12, minute)} for minute in (0, 30)]
+        >>> clicks = [{"user": 1, "clicked": datetime(2026, 6, 1, 12, 4)}]
+        >>> times = {"left_time": "shown", "right_time": "clicked"}
+        >>> seen = Pond().stream_join(ads, clicks, on="user", **times, after="10 minutes", how="left")
+        >>> [(row["shown"].minute, row["clicked"] is not None) for row in seen.to_pylist()]
+        [(0, True), (30, False)]
         """
         sides = self._side(LEFT, left), self._side(RIGHT, right)
         one, other, times = joined_sides(*sides, (time, left_time, right_time), chosen_join(how, JoinType))
@@ -828,6 +870,18 @@ class Verbs(ABC, Generic[Given, Result]):
             ConfigurationError: an argument is missing or invalid, or a column is absent or of a type that does not do.
             RecordError: a row cannot be used.
             UserFunctionError: the processor failed.
+
+        >>> from datetime import datetime
+        >>> class Rises(KeyedProcessor):
+        ...     def process(self, key, row, context):
+        ...         before = context.state.get()
+        ...         context.state.set(row["price"])
+        ...         if before is not None and row["price"] > before:
+        ...             yield {"part": key, "by": row["price"] - before}
+        >>> prices = [{"part": "nut", "at": datetime(2026, 6, day), "price": price} for day, price in ((2, 5), (1, 3))]
+        >>> columns = pa.schema([("part", pa.string()), ("by", pa.int64())])
+        >>> Pond().apply(prices, Rises(), key="part", time="at", schema=columns).to_pylist()
+        [{'part': 'nut', 'by': 2}]
         """
         if not isinstance(schema, pa.Schema):
             raise InvalidArgumentError(

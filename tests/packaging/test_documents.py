@@ -59,6 +59,7 @@ WORDS = {
     "docs/benchmarks.md": 600,
     "docs/choosing.md": 900,
     "docs/coming-from-kafka-streams.md": 1_400,
+    "docs/coming-from-spark.md": 3_500,
     "docs/command-line.md": 1_100,
     "docs/counters.md": 850,
     "docs/differences-from-kafka-streams.md": 2_900,
@@ -71,6 +72,7 @@ WORDS = {
     "docs/limits.md": 1_850,
     "docs/looking-at-state.md": 1_400,
     "docs/metrics.md": 1_350,
+    "docs/names-elsewhere.md": 2_700,
     "docs/nexmark.md": 850,
     "docs/operating.md": 3_800,
     "docs/packaging.md": 750,
@@ -78,11 +80,14 @@ WORDS = {
     "docs/running-on-spark.md": 4_300,
     "docs/scale.md": 1_350,
     "docs/stability.md": 400,
-    "docs/upgrading.md": 6_300,
+    "docs/tutorial.md": 950,
+    "docs/upgrading.md": 6_400,
+    "docs/verbs.md": 15_000,
     "docs/watching.md": 800,
+    "docs/without-spark.md": 950,
     "docs/writing-a-backend.md": 3_000,
 }
-"""How many words a page that is behind *In depth* may have."""
+"""How many words a page may have, as ``wc -w`` counts them."""
 
 
 def test_every_file_that_the_documents_name_exists() -> None:
@@ -175,6 +180,13 @@ def test_the_readme_and_what_is_unreleased_are_a_page() -> None:
 def test_a_page_does_not_grow_back() -> None:
     grown = {page: count for page in WORDS if (count := len((ROOT / page).read_text().split())) > WORDS[page]}
     assert grown == {}
+
+
+def test_the_answer_to_a_question_is_short_and_begins_with_a_program() -> None:
+    for page in (DOCS / "questions").glob("*.md"):
+        text = page.read_text()
+        assert re.match(r"# .+\?\n\n```python\n", text), page.name
+        assert 150 <= len(text.split()) <= 350, page.name
 
 
 def test_a_verbs_way_passes_no_file_twice() -> None:
