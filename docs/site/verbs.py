@@ -59,8 +59,7 @@ def table(name: str) -> str:
             shown.update(names)
             if names:
                 called = ", ".join(f"`{one}`" for one in names)
-                defaults = ", ".join(dict.fromkeys(_default(name, one) for one in names))
-                lines.append(f"| {called} | {defaults} | {text} |")
+                lines.append(f"| {called} | {_defaults(name, names)} | {text} |")
     returns = next((text for kind in KINDS if (text := _prose(_section(kind, name, "Returns")))), "")
     rows = ["\n".join(lines)] if shown else []
     return "\n\n".join([*rows, *([textwrap.fill(f"*Comes out:* {returns}", 120)] if returns else [])])
@@ -82,14 +81,17 @@ def _prose(text: str) -> str:
     return " ".join(text.split()).replace("``", "`").replace("|", "\\|")
 
 
-def _default(name: str, argument: str) -> str:
-    """What an argument is by default, and by whom it is taken, where one of the two has the verb without it."""
-    having = {kind.__name__: parameters(kind, name) for kind in KINDS if parameters(kind, name)}
-    defaults = {kind: _value(found[argument]) for kind, found in having.items() if argument in found}
-    shown = dict.fromkeys(defaults.values())
-    if len(defaults) == len(having) and len(shown) == 1:
-        return next(iter(shown))
-    return "; ".join(f"{default} (`{kind}`)" for kind, default in defaults.items())
+def _defaults(name: str, names: list[str]) -> str:
+    """What arguments are by default, and by whom they are taken, where one of the two has the verb without them."""
+    having = {kind: parameters(kind, name) for kind in KINDS if parameters(kind, name)}
+    shown = {}
+    for kind, found in having.items():
+        values = [_value(found[one]) for one in names if one in found]
+        if values:
+            shown[kind] = values[0] if len(set(values)) == 1 else ", ".join(values)
+    if len(shown) == len(having) and len(set(shown.values())) == 1:
+        return next(iter(shown.values()))
+    return "; ".join(f"{values} (`{kind.__name__}`)" for kind, values in shown.items())
 
 
 def _value(parameter: inspect.Parameter) -> str:
