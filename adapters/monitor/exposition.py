@@ -31,6 +31,7 @@ HELP: Final[Mapping[str, str]] = {
     "millpond_operator_records_waiting": "Records that wait.",
     "millpond_operator_lag_seconds": "How far the task that is furthest behind is behind the wall clock.",
     "millpond_operator_stream_time_seconds": "The earliest stream time of a task, since 1970.",
+    "millpond_operator_files_retained": "The most durable files that a task had after its last snapshot.",
     "millpond_task_records_in": "What came into a task.",
     "millpond_task_records_out": "What went out of it.",
     "millpond_task_records_dropped": "Records that it dropped.",
@@ -123,6 +124,7 @@ def _of_operators(overview: Overview) -> Iterator[Sample]:
             "records_waiting": one.waiting,
             "lag_seconds": _seconds(one.lag),
             "stream_time_seconds": _seconds(one.stream_time),
+            "files_retained": one.files,
         }
         for name, value in figures.items():
             yield Sample(f"millpond_operator_{name}", of, value)

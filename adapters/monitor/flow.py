@@ -71,18 +71,21 @@ def sources_seen(kept: Sequence[MicroBatch]) -> list[SourceSeen]:
 def operators_seen(kept: Sequence[MicroBatch]) -> list[OperatorSeen]:
     """Inputs and operators, each in the last micro-batch in which tasks of it were run; inputs first."""
     last: dict[tuple[str, str], tuple[int, Report]] = {}
+    files: dict[tuple[str, str], int] = {}
     for one in kept:
         for report in one.reports:
             place = report.application, report.operator
             if report.tasks or place not in last:
                 last[place] = one.batch, report
+            if StoreMetric.FILES_RETAINED in report.figures:
+                files[place] = report.figures[StoreMetric.FILES_RETAINED]
     return sorted(
-        (_operator(batch, report) for batch, report in last.values()),
+        (_operator(batch, report, files.get(place)) for place, (batch, report) in last.items()),
         key=lambda one: (one.application, one.lag is not None, one.operator),
     )
 
 
-def _operator(batch: int, report: Report) -> OperatorSeen:
+def _operator(batch: int, report: Report, files: int | None) -> OperatorSeen:
     lag, time = report.figures.get(TaskMetric.STREAM_LAG), report.figures.get(TaskMetric.STREAM_TIME)
     return OperatorSeen(
         report.application,
@@ -97,6 +100,7 @@ def _operator(batch: int, report: Report) -> OperatorSeen:
         sum(report.late.values()),
         sum(report.waiting.values()),
         _work(report),
+        files,
     )
 
 

@@ -68,6 +68,7 @@ class OperatorSeen:
         late: records that were late.
         waiting: records that wait.
         work: what tasks did, as in ``BatchSeen``.
+        files: the most durable files that a task of it had after its last snapshot; None if nobody has told.
     """
 
     application: str
@@ -82,6 +83,7 @@ class OperatorSeen:
     late: int
     waiting: int
     work: dict[str, float]
+    files: int | None = None
 
 
 @dataclass(frozen=True)

@@ -236,11 +236,31 @@ def forgotten_standby() -> Story:
     return story
 
 
+def moving_hot_key() -> Story:
+    """Keys are hours: whichever it is, all records of a micro-batch have it."""
+    story = begun()
+
+    def hot(one: MicroBatch) -> MicroBatch:
+        reports = []
+        for report in skewed(one).reports:
+            each = [replace(told, keys={str(one.batch): 7_900} if told.task == "0_2" else {}) for told in report.each]
+            reports.append(replace(report, each=tuple(each)))
+        return replace(one, reports=tuple(reports))
+
+    story.changed(hot)
+    return story
+
+
 STORIES: list[tuple[State, Callable[[], Story], str]] = [
     (
         State.SKEW,
         skewed_key,
         r'key \{"customer":7\} has 99% of the 8,000 records of operator\.0 .* 0_2 took 800 ms',
+    ),
+    (
+        State.SKEW,
+        moving_hot_key,
+        r"key 34 has 99% of the 8,000 records .* and one key half or more in each of the last 5",
     ),
     (State.LAG, growing_lag, r"lag went from .* min .* to 14 min 50 s in 10 min .* took 100% of the time"),
     (State.LAG, growing_records, r"the records that a source is behind went from .* to 60,000"),
@@ -335,6 +355,32 @@ def test_figures_below_the_thresholds_are_not_named() -> None:
     alone.changed(skewed)
     one_task = [replace(one, reports=tuple(replace(each, tasks=1) for each in one.reports)) for one in alone.batches]
     assert diagnose(replace(alone.figures(), batches=one_task)) == [], "a query of one task has all keys in it"
+
+
+def test_a_sink_that_writes_what_an_outage_has_left_is_not_stuck_and_a_clock_that_went_back_once_is_forgotten() -> None:
+    story = begun()
+    done = story.at + 20 * MINUTE
+    story.open_batch, story.at = OpenBatch(30, story.at, TASKS, TASKS, done), done + 15 * MINUTE
+    story.runs = story.runs.seen("r0", BEGIN, story.at)
+    assert diagnose(story.figures()) == []
+    story.at += 6 * MINUTE
+    story.runs = story.runs.seen("r0", BEGIN, story.at)
+    assert [found.state for found in diagnose(story.figures())] == [State.STUCK_SINK]
+    back = clock_back()
+    for _ in range(thresholds.DATA_BATCHES):
+        back.tell(8_000)
+    assert diagnose(back.figures()) == []
+
+
+@pytest.mark.parametrize(
+    "failure", ["KeyError: 'room'", "java.lang.IllegalStateException: no BloomFilter", "ValueError: zoom"]
+)
+def test_words_with_other_words_in_them_tell_of_no_memory(failure: str) -> None:
+    story = begun()
+    story.die(failure)
+    assert [found.state for found in diagnose(story.figures())] == [State.DIED]
+    story.die("io.fabric8.PodException: the pod was OOMKilled")
+    assert [found.state for found in diagnose(story.figures())] == [State.OUT_OF_MEMORY]
 
 
 def test_a_query_is_not_taken_for_dead_where_nobody_tells_of_its_runs() -> None:

@@ -58,7 +58,7 @@ def overview(tmp_path_factory: pytest.TempPathFactory) -> Overview:
         findings=(Finding(State.SKEW, "figures", None, "advice"),),
         batches=(*seen.batches[:-1], BatchSeen(2, 1, 2, 2_500, 70, 3.5, 28.0, {}, {})),
         sources=(SourceSeen("kafka", 5, 1.0, 12), SourceSeen("files", 5, 1.0, None)),
-        operators=(OperatorSeen("shop", "operator.0", 2, 4, 70, 60, 4_000, None, 1, 2, 3, work),),
+        operators=(OperatorSeen("shop", "operator.0", 2, 4, 70, 60, 4_000, None, 1, 2, 3, work, 9),),
         work=(TaskWork("shop", "operator.0", "0_1", 2, 35, 30, 2, 1, 7, 900, None, 1.5, 20.0, 3.0, 25.0),),
         limits=(Limit("disk", "0_1", 90, 100),),
     )
@@ -84,6 +84,7 @@ def test_all_figures_are_there_with_their_query_in_seconds_and_bytes(overview: O
     assert value("source_behind_records", source="kafka") == 12
     assert value("operator_lag_seconds", **operator) == 4
     assert value("operator_records_waiting", **operator) == 3
+    assert value("operator_files_retained", **operator) == 9
     assert value("task_process_seconds", **operator, task="0_1") == 0.02
     assert value("task_file_bytes", **operator, task="0_1") == 900
     assert value("limit_used_bytes", what="disk", task="0_1") == 90

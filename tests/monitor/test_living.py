@@ -1,7 +1,9 @@
 """Bad states of queries that really run, each made by what makes it, and named; and queries that are well."""
 
 import itertools
+import json
 import os
+import re
 import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -16,6 +18,7 @@ from typer.testing import CliRunner
 
 from millpond.adapters.monitor.diagnosis import thresholds
 from millpond.adapters.monitor.diagnosis.finding import State
+from millpond.adapters.monitor.exposition import exposed
 from millpond.cli import app
 from millpond.errors import MillpondError
 from millpond.stores.durability import Storage
@@ -68,6 +71,7 @@ def test_state_whose_keys_never_end_grows_without_bound_and_that_of_known_keys_d
             assert query.states() == expected
 
 
+@pytest.mark.long
 def test_a_disk_that_local_copies_have_filled_or_will_fill_is_nearly_full(tmp_path: Path) -> None:
     with living(tmp_path, backend="lmdb", every=10 * MINUTE, key=always_new(), disk=560_000) as query:
         for _ in range(8):
@@ -99,13 +103,14 @@ def slow(seconds: float) -> Iterator[None]:
 
 
 def test_a_storage_that_takes_its_time_for_each_file_is_slow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(thresholds, "SLOW_FILE", 200)
-    with living(tmp_path) as query, slow(0.2):
+    monkeypatch.setattr(thresholds, "SLOW_FILE", 50)
+    monkeypatch.setattr(thresholds, "SLOW_SHARE", 0.02)
+    with living(tmp_path) as query, slow(0.06):
         for _ in range(thresholds.IN_A_ROW - 1):
             query.step()
         assert query.states() == []
         query.step()
-        assert named(query, State.STORAGE).startswith("a task's durable file took 2")
+        assert named(query, State.STORAGE).startswith("a task's durable file took ")
 
 
 def test_rows_that_come_after_their_windows_have_ended_are_late_data(tmp_path: Path) -> None:
@@ -195,6 +200,36 @@ def test_a_standby_that_has_ended_is_forgotten_once_its_copies_are_far_behind(tm
         assert "1 of 2 copies were not brought on" in named(query, State.STANDBY), "the other one was restored"
         shutil.rmtree(warm)
         assert query.states() == []
+
+
+def test_all_that_is_told_of_tasks_and_limits_is_on_the_page_in_json_and_in_the_metrics(tmp_path: Path) -> None:
+    """Of a query that was started again, whose topology nobody has given."""
+    with living(tmp_path, backend="lmdb") as query:
+        query.step()
+        query.stop(SECOND)
+        query.start()
+        for _ in range(12):
+            query.step()
+        seen = query.seen(SECOND)
+    assert (seen.restarts, seen.commit_age) == (1, query.now + SECOND - (seen.committed or 0))
+    (operator,) = [one for one in seen.operators if one.operator.endswith("operator.0")]
+    assert (operator.files or 0) > 0
+    assert {limit.what for limit in seen.limits} == {"disk"}
+    assert {box.title.splitlines()[0] for box in seen.drawing.boxes} == {"rows", "app.counts", "counts", "aggregate"}
+    told = json.loads(json.dumps(seen.to_dict()))
+    metrics = exposed(seen)
+    assert [one["task"] for one in told["work"]] == [one.task for one in seen.work] == ["0_0", "0_1"]
+    for one in told["work"]:
+        of = f'operator="counts.operator.0",task="{one["task"]}"'
+        for name, kept in (("records_in", "records_in"), ("records_out", "records_out"), ("records_late", "late"),
+                           ("rows", "rows"), ("file_bytes", "size"), ("state_bytes", "state")):  # fmt: skip
+            assert re.search(rf"millpond_task_{name}{{[^}}]*{of}}} {one[kept]}\n", metrics), name
+        for name in ("open", "process", "commit"):
+            assert 0 < one[name] < one["took"]
+            assert re.search(rf"millpond_task_{name}_seconds{{[^}}]*{of}}} 0\.\d+", metrics)
+    assert re.search(rf"millpond_commit_age_seconds{{[^}}]*}} {(seen.commit_age or 0) / 1000:.15g}\n", metrics)
+    assert re.search(r"millpond_query_restarts{[^}]*} 1\n", metrics)
+    assert re.search(r'millpond_limit_bytes{[^}]*what="disk"', metrics)
 
 
 @pytest.mark.parametrize("seed", range(50))

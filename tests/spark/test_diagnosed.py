@@ -5,6 +5,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pyarrow as pa
@@ -40,6 +41,8 @@ class Job:
         keys: the key of a row, by its number.
         values: likewise.
         batches: how many micro-batches there are.
+        rows: how many rows each of them has.
+        work: what is done to a value.
     """
 
     def __init__(
@@ -49,12 +52,20 @@ class Job:
         keys: Callable[[int], str] = lambda number: f"key {number % 500}",
         values: Callable[[int], int] = lambda number: number + 1,
         batches: int = BATCHES,
+        rows: int = ROWS,
+        work: Callable[[int], int] = lambda value: 1_000 // value,
     ) -> None:
-        self._spark, self.directory = spark, directory
-        (directory / "in").mkdir()
-        for batch in range(batches):
-            numbers = range(batch * ROWS, (batch + 1) * ROWS)
-            times = [time.time_ns() // 1_000_000] * ROWS
+        self._spark, self.directory, self._work = spark, directory, work
+        (directory / "in").mkdir(parents=True)
+        self._files = 0
+        self.bring(keys, values, batches, rows)
+
+    def bring(self, keys: Callable[[int], str], values: Callable[[int], int], batches: int, rows: int) -> None:
+        """So many micro-batches more."""
+        directory = self.directory
+        for batch in range(self._files, self._files + batches):
+            numbers = range(batch * rows, (batch + 1) * rows)
+            times = [time.time_ns() // 1_000_000] * rows
             columns: dict[str, list[Any]] = {
                 "key": list(map(keys, numbers)),
                 "value": list(map(values, numbers)),
@@ -63,11 +74,12 @@ class Job:
             file = directory / "in" / f"{batch}.parquet"
             pq.write_table(pa.table(columns), file)
             os.utime(file, (1_000_000_000 + batch,) * 2)
+        self._files += batches
 
     def start(self, output: Callable[[DataFrame, int], None] | None = None, on_error: str = "fail") -> StreamingQuery:
         builder = StreamsBuilder()
         table = builder.table("clicks", Consumed("string", "int64"), Materialized("last"))
-        table.to_stream().map_values(lambda value: 1_000 // value).to("inverse")
+        table.to_stream().map_values(self._work).to("inverse")
         place = self.directory
         streams = SparkStreams(
             builder.build(),
@@ -158,6 +170,30 @@ def test_a_query_that_died_by_a_row_and_one_that_leaves_such_rows_out_have_poiso
     seen = job.seen(1)
     assert (told(seen), seen.restarts) == (["poison-rows"], 1)
     assert "40 rows could not be used in the last 2 micro-batches; 40 of operator.0" in seen.findings[0].figures
+
+
+@pytest.mark.long
+def test_a_worker_without_memory_ends_the_query_by_that(spark: SparkSession, tmp_path: Path) -> None:
+    job = Job(spark, tmp_path, batches=1, work=lambda value: len(bytes(value << 50)))
+    with pytest.raises(StreamingQueryException):
+        job.start().awaitTermination()
+    seen = job.seen()
+    assert told(seen) == ["executor-out-of-memory"]
+    assert "MemoryError" in seen.findings[0].figures
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(5))
+def test_queries_that_are_well_are_not_named(spark: SparkSession, tmp_path: Path, seed: int) -> None:
+    """Large and small micro-batches, backlogs, pauses and restarts, and a key that two of five rows have."""
+    drawn = Random(seed)
+    keys, hot, rows = drawn.choice([50, 5_000]), drawn.choice([0.0, 0.4]), drawn.choice([3, 300, 5_000])
+    key = {number: "hot" if drawn.random() < hot else f"key {drawn.randrange(keys)}" for number in range(10 * 5_000)}
+    job = Job(spark, tmp_path, keys=key.__getitem__, batches=drawn.randrange(1, 4), rows=rows)
+    for restarts in range(3):
+        job.start().awaitTermination()
+        assert told(job.seen(restarts)) == []
+        job.bring(key.__getitem__, lambda number: number + 1, drawn.randrange(0, 3), rows)
 
 
 def test_a_sink_that_fails_and_one_that_does_not_return_are_named(

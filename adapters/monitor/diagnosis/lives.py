@@ -15,7 +15,8 @@ from millpond.adapters.monitor.diagnosis.finding import Finding, State
 from millpond.adapters.monitor.kept.runs import Run
 
 _MEMORY: Final = re.compile(
-    r"OutOfMemory|MemoryError|out of memory|OOM|exit code:? 137|exceeding (?:physical )?memory|Cannot allocate memory",
+    r"OutOfMemory|MemoryError|out of memory|\bOOM(?:Killed)?\b|exit code:? 137|exceeding (?:physical )?memory|"
+    r"Cannot allocate memory",
     re.IGNORECASE,
 )
 _DAMAGE: Final = re.compile(r"Corrupt(?:Store|File)Error")
@@ -99,7 +100,7 @@ def stuck_sink(figures: Figures) -> Finding | None:
         return None
     took = [one.took for one in figures.batches]
     waits, most = figures.at - found.done_at, max(took, default=0)
-    if waits < max(at_least.STUCK, at_least.STUCK_TIMES * most):
+    if waits < max(at_least.STUCK, at_least.STUCK_TIMES * most, found.done_at - found.since):
         return None
     usual = f"; micro-batches took {units.duration(median(took))}, {units.duration(most)} at the most" if took else ""
     return Finding(

@@ -39,8 +39,8 @@ def _skew(told: Sequence[tuple[MicroBatch, Report]]) -> Finding | None:
     hottest = [_hottest(report) for _, report in told]
     key, share, task = hottest[-1]
     since = None
-    for (one, _), (other, its_share, _) in zip(reversed(told), reversed(hottest), strict=True):
-        if other != key or its_share < at_least.SKEW_SHARE:
+    for (one, _), (_, its_share, _) in zip(reversed(told), reversed(hottest), strict=True):
+        if its_share < at_least.SKEW_SHARE:  # whichever key it was: some are those of an hour, or of a file
             break
         since = one
     count = 0 if since is None else sum(one.batch >= since.batch for one, _ in told)
@@ -53,8 +53,8 @@ def _skew(told: Sequence[tuple[MicroBatch, Report]]) -> Finding | None:
     return Finding(
         State.SKEW,
         f"key {key} has {share:.0%} of the {units.number(report.figure(TaskMetric.RECORDS_IN))} records of "
-        f"{report.operator} in the last micro-batch, and half or more in each of the last {count}; its task {task} "
-        f"took {units.duration(took.get(task))}{others}",
+        f"{report.operator} in the last micro-batch, and one key half or more in each of the last {count}; its task "
+        f"{task} took {units.duration(took.get(task))}{others}",
         since.started,
         "spread it: a key with one more column, whose results are combined behind it; or filter the key out before, if "
         "it stands for a missing value",

@@ -91,7 +91,7 @@ def _poison(one: MicroBatch) -> dict[tuple[str, str], int]:
 def clock_jumps(figures: Figures) -> Finding | None:
     """The driver's clock went back, or stream time is ahead of the clock."""
     batches = figures.batches
-    for before, after in reversed(list(pairwise(batches))):
+    for before, after in reversed(list(pairwise(batches[-at_least.DATA_BATCHES :]))):
         back = before.started - after.started
         if before.run == after.run and before.batch < after.batch and back >= at_least.CLOCK_BACK:
             return Finding(

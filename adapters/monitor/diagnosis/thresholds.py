@@ -32,7 +32,7 @@ SILENCE: Final = 5 * MINUTE
 STUCK: Final = 2 * MINUTE
 """A micro-batch whose tasks have been done for so long, and ..."""
 STUCK_TIMES: Final = 10
-"""... for so many times as long as the longest of those before took, has a sink that is stuck."""
+"""... for so many times as long as the longest of those before took, and for longer than its tasks, is stuck."""
 
 GROWTH_SPAN: Final = 48 * HOUR
 """State is looked at over so long, or longer, in four parts of the same length, ..."""
@@ -62,7 +62,7 @@ SLOW_LOG: Final = 2 * SECOND
 """So is that of the checkpoint if Spark's two files of a micro-batch take so long in each of them."""
 
 DATA_BATCHES: Final = 20
-"""Rows are counted over so many micro-batches."""
+"""Rows are counted, and clocks are compared, over so many micro-batches."""
 LATE_SHARE: Final = 0.01
 """There is much late data if this share of an operator's records is late, ..."""
 LATE_LEAST: Final = 100

@@ -297,7 +297,7 @@ function render(seen) {
     ["tasks", (one) => number(one.tasks), "right"], ["in", (one) => number(one.records_in), "right"],
     ["out", (one) => number(one.records_out), "right"], ["dropped", (one) => number(one.dropped), "right"],
     ["late", (one) => number(one.late), "right"], ["waiting", (one) => number(one.waiting), "right"],
-    ["lag", (one) => duration(one.lag), "right"],
+    ["lag", (one) => duration(one.lag), "right"], ["files", (one) => number(one.files), "right"],
     ...WORK.map((name) => [name, (one) => duration(one.work[name]), "right"]),
   ], seen.operators)]);
   const busiest = Math.max(1, ...seen.work.map((one) => one.records_in));
