@@ -29,8 +29,10 @@ from millpond.processors.options.join_windows import JoinWindows
 from millpond.processors.options.joins import JoinType, Side
 from millpond.processors.options.known_names import did_you_mean
 from millpond.processors.options.windows import SessionWindows, TimeWindows, calendar_of, in_a_zone, own_gap
+from millpond.processors.verbs import aggregates
 from millpond.processors.verbs.aggregate import Windows, windows_in_micros
 from millpond.processors.verbs.aggregates import AggregateCall
+from millpond.processors.verbs.aggregates.elsewhere import FUNCTIONS
 from millpond.processors.verbs.projections import CHANGE_COLUMNS
 from millpond.stores.encoding.times import Duration, Instant, TimeUnit, to_instant_micros, to_micros
 from millpond.stores.typed.expiry import Expired
@@ -54,7 +56,10 @@ def check_calls(calls: Mapping[str, AggregateCall], window: Windows | None) -> N
         ConfigurationError: there is such a one.
     """
     if not isinstance(calls, Mapping):
-        raise InvalidArgumentError(f"calls is {calls!r}; give a mapping from the name of each result to its function")
+        raise InvalidArgumentError(
+            f"calls is {_shown_calls(calls)}; give a mapping from the name of each result to its function, such as "
+            "{'total': aggregates.sum('amount')}"
+        )
     for name, call in calls.items():
         if not isinstance(name, str):
             raise InvalidArgumentError(
@@ -63,9 +68,30 @@ def check_calls(calls: Mapping[str, AggregateCall], window: Windows | None) -> N
         if not isinstance(call, AggregateCall):
             raise InvalidArgumentError(
                 f"the aggregate {name!r} is {call!r}; give a function of millpond.processors.verbs.aggregates, such as "
-                "aggregates.count()"
+                f"{_meant_call(call)}"
             )
+        if isinstance(call.column, str) and call.column == "*":
+            raise InvalidArgumentError(f"the aggregate {name!r} is of the column '*'; all rows are counted by count()")
     check_window(window)
+
+
+def _shown_calls(calls: object) -> str:
+    """What was given for calls, in short."""
+    if isinstance(calls, AggregateCall):
+        return "one aggregate without a name"
+    return "a list" if isinstance(calls, list | tuple) else repr(calls)
+
+
+def _meant_call(given: object) -> str:
+    """The call that is likely to be meant by something else, as pandas, Polars and SQL have it."""
+    column, function = "amount", given
+    if isinstance(given, tuple | list) and len(given) == 2 and isinstance(given[0], str):
+        column, function = given
+    name = function if isinstance(function, str) else getattr(function, "__name__", "")
+    name = FUNCTIONS.get(name, name)
+    if name == "count" or name not in aggregates.__all__ or not name.islower():
+        return "aggregates.count()"
+    return f"aggregates.{name}({column!r})"
 
 
 def check_window(window: Windows | None) -> None:
@@ -76,8 +102,18 @@ def check_window(window: Windows | None) -> None:
     """
     if window is not None and not isinstance(window, Windows):
         raise InvalidArgumentError(
-            f"window is {window!r}; give TimeWindows, SlidingWindows or SessionWindows of millpond.processors"
+            f"window is {window!r}; give TimeWindows, SlidingWindows or SessionWindows of millpond.processors, such as "
+            f"{_meant_window(window)}"
         )
+
+
+def _meant_window(given: object) -> str:
+    """The windows that are likely to be meant by something else."""
+    if isinstance(given, type) and issubclass(given, Windows):
+        return f"{given.__name__}('1 minute')"
+    if isinstance(given, tuple | list) and len(given) == 2:
+        return f"TimeWindows({given[0]!r}, advance={given[1]!r})"
+    return f"TimeWindows({given!r})" if isinstance(given, str) else "TimeWindows('1 minute')"
 
 
 def until_in_micros(window: Windows | None, until: Mapping[Instant | str, Windows] | None) -> dict[int, Windows]:

@@ -10,6 +10,7 @@ from typing import ParamSpec, TypeVar
 
 from millpond.errors import ConfigurationError, RecordError
 from millpond.processors.options.given import check_given
+from millpond.processors.options.known_names import did_you_mean
 from millpond.stores.specs.directory import check_plain_name
 
 _Arguments = ParamSpec("_Arguments")
@@ -46,3 +47,29 @@ def several_tables(given: object) -> str:
 
 def _is_table(given: object) -> bool:
     return isinstance(given, list) or hasattr(given, "columns")
+
+
+def unknown_member(owner: object, name: str) -> AttributeError:
+    """The error for something that a Pond or a Millpond has not, with what may be meant."""
+    verbs = [one for one in dir(type(owner)) if not one.startswith("_")]
+    kind = type(owner).__name__
+    joins = [one for one in verbs if one.endswith("_join")]
+    elsewhere = {
+        "join": joins,
+        "merge": joins,
+        "merge_asof": ["asof_join"],
+        "join_asof": ["asof_join"],
+        "groupby": ["aggregate"],
+        "group_by": ["aggregate"],
+        "groupBy": ["aggregate"],
+        "agg": ["aggregate"],
+        "drop_duplicates": ["deduplicate"],
+        "dropDuplicates": ["deduplicate"],
+        "unique": ["deduplicate"],
+        "transformWithState": ["apply"],
+        "rolling": ["over"],
+        "window": ["aggregate", "over"],
+    }
+    meant = ", ".join(elsewhere.get(name, ()))
+    hint = f"; did you mean {meant}?" if meant else did_you_mean(name, verbs)
+    return AttributeError(f"{kind!r} object has no attribute {name!r}{hint}", name=name, obj=owner)

@@ -6,6 +6,7 @@ Rule of this module: that of ``millpond.processors.options.windows``.
 from dataclasses import dataclass
 
 from millpond.errors import InvalidWindowError
+from millpond.processors.options.given import fitted
 from millpond.processors.options.windows import GridWindows
 from millpond.stores.encoding.times import Duration, TimeUnit, to_millis
 from millpond.stores.typed.windows.grids import CumulativeGrid
@@ -40,6 +41,7 @@ class CumulativeWindows(GridWindows):
     step: int
     offset: int = 0
 
+    @fitted
     def __init__(self, size: Duration, step: Duration, *, grace: Duration = 0, offset: Duration = 0) -> None:
         self._set("size", size, 1)
         self._set("step", step, 1)

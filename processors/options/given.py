@@ -15,8 +15,15 @@ _Arguments = ParamSpec("_Arguments")
 _Result = TypeVar("_Result")
 
 _SYNONYMS: Final = (
-    {"by", "key", "keys", "on", "group_by", "partition_by", "left_on", "subset"},
+    {"by", "key", "keys", "on", "group_by", "groupby", "partition_by", "left_on", "right_on", "left_by", "subset"},
     {"time", "timestamp", "ts", "event_time", "at", "left_time"},
+    {"exact", "allow_exact_matches"},
+    {"direction", "strategy"},
+    {"how", "join_type", "type"},
+    {"size", "length", "duration", "width"},
+    {"advance", "slide", "hop", "every", "period"},
+    {"gap", "inactivity", "session_gap", "timeout"},
+    {"last", "rows_between", "frame"},
     {"order", "order_by", "orderBy", "sort", "sort_by"},
     {"n", "k", "limit", "count"},
     {"calls", "aggs", "agg", "aggregates"},
@@ -80,13 +87,12 @@ def check_given(
 
 
 def _meant(given: str, known: Sequence[str], named: Collection[str]) -> str:
-    """Which parameter somebody means by an unknown name, to end a message with: one like it, or one for the same."""
-    likely = did_you_mean(given, known)
-    if likely:
-        return likely
+    """Which parameter somebody means by an unknown name, to end a message with: one for the same, or one like it."""
+    if given == "time" and {"left_time", "right_time"} <= set(known):
+        return "; each side has its own: left_time=..., right_time=..."
     same = next((names for names in _SYNONYMS if given in names), set())
     meant = [one for one in known if one in same and one not in named]
-    return f"; did you mean {meant[0]!r}?" if meant else ""
+    return f"; did you mean {meant[0]!r}?" if meant else did_you_mean(given, known)
 
 
 def _listed(names: Collection[str]) -> str:

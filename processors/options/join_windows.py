@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from typing import Self
 
 from millpond.errors import InvalidWindowError
+from millpond.processors.options.given import fitted
 from millpond.stores.encoding.times import Duration, to_millis
 
 
@@ -39,6 +40,7 @@ class JoinWindows:
     eager: bool
     drop_late: bool = field(repr=False)
 
+    @fitted
     def __init__(
         self,
         before: Duration = 0,
@@ -53,7 +55,10 @@ class JoinWindows:
         object.__setattr__(self, "eager", eager)
         object.__setattr__(self, "drop_late", drop_late)
         if self.size < 0:
-            raise InvalidWindowError(f"{self} ends before it begins: before + after must not be negative")
+            raise InvalidWindowError(
+                f"the window of the join ends before it begins: before is {before!r} and after {after!r}; give lengths "
+                "whose sum is not negative"
+            )
         if self.grace < 0:
             raise InvalidWindowError(f"{self}: the grace must not be negative")
 

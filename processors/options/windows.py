@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Final, NamedTuple, Self, TypeAlias, TypeGuard,
 
 from millpond.errors import ConfigurationError, InvalidWindowError, MillpondError
 from millpond.processors.options.calendar_units import calendar_unit
+from millpond.processors.options.given import fitted
 from millpond.stores.encoding.times import FARTHEST, MAX_TIME, MIN_TIME, Duration, TimeUnit, to_millis
 from millpond.stores.typed.terms import Term
 from millpond.stores.typed.windows.calendar import Calendar, CalendarUnit, Weekday, zone_of
@@ -161,6 +162,7 @@ class TimeWindows(GridWindows):
     offset: int = 0
     calendar: Calendar | None = None
 
+    @fitted
     def __init__(
         self,
         size: Duration,
@@ -266,6 +268,7 @@ class SlidingWindows(Windows):
 
     difference: int
 
+    @fitted
     def __init__(self, difference: Duration, *, grace: Duration = 0) -> None:
         self._set("difference", difference, 0)
         self._set("grace", grace, 0)
@@ -340,6 +343,7 @@ class SessionWindows(Windows):
     within: TimeWindows | None = None
     gap_of: Any = field(default=None, compare=False)
 
+    @fitted
     def __init__(
         self,
         gap: Duration | GapFunction | Any,

@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import timedelta
 from functools import partial
-from typing import Any, Generic, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -28,7 +28,7 @@ from millpond.processors.calls.arguments import (
 )
 from millpond.processors.calls.asof_join import call_asof_join
 from millpond.processors.calls.batch_twin import Verification
-from millpond.processors.calls.calling import named_in_errors
+from millpond.processors.calls.calling import named_in_errors, unknown_member
 from millpond.processors.calls.deduplicate import call_deduplicate
 from millpond.processors.calls.grace_advice import GraceAdvice
 from millpond.processors.calls.latest import call_latest
@@ -86,6 +86,11 @@ class Verbs(ABC, Generic[Given, Result]):
         self._backend = supplier(backend)
         self._on_error = OnError.of(on_error)
         self.dead_letters: list[DeadLetter] = []
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> object:
+            raise unknown_member(self, name)
 
     @named_in_errors
     def latest(

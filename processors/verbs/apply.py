@@ -78,10 +78,7 @@ class ApplySpec:
 
     def __post_init__(self) -> None:
         where = f"apply {self.name!r}"
-        if not isinstance(self.processor, KeyedProcessor):
-            raise InvalidArgumentError(
-                f"{where} got {self.processor!r}; give an object of a subclass of KeyedProcessor"
-            )
+        _check_rule(self.processor)
         if self.lateness < 0:
             raise InvalidTimeError(f"the lateness of {where} is {self.lateness} us; it must not be negative")
         check_readable(self.rows.schemas.current, where)
@@ -127,6 +124,23 @@ class ApplySpec:
                 f"{error}; make connections and the like in open()"
             ) from error
         return Apply(self, rule)
+
+
+def _check_rule(processor: object) -> None:
+    """Refuse what is no rule.
+
+    Raises:
+        ConfigurationError: so it is.
+    """
+    if isinstance(processor, type) and issubclass(processor, KeyedProcessor):
+        raise InvalidArgumentError(
+            f"processor is the class {processor.__name__}; give an object: {processor.__name__}()"
+        )
+    if not isinstance(processor, KeyedProcessor):
+        raise InvalidArgumentError(
+            f"processor is {processor!r}; give an object of a subclass of KeyedProcessor, whose process(self, key, "
+            "row, context) returns rows"
+        )
 
 
 def apply_topology(

@@ -116,6 +116,8 @@ FOLLOWED = {
     "test_a_sum_that_overflows_gets_a_wider_type_or_fewer_rows",
     "; return a list of rows, or yield them": _ROWS,
     ", which is no row; give dicts of columns": _ROWS,
+    "; return a list of rows, dicts of columns, or yield them": _ROWS,
+    "state holds \n": "pond/test_words.py::test_what_state_cannot_hold_is_told_with_the_line_that_makes_it_hold",
     ": they would never end; ": f"{_RULES}test_timers_that_never_end_are_an_error_that_says_so",
 }
 """The test that takes the advice, by words of the error."""

@@ -432,7 +432,7 @@ JOINS = [
         lambda calls: calls.versioned().join(calls.versioned("w"), max, history="complete"),
     ),
     Refused(
-        "ends before it begins: before + after must not be negative",
+        "ends before it begins: before is \n and after \n; give lengths whose sum is not negative",
         lambda calls: JoinWindows(before=5, after=-6),
         lambda calls: JoinWindows(before=5, after=-5),
     ),

@@ -8,6 +8,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from millpond.adapters.spark import Millpond
+from millpond.errors import ConfigurationError
 from millpond.processors.verbs import KeyContext, KeyedProcessor, Timer
 from tests.spark.conftest import RunStream
 
@@ -88,3 +89,17 @@ def test_a_result_without_an_announced_entry_fails_with_its_name(spark: SparkSes
     rows = pond.apply(clicks(spark), Misspelled(), key="user", time="ts", schema=SCHEMA, lateness="2 minutes")
     with pytest.raises(Exception, match=r"column 'clicks' is not an entry of .* did you mean 'click'"):
         rows.collect()
+
+
+@pytest.mark.parametrize("schema", [{"total": "bigint"}, ["total"], None, "total: bigint; rest"])
+def test_a_schema_that_spark_cannot_read_is_told_how_to_write_one(
+    spark: SparkSession, tmp_path: Path, schema: Any
+) -> None:
+    pond = Millpond(application_id="bad", state_dir=str(tmp_path), partitions=1, backend="memory")
+    call: dict[str, Any] = {"key": "user", "time": "ts", "lateness": "2 minutes"}
+    with pytest.raises(ConfigurationError, match="is not Spark DDL: ") as refused:
+        pond.apply(clicks(spark), Misspelled(), schema=schema, **call)
+    assert "Py4J" not in str(refused.value)
+    assert "Trace" not in str(refused.value)
+    line = str(refused.value).partition("; write it as '")[2].partition("'")[0]
+    assert pond.apply(clicks(spark), Misspelled(), schema=line, **call).columns == ["name", "total"]

@@ -232,7 +232,8 @@ def test_workers_whose_python_lacks_millpond_are_refused_with_state_or_without(
         streams(topology()).transform({"words": words})
     assert str(bare_python) in str(refused.value)
     assert "No module named" in str(refused.value)
-    spark.sparkContext.pythonExec = refused.value.sentence.partition("to a Python that has it, such as ")[2]
+    advised = refused.value.sentence.partition("to a Python with Millpond, such as ")[2]
+    spark.sparkContext.pythonExec = advised.partition(",")[0]
     assert streams(topology()).transform({"words": words}).collect() == []
 
 

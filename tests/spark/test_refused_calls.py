@@ -532,8 +532,13 @@ ARGUMENTS = [
         lambda calls: calls.aggregate({"all": aggregates.collect(F.expr("a"))}),
     ),
     Refused(
-        "give an object of a subclass of KeyedProcessor",
+        "processor is the class \n; give an object: ",
         lambda calls: calls.apply(PassOn),
+        lambda calls: calls.apply(PassOn()),
+    ),
+    Refused(
+        "give an object of a subclass of KeyedProcessor",
+        lambda calls: calls.apply(len),
         lambda calls: calls.apply(PassOn()),
     ),
     Refused(

@@ -250,7 +250,11 @@ def parsed(owner: ColumnsOwner, ddl: str | T.StructType) -> tuple[T.StructType, 
         columns = ddl if isinstance(ddl, T.StructType) else cast(T.StructType, T.StructType.fromDDL(ddl))
         return columns, arrow_schema(columns)
     except Exception as error:  # Spark's parser and its gateway raise many kinds of errors
-        raise InvalidOutputError(f"{owner}: the schema {ddl!r} is not Spark DDL: {error}") from error
+        said = str(error).strip().partition("\n")[0] if isinstance(ddl, str) else f"it is of type {type(ddl).__name__}"
+        raise InvalidOutputError(
+            f"{owner}: the schema {ddl!r} is not Spark DDL: {said}; write it as 'name string, total bigint', or give a "
+            "StructType"
+        ) from error
 
 
 def _flat(entries: Sequence[Any], reader: Serde[Any]) -> Sequence[Any]:

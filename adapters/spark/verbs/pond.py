@@ -6,7 +6,7 @@ or more in ``joins``.
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql.types import StructType
@@ -26,6 +26,7 @@ from millpond.adapters.spark.verbs.sink import announced_columns
 from millpond.processors.calls.aggregate import call_aggregate
 from millpond.processors.calls.apply import call_apply
 from millpond.processors.calls.arguments import check_calls, column_names, moment_of
+from millpond.processors.calls.calling import unknown_member
 from millpond.processors.calls.latest import call_latest
 from millpond.processors.calls.own_bounds import session_gap
 from millpond.processors.options.given import fitted
@@ -129,6 +130,11 @@ class Millpond(JoinVerbs):
             shares_operators=share_operators,
         )
         super().__init__(VerbRunner(Job.of(application_id, state_dir, options), complete))
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> object:
+            raise unknown_member(self, name)
 
     @verb
     def latest(

@@ -9,8 +9,10 @@ is the name of a column of booleans, or an expression of Arrow. Where no row cou
 """
 
 from millpond.errors import InvalidArgumentError
+from millpond.processors.options.known_names import did_you_mean
 from millpond.processors.verbs.aggregates.call import AggregateCall, UserAggregate
 from millpond.processors.verbs.aggregates.earlier import BEHIND, lag
+from millpond.processors.verbs.aggregates.elsewhere import instead_of
 from millpond.processors.verbs.aggregates.exact import (
     any_value,
     avg,
@@ -110,4 +112,6 @@ __all__ = [
 def __getattr__(name: str) -> object:
     if name == "lead":
         raise InvalidArgumentError(f"there is no lead, as a row comes out before the one behind it is there; {BEHIND}")
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    elsewhere = instead_of(name)
+    hint = did_you_mean(name, __all__) if elsewhere is None else f"; write {elsewhere}"
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}{hint}")
