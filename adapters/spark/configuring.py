@@ -63,6 +63,9 @@ def configure(session: Configured) -> Configured:
     A query's failure that nobody catches is printed by what Millpond says of it, without Spark's plan and stack, where
     ``sys.excepthook`` is Python's own.
 
+    Spark's loggers of what works (each start of a task's state server, each streaming sink) tell of errors alone then,
+    and a builder's session draws no bars of progress unless the builder was told to before.
+
     The session also reads stores by ``spark.read.format("millpond")`` then, and DataFrames have their verbs at
     ``df.millpond``.
 
@@ -92,27 +95,49 @@ def configure(session: Configured) -> Configured:
     return session
 
 
+_BAR: Final = "spark.ui.showConsoleProgress"
+_NO_BAR: Final = _Needed("false", "else each micro-batch draws bars on the terminal")
+
+_LOUD: Final = (
+    "org.apache.spark.sql.execution.python.streaming.TransformWithStateInPySparkStateServer",
+    "org.apache.spark.sql.execution.streaming.runtime.ResolveWriteToStream",
+)
+"""What warns of each task, or of each query, that works."""
+
+
+def _hush(session: SparkSession) -> None:
+    """Have loggers that warn of what works tell of errors alone, where the session's JVM is at hand."""
+    if not hasattr(session, "sparkContext"):
+        return
+    log4j = session.sparkContext._jvm.org.apache.logging.log4j
+    for name in _LOUD:
+        log4j.core.config.Configurator.setLevel(name, log4j.Level.ERROR)
+
+
 def _set_in(session: SparkSession) -> None:
     lacking = _lacking(session)
     for name, needed in lacking.items():
         session.conf.set(name, needed.value)
+    _hush(session)
     _tell(lacking | _own_python(session))
 
 
 def _set_in_builder(builder: SparkSession.Builder) -> None:
-    for name, needed in _NEEDED.items():
+    settings = {**_NEEDED, **({} if _BAR in builder._options else {_BAR: _NO_BAR})}
+    for name, needed in settings.items():
         builder.config(name, needed.value)
     make = builder.getOrCreate
 
     @wraps(make)
     def made() -> SparkSession:
         session = make()
+        _hush(session)
         _tell(_own_python(session))
         register_state_source(session)
         return session
 
     builder.getOrCreate = made  # type: ignore[method-assign]
-    _tell(_NEEDED)
+    _tell(settings)
 
 
 def _lacking(session: SparkSession) -> dict[str, _Needed]:

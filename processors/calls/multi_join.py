@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 
@@ -27,7 +27,7 @@ from millpond.processors.calls.key_kinds import check_equal_keys
 from millpond.processors.calls.made import MadeVerb
 from millpond.processors.calls.readings import Begin, Column, Read, VerbRows, begun_anew
 from millpond.processors.calls.waiting import multi_join_account
-from millpond.processors.options.joins import TABLE_JOINS, JoinType
+from millpond.processors.options.joins import TABLE_JOINS, JoinType, TablesHow
 from millpond.processors.tables.multi_join import shown_sides
 from millpond.processors.verbs.null_keys import NullKeys
 from millpond.processors.verbs.projections import CHANGE_COLUMNS
@@ -38,7 +38,7 @@ from millpond.stores.typed.expiry import Expired
 OnEach: TypeAlias = str | Sequence[str] | Mapping[str, str | Sequence[str]]
 """The columns of the key: names that all tables have, or those of each table by its name."""
 
-HowEach: TypeAlias = Literal["inner", "left", "outer"] | Mapping[str, Literal["inner", "left", "outer"]]
+HowEach: TypeAlias = TablesHow | Mapping[str, TablesHow]
 """How tables are joined, or how each but the first joins those before it, by its name."""
 
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")

@@ -3,11 +3,43 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TypeAlias
 
 from millpond.errors import ArgumentConflictError, InvalidArgumentError, MissingArgumentError
 from millpond.processors.options.serdes import SerdeLike
 from millpond.stores.encoding.times import Duration, to_millis
+
+AsofHow: TypeAlias = Literal[
+    "inner",
+    "left",
+    "semi",
+    "anti",
+    "left_outer",
+    "leftouter",
+    "left_semi",
+    "leftsemi",
+    "left_anti",
+    "leftanti",
+]
+"""The joins of a stream with versions, in all spellings that Spark has for them."""
+
+TablesHow: TypeAlias = Literal[
+    "inner",
+    "left",
+    "outer",
+    "left_outer",
+    "leftouter",
+    "full",
+    "full_outer",
+    "fullouter",
+]
+"""Those of several tables by key."""
+
+TableHow: TypeAlias = TablesHow | Literal["right", "right_outer", "rightouter"]
+"""Those of two tables."""
+
+StreamHow: TypeAlias = AsofHow | TableHow
+"""Those of two streams."""
 
 
 class Side(Enum):

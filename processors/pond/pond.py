@@ -43,7 +43,7 @@ from millpond.processors.calls.table_join import call_table_join
 from millpond.processors.calls.top_n import call_top_n
 from millpond.processors.options.given import fitted
 from millpond.processors.options.grouping import By
-from millpond.processors.options.joins import ASOF_JOINS, JoinType
+from millpond.processors.options.joins import ASOF_JOINS, AsofHow, JoinType, StreamHow, TableHow
 from millpond.processors.options.on_error import OnError
 from millpond.processors.options.versioned_table import VersionedTable
 from millpond.processors.pond.expressions import Expression, matching, with_conditions, with_own_bounds, with_own_gap
@@ -415,7 +415,7 @@ class Verbs(ABC, Generic[Given, Result]):
         left_time: str | None = None,
         right_time: str | None = None,
         history: Duration | None = None,
-        how: Literal["inner", "left", "semi", "anti"] = "inner",
+        how: AsofHow = "inner",
         grace: Duration | None = None,
         tolerance: Duration | None = None,
         exact: bool = True,
@@ -520,7 +520,7 @@ class Verbs(ABC, Generic[Given, Result]):
         left_time: str,
         right_time: str,
         columns: Sequence[str] | Mapping[str, str] | None = None,
-        how: Literal["inner", "left", "semi", "anti"] = "inner",
+        how: AsofHow = "inner",
         tolerance: Duration | None = None,
         exact: bool = True,
         direction: Literal["backward", "forward", "nearest"] = "backward",
@@ -620,7 +620,7 @@ class Verbs(ABC, Generic[Given, Result]):
         before: Duration | pc.Expression | None = None,
         after: Duration | pc.Expression | None = None,
         at_most: Duration | None = None,
-        how: Literal["inner", "left", "right", "outer", "semi", "anti"] = "inner",
+        how: StreamHow = "inner",
         grace: Duration = 0,
         null_safe: bool = False,
         name: str | None = None,
@@ -697,7 +697,7 @@ class Verbs(ABC, Generic[Given, Result]):
         right_order: str | None = None,
         left_op: str | None = None,
         right_op: str | None = None,
-        how: Literal["inner", "left", "right", "outer"] = "inner",
+        how: TableHow = "inner",
         history: Duration | None = None,
         ttl: Duration | None = None,
         expired: Literal["silent", "delete"] = "silent",

@@ -89,7 +89,7 @@ CALLS: dict[str, Callable[[], object]] = {
     "an abbreviated unit": lambda: TimeWindows("1min"),
     "a length of NumPy": lambda: TimeWindows(np.timedelta64(1, "m")),  # type: ignore[arg-type]
     "a length of float": lambda: TimeWindows(60.0),  # type: ignore[arg-type]
-    "an advance without its name": lambda: TimeWindows("1 minute", "30 seconds"),  # type: ignore[misc]
+    "an advance without its name": lambda: TimeWindows("1 minute", "30 seconds"),  # type: ignore[call-arg]
     "slide": lambda: TimeWindows("1 minute", slide="30 seconds"),  # type: ignore[call-arg]
     "a negative grace": lambda: TimeWindows("1 minute", grace="-1 second"),
     "an output mode": lambda: total(emit="append"),

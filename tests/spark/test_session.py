@@ -18,7 +18,9 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from millpond.adapters.spark import Millpond, SparkStreams, configure
+from millpond.adapters.spark.configuring import _LOUD
 from millpond.adapters.spark.continuation.files import HadoopFiles
+from millpond.adapters.spark.monitoring.uncaught import shorten_uncaught
 from millpond.adapters.spark.session import session as session_module
 from millpond.adapters.spark.session.session import check_operator
 from millpond.errors import ConfigurationError, PerformanceWarning
@@ -198,3 +200,70 @@ def test_what_has_no_session_is_told_to_start_one_which_any_thread_may_have_done
             thread.submit(late_rows).result()
         thread.submit(SparkSession.builder.getOrCreate).result()
         assert thread.submit(late_rows).result() == []
+
+
+def local_session(python: str, **settings: str) -> Any:
+    """What stands for a local session whose workers run that Python."""
+    there = {"spark.master": "local[2]", **settings}
+    return SimpleNamespace(
+        sparkContext=SimpleNamespace(pythonExec=python),
+        conf=SimpleNamespace(get=lambda name, default=None: there.get(name, default)),
+    )
+
+
+def test_workers_on_this_machine_run_the_python_of_the_program_unless_one_was_chosen(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
+    plain = local_session("python-that-is-not-there")
+    assert session_module.give_own_python(plain) == plain.sparkContext.pythonExec == sys.executable
+    assert session_module.give_own_python(plain) is None
+    chosen = {"spark.pyspark.python": "another"}, {"spark.master": "spark://host:7077"}
+    for settings in chosen:
+        other = local_session("another", **settings)
+        assert session_module.give_own_python(other) is None
+        assert other.sparkContext.pythonExec == "another"
+    monkeypatch.setenv("PYSPARK_PYTHON", "another")
+    assert session_module.give_own_python(local_session("another")) is None
+
+
+def test_loggers_of_what_works_tell_of_errors_alone(session: SparkSession) -> None:
+    configure(session)
+    log4j = session.sparkContext._jvm.org.apache.logging.log4j  # type: ignore[union-attr]
+    for name in _LOUD:
+        assert log4j.LogManager.getLogger(name).getLevel().toString() == "ERROR"
+    options = configure(SparkSession.builder)._options
+    assert options["spark.ui.showConsoleProgress"] == "false"
+    wanted = configure(SparkSession.builder.config("spark.ui.showConsoleProgress", "true"))
+    assert wanted._options["spark.ui.showConsoleProgress"] == "true"
+
+
+FAILED = """\
+[STREAM_FAILED] Query [id = 1] terminated with exception: [PYTHON_EXCEPTION] An exception was thrown from the Python \
+worker: millpond.errors.UserFunctionError: verb 'totals', customer='ann': ValueError: boom (task 0_0, row n=1)
+raised in process, job.py:24; nothing of this micro-batch was kept
+ SQLSTATE: 38000 SQLSTATE: XXKST
+=== Streaming Query ===
+Logical Plan:
+~WriteToMicroBatchDataSourceV1
+"""
+
+
+def test_a_failure_that_nobody_catches_is_printed_by_what_millpond_says(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "excepthook", sys.__excepthook__)
+    shorten_uncaught()
+    for text, shown in ((FAILED, "verb 'totals', customer='ann': ValueError: boom"), ("no table", "no table")):
+        try:
+            raise PySparkException(text)
+        except PySparkException as error:
+            sys.excepthook(type(error), error, error.__traceback__)
+        said = capsys.readouterr().err
+        assert shown in said
+        assert "raise PySparkException(text)" in said
+        assert "~WriteToMicroBatch" not in said
+        assert said.count("left out here") == (text == FAILED)
+    monkeypatch.setattr(sys, "excepthook", print)
+    shorten_uncaught()
+    assert sys.excepthook is print

@@ -27,6 +27,7 @@ from millpond.processors.calls.multi_join import HowEach, OnEach, call_multi_joi
 from millpond.processors.calls.own_bounds import join_bounds
 from millpond.processors.calls.stream_join import call_stream_join
 from millpond.processors.calls.table_join import call_table_join
+from millpond.processors.options.joins import AsofHow, StreamHow, TableHow
 from millpond.processors.options.versioned_table import VersionedTable
 from millpond.processors.pond.sides import table_side
 from millpond.processors.verbs.stream_join import BOUNDS
@@ -49,7 +50,7 @@ class JoinVerbs(OverVerbs):
         left_time: str | Column,
         right_time: str | Column,
         history: Duration,
-        how: Literal["inner", "left", "semi", "anti"] = "inner",
+        how: AsofHow = "inner",
         grace: Duration | None = None,
         tolerance: Duration | None = None,
         exact: bool = True,
@@ -159,7 +160,7 @@ class JoinVerbs(OverVerbs):
         left_time: str | Column,
         right_time: str,
         columns: Sequence[str] | Mapping[str, str] | None = None,
-        how: Literal["inner", "left", "semi", "anti"] = "inner",
+        how: AsofHow = "inner",
         tolerance: Duration | None = None,
         exact: bool = True,
         direction: Literal["backward", "forward", "nearest"] = "backward",
@@ -246,7 +247,7 @@ class JoinVerbs(OverVerbs):
         before: Bound | None = None,
         after: Bound | None = None,
         at_most: Duration | None = None,
-        how: Literal["inner", "left", "right", "outer", "semi", "anti"] = "inner",
+        how: StreamHow = "inner",
         grace: Duration = 0,
         null_safe: bool = False,
         name: str | None = None,
@@ -316,7 +317,7 @@ class JoinVerbs(OverVerbs):
         right_order: str | Column | None = None,
         left_op: str | Column | None = None,
         right_op: str | Column | None = None,
-        how: Literal["inner", "left", "right", "outer"] = "inner",
+        how: TableHow = "inner",
         history: Duration | None = None,
         ttl: Duration | None = None,
         expired: Literal["silent", "delete"] = "silent",
