@@ -40,6 +40,9 @@ ACCOUNTS_PER_SEGMENT: Final = 20
 HOT_KEYS: Final = 60
 """How many keys trades and quotes have, or fewer if there are fewer."""
 
+HOT_SHARE: Final = 0.99
+"""The share of rows that the hot key of skewed rows has, besides what falls to it among the others."""
+
 Columns = Mapping[str, Any]
 """Arrow arrays by name."""
 
@@ -150,6 +153,16 @@ def customers(share: float) -> Topic:
 def sales() -> Topic:
     """Sales by user, with a column of each of four types."""
     return Topic("sales", SALE, 1.0, lambda keys, rng: {"key": names_of("user", keys), **_drawn(SALE, len(keys), rng)})
+
+
+def skewed_sales() -> Topic:
+    """Sales of which one user has 99 of 100."""
+
+    def draw(keys: Numbers, rng: np.random.Generator) -> Columns:
+        skewed = np.where(rng.random(len(keys)) < HOT_SHARE, 0, keys)
+        return sales().draw(skewed, rng)
+
+    return Topic("sales", SALE, 1.0, draw)
 
 
 def readings(share: float) -> Topic:

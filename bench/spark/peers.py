@@ -51,6 +51,11 @@ def jvm_window_aggregates(inputs: Inputs, scale: Scale) -> DataFrame:
     return _jvm_windows(inputs["sales"], scale, *_of_sales())
 
 
+def jvm_skewed_key(inputs: Inputs, scale: Scale) -> DataFrame:
+    """Five of Spark's aggregates by window."""
+    return _jvm_windows(inputs["sales"], scale, *_of_sales()[:-1])
+
+
 def jvm_session_aggregates(inputs: Inputs, scale: Scale) -> DataFrame:
     """Six of Spark's aggregates by session."""
     return _jvm_sessions(inputs["sales"], scale, *_of_sales())

@@ -25,6 +25,9 @@ _OF_SALES: Final = {
 }
 """Six functions on columns of four types."""
 
+_WITHOUT_ORDER: Final = {name: call for name, call in _OF_SALES.items() if name != "latest"}
+"""The five of them that do not go by the order of rows."""
+
 
 def count(pond: Millpond, inputs: Inputs, scale: Scale) -> DataFrame:
     """Events per key."""
@@ -70,6 +73,16 @@ def window_aggregates(pond: Millpond, inputs: Inputs, scale: Scale) -> DataFrame
 def session_aggregates(pond: Millpond, inputs: Inputs, scale: Scale) -> DataFrame:
     """Six aggregates of sales per key and session."""
     return _in_sessions(pond, inputs["sales"], _OF_SALES, scale)
+
+
+def skewed_key(pond: Millpond, inputs: Inputs, scale: Scale) -> DataFrame:
+    """Five aggregates of sales per key and tumbling window, which are combined before they travel."""
+    return _in_windows(pond, inputs["sales"], _WITHOUT_ORDER, scale)
+
+
+def skewed_key_one_by_one(pond: Millpond, inputs: Inputs, scale: Scale) -> DataFrame:
+    """The same with a sixth one that goes by the order of rows, so that all of them travel."""
+    return _in_windows(pond, inputs["sales"], _OF_SALES, scale).drop("latest")
 
 
 def wide_join(pond: Millpond, inputs: Inputs, scale: Scale) -> DataFrame:

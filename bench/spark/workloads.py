@@ -32,6 +32,9 @@ TWO_VERBS: Final = "two_verbs"
 THREE_VERBS: Final = "three_verbs"
 """The same in more steps."""
 
+ONE_BY_ONE: Final = "one_by_one"
+"""The same with rows that are not combined before they travel."""
+
 TRANSFORM_WITH_STATE: Final = "transform_with_state"
 TRANSFORM_IN_PANDAS: Final = "transform_with_state_in_pandas"
 SPARK_JVM: Final = "spark_jvm"
@@ -259,6 +262,12 @@ WORKLOADS: Final[Mapping[str, Workload[Topic]]] = {
         (inputs.sales(),),
         verbs={VERBS: verbs.session_aggregates},
         peers={SPARK_JVM: Peer(peers.jvm_session_aggregates)},
+        answer=Answer.SETTLED,
+    ),
+    "skewed-key": Workload(
+        (inputs.skewed_sales(),),
+        verbs={VERBS: verbs.skewed_key, ONE_BY_ONE: verbs.skewed_key_one_by_one},
+        peers={SPARK_JVM: Peer(peers.jvm_skewed_key)},
         answer=Answer.SETTLED,
     ),
     "wide-join": Workload(

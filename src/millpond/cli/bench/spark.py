@@ -20,9 +20,9 @@ def bench_spark(
         typer.Option(
             help="count, temporal-join, table-join, stream-join, stream-join-left, window, session, foreign-key, "
             "multi-join (three tables), lookup-join (a table in files), feed-aggregate (of a change feed), "
-            "window-aggregates and session-aggregates (six functions on four types), wide-join (20 columns), hot-keys "
-            "(60 keys, whatever --keys says), chain (one to three verbs) or exchange; may be repeated, for all of them "
-            "in one session; count by default"
+            "window-aggregates and session-aggregates (six functions on four types), skewed-key (99 of 100 rows "
+            "have one key), wide-join (20 columns), hot-keys (60 keys, whatever --keys says), chain (one to three "
+            "verbs) or exchange; may be repeated, for all of them in one session; count by default"
         ),
     ] = None,
     rows: Annotated[
