@@ -190,12 +190,18 @@ class Aggregate(Operator):
         """Whether an aggregate shows of its records' times no more than the greatest."""
         return self._spec.kind is StoreKind.TIMESTAMPED_KEY_VALUE and self._spec.ttl is None
 
-    def process_partials(self, records: Records) -> None:
+    def process_partials(self, partials: Records, rest: Columns | None = None) -> bool:
         fold, store = self._merging_fold, self._columns
-        if isinstance(records, Columns) and fold is not None and store is not None and store.takes(records.keys.type):
-            self._send_columns(records, merge_columns(fold, store, records, olds=self._config.send_olds))
-        else:
-            self._updates.send(self._fold_all(records.to_batch(), self._merging))
+        if isinstance(partials, Columns) and fold is not None and store is not None and store.takes(partials.keys.type):
+            try:
+                updates = merge_columns(fold, store, partials, olds=self._config.send_olds)
+            except pa.ArrowInvalid:
+                pass  # One by one they show which key it is, and whether anything is wrong.
+            else:
+                self._send_columns(partials, updates)
+                return True
+        self._updates.send(self._fold_all(partials.to_batch(), self._merging))
+        return True
 
     def process_columns(self, columns: Columns) -> None:
         fold, store = self._column_fold, self._columns

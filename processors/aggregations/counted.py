@@ -14,11 +14,11 @@ class CountCombiner(Combiner):
 
     value_serde = INT64
 
-    def keys(self, records: pa.Table) -> pa.Table | None:
+    def keys(self, records: pa.Table) -> Any:
         type_ = records.schema.field("key").type
         # Of other types, such as floats, Arrow may take values for equal whose bytes differ.
         plain = pa.types.is_string(type_) or pa.types.is_binary(type_) or pa.types.is_integer(type_)
-        return records.select(["key"]) if plain else None
+        return records["key"].combine_chunks() if plain else None
 
     def combine(self, records: pa.Table) -> pa.Table:
         grouped = records.group_by("key", use_threads=False).aggregate([([], "count_all"), ("timestamp", "max")])

@@ -23,6 +23,7 @@ import pyarrow as pa
 
 from millpond.processors.aggregations.column_fold import Groups, MergingFold
 from millpond.processors.aggregations.own_gaps import PackedGaps
+from millpond.processors.aggregations.session_parts import parted
 from millpond.processors.aggregations.window_fold import (
     Folded,
     Integers,
@@ -120,28 +121,46 @@ class SessionFold(WindowFold):
         self._retention = store.retention
         self._store = SessionColumns(store, values)
 
-    def fold(self, columns: Columns, standing: Standing) -> Folded | None:
+    def fold(self, columns: Columns, standing: Standing, partials: Columns | None = None) -> Folded | None:
         reached, ends = reached_since(standing.stream_time, columns.timestamps), self._ends(columns)
         late = reached - ends >= self._reach
         ahead = standing.observed - self._ahead > standing.stream_time
-        if ahead or self._retention < self._reach + self._ahead or late.all():
+        made = self._made(partials)
+        if ahead or self._retention < self._reach + self._ahead or (late.all() and not len(made.ends)):
             return None
-        run = _Run(Groups(self._keys.write(columns.keys)), columns.timestamps, ends, reached, late)
-        last = int(reached[-1]) - self._reach
+        if standing.stream_time != MIN_TIME and (made.starts < standing.stream_time - self._grace).any():
+            return None  # Some of the records may be late, or meet a session that has closed.
+        keys = self._keys.write(columns.keys)
+        run = _Run(
+            Groups(pa.concat_arrays([keys, made.keys]) if len(made.ends) else keys),
+            np.concatenate([columns.timestamps, made.starts]),
+            np.concatenate([ends, made.ends]),
+            np.concatenate([reached, made.starts]),
+            np.concatenate([late, np.zeros(len(made.ends), np.bool_)]),
+        )
+        now = int(np.concatenate([reached[-1:], made.ends, [standing.stream_time]]).max())
+        last = now - self._reach
         met, others = self._stored(run, standing, last)
         laid = self._laid_out(run, places_in(met.keys, run.groups.keys), met, standing.stream_time)
         if laid is None:
             return None
-        folded, met_by = self._folded(laid, run, met, columns.select(~late))
+        folded, met_by = self._folded(laid, run, met, columns.select(~late), made)
         self._store.change(chosen(met, met_by >= 0), folded)
         number = int(np.count_nonzero(late))
         if not self._final:
-            return Folded(self._updates(folded, met, met_by), int(reached[-1]), standing.waiting, number)
+            return Folded(self._updates(folded, met, met_by), now, standing.waiting, number)
         untouched = [chosen(some, some.ends <= last) for some in (others, chosen(met, met_by < 0))]
         waiting = standing.waiting - np.count_nonzero(met_by >= 0) - sum(len(some.ends) for some in untouched)
         waiting += np.count_nonzero(folded.ends > last)
         results = self._closed(*untouched, chosen(folded, folded.ends <= last))
-        return Folded(results, int(reached[-1]), int(waiting), number)
+        return Folded(results, now, int(waiting), number)
+
+    def _made(self, partials: Columns | None) -> Sessions:
+        """The parts of sessions that partial aggregates are."""
+        if partials is None:
+            return self._nothing
+        values, starts = parted(partials.values)
+        return Sessions(self._keys.write(partials.keys), starts, partials.timestamps, values)
 
     def _strays(self, behind: Integers) -> npt.NDArray[np.bool_]:
         strays: npt.NDArray[np.bool_] = (behind > self._grace) & (behind < self._reach + self._ahead)
@@ -266,16 +285,30 @@ class SessionFold(WindowFold):
         none = np.empty(0, np.int64)
         return Sessions(pa.array([], pa.binary()), none, none, pa.array([], self._values.type))
 
-    def _folded(self, laid: _Laid, run: _Run, met: Sessions, columns: Columns) -> tuple[Sessions, Integers]:
-        """The sessions that records are in, and for each session of the store which it became part of, or -1."""
-        known = len(met.starts)
+    def _folded(
+        self, laid: _Laid, run: _Run, met: Sessions, columns: Columns, made: Sessions
+    ) -> tuple[Sessions, Integers]:
+        """The sessions that records are in, and for each session of the store which it became part of, or -1.
+
+        Args:
+            laid: the sessions of the store, the records, and parts that were made of others, laid out.
+            run: the records and these parts.
+            met: the sessions of the store.
+            columns: the records that are not late.
+            made: the parts.
+        """
+        known, size = len(met.starts), len(columns)
         numbers = np.empty(len(laid.order), np.int64)
         numbers[laid.order] = laid.numbers
         slots = Groups(taken(run.groups.keys, laid.keys), numbers[known:])
-        before = self._fold.merged(Groups(slots.keys, numbers[:known]), met.values)
-        values = self._values.own(self._fold.totals(slots, columns.values, before))
+        parts = np.concatenate([numbers[:known], numbers[known + size :]])
+        values = pa.concat_arrays([met.values, made.values]) if len(made.ends) else met.values
+        values = self._fold.merged(Groups(slots.keys, parts), values)
+        if size:
+            rows = Groups(slots.keys, numbers[known : known + size])
+            values = self._fold.totals(rows, columns.values, values)
         changed = slots.sizes > 0
-        sessions = Sessions(slots.keys, laid.starts, laid.ends, values)
+        sessions = Sessions(slots.keys, laid.starts, laid.ends, self._values.own(values))
         places = np.where(changed, np.cumsum(changed) - 1, -1)
         return chosen(sessions, changed), places[numbers[:known]]
 

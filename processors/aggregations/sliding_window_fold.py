@@ -129,7 +129,7 @@ class SlidingWindowFold(StartedWindowFold):
         self._in_time = min(windows.grace, store.retention - 2 * difference - 1)
         self._earliest = 2 * difference + 1 if windows.from_epoch else None
 
-    def fold(self, columns: Columns, standing: Standing) -> Folded | None:
+    def fold(self, columns: Columns, standing: Standing, partials: Columns | None = None) -> Folded | None:
         reached = reached_since(standing.stream_time, columns.timestamps)
         behind, now = reached - columns.timestamps, int(reached[-1])
         late = behind >= self._reach

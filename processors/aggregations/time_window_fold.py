@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as _compute
 
-from millpond.processors.aggregations.column_fold import ColumnFold, Groups, inverse
+from millpond.processors.aggregations.column_fold import ColumnFold, Groups, MergingFold, inverse
 from millpond.processors.aggregations.window_fold import (
     Folded,
     Integers,
@@ -100,20 +100,25 @@ class TimeWindowFold(StartedWindowFold):
     def _bounds_of(self, places: Integers) -> tuple[Integers, Integers]:
         return begins_of(self._windows, places), ends_of(self._windows, places)
 
-    def fold(self, columns: Columns, standing: Standing) -> Folded | None:
+    def fold(self, columns: Columns, standing: Standing, partials: Columns | None = None) -> Folded | None:
         reached = reached_since(standing.stream_time, columns.timestamps)
-        now = int(reached[-1])
         records, starts = _placed(self._windows, columns.timestamps, self._span)
         is_open = ends_of(self._windows, starts) > reached[records] - self._windows.grace
         late = len(is_open) - int(np.count_nonzero(is_open))
         if late:
             records, starts = records[is_open], starts[is_open]
-        if not len(starts):
+        made = self._made(partials)
+        now = int(np.concatenate([reached[-1:], made.timestamps, [standing.stream_time]]).max())
+        if not len(starts) + len(made.starts):
             return Folded(self._closed(self._nothing), now, standing.waiting, late)
+        if (ends_of(self._windows, made.starts) <= standing.stream_time - self._windows.grace).any():
+            return None  # Some of the records are late.
+        starts = np.concatenate([starts, made.starts])
         if int(starts.min()) <= standing.observed - self._retention:
             return None  # By another stream's time, the store has forgotten them.
-        slots = _slots(taken(self._keys.write(columns.keys), records), starts)
-        folded, before = self._folded(slots, columns, records)
+        keys = taken(self._keys.write(columns.keys), records)
+        slots = _slots(pa.concat_arrays([keys, made.keys]) if len(made.starts) else keys, starts)
+        folded, before = self._folded(slots, columns, records, made)
         if not self._final:
             self._store.put(folded)
             order = slots.as_they_came
@@ -127,15 +132,37 @@ class TimeWindowFold(StartedWindowFold):
         closed = chosen(folded, folded.starts <= last)
         return Folded(self._closed(untouched, closed), now, waiting, late)
 
-    def _folded(self, slots: _Slots, columns: Columns, records: Integers) -> tuple[Windows, Any]:
-        """The windows with the records folded in, and what they were before, null where they were not there."""
+    def _made(self, partials: Columns | None) -> Windows:
+        """The windows that partial aggregates are of, each of one."""
+        if partials is None:
+            return self._nothing
+        starts = last_starts(self._windows, partials.timestamps)
+        return Windows(self._keys.write(partials.keys), starts, partials.values, partials.timestamps)
+
+    def _folded(self, slots: _Slots, columns: Columns, records: Integers, made: Windows) -> tuple[Windows, Any]:
+        """The windows with all folded in, and what they were before, null where they were not there.
+
+        Args:
+            slots: the windows, by the records and then by what has been made of others.
+            columns: the records.
+            records: of these, for each window that holds it.
+            made: aggregates of other records.
+        """
         before, since = self._store.get(slots.keys, slots.starts)
-        groups = Groups(slots.keys, slots.numbers)
-        totals = self._values.own(self._fold.totals(groups, taken(columns.values, records), before))
-        latest = groups.latest(columns.timestamps[records])
+        totals, size = before, len(records)
+        if len(made.starts):
+            assert isinstance(self._fold, MergingFold)
+            known = np.flatnonzero(before.is_valid().to_numpy(zero_copy_only=False))
+            groups = Groups(slots.keys, np.concatenate([known, slots.numbers[size:]]))
+            totals = self._fold.merged(groups, pa.concat_arrays([before.drop_null(), made.values]))
+        if size:
+            groups = Groups(slots.keys, slots.numbers[:size])
+            totals = self._fold.totals(groups, taken(columns.values, records), totals)
+        times = np.concatenate([columns.timestamps[records], made.timestamps])
+        latest = Groups(slots.keys, slots.numbers).latest(times)
         if since.null_count < len(since):
             latest = np.maximum(latest, since.fill_null(MIN_TIME).to_numpy())
-        return Windows(slots.keys, slots.starts, totals, latest), before
+        return Windows(slots.keys, slots.starts, self._values.own(totals), latest), before
 
     def _untouched(self, stream_time: int, last: int, slots: _Slots) -> Windows:
         """The windows of the store that close up to the start ``last``, but those that records have come to."""

@@ -89,8 +89,15 @@ class WindowFold(ABC):
         return self._keys.takes(columns.keys.type) and earliest > -FARTHEST and max(latest, self._reach) < FARTHEST
 
     @abstractmethod
-    def fold(self, columns: Columns, standing: Standing) -> Folded | None:
+    def fold(self, columns: Columns, standing: Standing, partials: Columns | None = None) -> Folded | None:
         """Fold in records, without null keys and values, and write the store; None if they have to be objects.
+
+        Args:
+            columns: the records.
+            standing: where the aggregation stands.
+            partials: aggregates of other records of the same micro-batch, each of one window that holds its time, or of
+                a part of a session (``session_parts``); then ``columns`` are in the order of time, and perhaps none.
+                None for no others.
 
         Raises:
             pyarrow.ArrowInvalid: a row of the store is damaged; nothing has changed.

@@ -33,11 +33,12 @@ from millpond.processors.aggregations.closing import Closing, Window
 from millpond.processors.aggregations.column_fold import ColumnFold
 from millpond.processors.aggregations.completion import COMPLETION, Completion
 from millpond.processors.aggregations.fold import copier, slotter
-from millpond.processors.aggregations.window_fold import Integers, Standing, WindowFold, reached_since, times_of
+from millpond.processors.aggregations.window_fold import Folded, Integers, Standing, WindowFold, reached_since, times_of
 from millpond.processors.options.changed_windows import ChangedWindows
 from millpond.processors.options.windows import EmitStrategy, SessionWindows, TimeWindows, Windows, own_gap
 from millpond.processors.runtime.batches.batch import Batch, BatchBuilder
 from millpond.processors.runtime.batches.columns import Columns, Records
+from millpond.processors.runtime.batches.partials import Combiner
 from millpond.processors.runtime.counters import CounterName
 from millpond.processors.runtime.kept_time import STREAM_TIME, KeptTime, stream_time_of
 from millpond.processors.runtime.operators.operator import Operator
@@ -280,6 +281,12 @@ class WindowedProcessor(Operator):
     def _scan_waiting(self) -> list[int]:
         return [len(self.load_closing(MAX_TIME).stored)]
 
+    @property
+    def combiner(self) -> Combiner | None:
+        combiner = self._setup.aggregation.combiner
+        forwards_last = self._final or self._caching
+        return combiner if combiner is not None and combiner.spares and forwards_last else None
+
     def process(self, batch: Batch) -> None:
         kept = without_nulls(self.context, batch)
         if len(kept):
@@ -294,6 +301,25 @@ class WindowedProcessor(Operator):
         if len(kept):
             self._fold_columns(kept, fold)
 
+    def process_partials(self, partials: Records, rest: Columns | None = None) -> bool:
+        fold = self._columns
+        if fold is None or self._completion.happened or not isinstance(partials, Columns):
+            return False
+        columns = partials.slice(0, 0) if rest is None else rest
+        if not all(fold.takes(some, self._stream_time) for some in (partials, columns) if len(some)):
+            return False
+        kept = columns.present(values=True)
+        try:
+            folded = fold.fold(kept, Standing(self._stream_time, self.newest(), self._waiting), partials)
+        except pa.ArrowInvalid:
+            folded = None
+        if folded is None:
+            return False
+        self.context.count(CounterName.DROPPED_NULL, len(columns) - len(kept))
+        self._take(kept, folded)
+        self._see(max(int(some.timestamps.max()) for some in (partials, kept) if len(some)))
+        return True
+
     def _fold_columns(self, columns: Columns, fold: WindowFold) -> None:
         try:
             folded = fold.fold(columns, Standing(self._stream_time, self.newest(), self._waiting))
@@ -302,10 +328,14 @@ class WindowedProcessor(Operator):
         if folded is None:
             self._fold_parts(fold.cut(columns, self._stream_time), fold)
             return
+        self._take(columns, folded)
+        self._see(int(columns.timestamps.max()))
+
+    def _take(self, columns: Columns, folded: Folded) -> None:
+        """Go on with what has become of some records."""
         self._late, self._late_at = folded.late, None
         self._note_late(columns, self._stream_time)
         self._stream_time, self._waiting = folded.stream_time, folded.waiting
-        self._see(int(columns.timestamps.max()))
         self._updates.replaced(folded.replaced)
         self._updates.send_columns(folded.results)
 

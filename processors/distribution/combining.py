@@ -9,16 +9,20 @@ in which the updates of different keys leave the task, which is the order of not
 
 Combining pays if it leaves few records. Of a sample, the share of the records whose key the sample has just once is
 about the share of the other records that have keys of their own (Good and Turing; it takes no assumption about how
-keys are spread), so at most that share is left.
+keys are spread), so at most that share is left. Where that is too much, the records of keys that the sample has often
+are combined nevertheless, if they are many: so a hot key is few records, whatever keys there are beside it.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as _compute
 
+from millpond.processors.distribution.exchange import Form
 from millpond.processors.distribution.execution import Decoder
 from millpond.processors.distribution.header_column import HEADERS
 from millpond.processors.distribution.plan import Plan
@@ -28,11 +32,22 @@ from millpond.processors.runtime.batches.partials import Combiner
 from millpond.processors.runtime.order.unordered import only_reader
 from millpond.stores.encoding.serdes import BYTES, FLOAT64, INT64, JSON, MSGPACK, STRING, serde
 
+pc: Any = _compute
+
 FEWEST: Final = 1_000
 """Fewer records travel as they are: looking at them would take as long as sending them."""
 
 SAMPLED: Final = 8
 """The sample is one record in so many."""
+
+OFTEN: Final = 8
+"""A key that the sample has so often is hot."""
+
+_MANY: Final = 1 / 4
+"""The records of hot keys are combined if they have at least that share of the sample."""
+
+_SPREAD: Final = 2_654_435_761
+"""Makes numbers that follow each other look drawn (Knuth's multiplicative hashing)."""
 
 _SOUND: Final = (BYTES, STRING, INT64, FLOAT64, JSON, MSGPACK)
 """Serdes that read all that they write, as something else than None."""
@@ -43,11 +58,11 @@ class Sent(NamedTuple):
 
     Attributes:
         records: the records, or partial aggregates of them.
-        partial: whether they are partial aggregates.
+        form: which of these they are.
     """
 
     records: pa.Table
-    partial: bool = False
+    form: Form = Form.RECORDS
 
 
 @dataclass(frozen=True)
@@ -77,25 +92,37 @@ class Combining:
             return
         size = records.num_rows // self.copies
         sent = [one for copy in range(self.copies) for one in self._sent(records.slice(copy * size, size))]
-        for partial in (True, False):
-            some = [one.records for one in sent if one.partial is partial]
+        for form in Form:
+            some = [one.records for one in sent if one.form is form]
             if some:
-                yield Sent(pa.concat_tables(some), partial)
+                yield Sent(pa.concat_tables(some), form)
 
     def _sent(self, records: pa.Table) -> Iterator[Sent]:
         """Records with one key each."""
-        whole, rest = _without_nulls(records)
-        partials = self._combined(whole)
+        some, *rest = self._chosen(records)
+        partials = self.combiner.combine(some) if some.num_rows else None
         if partials is None:
             yield Sent(records)
             return
-        yield Sent(partials, partial=True)
-        if rest.num_rows:
-            yield Sent(rest)
+        yield Sent(partials, Form.PARTIALS)
+        if self.combiner.spares:
+            yield Sent(some, Form.SPARES)
+        yield from (Sent(others) for others in rest if others.num_rows)
 
-    def _combined(self, records: pa.Table) -> pa.Table | None:
-        keys = self.combiner.keys(records)
-        return self.combiner.combine(records) if keys is not None and pays(keys, self.combiner.most_new) else None
+    def _chosen(self, records: pa.Table) -> Sequence[pa.Table]:
+        """The records that are to be combined, then the others."""
+        whole, *lacking = _parted(records, valid(records["key"], records["value"]))
+        places: Any = pa.array(_places(whole.num_rows))
+        sample = self.combiner.keys(whole.take(places))
+        if sample is None:
+            return whole.slice(0, 0), records
+        if pays(sample, self.combiner.most_new):
+            return whole, *lacking
+        hot = hot_keys(sample)
+        if not len(hot):
+            return whole.slice(0, 0), records
+        found = pc.is_in(self.combiner.keys(whole), value_set=hot).to_numpy(zero_copy_only=False)
+        return *_parted(whole, found), *lacking
 
     def _readable(self, records: pa.Table) -> bool:
         """Whether the task could read all records; if not, it has to say so."""
@@ -105,21 +132,33 @@ class Combining:
         return self.decoder.decode_columns(Columns(keys, values, np.empty(0, np.int64))) is not None
 
 
-def _without_nulls(records: pa.Table) -> tuple[pa.Table, pa.Table]:
-    """The records that have a key and a value, and the others."""
-    present = valid(records["key"], records["value"])
-    if present.all():
+def _parted(records: pa.Table, mask: npt.NDArray[np.bool_]) -> tuple[pa.Table, pa.Table]:
+    """The records for which the mask is true, and the others."""
+    if mask.all():
         return records, records.slice(0, 0)
-    return records.filter(pa.array(present)), records.filter(pa.array(~present))
+    return records.filter(pa.array(mask)), records.filter(pa.array(~mask))
 
 
-def pays(keys: pa.Table, most_new: float) -> bool:
-    """Whether few enough records with these keys would be left."""
-    places: Any = pa.array(np.arange(0, keys.num_rows, SAMPLED))
-    sample = keys.take(places)
-    counts: Any = sample.group_by(sample.column_names, use_threads=False).aggregate([([], "count_all")])["count_all"]
-    alone = np.count_nonzero(counts.to_numpy() == 1)
-    return bool(alone <= most_new * sample.num_rows)
+def _places(size: int) -> npt.NDArray[np.int64]:
+    """Which of so many records are the sample: one of each few, without a period that records could have, too."""
+    firsts = np.arange(0, size, SAMPLED)
+    return np.minimum(firsts + (np.arange(len(firsts)) * _SPREAD >> 13) % SAMPLED, size - 1)
+
+
+def pays(sample: Any, most_new: float) -> bool:
+    """Whether few enough records would be left if all were combined, by the keys of a sample."""
+    counts = pc.value_counts(sample).field("counts").to_numpy()
+    return bool(np.count_nonzero(counts == 1) <= most_new * len(sample))
+
+
+def hot_keys(sample: Any) -> Any:
+    """The keys that a sample of keys has often; none if all of them together have few records."""
+    counted = pc.value_counts(sample)
+    counts = counted.field("counts").to_numpy()
+    often = counts >= OFTEN
+    if counts[often].sum() < _MANY * len(sample):
+        return counted.field("values").slice(0, 0)
+    return counted.field("values").filter(pa.array(often))
 
 
 def combiner_of(plan: Plan, topic: str) -> Combiner | None:

@@ -4,7 +4,7 @@ Rule of this module: it moves columns and knows nothing of serdes or processors.
 
     task     int     the number of the task that the records are for
     input    int     which of the sub-topology's source topics, by position, or COMPLETE, TICK, TIME, or as partials_of
-                     says
+                     or spares_of says
     split    int     the part of the input, or the task's partition, that sent it
     chunk    int     its place among the blobs of that split
     records  binary  an Arrow IPC stream of the columns key, value, timestamp (int64, milliseconds), and, if one of
@@ -15,11 +15,13 @@ So the order in which a split's records arrived survives a shuffle that keeps no
 has no records (empty bytes): it tells the task that its inputs are complete. Neither has one whose input is TICK: it
 is there so that the task runs. One whose input is TIME tells how far an input has come in time, wherever its records
 went: ``chunk`` says which input, and ``records`` is the time (8 bytes, signed, big-endian). A blob may hold partial
-aggregates in place of the records of an input (``millpond.processors.runtime.batches.partials``), which have no order.
+aggregates in place of the records of an input (``millpond.processors.runtime.batches.partials``), which have no order;
+another one may have these records as spares, which count only if the task cannot take the partial aggregates.
 What is for the task ``MANIFESTS`` is the text of a manifest (UTF-8), on its way to the end of the chain of operators.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from enum import Enum
 from functools import cache
 from itertools import accumulate
 from typing import Any, Final, NamedTuple
@@ -74,12 +76,34 @@ MANIFESTS: Final = -1
 
 
 def partials_of(input_: int) -> int:
-    """What takes the place of an input in a blob of partial aggregates of its records; also the way back.
+    """What takes the place of an input in a blob of partial aggregates of its records.
 
-    >>> partials_of(0), partials_of(partials_of(3))
-    (-2, 3)
+    >>> partials_of(0), partials_of(3)
+    (-2, -8)
     """
-    return COMPLETE - 1 - input_
+    return COMPLETE - 1 - 2 * input_
+
+
+def spares_of(input_: int) -> int:
+    """What takes the place of an input in a blob of records of which there are partial aggregates, too.
+
+    >>> spares_of(0), spares_of(3)
+    (-3, -9)
+    """
+    return COMPLETE - 2 - 2 * input_
+
+
+class Form(Enum):
+    """What the records of a blob are."""
+
+    PARTIALS = "partial aggregates"
+    SPARES = "records of which there are partial aggregates, too"
+    RECORDS = "records"
+
+    def of(self, input_: int) -> int:
+        """What a blob names as its input."""
+        codes = {Form.PARTIALS: partials_of, Form.SPARES: spares_of}
+        return codes[self](input_) if self in codes else input_
 
 
 WINDOW_ROWS: Final = 1 << 18
@@ -290,6 +314,34 @@ def _settled(
     return places
 
 
+def with_spares(blobs: Iterable[Blob], input_: int) -> list[Blob]:
+    """Blobs in which the records of which there are partial aggregates take the place of these.
+
+    >>> blobs = [Blob(0, code, 0, 0, b"") for code in (0, partials_of(0), spares_of(0), spares_of(1))]
+    >>> [blob.input for blob in with_spares(blobs, 0)]
+    [0, 0, -5]
+    """
+    spares, partials = spares_of(input_), partials_of(input_)
+    return [blob._replace(input=input_) if blob.input == spares else blob for blob in blobs if blob.input != partials]
+
+
+def without_input(blobs: Iterable[Blob], input_: int) -> list[Blob]:
+    """Blobs without all that are of an input, but for what tells its time."""
+    return [blob for blob in blobs if blob.input not in (input_, partials_of(input_), spares_of(input_))]
+
+
+def spared(blobs: Iterable[Blob]) -> list[int]:
+    """The inputs of which some partial aggregates came with the records that they are of."""
+    codes = {blob.input for blob in blobs if TIME < blob.input < COMPLETE}
+    return sorted(number for number, spare in map(_split_code, codes) if spare)
+
+
+def _split_code(code: int) -> tuple[int, bool]:
+    """The input of partial aggregates or spares, and whether it is spares."""
+    number, spare = divmod(COMPLETE - 1 - code, 2)
+    return number, bool(spare)
+
+
 def gather_partials(blobs: Iterable[Blob], reached: Callable[[int], None] | None = None) -> Iterator[Run]:
     """The partial aggregates of one task, in runs of a limited size; ``reached`` is that of ``gather``.
 
@@ -299,7 +351,9 @@ def gather_partials(blobs: Iterable[Blob], reached: Callable[[int], None] | None
     tables: dict[int, list[pa.Table]] = {}
     for blob in sorted(blobs, key=_position):
         if TIME < blob.input < COMPLETE:
-            tables.setdefault(partials_of(blob.input), []).append(_records(blob))
+            number, spare = _split_code(blob.input)
+            if not spare:
+                tables.setdefault(number, []).append(_records(blob))
     inputs = {i: _joined(i, parts) for i, parts in tables.items()}
     _tell(reached, inputs)
     for input_, table in inputs.items():

@@ -7,6 +7,7 @@ afterward.
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import islice
 from typing import Any, Self
 
 import pyarrow as pa
@@ -15,10 +16,14 @@ from millpond.errors import RecordError, SerdeError
 from millpond.processors.distribution.exchange import (
     WINDOW_ROWS,
     Blob,
+    Run,
     gather,
     gather_partials,
     is_complete,
+    spared,
     told_times,
+    with_spares,
+    without_input,
 )
 from millpond.processors.distribution.hot_keys import HotKeys
 from millpond.processors.options.records import Consumed
@@ -206,13 +211,7 @@ def _processed(
     """The output of about every ``WINDOW_ROWS`` records; the last of it stays in the task."""
     topics = list(task.subtopology.sources)
     derived = [i for i, topic in enumerate(topics) if topic in task.subtopology.derived_topics]
-    arrived = list(blobs)
-    for run in gather_partials(arrived, task.reached):
-        topic = topics[run.input]
-        if hot is not None:
-            hot.see(topic, run.records)
-        decoder = replace(decoders[topic], value_serde=task.partials_serde(topic))
-        task.process_partials(topic, decoder.decode(run.records))
+    arrived = _without_partials(task, list(blobs), topics, decoders, hot)
     waiting = 0
     ties = [i for i, topic in enumerate(topics) if settle_ties and task.minds_ties(topic)]
     unordered = [i for i, topic in enumerate(topics) if not task.minds_order(topic)]
@@ -233,6 +232,55 @@ def _processed(
     task.punctuate(wall_clock)
     if is_complete(arrived):
         task.complete()
+
+
+def _without_partials(
+    task: Task, blobs: list[Blob], topics: Sequence[str], decoders: Mapping[str, Decoder], hot: HotKeys | None
+) -> list[Blob]:
+    """The blobs that are left when partial aggregates have been processed, or given up for the records themselves."""
+    runs = list(gather_partials(blobs, task.reached))
+    for input_ in spared(blobs):
+        partials = [run for run in runs if run.input == input_]
+        runs = [run for run in runs if run.input != input_]
+        taken = len(partials) == 1 and _took_with_rest(task, blobs, partials[0], topics, decoders, hot)
+        blobs = without_input(blobs, input_) if taken else with_spares(blobs, input_)
+    for run in runs:
+        topic = topics[run.input]
+        if hot is not None:
+            hot.see(topic, run.records)
+        task.process_partials(topic, _partials_of(task, topic, decoders).decode(run.records))
+    return blobs
+
+
+def _took_with_rest(
+    task: Task,
+    blobs: Sequence[Blob],
+    partials: Run,
+    topics: Sequence[str],
+    decoders: Mapping[str, Decoder],
+    hot: HotKeys | None,
+) -> bool:
+    """Whether a task has taken partial aggregates of an input, with the rest of its records, which are few."""
+    topic = topics[partials.input]
+    own = [blob for blob in blobs if blob.input == partials.input]
+    parts = [run.records for run in islice(gather(own, reached=task.reached), 2)]
+    records, *rest = [
+        _partials_of(task, topic, decoders).decode_columns(partials.records),
+        *map(decoders[topic].decode_columns, parts),
+    ]
+    if records is None or len(rest) > 1 or any(part is None for part in rest):
+        return False
+    if not task.process_partials(topic, records, rest[0] if rest else None):
+        return False
+    if hot is not None:
+        for run in (partials.records, *parts):
+            hot.see(topic, run)
+    return True
+
+
+def _partials_of(task: Task, topic: str, decoders: Mapping[str, Decoder]) -> Decoder:
+    """How partial aggregates of the records of a topic are read."""
+    return replace(decoders[topic], value_serde=task.partials_serde(topic))
 
 
 def _regrouped(task: Task, topics: Sequence[str]) -> Regroup[int] | None:

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from millpond.processors.distribution.combining import Combining, Sent, of_repartition_topic
-from millpond.processors.distribution.exchange import Blob, BlobWriter, partials_of, time_blobs
+from millpond.processors.distribution.exchange import Blob, BlobWriter, Form, time_blobs
 from millpond.processors.distribution.execution import Outputs
 from millpond.processors.distribution.header_column import HEADERS, header_column, without_empty_headers
 from millpond.processors.distribution.plan import Plan
@@ -52,18 +52,17 @@ class Route:
         """What tells all tasks that read the topic the greatest timestamp of its records in a split."""
         return time_blobs(time, self._input, split, self._tasks)
 
-    def send(self, records: pa.Table, keys: Any, writer: BlobWriter, *, partial: bool = False) -> Iterator[Blob]:
+    def send(self, records: pa.Table, keys: Any, writer: BlobWriter, form: Form = Form.RECORDS) -> Iterator[Blob]:
         """The records as blobs.
 
         Args:
             records: the columns key, value and timestamp, and those of headers if they have any.
             keys: their serialized keys, an Arrow array of binary in the same order.
             writer: numbers the blobs.
-            partial: whether they are partial aggregates.
+            form: whether they are records.
         """
         if not self._copies:
-            input_ = partials_of(self._input) if partial else self._input
-            yield from writer.scatter(records, partitions_of(keys, len(self._tasks)), self._tasks, input_)
+            yield from writer.scatter(records, partitions_of(keys, len(self._tasks)), self._tasks, form.of(self._input))
         for task, input_ in self._copies:
             yield from writer.cut(records, task, input_)
 
@@ -116,12 +115,12 @@ class _Repartition(NamedTuple):
 
     def send(self, table: pa.Table, writer: BlobWriter) -> Iterator[Blob]:
         """Records that were written, as blobs; no key counts as an empty one."""
-        for records, partial in [Sent(table)] if self.combining is None else self.combining.split(table):
+        for records, form in [Sent(table)] if self.combining is None else self.combining.split(table):
             keys: Any = records["key"].combine_chunks()
             known = pc.fill_null(keys, NO_KEY) if keys.null_count else keys
             if self.behind_key:
                 known = pc.binary_slice(known, 0, -self.behind_key)
-            yield from self.route.send(records, known, writer, partial=partial)
+            yield from self.route.send(records, known, writer, form)
 
     def _written_columns(self, columns: Columns) -> tuple[Any, Any] | None:
         """Keys and values as bytes; None if one of the two has to become objects first."""

@@ -18,7 +18,7 @@ import pyarrow.compute as _compute
 from millpond.processors.calls.made import Made
 from millpond.processors.calls.tables import Selection
 from millpond.processors.distribution.combining import Combining, Sent, of_input
-from millpond.processors.distribution.exchange import COMPLETE, TICK, TIME, Blob, BlobWriter, signal_blobs
+from millpond.processors.distribution.exchange import COMPLETE, TICK, TIME, Blob, BlobWriter, Form, signal_blobs
 from millpond.processors.distribution.execution import Decoder, run_blobs
 from millpond.processors.distribution.plan import Plan, make_plan
 from millpond.processors.distribution.router import Route, Router, TaskNumbers
@@ -77,9 +77,9 @@ class Reading:
         reader, writer = self.source.reader(number, self.keep_letter), BlobWriter(number)
         usable = reader.usable(rows)
         for spread in reader.spread(usable):
-            for sent, partial in [Sent(spread)] if self.combining is None else self.combining.split(spread):
-                records, keys = reader.packed(sent, partial=partial)
-                yield from self.route.send(records, keys, writer, partial=partial)
+            for sent, form in [Sent(spread)] if self.combining is None else self.combining.split(spread):
+                records, keys = reader.packed(sent, partial=form is Form.PARTIALS)
+                yield from self.route.send(records, keys, writer, form)
         newest = pc.max(usable["timestamp"]).as_py()
         if newest is not None:
             yield from self.route.tell_time(newest, number)
@@ -125,7 +125,10 @@ class VerbTasks:
             source = RowSource(
                 verb.name, verb.inputs[topic], *columns, EVENT_TIMES, self.made.value_serde, self.on_error, split=False
             )
-            route, combining = Route(self.plan, topic, self.numbers), of_input(self.plan, topic, None, source.copies)
+            # Of partial aggregates, none could be left out because of a single row.
+            fails = self.on_error is OnError.FAIL
+            combining = of_input(self.plan, topic, None, source.copies) if fails else None
+            route = Route(self.plan, topic, self.numbers)
             found[topic] = Reading(read, source, route, combining, self.keep_letter)
         return found
 

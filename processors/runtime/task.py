@@ -271,10 +271,16 @@ class Task:
         combiner = self._reader(topic).combiner
         return None if combiner is None else combiner.value_serde
 
-    def process_partials(self, topic: str, records: Records) -> None:
-        """Process partial aggregates of records of a source topic, which the combiner of its only reader has made."""
-        self.metrics.add(TaskMetric.RECORDS_IN, len(records))
-        self._reader(topic).process_partials(records)
+    def process_partials(self, topic: str, partials: Records, rest: Columns | None = None) -> bool:
+        """Process partial aggregates of records of a source topic, which the combiner of its only reader has made.
+
+        Returns:
+            Whether it could; if not, nothing has changed (``Operator.process_partials``).
+        """
+        if not self._reader(topic).process_partials(partials, rest):
+            return False
+        self.metrics.add(TaskMetric.RECORDS_IN, len(partials) + (0 if rest is None else len(rest)))
+        return True
 
     def _reader(self, topic: str) -> Operator:
         (reader,) = self.subtopology.sources[topic].children

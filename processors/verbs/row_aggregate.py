@@ -25,9 +25,12 @@ from millpond.errors import (
     UnreadableRowError,
 )
 from millpond.processors.aggregations.aggregate import Addition, Aggregation
+from millpond.processors.aggregations.session_parts import starting_states
+from millpond.processors.dsl.wiring.aggregations import AnyWindows
+from millpond.processors.options.windows import SessionWindows, TimeWindows
 from millpond.processors.verbs.aggregates import AggregateCall
 from millpond.processors.verbs.functions.binding import bind, state_name
-from millpond.processors.verbs.functions.combining import combiner_of_rows
+from millpond.processors.verbs.functions.combining import RowCombiner, float_sums, merges_exactly
 from millpond.processors.verbs.functions.function import AggregateFunction, StatefulFunction
 from millpond.processors.verbs.functions.reversible.made import made_reversible
 from millpond.processors.verbs.functions.row_fold import MOMENTS, TIMES, RowFold, rows_type, states_type
@@ -37,6 +40,7 @@ from millpond.processors.verbs.functions.user_defined import FailedFunction
 from millpond.processors.verbs.kept_calls import ORDERED, KeptCall
 from millpond.processors.verbs.python_values import shown_key
 from millpond.processors.verbs.state_serde import Slots, StateSerde
+from millpond.processors.verbs.verb import Input
 from millpond.stores.encoding.column_serdes import ColumnarSerde, ColumnSerde
 from millpond.stores.encoding.nulls import spread
 from millpond.stores.encoding.rows.nested import with_leaves
@@ -189,10 +193,8 @@ class RowAggregate:
         self.slots = slots
         self.state_serde = StateSerde(slots, states_type(self.functions), self._initial)
         self.input_serde = InputSerde(rows_type([*self.arguments.types, *([pa.int64()] if gaps else [])], times))
-        latest = max(self._since.values(), default=None)
-        self._combiner = (
-            None if reversible else combiner_of_rows(calls, list(functions.values()), bound, self.state_serde, latest)
-        )
+        self._merges = not reversible and all(map(merges_exactly, calls.values()))
+        self._float_sums = float_sums(calls, bound, self.places)
         self.schema = pa.schema(
             [pa.field(name, of.type, of.nullable) for name, of in zip(calls, self.functions, strict=True)]
         )
@@ -230,10 +232,26 @@ class RowAggregate:
             self.initializer,
             self.merger,
             columns=self._fold,
-            combiner=self._combiner,
             commutes=self._commutes,
             additions=self._additions,
         )
+
+    def combiner(self, rows: Input, windows: AnyWindows | None) -> RowCombiner | None:
+        """What makes states of rows before they travel; None if each row has to.
+
+        Args:
+            rows: how rows are packed.
+            windows: into which they are folded, in microseconds; None for none.
+        """
+        if self._fold is None or not self._merges:
+            return None
+        states, initial = states_type(self.functions), self._initial
+        if isinstance(windows, SessionWindows) and windows.gap_of is None and windows.within is None:
+            states, initial = starting_states(states), [*initial, 0]
+        elif not (windows is None or (isinstance(windows, TimeWindows) and windows.is_tumbling)):
+            return None
+        serde = StateSerde(Slots.first("partial", len(initial)), states, initial)
+        return RowCombiner(rows, self._fold, serde, self._float_sums, windows)
 
     def initializer(self) -> list[Any]:
         """The states before any row."""

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from millpond.processors import Batch, Grouped, KStream, KTable, Materialized, StreamsBuilder, Task
 from millpond.processors.distribution import combining
 from millpond.processors.distribution.combining import Combining, Sent, combiner_of, of_input, pays
-from millpond.processors.distribution.exchange import Blob, BlobWriter, gather, gather_partials
+from millpond.processors.distribution.exchange import Blob, BlobWriter, Form, gather, gather_partials
 from millpond.processors.distribution.execution import Decoder, run_blobs, run_split
 from millpond.processors.distribution.plan import Plan, make_plan
 from millpond.processors.distribution.router import Route, Router
@@ -54,9 +54,9 @@ def sent(plan: Plan, splits: list[Topic], combine: Combining | None) -> Iterator
             continue
         columns: list[Any] = [pa.array(keys, pa.string()), pa.array(values, pa.int64()), pa.array(times, pa.int64())]
         table, route = pa.table(columns, ["key", "value", "timestamp"]), Route(plan, "in", numbers)
-        for part, partial in [Sent(table)] if combine is None else combine.split(table):
+        for part, form in [Sent(table)] if combine is None else combine.split(table):
             keys_of: Any = pa.array([(key or "").encode() for key in part["key"].to_pylist()], pa.binary())
-            yield from route.send(part, keys_of, writer, partial=partial)
+            yield from route.send(part, keys_of, writer, form)
 
 
 def results(plan: Plan, batches: list[list[Topic]], combine: Combining | None = None) -> Iterator[list[Any]]:
@@ -97,10 +97,15 @@ def test_counts_of_combined_records_are_those_of_the_records(
         monkeypatch.setattr(combining, "FEWEST", 1_000)
         expected = list(results(plan, batches))
         monkeypatch.setattr(combining, "FEWEST", 1)
-        monkeypatch.setattr(combining, "pays", lambda keys, most_new: choice.random() < 0.7)
+        monkeypatch.setattr(combining, "pays", lambda sample, most_new: choice.random() < 0.5)
+        monkeypatch.setattr(combining, "hot_keys", lambda sample: sample.filter(_some(len(sample), choice)))
         assert list(results(plan, batches, of_input(plan, "in", Decoder("in", None, None)))) == expected
 
     check()
+
+
+def _some(size: int, choice: Any) -> Any:
+    return pa.array([choice.random() < 0.5 for _ in range(size)], pa.bool_())
 
 
 def windowed(stream: KStream) -> KTable:
@@ -140,8 +145,18 @@ def test_records_are_combined_if_they_have_few_keys() -> None:
     hot = [at if at % 4 else 0 for at in range(8_000)]
     for rows_a_key, combined in ((1, False), (2, False), (10, True), (100, True)):
         keys = np.random.default_rng(rows_a_key).permutation(np.arange(8_000) // rows_a_key).tolist()
-        assert pays(keyed(keys).select(["key"]), 0.6) is combined
-    assert not pays(keyed(np.random.default_rng(1).permutation(hot).tolist()).select(["key"]), 0.6)
+        assert pays(pa.array(keys[:1000]), 0.6) is combined
+    assert not pays(pa.array(np.random.default_rng(1).permutation(hot)[:1000]), 0.6)
+
+
+def test_a_hot_key_is_combined_whatever_keys_there_are_beside_it() -> None:
+    made = of_input(plan_of(by_key), "in", Decoder("in", None, None))
+    assert made is not None
+    keys = [0 if at % 10 < 3 else at for at in range(8_000)]
+    found = {form: records["key"].to_pylist() for records, form in made.split(keyed(keys))}
+    assert found == {Form.PARTIALS: [0], Form.RECORDS: [key for key in keys if key]}
+    rare = [0 if at % 20 == 0 else at for at in range(8_000)]
+    assert [form for _, form in made.split(keyed(rare))] == [Form.RECORDS]
 
 
 def test_records_that_the_task_could_not_read_travel_as_they_are() -> None:
@@ -155,13 +170,13 @@ def test_records_that_the_task_could_not_read_travel_as_they_are() -> None:
         table = pa.table({"key": keys, "value": values, "timestamp": list(range(2_000))})
         made = of_input(plan, "in", Decoder("in", *serdes))
         assert made is not None
-        assert [partial for _, partial in made.split(table)] == [combined]
+        assert [form is Form.PARTIALS for _, form in made.split(table)] == [combined]
 
 
 def test_few_records_are_not_looked_at() -> None:
     made = of_input(plan_of(by_key), "in", Decoder("in", None, None))
     assert made is not None
-    assert [part.partial for part in made.split(keyed([0] * 999))] == [False]
+    assert [part.form for part in made.split(keyed([0] * 999))] == [Form.RECORDS]
     assert [part.records["timestamp"].to_pylist() for part in made.split(keyed([0] * 999 + [5]))] == [[0, 5]]
 
 
@@ -179,7 +194,7 @@ def test_whether_records_that_have_several_keys_are_combined_is_decided_for_each
     made = of_input(plan_of(by_key), "in", Decoder("in", None, None), copies=3)
     assert made is not None
     own, few, only = keyed(list(range(2_000))), keyed([at % 7 for at in range(2_000)]), keyed([-1] * 2_000)
-    found = {partial: records for records, partial in made.split(pa.concat_tables([own, few, only]))}
-    keys: dict[bool, list[Any]] = {partial: records["key"].to_pylist() for partial, records in found.items()}
-    assert sorted(keys[False]) == list(range(2_000))
-    assert sorted(keys[True]) == [-1, 0, 1, 2, 3, 4, 5, 6]
+    found = {form: records for records, form in made.split(pa.concat_tables([own, few, only]))}
+    keys: dict[Form, list[Any]] = {form: records["key"].to_pylist() for form, records in found.items()}
+    assert sorted(keys[Form.RECORDS]) == list(range(2_000))
+    assert sorted(keys[Form.PARTIALS]) == [-1, 0, 1, 2, 3, 4, 5, 6]

@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 from millpond.processors.distribution import combining
+from millpond.processors.verbs.functions import combining as row_combining
 from millpond.processors.verbs.functions.combining import RowCombiner
 from millpond.processors.verbs.verb import INSTANT as TIME
 from tests.drawing import tries
@@ -40,11 +41,18 @@ def histories(examples: int = EXAMPLES) -> settings:
 
 
 @contextmanager
-def combined(most_new: float) -> Iterator[pytest.MonkeyPatch]:
-    """Have few rows combined as many are, where at most such a share of them have a key of their own."""
+def combined(most_new: float, *, often: int = 1 << 30) -> Iterator[pytest.MonkeyPatch]:
+    """Have few rows combined as many are.
+
+    Args:
+        most_new: all are where at most such a share of them have a key of their own.
+        often: otherwise those of keys that come so often.
+    """
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(combining, "FEWEST", 2)
         patch.setattr(combining, "SAMPLED", 1)
+        patch.setattr(combining, "OFTEN", often)
+        patch.setattr(row_combining, "MOST_LEFT", 1)
         patch.setattr(RowCombiner, "most_new", most_new)
         yield patch
 

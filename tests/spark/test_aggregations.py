@@ -89,6 +89,9 @@ def test_a_dataframe_gives_what_the_driver_gives(
     assert sorted(map(tuple, out.collect()), key=repr) == sorted(expected, key=repr)
 
 
+STARTS = (0, 1_000, 2_000)
+
+
 def test_rows_that_are_combined_before_the_shuffle_are_all_counted(spark: SparkSession, tmp_path: Path) -> None:
     rows = spark.range(3_000).coalesce(1).selectExpr("concat('k', id % 3) as key", "id as value", "id as timestamp")
     where: dict[str, Any] = {"application_id": "combined", "partitions": 1, "backend": "memory"}
@@ -101,3 +104,10 @@ def test_rows_that_are_combined_before_the_shuffle_are_all_counted(spark: SparkS
     totals = pond.aggregate(rows, calls, by="key", time=F.expr("timestamp_millis(timestamp)"))
     found = sorted(map(tuple, totals.select("key", "n", "most").collect()))
     assert found == [("k0", 1000, 2997), ("k1", 1000, 2998), ("k2", 1000, 2999)]
+    in_windows: dict[str, Any] = {"window": TimeWindows("1 second"), "emit": "final", "name": "windows"}
+    windows = pond.aggregate(rows, calls, by="key", time=F.expr("timestamp_millis(timestamp)"), **in_windows)
+    own = [
+        (f"k{key}", [at for at in range(start, start + 1000) if at % 3 == key]) for key in range(3) for start in STARTS
+    ]
+    shown = sorted(map(tuple, windows.select("key", "n", "most").collect()))
+    assert shown == sorted((key, len(some), some[-1]) for key, some in own)

@@ -25,6 +25,7 @@ from millpond.processors.distribution.exchange import (
     EXCHANGE_SCHEMA,
     Blob,
     BlobWriter,
+    Form,
     signal_blobs,
     to_record_batch,
 )
@@ -104,10 +105,10 @@ class SendToTasks(MapSide):
     ) -> Iterator[pa.RecordBatch]:
         """The records of usable rows as rows of blobs."""
         for spread in reader.spread(usable):
-            for sent, partial in [Sent(spread)] if self._combining is None else self._combining.split(spread):
-                records, keys = reader.packed(sent, partial=partial)
-                metrics.add(TaskMetric.RECORDS_OUT, records.num_rows)
-                yield from _blob_rows(self._route.send(records, keys, writer, partial=partial))
+            for sent, form in [Sent(spread)] if self._combining is None else self._combining.split(spread):
+                records, keys = reader.packed(sent, partial=form is Form.PARTIALS)
+                metrics.add(TaskMetric.RECORDS_OUT, 0 if form is Form.SPARES else records.num_rows)
+                yield from _blob_rows(self._route.send(records, keys, writer, form))
 
 
 class SendSignal:

@@ -29,7 +29,7 @@ from millpond.processors.distribution.exchange import (
     TIME,
     Blob,
     BlobWriter,
-    partials_of,
+    Form,
     time_blobs,
     told_times,
 )
@@ -103,17 +103,15 @@ class SharingVerb:
     def own(self, blobs: Collection[Blob]) -> list[Blob]:
         """Those of a group's blobs that are for this verb, with the numbers that its inputs have by themselves."""
         inputs = range(self.shift, self.shift + len(self.topics))
-        partials = {partials_of(number): partials_of(number - self.shift) for number in inputs}
+        shifted = {form.of(number): form.of(number - self.shift) for form in Form for number in inputs}
         found = []
         for blob in blobs:
             if blob.input in (COMPLETE, TICK):
                 found.append(blob)
             elif blob.input == TIME and blob.chunk in inputs:
                 found.append(blob._replace(chunk=blob.chunk - self.shift))
-            elif blob.input in inputs:
-                found.append(blob._replace(input=blob.input - self.shift))
-            elif blob.input in partials:
-                found.append(blob._replace(input=partials[blob.input]))
+            elif blob.input in shifted:
+                found.append(blob._replace(input=shifted[blob.input]))
         return found
 
 

@@ -16,16 +16,18 @@ class Combiner(ABC):
     """Makes partial aggregates of records. Travels to the workers.
 
     Attributes:
+        spares: whether the records travel beside their partial aggregates, for a task that cannot take these.
         value_serde: how the partial aggregates travel.
-        most_new: combining pays if at most this share of a sample of one record in eight have a key of their own there.
+        most_new: all records are combined if at most this share of a sample of one in eight has a key of its own there.
     """
 
+    spares: bool = False
     value_serde: Serde[Any]
     most_new: ClassVar[float] = 0.6
 
     @abstractmethod
-    def keys(self, records: pa.Table) -> pa.Table | None:
-        """The columns of the key, such that records with equal entries have the same key; None if there are no such.
+    def keys(self, records: pa.Table) -> Any:
+        """The keys, an Arrow array in which equal entries are the same key; None if there is no such.
 
         Args:
             records: the columns key, value and timestamp (int64) of records, of which neither key nor value is null.
@@ -33,12 +35,12 @@ class Combiner(ABC):
 
     @abstractmethod
     def combine(self, records: pa.Table) -> pa.Table | None:
-        """One partial aggregate for each group of records with equal entries in ``keys``, in any order.
+        """One partial aggregate for each of ``keys``, in any order.
 
         Args:
             records: records for which there are ``keys``.
 
         Returns:
-            The columns key, value (the bytes of ``value_serde``) and timestamp, which is the greatest of the group.
+            The columns key, value (what ``value_serde`` reads) and timestamp, which is the greatest of the key's.
             None if the aggregate could then be another one than that of the records.
         """

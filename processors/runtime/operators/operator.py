@@ -31,8 +31,17 @@ class Operator(Processor):
         """
         return None
 
-    def process_partials(self, records: Records) -> None:
-        """Process partial aggregates, which its ``combiner`` has made; ``records`` are never empty."""
+    def process_partials(self, partials: Records, rest: Columns | None = None) -> bool:
+        """Process partial aggregates, which its ``combiner`` has made; never none.
+
+        Args:
+            partials: the partial aggregates.
+            rest: if its ``combiner`` has spares, the records of the micro-batch that are in none of them, in the order
+                of time; None for none.
+
+        Returns:
+            False if it must have the records themselves, and there are spares; then nothing has changed.
+        """
         raise TopologyError(f"{type(self).__name__} takes no partial aggregates")
 
     def advance(self, time: int) -> None:

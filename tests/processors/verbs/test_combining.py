@@ -8,16 +8,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from millpond.processors import Batch, Task
+from millpond.errors import RecordError
+from millpond.processors import Batch, CumulativeWindows, SessionWindows, SlidingWindows, Task, TimeWindows
 from millpond.processors.distribution.execution import Decoder
 from millpond.processors.runtime.batches.columns import Columns
 from millpond.processors.runtime.batches.partials import Combiner
 from millpond.processors.verbs import aggregates as f
-from millpond.processors.verbs.aggregate import AggregatedRows, aggregate
+from millpond.processors.verbs.aggregate import AggregatedRows, aggregate, windows_in_micros
 from millpond.processors.verbs.aggregates import AggregateCall
+from millpond.processors.verbs.functions import combining
 from millpond.processors.verbs.row_aggregate import RowAggregate
 from millpond.stores.backend.memory import MemoryBackend
 from millpond.stores.backend.transaction import Transaction
+from millpond.stores.encoding.rows.row_columns import PhysicalRowType
 from tests.drawing import tries
 from tests.processors.verbs.aggregating import VALUES
 from tests.processors.verbs.running import an_aggregated_input
@@ -43,6 +46,12 @@ CALLS: dict[str, tuple[AggregateCall, pa.DataType | None]] = {
 def row_aggregate(calls: Mapping[str, tuple[AggregateCall, pa.DataType | None]]) -> RowAggregate:
     types = {name: type_ for name, (_, type_) in calls.items() if type_ is not None}
     return RowAggregate({name: call for name, (call, _) in calls.items()}, types)
+
+
+@pytest.fixture(autouse=True)
+def _few(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also few rows are combined."""
+    monkeypatch.setattr(combining, "MOST_LEFT", 1)
 
 
 def test_aggregates_of_combined_rows_are_those_of_the_rows() -> None:
@@ -86,7 +95,7 @@ def results(rows: AggregatedRows, calls: RowAggregate, tables: list[tuple[pa.Tab
     stores = {name: spec.open(transaction) for name, spec in part.stores.items()}
     task = Task(part, stores)
     for table, combined in tables:
-        partials = _combiner(calls).combine(table) if combined else None
+        partials = _combiner(calls, rows).combine(table) if combined else None
         sent = table if partials is None else partials
         keys: Any = pa.array(rows.keys_of(sent), pa.binary())
         values = rows.values_of(table) if partials is None else partials["value"].combine_chunks()
@@ -107,10 +116,15 @@ def _records(batch: Batch) -> Iterator[tuple[Any, Any, int]]:
     return zip(batch.keys, batch.values, batch.timestamps, strict=True)
 
 
-def _combiner(calls: RowAggregate) -> Combiner:
-    combiner = calls.aggregation.combiner
+def _combiner(calls: RowAggregate, rows: AggregatedRows | None = None, windows: Any = None) -> Combiner:
+    combiner = calls.combiner(rows or _rows_of(calls), windows)
     assert combiner is not None
     return combiner
+
+
+def _rows_of(calls: RowAggregate) -> AggregatedRows:
+    types = dict(zip(calls.arguments.names, calls.arguments.types, strict=True))
+    return an_aggregated_input("input", {"k": pa.int64()}, types)
 
 
 @pytest.mark.parametrize(("size", "tolerance"), [(20, 0.0), (20_000, 0.15)])
@@ -135,46 +149,86 @@ def test_sketches_of_combined_rows_are_as_near_as_those_of_rows(size: int, toler
 @pytest.mark.parametrize(
     ("call", "type_"),
     [
-        (f.sum("x"), pa.float64()),
-        (f.avg("x"), pa.decimal128(5, 2)),
-        (f.max("x"), pa.float64()),
-        (f.min("x"), pa.string()),
-        (f.var_pop("x"), pa.int64()),
-        (f.mode("x"), pa.int64()),
-        (f.bit_or("x"), pa.int64()),
-        (f.bool_and("x"), pa.bool_()),
         (f.first("x"), pa.int64()),
         (f.last("x"), pa.int64()),
         (f.collect("x"), pa.int64()),
-        (f.count_distinct("x"), pa.list_(pa.int64())),
-        (f.approx_count_distinct("x"), pa.decimal128(20, 2)),
+        (f.product("x"), pa.int64()),
+        (f.approx_percentile("x", 0.5), pa.int64()),
     ],
 )
 def test_rows_are_not_combined_where_a_function_must_see_each(call: AggregateCall, type_: pa.DataType) -> None:
-    assert row_aggregate({"n": (f.count(), None), "x": (call, type_)}).aggregation.combiner is None
+    calls = row_aggregate({"n": (f.count(), None), "x": (call, type_)})
+    assert calls.combiner(_rows_of(calls), None) is None
 
 
-def test_values_whose_sum_might_leave_its_type_travel_as_they_are() -> None:
-    combiner = _combiner(row_aggregate({"sum": (f.sum("x"), pa.int64())}))
-    for value, combined in ((2**61, True), (2**62, False), (-(2**63), False)):
-        table = pa.table({"key": [{"k": 1}] * 2, "value": [{"x": value}, {"x": 0}], "timestamp": [1, 2]})
-        assert (combiner.combine(table) is not None) is combined
+@pytest.mark.parametrize(
+    ("windows", "combined"),
+    [
+        (None, True),
+        (TimeWindows("5 seconds"), True),
+        (TimeWindows("5 seconds", advance="1 second"), False),
+        (TimeWindows("1 month", zone="Europe/Berlin"), True),
+        (CumulativeWindows("10 seconds", "5 seconds"), False),
+        (SlidingWindows("5 seconds"), False),
+        (SessionWindows("5 seconds"), True),
+        (SessionWindows("5 seconds", max_length="1 hour"), False),
+    ],
+)
+def test_rows_are_combined_where_each_is_in_one_window_or_a_session_of_one_gap(windows: Any, combined: bool) -> None:
+    calls = row_aggregate({"n": (f.count(), None)})
+    cut = None if windows is None else windows_in_micros(windows)
+    assert (calls.combiner(_rows_of(calls), cut) is not None) is combined
 
 
-def test_keys_that_arrow_might_take_for_equal_are_not_combined() -> None:
-    combiner = _combiner(row_aggregate({"n": (f.count(), None)}))
-    for key, combined in ((1, True), ("a", True), (1.5, False), ([1], False)):
-        table = pa.table({"key": [{"k": key}], "value": [{"present": True}], "timestamp": [1]})
-        assert (combiner.keys(table) is not None) is combined
+@pytest.mark.parametrize("of", [f.sum, f.avg])
+def test_values_whose_sum_might_leave_its_type_travel_as_they_are(of: Any) -> None:
+    for type_, values in (
+        (pa.int64(), ((2**60, True), (2**61, of is f.avg), (-(2**63), of is f.avg))),
+        (pa.float64(), ((1e280, True), (1e300, False), (float("inf"), False), (float("nan"), False))),
+    ):
+        combiner = _combiner(row_aggregate({"x": (of("x"), type_)}))
+        for value, combined in values:
+            rows = [{"key": {"k": 1}, "value": {"x": one}, "timestamp": 1} for one in (value, value, 0, 0)]
+            made = combiner.combine(pa.Table.from_pylist(rows, _table("k", pa.int64(), {"x": type_})))
+            assert (made is not None) is combined
 
 
-def test_rows_from_before_the_time_since_which_a_call_is_true_travel_as_they_are() -> None:
+def _table(key: str, key_type: pa.DataType, types: Mapping[str, pa.DataType]) -> pa.Schema:
+    value = pa.struct(list(types.items()) or [("present", pa.bool_())])
+    return pa.schema([("key", pa.struct([(key, key_type)])), ("value", value), ("timestamp", pa.int64())])
+
+
+def test_a_sum_that_leaves_its_type_only_with_what_was_there_is_told_with_its_key() -> None:
+    calls = row_aggregate({"sum": (f.sum("x"), pa.int64())})
+    rows = _rows_of(calls)
+    schema = _table("k", pa.int64(), {"sum": pa.int64()})
+    tables = [
+        (pa.Table.from_pylist([{"key": {"k": 7}, "value": {"sum": value}, "timestamp": 1}] * 4, schema), True)
+        for value in (2**60, 2**60)
+    ]
+    with pytest.raises(RecordError, match="for the key 7"):
+        results(rows, calls, tables)
+
+
+def test_keys_are_the_bytes_that_travel() -> None:
+    for type_, keys, distinct in ((pa.float64(), [0.0, -0.0, 1.5, 1.5], 2), (pa.list_(pa.int64()), [[1], [1]], 1)):
+        calls = row_aggregate({"n": (f.count(), None)})
+        rows = an_aggregated_input("input", {"k": type_}, {})
+        table = pa.Table.from_pylist(
+            [{"key": {"k": key}, "value": {"present": True}, "timestamp": 1} for key in keys * 4],
+            _table("k", type_, {}),
+        )
+        partials = _combiner(calls, rows).combine(table)
+        assert partials is not None
+        assert partials.num_rows == distinct
+
+
+def test_a_call_counts_the_rows_since_its_time_that_are_combined() -> None:
     calls = RowAggregate({"n": f.count(), "most": f.max("x")}, {"most": pa.int64()}, since={"most": 5})
-    for first, combined in ((4, False), (5, True)):
-        table = pa.table({"key": [{"k": 1}] * 2, "value": [{"x": 3}, {"x": 2}], "timestamp": [first, 6]})
-        partials = _combiner(calls).combine(table)
-        assert (partials is not None) is combined
-        if partials is not None:
-            packed: list[Any] = partials["value"].to_pylist()
-            states = [calls.state_serde.deserialize(one) for one in packed]
-            assert calls.results(states).to_pylist() == [{"n": 2, "most": 3}]
+    schema = _table("k", pa.int64(), {"most": pa.int64()})
+    rows = [{"key": {"k": 1}, "value": {"most": 9 - at}, "timestamp": at} for at in range(3, 9)]
+    partials = _combiner(calls).combine(pa.Table.from_pylist(rows, schema))
+    assert partials is not None
+    packed: Any = partials["value"].combine_chunks()
+    states = PhysicalRowType.of(packed.storage)
+    assert [column.to_pylist() for column in calls.results_of_columns(states)] == [[6], [4]]
