@@ -109,7 +109,8 @@ def _hush(session: SparkSession) -> None:
     """Have loggers that warn of what works tell of errors alone, where the session's JVM is at hand."""
     if not hasattr(session, "sparkContext"):
         return
-    log4j = session.sparkContext._jvm.org.apache.logging.log4j
+    jvm: Any = session.sparkContext._jvm
+    log4j = jvm.org.apache.logging.log4j
     for name in _LOUD:
         log4j.core.config.Configurator.setLevel(name, log4j.Level.ERROR)
 
