@@ -58,6 +58,7 @@ def test_what_is_no_code_is_refused_with_one_that_is(
 ) -> None:
     assert run(monkeypatch, "explain", said) == 2
     assert f"there is no code MILLPOND-{said.upper().removeprefix('MILLPOND-')}{told} [" in capsys.readouterr().err
+    assert run(monkeypatch, "explain") == 0
 
 
 def test_an_error_of_a_command_that_is_asked_for_json_is_an_object_with_its_code(

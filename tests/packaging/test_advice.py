@@ -206,6 +206,8 @@ _AT_ROWS = "spark/test_accessor.py::test_a_stream_whose_session_names_no_state_t
 _IN_PIPELINES = "spark/test_pipelines.py::test_each_table_has_what_its_verb_makes_of_the_one_before_within_one_run"
 _TAKEN = "backup/test_backups.py::test_a_place_that_is_taken_or_within_the_original_is_refused"
 FOLLOWED_CALLS = {
+    "; millpond explain lists all of them": "command_line/test_explaining.py::"
+    "test_what_is_no_code_is_refused_with_one_that_is",
     "is of the column '*'; all rows are counted by count()": "pond/test_calls_from_elsewhere.py::"
     "test_the_line_for_an_aggregate_from_elsewhere_is_followed",
     " is not Spark DDL: ": "spark/test_apply.py::test_a_schema_that_spark_cannot_read_is_told_how_to_write_one",
