@@ -12,7 +12,7 @@ from typing import Final
 from uuid import uuid4
 
 from millpond.adapters.backup.copied_files import CopiedFiles, at_once
-from millpond.adapters.inspect.clone_note import NOTE, CloneNote
+from millpond.adapters.inspect.checkpoint.clone_note import NOTE, CloneNote
 from millpond.errors import CannotContinueError, DurabilityError, MicroBatchNotKeptError
 
 _VERSION: Final = re.compile(r"(\d+)(?:_[^.]*)?\.(zip|changelog)(?:\..*)?")

@@ -12,7 +12,7 @@ from typing import Any, Final, Self
 from millpond.adapters.backup.checkpoint_copy import CheckpointCopy
 from millpond.adapters.backup.copied_files import StorageFiles
 from millpond.adapters.backup.state_copy import alone_at, check_free, copy_state, delete_state, jobs_of
-from millpond.adapters.inspect.spark_checkpoint import SparkCheckpoint, storage_at
+from millpond.adapters.inspect.checkpoint.spark_checkpoint import SparkCheckpoint, storage_at
 from millpond.errors import ConfigurationError, InvalidArgumentError, MissingFileError, PlaceTakenError
 from millpond.stores.durability.storage.storage import Storage
 from millpond.stores.durability.storage.uris import below, shown

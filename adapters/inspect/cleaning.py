@@ -11,7 +11,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from millpond.adapters.inspect.spark_checkpoint import SparkCheckpoint
+from millpond.adapters.inspect.checkpoint.spark_checkpoint import SparkCheckpoint
 from millpond.errors import DurabilityError, InvalidArgumentError, MillpondError, MissingArgumentError, MissingFileError
 from millpond.stores.cleaning.copies import CopiesCleaning
 from millpond.stores.cleaning.durable import StateCleaning

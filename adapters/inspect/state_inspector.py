@@ -11,9 +11,9 @@ from difflib import get_close_matches
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
+from millpond.adapters.inspect.checkpoint.spark_checkpoint import SparkCheckpoint
 from millpond.adapters.inspect.columns import KeyColumn, ShownColumn, shown
 from millpond.adapters.inspect.packed_columns import PackedKeyColumn, PackedPlaces, of_feed
-from millpond.adapters.inspect.spark_checkpoint import SparkCheckpoint
 from millpond.adapters.inspect.store_form import StoreForm, given_as, holds_entries
 from millpond.adapters.inspect.store_part import StorePart
 from millpond.adapters.inspect.store_view import StoreView

@@ -11,8 +11,8 @@ from pathlib import Path
 from time import time
 from typing import Final, NamedTuple
 
+from millpond.adapters.inspect.checkpoint.spark_checkpoint import SparkCheckpoint
 from millpond.adapters.inspect.sizes import task_size
-from millpond.adapters.inspect.spark_checkpoint import SparkCheckpoint
 from millpond.adapters.inspect.state_inspector import StateInspector
 from millpond.adapters.inspect.store_view import StoreView
 from millpond.adapters.monitor.diagnosis.figures import Figures, OpenBatch, StandbyCopy

@@ -12,7 +12,7 @@ from typing import Any, Final
 import pyarrow as pa
 from pyarrow import compute
 
-from millpond.adapters.inspect.spark_checkpoint import SparkCheckpoint
+from millpond.adapters.inspect.checkpoint.spark_checkpoint import SparkCheckpoint
 from millpond.errors import ConfigurationError
 from millpond.stores.durability.manifests.manifest import Manifest
 from millpond.stores.durability.parquet.reading import read_all_tables

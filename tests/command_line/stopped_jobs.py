@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from pyspark.sql import SparkSession
 
-from millpond.adapters.inspect.spark_checkpoint import SparkCheckpoint
+from millpond.adapters.inspect.checkpoint.spark_checkpoint import SparkCheckpoint
 from millpond.adapters.spark import Evolution
 from millpond.adapters.spark.copies.copy_formats import CopyFormats
 from millpond.adapters.spark.copies.standby import Round, Standby

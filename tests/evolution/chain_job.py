@@ -13,7 +13,7 @@ from uuid import uuid4
 
 import pyarrow as pa
 
-from millpond.adapters.inspect.kept_manifest import kept_manifests
+from millpond.adapters.inspect.checkpoint.kept_manifest import kept_manifests
 from millpond.adapters.spark.evolution.evolution import Evolution, Standpoint, Whereabouts, generation_at
 from millpond.adapters.spark.job.job import Job
 from millpond.adapters.spark.operator.held_manifests import by_application

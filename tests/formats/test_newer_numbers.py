@@ -20,7 +20,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet as pq
 
-from millpond.adapters.inspect.kept_manifest import kept_manifests
+from millpond.adapters.inspect.checkpoint.kept_manifest import kept_manifests
 from millpond.errors import FormatError, MillpondError, SerdeError
 from millpond.processors.runtime.change import Change, ChangeSerde
 from millpond.processors.runtime.kept_time import STREAM_TIME, KeptTime

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 
 from millpond.adapters.inspect.aggregated_column import AggregatedColumn
+from millpond.adapters.inspect.checkpoint.compression import decompressed
 from millpond.adapters.inspect.columns import SerdeColumn, shown
-from millpond.adapters.inspect.compression import decompressed
 from millpond.adapters.inspect.packed_columns import PackedKeyColumn
 from millpond.adapters.inspect.store_form import StoreForm
 from millpond.errors import ConfigurationError, FormatError, SerdeError

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from millpond.adapters.inspect import Selection, StateInspector, kept_manifest
+from millpond.adapters.inspect import Selection, StateInspector
+from millpond.adapters.inspect.checkpoint import kept_manifest
 from millpond.adapters.inspect.row_texts import objects
 from millpond.errors import ConfigurationError, CorruptFileError, FormatError, MillpondError, MissingFileError
 from millpond.stores import STRING, StoreKind, StoreSpec

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millpond.adapters.inspect.kept_manifest import kept_manifests
+from millpond.adapters.inspect.checkpoint.kept_manifest import kept_manifests
 from millpond.errors import StateConflictError
 from millpond.processors import SessionWindows, TimeWindows
 from millpond.processors.calls.aggregate import make_aggregate

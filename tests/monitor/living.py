@@ -22,7 +22,7 @@ from uuid import uuid4
 
 import pyarrow as pa
 
-from millpond.adapters.inspect.kept_manifest import kept_manifests
+from millpond.adapters.inspect.checkpoint.kept_manifest import kept_manifests
 from millpond.adapters.monitor import query_monitor
 from millpond.adapters.monitor.kept.kept_progress import ProgressWriter
 from millpond.adapters.monitor.overview import Overview

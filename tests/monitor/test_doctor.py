@@ -478,6 +478,6 @@ def test_a_micro_batch_whose_tasks_are_done_is_told_by_the_checkpoint(tmp_path: 
 
 
 def _checkpoint(query: Query) -> Any:
-    from millpond.adapters.inspect.spark_checkpoint import SparkCheckpoint
+    from millpond.adapters.inspect.checkpoint.spark_checkpoint import SparkCheckpoint
 
     return SparkCheckpoint.at(str(query.checkpoint), 2)

@@ -60,6 +60,7 @@ PROCESSORS = [
 ]
 ADAPTERS = ["adapters", "adapters.kafka_streams", "adapters.tables"]
 INSPECT = [
+    "adapters.inspect.checkpoint",
     "adapters.inspect",
     "adapters.backup",
     "adapters.edit",

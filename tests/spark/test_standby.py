@@ -11,7 +11,7 @@ pytest.importorskip("pyspark")
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from millpond.adapters.inspect.spark_checkpoint import SparkCheckpoint
+from millpond.adapters.inspect.checkpoint.spark_checkpoint import SparkCheckpoint
 from millpond.adapters.spark.copies.copy_formats import CopyFormats
 from millpond.adapters.spark.copies.standby import Round, Share, Standby
 from millpond.adapters.spark.monitoring.measured import measured_in

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from millpond.adapters.backup.checkpoint_copy import CheckpointCopy
 from millpond.adapters.backup.state_copy import copy_state, is_of
-from millpond.adapters.inspect.retained_batches import why_not_retained
+from millpond.adapters.inspect.checkpoint.retained_batches import why_not_retained
 from millpond.adapters.spark.continuation.files import CheckpointFiles, HadoopFiles
 from millpond.adapters.spark.session.checkpoint import Checkpoint
 from millpond.errors import CannotContinueError, MicroBatchNotKeptError, PlaceTakenError

@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Self, TypeAlias
 
-from millpond.adapters.inspect.spark_checkpoint import SparkCheckpoint
+from millpond.adapters.inspect.checkpoint.spark_checkpoint import SparkCheckpoint
 from millpond.adapters.spark.copies.warm_query import (
     TaskCopies,
     WarmCopy,

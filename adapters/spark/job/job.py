@@ -10,7 +10,7 @@ from uuid import uuid4
 
 from pyspark.sql import DataFrame, SparkSession
 
-from millpond.adapters.inspect.kept_manifest import OF_ONE
+from millpond.adapters.inspect.checkpoint.kept_manifest import OF_ONE
 from millpond.adapters.spark.job.options import JobOptions
 from millpond.adapters.spark.rows.dead_letters import ErrorHandling, read_dead_letters
 from millpond.adapters.spark.rows.late_rows import read_late_rows

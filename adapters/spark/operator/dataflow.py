@@ -12,7 +12,7 @@ from typing import cast
 from pyspark.sql import DataFrame
 from pyspark.sql import types as T
 
-from millpond.adapters.inspect.kept_manifest import STATE_DDL, STATE_NAME
+from millpond.adapters.inspect.checkpoint.kept_manifest import STATE_DDL, STATE_NAME
 from millpond.adapters.spark.operator.groups import InPandas, TablesOfGroups
 from millpond.adapters.spark.operator.map_side import MapSide, ProcessToSink
 from millpond.adapters.spark.operator.on_workers import OnWorkers

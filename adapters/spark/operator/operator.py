@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from millpond.adapters.inspect.kept_manifest import kept_manifests, kept_value
+from millpond.adapters.inspect.checkpoint.kept_manifest import kept_manifests, kept_value
 from millpond.adapters.spark.operator.groups import Group
 from millpond.adapters.spark.operator.held_manifests import by_application
 from millpond.adapters.spark.operator.stage import BEFORE_THE_STREAM, MANIFEST_COLUMN, Stage

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
-from millpond.adapters.inspect.kept_manifest import kept_manifests, kept_value
+from millpond.adapters.inspect.checkpoint.kept_manifest import kept_manifests, kept_value
 from millpond.adapters.spark.operator.groups import Group, KeptValue
 from millpond.adapters.spark.operator.held_manifests import by_application
 from millpond.adapters.spark.operator.operator import reported

@@ -14,10 +14,10 @@ from typing import Final
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from millpond.adapters.inspect.clone_note import NOTE, CloneNote
-from millpond.adapters.inspect.kept_manifest import STATE_NAME, kept_manifests
-from millpond.adapters.inspect.retained_batches import no_checkpoint, why_not_retained
-from millpond.adapters.inspect.spark_checkpoint import SparkCheckpoint
+from millpond.adapters.inspect.checkpoint.clone_note import NOTE, CloneNote
+from millpond.adapters.inspect.checkpoint.kept_manifest import STATE_NAME, kept_manifests
+from millpond.adapters.inspect.checkpoint.retained_batches import no_checkpoint, why_not_retained
+from millpond.adapters.inspect.checkpoint.spark_checkpoint import SparkCheckpoint
 from millpond.adapters.spark.session.session import start_coordinator
 from millpond.errors import ConfigurationError, WrongCheckpointError
 from millpond.masking import quoted

@@ -6,7 +6,7 @@ Rule of this module: it reads, and starts nothing; what is compared with what is
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from millpond.adapters.inspect.spark_checkpoint import SparkCheckpoint
+from millpond.adapters.inspect.checkpoint.spark_checkpoint import SparkCheckpoint
 from millpond.adapters.spark.job.job import Job
 from millpond.processors.distribution.plan import Plan
 from millpond.processors.distribution.shape_of import shape_of

@@ -60,9 +60,9 @@ def state_clean(
     json: AsJson = False,
 ) -> None:
     """Say what nobody needs of durable files and local copies, and delete it with --yes; queries may be running."""
+    from millpond.adapters.inspect.checkpoint.spark_checkpoint import SparkCheckpoint
     from millpond.adapters.inspect.cleaning import Cleaning
     from millpond.adapters.inspect.row_texts import cells, line_of
-    from millpond.adapters.inspect.spark_checkpoint import SparkCheckpoint
     from millpond.stores.durability import Storage
 
     cleaning = Cleaning(

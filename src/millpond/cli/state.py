@@ -66,7 +66,7 @@ SinkName = Annotated[
 @contextmanager
 def query_state(checkpoint: str, state_dir: str, local_dir: Path | None, workers: int) -> "Iterator[QueryState]":
     """The state of a query, with a Spark on this machine to read the checkpoint."""
-    from millpond.adapters.inspect.retained_batches import no_checkpoint
+    from millpond.adapters.inspect.checkpoint.retained_batches import no_checkpoint
     from millpond.demo import session
 
     if "://" not in checkpoint and not Path(checkpoint.removeprefix("file:")).exists():

@@ -147,7 +147,7 @@ def _say(passes: "Iterable[Warmth | Round]", json: bool, once: bool) -> None:
 def _standby(
     checkpoint: str, state_dir: str, local_dir: Path, formats: "CopyFormats", shares: list[str], lag: int, workers: int
 ) -> "Standby":
-    from millpond.adapters.inspect.spark_checkpoint import SparkCheckpoint
+    from millpond.adapters.inspect.checkpoint.spark_checkpoint import SparkCheckpoint
     from millpond.adapters.spark.copies.standby import Share, Standby
     from millpond.stores.durability import Storage
 

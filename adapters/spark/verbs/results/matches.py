@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import types as T
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from millpond.adapters.inspect.spark_checkpoint import SparkCheckpoint
+from millpond.adapters.inspect.checkpoint.spark_checkpoint import SparkCheckpoint
 from millpond.adapters.spark.reading.inspection import CommittedStore
 from millpond.adapters.spark.verbs.expressions import Expression
 from millpond.adapters.spark.verbs.inputs import RowInput, column_of

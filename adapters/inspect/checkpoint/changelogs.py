@@ -1,7 +1,7 @@
 """One changelog of Spark's state: what one micro-batch has changed in the state of one partition.
 
 Rule of this module: it reads the form that operators with column families write (versions 2 and 4), from its first byte
-to its last, and changes nothing. Compressed as a whole (``millpond.adapters.inspect.compression``), it is::
+to its last, and changes nothing. Compressed as a whole (``millpond.adapters.inspect.checkpoint.compression``), it is::
 
     length (2 bytes), "v2"
     length (2 bytes), "v4", length (2 bytes), lineage as JSON      where checkpoints have unique ids
@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from io import BytesIO
 from typing import Any, Final, NamedTuple
 
-from millpond.adapters.inspect.compression import decompressed
+from millpond.adapters.inspect.checkpoint.compression import decompressed
 from millpond.errors import SparkStateError
 from millpond.stores.durability.storage.checked_text import read_count
 

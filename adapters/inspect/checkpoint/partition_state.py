@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Final, NamedTuple, TypeVar
 
-from millpond.adapters.inspect.changelogs import Changelog, StateVersion
-from millpond.adapters.inspect.kept_manifest import STATE_NAME, kept_manifests
-from millpond.adapters.inspect.snapshots import Snapshot, read_snapshot
-from millpond.adapters.inspect.state_values import columns_in, family_of
+from millpond.adapters.inspect.checkpoint.changelogs import Changelog, StateVersion
+from millpond.adapters.inspect.checkpoint.kept_manifest import STATE_NAME, kept_manifests
+from millpond.adapters.inspect.checkpoint.snapshots import Snapshot, read_snapshot
+from millpond.adapters.inspect.checkpoint.state_values import columns_in, family_of
 from millpond.errors import CorruptFileError, FormatError, MissingFileError, SparkStateError
 from millpond.stores.durability.manifests.manifest import Manifest
 from millpond.stores.durability.storage.storage import Storage

@@ -12,11 +12,11 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from millpond.adapters.inspect.changelogs import StateVersion
-from millpond.adapters.inspect.clone_note import NOTE, CloneNote
-from millpond.adapters.inspect.kept_manifest import STATE_NAME
-from millpond.adapters.inspect.partition_state import OTHER_WAY, PartitionState
-from millpond.adapters.inspect.retained_batches import no_checkpoint, why_not_retained
+from millpond.adapters.inspect.checkpoint.changelogs import StateVersion
+from millpond.adapters.inspect.checkpoint.clone_note import NOTE, CloneNote
+from millpond.adapters.inspect.checkpoint.kept_manifest import STATE_NAME
+from millpond.adapters.inspect.checkpoint.partition_state import OTHER_WAY, PartitionState
+from millpond.adapters.inspect.checkpoint.retained_batches import no_checkpoint, why_not_retained
 from millpond.errors import CorruptFileError, SparkStateError
 from millpond.stores.durability.manifests.manifest import Manifest
 from millpond.stores.durability.storage.checked_text import MOST_PARTITIONS, read_count
