@@ -15,7 +15,8 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 HOME = "README.md"
 INDEX = "docs/README.md"
-EXAMPLES = "examples/README.md"
+INDEXED = ("docs/", "examples/")
+"""Where the index of a folder is shown with the pages of its folder."""
 FIGURES = "bench/results/README.md"
 IMAGES = (".png",)
 
@@ -107,12 +108,10 @@ def title(page: Path) -> str:
 
 
 def navigation() -> list[dict[str, Any]]:
-    """The sections of the site: those of the index of the documentation; the first one has the examples, too."""
-    listed = [path for path in dict.fromkeys(_links(EXAMPLES)) if path.startswith(f"{posixpath.dirname(EXAMPLES)}/")]
-    examples = [EXAMPLES, *({_label(path): page_path(path)} for path in listed)]
+    """The sections of the site: those of the index of the documentation, which is the last page of the first one."""
     first, *others = _sections()
     ((name, entries),) = first.items()
-    return [{name: [{"Millpond": HOME}, *entries, {"Examples": examples}, {"All pages": INDEX}]}, *others]
+    return [{name: [{"Millpond": HOME}, *entries, {"All pages": INDEX}]}, *others]
 
 
 def _label(path: str) -> str:
@@ -121,7 +120,7 @@ def _label(path: str) -> str:
 
 def _sections() -> Iterator[dict[str, Any]]:
     """The sections of the index. A page is in the first section that names it; figures have a section of their own."""
-    seen = {HOME, EXAMPLES, FIGURES}
+    seen = {HOME, FIGURES}
     for section in re.split(r"^## ", (ROOT / INDEX).read_text(), flags=re.MULTILINE)[1:]:
         heading, *parts = re.split(r"^### (.+)$", section, flags=re.MULTILINE)
         name, _, body = heading.partition("\n")
@@ -136,9 +135,16 @@ def _listed(text: str, seen: set[str]) -> list[dict[str, Any]]:
     for name, link in re.findall(r"^(?:-|\d+\.) \[([^\]]+)\]\(([^)#]+)\)", text, re.MULTILINE):
         path = _target(INDEX, link)
         if path not in seen:
+            entry = _with_pages(path) if path.startswith(INDEXED) and path.endswith("/README.md") else path
             seen.add(path)
-            entries.append({name: path})
+            entries.append({name: entry})
     return entries
+
+
+def _with_pages(index: str) -> list[Any]:
+    """The index of a folder, with what it links to there."""
+    listed = [path for path in dict.fromkeys(_links(index)) if path.startswith(f"{posixpath.dirname(index)}/")]
+    return [index, *({_label(path): page_path(path)} for path in listed)]
 
 
 def _links(page: str) -> list[str]:
