@@ -64,7 +64,7 @@ def test_a_driver_that_is_killed_is_known_by_its_silence(tmp_path: Path) -> None
 
 def test_state_whose_keys_never_end_grows_without_bound_and_that_of_known_keys_does_not(tmp_path: Path) -> None:
     for name, key, expected in (("new", always_new(), ["state-without-bound"]), ("known", None, [])):
-        options = {} if key is None else {"key": key}
+        options: dict[str, Any] = {} if key is None else {"key": key}
         with living(tmp_path / name, every=3 * HOUR, **options) as query:
             for _ in range(18):
                 query.step(rate=0.005)
