@@ -15,7 +15,6 @@ from millpond.adapters.inspect.store_part import StorePart
 from millpond.adapters.inspect.store_view import StoreView
 from millpond.stores.durability.manifests.manifest import Manifest
 from millpond.stores.durability.parquet.reading import bytes_of_stores
-from millpond.stores.durability.storage.durable_file import FileKind
 from millpond.stores.durability.storage.storage import Storage
 
 
@@ -141,7 +140,7 @@ def task_size(storage: Storage, manifest: Manifest, known: MutableMapping[str, C
     Raises what ``state_size`` raises.
     """
     stores: Counter[str] = Counter()
-    for file in manifest.files:
+    for file in manifest.stored:
         path = manifest.path(file)
         if path not in known:
             known[path] = bytes_of_stores(storage, manifest, file)
@@ -149,10 +148,10 @@ def task_size(storage: Storage, manifest: Manifest, known: MutableMapping[str, C
     return TaskSize(
         manifest.application_id,
         manifest.task_id,
-        len(manifest.files),
-        sum(file.size for file in manifest.files),
-        sum(file.kind is FileKind.DELTA for file in manifest.files),
-        sum(file.rows for file in manifest.files),
+        len(manifest.stored),
+        sum(file.size for file in manifest.stored),
+        len(manifest.deltas),
+        sum(file.own_rows for file in manifest.files),
         dict(sorted(stores.items())),
     )
 

@@ -207,10 +207,10 @@ def _task(manifest: Manifest, stores: dict[str, int]) -> TaskSeen:
         manifest.application_id,
         manifest.task_id,
         manifest.sequence,
-        len(manifest.files),
+        len(manifest.stored),
         len(manifest.deltas),
-        sum(file.rows for file in manifest.files),
-        sum(file.size for file in manifest.files),
+        sum(file.own_rows for file in manifest.files),
+        sum(file.size for file in manifest.stored),
         stores,
     )
 

@@ -58,7 +58,7 @@ def known_of(checkpoint: str, state_dir: str | None, workers: int = 4) -> Known:
     found = SparkCheckpoint.at(checkpoint, workers)
     number = found.chosen(None)
     manifests = [one for one in found.manifests(number) if one.files]
-    keys = sum(file.rows for one in manifests for file in one.files)
+    keys = sum(file.own_rows for one in manifests for file in one.files)
     if not keys:
         raise ConfigurationError(
             f"the query at {checkpoint} has no rows in its state after micro-batch {number}; describe it by --keys "
@@ -68,7 +68,7 @@ def known_of(checkpoint: str, state_dir: str | None, workers: int = 4) -> Known:
         f"keys: {keys:,} rows are in the durable files of {len(manifests)} tasks after micro-batch {number}; a row "
         "that was changed after the last snapshot is counted again, so there may be fewer",
     ]
-    batches = [one.deltas[-1].rows for one in manifests if one.deltas]
+    batches = [one.deltas[-1].own_rows for one in manifests if one.deltas]
     batch = round(median(batches)) if batches else None
     if batch is not None:
         notes.append(f"batch: the newest commits of its tasks changed {batch:,} rows, at the median")

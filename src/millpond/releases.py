@@ -48,6 +48,7 @@ class Release(NamedTuple):
 THIS_RELEASE: Final = Release.of(RELEASE)
 _0_1: Final = Release(0, 1)
 _0_2: Final = Release(0, 2)
+_1_0: Final = Release(1, 0)
 
 
 class Numbered(StrEnum):
@@ -76,8 +77,8 @@ OLDEST_READERS: Final[Mapping[Numbered, Mapping[int, Release]]] = {
     Numbered.SUBSCRIPTION: {0: _0_1, 1: _0_1},
     Numbered.RESPONSE: {1: _0_2},
     Numbered.CHANGE: {0: _0_1, 1: _0_1, 2: _0_1, 3: _0_1, 4: _0_1, 5: _0_1},
-    Numbered.DURABLE_FILE: {1: _0_1, 2: _0_2},
-    Numbered.MANIFEST: {1: _0_1, 2: _0_2, 3: _0_2},
+    Numbered.DURABLE_FILE: {1: _0_1, 2: _0_2, 3: _1_0},
+    Numbered.MANIFEST: {1: _0_1, 2: _0_2, 3: _0_2, 4: _1_0},
     Numbered.EVOLUTION_RECORD: {1: _0_2, 2: _0_2, 3: _0_2},
     Numbered.SHAPE: {1: _0_2},
     Numbered.STATE_VALUE: {1: _0_1, 2: _0_2},

@@ -245,8 +245,7 @@ class TaskState:
                 raise
             self.rollback()
             self._pace.end()
-            written = manifest.commit != before.commit
-            if written and manifest.snapshot is not None and manifest.snapshot.commit == manifest.commit:
+            if manifest.snapshot != before.snapshot:
                 left = try_collect_garbage(self._storage, manifest, self._policy, self._run)
                 if left is not None:
                     self.metrics.put(StoreMetric.FILES_RETAINED, left)
@@ -279,6 +278,8 @@ class TaskState:
         broken = self._broken is not None
         if self._writer.rewrites(before, broken=broken) or any(changed.values()):
             following = replace(before, fingerprint=self._fingerprint or before.fingerprint)
+            if following.fingerprint != before.fingerprint:
+                following = replace(following, unfinished=None)  # which may have rows of stores that are no more
             manifest = self._writer.write(following, self._opened(), self._stand_in, broken=broken)
         for name, transaction in self._transactions.items():
             self._copies[name].prepare_further(transaction)

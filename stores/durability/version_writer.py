@@ -1,12 +1,14 @@
 """``VersionWriter``: writes the durable file of a task's next version, a delta or a snapshot.
 
 Rule of this module: it decides which of the two is written, and what goes into it. When that happens, and what becomes
-of the manifest, is ``TaskState``'s.
+of the manifest, is ``TaskState``'s. A large snapshot is written in steps: each commit writes a part of it into the file
+of its delta, so that none takes long.
 """
 
 import logging
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
 from itertools import chain
 
 from millpond.errors import CorruptFileError, DurabilityError, MissingFileError
@@ -14,11 +16,13 @@ from millpond.metrics import Metrics, StoreMetric
 from millpond.stores.backend.transaction import Transaction
 from millpond.stores.durability.copies.local import LocalCopy
 from millpond.stores.durability.manifests.manifest import Manifest
-from millpond.stores.durability.manifests.older_reader import FormatNumbers
-from millpond.stores.durability.manifests.policy import DurabilityPolicy
-from millpond.stores.durability.parquet.files import write_file
+from millpond.stores.durability.manifests.older_reader import WITH_A_PART, FormatNumbers
+from millpond.stores.durability.manifests.parts import Unfinished
+from millpond.stores.durability.manifests.policy import DurabilityPolicy, StepSize
+from millpond.stores.durability.parquet.files import NewFile, write_file, writing_file
 from millpond.stores.durability.parquet.rows import Table
 from millpond.stores.durability.parquet.sources import Fetched
+from millpond.stores.durability.parquet.steps import write_step
 from millpond.stores.durability.storage.durable_file import DurableFile, FileKind, new_commit_id
 from millpond.stores.durability.storage.storage import Storage
 
@@ -72,8 +76,18 @@ class VersionWriter:
             DurabilityError: the file could not be written.
         """
         reader, rewrites = self.written.reader, self.rewrites(manifest, broken=broken)
-        if not rewrites and not self.policy.snapshot_due(manifest):
-            return manifest.with_delta(self._write_delta(manifest, opened, new_commit_id()), reader)
+        changed = sum(transaction.changed_keys for _, transaction in opened)
+        if not rewrites:
+            if manifest.unfinished is None and not self.policy.snapshot_due(manifest):
+                return manifest.with_delta(self._write_delta(manifest, opened, new_commit_id()), reader)
+            begun = self._unfinished(manifest)
+            size = None if begun is None else self.policy.step_size(manifest.up_to(begun.commit), changed)
+            if begun is not None and size is not None:
+                try:
+                    return self._write_step(manifest, opened, begun, size)
+                except (MissingFileError, CorruptFileError) as error:
+                    stand_in(error)
+                    broken = rewrites = True
         if not self.written.reads(manifest):
             _log.info(
                 "task %r of application %r is written as release %s reads it",
@@ -82,10 +96,46 @@ class VersionWriter:
                 self.written.wanted,
             )
         snapshot = self._write_snapshot(manifest, opened, new_commit_id(), None if broken else stand_in)
-        changed = sum(transaction.changed_keys for _, transaction in opened)
         bridged = manifest.snapshot is not None and not rewrites and changed <= snapshot.rows
         delta = self._write_delta(manifest, opened, snapshot.commit) if bridged else None
-        return manifest.with_snapshot(snapshot, self.policy.bases_after(manifest), reader, delta)
+        bases = self.policy.bases_after(manifest)
+        if not self.written.in_steps:
+            bases = tuple(base for base in bases if not base.in_steps)
+        return manifest.with_snapshot(snapshot, bases, reader, delta)
+
+    def _unfinished(self, manifest: Manifest) -> Unfinished | None:
+        """The snapshot of which the next step is due; None if it is to be written at once."""
+        if manifest.unfinished is not None or manifest.snapshot is None or not self.written.in_steps:
+            return manifest.unfinished
+        return Unfinished(manifest.commit)
+
+    def _write_step(self, manifest: Manifest, opened: Opened, begun: Unfinished, size: StepSize) -> Manifest:
+        """Write what the transactions change and, into the same file, what the next step of a snapshot writes."""
+        stores = {copy.spec.name: copy.spec.kind.format_version for copy, _ in opened}
+        version = manifest.up_to(begun.commit)
+        going, group = begun.next_group(version.deltas, size.rows, size.bytes)
+        runs: list[tuple[Sequence[DurableFile], int]]
+        if group:
+            sources, runs = replace(version, snapshot=None, deltas=group), [((delta,), 0) for delta in group]
+        else:
+            sources, runs = _sources(version, going)
+        with self.metrics.timed(StoreMetric.FILE_DURATION), self._new_delta(manifest) as new:
+            for table in chain.from_iterable(copy.changed_tables(transaction) for copy, transaction in opened):
+                new.add(table)
+            new.begin_part()
+            with Fetched(self.storage, sources) as source:
+                step = write_step(new, source, version, runs, stores, None if group else size)
+        file = new.written()
+        self._measure(file, snapshot=step.last and not group)
+        if group:
+            return manifest.with_step(file, going.with_gathered(file, len(group)))
+        after = manifest.with_step(file, going.with_part(file, step.taken))
+        return after.with_finished(self.policy.bases_after(manifest)) if step.last else after
+
+    def _new_delta(self, manifest: Manifest) -> AbstractContextManager[NewFile]:
+        """The file of the next version, which has a part of a snapshot."""
+        directory, number = manifest.directory, manifest.sequence + 1
+        return writing_file(self.storage, directory, FileKind.DELTA, number, new_commit_id(), WITH_A_PART)
 
     def _write_delta(self, manifest: Manifest, opened: Opened, commit: str) -> DurableFile:
         """Write what the transactions change; also beside a snapshot, for copies that stand before it."""
@@ -114,7 +164,23 @@ class VersionWriter:
         number = manifest.sequence + 1
         with self.metrics.timed(StoreMetric.FILE_DURATION):
             file = write_file(self.storage, manifest.directory, kind, number, commit, rows, self.written.file_format)
+        self._measure(file, snapshot=kind is FileKind.SNAPSHOT)
+        return file
+
+    def _measure(self, file: DurableFile, *, snapshot: bool) -> None:
         self.metrics.add(StoreMetric.FILE_ROWS, file.rows)
         self.metrics.add(StoreMetric.FILE_SIZE, file.size)
-        self.metrics.add(StoreMetric.FILE_SNAPSHOTS, int(kind is FileKind.SNAPSHOT))
-        return file
+        self.metrics.add(StoreMetric.FILE_SNAPSHOTS, int(snapshot))
+
+
+def _sources(version: Manifest, going: Unfinished) -> tuple[Manifest, list[tuple[Sequence[DurableFile], int]]]:
+    """The files that the next part of a snapshot is merged from, and the runs of them, with what is taken of each.
+
+    Of the snapshot before, whose parts follow each other, only the one that is next is worth fetching ahead.
+    """
+    base, taken = list(version.base), going.taken
+    while len(base) > 1 and taken >= base[0].own_rows:
+        taken -= base.pop(0).own_rows
+    parts = None if version.parts is None else version.parts._replace(files=tuple(base[:1]))
+    sources = replace(version, parts=parts, deltas=tuple(run.file for run in going.runs))
+    return sources, [(version.base, going.taken), *(((run.file,), run.taken) for run in going.runs)]

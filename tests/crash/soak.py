@@ -33,6 +33,8 @@ SPECS = [
 HOSTS = ("one", "two", "three")
 BACKENDS = ("memory", "lmdb", "rocksdb")
 RETAINED = 4
+STEP_ROWS = (1, 4, 1 << 16)
+"""With the last one, snapshots are written at once."""
 FORKS = (0, 3_600_000)
 """How long the files of an earlier run of the query are protected, in milliseconds."""
 ATTEMPTS = 60
@@ -104,7 +106,11 @@ class Query:
         self._chance = random.Random(self.seed)
         self.plan = FaultPlan.seeded(self.seed, rate=self._chance.choice([0.003, 0.01, 0.03]))
         self._policy = DurabilityPolicy(
-            max_deltas=3, retained_commits=RETAINED, retained_age=0, retained_forks=self._chance.choice(FORKS)
+            max_deltas=3,
+            step_rows=STEP_ROWS[self.seed % len(STEP_ROWS)],
+            retained_commits=RETAINED,
+            retained_age=0,
+            retained_forks=self._chance.choice(FORKS),
         )
         self._storage = Storage.from_uri(f"file://{self.directory}/state?sync=false")
         self._clock = FaultyClock(self.plan, time.time_ns() // 1_000_000)

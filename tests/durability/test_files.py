@@ -130,8 +130,8 @@ def rewritten(storage: Storage, manifest: Manifest, changes: dict[bytes, bytes])
 
 def test_a_file_of_a_later_format_is_refused_by_number(storage: Storage) -> None:
     manifest, _ = write(storage, table("a", [b"1"]))
-    later = rewritten(storage, manifest, {b"millpond.format": b"3"})
-    with pytest.raises(FormatError, match="format 3, but this release of Millpond knows formats 1 to 2"):
+    later = rewritten(storage, manifest, {b"millpond.format": b"4"})
+    with pytest.raises(FormatError, match="format 4, but this release of Millpond knows formats 1 to 3"):
         read(storage, later, "a")
 
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from millpond.errors import FormatError
 from millpond.releases import RELEASE, Release
 from millpond.stores.durability import DurabilityPolicy, Manifest
+from millpond.stores.durability.manifests.base import Base
 from millpond.stores.durability.manifests.bridge import BRIDGED, Bridge
 from millpond.stores.durability.manifests.policy import garbage_base
 from millpond.stores.durability.storage.checked_text import checked_text
@@ -19,7 +20,7 @@ from millpond.stores.durability.storage.durable_file import DurableFile, FileKin
 
 SNAPSHOT = DurableFile(FileKind.SNAPSHOT, 3, "a" * 32, 10, 1000, 7)
 DELTA = DurableFile(FileKind.DELTA, 4, "b" * 32, 2, 300, 8)
-MANIFEST = Manifest("app", "0_1", "print", "c" * 32, SNAPSHOT, (DELTA,), (1,))
+MANIFEST = Manifest("app", "0_1", "print", "c" * 32, SNAPSHOT, (DELTA,), (Base(1, 1),))
 
 VERSION_1 = (
     '{"millpond":1,"application":"app","task":"0_1","fingerprint":"print","lineage":"cccccccccccccccccccccccccccccccc",'
@@ -157,12 +158,12 @@ def test_the_empty_manifest_survives_the_round_trip() -> None:
 
 
 def test_an_unknown_version_is_refused_by_number() -> None:
-    with pytest.raises(FormatError, match="version 4, but this release of Millpond knows versions 1 to 3; run the"):
-        Manifest.from_json(VERSION_2.replace('"millpond":2', '"millpond":4'))
+    with pytest.raises(FormatError, match="version 5, but this release of Millpond knows versions 1 to 4; run the"):
+        Manifest.from_json(VERSION_2.replace('"millpond":2', '"millpond":5'))
 
 
 def test_an_unknown_version_tells_which_release_reads_it() -> None:
-    later = '{"millpond":4,"oldest_reader":"9.8.0","written_by":"9.9.1"}'
+    later = '{"millpond":5,"oldest_reader":"9.8.0","written_by":"9.9.1"}'
     with pytest.raises(FormatError, match=r"run release 9\.8\.0 or a newer one \(it was written by 9\.9\.1\)"):
         Manifest.from_json(later)
 
@@ -278,7 +279,9 @@ def test_what_follows_a_commit_is_known_for_commits_of_the_manifest_only() -> No
 
 
 def test_a_manifest_is_small() -> None:
-    manifest = Manifest.empty("application", "0_1", "f" * 64).with_snapshot(snapshot(1), tuple(range(16)))
+    manifest = Manifest.empty("application", "0_1", "f" * 64).with_snapshot(
+        snapshot(1), tuple(Base(one, one) for one in range(16))
+    )
     for sequence in range(2, 66):
         manifest = manifest.with_delta(delta(sequence))
     assert len(manifest.to_json()) < 5_000
@@ -325,7 +328,7 @@ COUNTS = {
 @pytest.mark.parametrize("change", COUNTS.values(), ids=COUNTS)
 def test_a_count_that_cannot_be_is_refused(change: Callable[[dict[str, Any]], None]) -> None:
     file = DurableFile(FileKind.SNAPSHOT, 1, new_commit_id(), 1, 1, 1)
-    whole = json.loads(Manifest("app", "0_0", "f", new_commit_id(), file, bases=(1,)).to_json())
+    whole = json.loads(Manifest("app", "0_0", "f", new_commit_id(), file, bases=(Base(1, 1),)).to_json())
     del whole["crc32"]
     assert Manifest.from_json(checked_text(whole)).sequence == 1
     change(whole)

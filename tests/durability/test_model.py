@@ -2,6 +2,7 @@
 
 import shutil
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ SPECS = [
     StoreSpec("times", StoreKind.TIMESTAMPED_KEY_VALUE, BYTES, BYTES),
 ]
 POLICY = DurabilityPolicy(max_deltas=3, retained_commits=4, retained_age=0)
+"""With it, snapshots are written at once."""
 
 keys = st.binary(max_size=2) | st.sampled_from([b"\x00commit", b"\x01", b"long" * 300])
 batches = st.lists(
@@ -41,9 +43,10 @@ class TaskMachine(RuleBasedStateMachine):
         self.states: dict[tuple[str, str], TaskState] = {}
         self.history: list[tuple[Manifest | None, Content]] = [(None, {"plain": {}, "times": {}})]
 
-    @initialize()
-    def begin(self) -> None:
+    @initialize(step_rows=st.sampled_from([1, 2, 1 << 16]))
+    def begin(self, step_rows: int) -> None:
         self.storage = Storage.from_uri(self.directory / "state")
+        self.policy = replace(POLICY, step_rows=step_rows)
 
     def state(self, backend: str, machine: str) -> TaskState:
         if (backend, machine) not in self.states:
@@ -55,7 +58,7 @@ class TaskMachine(RuleBasedStateMachine):
                 local_dir=self.directory / machine,
                 storage=self.storage,
                 fingerprint="one",
-                policy=POLICY,
+                policy=self.policy,
             )
         return self.states[backend, machine]
 

@@ -18,6 +18,7 @@ RETAINED = 3
 """So many micro-batches before the last one can be gone back to."""
 POLICY = DurabilityPolicy(
     max_deltas=2,
+    step_rows=6,
     retained_commits=RETAINED,
     retained_age=0,
     retained_forks=0,

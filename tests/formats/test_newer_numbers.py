@@ -30,8 +30,9 @@ from millpond.releases import OLDEST_READERS, RELEASE, Numbered, Release
 from millpond.stores.backend.registry import supplier
 from millpond.stores.durability import DurabilityPolicy, Manifest, Storage, TaskState, claim
 from millpond.stores.durability.copies.clean_shutdown import seal_path
+from millpond.stores.durability.manifests.base import Base
 from millpond.stores.durability.manifests.schema_log import kept_schemas
-from millpond.stores.durability.parquet.files import FORMAT_KEY, READER_KEY, WRITER_KEY
+from millpond.stores.durability.parquet.files import FORMAT_KEY, PART_KEY, READER_KEY, WRITER_KEY
 from millpond.stores.durability.storage.checked_text import checked_text
 from millpond.stores.encoding.rows.tuple_keys import KeyCodec
 from millpond.stores.encoding.serdes import INT64, STRING
@@ -165,7 +166,7 @@ def durable_file(directory: Path, changes: Mapping[bytes, bytes]) -> Opening:
 
 
 def manifest_text(directory: Path) -> Opening:
-    manifest = replace(committed(directory), prepared=("times",))
+    manifest = replace(committed(directory), bases=(Base(1, 2),))
     content = json.loads(raised(manifest.to_json(), "millpond"))
     del content["crc32"]
     return giving(manifest, partial(Manifest.from_json, checked_text(content | OF_RELEASE_9)))
@@ -280,9 +281,9 @@ CASES: Final = {
     ),
     "durable file": Case(
         Numbered.DURABLE_FILE,
-        partial(durable_file, changes={FORMAT_KEY: b"3"}),
-        r"parquet has format 3, but this release of Millpond knows formats 1 to 2; run the release that wrote it",
-        known_there={f"{IN_STORES}.durability.parquet.reading.PAGE_CHECKSUMS": 3},
+        partial(durable_file, changes={FORMAT_KEY: b"4", PART_KEY: b"1"}),
+        r"parquet has format 4, but this release of Millpond knows formats 1 to 3; run the release that wrote it",
+        known_there={f"{IN_STORES}.durability.parquet.reading.{name}": 4 for name in ("PAGE_CHECKSUMS", "WITH_A_PART")},
     ),
     "reader of a file": Case(
         Numbered.DURABLE_FILE,
@@ -293,10 +294,10 @@ CASES: Final = {
     "manifest": Case(
         Numbered.MANIFEST,
         manifest_text,
-        "version 4, but this release of Millpond knows versions 1 to 3; run release 9.0.0 or a newer one",
+        "version 5, but this release of Millpond knows versions 1 to 4; run release 9.0.0 or a newer one",
         known_there={
-            f"{IN_STORES}.durability.manifests.manifest.PREPARED_VERSION": 4,
-            "millpond.releases.OLDEST_READERS": {**OLDEST_READERS, Numbered.MANIFEST: {4: Release(9, 0)}},
+            f"{IN_STORES}.durability.manifests.manifest.PARTS_VERSION": 5,
+            "millpond.releases.OLDEST_READERS": {**OLDEST_READERS, Numbered.MANIFEST: {5: Release(9, 0)}},
         }
         | RELEASE_9,
     ),

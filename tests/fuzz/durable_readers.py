@@ -22,6 +22,7 @@ from millpond.stores.durability.copies.clean_shutdown import CleanShutdownMarker
 from millpond.stores.durability.copies.position import encode_position, position_of
 from millpond.stores.durability.copies.restore import entries
 from millpond.stores.durability.manifests import schema_log
+from millpond.stores.durability.manifests.base import Base
 from millpond.stores.durability.manifests.manifest import Manifest
 from millpond.stores.durability.manifests.schema_log import kept_schemas
 from millpond.stores.durability.parquet import files, reading
@@ -61,7 +62,7 @@ def _read_manifest(data: bytes) -> None:
 
 
 def _manifest_reader() -> Reader:
-    whole = EMPTY.with_snapshot(SNAPSHOT, (1,)).with_delta(DELTA)
+    whole = EMPTY.with_snapshot(SNAPSHOT, (Base(1, 1),)).with_delta(DELTA)
     with _no_checksums():
         return Reader(_read_manifest, (EMPTY.to_json().encode(), whole.to_json().encode()))
 

@@ -111,7 +111,9 @@ def state_describe(
     facts = {**_short(view), **dict(view.shape.facts()), "value serde": view.value_serde}
     facts |= {"batch": view.batch, "of_tasks": view.partitions}
     columns = {field.name: str(field.type) for field in view.schema}
-    tasks = {part.task_id: {"files": len(part.manifest.files), "commit": part.manifest.sequence} for part in view.parts}
+    tasks = {
+        part.task_id: {"files": len(part.manifest.stored), "commit": part.manifest.sequence} for part in view.parts
+    }
     if json:
         _say([{**facts, "columns": columns, "state_of_tasks": tasks}], json)
         return

@@ -24,7 +24,7 @@ from millpond.stores.durability.manifests.schema_log import schema_faults
 from millpond.stores.durability.parquet.reading import read_all_tables, read_tables
 from millpond.stores.durability.parquet.rows import fault_in
 from millpond.stores.durability.storage.clock import host_ms
-from millpond.stores.durability.storage.durable_file import DurableFile, FileKind, sequence_of
+from millpond.stores.durability.storage.durable_file import DurableFile, sequence_of
 from millpond.stores.durability.storage.storage import Storage, StoredFile
 from millpond.stores.specs.formats import FormatVersion
 from millpond.stores.specs.store_spec import StoreSpec
@@ -135,7 +135,7 @@ def _verified(
     pool: Executor, storage: Storage, manifests: Iterable[Manifest], known: Collection[str] = ()
 ) -> dict[str, _Verified]:
     """The files that the manifests name, by path, without those that are known."""
-    named = {manifest.path(file): (manifest, file) for manifest in manifests for file in manifest.files}
+    named = {manifest.path(file): (manifest, file) for manifest in manifests for file in manifest.stored}
     new = {path: owned for path, owned in named.items() if path not in known}
     return dict(zip(new, pool.map(lambda owned: _verify_file(storage, *owned), new.values()), strict=True))
 
@@ -144,10 +144,11 @@ def _verify_file(storage: Storage, manifest: Manifest, file: DurableFile) -> _Ve
     where = storage.describe(manifest.path(file))
     findings = []
     try:
-        for store, table in read_all_tables(storage, manifest, file):
-            fault = fault_in(table, deletions=file.kind is FileKind.DELTA)
-            if fault is not None:
-                findings.append(_broken(manifest, Subject.ROWS, where, f"store {store!r}: {fault}"))
+        for view in (file, file.part) if file.part_rows else (file,):
+            for store, table in read_all_tables(storage, manifest, view):
+                fault = fault_in(table, deletions=view not in manifest.base)
+                if fault is not None:
+                    findings.append(_broken(manifest, Subject.ROWS, where, f"store {store!r}: {fault}"))
     except (DurabilityError, FormatError) as error:
         missing = isinstance(error, MissingFileError)
         return _Verified(file.size, [_broken(manifest, Subject.FILE, where, str(error))], missing)
@@ -162,8 +163,8 @@ def _collected(files: Mapping[str, _Verified], again: Collection[Manifest]) -> s
 
 
 def _chain_findings(storage: Storage, manifest: Manifest) -> list[Finding]:
-    sequences = [file.sequence for file in manifest.files]
     first = 1 if manifest.snapshot is None else manifest.snapshot.sequence
+    sequences = [first] * (manifest.snapshot is not None) + [delta.sequence for delta in manifest.deltas]
     if sequences == list(range(first, first + len(sequences))):
         return []
     what = f"it names the files of the commits {sequences}, which do not follow each other from {first} on"

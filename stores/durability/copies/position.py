@@ -41,8 +41,8 @@ class Position(NamedTuple):
             return NOWHERE
         if manifest.bridge is not None and not manifest.deltas:
             return cls(manifest.bridge.deltas[-1], manifest.bridge.commits[-2])
-        before = manifest.files[-2].commit if len(manifest.files) > 1 else None
-        return cls(manifest.files[-1], before)
+        *before, last = (file for file in (manifest.snapshot, *manifest.deltas) if file is not None)
+        return cls(last, before[-1].commit if before else None)
 
     @property
     def commit(self) -> str:
@@ -57,7 +57,7 @@ class Position(NamedTuple):
     def encoded(self) -> bytes:
         """The row's value, of a position that has a file."""
         assert self.file is not None
-        content = {"boot": boot_id(), "parent": self.parent, "kind": self.file.kind, "file": self.file[1:]}
+        content = {"boot": boot_id(), "parent": self.parent, "kind": self.file.kind, "file": self.file.fields}
         return json.dumps(content, separators=(",", ":")).encode()
 
 

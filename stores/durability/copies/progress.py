@@ -29,7 +29,7 @@ class Progress:
 
     def __init__(self, store: str, manifest: Manifest) -> None:
         self._store = store
-        self._most = sum(file.rows for file in manifest.files)
+        self._most = sum(file.own_rows for file in manifest.files)
         self.read = 0
         self._began = self._told = time.monotonic()
 

@@ -5,6 +5,7 @@ Rule of this module: it decides nothing. Whether to replay, to undo or to restor
 """
 
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from typing import Any
 
 import pyarrow as pa
@@ -135,8 +136,13 @@ def newest_are_stamped(source: FileSource, manifest: Manifest, store: str) -> bo
 def rows_of_files(
     source: FileSource, manifest: Manifest, store: str, version: FormatVersion, span: Span = _ALL
 ) -> list[Iterator[Rows]]:
-    """The rows of ``store`` in each file of ``manifest``: runs to be merged; each version still lies by its time."""
-    return [_rows(source, manifest, file, store, version, span) for file in manifest.files]
+    """The rows of ``store`` in the snapshot of ``manifest``, and in each delta: runs to be merged.
+
+    Each version still lies by its time.
+    """
+    base = (_rows(source, manifest, file, store, version, span) for file in manifest.base)
+    deltas = [_rows(source, manifest, file, store, version, span) for file in manifest.deltas]
+    return [chain.from_iterable(base), *deltas]
 
 
 def _rows(

@@ -32,9 +32,9 @@ class Bridge(NamedTuple):
             commits: those that lead to it, its own the last one.
             deltas: what each of them but the first has changed.
         """
-        rows, count = deltas[-1].rows, 1
-        while count < min(len(deltas), BRIDGED) and rows + deltas[-1 - count].rows <= snapshot.rows:
-            rows += deltas[-1 - count].rows
+        rows, count = deltas[-1].own_rows, 1
+        while count < min(len(deltas), BRIDGED) and rows + deltas[-1 - count].own_rows <= snapshot.rows:
+            rows += deltas[-1 - count].own_rows
             count += 1
         return cls(commits[-1 - count], tuple(deltas[-count:]))
 
@@ -45,7 +45,7 @@ class Bridge(NamedTuple):
 
     def content(self) -> list[Any]:
         """What JSON has of it."""
-        return [self.start, [delta[1:] for delta in self.deltas]]
+        return [self.start, [delta.fields for delta in self.deltas]]
 
     @classmethod
     def of(cls, content: Any) -> Self:

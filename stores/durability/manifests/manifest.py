@@ -22,6 +22,18 @@ the snapshot: the deltas that lead from an earlier commit to it, the last of whi
 changed. It is for local copies that stand before the snapshot. The state is complete without it, and so is the
 manifest for a release that passes over it.
 
+Version 4 has snapshots that are written in steps (``millpond.stores.durability.manifests.parts``):
+
+- ``"parts":[since,[sequence,…]]`` follows the bases where the snapshot is such a one. It has no file, and its checksum
+  is 0: it is what the files of these deltas have of it, since the commit with the number ``since``.
+- ``"unfinished":["commit id",deltas,rows,[[sequence,rows],…],[sequence,…]]`` follows where one is being written: of
+  which commit; how many deltas are gathered, and how many rows taken of the snapshot before; the runs that deltas were
+  gathered into, with the rows taken of each; and the parts.
+- A delta whose file has a part has two numbers more, ``[…,checksum,rows of the part,bytes of the part]``.
+- A base that was written in steps is ``[sequence,since]``.
+
+It is written only where there is any of these, and may have ``prepared``.
+
 The state is the snapshot and then each delta over it, in order; its commit id and sequence are those of the last file.
 ``bases`` are the sequences of earlier snapshots, for the garbage collection
 (``millpond.stores.durability.manifests.garbage``).
@@ -36,7 +48,9 @@ from typing import Any, Final, Self
 
 from millpond.errors import DamagedRecordError, FormatError
 from millpond.releases import RELEASE, Numbered, Release, check_reader, oldest_reader
+from millpond.stores.durability.manifests.base import Base
 from millpond.stores.durability.manifests.bridge import Bridge
+from millpond.stores.durability.manifests.parts import Parts, Unfinished
 from millpond.stores.durability.storage.checked_text import check_text, checked_text, read_text
 from millpond.stores.durability.storage.durable_file import (
     DurableFile,
@@ -44,7 +58,6 @@ from millpond.stores.durability.storage.durable_file import (
     durable_file,
     new_commit_id,
     read_id,
-    read_sequence,
 )
 from millpond.stores.specs.directory import check_plain_name
 
@@ -53,10 +66,14 @@ MANIFEST_VERSION: Final = 2
 
 PREPARED_VERSION: Final = 3
 
+PARTS_VERSION: Final = 4
+
 _UNCHECKED: Final = 1
 """The version without a checksum."""
 
 _USUAL_READER: Final = oldest_reader(Numbered.MANIFEST, MANIFEST_VERSION)
+
+_READER_OF_PARTS: Final = oldest_reader(Numbered.MANIFEST, PARTS_VERSION)
 
 TASK_ID: Final = re.compile(r"\d+_\d+")
 """What the id of a task, and its directory, looks like: the numbers of its sub-topology and its partition."""
@@ -75,6 +92,9 @@ class Manifest:
 
     ``bridge`` is the way from earlier commits to the snapshot, if there is one; its files may be gone.
 
+    Where there are ``parts``, ``snapshot`` is no file, but stands for what they have together. ``unfinished`` is the
+    next snapshot, as far as it is written.
+
     ``oldest_reader`` is the oldest release that reads it and all its files; it is no part of what the version is.
     """
 
@@ -84,9 +104,11 @@ class Manifest:
     lineage: str
     snapshot: DurableFile | None = None
     deltas: tuple[DurableFile, ...] = ()
-    bases: tuple[int, ...] = ()
+    bases: tuple[Base, ...] = ()
     prepared: tuple[str, ...] = ()
     bridge: Bridge | None = None
+    parts: Parts | None = None
+    unfinished: Unfinished | None = None
     oldest_reader: Release = field(default=_USUAL_READER, compare=False)
 
     @classmethod
@@ -95,9 +117,21 @@ class Manifest:
         return cls(application_id, task_id, fingerprint, new_commit_id())
 
     @property
+    def base(self) -> tuple[DurableFile, ...]:
+        """The file of the snapshot, or its parts in the order of their rows, which are one run."""
+        if self.snapshot is None:
+            return ()
+        return (self.snapshot,) if self.parts is None else self.parts.files
+
+    @property
     def files(self) -> tuple[DurableFile, ...]:
-        """All files, in the order in which they apply."""
-        return self.deltas if self.snapshot is None else (self.snapshot, *self.deltas)
+        """All files, in the order in which they apply; one that has a part of the snapshot is there twice."""
+        return (*self.base, *self.deltas)
+
+    @property
+    def stored(self) -> tuple[DurableFile, ...]:
+        """The files as a storage has them, each once."""
+        return tuple({file.name: file for file in self.files}.values())
 
     @property
     def named(self) -> tuple[DurableFile, ...]:
@@ -105,18 +139,22 @@ class Manifest:
         return self.files if self.bridge is None else (*self.bridge.deltas, *self.files)
 
     @property
+    def _last(self) -> DurableFile | None:
+        return self.deltas[-1] if self.deltas else self.snapshot
+
+    @property
     def commit(self) -> str:
         """The id of the commit that made this version; ``NO_COMMIT`` for the empty state."""
-        return self.files[-1].commit if self.files else NO_COMMIT
+        return NO_COMMIT if self._last is None else self._last.commit
 
     @property
     def sequence(self) -> int:
         """How many commits led here; 0 for the empty state."""
-        return self.files[-1].sequence if self.files else 0
+        return 0 if self._last is None else self._last.sequence
 
     @property
     def delta_bytes(self) -> int:
-        return sum(file.size for file in self.deltas)
+        return sum(file.own_size for file in self.deltas)
 
     @property
     def directory(self) -> str:
@@ -130,10 +168,14 @@ class Manifest:
         """The next version: this one and a delta over it, which ``reader`` is the oldest release to read."""
         return replace(self, deltas=(*self.deltas, file), oldest_reader=max(self.oldest_reader, reader))
 
+    def with_step(self, file: DurableFile, unfinished: Unfinished) -> "Manifest":
+        """The next version: this one and a delta over it, whose file has one more part of a snapshot."""
+        return replace(self.with_delta(file, _READER_OF_PARTS), unfinished=unfinished)
+
     def with_snapshot(
         self,
         file: DurableFile,
-        bases: tuple[int, ...],
+        bases: tuple[Base, ...],
         reader: Release = _USUAL_READER,
         delta: DurableFile | None = None,
     ) -> "Manifest":
@@ -145,14 +187,44 @@ class Manifest:
             reader: the oldest release to read it.
             delta: what the same commit has changed, if that was written, too.
         """
-        bridge = None if delta is None else self._bridge_to(file, delta)
-        return replace(self, snapshot=file, deltas=(), bases=bases, bridge=bridge, oldest_reader=reader)
+        bridge = None if delta is None else self._bridge_to(file, (*self.deltas, delta))
+        return replace(
+            self,
+            snapshot=file,
+            deltas=(),
+            bases=bases,
+            bridge=bridge,
+            parts=None,
+            unfinished=None,
+            oldest_reader=reader,
+        )
 
-    def _bridge_to(self, snapshot: DurableFile, delta: DurableFile) -> Bridge:
+    def with_finished(self, bases: tuple[Base, ...]) -> "Manifest":
+        """This version with the snapshot that was unfinished, whose last part is written, and the deltas after it.
+
+        Args:
+            bases: the sequences of earlier snapshots to remember.
+        """
+        assert self.unfinished is not None, "there is none"
+        parts = self.unfinished.parts
+        before = self.up_to(self.unfinished.commit)
+        rows, size = (sum(sizes) for sizes in ([one.own_rows for one in parts], [one.own_size for one in parts]))
+        snapshot = DurableFile(FileKind.SNAPSHOT, before.sequence, before.commit, rows, size, 0)
+        return replace(
+            self,
+            snapshot=snapshot,
+            deltas=self.deltas[len(before.deltas) :],
+            bases=bases,
+            bridge=self._bridge_to(snapshot, before.deltas),
+            parts=Parts(self.sequence, parts),
+            unfinished=None,
+        )
+
+    def _bridge_to(self, snapshot: DurableFile, deltas: tuple[DurableFile, ...]) -> Bridge:
         assert self.snapshot is not None, "the first commit is a snapshot, and has nothing before it"
         before = self.bridge or Bridge(self.snapshot.commit, ())
-        commits = [*before.commits, *(file.commit for file in self.deltas), delta.commit]
-        return Bridge.to(snapshot, commits, (*before.deltas, *self.deltas, delta))
+        commits = [*before.commits, *(file.commit for file in deltas)]
+        return Bridge.to(snapshot, commits, (*before.deltas, *deltas))
 
     def after(self, commit: str) -> tuple[DurableFile, ...] | None:
         """The deltas that lead from the state at ``commit`` to this one; None if this manifest does not include it."""
@@ -172,32 +244,46 @@ class Manifest:
         """The version as of ``commit``, which is one of its files' that can be undone or replayed."""
         wanted = [file.commit for file in self.deltas]
         count = wanted.index(commit) + 1 if commit in wanted else 0
-        return replace(self, deltas=self.deltas[:count])
+        return replace(self, deltas=self.deltas[:count], unfinished=None)
 
     @property
     def _version(self) -> int:
         """The version in which it is written."""
         if self.oldest_reader < _USUAL_READER:
             return _UNCHECKED
+        if self._has_steps:
+            return PARTS_VERSION
         return PREPARED_VERSION if self.prepared else MANIFEST_VERSION
+
+    @property
+    def _has_steps(self) -> bool:
+        """Whether it names anything of a snapshot that is or was written in steps."""
+        files = (*(() if self.bridge is None else self.bridge.deltas), *self.deltas)
+        in_steps = self.parts is not None or self.unfinished is not None
+        return in_steps or any(file.part_rows for file in files) or any(base.in_steps for base in self.bases)
 
     def to_json(self) -> str:
         version = self._version
+        known = oldest_reader(Numbered.MANIFEST, version)
         content: dict[str, Any] = {
             "millpond": version,
             "application": self.application_id,
             "task": self.task_id,
             "fingerprint": self.fingerprint,
             "lineage": self.lineage,
-            "snapshot": None if self.snapshot is None else self.snapshot[1:],
-            "deltas": [delta[1:] for delta in self.deltas],
-            "bases": self.bases,
+            "snapshot": None if self.snapshot is None else self.snapshot.fields,
+            "deltas": [delta.fields for delta in self.deltas],
+            "bases": [base.content() for base in self.bases],
         }
+        if self.parts is not None:
+            content["parts"] = self.parts.content()
+        if self.unfinished is not None:
+            content["unfinished"] = self.unfinished.content()
         if self.prepared:
             content["prepared"] = self.prepared
         if self.bridge is not None:
             content["bridge"] = self.bridge.content()
-        content |= {"written_by": RELEASE, "oldest_reader": str(self.oldest_reader)}
+        content |= {"written_by": RELEASE, "oldest_reader": str(max(self.oldest_reader, known))}
         return json.dumps(content, separators=(",", ":")) if version == _UNCHECKED else checked_text(content)
 
     @classmethod
@@ -210,29 +296,34 @@ class Manifest:
         """
         content = _parsed(text)
         version = content.get("millpond")
-        if type(version) is not int or version not in (_UNCHECKED, MANIFEST_VERSION, PREPARED_VERSION):
+        if type(version) is not int or version not in range(_UNCHECKED, PARTS_VERSION + 1):
             raise FormatError(
                 f"a manifest has version {version!r}, but this release of Millpond knows versions {_UNCHECKED} to "
-                f"{PREPARED_VERSION}; run {_able(content)}"
+                f"{PARTS_VERSION}; run {_able(content)}"
             )
         try:
             if version != _UNCHECKED:
                 check_text(text)
             oldest = _oldest_reader(content, version)
             snapshot = content["snapshot"]
+            deltas = tuple(durable_file(FileKind.DELTA, delta) for delta in content["deltas"])
             manifest = cls(
                 application_id=_name(content["application"]),
                 task_id=_name(content["task"]),
                 fingerprint=read_text(content["fingerprint"]),
                 lineage=read_id(content["lineage"]),
                 snapshot=None if snapshot is None else durable_file(FileKind.SNAPSHOT, snapshot),
-                deltas=tuple(durable_file(FileKind.DELTA, delta) for delta in content["deltas"]),
-                bases=tuple(map(read_sequence, content["bases"])),
+                deltas=deltas,
+                bases=tuple(map(Base.of, content["bases"])),
                 prepared=tuple(map(_name, content.get("prepared", ()))),
                 bridge=None if "bridge" not in content else Bridge.of(content["bridge"]),
+                parts=Parts.of(content["parts"], deltas) if "parts" in content else None,
+                unfinished=Unfinished.of(content["unfinished"], deltas) if "unfinished" in content else None,
                 oldest_reader=oldest,
             )
             manifest._check_chain()
+            if manifest._has_steps and version != PARTS_VERSION:
+                raise ValueError("it has a snapshot in steps")
         except (KeyError, TypeError, ValueError) as error:
             raise DamagedRecordError(
                 f"a manifest of version {version} is damaged ({error!r}): {_told(text)}"
@@ -242,7 +333,8 @@ class Manifest:
     def _check_chain(self) -> None:
         """Each file is that of the commit after the one before, and a bridge ends at the snapshot."""
         bridge = () if self.bridge is None else self.bridge.deltas
-        for before, after in chain(pairwise(self.files), pairwise(bridge)):
+        own = self.deltas if self.snapshot is None else (self.snapshot, *self.deltas)
+        for before, after in chain(pairwise(own), pairwise(bridge)):
             if after.sequence != before.sequence + 1:
                 raise ValueError(f"commit {after.sequence} follows commit {before.sequence}")
         ends = None if self.snapshot is None else self.snapshot[1:3]

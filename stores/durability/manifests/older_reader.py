@@ -7,7 +7,7 @@ snapshot if the last manifest is not.
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Self
+from typing import Final, Self
 
 from millpond.errors import UpgradeFromError
 from millpond.releases import THIS_RELEASE, Numbered, Release, newest_number, oldest_reader
@@ -15,18 +15,23 @@ from millpond.stores.durability.manifests.claim import GENERATION_MARK
 from millpond.stores.durability.manifests.manifest import Manifest
 from millpond.stores.specs.store_spec import StoreSpec
 
+WITH_A_PART: Final = 3
+"""The format of a durable file that has a part of a snapshot; any other has an earlier one."""
+
 
 @dataclass(frozen=True)
 class FormatNumbers:
     """The numbers that a task writes.
 
     Attributes:
-        file_format: of durable files.
-        reader: the oldest release that reads them; manifests follow it.
+        file_format: of durable files that have no part of a snapshot.
+        in_steps: whether others may be written.
+        reader: the oldest release that reads the former; manifests follow it.
         wanted: the release that must read them.
     """
 
     file_format: int
+    in_steps: bool
     reader: Release
     wanted: Release
 
@@ -38,13 +43,14 @@ class FormatNumbers:
             ConfigurationError: it reads none.
         """
         wanted = release or THIS_RELEASE
-        file_format = newest_number(Numbered.DURABLE_FILE, wanted)
-        if file_format is None:
+        newest = newest_number(Numbered.DURABLE_FILE, wanted)
+        if newest is None:
             raise UpgradeFromError(
                 f"release {wanted} of Millpond reads no durable files; give release "
                 f"{oldest_reader(Numbered.DURABLE_FILE, 1)} or a newer one"
             )
-        return cls(file_format, oldest_reader(Numbered.DURABLE_FILE, file_format), wanted)
+        file_format = min(newest, WITH_A_PART - 1)
+        return cls(file_format, newest >= WITH_A_PART, oldest_reader(Numbered.DURABLE_FILE, file_format), wanted)
 
     def reads(self, manifest: Manifest) -> bool:
         """Whether the release reads the manifest and all its files."""

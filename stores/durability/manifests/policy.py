@@ -2,14 +2,33 @@
 
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Final
+from typing import Final, NamedTuple
 
 from millpond.errors import InvalidArgumentError
+from millpond.stores.durability.manifests.base import Base
 from millpond.stores.durability.manifests.manifest import Manifest
+from millpond.stores.durability.manifests.parts import Parts
+from millpond.stores.durability.storage.durable_file import DurableFile
 from millpond.stores.encoding.times import Duration, to_length, to_millis
+
+_STEPS: Final = 16
+"""Into how many steps a snapshot is divided at least, unless that makes them smaller than they have to be."""
+
+_DELTAS_PER_STEP: Final = 4
+"""A chain of more deltas is divided into more steps, one for so many of them."""
+
+_AS_CHANGED: Final = 2
+"""A step takes at least so many times what its commit has changed, so that the next deltas do not outgrow it."""
 
 _SMALL: Final = 8
 """Deltas that take less than one part in so many of their snapshot may follow it in a longer chain."""
+
+
+class StepSize(NamedTuple):
+    """How much of a snapshot one commit writes: a little more than so many rows, or bytes; whichever it has first."""
+
+    rows: int
+    bytes: int
 
 
 @dataclass(frozen=True)
@@ -21,6 +40,8 @@ class DurabilityPolicy:
         max_deltas: the longest chain of deltas. Rewriting much state for few changes costs more than reading many small
             files does when it is restored.
         min_delta_bytes: deltas that are smaller than this together never call for a snapshot by their size.
+        step_rows: a commit writes at least so many rows of a snapshot, or all that are left. Snapshots of more rows are
+            written in steps, by one commit after the other.
         retained_commits: a manifest that is at most this many commits old can always be opened. Spark can go back by
             ``spark.sql.streaming.minBatchesToRetain`` batches (100), each of which may commit twice.
         retained_age: a file that is younger than this is never deleted, whatever the manifests say.
@@ -38,6 +59,7 @@ class DurabilityPolicy:
     usual_deltas: int = 64
     max_deltas: int = 384
     min_delta_bytes: int = 4 << 20
+    step_rows: int = 1 << 16
     retained_commits: int = 250
     retained_age: Duration = timedelta(minutes=10)
     retained_forks: Duration = timedelta(hours=6)
@@ -51,6 +73,7 @@ class DurabilityPolicy:
             ("usual_deltas", 1),
             ("max_deltas", 1),
             ("min_delta_bytes", 1),
+            ("step_rows", 1),
             ("retained_commits", 1),
             ("sealed_bytes", 0),
             ("prepared_rows", 1),
@@ -85,8 +108,23 @@ class DurabilityPolicy:
             return True
         return manifest.delta_bytes > max(size, self.min_delta_bytes)
 
-    def bases_after(self, manifest: Manifest) -> tuple[int, ...]:
-        """The sequences of earlier snapshots that the manifest of a new snapshot has to remember.
+    def step_size(self, version: Manifest, changed: int) -> StepSize | None:
+        """How much of the snapshot of ``version`` a commit writes that changes so many rows; None for all at once.
+
+        No step is long, compared with what it is a step of and with what its commit does anyway, and the number of
+        steps is bounded: each takes its share of all rows, or of all bytes.
+        """
+        runs = version.files
+        rows, size = sum(file.own_rows for file in runs), sum(file.own_size for file in runs)
+        if rows <= self.step_rows and size <= self.min_delta_bytes:
+            return None
+        steps = max(_STEPS, len(version.deltas) // _DELTAS_PER_STEP)
+        return StepSize(
+            max(self.step_rows, _AS_CHANGED * changed, rows // steps + 1), max(self.min_delta_bytes, size // steps + 1)
+        )
+
+    def bases_after(self, manifest: Manifest) -> tuple[Base, ...]:
+        """The earlier snapshots that the manifest of a new snapshot has to remember.
 
         The garbage collection needs at least the newest one that all retained manifests descend from. A few per
         retention are enough: with fewer of them, garbage is collected later, never wrongly.
@@ -95,15 +133,21 @@ class DurabilityPolicy:
             return ()
         apart = max(1, self.retained_commits // 16)
         bases = manifest.bases
-        if not bases or manifest.snapshot.sequence - bases[-1] >= apart:
-            bases = (*bases, manifest.snapshot.sequence)
+        if not bases or manifest.snapshot.sequence - bases[-1].sequence >= apart:
+            bases = (*bases, _base(manifest.snapshot, manifest.parts))
         horizon = manifest.sequence - self.retained_commits
-        expendable = sum(1 for base in bases if base <= horizon) - 1
+        expendable = sum(1 for base in bases if base.since <= horizon) - 1
         return bases[max(0, expendable) :]
 
 
 def garbage_base(manifest: Manifest, policy: DurabilityPolicy) -> int | None:
     """The sequence below which no retained manifest names a file; None while there is no such point."""
     horizon = manifest.sequence - policy.retained_commits
-    known = manifest.bases if manifest.snapshot is None else (*manifest.bases, manifest.snapshot.sequence)
-    return max((base for base in known if base <= horizon), default=None)
+    known = manifest.bases
+    if manifest.snapshot is not None:
+        known = (*known, _base(manifest.snapshot, manifest.parts))
+    return max((base.sequence for base in known if base.since <= horizon), default=None)
+
+
+def _base(snapshot: DurableFile, parts: Parts | None) -> Base:
+    return Base(snapshot.sequence, snapshot.sequence if parts is None else parts.since)

@@ -25,8 +25,8 @@ def broken_file(storage: Storage, manifest: Manifest) -> MissingFileError | Corr
     """
     if not manifest.files:
         return None
-    sizes = storage.sizes(manifest.directory, [file.name for file in manifest.files])
-    for file in manifest.files:
+    sizes = storage.sizes(manifest.directory, [file.name for file in manifest.stored])
+    for file in manifest.stored:
         if sizes.get(file.name) == file.size:
             continue
         try:

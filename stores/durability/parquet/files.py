@@ -12,6 +12,11 @@ before a row of it is used. The file's metadata is::
     millpond.stores    [name, ...] of the store of each row group, as JSON
     millpond.written_by, millpond.oldest_reader    the release that wrote it, and the oldest that reads it
 
+Format 3 is that of a delta that has a part of a snapshot behind its own row groups
+(``millpond.stores.durability.manifests.parts``)::
+
+    millpond.part      the number of the first row group that belongs to the part
+
 Format 1 has neither ranges nor stores, but a checksum in each page; it is written where release 0.1.0 has to read it.
 Releases may be missing. A reader passes over metadata that it does not know, so they are no format of their own.
 """
@@ -38,6 +43,7 @@ FORMAT_KEY: Final = b"millpond.format"
 COMMIT_KEY: Final = b"millpond.commit"
 RANGES_KEY: Final = b"millpond.ranges"
 STORES_KEY: Final = b"millpond.stores"
+PART_KEY: Final = b"millpond.part"
 WRITER_KEY: Final = b"millpond.written_by"
 READER_KEY: Final = b"millpond.oldest_reader"
 
@@ -85,6 +91,8 @@ class NewFile:
         self._rows = 0
         self._ranges: list[ByteRange] = []
         self._stores: list[str] = []
+        self._part: int | None = None
+        self._own_rows = 0
         self._written: DurableFile | None = None
 
     def add(self, table: Table) -> None:
@@ -94,23 +102,35 @@ class NewFile:
         self._stores.append(table.column("store")[0].as_py())
         self._ranges.append(self._sink.end_range())
 
+    def begin_part(self) -> None:
+        """What is added from now on is a part of a snapshot."""
+        self._part, self._own_rows = len(self._ranges), self._rows
+
+    @property
+    def part_size(self) -> int:
+        """The bytes of the part so far."""
+        return 0 if self._part is None else sum(one.size for one in self._ranges[self._part :])
+
     def written(self) -> DurableFile:
         """The file as manifests name it, once all of it is written."""
         assert self._written is not None, "it is written when its context has ended"
         return self._written
 
     def _end_rows(self) -> None:
+        part = {} if self._part is None else {PART_KEY: str(self._part)}
         self._ranges = self._ranges or [self._sink.end_range()]
         # Parquet keeps twice what is given with the schema, and once what is added here.
         reader = str(oldest_reader(Numbered.DURABLE_FILE, self._format))
-        self._writer.add_key_value_metadata({WRITER_KEY: RELEASE, READER_KEY: reader})
+        self._writer.add_key_value_metadata({WRITER_KEY: RELEASE, READER_KEY: reader, **part})
         if self._format != PAGE_CHECKSUMS:
             self._writer.add_key_value_metadata({RANGES_KEY: _json(self._ranges), STORES_KEY: _json(self._stores)})
 
     def _end(self, kind: FileKind, sequence: int, commit: str) -> None:
         footer = self._sink.end_range()
         size = sum(one.size for one in self._ranges) + footer.size
-        self._written = DurableFile(kind, sequence, commit, self._rows, size, footer.checksum)
+        rows = 0 if self._part is None else self._rows - self._own_rows
+        part = (rows, self.part_size if rows else 0)
+        self._written = DurableFile(kind, sequence, commit, self._rows, size, footer.checksum, *part)
 
 
 @contextmanager

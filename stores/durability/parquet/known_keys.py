@@ -42,19 +42,21 @@ class KnownKeys:
         manifest = self._manifest
         if span.whole:
             return manifest
-        snapshot = manifest.snapshot
+        snapshot, parts = manifest.snapshot, manifest.parts
+        base = [file for file in manifest.base if self._may_have(file, span)]
         return replace(
             manifest,
-            snapshot=snapshot if snapshot is not None and self._may_have(snapshot, span) else None,
+            snapshot=snapshot if base else None,
+            parts=None if parts is None else parts._replace(files=tuple(base)),
             deltas=tuple(delta for delta in manifest.deltas if self._may_have(delta, span)),
         )
 
     def _may_have(self, file: DurableFile, span: Span) -> bool:
-        keys = self._keys.get(file.name)
+        keys = self._keys.get(file)
         return keys is None or any(map(span.has_any, keys))
 
     @cached_property
-    def _keys(self) -> Mapping[str, Sequence[Any]]:
+    def _keys(self) -> Mapping[DurableFile, Sequence[Any]]:
         """The keys in each small file, by row group; read in the order in which a source fetches them ahead."""
         small = (file for file in self._manifest.files if file.size <= _SMALL)
-        return {file.name: list(read_keys(self._source, self._manifest, file, self._store)) for file in small}
+        return {file: list(read_keys(self._source, self._manifest, file, self._store)) for file in small}

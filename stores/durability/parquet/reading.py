@@ -13,6 +13,7 @@ from contextlib import closing, contextmanager
 from functools import partial
 from io import SEEK_END, SEEK_SET, RawIOBase
 from itertools import accumulate
+from operator import itemgetter
 from typing import Any, Final
 from zlib import crc32
 
@@ -23,12 +24,13 @@ from pyarrow import parquet as pq
 from millpond.errors import FormatError, MissingFileError
 from millpond.releases import check_reader
 from millpond.stores.durability.manifests.manifest import Manifest
+from millpond.stores.durability.manifests.older_reader import WITH_A_PART
 from millpond.stores.durability.parquet.file_faults import blaming, missing_file
 from millpond.stores.durability.parquet.files import (
     COMMIT_KEY,
-    FILE_FORMAT,
     FORMAT_KEY,
     PAGE_CHECKSUMS,
+    PART_KEY,
     RANGES_KEY,
     READER_KEY,
     STORES_KEY,
@@ -40,7 +42,7 @@ from millpond.stores.durability.parquet.rows import SCHEMA, Table
 from millpond.stores.durability.parquet.sources import WHOLE, FileSource
 from millpond.stores.durability.parquet.spans import Span
 from millpond.stores.durability.storage.checked_text import read_count
-from millpond.stores.durability.storage.durable_file import DurableFile
+from millpond.stores.durability.storage.durable_file import DurableFile, FileKind
 
 pc: Any = compute
 
@@ -78,7 +80,7 @@ def read_span(source: FileSource, manifest: Manifest, file: DurableFile, store: 
     """
     with _opened(source, manifest, file) as opened:
         with blaming(source, manifest, file):
-            groups = [group for group, name in enumerate(opened.stores()) if name == store]
+            groups = [group for group, name in opened.groups() if name == store]
 
         def proved(place: int) -> Table:
             with blaming(source, manifest, file), closing(opened.tables([groups[place]], 0)) as tables:
@@ -101,7 +103,7 @@ def read_keys(source: FileSource, manifest: Manifest, file: DurableFile, store: 
     """
     with _opened(source, manifest, file) as opened, blaming(source, manifest, file):
         last = b""
-        for group, name in enumerate(opened.stores()):
+        for group, name in opened.groups():
             if name == store:
                 keys = opened.keys(group)
                 last = _ascending(keys, last)
@@ -122,16 +124,38 @@ def stores_in(source: FileSource, manifest: Manifest, file: DurableFile) -> set[
     Raises what ``read_tables`` raises.
     """
     with _opened(source, manifest, file) as opened, blaming(source, manifest, file):
-        return set(opened.stores())
+        return {store for _, store in opened.groups()}
 
 
 def bytes_of_stores(source: FileSource, manifest: Manifest, file: DurableFile) -> Counter[str]:
-    """How many bytes of a file of ``manifest`` each store has; none are known of a file in the first format.
+    """How many bytes of a file of ``manifest`` each store has, in whatever part of it; none are known in format 1.
 
     Raises what ``read_tables`` raises.
     """
     with _opened(source, manifest, file) as opened, blaming(source, manifest, file):
         return opened.bytes_of_stores()
+
+
+def read_from(source: FileSource, manifest: Manifest, file: DurableFile, place: int) -> Iterator[tuple[str, Table]]:
+    """The rows of all stores in a file of ``manifest``, in the order of stores' names, from a place among them on.
+
+    Raises what ``read_tables`` raises.
+    """
+    last: dict[str, bytes] = {}
+    with _opened(source, manifest, file) as opened:
+        with blaming(source, manifest, file):
+            groups = sorted(opened.groups(), key=itemgetter(1))
+        for group, store in groups:
+            with blaming(source, manifest, file):
+                rows = opened.rows(group)
+                if place >= rows:
+                    place -= rows
+                    continue
+                with closing(opened.tables([group], 0)) as tables:
+                    table = next(tables)
+                last[store] = _checked_keys(table, last.get(store, b""))
+            yield store, table.slice(place)
+            place = 0
 
 
 def _groups(
@@ -141,7 +165,7 @@ def _groups(
     last: dict[str, bytes] = {}
     with _opened(source, manifest, file) as opened:
         with blaming(source, manifest, file):
-            groups = [(group, store) for group, store in enumerate(opened.stores()) if wanted in (store, None)]
+            groups = [(group, store) for group, store in opened.groups() if wanted in (store, None)]
         ahead = opened.most_ahead() if source.remote and file.size > WHOLE else 0
         with closing(opened.tables([group for group, _ in groups], ahead)) as tables:
             for _, store in groups:
@@ -175,14 +199,15 @@ class _OpenFile:
 
     def __init__(self, content: Any, file: DurableFile, where: str) -> None:
         self._content = content
+        self._kind = file.kind
         self._size = file.size
         self._metadata = metadata = _metadata(content, file)
         known = metadata.metadata or {}
         version = known.get(FORMAT_KEY, b"none").decode(errors="replace")
-        if version not in (str(PAGE_CHECKSUMS), str(FILE_FORMAT)):
+        if version not in map(str, range(PAGE_CHECKSUMS, WITH_A_PART + 1)):
             raise FormatError(
                 f"the file {where} has format {version}, but this release of Millpond knows formats {PAGE_CHECKSUMS} "
-                f"to {FILE_FORMAT}; run the release that wrote it, or a newer one"
+                f"to {WITH_A_PART}; run the release that wrote it, or a newer one"
             )
         if READER_KEY in known:
             oldest, writer = (known.get(key, b"").decode() for key in (READER_KEY, WRITER_KEY))
@@ -194,7 +219,23 @@ class _OpenFile:
         if self._ranges is not None and self._ends[-1:] != [file.size - _FOOTER_END - metadata.serialized_size]:
             raise pa.ArrowInvalid("its ranges are not all that comes before its footer")
 
-    def stores(self) -> list[str]:
+        self._part = _part_of(known, metadata.num_row_groups) if version == str(WITH_A_PART) else None
+        if self._part is None and file.part_rows:
+            raise pa.ArrowInvalid("it has no part of a snapshot")
+
+    def groups(self) -> list[tuple[int, str]]:
+        """The row groups of what the file is read as, a delta or a part of a snapshot, each with its store."""
+        groups = list(enumerate(self._stores()))
+        if self._part is None:
+            return groups
+        return groups[self._part :] if self._kind is FileKind.PART else groups[: self._part]
+
+    def rows(self, group: int) -> int:
+        """How many rows a row group has."""
+        rows: int = self._metadata.row_group(group).num_rows
+        return rows
+
+    def _stores(self) -> list[str]:
         """The store of each row group."""
         named = _stores_of(self._metadata)
         if named is not None:
@@ -210,7 +251,7 @@ class _OpenFile:
     def bytes_of_stores(self) -> Counter[str]:
         """How many bytes the row groups of each store have."""
         sizes: Counter[str] = Counter()
-        for store, one in zip(self.stores() if self._ranges else (), self._ranges or (), strict=False):
+        for store, one in zip(self._stores() if self._ranges else (), self._ranges or (), strict=False):
             sizes[store] += one.size
         return sizes
 
@@ -310,6 +351,14 @@ class _Proven(RawIOBase):
         if len(content) != size or crc32(content) != checksum:
             raise pa.ArrowInvalid(f"its bytes {start} to {start + size} fail their checksum")
         self._start, self._content = start, memoryview(content)
+
+
+def _part_of(known: Any, groups: int) -> int:
+    """The first row group of a part of a snapshot."""
+    try:
+        return read_count(int(known.get(PART_KEY, b"")), groups)
+    except (TypeError, ValueError) as error:
+        raise pa.ArrowInvalid("its footer does not say where its part of a snapshot begins") from error
 
 
 def _stores_of(metadata: Any) -> list[str] | None:

@@ -127,6 +127,21 @@ def _split(store: str, keys: Any, values: Any) -> tuple[Any, Any]:
     return pc.if_else(data, timestamps, pa.scalar(None, pa.int64())), pc.if_else(data, rest, values)
 
 
+def conformed(table: Table, version: FormatVersion) -> Table:
+    """Rows of durable files as a store of that format writes them, whatever format they were written in.
+
+    A data row without a timestamp gets the unknown one (-1) where the format has them, and loses it where it has none.
+    """
+    timestamps = table.column("timestamp")
+    if version is FormatVersion.TIMESTAMPED:
+        stamped = pc.and_(pc.starts_with(table.column("key"), DATA), table.column("value").is_valid())
+        unknown = pc.and_not(stamped, timestamps.is_valid())
+        timestamps = pc.if_else(unknown, pa.scalar(UNKNOWN_TIMESTAMP, pa.int64()), timestamps)
+    else:
+        timestamps = pa.nulls(table.num_rows, pa.int64())
+    return table.set_column(table.schema.get_field_index("timestamp"), "timestamp", timestamps)
+
+
 def local_columns(table: Table, version: FormatVersion) -> tuple[Any, Any]:
     """The keys of a table and their values in the local format, as arrays; null where the row was deleted.
 

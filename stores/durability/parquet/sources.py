@@ -55,7 +55,7 @@ class Fetched(FileSource):
     def __init__(self, storage: Storage, manifest: Manifest) -> None:
         self._storage = storage
         self._ahead = _AT_ONCE if storage.remote else 1
-        small = [file for file in manifest.files if file.size <= WHOLE]
+        small = [file for file in manifest.stored if file.size <= WHOLE]
         sizes = accumulate(file.size for file in small)
         self._paths: Sequence[str] = [
             manifest.path(file) for file, size in zip(small, sizes, strict=True) if size <= _KEPT_BYTES

@@ -1,6 +1,8 @@
 """Durable files as manifests name them.
 
-Rule of this module: it knows names, no bytes. A file's name is unique, because the id of its commit is.
+Rule of this module: it knows names, no bytes. A file's name is unique, because the id of its commit is. A delta's file
+may have, behind what its commit has changed, a part of a snapshot that is written in steps; who reads the one or the
+other says so by the kind.
 """
 
 import re
@@ -22,10 +24,15 @@ class FileKind(StrEnum):
 
     SNAPSHOT = "snapshot"
     DELTA = "delta"
+    PART = "part"
+    """The part of a snapshot that is in a delta's file."""
 
 
 class DurableFile(NamedTuple):
-    """One file of a manifest: the commit that wrote it, how many rows and bytes it has, the CRC-32 of its footer."""
+    """One file of a manifest: the commit that wrote it, how many rows and bytes it has, the CRC-32 of its footer.
+
+    ``part_rows`` and ``part_size`` are what of these is a part of a snapshot.
+    """
 
     kind: FileKind
     sequence: int
@@ -33,10 +40,32 @@ class DurableFile(NamedTuple):
     rows: int
     size: int
     checksum: int
+    part_rows: int = 0
+    part_size: int = 0
 
     @property
     def name(self) -> str:
-        return file_name(self.kind, self.sequence, self.commit)
+        return file_name(FileKind.DELTA if self.kind is FileKind.PART else self.kind, self.sequence, self.commit)
+
+    @property
+    def own_rows(self) -> int:
+        """The rows of what its kind says."""
+        return self.part_rows if self.kind is FileKind.PART else self.rows - self.part_rows
+
+    @property
+    def own_size(self) -> int:
+        """The bytes of what its kind says; those of the footer count for the delta."""
+        return self.part_size if self.kind is FileKind.PART else self.size - self.part_size
+
+    @property
+    def part(self) -> "DurableFile":
+        """The part of a snapshot that a delta's file has."""
+        return self._replace(kind=FileKind.PART)
+
+    @property
+    def fields(self) -> tuple[int | str, ...]:
+        """What JSON has of it: all but the kind, and nothing of a part where there is none."""
+        return self[1:] if self.part_rows else self[1:6]
 
 
 def file_name(kind: FileKind, sequence: int, commit: str) -> str:
@@ -61,9 +90,19 @@ def durable_file(kind: FileKind, fields: Any) -> DurableFile:
     Raises:
         TypeError, ValueError: it has something else.
     """
-    sequence, commit, rows, size, checksum = fields
+    sequence, commit, rows, size, checksum, *part = fields
     checked = read_count(checksum, _GREATEST_CHECKSUM)
-    return DurableFile(kind, read_sequence(sequence), read_id(commit), read_count(rows), read_count(size), checked)
+    part_rows, part_size = part or (0, 0)
+    return DurableFile(
+        kind,
+        read_sequence(sequence),
+        read_id(commit),
+        read_count(rows),
+        read_count(size),
+        checked,
+        read_count(part_rows, rows),
+        read_count(part_size, size),
+    )
 
 
 def read_sequence(value: Any) -> int:

@@ -1,0 +1,188 @@
+"""One step of a snapshot: so many rows of a version, merged from its files, from where the last step has ended.
+
+Rule of this module: it knows durable rows, and neither local ones nor backends. Runs are read in the
+order of stores and keys, so the number of rows that have been taken of each says where the next step begins. A step
+reads of each run what it takes and no more than one row group beyond.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import reduce
+from typing import Any, Final, NamedTuple
+
+import pyarrow as pa
+from pyarrow import compute
+
+from millpond.stores.durability.manifests.manifest import Manifest
+from millpond.stores.durability.manifests.policy import StepSize
+from millpond.stores.durability.parquet.files import NewFile
+from millpond.stores.durability.parquet.reading import read_from
+from millpond.stores.durability.parquet.rows import ROWS_PER_TABLE, SCHEMA, Table, conformed
+from millpond.stores.durability.parquet.sources import FileSource
+from millpond.stores.durability.storage.durable_file import DurableFile
+from millpond.stores.specs.formats import FormatVersion
+
+pc: Any = compute
+
+_BYTES_PER_GROUP: Final = 1 << 24
+"""About how much a row group of a part takes at most before it is compressed."""
+
+
+class _Run:
+    """The rows of consecutive files, from a place on, of which one table is in memory.
+
+    Attributes:
+        place: how many rows have been taken since the run's beginning.
+    """
+
+    def __init__(self, source: FileSource, manifest: Manifest, files: Sequence[DurableFile], place: int) -> None:
+        self.place = place
+        self.store = ""
+        self._tables = _tables(source, manifest, files, place)
+        self._table: Table = SCHEMA.empty_table()
+        self._keys: Any = pa.array([], pa.binary())
+        self._start = 0
+
+    def fill(self) -> bool:
+        """Make sure that a row is in memory; False at the run's end."""
+        while self._start >= len(self._keys):
+            found = next(self._tables, None)
+            if found is None:
+                return False
+            (self.store, self._table), self._start = found, 0
+            self._keys = self._table.column("key").combine_chunks()
+        return True
+
+    @property
+    def row_size(self) -> int:
+        """About how many bytes a row in memory takes."""
+        return int(self._table.nbytes // max(1, len(self._keys)))
+
+    def key(self, ahead: int) -> bytes:
+        """The key of the row that is so many rows ahead, or else of the last one in memory."""
+        key: bytes = self._keys[min(self._start + ahead, len(self._keys) - 1)].as_py()
+        return key
+
+    def count(self, bound: bytes) -> int:
+        """How many of the rows in memory have keys up to ``bound``, included."""
+        low, high = self._start, len(self._keys)
+        while low < high:
+            middle = (low + high) // 2
+            if self._keys[middle].as_py() <= bound:
+                low = middle + 1
+            else:
+                high = middle
+        return low - self._start
+
+    def take(self, count: int) -> Table:
+        """The next so many rows in memory."""
+        taken = self._table.slice(self._start, count)
+        self._start += count
+        self.place += count
+        return taken
+
+
+def _tables(
+    source: FileSource, manifest: Manifest, files: Sequence[DurableFile], place: int
+) -> Iterator[tuple[str, Table]]:
+    """The rows of consecutive files from a place on; those before it are not opened."""
+    for file in files:
+        if place >= file.own_rows:
+            place -= file.own_rows
+            continue
+        yield from read_from(source, manifest, file, place)
+        place = 0
+
+
+class Step(NamedTuple):
+    """What a step has come to: how many rows of each run are taken, and whether these are all."""
+
+    taken: tuple[int, ...]
+    last: bool
+
+
+def write_step(
+    new: NewFile,
+    source: FileSource,
+    manifest: Manifest,
+    runs: Sequence[tuple[Sequence[DurableFile], int]],
+    stores: Mapping[str, FormatVersion],
+    size: StepSize | None,
+) -> Step:
+    """Write the next rows of runs, merged, to a new file.
+
+    Args:
+        new: the file.
+        source: where those of the manifest are read from.
+        manifest: a version that has them.
+        runs: the files of each run, and how many of its rows have been taken, in the order in which they apply.
+        stores: those whose rows are kept, and their formats.
+        size: how much to take, of a snapshot, which has no deleted rows; None to take all, deleted rows included.
+
+    Raises:
+        MissingFileError, CorruptFileError, FormatError, DurabilityError: a file cannot be read, or the new one written.
+    """
+    sources = [_Run(source, manifest, files, place) for files, place in runs]
+    pending = _Pending(new)
+    taken, left = 0, [run for run in sources if run.fill()]
+    while left and (size is None or (taken < size.rows and new.part_size < size.bytes)):
+        store = min(run.store for run in left)
+        alike = [run for run in left if run.store == store]
+        fitting = min(ROWS_PER_TABLE, _BYTES_PER_GROUP // max(1, *(run.row_size for run in alike)))
+        pieces = _pieces(alike, max(1, fitting if size is None else min(fitting, size.rows - taken)))
+        taken += sum(piece.num_rows for piece in pieces)
+        if store in stores:
+            pending.add(store, conformed(_merged(pieces, deletions=size is None), stores[store]))
+        left = [run for run in left if run.fill()]
+    pending.flush()
+    return Step(tuple(run.place for run in sources), not left)
+
+
+def _pieces(runs: Sequence[_Run], rows: int) -> list[Table]:
+    """The next rows of runs of one store up to a common key: about so many, and at least one."""
+    while True:
+        bound = min(run.key(rows - 1) for run in runs)
+        counts = [run.count(bound) for run in runs]
+        if rows == 1 or sum(counts) <= 2 * rows:
+            return [run.take(count) for run, count in zip(runs, counts, strict=True) if count]
+        rows //= 2
+
+
+def _merged(pieces: Sequence[Table], *, deletions: bool) -> Table:
+    """The rows of several tables in the order of keys, of each key what the last one says."""
+    table = pa.concat_tables(pieces).combine_chunks()
+    if len(pieces) > 1:
+        order = pc.sort_indices(table, [("key", "ascending")])
+        keys = table.column("key").take(order).combine_chunks()
+        last = pa.concat_arrays([pc.not_equal(keys[1:], keys[:-1]), pa.array([True])])
+        table = table.take(order.filter(last))
+    values = table.column("value")
+    return table.filter(values.is_valid()) if values.null_count and not deletions else table
+
+
+class _Pending:
+    """Rows that are yet to be written, of one store."""
+
+    def __init__(self, new: NewFile) -> None:
+        self._new = new
+        self._store = ""
+        self._tables: list[Table] = []
+
+    def add(self, store: str, table: Table) -> None:
+        if store != self._store or self._rows + table.num_rows > ROWS_PER_TABLE:
+            self.flush()
+        self._store = store
+        self._tables.append(table)
+        if reduce(lambda size, one: size + one.nbytes, self._tables, 0) >= _BYTES_PER_GROUP:
+            self.flush()
+
+    @property
+    def _rows(self) -> int:
+        return sum(table.num_rows for table in self._tables)
+
+    def flush(self) -> None:
+        """Write them."""
+        if self._rows:
+            table = pa.concat_tables(self._tables).combine_chunks()
+            store = pa.repeat(pa.scalar(self._store), table.num_rows)
+            self._new.add(pa.table([store, *table.columns], schema=SCHEMA))
+        self._tables = []
