@@ -10,7 +10,7 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 
-from millpond.errors import RecordError
+from millpond.errors import InvalidValueError, RecordError
 from millpond.processors.runtime.batches.batch import BatchBuilder
 from millpond.processors.runtime.processor import ProcessorContext
 from millpond.processors.verbs.key_timers import Due, KeyTimers, Timer, TimerClock
@@ -97,12 +97,14 @@ class RuleRun:
         if results is None:
             return
         if isinstance(results, Mapping):
-            raise RecordError(f"it returned one row, {results!r:.200}; return a list of rows, or yield them")
+            raise InvalidValueError(f"it returned one row, {results!r:.200}; return a list of rows, or yield them")
         if isinstance(results, str | bytes) or not isinstance(results, Iterable):
-            raise RecordError(f"it returned {results!r:.200}; return a list of rows, dicts of columns, or yield them")
+            raise InvalidValueError(
+                f"it returned {results!r:.200}; return a list of rows, dicts of columns, or yield them"
+            )
         for result in results:
             if not isinstance(result, Mapping):
-                raise RecordError(f"it gave {result!r:.200}, which is no row; give dicts of columns")
+                raise InvalidValueError(f"it gave {result!r:.200}, which is no row; give dicts of columns")
             self.out.add(key, dict(result), time)
 
     def _count(self, due: Due) -> None:

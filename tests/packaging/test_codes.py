@@ -23,7 +23,7 @@ COARSE = {
     "FormatError": 23,
     "MillpondError": 0,
     "MissingFileError": 5,
-    "RecordError": 12,
+    "RecordError": 9,
     "SerdeError": 38,
     "StateConflictError": 1,
     "StoreError": 1,

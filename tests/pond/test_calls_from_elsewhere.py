@@ -152,7 +152,9 @@ def told(call: Callable[[], object]) -> str:
     """What a wrong call is told, in one line; an unknown name is an ``AttributeError``, as everywhere in Python."""
     with pytest.raises((MillpondError, AttributeError)) as refused:
         call()
-    return re.sub(r" at 0x[0-9a-f]+", "", " ".join(str(refused.value).split()))
+    error = refused.value
+    said = error.sentence if isinstance(error, MillpondError) else str(error)
+    return re.sub(r" at 0x[0-9a-f]+", "", " ".join(said.split()))
 
 
 def test_each_call_from_elsewhere_is_told_what_to_write() -> None:

@@ -654,7 +654,7 @@ def test_a_topology_travels_to_workers_with_its_rule() -> None:
 
 
 def test_what_cannot_be_run_is_refused_before_anything_runs() -> None:
-    with pytest.raises(ConfigurationError, match=r"the class Obedient; give an object: Obedient\(\)$"):
+    with pytest.raises(ConfigurationError, match=r"the class Obedient; give an object: Obedient\(\)"):
         topology(Obedient)  # type: ignore[arg-type]
     with pytest.raises(ConfigurationError, match="lateness of apply 'out' is -1 us"):
         topology(Obedient(), lateness=-1)
