@@ -327,7 +327,9 @@ def test_values_of_all_types_come_back_from_json_and_lengths_are_exact_in_all_ti
     length = timedelta(days=200) // MICROSECOND
     records = Batch([*keys.pack(table.select(["text", "much"])), b"no key"], [*codec.pack(table), None], [0, 0])
     reached, short = np.full(2, length), np.full(2, length)
-    box.keep(LateRecords(Place(operator, "0_0", ("clicks",), operator), CounterName.DROPPED_LATE, records, reached, short, 7))
+    box.keep(
+        LateRecords(Place(operator, "0_0", ("clicks",), operator), CounterName.DROPPED_LATE, records, reached, short, 7)
+    )
     box.write()
     spark.conf.set("spark.sql.session.timeZone", "America/New_York")
     try:
