@@ -959,9 +959,9 @@ class Pond(Verbs[Frame, pa.Table]):
     Times are exact to the microsecond. Durations are timedeltas, int milliseconds or text (``"5 minutes"``).
 
     Args:
-        backend: of the state while a verb runs: a name, a URL or a supplier.
+        backend: what keeps the state while a verb runs: a name, a URL or a supplier.
         on_error: what happens to a row that cannot be processed (no key, no time, an unknown operation), or for which
-            a function of one's own fails: ``"fail"``, ``"skip"`` or ``"dead-letter"``.
+            your own function fails: ``"fail"``, ``"skip"`` or ``"dead-letter"``.
 
     Raises:
         UnknownBackendError, BackendNotInstalledError: there is no such backend, or it cannot be had.

@@ -113,10 +113,10 @@ class JoinVerbs(OverVerbs):
             renamed, dropped: columns of the inputs that had another name in an earlier run, or that were there.
 
         Returns:
-            All columns of the left side, then, unless ``how`` is ``"semi"`` or ``"anti"``, those of the right side that
-            are not in ``on``. Of two change feeds, it has ``op``, ``sequence`` and ``change_time`` of the left one.
-            Updates are a change feed: its key is ``on``, ``left_time`` and ``left_key``, and it has ``op``,
-            ``sequence`` and ``change_time``, which is the left row's time. A delete has the columns of the left side.
+            All columns of the left side, then, unless ``how`` is ``"semi"`` or ``"anti"``, the right columns that are
+            not in ``on``. If both sides are change feeds, it has the ``op``, ``sequence`` and ``change_time`` of the
+            left one. Updates are a change feed with the key ``on``, ``left_time`` and ``left_key``; their
+            ``change_time`` is the left row's time, and a delete has the columns of the left side.
 
         Raises:
             ConfigurationError: an argument is missing or invalid, or a column is absent or of a type that does not do.
@@ -205,7 +205,8 @@ class JoinVerbs(OverVerbs):
             name: the verb's name, by which a restart finds its state; by default ``lookup_join`` and its columns.
 
         Returns:
-            All columns of the left side, then, unless ``how`` is ``"semi"`` or ``"anti"``, those of the table.
+            All columns of the left side, then, unless ``how`` is ``"semi"`` or ``"anti"``, the ``columns`` of the
+            table.
 
         Raises:
             ConfigurationError: an argument is missing or invalid, a column is absent or of a type that does not do, or
@@ -277,8 +278,8 @@ class JoinVerbs(OverVerbs):
             renamed, dropped: columns of the inputs that had another name in an earlier run, or that were there.
 
         Returns:
-            All columns of the left side, then, unless ``how`` is ``"semi"`` or ``"anti"``, those of the right side that
-            are not in ``on``. Where there is no left row, the columns in ``on`` are the right row's.
+            All columns of the left side, then, unless ``how`` is ``"semi"`` or ``"anti"``, the right columns that are
+            not in ``on``. Where there is no left row, the columns in ``on`` are the right row's.
 
         Raises:
             ConfigurationError: an argument is missing or invalid, or a column is absent or of a type that does not do.
@@ -354,9 +355,9 @@ class JoinVerbs(OverVerbs):
             renamed, dropped: columns of the inputs that had another name in an earlier run, or that were there.
 
         Returns:
-            A change feed: the left side's key, its other columns, those of the right side that are not in ``on``, and
-            ``op`` (``"upsert"`` or ``"delete"``), ``sequence`` (orders the changes of a key) and ``change_time``. By
-            foreign key, a ``"right"`` or ``"outer"`` one is of the left key and the columns in ``on`` together, which
+            A change feed: the left side's key, its other columns, the right columns that are not in ``on``, and ``op``
+            (``"upsert"`` or ``"delete"``), ``sequence`` (orders the changes of a key) and ``change_time``. By foreign
+            key, a ``"right"`` or ``"outer"`` feed has the left key and the columns in ``on`` together as its key, which
             come first: a left row that names another right row is deleted there, and is there anew.
 
         Raises:
@@ -428,9 +429,9 @@ class JoinVerbs(OverVerbs):
             renamed, dropped: columns of the inputs that had another name in an earlier run, or that were there.
 
         Returns:
-            A change feed: the first table's key, which is that of any table where the first has no row, the other
-            columns of each table, and ``op``, ``sequence`` and ``change_time``: the newest time of the rows that are
-            joined and of the changes that came out with them.
+            A change feed: the key, as the first table calls it, the other columns of each table, and ``op``,
+            ``sequence`` and ``change_time``: the newest time of the rows that are joined and of the changes that came
+            out with them.
 
         Raises:
             ConfigurationError: an argument is missing or invalid, a column is absent or of a type that does not do, or

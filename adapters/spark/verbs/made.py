@@ -126,9 +126,9 @@ class MadeVerbs:
                 made; by default the last one.
 
         Returns:
-            The rows of its key that it could have met, with times, deletes, and for each why it is the match or is not.
-            ``print`` shows them as a table, and so does a notebook. Where the state would make another row now, as of
-            a late version, or has forgotten what there was, a note says so.
+            The rows of its key that it could have met, with times and deletes, and why each one is the match or is not.
+            ``print`` shows them as a table, and so does a notebook. A note says so if the state would make another row
+            now, because of a late version, or has forgotten what there was.
 
         Raises:
             ConfigurationError: there is no such join, the row lacks a column that is needed, or the checkpoint has no
@@ -256,8 +256,8 @@ class MadeVerbs:
 
         Args:
             query: calls the verbs of the Millpond that it is given, on static DataFrames with all rows that count.
-            written: what the query has written, as a static DataFrame. Of a change feed, the rows that are there in the
-                end count.
+            written: what the query has written, as a static DataFrame. From a change feed, the rows count that are
+                there in the end.
             key: the columns by which a row that is different is told from a missing and an extra one. A change feed
                 needs them. Results of windows have ``window`` among them, and results of ``top_n`` the rank.
             time: the column (or expression) of the result that says which rows are in the interval.
@@ -313,8 +313,9 @@ class MadeVerbs:
             shown: how many differences to show at most, of the results and of each store.
 
         Returns:
-            How many rows and entries only one of them has or both have with other values, and some of them. Of a change
-            feed, the rows are compared that are there in the end. ``print`` shows tables, and so does a notebook.
+            How many rows and entries only one of them has or both have with other values, and some of them. For a
+            change feed, the rows that are there in the end are compared. ``print`` shows tables, and so does a
+            notebook.
 
         Raises:
             ConfigurationError: the micro-batch is not retained or the last one, there is something at ``into``, the

@@ -159,8 +159,8 @@ class OverVerbs(TopVerbs):
                 there.
 
         Returns:
-            The key, the other columns, and the results. A row comes out with its own time, which is no later than that
-            of the clock less the grace.
+            The key, the other columns, and the results. A row comes out with its own time, which is at least the grace
+            behind the clock.
 
         Raises:
             ConfigurationError: an argument is missing or invalid, a column is absent or of a type that does not do, or

@@ -264,8 +264,8 @@ class Millpond(JoinVerbs):
 
         Returns:
             The key, with ``grouping_id`` if there are grouping sets, ``window`` (start and end) if there are windows,
-            and the results. Updates are a change feed, with ``op``, ``sequence`` and ``change_time`` as well; a session
-            that becomes part of another is deleted.
+            and the results. Updates are a change feed, with ``op``, ``sequence`` and ``change_time``; a session that
+            becomes part of another is deleted.
 
         Raises:
             ConfigurationError: an argument is missing or invalid, or a column is absent or of a type that does not do.
@@ -339,9 +339,8 @@ class Millpond(JoinVerbs):
                 also where no row comes, such as ``spark.readStream.format("rate").load()``.
 
         Returns:
-            What the processor returned, with the columns of ``schema``. A timestamp in it is taken for the time of the
-            row or timer that brought it: if a verb behind this one takes an older one for its time, it needs a grace
-            for that.
+            What the processor returned, with the columns of ``schema``. A timestamp in it counts as the time of the row
+            or timer that brought it. If the next verb takes an older one for its time, give that verb a grace.
 
         Raises:
             ConfigurationError: an argument is missing or invalid, or a column is absent or of a type that does not do.

@@ -76,9 +76,9 @@ class TopVerbs(MadeVerbs):
 
         Returns:
             The key, ``window`` (start and end) if there are windows, ``rank`` from 1 on, and the other columns. Updates
-            are a change feed of each key and rank, with ``op``, ``sequence`` and ``change_time`` as well. A micro-batch
-            has one row for each rank at which another row stands than before it; a rank that is gone, because a session
-            has become part of another or for ``expired``, is deleted before the others of its key are set.
+            are a change feed by key and rank, with ``op``, ``sequence`` and ``change_time``. A micro-batch has one row
+            for each rank that now has another row. A rank that is gone, because a session has become part of another or
+            because of ``expired``, is deleted before the others of its key are set.
 
         Raises:
             ConfigurationError: an argument is missing or invalid, a column is absent or of a type that does not do, or
