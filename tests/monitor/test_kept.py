@@ -69,6 +69,12 @@ def test_a_run_is_told_of_from_its_start_to_its_end() -> None:
             "StateConflictError",
             "state 'a' of another job",
         ),
+        ("x.SparkException: x\nCaused by: java.lang.NullPointerException\n\tat x.y(z)", "NullPointerException", ""),
+        (
+            'x.PythonException: Traceback:\n  File "w.py", line 1, in grow\n    bytes(size)\nMemoryError\n\n\tat x',
+            "MemoryError",
+            "",
+        ),
         (
             "x.PythonException: [PYTHON_EXCEPTION] It was: millpond.errors.RecordError: bad SQLSTATE: 1a",
             "RecordError",
@@ -173,6 +179,6 @@ def test_runs_and_history_that_are_damaged_are_deleted_and_those_of_a_newer_rele
     path.unlink()
     assert str(path) not in notes()
     path.write_text(json.dumps({**json.loads(whole), name: 2}))
-    assert re.search(r"version 2, but .*; run the release that wrote it, or a newer one$", notes(), re.MULTILINE)
+    assert re.search(r"version 2, but .*; run the release that wrote it, or a newer one \[", notes(), re.MULTILINE)
     monkeypatch.setattr(f"millpond.adapters.monitor.kept.{name}.VERSION", 2)
     assert str(path) not in notes()

@@ -188,7 +188,7 @@ def test_progress_that_is_damaged_is_deleted_and_that_of_a_newer_release_read_by
     assert str(path) not in notes()
     for batch in range(3):
         (directory / QUERY / f"{batch}.json").write_text(newer)
-    assert re.search(r"has version 3, but .*; run the release that wrote it, or a newer one$", notes(), re.MULTILINE)
+    assert re.search(r"has version 3, but .*; run the release that wrote it, or a newer one \[", notes(), re.MULTILINE)
     monkeypatch.setattr(micro_batch, "_READ", (1, 2, 3))
     assert "has version" not in notes()
     assert len(ProgressReader(ProgressWriter.at(str(directory)).storage, QUERY).newest(9)) == 3

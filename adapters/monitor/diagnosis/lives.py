@@ -46,15 +46,19 @@ def ended_by(state: State, figures: Figures) -> Finding | None:
     restarts = f", started again {units.times(figures.runs.restarts)}" if figures.runs.restarts else ""
     return Finding(
         state,
-        f"the query ended {units.duration(figures.at - run.ended)} ago{restarts} by {run.error}: {run.message}",
+        f"the query ended {units.duration(figures.at - run.ended)} ago{restarts} by {_told(run)}",
         run.ended,
         _ADVICE[state],
     )
 
 
 def _state_of(run: Run) -> State:
-    told = f"{run.error}: {run.message}"
-    return next((state for state, words in _KNOWN.items() if words.search(told)), State.DIED)
+    return next((state for state, words in _KNOWN.items() if words.search(_told(run))), State.DIED)
+
+
+def _told(run: Run) -> str:
+    """The error, and what it says, if anything."""
+    return f"{run.error}: {run.message}" if run.message else str(run.error)
 
 
 def out_of_memory(figures: Figures) -> Finding | None:

@@ -25,8 +25,10 @@ LAST: Final = 20
 _LONGEST: Final = 1_000
 _OWN: Final = re.compile(r"millpond\.errors\.(\w+): (.*)")
 """An error of Millpond's, wherever it stands in a line."""
-_CAUSE: Final = re.compile(r"^\s*(?:Caused by: )?(?:[\w$]+\.)*([A-Z]\w*(?:Error|Exception|Interrupt|Failure)): (.*)$")
-"""A line of a trace that tells of an error; the last one tells the cause."""
+_CAUSE: Final = re.compile(
+    r"^\s*(?:Caused by: )?(?:[\w$]+\.)*([A-Z]\w*(?:Error|Exception|Interrupt|Failure))(?:: (.*))?$"
+)
+"""A line of a trace that tells of an error, which may say nothing; the last one tells the cause."""
 _END: Final = re.compile(r"\s*SQLSTATE: \w+\s*$")
 
 
@@ -146,6 +148,8 @@ def cause(failure: str) -> tuple[str, str]:
 
     >>> cause("org.apache.spark.SparkException: Job aborted.\nCaused by: java.lang.OutOfMemoryError: heap")
     ('OutOfMemoryError', 'heap')
+    >>> cause("Traceback (most recent call last):\n  File \"job.py\", line 7, in grow\nMemoryError")
+    ('MemoryError', '')
     >>> cause("[STREAM_FAILED] it did not work")
     ('Exception', '[STREAM_FAILED] it did not work')
     """
@@ -155,7 +159,7 @@ def cause(failure: str) -> tuple[str, str]:
     if not told:
         return "Exception", failure.strip()[:_LONGEST]
     place, found = told[-1]
-    more = [found[2]]
+    more = [found[2] or ""]
     for line in lines[place + 1 :]:
         if not line.strip() or line.lstrip().startswith(_TRACE):
             break
