@@ -17,6 +17,7 @@ HELP: Final[Mapping[str, str]] = {
     "millpond_commit_age_seconds": "How long ago that was.",
     "millpond_open_batch_age_seconds": "How long ago the micro-batch was begun that is not committed.",
     "millpond_query_restarts": "How often the query was started again.",
+    "millpond_query_failed": "Whether the last run ended by an error, whose code is a label.",
     "millpond_finding": "Whether the query is in a bad state that docs/doctor.md explains.",
     "millpond_batch_duration_seconds": "How long the last micro-batch took.",
     "millpond_batch_rows": "How many rows it read.",
@@ -101,6 +102,9 @@ def _of_query(overview: Overview) -> Iterator[Sample]:
     if overview.open_since is not None:
         yield Sample("millpond_open_batch_age_seconds", {}, _seconds(overview.at - overview.open_since))
     yield Sample("millpond_query_restarts", {}, overview.restarts)
+    if overview.run is not None:
+        failed = overview.run.error is not None
+        yield Sample("millpond_query_failed", {"code": overview.run.code or overview.run.error or ""}, failed)
     there = {found.state for found in overview.findings}
     for state in State:
         yield Sample("millpond_finding", {"state": state}, state in there)

@@ -238,4 +238,5 @@ class Overview:
 
     def to_dict(self) -> dict[str, Any]:
         """The same as JSON has it."""
-        return {**asdict(self), "findings": [found.to_dict() for found in self.findings]}
+        run = None if self.run is None else {**asdict(self.run), "code": self.run.code}
+        return {**asdict(self), "run": run, "findings": [found.to_dict() for found in self.findings]}

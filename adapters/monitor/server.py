@@ -56,7 +56,7 @@ class Source:
         """The overview as JSON, or what is wrong, as ``{"error": "..."}``."""
         seen = self._look()
         if isinstance(seen, MillpondError):
-            return _unavailable("application/json", json.dumps({"error": str(seen)}))
+            return _unavailable("application/json", json.dumps({"error": str(seen), "code": seen.code}))
         return Answer(HTTPStatus.OK, "application/json", json.dumps(seen.to_dict()).encode())
 
     def metrics(self) -> Answer:

@@ -66,7 +66,8 @@ def _life(overview: Overview) -> list[str]:
     """When and how the last run has ended, and how many there were before."""
     run, parts = overview.run, []
     if run is not None and run.ended is not None:
-        why = "" if run.error is None else f" by {run.error}"
+        code = "" if run.code is None else f" [{run.code}]"
+        why = "" if run.error is None else f" by {run.error}{code}"
         parts.append(f"ended {duration(overview.at - run.ended)} ago{why}")
     if overview.restarts:
         parts.append(f"started again {times(overview.restarts)}")

@@ -13,6 +13,7 @@ import yaml
 from millpond.adapters.monitor.diagnosis.finding import Finding, State
 from millpond.adapters.monitor.exposition import HELP, exposed
 from millpond.adapters.monitor.kept.micro_batch import Limit
+from millpond.adapters.monitor.kept.runs import Run
 from millpond.adapters.monitor.overview import BatchSeen, OperatorSeen, Overview, SourceSeen, TaskWork
 from millpond.adapters.monitor.query_monitor import QueryMonitor
 from tests.inspect.test_state_inspector import filled
@@ -55,6 +56,7 @@ def overview(tmp_path_factory: pytest.TempPathFactory) -> Overview:
         name='the "best"\\one',
         open_since=seen.at - 1_500,
         restarts=3,
+        run=Run("r", 1, 2, 2, "SerdeError", "no such serde [MILLPOND-SERDE]"),
         findings=(Finding(State.SKEW, "figures", None, "advice"),),
         batches=(*seen.batches[:-1], BatchSeen(2, 1, 2, 2_500, 70, 3.5, 28.0, {}, {})),
         sources=(SourceSeen("kafka", 5, 1.0, 12), SourceSeen("files", 5, 1.0, None)),
@@ -78,6 +80,7 @@ def test_all_figures_are_there_with_their_query_in_seconds_and_bytes(overview: O
     assert value("batch") == 2
     assert value("open_batch_age_seconds") == 1.5
     assert value("query_restarts") == 3
+    assert value("query_failed", code="MILLPOND-SERDE") == 1
     assert {state: value("finding", state=state) for state in State} == {state: state is State.SKEW for state in State}
     assert value("batch_duration_seconds") == 2.5
     assert value("batch_processed_rows_per_second") == 28

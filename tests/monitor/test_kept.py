@@ -13,7 +13,7 @@ from millpond.adapters.monitor.kept.kept_progress import ProgressReader, Progres
 from millpond.adapters.monitor.kept.micro_batch import Limit, MicroBatch, Report, SourceRead
 from millpond.adapters.monitor.kept.runs import LAST, Run, Runs, cause
 from millpond.adapters.monitor.query_monitor import QueryMonitor
-from millpond.errors import FormatError
+from millpond.errors import FormatError, UserFunctionError
 from tests.inspect.test_state_inspector import filled
 from tests.monitor.planted import BEGIN, HOUR, QUERY, SECOND, Story, healthy, micro_batch
 
@@ -84,6 +84,19 @@ def test_a_run_is_told_of_from_its_start_to_its_end() -> None:
 )
 def test_the_cause_of_a_failure_is_the_last_error_that_it_tells_of(failure: str, error: str, message: str) -> None:
     assert cause(failure) == (error, message)
+
+
+def test_a_run_that_ended_by_an_error_of_ours_has_its_code_however_long_the_message_is() -> None:
+    for said in ("bad", "very " * 1_000 + "bad"):
+        told = (
+            f"x.PythonException: Traceback:\nmillpond.errors.UserFunctionError: {UserFunctionError(said)}\n\tat x.y(z)"
+        )
+        (run,) = Runs("q").ended("a", 1, 2, told).last
+        assert (run.error, run.code) == ("UserFunctionError", "MILLPOND-USER-FUNCTION")
+        assert len(run.message or "") <= 1_000
+        assert Runs.from_json(Runs("q").ended("a", 1, 2, told).to_json()).last[0].code == run.code
+    (run,) = Runs("q").ended("a", 1, 2, "java.lang.OutOfMemoryError: heap").last
+    assert run.code is None
 
 
 def test_a_history_has_each_micro_batch_in_each_level_as_far_as_that_reaches() -> None:

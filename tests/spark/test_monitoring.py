@@ -473,7 +473,10 @@ def test_the_age_of_the_last_commit_grows_until_a_query_is_stopped() -> None:
     (age,) = points["millpond.commit.age", "s"]
     assert (age.attributes, age.value) == ({"query": "q"}, pytest.approx(60, abs=5))
     assert [point.value for point in points["millpond.query.restarts", "{restart}"]] == [3]
-    instruments.ended("q", failed=True)
+    for failure in ("x: millpond.errors.SerdeError: no [MILLPOND-SERDE]", "a.XError: y", "a.XError: y"):
+        instruments.ended("q", failure)
+    failures = points_of(reader)["millpond.query.failures", "{failure}"]
+    assert {(one.attributes["code"], one.value) for one in failures} == {("MILLPOND-SERDE", 1), ("XError", 2)}
     assert [point.value > 55 for point in points_of(reader)["millpond.commit.age", "s"]] == [True]
-    instruments.ended("q", failed=False)
+    instruments.ended("q", None)
     assert ("millpond.commit.age", "s") not in points_of(reader)

@@ -15,7 +15,7 @@ import re
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Final, Self
 
-from millpond.errors import DamagedRecordError, FormatError
+from millpond.errors import CODE, DamagedRecordError, FormatError
 from millpond.stores.durability.storage.checked_text import read_count, read_text
 
 VERSION: Final = 1
@@ -29,6 +29,7 @@ _CAUSE: Final = re.compile(
     r"^\s*(?:Caused by: )?(?:[\w$]+\.)*([A-Z]\w*(?:Error|Exception|Interrupt|Failure))(?:: (.*))?$"
 )
 """A line of a trace that tells of an error, which may say nothing; the last one tells the cause."""
+_CODED: Final = re.compile(rf"\[({CODE.pattern})\]\s*$")
 _END: Final = re.compile(r"\s*SQLSTATE: \w+\s*$")
 
 
@@ -51,6 +52,11 @@ class Run:
     ended: int | None = None
     error: str | None = None
     message: str | None = None
+
+    @property
+    def code(self) -> str | None:
+        """The code of the error; None if it has none, as others than Millpond's."""
+        return code_in(self.message or "")
 
 
 @dataclass(frozen=True)
@@ -157,14 +163,27 @@ def cause(failure: str) -> tuple[str, str]:
     told = [(place, found) for place, line in enumerate(lines) if (found := _OWN.search(line))]
     told = told or [(place, found) for place, line in enumerate(lines) if (found := _CAUSE.match(line))]
     if not told:
-        return "Exception", failure.strip()[:_LONGEST]
+        return "Exception", _cut(failure.strip())
     place, found = told[-1]
     more = [found[2] or ""]
     for line in lines[place + 1 :]:
         if not line.strip() or line.lstrip().startswith(_TRACE):
             break
         more.append(line.strip())
-    return found[1], _END.sub("", " ".join(more))[:_LONGEST]
+    return found[1], _cut(_END.sub("", " ".join(more)))
+
+
+def code_in(message: str) -> str | None:
+    """The code with which a message of Millpond's ends; None if it is not one of these."""
+    found = _CODED.search(message)
+    return None if found is None else found[1]
+
+
+def _cut(message: str) -> str:
+    """So much of a message as is kept: its begin, and its code."""
+    code = code_in(message)
+    ending = "" if code is None else f" [{code}]"
+    return message if len(message) <= _LONGEST else f"{message[: _LONGEST - len(ending)]}{ending}"
 
 
 _TRACE: Final = ("at ", "File ", "Traceback", "Caused by", "...", "JVM", "===", "SQLSTATE")

@@ -256,7 +256,7 @@ function stateOf(seen) {
     : `Micro-batch ${seen.batch} committed ${ago(seen.committed)} ago`];
   if (seen.open_batch !== null) parts.push(`micro-batch ${seen.open_batch} begun ${ago(seen.open_since)} ago, not committed`);
   if (seen.run !== null && seen.run.ended !== null)
-    parts.push(`ended ${ago(seen.run.ended)} ago${seen.run.error === null ? "" : ` by ${seen.run.error}`}`);
+    parts.push(`ended ${ago(seen.run.ended)} ago${seen.run.error === null ? "" : ` by ${seen.run.error}`}${seen.run.code === null ? "" : ` [${seen.run.code}]`}`);
   if (seen.restarts) parts.push(`started again ${seen.restarts === 1 ? "once" : `${number(seen.restarts)} times`}`);
   return parts.join("; ");
 }

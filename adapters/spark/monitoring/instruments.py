@@ -8,6 +8,7 @@ values of its own, as far as it says which it is.
 from time import time
 from typing import Any, Final
 
+from millpond.adapters.monitor.kept.runs import cause, code_in
 from millpond.adapters.spark.monitoring.measured import Figure, Measured
 from millpond.metrics import StoreMetric
 from millpond.processors.runtime.metrics import TaskMetric
@@ -71,6 +72,7 @@ class Instruments:
         self._late = meter.create_counter("millpond.records.late", "{record}")
         self._waiting = meter.create_gauge("millpond.records.waiting", "{record}")
         self._restarts = meter.create_gauge("millpond.query.restarts", "{restart}")
+        self._failures = meter.create_counter("millpond.query.failures", "{failure}")
         self._committed: dict[str, float] = {}
         meter.create_observable_gauge("millpond.commit.age", [self._ages], "s")
 
@@ -87,10 +89,18 @@ class Instruments:
         """
         self._committed[query] = at
 
-    def ended(self, query: str, *, failed: bool) -> None:
-        """Take it that ``query`` has ended; if it has failed, the age of its last commit goes on growing."""
-        if not failed:
+    def ended(self, query: str, failure: str | None) -> None:
+        """Take it that ``query`` has ended; if it has failed, the age of its last commit goes on growing.
+
+        Args:
+            query: its name, or its id.
+            failure: what Spark tells of the error, with traces; None if there was none.
+        """
+        if failure is None:
             self._committed.pop(query, None)
+            return
+        error, message = cause(failure)
+        self._failures.add(1, {"query": query, "code": code_in(message) or error})
 
     def restarted(self, query: str, restarts: int) -> None:
         """Record how often ``query`` was started again."""

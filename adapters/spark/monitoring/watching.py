@@ -107,6 +107,6 @@ class _Watcher(StreamingQueryListener):
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
         query = self._names.pop(str(event.runId), None)
         if self._instruments is not None and query is not None:
-            self._instruments.ended(query, failed=event.exception is not None)
+            self._instruments.ended(query, event.exception)
         if self._runs is not None:
             self._runs.ended(str(event.id), str(event.runId), event.exception)
