@@ -117,9 +117,13 @@ def test_a_clone_has_another_application_id_and_so_has_a_clone_of_it(tmp_path: P
     for wrong, why in (("third", "is 'third', and that of the copy cannot be"), ("a/b", "application id")):
         with pytest.raises(ConfigurationError, match=why):
             copy_query(place, elsewhere(tmp_path, "wrong"), same=False, application_id=wrong)
-    (Path(again.checkpoint) / "millpond-clone.json").write_text("{}")
+    note = Path(again.checkpoint) / "millpond-clone.json"
+    kept = note.read_text()
+    note.write_text("{}")
     with pytest.raises(FormatError, match=r"millpond-clone\.json in the checkpoint is damaged, or of a later release"):
         rows_of(again, 2)
+    note.write_text(kept)
+    assert rows_of(again, 2) == expected
 
 
 def test_of_two_who_copy_to_one_place_one_is_refused_and_the_other_has_a_whole_copy(

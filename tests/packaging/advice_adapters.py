@@ -50,6 +50,8 @@ FOLLOWED = {
     " cannot be used (\n); see that its files may be": f"{_ENGINE}"
     "test_a_file_of_the_package_is_used_once_it_may_be_read",
     "; put it back, or look at another micro-batch": _LOOKED,
+    "is damaged, or of a later release": "backup/test_backups.py::"
+    "test_a_clone_has_another_application_id_and_so_has_a_clone_of_it",
     " is damaged: \n; put an undamaged copy back, or look at another micro-batch": _LOOKED,
     " is damaged (\n); put an undamaged copy back\n": _LOOKED,
     "; wait for Spark's next snapshot, ": "inspect/test_state_inspector.py::"

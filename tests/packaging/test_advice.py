@@ -206,6 +206,10 @@ _AT_ROWS = "spark/test_accessor.py::test_a_stream_whose_session_names_no_state_t
 _IN_PIPELINES = "spark/test_pipelines.py::test_each_table_has_what_its_verb_makes_of_the_one_before_within_one_run"
 _TAKEN = "backup/test_backups.py::test_a_place_that_is_taken_or_within_the_original_is_refused"
 FOLLOWED_CALLS = {
+    "and that of the copy cannot be": "backup/test_backups.py::"
+    "test_a_clone_has_another_application_id_and_so_has_a_clone_of_it",
+    "a copy is being made there, or was interrupted": "backup/test_backups.py::"
+    "test_of_two_who_copy_to_one_place_one_is_refused_and_the_other_has_a_whole_copy",
     "; millpond explain lists all of them": "command_line/test_explaining.py::"
     "test_what_is_no_code_is_refused_with_one_that_is",
     "is of the column '*'; all rows are counted by count()": "pond/test_calls_from_elsewhere.py::"

@@ -20,7 +20,7 @@ COARSE = {
     "ConfigurationError": 3,
     "CorruptStoreError": 58,
     "DurabilityError": 3,
-    "FormatError": 23,
+    "FormatError": 22,
     "MillpondError": 0,
     "MissingFileError": 5,
     "RecordError": 9,

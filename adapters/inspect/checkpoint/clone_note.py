@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Final, Self
 
-from millpond.errors import FormatError
+from millpond.errors import DamagedRecordError
 from millpond.stores.durability.manifests.former_names import under
 from millpond.stores.durability.manifests.manifest import Manifest
 from millpond.stores.durability.storage.checked_text import read_text
@@ -65,7 +65,7 @@ class CloneNote:
                 raise ValueError(f"its version is {content['version']!r}, and this release knows {_VERSION}")
             return cls(read_text(content["application"]), tuple(map(read_text, content["former"])))
         except (LookupError, TypeError, ValueError, RecursionError) as error:
-            raise FormatError(
+            raise DamagedRecordError(
                 f"{NOTE} in the checkpoint is damaged, or of a later release ({error!r}): {text[:200]!r}; put an "
                 "undamaged copy back, or run the release that wrote it"
             ) from error
