@@ -14,14 +14,14 @@ from millpond.processors.runtime.counters import CounterName
 from millpond.processors.runtime.topology import Topology
 
 _OWN: Final = "operator."
-"""With this the name of an operator begins, behind that of its verb."""
+"""With this the name of an operator begins; that of a verb's first one is the verb's."""
 _OPERATOR: Final = re.compile(r"(?:.*\.)?operator\.\d+")
-"""The names of operators; all others that report are inputs."""
+"""Names of operators; that of a verb may be the verb's own."""
 
 
-def is_input(operator: str) -> bool:
-    """Whether what has reported under a name is an input and no operator."""
-    return _OPERATOR.fullmatch(operator) is None
+def is_input(one: OperatorSeen) -> bool:
+    """Whether what has reported is an input and no operator, which has a clock."""
+    return one.lag is None and _OPERATOR.fullmatch(one.operator) is None
 
 
 def drawn(
@@ -31,7 +31,7 @@ def drawn(
     stores: Sequence[StoreSeen],
 ) -> Drawing:
     """The drawing of a topology, or of what is recorded if none is given."""
-    inputs = [one for one in operators if is_input(one.operator)]
+    inputs = [one for one in operators if is_input(one)]
     if topology is None:
         return of_records(_jobs(operators, reasons, stores))
     marks = Marks()
@@ -53,10 +53,11 @@ def _jobs(
     told = {one.operator: one.application for one in operators}
     for one in operators:
         job = jobs[one.application]
-        if is_input(one.operator):
+        if is_input(one):
             job.inputs[one.operator] = [f"{units.number(one.records_in)} in"]
         elif one.lag is not None:
-            job.lines.append(f"{one.operator[one.operator.rfind(_OWN) :]}: lag {units.duration(one.lag)}")
+            _, own, number = one.operator.rpartition(_OWN)
+            job.lines.append(f"{own and f'{own}{number}: '}lag {units.duration(one.lag)}")
     for reason in reasons:
         if reason.operator in told:
             job = jobs[told[reason.operator]]

@@ -12,6 +12,8 @@ from typer.testing import CliRunner
 from millpond.adapters.monitor.kept import micro_batch
 from millpond.adapters.monitor.kept.kept_progress import ProgressReader, ProgressWriter
 from millpond.adapters.monitor.kept.micro_batch import MicroBatch, Report, SourceRead
+from millpond.adapters.monitor.marking import drawn
+from millpond.adapters.monitor.overview import OperatorSeen
 from millpond.adapters.monitor.query_monitor import QueryMonitor
 from millpond.cli import app
 from millpond.errors import ConfigurationError, CorruptFileError, FormatError
@@ -208,3 +210,12 @@ def test_progress_that_is_damaged_or_newer_is_refused(text: str, message: str) -
     assert MicroBatch.from_json(kept(1).to_json()) == kept(1)
     with pytest.raises(FormatError, match=message):
         MicroBatch.from_json(text)
+
+
+def test_what_a_verb_tells_is_drawn_under_its_name_and_no_input() -> None:
+    def seen(operator: str, lag: int | None) -> OperatorSeen:
+        return OperatorSeen("app.totals", operator, 1, 1, 10, 10, lag, None, 0, 0, 0, {})
+
+    told = [seen("totals.input", None), seen("totals", 3200), seen("totals.operator.1", 1200)]
+    lines = {line for box in drawn(None, told, [], []).boxes for line in box.lines}
+    assert {"lag 3.2 s", "operator.1: lag 1.2 s", "10 in"} <= lines

@@ -22,7 +22,8 @@ from millpond.stores.encoding.serdes import MSGPACK
 
 NOON = datetime(2026, 6, 1, 12, tzinfo=UTC)
 ROWS = [{"customer": name, "region": "eu", "at": NOON, "n": n} for n, name in enumerate(("ann", "ben"))]
-RESULT = pa.schema([pa.field("customer", pa.string()), pa.field("total", pa.int64())])
+RESULT_TYPES: dict[str, pa.DataType] = {"customer": pa.string(), "total": pa.int64()}
+RESULT = pa.schema(RESULT_TYPES)
 
 
 class Rule(KeyedProcessor):
@@ -174,8 +175,8 @@ def test_dead_letters_have_the_columns_of_keys_and_rows() -> None:
 
 def test_all_nodes_of_a_verb_are_called_by_its_name_and_where_it_has_two_inputs_by_these() -> None:
     columns = pa.Table.from_pylist(ROWS).schema
-    at = pa.field("at", pa.timestamp("us", "UTC"))
-    other = pa.schema([pa.field("customer", pa.string()), at, pa.field("m", pa.int64())])
+    types: dict[str, pa.DataType] = {"customer": pa.string(), "at": pa.timestamp("us", "UTC"), "m": pa.int64()}
+    other = pa.schema(types)
     verbs = Pond().in_batches
     sides: dict[str, Any] = {"on": "customer", "time": "at", "name": "own"}
     made = [

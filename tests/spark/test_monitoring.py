@@ -299,6 +299,9 @@ def test_what_others_observe_is_not_ours() -> None:
     told = Row(application="shop", tasks=[{"records.in": 2}], places=[{"task": "0_1", "keys": {"ann": 2}}])
     (read,) = measured_in({"millpond.operator.0": Row(tasks=[]), "millpond.operator.0:metrics": told})
     assert read.places == [Place("0_1", {}, {"ann": 2})], "as JSON has it, without nulls"
+    assert read.operator == "operator.0"
+    verb = {f"millpond.totals.operator.{n}{more}": told for n in (0, 1) for more in ("", ":metrics")}
+    assert [one.operator for one in measured_in(verb)] == ["totals", "totals.operator.1"], "by the name of the verb"
     assert measured_in({"theirs:metrics": Row(rows=3)}) == []
 
 

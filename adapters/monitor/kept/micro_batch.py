@@ -74,7 +74,7 @@ class Report:
 
     Attributes:
         application: the job's name.
-        operator: ``operator.<n>`` or the name of a topic; of verbs with the verb's name before it.
+        operator: ``operator.<n>`` or the name of a topic; of a verb its name, behind which its inputs have theirs.
         tasks: how many tasks were run.
         figures: what was measured, by ``<store or node>:<figure>``, or the figure's name alone.
         dropped: the dropped records, by ``<node>:<reason>``.

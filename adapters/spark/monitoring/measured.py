@@ -25,6 +25,9 @@ LATE: Final = (
 )
 """What is counted of records that came too late."""
 
+_FIRST_OF_VERB: Final = ".operator.0"
+"""What stands behind a verb's name: most verbs have one operator, which is called as they are."""
+
 _DROPPED: Final = "dropped-"
 _COMBINED: Final[Mapping[str, Callable[[Iterable[int]], int]]] = {
     TaskMetric.STREAM_TIME: min,
@@ -58,7 +61,8 @@ class Measured:
 
     Attributes:
         application: the job's name.
-        operator: ``operator.<n>`` or the name of a topic; of verbs with the verb's name before it.
+        operator: ``operator.<n>`` or the name of a topic; of a verb its name, behind which its inputs have theirs, and
+            operators but the first one ``operator.<n>``.
         tasks: the measurements of each task.
         counts: the counts of each task that has any.
         places: whose the measurements are, in their order.
@@ -130,7 +134,7 @@ def measured_in(observed: Mapping[str, Any]) -> list[Measured]:
     found = []
     for name in names:
         row, counts = observed[name], observed[name.removesuffix(MEASURED)]
-        operator = name.removeprefix(PREFIX).removesuffix(MEASURED)
+        operator = name.removeprefix(PREFIX).removesuffix(MEASURED).removesuffix(_FIRST_OF_VERB)
         places = list(map(_place, row["places"]))
         found.append(Measured(row["application"], operator, row["tasks"], counts["tasks"], places))
     return found
