@@ -192,10 +192,15 @@ class FloatSum(Sum):
         return joined_lists(nothing, floats, groups.repeat(lengths), _TOO_MANY, self._longer)
 
     def _longer(self, state: list[float] | None, values: list[float]) -> list[float]:
-        longer = state
-        for value in values:
-            longer = self.add(longer, value, 0)
-        return longer or []
+        """What ``add`` makes of the values one by one, as many at a time as leave the sum as it is."""
+        longer, place = state or [], 0
+        while place < len(values):
+            stop = place + max(1, _TOO_MANY - len(longer))
+            longer += values[place:stop]
+            place = stop
+            if len(longer) >= _TOO_MANY:
+                longer = _fewest(longer)
+        return longer
 
     def merge(self, left: Any, right: Any) -> Any:
         if left is None or right is None:
