@@ -197,7 +197,9 @@ def test_a_plugin_that_does_not_open_is_named_too(plugin: Plugin, tmp_path: Path
     name = plugin(OPENS.replace("{OPENED}", opened))
     with pytest.raises(StoreError, match=f"of the distribution millpond-odd.*{reason}"):
         open_backend(name, tmp_path / "store")
-    with pytest.raises(ConfigurationError, match=r"of the distribution millpond-odd does not work here: BrokenBackendError"):
+    with pytest.raises(
+        ConfigurationError, match=r"of the distribution millpond-odd does not work here: BrokenBackendError"
+    ):
         try_out(name)
 
 
