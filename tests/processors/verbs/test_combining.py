@@ -206,7 +206,7 @@ def test_a_sum_that_leaves_its_type_only_with_what_was_there_is_told_with_its_ke
         (pa.Table.from_pylist([{"key": {"k": 7}, "value": {"sum": value}, "timestamp": 1}] * 4, schema), True)
         for value in (2**60, 2**60)
     ]
-    with pytest.raises(RecordError, match="for the key 7"):
+    with pytest.raises(RecordError, match="for k=7"):
         results(rows, calls, tables)
 
 
