@@ -102,9 +102,10 @@ def _arrow(role: str, rows: Any, schema: pa.Schema | None) -> pa.Table:
         return pa.Table.from_batches([rows])
     if isinstance(rows, list | tuple) and all(isinstance(row, Mapping) for row in rows):
         return _of_dicts(role, rows, schema)
+    later = "; for rows that come in micro-batches, call Pond().in_batches" if isinstance(rows, pa.Schema) else ""
     raise InvalidArgumentError(
         f"{_parameter(role)} is of type {type(rows).__name__}; give a pyarrow.Table, a DataFrame of pandas or Polars, "
-        f"or a list of dicts{several_tables(rows)}"
+        f"or a list of dicts{later or several_tables(rows)}"
     )
 
 

@@ -15,7 +15,7 @@ from millpond import Pond
 from millpond.adapters.tables import ParquetTable
 from millpond.errors import ConfigurationError
 from millpond.processors import TimeWindows
-from millpond.processors.pond.pond import Verbs
+from millpond.processors.pond.verbs import Verbs
 from millpond.processors.verbs import aggregates as agg
 
 pc: Any = _compute

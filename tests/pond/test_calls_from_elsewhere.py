@@ -59,6 +59,7 @@ def applied(rule: Any, **options: Any) -> object:
 
 
 CALLS: dict[str, Callable[[], object]] = {
+    "columns of rows that will come": lambda: POND.latest(SCHEMA, key="k", time="t"),
     "a function by its name": lambda: total({"total": "sum"}),
     "a named aggregation of pandas": lambda: total({"total": ("n", "mean")}),
     "calls as one text": lambda: total("count"),
