@@ -112,6 +112,7 @@ class Verbs(ABC, Generic[Given, Result]):
             ConfigurationError: an argument is missing or invalid, or a column is absent or of a type that does not do.
             RecordError: a row cannot be used.
 
+        >>> from millpond import Pond
         >>> from datetime import datetime
         >>> days = ((2, "paid"), (1, "new"))
         >>> rows = [{"id": 1, "at": datetime(2026, 6, day), "status": status} for day, status in days]
@@ -185,6 +186,7 @@ class Verbs(ABC, Generic[Given, Result]):
             ConfigurationError: an argument is missing or invalid, or a column is absent or of a type that does not do.
             RecordError: a row cannot be used.
 
+        >>> from millpond import Pond
         >>> from datetime import datetime
         >>> from millpond.processors.verbs import aggregates as agg
         >>> sales = [{"shop": "a", "at": datetime(2026, 6, 1, hour), "amount": hour} for hour in (8, 9)]
@@ -257,6 +259,7 @@ class Verbs(ABC, Generic[Given, Result]):
                 the rows are a change feed.
             RecordError: a row cannot be used.
 
+        >>> from millpond import Pond
         >>> from datetime import datetime
         >>> bids = [{"lot": 1, "at": datetime(2026, 6, 1, 12, minute), "price": minute} for minute in (5, 9, 7)]
         >>> best = Pond().top_n(bids, 2, by="lot", order="price", descending=True, time="at")
@@ -314,6 +317,7 @@ class Verbs(ABC, Generic[Given, Result]):
                 the rows are a change feed.
             RecordError: a row cannot be used.
 
+        >>> from millpond import Pond
         >>> from datetime import datetime
         >>> sent = [{"id": 1, "at": datetime(2026, 6, 1, hour)} for hour in (8, 9, 12)]
         >>> [at.hour for at in Pond().deduplicate(sent, key="id", time="at", within="2 hours")["at"].to_pylist()]
@@ -366,6 +370,7 @@ class Verbs(ABC, Generic[Given, Result]):
                 the rows are a change feed.
             RecordError: a row cannot be used.
 
+        >>> from millpond import Pond
         >>> from datetime import datetime
         >>> from millpond.processors.verbs import aggregates as agg
         >>> sales = [{"shop": "a", "at": datetime(2026, 6, 1, hour), "amount": hour} for hour in (8, 9)]
@@ -457,6 +462,7 @@ class Verbs(ABC, Generic[Given, Result]):
             ConfigurationError: an argument is missing or invalid, or a column is absent or of a type that does not do.
             RecordError: a row cannot be used.
 
+        >>> from millpond import Pond
         >>> from datetime import datetime
         >>> from millpond import Pond
         >>> trades = pa.table({"symbol": ["ACME"], "t": [datetime(2026, 6, 1, 12, 0, 5)], "id": [7]})
@@ -555,6 +561,7 @@ class Verbs(ABC, Generic[Given, Result]):
             RecordError: a row cannot be used.
             MissingFileError: the table has lost a file of its newest version.
 
+        >>> from millpond import Pond
         >>> import tempfile
         >>> from datetime import datetime
         >>> import pyarrow.parquet as pq
@@ -640,6 +647,7 @@ class Verbs(ABC, Generic[Given, Result]):
             ConfigurationError: an argument is missing or invalid, or a column is absent or of a type that does not do.
             RecordError: a row cannot be used.
 
+        >>> from millpond import Pond
         >>> from datetime import datetime
         >>> ads = [{"user": 1, "shown": datetime(2026, 6, 1, 12, minute)} for minute in (0, 30)]
         >>> clicks = [{"user": 1, "clicked": datetime(2026, 6, 1, 12, 4)}]
@@ -721,6 +729,7 @@ class Verbs(ABC, Generic[Given, Result]):
             ConfigurationError: an argument is missing or invalid, or a column is absent or of a type that does not do.
             RecordError: a row cannot be used.
 
+        >>> from millpond import Pond
         >>> from datetime import datetime
         >>> orders = [{"id": 1, "customer": "c", "at": datetime(2026, 6, 1)}]
         >>> customers = [{"customer": name, "since": datetime(2026, 1, 1), "city": "Rome"} for name in "cd"]
@@ -792,6 +801,7 @@ class Verbs(ABC, Generic[Given, Result]):
                 two tables have one of the same name.
             RecordError: a row cannot be used.
 
+        >>> from millpond import Pond
         >>> from datetime import datetime
         >>> orders = [{"id": id, "at": datetime(2026, 6, 1), "item": item} for id, item in ((1, "tea"), (2, "rye"))]
         >>> payments = [{"id": 1, "at": datetime(2026, 6, 2), "paid": 3.5}]
@@ -862,6 +872,7 @@ class Verbs(ABC, Generic[Given, Result]):
             RecordError: a row cannot be used.
             UserFunctionError: the processor failed.
 
+        >>> from millpond import Pond
         >>> from datetime import datetime
         >>> class Rises(KeyedProcessor):
         ...     def process(self, key, row, context):

@@ -179,6 +179,7 @@ def test_series_over_time_are_left_to_the_page_of_plots_if_there_is_one(tmp_path
     assert plots.plots_name(path) is None  # older than schema 2, without runs
 
 
+@pytest.mark.long
 def test_every_file_that_has_plots_makes_a_page_of_them() -> None:
     having = [path for path in RESULTS if plots.plots_name(path) is not None]
     assert "engines" in {path.stem for path in having}

@@ -157,7 +157,7 @@ def end(row: Row) -> datetime:
     return found
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_verb_stays_in_the_operator_in_which_it_has_begun(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -380,7 +380,7 @@ def test_a_record_that_does_not_fit_its_column_is_one_that_fails_at_the_sink() -
     rows, letters = SinkRows(sink(a="bigint", sequence="bigint"), 0), list[DeadLetter]()
     with pytest.raises(
         UserFunctionError,
-        match=r"^operator 'KSTREAM-SINK-0000000001' of task 0_0 \(reads 'in'\): RecordError: sink 'out'",
+        match=r"^operator 'KSTREAM-SINK-0000000001' of task 0_0 \(reads 'in'\): InvalidValueError: sink 'out'",
     ):
         list(rows.to_tables(outputs_of(misfits)))
     outputs = outputs_of(misfits, FailurePolicy(OnError.DEAD_LETTER, letters.append))

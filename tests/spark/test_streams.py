@@ -251,7 +251,9 @@ def test_a_value_that_its_column_cannot_hold_is_named(spark: SparkSession, tmp_p
     numbers.map_values(lambda number: "many").to("out", Produced(schema="key string, value long"))
     frame = spark.createDataFrame([("a", 1, 5)], "key string, value long, timestamp long")
     streams = SparkStreams(builder.build(), application_id="misfit", state_dir=str(tmp_path / "state"))
-    with pytest.raises(Exception, match=r"RecordError: sink 'out': column 'value' of type bigint cannot hold 'many'"):
+    with pytest.raises(
+        Exception, match=r"InvalidValueError: sink 'out': column 'value' of type bigint cannot hold 'many'"
+    ):
         streams.transform({"numbers": frame}).collect()
 
 

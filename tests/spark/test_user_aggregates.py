@@ -94,5 +94,5 @@ def test_sessions_merge_and_a_failing_function_is_told_with_verb_result_and_key(
     picky = weighed(update=lambda state, v, w: [state[0], 1 / (v - 7)])
     with pytest.raises((StreamingQueryException, PythonException)) as failed:
         job.run({"own": picky("v", "w")}, window=window)
-    for text in ("aggregate 'own': 'own', weighed(v, w): update of 'weighed' raised ZeroDivisionError", "the key 'b'"):
+    for text in ("aggregate 'own': 'own', weighed(v, w): update of 'weighed' raised ZeroDivisionError", "shop='b'"):
         assert text in str(failed.value)

@@ -53,6 +53,7 @@ class Running:
     def __init__(self, shop: Shop, name: str, generation: EvolutionRecord | None, owner: str | None = "shop") -> None:
         self.application_id, self.sink, self.owner = f"{owner or 'shop'}.{name}", name, owner
         self.generation, self.storage = generation, shop.storage
+        self.formerly: frozenset[str] = frozenset()
 
 
 class Planned:
@@ -169,7 +170,9 @@ def test_state_that_is_elsewhere_is_told(shop: Shop, tmp_path: Path) -> None:
     running = settings(shop, "total", None)
     missing = MissingFileError("gone")
     assert explained(missing, running, held) is missing
-    assert str(explained(StateConflictError("other"), running, held)) == "the verb 'total': other"
+    told = explained(StateConflictError("other"), running, held)
+    assert isinstance(told, StateConflictError)
+    assert told.sentence == "the verb 'total': other"
     shop.storage = typo
     elsewhere = settings(shop, "total", None)
     assert "no state of shop/total in" in str(explained(missing, elsewhere, held))

@@ -44,10 +44,9 @@ def bench_spark(
         typer.Option(
             help="measure only these; may be repeated: verbs, a backend (the words of Kafka Streams on it), "
             "transform_with_state, transform_with_state_in_pandas or spark_jvm (whichever does this work), two_verbs, "
-            "three_verbs and two_spark_jvm (of a chain), static_sql (of a temporal join), map_in_arrow (a "
-            "pass-through), empty_transform_with_state (an operator that does nothing), flink_heap or flink_rocksdb; "
-            "with --growth verbs, the backends, spark_jvm "
-            "and map_in_arrow by default"
+            "three_verbs and two_spark_jvm (of a chain), static_sql (of a temporal join), one_by_one (of a skewed "
+            "key), map_in_arrow (a pass-through), empty_transform_with_state (an operator that does nothing), "
+            "flink_heap or flink_rocksdb; with --growth verbs, the backends, spark_jvm and map_in_arrow by default"
         ),
     ] = None,
     flink_python: Annotated[
