@@ -81,7 +81,7 @@ class translate_errors(ErrorTranslator):
 
 
 def lock_holder(path: Path) -> int | None:
-    """The process that holds a POSIX lock on ``path``, or None where the system does not tell.
+    """Return the process that holds a POSIX lock on ``path``, or None where the system does not tell.
 
     Reads the system's table of locks. A file descriptor could be asked, too, but closing that would release every lock
     that this process itself has on the file.

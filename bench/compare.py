@@ -93,7 +93,7 @@ class Comparison:
         return bool(self.failed) or any(100 * (1 - change.ratio) > percent for change in lost)
 
     def text(self) -> str:
-        """The same as JSON, without a machine: nothing is measured here."""
+        """Return the same as JSON, without a machine: nothing is measured here."""
         return as_json(asdict(self))
 
 

@@ -93,12 +93,12 @@ class Document:
     failures: tuple[Failure, ...]
 
     def workloads(self) -> list[str]:
-        """The names of the workloads, in the order in which they were measured."""
+        """Return the names of the workloads, in the order in which they were measured."""
         measured = [result.workload for result in self.results]
         return list(dict.fromkeys([*measured, *(failure.workload for failure in self.failures)]))
 
     def of(self, workload: str) -> dict[str, Result]:
-        """The results of a workload by contender, in the order of the contenders."""
+        """Return the results of a workload by contender, in the order of the contenders."""
         found = {result.contender: result for result in self.results if result.workload == workload}
         return {one.label: found[one.label] for one in self.contenders if one.label in found}
 
@@ -119,7 +119,7 @@ def read_json(path: Path) -> object:
 
 
 def read_document(path: Path) -> Document:
-    """The document in a file.
+    """Return the document in a file.
 
     Raises:
         ConfigurationError: there is no such file, or it holds something else.
@@ -128,7 +128,7 @@ def read_document(path: Path) -> Document:
 
 
 def parsed_document(content: object, origin: str = "the document") -> Document:
-    """The document that a file of JSON called ``origin`` holds.
+    """Return the document that a file of JSON called ``origin`` holds.
 
     Raises:
         ConfigurationError: it is not one of these benchmarks and this schema, or something in it is missing or wrong.

@@ -29,7 +29,7 @@ class Part:
         self.values: Mapping[str, Any] = value
 
     def wrong(self, name: str, what: str) -> ConfigurationError:
-        """The error that says what is the matter with an entry, or, without a name, with the object itself."""
+        """Return the error that says what is the matter with an entry, or, without a name, with the object itself."""
         place = ".".join(filter(None, (self._place, name))) or "the whole file"
         return ConfigurationError(f"{self.origin}: {place} {what}, so no 'millpond bench' has written it like this")
 
@@ -48,7 +48,7 @@ class Part:
         return None if self.values.get(name) is None else self.text(name)
 
     def number(self, name: str, *, positive: bool = False) -> float:
-        """A number of at least zero."""
+        """Return a number of at least zero."""
         value = self._get(name)
         if not _is_number(value) or value < 0 or (positive and value == 0):
             raise self.wrong(name, f"is not a number {'above' if positive else 'of at least'} zero")

@@ -35,7 +35,7 @@ def without_gc() -> Iterator[None]:
 
 
 def seconds(work: Callable[[], object]) -> float:
-    """How long one call takes."""
+    """Return how long one call takes."""
     start = perf_counter()
     work()
     return perf_counter() - start
@@ -66,7 +66,7 @@ def reset_peak() -> None:
 
 
 def peak_bytes() -> int:
-    """The most memory that this process had in RAM since the last ``reset_peak``."""
+    """Return the most memory that this process had in RAM since the last ``reset_peak``."""
     found = _PEAK.search(Path("/proc/self/status").read_text())
     assert found is not None, "the system does not tell the peak of a process's memory"
     return int(found[1]) << 10

@@ -7,7 +7,7 @@ _SIZES = ("B", "KiB", "MiB", "GiB")
 
 
 def shown(value: float) -> str:
-    """A number with three digits at least, and with all of those before the point.
+    """Return a number with three digits at least, and with all of those before the point.
 
     >>> shown(1234567.8), shown(93.27), shown(0.4562), shown(0.00317), shown(3.17e-8), shown(0)
     ('1,234,568', '93.3', '0.456', '0.00317', '3.17e-08', '0')
@@ -20,7 +20,7 @@ def shown(value: float) -> str:
 
 
 def counted(count: int, what: str) -> str:
-    """How many there are of something.
+    """Return how many there are of something.
 
     >>> counted(1, "run"), counted(2000, "run")
     ('1 run', '2,000 runs')
@@ -39,7 +39,7 @@ def size(count: float) -> str:
 
 
 def size_unit(count: float) -> tuple[str, int]:
-    """The unit that suits as many bytes, and how many bytes it has.
+    """Return the unit that suits as many bytes, and how many bytes it has.
 
     >>> size_unit(100), size_unit(5 * 2**20)
     (('B', 1), ('MiB', 1048576))

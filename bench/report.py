@@ -22,7 +22,7 @@ STANDARD_OUTPUT: Final = Path("-")
 
 
 def machine() -> dict[str, Any]:
-    """The machine and the versions that figures were measured with."""
+    """Return the machine and the versions that figures were measured with."""
     return {
         "cpu": _cpu_model(),
         "cores": os.cpu_count(),
@@ -77,7 +77,7 @@ def masked(found: Any) -> Any:
 
 
 def resident_bytes() -> int:
-    """How much of this process's memory is in RAM now."""
+    """Return how much of this process's memory is in RAM now."""
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
@@ -94,7 +94,7 @@ def _memory_bytes() -> int:
 
 
 def installed(package: str) -> str | None:
-    """The version of a distribution; None if it is not installed."""
+    """Return the version of a distribution; None if it is not installed."""
     try:
         return version(package)
     except PackageNotFoundError:

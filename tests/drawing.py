@@ -35,7 +35,7 @@ def steps(backend: str) -> Iterator[int]:
 
 
 def is_drawn(folder: str, parameters: Mapping[str, Any]) -> bool:
-    """Whether a run of a test is one of those of which a part is enough.
+    """Return whether a run of a test is one of those of which a part is enough.
 
     Args:
         folder: that of the test, below ``tests``.

@@ -16,7 +16,7 @@ BUILD: Final = Path(__file__).parents[1] / "build"
 
 
 def jars(system: str, pom: Path, profile: str | None = None) -> list[Path]:
-    """The jars that a ``pom.xml`` asks for.
+    """Return the jars that a ``pom.xml`` asks for.
 
     Args:
         system: the directory below ``build``.
@@ -33,7 +33,7 @@ def jars(system: str, pom: Path, profile: str | None = None) -> list[Path]:
 
 
 def made(system: str, what: str, content: bytes, make: Callable[[Path], None]) -> Path:
-    """A directory below ``build`` that is there once it is whole."""
+    """Return a directory below ``build`` that is there once it is whole."""
     directory = BUILD / system / f"{what}-{hashlib.sha256(content).hexdigest()[:12]}"
     if not directory.exists():
         unfinished = directory.with_suffix(f".{os.getpid()}")
@@ -44,7 +44,7 @@ def made(system: str, what: str, content: bytes, make: Callable[[Path], None]) -
 
 
 def program(name: str) -> str:
-    """A program, in ``JAVA_HOME`` or on the ``PATH``."""
+    """Return a program, in ``JAVA_HOME`` or on the ``PATH``."""
     home = os.environ.get("JAVA_HOME")
     at_home = shutil.which(name, path=str(Path(home, "bin"))) if home else None
     found = at_home or shutil.which(name)

@@ -95,7 +95,7 @@ def remember_classes() -> None:
 
 
 def _home() -> Path | None:
-    """A directory with all of the installed Spark but its Python; None if there is none or it cannot be made."""
+    """Return a directory with all of the installed Spark but its Python; None if there is none or it cannot be made."""
     found = find_spec("pyspark")
     if found is None or found.origin is None or not (installed := Path(found.origin).parent / "jars").is_dir():
         return None

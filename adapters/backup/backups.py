@@ -49,7 +49,7 @@ class Backup:
         yield str(self)
 
     def to_dict(self) -> dict[str, Any]:
-        """The same as JSON has it."""
+        """Return the same as JSON has it."""
         return {"name": self.name, **self.copy.to_dict(), "of": self.checkpoint}
 
     def to_json(self) -> str:
@@ -72,7 +72,7 @@ class Backups:
 
     @classmethod
     def at(cls, directory: str) -> Self:
-        """Those at a path or URI.
+        """Return those at a path or URI.
 
         Raises:
             ConfigurationError: no file system is known for it.
@@ -80,7 +80,7 @@ class Backups:
         return cls(directory, Storage.from_uri(directory))
 
     def all(self) -> list[Backup]:
-        """Those that are complete, the oldest one first, without damaged ones.
+        """Return those that are complete, the oldest one first, without damaged ones.
 
         Raises:
             DurabilityError: the storage failed.
@@ -147,11 +147,11 @@ class Backups:
         return [name for name in self.storage.directories("") if _NAME.fullmatch(name)]
 
     def _complete(self) -> list[str]:
-        """Those of them that are complete."""
+        """Return those of them that are complete."""
         return [name for name in self._names() if _MARK in self.storage.sizes(name, [_MARK])]
 
     def _each(self) -> dict[str, Backup | CorruptFileError]:
-        """Those that are complete, or what is wrong with one, by their names, the oldest one first."""
+        """Return those that are complete, or what is wrong with one, by their names, the oldest one first."""
         found: dict[str, Backup | CorruptFileError] = {}
         for name in self._complete():
             try:

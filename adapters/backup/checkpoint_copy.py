@@ -111,7 +111,7 @@ class CheckpointCopy:
                 return
 
     def _copied(self, path: str) -> bool:
-        """Whether a file was copied; if not, it has gone."""
+        """Return whether a file was copied; if not, it has gone."""
         source, target = f"{self.old}/{path}", f"{self.new}/{path}"
         try:
             if f"/{_METADATA}/" in path:
@@ -126,18 +126,18 @@ class CheckpointCopy:
         return True
 
     def _moved(self, path: str) -> str:
-        """The metadata of an operator, with the paths that they have in the copy."""
+        """Return the metadata of an operator, with the paths that they have in the copy."""
         return _SCHEMA.sub(lambda found: f"{self.files.qualified(self.new)}/{found[1]}", self.files.read(path))
 
     def _wanted(self, directory: str) -> Iterator[str]:
-        """The files that count in a directory of the checkpoint, below that."""
+        """Yield the files that count in a directory of the checkpoint, below that."""
         names = self.files.files(f"{self.old}/{directory}")
         yield from (f"{directory}/{name}" for name in self._of_version(directory, names))
         for name in self.files.directories(f"{self.old}/{directory}"):
             yield from self._wanted(f"{directory}/{name}")
 
     def _of_version(self, directory: str, names: Iterable[str]) -> list[str]:
-        """Those of the files of a directory that the version needs, and all that are of no version."""
+        """Return those of the files of a directory that the version needs, and all that are of no version."""
         if directory.endswith(_METADATA):
             return [name for name in names if name.isdecimal() and int(name) <= self.batch]
         numbers = {name: int(found[1]) for name in names if (found := _VERSION.fullmatch(name))}

@@ -22,19 +22,19 @@ class CopiedFiles(Protocol):
     """What copying a checkpoint needs of file systems. Paths are full; errors are ``DurabilityError``."""
 
     def qualified(self, path: str) -> str:
-        """The path as Spark writes it into files: with its scheme, and without a slash at its end."""
+        """Return the path as Spark writes it into files: with its scheme, and without a slash at its end."""
 
     def exists(self, path: str) -> bool:
-        """Whether there is a file or directory."""
+        """Return whether there is a file or directory."""
 
     def files(self, directory: str) -> Sequence[str]:
-        """The names of the files directly in a directory, sorted; none if it does not exist."""
+        """Return the names of the files directly in a directory, sorted; none if it does not exist."""
 
     def directories(self, directory: str) -> Sequence[str]:
-        """The names of the directories directly in a directory, sorted; none if it does not exist."""
+        """Return the names of the directories directly in a directory, sorted; none if it does not exist."""
 
     def read(self, path: str) -> str:
-        """The text of a file."""
+        """Return the text of a file."""
 
     def write(self, path: str, text: str) -> None:
         """Write a file that does not exist yet, and the directories above it."""
@@ -96,7 +96,7 @@ class StorageFiles:
         storage.delete(place)
 
     def _at(self, path: str) -> tuple[Storage, str]:
-        """The checkpoint in which a path is, and where it is there."""
+        """Return the checkpoint in which a path is, and where it is there."""
         if path.startswith(f"{self.new}/"):
             return self.target, path.removeprefix(f"{self.new}/")
         return self.source, path.removeprefix(f"{self.old}/")

@@ -76,7 +76,7 @@ class QueryCopy:
         return f"micro-batch {self.batch}: {len(self.files)} files of state, {self.size:,} bytes"
 
     def to_dict(self) -> dict[str, Any]:
-        """The same as JSON has it."""
+        """Return the same as JSON has it."""
         places = {"checkpoint": shown(self.place.checkpoint), "state_dir": shown(self.place.state_dir)}
         return {"batch": self.batch, **places, "files": len(self.files), "bytes": self.size}
 
@@ -149,7 +149,7 @@ def _copied(
 
 
 def _only(jobs: Collection[str], application_id: str) -> str:
-    """The application id of the only job, which is to have another one."""
+    """Return the application id of the only job, which is to have another one."""
     if len(jobs) != 1 or application_id in jobs:
         ids = ", ".join(map(repr, sorted(jobs)))
         raise InvalidArgumentError(

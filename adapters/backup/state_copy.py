@@ -34,7 +34,7 @@ def jobs_of(storage: Storage, manifests: Collection[Manifest]) -> set[str]:
 
 
 def is_of(application: str, job: str) -> bool:
-    """Whether an application is a job's own, or that of a verb of it."""
+    """Return whether an application is a job's own, or that of a verb of it."""
     return f"{application}.".startswith(f"{job}.")
 
 
@@ -192,7 +192,7 @@ def _copy_record(storage: Storage, target: Storage, path: str, names: _Names) ->
 
 
 def _made(history: History, batch: int) -> dict[int, EvolutionRecord]:
-    """The records of the generations that there were by then, by their numbers."""
+    """Return the records of the generations that there were by then, by their numbers."""
     kept = history.records[history.led_on :]
     return {record.generation: record for record in kept if record.applies_to(batch + 1)}
 
@@ -209,7 +209,7 @@ def _beginning(histories: Collection[History], manifests: Collection[Manifest], 
 
 
 def _tells(path: str) -> bool:
-    """Whether a file tells what the state is."""
+    """Return whether a file tells what the state is."""
     name = path.rpartition("/")[2]
     return is_claim(name) or is_schema(name) or is_former_name(name)
 

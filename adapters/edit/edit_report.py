@@ -34,7 +34,7 @@ class EditReport:
         return cls(history.application_id, history.sink, record.generation, record.batch, record.edit)
 
     def lines(self) -> Iterator[str]:
-        """The report as text."""
+        """Yield the report as text."""
         rows = ", ".join(f"{what}: {number} rows" for what, number in sorted(self.note.rows.items()))
         yield (
             f"{self.application_id}, {self.sink}: generation {self.generation}, after micro-batch {self.batch}, by "
@@ -42,6 +42,6 @@ class EditReport:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """The report as an object of JSON."""
+        """Return the report as an object of JSON."""
         place = {"application": self.application_id, "sink": self.sink}
         return {**place, "generation": self.generation, "batch": self.batch, **self.note.content}

@@ -77,7 +77,7 @@ class EditedStore:
         return dict(self.transaction.changes.items())
 
     def back_at(self, staged: Changes) -> Self:
-        """The store in which no more has been changed than that, in place of this one."""
+        """Return the store in which no more has been changed than that, in place of this one."""
         self.transaction.rollback()
         self.transaction.put_many(staged)
         return self.open(self.view, self.transaction)
@@ -115,7 +115,7 @@ class EditedStore:
         return len(entries)
 
     def holds(self, key: bytes) -> bool:
-        """Whether it has anything of a key, were it no more than its history."""
+        """Return whether it has anything of a key, were it no more than its history."""
         if self.view.form.kind.versioned:
             return self.transaction.get(latest_row(key)) is not None
         if self.view.form.kind.key_form is KeyForm.PLAIN:
@@ -217,7 +217,7 @@ class EditedStore:
 
 
 def packed(view: StoreView, row: Mapping[str, Any]) -> tuple[bytes, bytes | None]:
-    """The key and the value of a row as a store keeps them; without a value where it deletes.
+    """Return the key and the value of a row as a store keeps them; without a value where it deletes.
 
     Raises:
         ConfigurationError: the row does not fit the store.
@@ -232,7 +232,7 @@ def packed(view: StoreView, row: Mapping[str, Any]) -> tuple[bytes, bytes | None
 
 
 def _timestamp(view: StoreView, row: Mapping[str, Any], before: Any) -> int:
-    """The timestamp of a row: its own, or that of the row that it replaces."""
+    """Return the timestamp of a row: its own, or that of the row that it replaces."""
     if row.get(TIMESTAMP) is not None:
         return view.form.time(row[TIMESTAMP], TIMESTAMP)
     if before is None:
@@ -243,7 +243,7 @@ def _timestamp(view: StoreView, row: Mapping[str, Any], before: Any) -> int:
 
 
 def _needed(view: StoreView) -> Iterator[str]:
-    """The columns that a row must have, beside the value."""
+    """Yield the columns that a row must have, beside the value."""
     yield KEY
     form = view.form.kind.key_form
     if form is not KeyForm.PLAIN:

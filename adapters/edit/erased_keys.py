@@ -36,7 +36,7 @@ class ErasedKeys:
 
     @classmethod
     def of(cls, views: Sequence[StoreView], keys: Sequence[Any]) -> Self:
-        """The keys that users give.
+        """Return the keys that users give.
 
         Args:
             views: the stores.
@@ -73,7 +73,7 @@ class ErasedKeys:
         return cls(frozenset(data), columns, frozenset(texts))
 
     def of_query(self, views: Sequence[StoreView]) -> Self:
-        """The same for the stores of one query.
+        """Return the same for the stores of one query.
 
         Raises:
             ConfigurationError: its keys have different columns, of which some are given.
@@ -95,7 +95,7 @@ class ErasedKeys:
         return replace(self, columns=columns, packed=next(iter(packed.values())) if wanted else None)
 
     def among(self, keys: Any) -> Any:
-        """Which of an array of records' keys are erased, as a Boolean array."""
+        """Return which of an array of records' keys are erased, as a Boolean array."""
         found = pc.is_in(keys, value_set=pa.array(sorted(self.data), keys.type))
         if self.packed is None or not len(keys):
             return found

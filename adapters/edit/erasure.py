@@ -52,7 +52,7 @@ class ErasureReport:
     searched: bool = True
 
     def lines(self) -> Iterator[str]:
-        """The report as text."""
+        """Yield the report as text."""
         for edit in self.edits:
             yield from edit.lines()
         for what, number in sorted(self.rows.items()):
@@ -69,7 +69,7 @@ class ErasureReport:
             yield "searched: no file of the state directory, the checkpoint and the local directories has their bytes"
 
     def to_dict(self) -> dict[str, Any]:
-        """The report as an object of JSON."""
+        """Return the report as an object of JSON."""
         return {
             "edits": [edit.to_dict() for edit in self.edits],
             "rows": dict(self.rows),
@@ -191,7 +191,7 @@ def _stores_of(query: InspectedQuery, task_id: str) -> list[StoreShape]:
 
 
 def _owners(queries: Sequence[InspectedQuery]) -> list[str]:
-    """The applications that may have left rows out: those of the state, and of verbs the whole job's."""
+    """Return the applications that may have left rows out: those of the state, and of verbs the whole job's."""
     mine = [(one.history.application_id, one.history.sink) for one in queries]
     return sorted({one for id_, sink in mine for one in (id_, id_.removesuffix(f".{sink}"))})
 

@@ -11,7 +11,7 @@ _TIMERS = "keyed-timers"
 
 
 def holds_timers(layout: Layout | None) -> bool:
-    """Whether the rows of a layout are the timers of keys."""
+    """Return whether the rows of a layout are the timers of keys."""
     return layout is not None and layout.name == _TIMERS
 
 

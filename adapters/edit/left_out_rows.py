@@ -39,7 +39,7 @@ def erase_left_out(storage: Storage, applications: Sequence[str], erased: Erased
 
 
 def holds_left_out(storage: Storage, applications: Sequence[str], erased: ErasedKeys) -> bool:
-    """Whether there is anything for ``erase_left_out`` to erase.
+    """Return whether there is anything for ``erase_left_out`` to erase.
 
     Raises:
         DurabilityError: the storage failed.
@@ -50,7 +50,7 @@ def holds_left_out(storage: Storage, applications: Sequence[str], erased: Erased
 def _files_with(
     storage: Storage, applications: Sequence[str], erased: ErasedKeys
 ) -> Iterator[tuple[str, str, pa.Table, list[bool]]]:
-    """The directory and path of each file that has rows of erased keys, its rows, and which of them stay."""
+    """Yield the directory and path of each file that has rows of erased keys, its rows, and which of them stay."""
     for application_id in applications:
         for kind in sorted(LEFT_OUT):
             for name in storage.directories(f"{application_id}/{kind}"):

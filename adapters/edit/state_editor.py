@@ -94,7 +94,7 @@ class StateEditor:
         workers: int = _WORKERS,
         specs: Mapping[str, StoreSpec] = _NO_SPECS,
     ) -> Self:
-        """An editor of the state of the query with a checkpoint.
+        """Return an editor of the state of the query with a checkpoint.
 
         Args:
             checkpoint: the query's ``checkpointLocation``, a path or URI.
@@ -306,7 +306,7 @@ class StateEditor:
             self._end("undone")
 
     def view(self, store: str, *, sink: str | None = None, application_id: str | None = None) -> StoreView:
-        """A store as it is after the last micro-batch, without what is edited now.
+        """Return a store as it is after the last micro-batch, without what is edited now.
 
         Raises:
             ConfigurationError: there is no such store, or more than one.
@@ -397,7 +397,7 @@ class StateEditor:
         return found
 
     def _to_change(self, view: StoreView, task_id: str) -> EditedStore:
-        """The store of a task, to be changed; what was put into it before is there."""
+        """Return the store of a task, to be changed; what was put into it before is there."""
         number = self._number(view)
         if self._queries[number].left:
             others = sorted({one.history.application_id for one in self._queries if not (one.left or one.held)})
@@ -414,7 +414,7 @@ class StateEditor:
         return store
 
     def _store(self, view: StoreView, task_id: str) -> EditedStore:
-        """The store of a task, with what was put into it before."""
+        """Return the store of a task, with what was put into it before."""
         place = _Place(self._number(view), task_id, view.name)
         if place not in self._stores:
             query = self._queries[place.query]
@@ -427,7 +427,7 @@ class StateEditor:
         return self._stores[place]
 
     def _tasks(self, view: StoreView, key: bytes) -> list[str]:
-        """The tasks that have the rows of a key: of a global table all, else that which its records go to.
+        """Return the tasks that have the rows of a key: of a global table all, else that which its records go to.
 
         A processor of a topology may have put the key into another task's store: if that of its records has none of
         it, or may not be the only one, it is all that have some.
@@ -442,7 +442,7 @@ class StateEditor:
         return [part.task_id for part in view.parts if self._store(view, part.task_id).holds(key)] or [own]
 
     def _number(self, view: StoreView) -> int:
-        """Which of the queries has a store."""
+        """Return which of the queries has a store."""
         places = [(query.history.application_id, query.history.sink) for query in self._queries]
         return places.index((view.application_id, view.sink))
 

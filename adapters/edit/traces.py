@@ -82,7 +82,7 @@ def _rows_with(file: Any, path: str, needles: Sequence[bytes]) -> int:
 
 
 def _is_in(file: Any, needles: Sequence[bytes]) -> bool:
-    """Whether the bytes of a file have any of the needles; a bounded number of them is held."""
+    """Return whether the bytes of a file have any of the needles; a bounded number of them is held."""
     before = b""
     while part := file.read(_PART):
         held = before + part
@@ -93,7 +93,7 @@ def _is_in(file: Any, needles: Sequence[bytes]) -> bool:
 
 
 def _rows_of(rows: pa.Table, needles: Sequence[bytes]) -> int:
-    """How many rows of a table have one of them."""
+    """Return how many rows of a table have one of them."""
     found = pc.less(pa.array(range(rows.num_rows)), 0)
     for column in rows.columns:
         data = column.combine_chunks()

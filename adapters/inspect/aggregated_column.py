@@ -96,7 +96,7 @@ class AggregatedColumn(ShownColumn):
 
 
 def _of_calls(name: str, history: Schemas) -> RowAggregate:
-    """The functions of the newest calls of a history."""
+    """Return the functions of the newest calls of a history."""
     found = calls_in(history.current)
     parts = {result: call_of(call.state.removeprefix(ORDERED)) for result, call in found.items()}
     calls = {result: call for result, (call, _) in parts.items()}
@@ -106,13 +106,13 @@ def _of_calls(name: str, history: Schemas) -> RowAggregate:
 
 
 def _serde_of(name: str, history: Schemas) -> str:
-    """The name of the serde of states of the newest calls, which the name of the first ones begins as."""
+    """Return the name of the serde of states of the newest calls, which the name of the first ones begins as."""
     head = _PREFIX + _ORDERED * name.startswith(_PREFIX + _ORDERED)
     return head + "; ".join(call.state.removeprefix(ORDERED) for call in calls_in(history.current).values())
 
 
 def _of_serde(name: str) -> RowAggregate:
-    """The functions that the name of a serde tells of.
+    """Return the functions that the name of a serde tells of.
 
     >>> _of_serde("aggregate-state-1: count(null); sum(decimal(10, 2)); sum(int)").schema.names
     ['count', 'sum', 'sum_2']
@@ -133,7 +133,7 @@ def _of_serde(name: str) -> RowAggregate:
 
 
 def call_of(state: str) -> tuple[AggregateCall, pa.DataType | None]:
-    """The call of which a state has that name, and the type of its column, if it has one."""
+    """Return the call of which a state has that name, and the type of its column, if it has one."""
     call = _CALL.fullmatch(state)
     if call is None:
         raise InvalidArgumentError(f"no state of an aggregate is called {state!r}")
@@ -144,7 +144,7 @@ def call_of(state: str) -> tuple[AggregateCall, pa.DataType | None]:
 
 
 def _type(name: str) -> pa.DataType:
-    """A type with the physical form of that name.
+    """Return a type with the physical form of that name.
 
     >>> _type("map<string, list<int>>")
     MapType(map<string, list<item: int64>>)

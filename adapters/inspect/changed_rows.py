@@ -66,11 +66,11 @@ class RowsAt:
         return dict(_pairs(self.rows(_METADATA)))
 
     def rows(self, span: Span) -> Iterator[Any]:
-        """The rows of a span, in order and part by part."""
+        """Return the rows of a span, in order and part by part."""
         return merged_runs(self._runs(self.manifest, span), deletions=False)
 
     def deltas_since(self, earlier: "RowsAt") -> tuple[DurableFile, ...] | None:
-        """The deltas that lead here from an earlier manifest; None if they do not."""
+        """Return the deltas that lead here from an earlier manifest; None if they do not."""
         same = earlier.manifest.directory == self.manifest.directory
         return self.manifest.after(earlier.manifest.commit) if same else None
 
@@ -124,15 +124,15 @@ class _RowKeys:
         self._numbered = numbered
 
     def of(self, row: bytes) -> bytes:
-        """The key that a row belongs to, which its rows begin with."""
+        """Return the key that a row belongs to, which its rows begin with."""
         return row[:-TIME_SIZE] if self._numbered else row
 
     def last_row(self, key: bytes) -> bytes:
-        """The greatest row that a key can have."""
+        """Return the greatest row that a key can have."""
         return key + _LAST_NUMBER if self._numbered else key
 
     def whole(self, parts: Iterable[Rows]) -> Iterator[Rows]:
-        """The same rows in parts that do not divide a key."""
+        """Yield the same rows in parts that do not divide a key."""
         rows: list[bytes] = []
         values: list[bytes | None] = []
         for some_rows, some_values in parts:
@@ -152,14 +152,14 @@ class _RowKeys:
         return place
 
     def differing(self, before: list[dict[bytes, bytes]], after: dict[bytes, bytes]) -> Iterator[ChangedRows]:
-        """The rows of the keys that are not the same on both sides, if there are any."""
+        """Yield the rows of the keys that are not the same on both sides, if there are any."""
         olds = before[0] if len(before) == 1 else dict(chain.from_iterable(one.items() for one in before))
         keys = {self.of(row) for row, _ in olds.items() ^ after.items()}
         if keys:
             yield ChangedRows([self.among(one.items(), keys) for one in before], self.among(after.items(), keys))
 
     def among(self, rows: Iterable[tuple[bytes, bytes]], keys: Container[bytes]) -> dict[bytes, bytes]:
-        """Those of the rows that belong to some keys."""
+        """Return those of the rows that belong to some keys."""
         return {row: value for row, value in rows if self.of(row) in keys}
 
 
@@ -184,7 +184,7 @@ def _side_by_side(before: Sequence[Iterator[Rows]], after: Iterator[Rows], keys:
 
 
 def _kept(parts: Iterator[Rows], belonging: Belonging | None) -> Iterator[Rows]:
-    """The rows that are compared."""
+    """Yield the rows that are compared."""
     for rows, values in parts:
         if belonging is None:
             yield rows, values

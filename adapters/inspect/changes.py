@@ -50,7 +50,7 @@ _ROWS: Final = 10_000
 
 
 def changes(before: StoreView, after: StoreView, selection: Selection = EVERYTHING) -> Iterator[pa.RecordBatch]:
-    """The rows of a store that differ between two micro-batches, task by task; see the module for the columns.
+    """Yield the rows of a store that differ between two micro-batches, task by task; see the module for the columns.
 
     Args:
         before: the store after one micro-batch.
@@ -67,7 +67,7 @@ def changes(before: StoreView, after: StoreView, selection: Selection = EVERYTHI
 
 
 def change_schema(schema: pa.Schema) -> pa.Schema:
-    """The columns of the change feed of a store whose rows have those of ``schema``."""
+    """Return the columns of the change feed of a store whose rows have those of ``schema``."""
     content = pa.struct([field for field in schema if field.name not in _IDENTITY])
     identity = [field for field in schema if field.name in _IDENTITY]
     sides = [pa.field(name, content) for name in (BEFORE, AFTER)]
@@ -75,7 +75,7 @@ def change_schema(schema: pa.Schema) -> pa.Schema:
 
 
 def change_parts(before: StoreView, after: StoreView) -> list["ChangePart"]:
-    """The parts of a change feed, which are independent of each other; see ``changes``."""
+    """Return the parts of a change feed, which are independent of each other; see ``changes``."""
     was, now = before.partitions, after.partitions
     if (before.name, before.kind) != (after.name, after.kind) or not before.schema.equals(after.schema):
         raise _refusal(before, after, "they have not the same columns")
@@ -108,7 +108,7 @@ class _Owner(NamedTuple):
     partitions: int
 
     def belonging(self, duplicates: bool, rows: Any) -> Sequence[bool]:
-        """Which rows belong to the partition."""
+        """Return which rows belong to the partition."""
         keys = RecordKeys(self.shape, None, duplicates=duplicates).of_rows(rows)
         found: list[bool] = (partitions_of(keys, self.partitions) == self.number).tolist()
         return found
@@ -136,7 +136,7 @@ class ChangePart:
     owner: _Owner | None = None
 
     def rows(self, selection: Selection = EVERYTHING) -> Iterator[pa.RecordBatch]:
-        """The changes of the rows that are asked for, as a stream.
+        """Yield the changes of the rows that are asked for, as a stream.
 
         Raises what ``changes`` raises.
         """
@@ -193,7 +193,7 @@ def _span(form: StoreForm, selection: Selection) -> Span:
 def _entries(
     form: StoreForm, metadata: Mapping[bytes, bytes], rows: Mapping[bytes, bytes], selection: Selection
 ) -> dict[Any, Entry]:
-    """The entries that some rows of a task are, by what tells which they are, in the order of the rows.
+    """Return the entries that some rows of a task are, by what tells which they are, in the order of the rows.
 
     Entries of one window that are only told apart by their order, where it may have several, are numbered.
     """
@@ -209,7 +209,7 @@ def _entries(
 
 
 def _without_limits(form: StoreForm) -> StoreForm:
-    """The form of all rows that are there, expired ones too."""
+    """Return the form of all rows that are there, expired ones too."""
     if form.given is None:
         return form
     limits: Any = {name: FARTHEST for name in _LIMITS if getattr(form.given, name) is not None}
@@ -258,7 +258,7 @@ class _Shown(NamedTuple):
 
     @classmethod
     def of(cls, entries: Sequence[Entry | None], form: StoreForm) -> "_Shown":
-        """The entries, as far as there are any."""
+        """Return the entries, as far as there are any."""
         numbers = count()
         rows = pa.Table.from_batches(form.batches(one for one in entries if one is not None), form.schema)
         return cls(rows, [None if one is None else next(numbers) for one in entries])
@@ -272,7 +272,7 @@ class _Shown(NamedTuple):
 
 
 def _number(part: StorePart) -> int:
-    """The partition of a task."""
+    """Return the partition of a task."""
     return int(part.task_id.rpartition("_")[2])
 
 

@@ -39,19 +39,19 @@ class ShownColumn(ABC):
 
     @abstractmethod
     def read(self, data: Sequence[bytes]) -> Any:
-        """The column, an Arrow array, of values that were stored as these bytes.
+        """Return the column, an Arrow array, of values that were stored as these bytes.
 
         Raises:
             SerdeError: one of them was not written so.
         """
 
     def read_in(self, data: Sequence[bytes], starts: Sequence[int]) -> Any:
-        """The same for values of windows that start at these times, on which it may depend what is shown."""
+        """Return the same for values of windows that start at these times, on which it may depend what is shown."""
         return self.read(data)
 
     @abstractmethod
     def parse(self, text: str) -> Any:
-        """The key, or the value, that a text on the command line means.
+        """Return the key, or the value, that a text on the command line means.
 
         Raises:
             ConfigurationError: it means none.
@@ -125,7 +125,7 @@ class SerdeColumn(KeyColumn):
 
 
 def shown(name: str, given: Serde[Any] | None) -> KeyColumn:
-    """The column for values of the serde of that name.
+    """Return the column for values of the serde of that name.
 
     Args:
         name: of the serde.

@@ -57,7 +57,7 @@ class PackedKeyColumn(KeyColumn):
         return len(self._codec.schema)
 
     def part(self, given: Mapping[str, Any]) -> Mapping[str, Any] | None:
-        """The values of some of its columns as Arrow's scalars; None if not all are columns of it.
+        """Return the values of some of its columns as Arrow's scalars; None if not all are columns of it.
 
         Raises:
             ConfigurationError: a value is none of its column.
@@ -143,7 +143,7 @@ class PackedPlaces:
         return bool(self.keys)
 
     def key_column(self, store: str) -> KeyColumn | None:
-        """The column of the keys of a store; None if it is not clear which keys they are."""
+        """Return the column of the keys of a store; None if it is not clear which keys they are."""
         if store in self.keys:
             return PackedKeyColumn(self.keys[store])
         kinds = {tuple(map(str, codec.schema.types)) for codec in self.keys.values()}
@@ -159,7 +159,7 @@ class PackedPlaces:
         return KeyCodec(pa.schema([*columns, *([pa.field("grouping_id", pa.int64())] if by_sets else [])]))
 
     def row_column(self, store: str) -> ShownColumn | None:
-        """The column of the rows of a store; None if it is not clear whose rows they are."""
+        """Return the column of the rows of a store; None if it is not clear whose rows they are."""
         role, what = parted(store)
         if what is not None and role in self.rows:
             return None  # It has the orders of that input's rows.
@@ -178,7 +178,7 @@ def _without_foreign_keys(rows: Sequence[bytes]) -> Sequence[bytes]:
 
 
 def _structs(rows: pa.Table, type_: Any) -> Any:
-    """The rows of a table as structs."""
+    """Return the rows of a table as structs."""
     if not rows.column_names:
         return pa.array([{}] * rows.num_rows, type_)
     columns = [column.combine_chunks() for column in rows.columns]
@@ -186,7 +186,7 @@ def _structs(rows: pa.Table, type_: Any) -> Any:
 
 
 def columns_in(schema: pa.Schema, text: str, what: str) -> Any:
-    """A row that is given as JSON.
+    """Return a row that is given as JSON.
 
     Raises:
         ConfigurationError: it is none.
@@ -200,7 +200,7 @@ def columns_in(schema: pa.Schema, text: str, what: str) -> Any:
 
 
 def packed_of(schema: pa.Schema, given: Any, what: str, pack: Callable[[pa.Table], bytes]) -> bytes:
-    """A key or row, given as its columns' values in order or by name, as ``pack`` has it.
+    """Return a key or row, given as its columns' values in order or by name, as ``pack`` has it.
 
     Raises:
         ConfigurationError: it has other columns, or values that are none of theirs.
@@ -239,7 +239,7 @@ def _told(schema: pa.Schema) -> str:
 
 
 def _column(value: Any, type_: pa.DataType) -> Any:
-    """A column of one value; text becomes what the type makes of it, and nothing else than it is."""
+    """Return a column of one value; text becomes what the type makes of it, and nothing else than it is."""
     if isinstance(value, str) and not pa.types.is_string(type_):
         return pa.array([value]).cast(type_)
     made = pa.array([value], type_)

@@ -22,18 +22,18 @@ _UNITS: Final = {"us": TimeUnit.MICROSECOND, "ms": TimeUnit.MILLISECOND}
 
 
 def objects(batch: pa.RecordBatch) -> Iterator[dict[str, Any]]:
-    """The rows as objects of JSON."""
+    """Return the rows as objects of JSON."""
     columns = [_shown(column) for column in batch.columns]
     return (dict(zip(batch.schema.names, row, strict=True)) for row in zip(*columns, strict=True))
 
 
 def line_of(row: dict[str, Any]) -> str:
-    """An object of JSON as a line."""
+    """Return an object of JSON as a line."""
     return json.dumps(row, ensure_ascii=False, default=_without_json)
 
 
 def cells(row: dict[str, Any]) -> list[str]:
-    """The values of a row as text; an empty text for a missing one."""
+    """Return the values of a row as text; an empty text for a missing one."""
     return ["" if value is None else value if isinstance(value, str) else line_of(value) for value in row.values()]
 
 
@@ -95,7 +95,7 @@ class Writer:
 
 
 def _shown(column: Any) -> list[Any]:
-    """The values of a column."""
+    """Return the values of a column."""
     type_ = column.type
     if pa.types.is_timestamp(type_) and type_.tz is not None:
         unit = _UNITS[type_.unit]

@@ -75,13 +75,13 @@ class StateSize:
         return dict(sorted(total.items()))
 
     def to_dict(self) -> dict[str, Any]:
-        """The same as JSON has it."""
+        """Return the same as JSON has it."""
         tasks = [{**vars(task)} for task in self.tasks]
         return {**vars(self), "tasks": tasks, "size": self.size, "stores": self.stores}
 
 
 def state_size(inspector: StateInspector, batch: int | None = None) -> StateSize:
-    """How much durable state a query has.
+    """Return how much durable state a query has.
 
     Args:
         inspector: the state.
@@ -113,7 +113,7 @@ def _standing(inspector: StateInspector, batch: int) -> list[Manifest]:
 
 
 def bytes_by_store(inspector: StateInspector, views: Sequence[StoreView]) -> list[int]:
-    """How many bytes of durable files the rows of each store take, over its tasks.
+    """Return how many bytes of durable files the rows of each store take, over its tasks.
 
     Raises what ``state_size`` raises.
     """
@@ -157,7 +157,7 @@ def task_size(storage: Storage, manifest: Manifest, known: MutableMapping[str, C
 
 
 def _files(batches: Iterable[Collection[Manifest]]) -> tuple[dict[str, int], Counter[str]]:
-    """The size of each file that any micro-batch needs, and how many need it."""
+    """Return the size of each file that any micro-batch needs, and how many need it."""
     sizes: dict[str, int] = {}
     uses: Counter[str] = Counter()
     for manifests in batches:

@@ -95,7 +95,7 @@ class StateInspector:
     def at(
         cls, checkpoint: str, state_dir: str, *, workers: int = _WORKERS, specs: Mapping[str, StoreSpec] = _NO_SPECS
     ) -> "StateInspector":
-        """The state of the query with a checkpoint.
+        """Return the state of the query with a checkpoint.
 
         Args:
             checkpoint: the query's ``checkpointLocation``, a path or URI.
@@ -134,7 +134,7 @@ class StateInspector:
         return self.stores_of([query for query in self.queries(number) if not query.left], number)
 
     def stores_of(self, queries: Collection[InspectedQuery], batch: int) -> list[StoreView]:
-        """The stores of queries that were found after a micro-batch, by application, sink and name.
+        """Return the stores of queries that were found after a micro-batch, by application, sink and name.
 
         Raises:
             ConfigurationError: what is given of a store does not fit it.
@@ -145,7 +145,7 @@ class StateInspector:
         return sorted(views, key=lambda view: (view.application_id, view.sink, view.name))
 
     def queries(self, batch: int) -> list[InspectedQuery]:
-        """The queries whose state the checkpoint has after a micro-batch: one, or one for each verb or sink.
+        """Return the queries whose state the checkpoint has after a micro-batch: one, or one for each verb or sink.
 
         After the last one, also verbs that begin there with the state of others, and those whose state it is.
 
@@ -198,7 +198,7 @@ class StateInspector:
         return named_store(self.stores(batch), name, sink=sink, application_id=application_id)
 
     def _queries(self, application_id: str, batch: int, found: Collection[Manifest]) -> Iterator[InspectedQuery]:
-        """The queries of an application that the checkpoint is that of."""
+        """Yield the queries of an application that the checkpoint is that of."""
         histories = [History.of(self.storage, application_id, sink) for sink in sinks_of(self.storage, application_id)]
         for history in histories:
             if history.evolved and history.knows(found):
@@ -272,7 +272,7 @@ class StateInspector:
 def named_store(
     known: Collection[StoreView], name: str, *, sink: str | None = None, application_id: str | None = None
 ) -> StoreView:
-    """The store of that name among some.
+    """Return the store of that name among some.
 
     Args:
         known: these.
@@ -315,7 +315,7 @@ def _places(views: Collection[StoreView]) -> str:
 
 
 def _is_erased(query: InspectedQuery, found: Collection[InspectedQuery], others: Iterable[History]) -> bool:
-    """Whether the files of a query went when keys were erased under another name that its verb got.
+    """Return whether the files of a query went when keys were erased under another name that its verb got.
 
     Spark's state may hold manifests of such a verb, beside those of another, when it has none of the other name any
     more.
@@ -356,7 +356,7 @@ def _is_left(
 
 
 def _is_led_on(query: InspectedQuery, others: Collection[InspectedQuery]) -> bool:
-    """Whether another one was made of a query's newest generation; several may have one beginning."""
+    """Return whether another one was made of a query's newest generation; several may have one beginning."""
     own = query.history.unerased
     evolved = own is not None and own.generation > BEGINNING
     return evolved and any(query.history.is_led_on_in(one.history) for one in others)
@@ -373,7 +373,7 @@ def _of(manifest: Manifest, application_id: str) -> bool:
 
 
 def _begun(history: History, found: Collection[Manifest]) -> InspectedQuery:
-    """A query whose state was never carried over, with those of the manifests that can be its own.
+    """Return a query whose state was never carried over, with those of the manifests that can be its own.
 
     Raises:
         ConfigurationError: nothing tells which are.
@@ -413,7 +413,7 @@ def _value_column(shape: StoreShape, packed: PackedPlaces, given: StoreSpec | No
 
 
 def _top_rows(codec: RowCodec) -> ShownColumn:
-    """The column of the first rows of keys."""
+    """Return the column of the first rows of keys."""
     # Only now, because it brings all processors with it, and most queries have none.
     from millpond.adapters.inspect.top_column import TopColumn
 
@@ -426,7 +426,7 @@ def _group_keys(shape: StoreShape, packed: PackedPlaces) -> KeyCodec:
 
 
 def _of_feed(shape: StoreShape, packed: PackedPlaces, calls: Schemas) -> ShownColumn | None:
-    """The column of rows of a change feed, or of their groups; None if this release does not know a call."""
+    """Return the column of rows of a change feed, or of their groups; None if this release does not know a call."""
     # Only now, because it brings all processors with it, and most queries have none.
     from millpond.adapters.inspect.feeds.feed_columns import FeedRowColumn, GroupColumn
 
@@ -437,7 +437,7 @@ def _of_feed(shape: StoreShape, packed: PackedPlaces, calls: Schemas) -> ShownCo
 
 
 def _aggregated(name: str, calls: Schemas | None) -> ShownColumn | None:
-    """The column of aggregates; None if this release, or what is installed, cannot read them."""
+    """Return the column of aggregates; None if this release, or what is installed, cannot read them."""
     # Only now, because it brings all processors with it, and most queries have none.
     from millpond.adapters.inspect.aggregated_column import AggregatedColumn
 

@@ -51,7 +51,7 @@ Entry = tuple[bytes, Any]
 
 
 def with_option(column: str) -> str:
-    """A column of rows that are put, as errors tell it: with its option on the command line, if it has one.
+    """Return a column of rows that are put, as errors tell it: with its option on the command line, if it has one.
 
     >>> with_option("valid_from"), with_option("key")
     ('valid_from (--valid-from)', 'key')
@@ -60,7 +60,7 @@ def with_option(column: str) -> str:
 
 
 def given_as(parameter: str, value: str) -> str:
-    """A parameter with its value, as errors tell what to give: with its option on the command line.
+    """Return a parameter with its value, as errors tell what to give: with its option on the command line.
 
     >>> given_as("application_id", "shop")
     "application_id='shop' (--application)"
@@ -73,7 +73,7 @@ def _option(name: str) -> str:
 
 
 def holds_entries(layout: Layout | None) -> bool:
-    """Whether the rows of a layout are single entries, as the kind of their store says."""
+    """Return whether the rows of a layout are single entries, as the kind of their store says."""
     return layout is None or layout.name == _WINDOWED
 
 
@@ -114,7 +114,7 @@ class StoreForm:
         return pa.schema(fields)
 
     def open(self, backend: Backend) -> Any:
-        """The store over a backend that has its rows, with keys and values as bytes.
+        """Return the store over a backend that has its rows, with keys and values as bytes.
 
         Raises:
             FormatError: the rows are of another layout.
@@ -122,7 +122,7 @@ class StoreForm:
         return self._spec(backend).open_read_only(Transaction(backend))
 
     def open_to_edit(self, transaction: Transaction) -> Any:
-        """The store over a transaction, likewise, to be changed.
+        """Return the store over a transaction, likewise, to be changed.
 
         Raises:
             FormatError: the rows are of another layout.
@@ -134,7 +134,7 @@ class StoreForm:
         return spec.open(transaction)
 
     def entries(self, store: Any, selection: Selection) -> Iterator[Entry]:
-        """The entries that are asked for, of keys in the order of their bytes, but for windows and sessions.
+        """Return the entries that are asked for, of keys in the order of their bytes, but for windows and sessions.
 
         Raises:
             ConfigurationError, SerdeError: the selection does not fit the store.
@@ -149,14 +149,14 @@ class StoreForm:
         return (entry for entry in valid if entry[1].valid_to is None or time < entry[1].valid_to)
 
     def entries_of(self, store: Any, key: bytes) -> list[Entry]:
-        """The entries of one key; of a versioned store, its latest version."""
+        """Return the entries of one key; of a versioned store, its latest version."""
         if self.kind.in_segments:
             return list(store.fetch_keys(key, key + b"\x00"))
         found = store.get(key)
         return [] if found is None else [(key, found)]
 
     def instant(self, time: Any) -> int:
-        """A point in time as the store has it.
+        """Return a point in time as the store has it.
 
         Raises:
             ConfigurationError: the store keeps no versions, or it is no time.
@@ -169,7 +169,7 @@ class StoreForm:
         return self.time(time, "as_of")
 
     def time(self, time: Any, what: str) -> int:
-        """A point in time as the store has it, of milliseconds since 1970 or a datetime.
+        """Return a point in time as the store has it, of milliseconds since 1970 or a datetime.
 
         Args:
             time: that point.
@@ -181,7 +181,7 @@ class StoreForm:
         return (to_instant if self.unit is TimeUnit.MILLISECOND else to_instant_micros)(time, what)
 
     def batches(self, entries: Iterable[Entry]) -> Iterator[pa.RecordBatch]:
-        """The entries as rows.
+        """Yield the entries as rows.
 
         Raises:
             SerdeError: a key or a value cannot be read.
@@ -214,7 +214,7 @@ class StoreForm:
         return pa.array(times, pa.int64()).cast(self._time)
 
     def _spec(self, backend: Backend) -> StoreSpec:
-        """The spec of the store with bytes; without a given one, with limits that hide nothing."""
+        """Return the spec of the store with bytes; without a given one, with limits that hide nothing."""
         if self.given is not None:
             limits = {name: getattr(self.given, name) for name in self._limits}
         else:

@@ -40,7 +40,7 @@ class StorePart:
         return self.manifest.task_id
 
     def rows(self, selection: Selection = EVERYTHING) -> Iterator[pa.RecordBatch]:
-        """The rows that are asked for, as a stream.
+        """Return the rows that are asked for, as a stream.
 
         Raises:
             ConfigurationError, SerdeError: the selection does not fit the store, or a row cannot be read.
@@ -50,7 +50,7 @@ class StorePart:
         return self._read(lambda store: self.form.entries(store, selection))
 
     def rows_of(self, key: bytes) -> Iterator[pa.RecordBatch]:
-        """The rows of one key, given as it is stored; of a versioned store, its latest version.
+        """Return the rows of one key, given as it is stored; of a versioned store, its latest version.
 
         Raises what ``rows`` raises.
         """
@@ -68,7 +68,7 @@ class StorePart:
         return self._read(versions)
 
     def kept_terms(self) -> KeptTerms:
-        """The terms with which its rows were made.
+        """Return the terms with which its rows were made.
 
         Raises what ``rows`` raises.
         """

@@ -89,7 +89,7 @@ class StoreView:
         return KeptTerms(fixed, {name: value for terms in found for name, value in terms.noted.items()})
 
     def rows(self, selection: Selection = EVERYTHING) -> Iterator[pa.RecordBatch]:
-        """The rows that are asked for, task by task, as a stream.
+        """Return the rows that are asked for, task by task, as a stream.
 
         Raises:
             ConfigurationError, SerdeError: the selection does not fit the store, or a row cannot be read.
@@ -142,7 +142,7 @@ class StoreView:
         return pa.Table.from_batches(list(read(part)), self.schema)
 
     def _likely(self, key: bytes) -> tuple[list[StorePart], list[StorePart]]:
-        """The part whose task records of this key go to, and the others."""
+        """Return the part whose task records of this key go to, and the others."""
         task_id = f"{self.shape.subtopology}_{partition_of(key, self.partitions)}"
         own = [part for part in self.parts if part.task_id == task_id]
         return own, [part for part in self.parts if part.task_id != task_id]

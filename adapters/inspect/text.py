@@ -50,5 +50,5 @@ def shown_text(value: Any) -> str | None:
 
 
 def sound_text(text: str) -> str:
-    """The text with what is no character spelled out."""
+    """Return the text with what is no character spelled out."""
     return text.encode(errors="backslashreplace").decode()

@@ -57,7 +57,7 @@ class Conversion:
         self.value_serde = value_serde
 
     def key(self, entry: Entry) -> Any:
-        """The entry's key.
+        """Return the entry's key.
 
         Raises:
             UnreadableRowError: its bytes are not what the serde writes.
@@ -68,7 +68,7 @@ class Conversion:
         return key
 
     def value(self, entry: Entry) -> Any:
-        """The entry's value; None for a tombstone.
+        """Return the entry's value; None for a tombstone.
 
         Raises:
             UnreadableRowError: its bytes are not what the serde writes.

@@ -68,7 +68,7 @@ class Database:
         refuse_locked(self.directory / "LOCK", self.store)
 
     def first(self, family: str, start: bytes) -> Row | None:
-        """The first row of a column family from ``start`` on, or None.
+        """Return the first row of a column family from ``start`` on, or None.
 
         Raises:
             CorruptStoreError: a table is damaged.
@@ -157,7 +157,7 @@ def restored(directory: Path) -> str:
 
 
 def is_database(directory: Path) -> bool:
-    """Whether a directory is one of RocksDB, even a damaged one."""
+    """Return whether a directory is one of RocksDB, even a damaged one."""
     return directory.is_dir() and any(
         path.name == "CURRENT" or path.suffix == ".sst" or path.name.startswith("MANIFEST-")
         for path in directory.iterdir()

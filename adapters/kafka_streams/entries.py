@@ -55,7 +55,7 @@ Entries: TypeAlias = Iterator[Entry]
 
 
 def unreadable(row: Row, expected: str) -> UnreadableRowError:
-    """The error for a row that is not what its format says."""
+    """Return the error for a row that is not what its format says."""
     return UnreadableRowError(
         f"{row.where(row.key)}: the row with the key 0x{row.key.hex()} cannot be read: expected {expected}; its value "
         f"has {len(row.value)} bytes: 0x{row.value[:40].hex()}{'...' if len(row.value) > 40 else ''}. Unless another "
@@ -65,7 +65,7 @@ def unreadable(row: Row, expected: str) -> UnreadableRowError:
 
 
 def timestamped(row: Row) -> tuple[int, bytes]:
-    """The timestamp before the row's value, and the value.
+    """Return the timestamp before the row's value, and the value.
 
     ::
 

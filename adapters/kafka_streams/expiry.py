@@ -9,12 +9,12 @@ from millpond.stores.specs.store_spec import KeyForm, StoreKind
 
 
 def observed_stream_time(kind: StoreKind, entries: Entries) -> int | None:
-    """The stream time that the entries tell; None if there are none."""
+    """Return the stream time that the entries tell; None if there are none."""
     return max((_latest(kind, entry) for entry in entries), default=None)
 
 
 def expired(kind: StoreKind, entry: Entry, horizon: int) -> bool:
-    """Whether an entry has expired: its window started, its session or version ended by ``horizon``."""
+    """Return whether an entry has expired: its window started, its session or version ended by ``horizon``."""
     if kind.key_form is KeyForm.WINDOW:
         return entry.start is not None and entry.start <= horizon
     return entry.end is not None and entry.end <= horizon

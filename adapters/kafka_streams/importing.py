@@ -47,11 +47,11 @@ class Report:
     observed_stream_time: int | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """The same as JSON has it."""
+        """Return the same as JSON has it."""
         return asdict(self)
 
     def lines(self) -> list[str]:
-        """The same for a reader."""
+        """Return the same for a reader."""
         offsets = [
             f"  {task}: " + ("no .checkpoint" if at is None else ", ".join(f"{name} at {n}" for name, n in at.items()))
             for task, at in self.tasks.items()

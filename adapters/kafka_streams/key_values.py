@@ -14,16 +14,16 @@ from millpond.stores.typed.timestamped_keyvalue import UNKNOWN_TIMESTAMP
 
 
 def plain_entry(row: Row) -> Entry:
-    """The entry of a plain store."""
+    """Return the entry of a plain store."""
     return Entry(row.key, row.value, None)
 
 
 def timestamped_entry(row: Row) -> Entry:
-    """The entry of a row in ``keyValueWithTimestamp``."""
+    """Return the entry of a row in ``keyValueWithTimestamp``."""
     timestamp, value = timestamped(row)
     return Entry(row.key, value, timestamp)
 
 
 def untimed_entry(row: Row) -> Entry:
-    """The entry of a timestamped store's row that still lies in ``default``."""
+    """Return the entry of a timestamped store's row that still lies in ``default``."""
     return Entry(row.key, row.value, UNKNOWN_TIMESTAMP)

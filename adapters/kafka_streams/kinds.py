@@ -32,7 +32,7 @@ KINDS: Final = tuple(kind for kinds in _POSSIBLE.values() for kind in kinds)
 
 
 def kind_of(store: str, databases: Collection[Database], segments: bool, wanted: StoreKind | None) -> StoreKind:
-    """The kind of a store.
+    """Return the kind of a store.
 
     Args:
         store: its name.

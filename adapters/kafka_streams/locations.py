@@ -63,7 +63,7 @@ class StorePart:
 
 
 def find_parts(state_dir: Path, store: str, *, without_checkpoint: bool = False) -> list[StorePart]:
-    """The files of a store in the directory of an application, of a task, or of the store itself.
+    """Return the files of a store in the directory of an application, of a task, or of the store itself.
 
     Args:
         state_dir: the directory.
@@ -94,7 +94,7 @@ def find_parts(state_dir: Path, store: str, *, without_checkpoint: bool = False)
 
 
 def _own_task(state_dir: Path, store: str) -> Path | None:
-    """The directory of the task, if ``state_dir`` is that of the store itself; it may be gone."""
+    """Return the directory of the task, if ``state_dir`` is that of the store itself; it may be gone."""
     if state_dir.name != store or not (is_database(state_dir) or _segment_names(state_dir, store)):
         return None
     above = state_dir.absolute().parent
@@ -118,7 +118,7 @@ def _names(task: Path) -> list[str]:
 
 
 def _segment_names(directory: Path, store: str) -> list[str]:
-    """The names of all folders in a store's directory, if at least one of them is a segment's."""
+    """Return the names of all folders in a store's directory, if at least one of them is a segment's."""
     names = [path.name for path in directory.iterdir() if path.is_dir()] if directory.is_dir() else []
     return names if any(re.match(re.escape(store) + r"[-.:]\d", name) for name in names) else []
 
@@ -197,7 +197,7 @@ def _offsets(path: Path, store: str) -> dict[str, int]:
 
 
 def _number(text: str) -> int:
-    """A number of a ``.checkpoint``, of 64 bits.
+    """Return a number of a ``.checkpoint``, of 64 bits.
 
     Raises:
         ValueError: it is none.

@@ -38,26 +38,26 @@ InSegment: TypeAlias = Callable[[Row, Span], Entry]
 
 
 def window_entry(row: Row, span: Span) -> Entry:
-    """The entry of a plain window store's row."""
+    """Return the entry of a plain window store's row."""
     key, start, sequence = _window(row, span)
     return Entry(key, row.value, None, start, sequence=sequence)
 
 
 def timestamped_window_entry(row: Row, span: Span) -> Entry:
-    """The entry of a row in ``keyValueWithTimestamp``."""
+    """Return the entry of a row in ``keyValueWithTimestamp``."""
     key, start, sequence = _window(row, span)
     timestamp, value = timestamped(row)
     return Entry(key, value, timestamp, start, sequence=sequence)
 
 
 def untimed_window_entry(row: Row, span: Span) -> Entry:
-    """The entry of a timestamped window store's row that still lies in ``default``."""
+    """Return the entry of a timestamped window store's row that still lies in ``default``."""
     key, start, sequence = _window(row, span)
     return Entry(key, row.value, UNKNOWN_TIMESTAMP, start, sequence=sequence)
 
 
 def session_entry(row: Row, span: Span) -> Entry:
-    """The entry of a session store's row."""
+    """Return the entry of a session store's row."""
     if len(row.key) < _SESSION.size:
         raise unreadable(row, f"a key with the end and the start of a session, {_SESSION.size} bytes, behind it")
     end, start = _SESSION.unpack_from(row.key, len(row.key) - _SESSION.size)

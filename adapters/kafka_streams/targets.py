@@ -56,7 +56,7 @@ class Content:
     retain_duplicates: bool = False
 
     def spec(self) -> StoreSpec:
-        """The store of Millpond that holds it.
+        """Return the store of Millpond that holds it.
 
         Raises:
             ConfigurationError: the kind needs a retention, and there is none.
@@ -165,7 +165,7 @@ class ParquetTarget:
 
 
 def columns_of(content: Content) -> pa.Schema:
-    """The columns of the file."""
+    """Return the columns of the file."""
     windowed = content.kind.key_form is not KeyForm.PLAIN
     return pa.schema(
         [

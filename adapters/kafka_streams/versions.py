@@ -58,7 +58,7 @@ class KeyedVersions(NamedTuple):
 
 
 def versions_of(row: Row, interval: Interval) -> KeyedVersions:
-    """The versions of a row, oldest first, as they stand in it.
+    """Return the versions of a row, oldest first, as they stand in it.
 
     Raises:
         UnreadableRowError: it is no row of a versioned store.
@@ -74,7 +74,7 @@ def versions_of(row: Row, interval: Interval) -> KeyedVersions:
 
 
 def segment_of(row: Row) -> int:
-    """The number of the row's segment."""
+    """Return the number of the row's segment."""
     if len(row.key) < LONG.size:
         raise unreadable(row, f"a key after the number of a segment, {LONG.size} bytes")
     number: int = LONG.unpack_from(row.key)[0]

@@ -113,7 +113,7 @@ class Marks:
 
 
 def of_topology(topology: Topology, marks: Marks) -> Drawing:
-    """The drawing of a topology: topics, processors and the stores that they use."""
+    """Return the drawing of a topology: topics, processors and the stores that they use."""
     graph = _Graph()
 
     def topic(name: str) -> str:
@@ -154,7 +154,7 @@ class RecordedJob:
 
 
 def of_records(jobs: Mapping[str, RecordedJob]) -> Drawing:
-    """The drawing of what is recorded of jobs, by name: what they read and write, and their stores."""
+    """Return the drawing of what is recorded of jobs, by name: what they read and write, and their stores."""
     graph = _Graph()
     for application, job in jobs.items():
         middle = graph.add(f"job {application}", "processor", *job.lines)

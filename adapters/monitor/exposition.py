@@ -67,7 +67,7 @@ class Sample(NamedTuple):
 
 
 def exposed(overview: Overview) -> str:
-    """The figures of a query."""
+    """Return the figures of a query."""
     query = {"query": overview.query, "name": overview.name or ""}
     lines: dict[str, list[str]] = {name: [] for name in HELP}
     for sample in _samples(overview):

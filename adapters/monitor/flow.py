@@ -26,7 +26,7 @@ _HOT_KEYS: Final = 10
 def batches_seen(
     kept: Sequence[MicroBatch], begun: Mapping[int, int], committed: Mapping[int, int], count: int
 ) -> list[BatchSeen]:
-    """The last ``count`` micro-batches that have ended, the first one first.
+    """Return the last ``count`` micro-batches that have ended, the first one first.
 
     Args:
         kept: their progress, as far as there is any.
@@ -61,7 +61,7 @@ def _seen(
 
 
 def sources_seen(kept: Sequence[MicroBatch]) -> list[SourceSeen]:
-    """The sources in the last micro-batch that was kept."""
+    """Return the sources in the last micro-batch that was kept."""
     if not kept:
         return []
     since = kept[-1].started - kept[-2].started if len(kept) > 1 and kept[-2].batch == kept[-1].batch - 1 else None
@@ -137,7 +137,7 @@ def _task(batch: int, report: Report, task: TaskReport) -> TaskWork:
 
 
 def hot_keys_seen(kept: Sequence[MicroBatch]) -> list[HotKey]:
-    """The keys that most records of an operator have, in the last micro-batch in which it had records."""
+    """Return the keys that most records of an operator have, in the last micro-batch in which it had records."""
     last: dict[tuple[str, str], list[HotKey]] = {}
     for one in kept:
         for report in one.reports:

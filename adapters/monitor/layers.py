@@ -40,7 +40,7 @@ class Layout:
 
 
 def laid_out(sizes: Mapping[str, Point], edges: Iterable[tuple[str, str]]) -> Layout:
-    """The layout of a graph.
+    """Return the layout of a graph.
 
     Args:
         sizes: width and height of each box, by name.
@@ -115,7 +115,7 @@ def _layers(names: Iterable[str], edges: Iterable[tuple[str, str]]) -> dict[str,
 def _rows(
     names: Iterable[str], layers: Mapping[str, int], edges: Iterable[tuple[str, str]]
 ) -> tuple[list[list[_Slot]], dict[tuple[str, str], list[_Slot]]]:
-    """The slots of each layer, and those that each edge passes with its two ends."""
+    """Return the slots of each layer, and those that each edge passes with its two ends."""
     rows: list[list[_Slot]] = [[] for _ in range(max(layers.values(), default=-1) + 1)]
     for name in names:
         rows[layers[name]].append(name)
@@ -171,7 +171,7 @@ def _centers(
     chains: Mapping[tuple[str, str], Sequence[_Slot]],
     sizes: Mapping[str, Point],
 ) -> dict[_Slot, float]:
-    """The middle of each slot: near those of its neighbors, and apart from those beside it."""
+    """Return the middle of each slot: near those of its neighbors, and apart from those beside it."""
     above, below = _neighbors(chains, above=True), _neighbors(chains, above=False)
     half = {slot: sizes[slot][0] / 2 if isinstance(slot, str) else _PASSING / 2 for row in rows for slot in row}
     centers: dict[_Slot, float] = {}

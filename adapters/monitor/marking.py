@@ -20,7 +20,7 @@ _OPERATOR: Final = re.compile(r"(?:.*\.)?operator\.\d+")
 
 
 def is_input(one: OperatorSeen) -> bool:
-    """Whether what has reported is an input and no operator, which has a clock."""
+    """Return whether what has reported is an input and no operator, which has a clock."""
     return one.lag is None and _OPERATOR.fullmatch(one.operator) is None
 
 
@@ -30,7 +30,7 @@ def drawn(
     reasons: Sequence[Reason],
     stores: Sequence[StoreSeen],
 ) -> Drawing:
-    """The drawing of a topology, or of what is recorded if none is given."""
+    """Return the drawing of a topology, or of what is recorded if none is given."""
     inputs = [one for one in operators if is_input(one)]
     if topology is None:
         return of_records(_jobs(operators, reasons, stores))

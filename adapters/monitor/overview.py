@@ -237,6 +237,6 @@ class Overview:
     notes: tuple[str, ...]
 
     def to_dict(self) -> dict[str, Any]:
-        """The same as JSON has it."""
+        """Return the same as JSON has it."""
         run = None if self.run is None else {**asdict(self.run), "code": self.run.code}
         return {**asdict(self), "run": run, "findings": [found.to_dict() for found in self.findings]}

@@ -77,7 +77,7 @@ class QueryMonitor:
     _sizes: dict[str, Counter[str]] = field(default_factory=dict)
 
     def exists(self) -> bool:
-        """Whether there is a checkpoint; before there is, nothing can be looked at.
+        """Return whether there is a checkpoint; before there is, nothing can be looked at.
 
         Raises:
             ConfigurationError: no file system is known for its place.
@@ -153,7 +153,7 @@ class QueryMonitor:
         return kept, runs, history
 
     def _open(self, found: SparkCheckpoint, number: int, since: int, notes: list[str]) -> OpenBatch:
-        """A micro-batch that is not committed, and how many of its tasks are done."""
+        """Return a micro-batch that is not committed, and how many of its tasks are done."""
         try:
             done, partitions, done_at = found.progress_of(number)
         except MillpondError as error:

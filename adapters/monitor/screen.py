@@ -39,7 +39,7 @@ class Screenful:
 
 
 def can_show(console: Console) -> bool:
-    """Whether there is a screen to be written again and again, and not a file, a pipe or a printer."""
+    """Return whether there is a screen to be written again and again, and not a file, a pipe or a printer."""
     return console.is_interactive and console.file.isatty()
 
 

@@ -53,14 +53,14 @@ class Source:
         self._lock, self._at = Lock(), float("-inf")
 
     def data(self) -> Answer:
-        """The overview as JSON, or what is wrong, as ``{"error": "..."}``."""
+        """Return the overview as JSON, or what is wrong, as ``{"error": "..."}``."""
         seen = self._look()
         if isinstance(seen, MillpondError):
             return _unavailable("application/json", json.dumps({"error": str(seen), "code": seen.code}))
         return Answer(HTTPStatus.OK, "application/json", json.dumps(seen.to_dict()).encode())
 
     def metrics(self) -> Answer:
-        """The overview as Prometheus reads it, or what is wrong."""
+        """Return the overview as Prometheus reads it, or what is wrong."""
         seen = self._look()
         if isinstance(seen, MillpondError):
             return _unavailable("text/plain; charset=utf-8", f"{seen}\n")
@@ -86,7 +86,7 @@ class Page(NamedTuple):
 
     @classmethod
     def made(cls, interval: float) -> "Page":
-        """The page, which asks for data again after ``interval`` seconds."""
+        """Return the page, which asks for data again after ``interval`` seconds."""
         parts = files(__package__) / "page"
         html, style, script = ((parts / f"page.{kind}").read_text("utf-8") for kind in ("html", "css", "js"))
         content = html.replace("/*style*/", style).replace("/*script*/", script)
@@ -100,7 +100,7 @@ class Page(NamedTuple):
 
 
 def server(watched: QueryMonitor, port: int, interval: float) -> ThreadingHTTPServer:
-    """The server, which has its port and serves once ``serve_forever`` is called.
+    """Return the server, which has its port and serves once ``serve_forever`` is called.
 
     Args:
         watched: the query.

@@ -10,7 +10,7 @@ from millpond.adapters.monitor.diagnosis.figures import StandbyCopy
 
 
 def standby_copies(directory: Path) -> list[StandbyCopy]:
-    """The tasks that have copies in a local directory, each with when its copies were brought on last.
+    """Return the tasks that have copies in a local directory, each with when its copies were brought on last.
 
     Raises:
         OSError: the directory cannot be read.

@@ -49,7 +49,7 @@ def tables(overview: Overview) -> RenderableType:
 
 
 def state_of(overview: Overview) -> str:
-    """How far the query is, in a line."""
+    """Return how far the query is, in a line."""
     parts = []
     if overview.batch is None or overview.committed is None:
         parts.append("no micro-batch has been committed yet")

@@ -39,7 +39,7 @@ class RowVerbs:
         self._pond = pond
 
     def __call__(self, pond: Millpond) -> "RowVerbs":
-        """The verbs of another Millpond.
+        """Return the verbs of another Millpond.
 
         Raises:
             ConfigurationError: it is none.
@@ -71,7 +71,7 @@ def add_accessor() -> None:
 
 
 def _verbs() -> list[str]:
-    """The methods of ``Millpond`` whose first argument are rows."""
+    """Return the methods of ``Millpond`` whose first argument are rows."""
     methods = inspect.getmembers(Millpond, inspect.isfunction)
     return [name for name, method in methods if not name.startswith("_") and _takes_rows(method)]
 
@@ -88,7 +88,7 @@ _ponds: WeakKeyDictionary[SparkSession, dict[tuple[str, str], Millpond]] = WeakK
 
 
 def _pond_for(rows: DataFrame) -> Millpond:
-    """The Millpond of the session of these rows, or one without state for static rows where nothing is set.
+    """Return the Millpond of the session of these rows, or one without state for static rows where nothing is set.
 
     Raises:
         ConfigurationError: nothing is set, and the rows are a stream.

@@ -127,7 +127,7 @@ class SparkStreams(StateAccess):
         complete: DataFrame | None = None,
         ticks: DataFrame | None = None,
     ) -> DataFrame:
-        """The rows that the topology writes to a sink, as a DataFrame to be written like any other.
+        """Return the rows that the topology writes to a sink, as a DataFrame to be written like any other.
 
         Streaming DataFrames give a streaming DataFrame (append mode), static ones a static DataFrame that is computed
         from empty state.
@@ -267,7 +267,7 @@ class SparkStreams(StateAccess):
         return backfilled(session, self._job, plan, rows, TimeUnit.MILLISECOND, results)
 
     def _one_sink(self, job: Job, session: SparkSession, sink: str | None) -> Plan:
-        """The plan for a sink that is a query's only one."""
+        """Return the plan for a sink that is a query's only one."""
         plan = job.plan(session, self._topology, sink)
         if len(plan.sinks) > 1:
             raise ArgumentConflictError(
@@ -278,7 +278,7 @@ class SparkStreams(StateAccess):
     def _flow(
         self, session: SparkSession, plan: Plan, inputs: Mapping[str, DataFrame], complete: DataFrame | None
     ) -> Dataflow:
-        """The plan on its inputs, which are checked."""
+        """Return the plan on its inputs, which are checked."""
         check_inputs(plan, inputs, complete)
         options = self._job.options
         outputs = [Sink.of(sink, self._topology.sinks[sink].produced) for sink in plan.sinks]

@@ -85,7 +85,7 @@ class DeltaLog:
     storage: Storage
 
     def newest(self) -> int:
-        """The newest version.
+        """Return the newest version.
 
         Raises:
             ConfigurationError: there is no table of Delta Lake.
@@ -126,7 +126,7 @@ class DeltaLog:
         return [file.path.rpartition("/")[2] for file in self.storage.list(LOG)]
 
     def _lines(self, name: str) -> Iterator[Any]:
-        """The actions of a commit."""
+        """Yield the actions of a commit."""
         content = self.storage.read(f"{LOG}/{name}")
         try:
             for line in content.splitlines():
@@ -136,7 +136,7 @@ class DeltaLog:
             raise CorruptFileError(f"{self.storage.describe(f'{LOG}/{name}')} cannot be read: {error}") from error
 
     def _rows(self, name: str) -> Iterator[Mapping[str, Any]]:
-        """The actions of a checkpoint."""
+        """Yield the actions of a checkpoint."""
         path = f"{LOG}/{name}"
         try:
             with self.storage.reading(path) as stream:
@@ -258,13 +258,13 @@ def _text(value: Any) -> str:
 
 
 def _version(name: str) -> int | None:
-    """The version that a file of the log tells; None for other files."""
+    """Return the version that a file of the log tells; None for other files."""
     match = _COMMIT.fullmatch(name) or _CHECKPOINT.fullmatch(name)
     return None if match is None else int(match[1])
 
 
 def _checkpoint(names: Sequence[str], version: int) -> tuple[int, Sequence[str]]:
-    """The newest checkpoint up to a version, with its files; -1 and none if there is none that is whole."""
+    """Return the newest checkpoint up to a version, with its files; -1 and none if there is none that is whole."""
     found: dict[tuple[int, int], list[str]] = {}
     for name in names:
         match = _CHECKPOINT.fullmatch(name)

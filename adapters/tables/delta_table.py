@@ -45,7 +45,7 @@ class DeltaTable:
         return f"{type(self).__name__}({shown(str(self.path))!r})"
 
     def schema(self) -> pa.Schema:
-        """The columns of the newest version; those of types that only Spark has are left out.
+        """Return the columns of the newest version; those of types that only Spark has are left out.
 
         Raises:
             ConfigurationError: there is no table.
@@ -56,7 +56,7 @@ class DeltaTable:
         return arrow_schema(log.snapshot(log.newest()).schema)
 
     def version(self) -> str:
-        """The number of the newest version.
+        """Return the number of the newest version.
 
         Raises:
             ConfigurationError: there is no table.
@@ -64,7 +64,7 @@ class DeltaTable:
         return str(DeltaLog(self._storage).newest())
 
     def parts(self, version: str) -> Sequence[str]:
-        """The files of a version, with what the log says of their columns.
+        """Return the files of a version, with what the log says of their columns.
 
         Raises:
             FormatError: the table needs a reader that knows more.
@@ -110,7 +110,7 @@ class DeltaTable:
 
 
 def _zoned(value: str | None) -> str | None:
-    """A moment of a partition with the zone that it has; an empty text is none."""
+    """Return a moment of a partition with the zone that it has; an empty text is none."""
     return f"{value}Z" if value and _PLAIN.fullmatch(value) else value
 
 

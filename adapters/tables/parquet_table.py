@@ -41,7 +41,7 @@ class ParquetTable:
         return f"{type(self).__name__}({shown(str(self.path))!r})"
 
     def schema(self) -> pa.Schema:
-        """The columns of the file that was written last.
+        """Return the columns of the file that was written last.
 
         Raises:
             ConfigurationError: there is no file, or there are directories.
@@ -53,7 +53,7 @@ class ParquetTable:
         return file_schema(storage, max(found, key=lambda file: (file.modified_ms, file.path)).path)
 
     def version(self) -> str:
-        """The names of the files.
+        """Return the names of the files.
 
         Raises:
             ConfigurationError: there are directories, of which nobody says how they belong to the table.
@@ -68,7 +68,7 @@ class ParquetTable:
         return json.dumps([file.path for file in storage.list("") if _is_part(file.path)])
 
     def parts(self, version: str) -> Sequence[str]:
-        """The files."""
+        """Return the files."""
         names: Sequence[str] = json.loads(version)
         return names
 

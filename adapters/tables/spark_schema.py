@@ -30,7 +30,7 @@ _DECIMAL: Final = re.compile(r"decimal\((\d+), ?(-?\d+)\)")
 
 
 def arrow_schema(text: str) -> pa.Schema:
-    """The columns. Raises one of ``UNREADABLE`` if these are none.
+    """Return the columns. Raises one of ``UNREADABLE`` if these are none.
 
     >>> fields = '[{"name": "at", "type": "timestamp"}, {"name": "nothing", "type": "void"}]'
     >>> arrow_schema(f'{{"type": "struct", "fields": {fields}}}')
@@ -47,7 +47,7 @@ def _fields(fields: Any) -> Iterator[Any]:
 
 
 def _type(type_: Any) -> pa.DataType | None:
-    """The type; None if it cannot be read."""
+    """Return the type; None if it cannot be read."""
     if isinstance(type_, str):
         decimal = _DECIMAL.fullmatch(type_)
         return pa.decimal128(int(decimal[1]), int(decimal[2])) if decimal else _PLAIN.get(type_)

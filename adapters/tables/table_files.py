@@ -33,7 +33,7 @@ def check_place(path: object) -> None:
 
 
 def file_schema(storage: Storage, path: str) -> pa.Schema:
-    """The columns of a file.
+    """Return the columns of a file.
 
     Raises:
         MissingFileError: it is gone.
@@ -52,7 +52,7 @@ def file_schema(storage: Storage, path: str) -> pa.Schema:
 
 
 def read_columns(storage: Storage, path: str, columns: Sequence[str]) -> pa.Table:
-    """Those of the columns that a file has.
+    """Return those of the columns that a file has.
 
     Raises:
         MissingFileError: it is gone.
@@ -64,7 +64,7 @@ def read_columns(storage: Storage, path: str, columns: Sequence[str]) -> pa.Tabl
 
 
 def row_count(storage: Storage, path: str) -> int:
-    """How many rows a file has; raises as ``read_columns``."""
+    """Return how many rows a file has; raises as ``read_columns``."""
     with _opened(storage, path) as file:
         return int(file.metadata.num_rows)
 

@@ -26,7 +26,7 @@ class Agreement:
 
 
 def advised_pairs(advice: Advice) -> set[tuple[str, str]]:
-    """The pairs of backends of which the advice prefers the first one.
+    """Return the pairs of backends of which the advice prefers the first one.
 
     One that fits comes before one that does not, one whose times speak before one whose times do not, and of two that
     are alike in that the quicker one, if it is quicker beyond the noise.
@@ -43,7 +43,7 @@ def _preferred(one: Verdict, other: Verdict) -> bool:
 
 
 def job_pairs(runs: Mapping[str, Sequence[float]]) -> list[tuple[str, str]]:
-    """The pairs of backends of which the job took less time on the first one, in the order of that time.
+    """Return the pairs of backends of which the job took less time on the first one, in the order of that time.
 
     Args:
         runs: the seconds of a micro-batch in each run of the job, by backend.
@@ -65,6 +65,6 @@ def quicker(one: Spread, other: Spread) -> bool:
 
 
 def spread_of(runs: Sequence[float]) -> Spread:
-    """The median of runs, the least and the most."""
+    """Return the median of runs, the least and the most."""
     ordered = sorted(runs)
     return Spread(ordered[(len(ordered) - 1) // 2], ordered[0], ordered[-1])

@@ -68,7 +68,7 @@ class Candidate:
         return masked(self.source)
 
     def measured(self, share: float) -> dict[str, str]:
-        """The URLs to measure, with ``wanted`` and ``given`` caches, scaled so that a short run is like the job.
+        """Return the URLs to measure, with ``wanted`` and ``given`` caches, scaled so that a short run is like the job.
 
         A cache is to the data as it will be, and a table of writes in memory is smaller, too: otherwise it would hold
         all rows of a short run, and none would be read through the cache.
@@ -122,7 +122,7 @@ class Candidate:
 
 
 def candidate(source: str, description: Description) -> Candidate:
-    """The candidate of a backend, by name or URL.
+    """Return the candidate of a backend, by name or URL.
 
     Raises:
         ConfigurationError: there is no such backend, or its options make no sense.

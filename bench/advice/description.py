@@ -16,7 +16,7 @@ _MOST: Final = 10**15
 
 
 def parse_count(text: str) -> int:
-    """A number of things, with or without a letter for thousands, millions or billions.
+    """Return a number of things, with or without a letter for thousands, millions or billions.
 
     >>> parse_count("20M"), parse_count("1.5k"), parse_count("300")
     (20000000, 1500, 300)

@@ -60,13 +60,13 @@ class Advice:
 
 
 def advise(description: Description, backends: Sequence[Measured]) -> Advice:
-    """The advice, with what would change it."""
+    """Return the advice, with what would change it."""
     found = judge(description, backends)
     return replace(found, changes=tuple(dict.fromkeys(_changes(description, backends, found))))
 
 
 def judge(description: Description, backends: Sequence[Measured]) -> Advice:
-    """The advice, without what would change it."""
+    """Return the advice, without what would change it."""
     verdicts = sorted((verdict(description, one) for one in backends), key=_order)
     fitting = [one for one in verdicts if one.why_not is None]
     if not fitting:
@@ -78,7 +78,7 @@ def judge(description: Description, backends: Sequence[Measured]) -> Advice:
 
 
 def verdict(description: Description, measured: Measured) -> Verdict:
-    """Whether a backend fits, and what an operation of the mix takes."""
+    """Return whether a backend fits, and what an operation of the mix takes."""
     room, keys = measured.room, description.keys
     memory = disk = 0
     if room is not None:
@@ -179,7 +179,7 @@ def _changes(description: Description, backends: Sequence[Measured], found: Advi
 
 
 def with_keys(description: Description, keys: int) -> Description:
-    """The description with another number of keys, and longer ones if there are not so many."""
+    """Return the description with another number of keys, and longer ones if there are not so many."""
     return replace(description, keys=keys, key_bytes=max(description.key_bytes, (keys.bit_length() + 7) // 8))
 
 

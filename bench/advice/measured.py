@@ -105,7 +105,7 @@ class Measured:
 
 
 def with_options(backend: str, options: Iterable[tuple[str, Any]]) -> str:
-    """The URL of a backend with more options.
+    """Return the URL of a backend with more options.
 
     >>> with_options("lmdb", []), with_options("lmdb", [("sync", "true")])
     ('lmdb', 'lmdb://?sync=true')

@@ -200,7 +200,7 @@ def sizes_of(description: Description, rows: int, seed: int) -> Sizes:
 
 
 def _rows_for(description: Description, candidates: Sequence[Candidate], effort: Effort, begun: float) -> int:
-    """How many rows are left to be measured in the time since ``begun``, from how long a few of them take."""
+    """Return how many rows are left to be measured in the time since ``begun``, from how long a few of them take."""
     few = min(description.keys, _PROBE_ROWS)
     batch = min(description.batch, _PROBE_OPERATIONS)
     sizes = replace(sizes_of(description, few, effort.seed), operations=_PROBE_OPERATIONS, warm_up=0, batch=batch)

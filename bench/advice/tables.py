@@ -42,7 +42,7 @@ def print_advice(
 
 
 def mix_of(described: Mapping[str, Any]) -> str:
-    """The shares of operations, from the fields of a description."""
+    """Return the shares of operations, from the fields of a description."""
     shares = {"reads": described["reads"], "scans": described["scans"], "expiring": described["expiring"]}
     writes = max(0.0, 1 - sum(shares.values()))
     mix = f"{shares['reads']:.0%} reads, {writes:.0%} writes, {shares['scans']:.0%} scans"
@@ -66,7 +66,7 @@ def to_dict(
     advice: Advice,
     notes: Sequence[str],
 ) -> dict[str, Any]:
-    """The same as JSON has it."""
+    """Return the same as JSON has it."""
     return {
         "schema": 1,
         "description": asdict(description),

@@ -85,7 +85,7 @@ class _State:
         return sorted(path for path in (self.directory / "local/app/0_0" / self.backend).iterdir() if path.is_dir())
 
     def moved(self, directory: Path) -> "_State":
-        """The same state in a directory of its own."""
+        """Return the same state in a directory of its own."""
         shutil.copytree(self.directory, directory, dirs_exist_ok=True)
         return _State(self.backend, directory, self.manifests)
 
@@ -239,7 +239,7 @@ def _seen(state: _State, role: str, flip: Callable[[], object]) -> list[Any]:
 
 
 def _files(state: _State) -> Iterator[tuple[str, str]]:
-    """The files and their roles."""
+    """Yield the files and their roles."""
     for path in sorted(state.directory.rglob("*")):
         name = str(path.relative_to(state.directory))
         if not path.is_file() or path.name == "lease" or path.stat().st_size == 0:
@@ -280,13 +280,13 @@ def run(backends: list[str], flips: int, *, directory: Path | None = None) -> Ma
 
 
 def _flipped(path: Path, flips: int) -> range:
-    """Which bits of a file are flipped."""
+    """Return which bits of a file are flipped."""
     size = path.stat().st_size * 8
     return range(0, size, max(1, size // (flips or size)))
 
 
 def _parts(bits: range) -> Iterator[range]:
-    """The bits of each job, so that all processes have work to the end."""
+    """Return the bits of each job, so that all processes have work to the end."""
     fewest, most = _FLIPS_PER_JOB
     step = min(most, max(fewest, len(bits) // (4 * (cpu_count() or 1))))
     return (bits[start : start + step] for start in range(0, len(bits), step))
@@ -298,7 +298,7 @@ def _pool() -> ProcessPoolExecutor:
 
 
 def _kind_of(name: str) -> str:
-    """The file's name without what is different each time."""
+    """Return the file's name without what is different each time."""
     last = name.rpartition("/")[2]
     return last.partition(".")[2] if last[:12].isdecimal() and "-" in last else last
 

@@ -86,7 +86,7 @@ class Durable:
         return {number: task.with_delta(deltas[number].written()) for number, task in tasks.items()}
 
     def _rows(self, every: int) -> Iterator[tuple[int, Any, Any]]:
-        """The rows of one key of so many, with their partition, some at a time."""
+        """Yield the rows of one key of so many, with their partition, some at a time."""
         contents = random.Random(every)
         for first in range(0, self._keys, _TOGETHER):
             numbers = range(first, min(first + _TOGETHER, self._keys), every)
@@ -145,7 +145,7 @@ class Step(NamedTuple):
 
 
 def parse_way(text: str) -> list[int]:
-    """The numbers of partitions of a way, as the command line has them.
+    """Return the numbers of partitions of a way, as the command line has them.
 
     >>> parse_way("4,16,4")
     [4, 16, 4]

@@ -51,7 +51,7 @@ class FarStorage(Storage):
 
     @classmethod
     def over(cls, storage: Storage, distance: Distance) -> Self:
-        """The same place as ``storage``."""
+        """Return the same place as ``storage``."""
         return cls(storage.uri, distance, sync=storage.sync)
 
     @property

@@ -141,7 +141,7 @@ class Job:
             self._state.close()
 
     def twin(self, directory: Path) -> "Job":
-        """A job that is where this one is, on duplicates of its files in ``directory``; both are stopped."""
+        """Return a job that is where this one is, on duplicates of its files in ``directory``; both are stopped."""
         self.stop()
         shutil.copytree(self._directory, directory)
         twin = Job(self._backend, self._keys, self._rows, directory, self._seed)
@@ -204,7 +204,7 @@ WARM: Final = "warm"
 
 
 def storage_in(directory: Path) -> Storage:
-    """The storage of the durable files of the job in ``directory``."""
+    """Return the storage of the durable files of the job in ``directory``."""
     return Storage.from_uri(directory / "durable")
 
 

@@ -118,7 +118,7 @@ def backend_contenders(backends: Sequence[str], use: Use) -> list[Contender]:
 
 
 def opener(kind: ContenderKind, source: str, use: Use) -> tuple[type[Engine], Use]:
-    """The class to open a contender with, and how it is opened."""
+    """Return the class to open a contender with, and how it is opened."""
     if kind == "peer":
         return PEERS[source], use
     chosen = supplier(source)
@@ -128,7 +128,7 @@ def opener(kind: ContenderKind, source: str, use: Use) -> tuple[type[Engine], Us
 
 
 def teller(kind: ContenderKind, source: str) -> type[Engine] | None:
-    """The class that knows what the engine has written."""
+    """Return the class that knows what the engine has written."""
     return PEERS[source] if kind == "peer" else engine_class(supplier(source).name)
 
 
@@ -213,7 +213,7 @@ def _options(backend: str) -> str:
 
 
 def version_of(distribution: str) -> str:
-    """The version of a distribution for reports; that of Python's own SQLite if it is ``python``."""
+    """Return the version of a distribution for reports; that of Python's own SQLite if it is ``python``."""
     if distribution == "python":
         return f"SQLite {sqlite3.sqlite_version}"
     return installed(distribution) or "not installed"

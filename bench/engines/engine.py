@@ -71,7 +71,7 @@ class Engine(ABC):
 
     @abstractmethod
     def getter(self) -> Callable[[bytes], Any]:
-        """The engine's own function for one read."""
+        """Return the engine's own function for one read."""
 
     def prepared(self, rows: Sequence[Row]) -> Any:
         """Rows in the form that ``put_each`` takes, which is made before the clock starts."""

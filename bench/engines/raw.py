@@ -258,7 +258,7 @@ ENGINES: Final[dict[str, type[RawEngine]]] = {"memory": RawMemory, "lmdb": RawLm
 
 
 def engine_class(name: str) -> type[RawEngine] | None:
-    """The engine under the backend called ``name``: a built-in one, one that a distribution registers, or None.
+    """Return the engine under the backend called ``name``: a built-in one, one that a distribution registers, or None.
 
     Raises:
         ConfigurationError: what is registered cannot be imported or is no ``RawEngine``.
@@ -270,7 +270,7 @@ def engine_class(name: str) -> type[RawEngine] | None:
 
 
 def raw_engine(backend: str, directory: Path) -> RawEngine | None:
-    """The engine under a backend, by name or URL, open on ``directory``; None where no engine is known."""
+    """Return the engine under a backend, by name or URL, open on ``directory``; None where no engine is known."""
     chosen = supplier(backend)
     found = engine_class(chosen.name)
     return None if found is None else found(directory, Use(chosen))

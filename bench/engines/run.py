@@ -77,7 +77,7 @@ class Contest:
         return [workload for name, workload in WORKLOADS.items() if name in self.workloads or not self.workloads]
 
     def taking_part(self) -> list[Contender]:
-        """The contenders.
+        """Return the contenders.
 
         Raises:
             ConfigurationError: there are none, or a backend or a peer is unknown or has an option that makes no sense.
@@ -107,7 +107,7 @@ class Contest:
 
 
 def runs(contest: Contest, who: Sequence[Contender]) -> int:
-    """How many runs there are."""
+    """Return how many runs there are."""
     pairs = sum(_cannot(workload, contender) is None for contender in who for workload in contest.chosen)
     return pairs * contest.repeat
 
@@ -133,7 +133,7 @@ def run(contest: Contest, watch: Watch = lambda workload, contender: None) -> di
 
 
 def broken(figures: dict[str, Any]) -> bool:
-    """Whether a contender failed at something that it can do."""
+    """Return whether a contender failed at something that it can do."""
     return any(failure["reason"] != UNORDERED for failure in figures["failures"])
 
 

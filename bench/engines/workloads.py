@@ -116,7 +116,7 @@ class Plan:
 
 
 def rows_of(step: Step) -> int:
-    """How many operations a step counts for: rows of a write, one for everything else."""
+    """Return how many operations a step counts for: rows of a write, one for everything else."""
     kind, argument = step
     return len(argument) if kind in (Kind.INSERT, Kind.UPDATE, Kind.DELETE) else 1
 
@@ -220,11 +220,11 @@ class Workload:
     make: Callable[[np.random.Generator, Sizes], Plan] = field(repr=False)
 
     def plan(self, sizes: Sizes, run: int) -> Plan:
-        """The steps of one run; the same for the same sizes and number of the run."""
+        """Return the steps of one run; the same for the same sizes and number of the run."""
         return self.make(np.random.default_rng([sizes.seed, run, list(WORKLOADS).index(self.name)]), sizes)
 
     def operations(self, sizes: Sizes) -> int:
-        """How many operations are measured."""
+        """Return how many operations are measured."""
         if self.name in ("fillseq", "fillrandom"):
             return sizes.records
         if self.name == "turnover":

@@ -56,7 +56,7 @@ _LEVELS: Final = {
 
 
 def _by_level(call: str, name: str) -> str:
-    """A call for all rows, and for those of each level of the price."""
+    """Return a call for all rows, and for those of each level of the price."""
     levels = [f"{call} FILTER (WHERE {prices}) AS {level}_{name}" for level, prices in _LEVELS.items()]
     return ", ".join([f"{call} AS total_{name}", *levels])
 
@@ -199,7 +199,7 @@ class Oracle:
         return cls({name: pa.concat_tables(map(pq.read_table, paths)) for name, paths in files.items()})
 
     def compared(self, query: str, rows: pa.Table, until: int | None = None) -> int:
-        """How many rows of an answer are right: all of them.
+        """Return how many rows of an answer are right: all of them.
 
         Args:
             query: its name.
@@ -231,7 +231,7 @@ class Oracle:
 
 
 def final_rows(query: str, batches: Sequence[pa.Table]) -> pa.Table:
-    """The rows that there are in the end of those that came out with each micro-batch, in milliseconds.
+    """Return the rows that there are in the end of those that came out with each micro-batch, in milliseconds.
 
     Of a change feed, the last change of a key counts, unless it is a delete; of updates without a ``sequence``, the row
     of the last micro-batch.
@@ -254,7 +254,7 @@ def final_rows(query: str, batches: Sequence[pa.Table]) -> pa.Table:
 
 
 def in_millis(rows: pa.Table) -> pa.Table:
-    """The rows with their times as integers of milliseconds, and start and end of a window as columns."""
+    """Return the rows with their times as integers of milliseconds, and start and end of a window as columns."""
     flat = rows.flatten() if "window" in rows.column_names else rows
     names = [name.removeprefix("window.") for name in flat.column_names]
     columns: list[Any] = [

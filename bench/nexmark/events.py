@@ -110,7 +110,7 @@ class Site:
             )
 
     def emitted(self, first: int, count: int) -> Numbers:
-        """The numbers of events in the order in which they are emitted, from a place on."""
+        """Return the numbers of events in the order in which they are emitted, from a place on."""
         places = np.arange(first, first + count, dtype=np.int64)
         group = self.out_of_order
         return places // group * group + places * _SCATTER % group
@@ -120,7 +120,7 @@ class Site:
         return BEGIN + numbers * 1_000 // self.rate
 
     def length(self, events: int) -> int:
-        """How many milliseconds so many events take at most."""
+        """Return how many milliseconds so many events take at most."""
         return -(-events * 1_000 // self.rate) + 1
 
     @property
@@ -139,7 +139,7 @@ class Site:
         return self.length((-(-LEAD // AUCTIONS) + 1) * EPOCH)
 
     def persons(self, emitted: Numbers) -> pa.Table:
-        """The persons among events, in their order."""
+        """Return the persons among events, in their order."""
         numbers = emitted[emitted % EPOCH < PERSONS]
         draws = Draws(self.seed, numbers)
         name = pc.binary_join_element_wise(draws.one_of(_FIRST_NAMES), draws.one_of(_LAST_NAMES), " ")
@@ -159,7 +159,7 @@ class Site:
         return pa.table(columns)
 
     def auctions(self, emitted: Numbers) -> pa.Table:
-        """The auctions among events, in their order."""
+        """Return the auctions among events, in their order."""
         place = emitted % EPOCH
         numbers = emitted[(place >= PERSONS) & (place < PERSONS + AUCTIONS)]
         draws = Draws(self.seed, numbers)
@@ -183,7 +183,7 @@ class Site:
         return pa.table(columns)
 
     def bids(self, emitted: Numbers, first: int = 0) -> pa.Table:
-        """The bids among events, in their order.
+        """Return the bids among events, in their order.
 
         Args:
             emitted: the numbers of events, as ``emitted`` gives them.
@@ -209,12 +209,12 @@ class Site:
 
 
 def _last_person(numbers: Numbers) -> Numbers:
-    """The number of the newest person as of an event, its own if it is one."""
+    """Return the number of the newest person as of an event, its own if it is one."""
     return numbers // EPOCH * PERSONS + np.minimum(numbers % EPOCH, PERSONS - 1)
 
 
 def _last_auction(numbers: Numbers) -> Numbers:
-    """The number of the newest auction as of an event, its own if it is one; -1 before the first."""
+    """Return the number of the newest auction as of an event, its own if it is one; -1 before the first."""
     place = numbers % EPOCH - PERSONS
     return numbers // EPOCH * AUCTIONS + np.minimum(place, AUCTIONS - 1)
 
@@ -234,7 +234,7 @@ def _any_auction(draws: Draws, numbers: Numbers) -> Numbers:
 
 
 def _mostly(draws: Draws, ratio: int, hot: Numbers, others: Numbers) -> Numbers:
-    """The hot one, or in one of ``ratio`` cases another one."""
+    """Return the hot one, or in one of ``ratio`` cases another one."""
     return np.where(draws.below(ratio) > 0, hot, others)
 
 

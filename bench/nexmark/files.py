@@ -74,5 +74,5 @@ def events_of(site: Site, first: int, count: int, sources: Sequence[Source] = SO
 
 
 def _dealt(rows: pa.Table, files: int) -> pa.Table:
-    """The rows in an order in which equal parts have every so-manyth of them."""
+    """Return the rows in an order in which equal parts have every so-manyth of them."""
     return rows.take(np.argsort(np.arange(len(rows)) % files, kind="stable"))

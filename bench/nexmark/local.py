@@ -47,7 +47,7 @@ class LocalRows:
         self._made: tuple[MicroBatch, pa.Table] | None = None
 
     def of(self, batch: MicroBatch) -> pa.Table:
-        """The rows of a micro-batch, which are made once, however many read them."""
+        """Return the rows of a micro-batch, which are made once, however many read them."""
         if self._made is None or self._made[0] is not batch:
             self._made = batch, self._make(batch)
         return self._made[1]

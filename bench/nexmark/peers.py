@@ -32,7 +32,7 @@ def jvm_q3(site: Site, inputs: Inputs, scale: Scale) -> DataFrame:
 
 
 def jvm_q5(site: Site, inputs: Inputs, scale: Scale) -> DataFrame:
-    """A windowed aggregate, and behind it another one that collects the auctions of a window."""
+    """Return a windowed aggregate, and behind it another one that collects the auctions of a window."""
     counts = _late(inputs["bids"]).groupBy(F.window("dateTime", "10 seconds", "2 seconds").alias("window"), "auction")
     num = counts.agg(F.count("*").alias("num"))
     auctions = F.collect_list(F.struct("auction", "num")).alias("auctions")
@@ -42,7 +42,7 @@ def jvm_q5(site: Site, inputs: Inputs, scale: Scale) -> DataFrame:
 
 
 def jvm_q7(site: Site, inputs: Inputs, scale: Scale) -> DataFrame:
-    """A windowed aggregate, joined with the bids that it is of."""
+    """Return a windowed aggregate, joined with the bids that it is of."""
     prices = _late(inputs["bids"]).groupBy(F.window("dateTime", "10 seconds").alias("window"))
     highest = prices.agg(F.max("price").alias("highest"))
     bids = _late(inputs["bids"]).select("auction", "bidder", "price", "dateTime", "extra")
@@ -63,7 +63,7 @@ def jvm_q8(site: Site, inputs: Inputs, scale: Scale) -> DataFrame:
 
 
 def stateful_q9(site: Site, inputs: Inputs, scale: Scale) -> DataFrame:
-    """An auction and its bids by ``transformWithState``: Spark has no greatest row behind a join."""
+    """Return an auction and its bids by ``transformWithState``: Spark has no greatest row behind a join."""
     auctions = inputs["auctions"].withColumns({name: F.unix_millis(name) for name in ("dateTime", "expires")})
     placed = F.unix_millis("dateTime").alias("bid_dateTime")
     bids = inputs["bids"].select(
@@ -110,13 +110,13 @@ def jvm_q18(site: Site, inputs: Inputs, scale: Scale) -> DataFrame:
 
 
 def stateful_q18(site: Site, inputs: Inputs, scale: Scale) -> DataFrame:
-    """The same by ``transformWithState``."""
+    """Return the same by ``transformWithState``."""
     bids = _to_python(inputs["bids"]).groupBy("auction", "bidder")
     return _from_python(bids.transformWithState(LastBid(_BID_SCHEMA), _BID_SCHEMA, "Update", "None"))
 
 
 def stateful_q19(site: Site, inputs: Inputs, scale: Scale) -> DataFrame:
-    """The highest bids by ``transformWithState``: Spark's streams have no ``row_number``."""
+    """Return the highest bids by ``transformWithState``: Spark's streams have no ``row_number``."""
     bids, ranked = _to_python(inputs["bids"]).groupBy("auction"), f"{_BID_SCHEMA}, rank int"
     return _from_python(bids.transformWithState(HighestBids(_BID_SCHEMA, 10), ranked, "Update", "None"))
 

@@ -23,19 +23,19 @@ class Rows(Protocol):
     """Rows of columns. The methods are those of a ``DataFrame``, and so are their names."""
 
     def select(self, *columns: str) -> Self:
-        """The rows with these columns alone."""
+        """Return the rows with these columns alone."""
         ...
 
     def where(self, condition: Expression) -> Self:
-        """The rows for which a condition is true."""
+        """Return the rows for which a condition is true."""
         ...
 
     def withColumn(self, name: str, column: Expression) -> Self:
-        """The rows with one more column."""
+        """Return the rows with one more column."""
         ...
 
     def withColumnRenamed(self, old: str, new: str) -> Self:
-        """The rows with another name of a column."""
+        """Return the rows with another name of a column."""
         ...
 
 

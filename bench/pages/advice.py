@@ -17,7 +17,7 @@ _HEADS: Final = ("read", "write of a row", "scan", "expiry", "the mix", "memory 
 
 
 def advice_page(document: Mapping[str, Any]) -> str:
-    """The whole page of what ``millpond.bench.report.document`` makes of an advice."""
+    """Return the whole page of what ``millpond.bench.report.document`` makes of an advice."""
     parts = [
         _advised(document),
         _measured(document),
@@ -92,7 +92,7 @@ def _row(one: Mapping[str, Any], job: Mapping[str, Any], longest: float) -> Sequ
 
 
 def _scan(times: Mapping[str, Any], rows: int) -> Mapping[str, float] | None:
-    """A seek and a step for each further row."""
+    """Return a seek and a step for each further row."""
     seek, step = times.get("seek"), times.get("step")
     if seek is None or step is None:
         return None

@@ -111,7 +111,7 @@ def _row(result: Result, value: float, words: str) -> Spec:
 
 
 def _bars(name: str, title: str, unit: str, looks: _Looks, rows: Sequence[Spec]) -> Chart:
-    """A bar for each contender under its name, with the range of the runs if there is one."""
+    """Return a bar for each contender under its name, with the range of the runs if there is one."""
     rows = [{**row, "name": looks.names[row["contender"]]} for row in rows]
     length = _measured("value", unit, grid=False, tickCount=4)
     if not any(row["value"] for row in rows):
@@ -229,7 +229,7 @@ def _stretches(points: Sequence[tuple[float, float]]) -> Iterator[tuple[float, f
 
 
 def _cost(name: str, title: str, what: str, rate: str, looks: _Looks, costs: Sequence[tuple[Result, float]]) -> Chart:
-    """A point for each contender: the better, the higher and the farther to the left."""
+    """Return a point for each contender: the better, the higher and the farther to the left."""
     most = max((taken for _, taken in costs), default=0.0)
     unit, each = size_unit(most or 2**20)
     rows = []
@@ -265,13 +265,13 @@ def _height(rows: Iterable[Spec]) -> int:
 
 
 def _measured(field: str, title: str, **axis: Any) -> Spec:
-    """An axis from zero on."""
+    """Return an axis from zero on."""
     shown_as = {"title": title, "labelExpr": _SHORT, **axis}
     return {"field": field, "type": "quantitative", "scale": {"zero": True}, "axis": shown_as}
 
 
 def _logarithmic(title: str, rows: Iterable[Spec]) -> Spec:
-    """An axis of the values of ``rows`` at round numbers."""
+    """Return an axis of the values of ``rows`` at round numbers."""
     axis = {"title": f"{title} (log)", "labelExpr": _SHORT, "values": _ticks([row["value"] for row in rows])}
     scale = {"type": "log", "nice": False, "zero": False, "padding": 10}
     return {"field": "value", "type": "quantitative", "scale": scale, "axis": axis}

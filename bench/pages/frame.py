@@ -11,7 +11,7 @@ from millpond.bench.pages.tables import Html, tag
 
 
 def whole_page(title: str, header: Html, main: Html) -> str:
-    """The page.
+    """Return the page.
 
     Args:
         title: its name in a browser.

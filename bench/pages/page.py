@@ -39,7 +39,7 @@ def write_page(content: object, path: Path, origin: str = "the document") -> Non
 
 
 def results_page(results: Document) -> str:
-    """The whole page.
+    """Return the whole page.
 
     Raises:
         ConfigurationError: the package that draws is not installed.

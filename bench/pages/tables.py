@@ -20,7 +20,7 @@ class Html(str):
 
 
 def tag(name: str, *content: str | Html, **attributes: str) -> Html:
-    """An element: texts in it are escaped, elements stay.
+    """Return an element: texts in it are escaped, elements stay.
 
     >>> tag("p", "a < b, ", tag("b", "c"), id="x")
     '<p id="x">a &lt; b, <b>c</b></p>'
@@ -157,17 +157,17 @@ def numbers(texts: Iterable[str]) -> list[Html]:
 
 
 def row_head(text: str | Html) -> Html:
-    """The cell that a row begins with."""
+    """Return the cell that a row begins with."""
     return tag("th", text, scope="row")
 
 
 def _breaking(text: str) -> Html:
-    """A name that may go on in the next line behind each underscore."""
+    """Return a name that may go on in the next line behind each underscore."""
     return Html(escape(text).replace("_", "_<wbr>"))
 
 
 def table(caption: str, heads: Sequence[str], rows: Iterable[Sequence[Html]]) -> Html:
-    """A table that scrolls by itself where it is wider than the page, with keys, too."""
+    """Return a table that scrolls by itself where it is wider than the page, with keys, too."""
     head = tag("thead", tag("tr", *(tag("th", _breaking(text), scope="col") for text in heads)))
     body = tag("tbody", *(tag("tr", *cells) for cells in rows))
     inside = tag("table", tag("caption", caption), head, body)

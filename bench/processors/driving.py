@@ -58,7 +58,7 @@ class Clock(Generic[Sent]):
 
 
 def time_plain(case: Case, table: Sequence[Batch], batches: Sequence[Batch], warm_up: int) -> Clock[Batch]:
-    """The work on dicts."""
+    """Return the work on dicts."""
     clock = Clock(batches, warm_up)
     work = case.peer(table)
     with without_gc():
@@ -69,7 +69,7 @@ def time_plain(case: Case, table: Sequence[Batch], batches: Sequence[Batch], war
 def time_driven(
     case: Case, backend: str, table: Sequence[Batch], batches: Sequence[Batch], warm_up: int, local_dir: Path
 ) -> Clock[Any]:
-    """The work of the topology, with its stores in ``local_dir``; the batches come after those of the table."""
+    """Return the work of the topology, with its stores in ``local_dir``; the batches come after those of the table."""
     clock = Clock(list(map(case.sent, batches)), warm_up)
     with _loaded(case, backend, table, local_dir) as driver, without_gc():
         _send(driver, clock)
@@ -92,7 +92,7 @@ def driven_seconds(
 def profile(
     case: Case, backend: str, table: Sequence[Batch], batches: Sequence[Batch], local_dir: Path
 ) -> list[dict[str, Any]]:
-    """The functions in which the time goes, those that take most of it first; the profiler slows calls down."""
+    """Return the functions in which the time goes, those that take most of it first; the profiler slows calls down."""
     profiler, sent = cProfile.Profile(), list(map(case.sent, batches))
     with _loaded(case, backend, table, local_dir) as driver:
         profiler.runcall(_send, driver, sent)

@@ -55,7 +55,7 @@ class Sizes:
         return [min(self.batch_rows, self.records - start) for start in range(0, self.records, self.batch_rows)]
 
     def batches(self) -> list[Batch]:
-        """The records, in micro-batches."""
+        """Return the records, in micro-batches."""
         made = random.Random(self.seed)
         rows = ((f"key-{made.randrange(self.keys):07d}", _value(made), i * self.step) for i in range(self.total))
         return list(_batched(rows, self.batch_rows))

@@ -83,7 +83,7 @@ def measuring(
 
 
 def _one(driver: TopologyDriver, batch: Batch) -> tuple[float, float]:
-    """How long a micro-batch takes, and how long, when it comes again, something is measured."""
+    """Return how long a micro-batch takes, and how long, when it comes again, something is measured."""
 
     def work() -> None:
         driver.pipe_batch("in", batch)
@@ -109,7 +109,7 @@ class Spent:
     _inside: bool = False
 
     def timed(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """The function, with its time added, unless it is called by another one that is timed."""
+        """Return the function, with its time added, unless it is called by another one that is timed."""
 
         def run(*arguments: Any, **named: Any) -> Any:
             if self._inside:

@@ -77,7 +77,7 @@ class Contest:
         return [name for name in CASES if name in self.workloads or not self.workloads]
 
     def taking_part(self) -> list[Contender]:
-        """The contenders.
+        """Return the contenders.
 
         Raises:
             ConfigurationError: a backend is unknown or has an option that makes no sense.
@@ -100,7 +100,7 @@ class Contest:
 
 
 def runs(contest: Contest, who: Sequence[Contender]) -> int:
-    """How many runs there are at most."""
+    """Return how many runs there are at most."""
     profiled = sum(one.backend is not None for one in who) if contest.profile else 0
     return len(contest.chosen) * (contest.repeat * len(who) + profiled)
 

@@ -21,7 +21,7 @@ _VALUE_BYTES: Final = 100
 
 
 def latest(ttl: int | None) -> Topology:
-    """The topology of the verb, on keys and values of bytes; a batch is one unit of time."""
+    """Return the topology of the verb, on keys and values of bytes; a batch is one unit of time."""
     builder = StreamsBuilder(key_serde="bytes", value_serde="bytes")
     kept = Materialized.versioned("latest", history_retention=1, late_puts=LatePuts.VALID, ttl=ttl)
     builder.table("input", materialized=kept).to_stream(changes_only=True).to("out")

@@ -13,7 +13,7 @@ class JobMaker(Protocol):
     """Makes a job that is known but for its files, such as a ``partial`` of its class."""
 
     def __call__(self, *, directory: str, result: str) -> RunJob:
-        """The job with its files."""
+        """Return the job with its files."""
 
 
 def run_alone(

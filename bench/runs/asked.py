@@ -72,5 +72,5 @@ def check_cache_ratio(ratio: float | None) -> None:
 
 
 def cache_bytes(data_bytes: int, ratio: float | None) -> int | None:
-    """The bytes of a cache that so much data is ``ratio`` times as large as; None leaves it as it comes."""
+    """Return the bytes of a cache that so much data is ``ratio`` times as large as; None leaves it as it comes."""
     return None if ratio is None else max(1, int(data_bytes / ratio))

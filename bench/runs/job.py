@@ -21,12 +21,12 @@ class RunJob:
     result: str
 
     def text(self) -> str:
-        """The job as a program reads it."""
+        """Return the job as a program reads it."""
         return json.dumps(asdict(self))
 
     @classmethod
     def of(cls, text: str) -> Self:
-        """The job that ``text`` gave."""
+        """Return the job that ``text`` gave."""
         told = json.loads(text)
         for field in fields(cls):
             if isinstance(field.type, type) and is_dataclass(field.type):

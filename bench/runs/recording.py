@@ -34,7 +34,7 @@ class Values:
         self._place = 0
 
     def next(self) -> bytes:
-        """The next value."""
+        """Return the next value."""
         self._place = (self._place + self._size + 1) % _POOL
         return self._pool[self._place : self._place + self._size]
 

@@ -16,7 +16,7 @@ _PERCENTILES: Final = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p99_9": 0.999, "max
 
 
 def throughput(runs: Sequence[float]) -> dict[str, Any]:
-    """The median of what was done per second, the least and the most, and each run's."""
+    """Return the median of what was done per second, the least and the most, and each run's."""
     return {"median": median(runs), "min": min(runs), "max": max(runs), "runs": list(runs)}
 
 

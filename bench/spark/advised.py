@@ -149,7 +149,7 @@ class Asked:
             raise ConfigurationError(f"there is no profile {unknown[0]!r}; the profiles are {', '.join(PROFILES)}")
 
     def scale(self, profile: Profile) -> Scale:
-        """How much of it there is."""
+        """Return how much of it there is."""
         keys = profile.keys or self.keys
         return Scale(max(self.rows, -(-keys // profile.filling) if profile.filling else 1), keys, self.cores)
 
@@ -214,7 +214,7 @@ def run(asked: Asked, advised: "Advised | None" = None, ran: "Ran | None" = None
 
 
 def agrees(figures: Mapping[str, Any]) -> bool:
-    """Whether no advice was against its job."""
+    """Return whether no advice was against its job."""
     return not any(row["against"] for row in figures["profiles"])
 
 
@@ -284,7 +284,7 @@ def _advice(asked: Asked, profile: Profile) -> Advice:
 
 
 def _on_spark(spark: Callable[[], SparkSession], asked: Asked, profile: Profile) -> Runs:
-    """The job on each backend in turn, in order and in reverse."""
+    """Return the job on each backend in turn, in order and in reverse."""
     scale, skipped = asked.scale(profile), max(WARM_UP, profile.filling)
     contenders, backends = profile.workload.contenders(asked.backends), named(asked.backends)
     runs: dict[str, list[MicroBatch]] = {name: [] for name in backends}

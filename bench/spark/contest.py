@@ -178,7 +178,7 @@ class Contest:
         }
 
     def settings(self) -> dict[str, Any]:
-        """How much there is, for the report."""
+        """Return how much there is, for the report."""
         return {"rows": self.rows, "keys": self.keys, "cores": self.cores, "files": self.files or self.cores}
 
 

@@ -83,7 +83,7 @@ class Feed:
         write_inputs(place, [events()], Scale(-(-keys // filling), keys, files), filling, growing=True, seed=seed)
 
     def first(self, spark: SparkSession, batches: int) -> Inputs:
-        """The first so many micro-batches, written before they are read."""
+        """Return the first so many micro-batches, written before they are read."""
         scale = Scale(self.rows, self._keys, self._files)
         if batches > self._written:
             more = batches - self._written
@@ -117,7 +117,7 @@ class Query:
         self.state_dir = str(directory / "state")
 
     def within(self, spark: SparkSession) -> "Query":
-        """The same query, to go on in another session."""
+        """Return the same query, to go on in another session."""
         return Query(spark, self._feed, self._backend, self._directory, self._taken)
 
     @contextmanager
@@ -154,7 +154,7 @@ class Query:
         ]
 
     def prepared(self, number: int | None = None) -> bool:
-        """Whether all tasks have their new format prepared after that micro-batch, by default the last one."""
+        """Return whether all tasks have their new format prepared after that micro-batch, by default the last one."""
         manifests = Checkpoint(self._spark, self.checkpoint).manifests(number)
         return all(manifest.prepared for manifest in manifests)
 
@@ -199,7 +199,7 @@ class Query:
 
 
 def _restored(progress: StreamingQueryProgress) -> int:
-    """How many rows a micro-batch has read from durable files for local copies."""
+    """Return how many rows a micro-batch has read from durable files for local copies."""
     measured = measured_in(progress.observedMetrics)
     return sum(one.figure(StoreMetric.RESTORE_ROWS) or 0 for one in measured)
 
@@ -215,7 +215,7 @@ def _listen(process: "Popen[str]", ready: "Future[float]", log: Path) -> None:
 
 
 def ran_of(report: Mapping[str, Any], disk: int, snapshots: Sequence[float]) -> Ran:
-    """A micro-batch by Spark's report of its progress.
+    """Return a micro-batch by Spark's report of its progress.
 
     Args:
         report: the report.

@@ -22,7 +22,7 @@ _OF_NOBODY: Final = "keeps nothing"
 
 
 def document_of(measured: Sequence[Measured]) -> dict[str, Any]:
-    """The figures of workloads that were measured in one session."""
+    """Return the figures of workloads that were measured in one session."""
     contest = measured[0].contest
     backends = _backends(contest)
     labels = dict.fromkeys(name for found in measured for name in found.contest.chosen)
@@ -86,7 +86,7 @@ def _query(found: Measured) -> dict[str, Any]:
 
 
 def _backends(contest: Contest) -> dict[str, dict[str, str]]:
-    """The contenders that are backends, by their labels."""
+    """Return the contenders that are backends, by their labels."""
     chosen = named(contest.backends)
     known = backend_contenders(list(chosen.values()), Use())
     return {
@@ -96,7 +96,7 @@ def _backends(contest: Contest) -> dict[str, dict[str, str]]:
 
 
 def _other(label: str, contest: Contest, measured: Sequence[Measured]) -> dict[str, str]:
-    """A contender that is no backend."""
+    """Return a contender that is no backend."""
     about = {"name": label, "label": label}
     if any(label in found.contest.work.verbs for found in measured):
         distribution = {"distribution": "millpond", "version": version_of("millpond")}

@@ -71,18 +71,18 @@ def run(contest: Contest, spark: Callable[[], SparkSession], watch: Watch = lamb
 
 
 def ends(seconds: Sequence[float]) -> tuple[float, float]:
-    """The median of the first micro-batches and that of the last ones, which are others."""
+    """Return the median of the first micro-batches and that of the last ones, which are others."""
     compared = min(COMPARED, len(seconds) // 2)
     return median(seconds[:compared]), median(seconds[-compared:])
 
 
 def growth(seconds: Sequence[float]) -> float:
-    """The time of the last micro-batches over that of the first ones."""
+    """Return the time of the last micro-batches over that of the first ones."""
     first, last = ends(seconds)
     return last / first
 
 
 def default(contest: Contest) -> list[str]:
-    """The contenders that are measured unless somebody says otherwise."""
+    """Return the contenders that are measured unless somebody says otherwise."""
     known = contest.work.contenders(contest.backends)
     return [name for name in known if name in (VERBS, *named(contest.backends), SPARK_JVM, MAP_IN_ARROW)]

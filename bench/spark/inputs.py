@@ -291,7 +291,7 @@ def _of_shares(schema: str, keys: Numbers, rng: np.random.Generator) -> Columns:
 
 
 def _drawn(schema: str, rows: int, rng: np.random.Generator) -> Columns:
-    """A column of random values for each column of the schema but the key and the time."""
+    """Return a column of random values for each column of the schema but the key and the time."""
     columns = (column.split() for column in schema.split(", "))
     return {name: _DRAWS[kind](rows, rng) for name, kind in columns if name not in ("key", "at")}
 
@@ -316,5 +316,5 @@ _DRAWS: Final[Mapping[str, Callable[[int, np.random.Generator], Any]]] = {
 
 
 def names_of(kind: str, keys: Numbers) -> Any:
-    """A name for each key, whose order is that of the keys."""
+    """Return a name for each key, whose order is that of the keys."""
     return pa.array([f"{kind}-{key:08d}" for key in keys.tolist()])

@@ -161,7 +161,7 @@ def _times(look: Look, looks: int) -> list[float]:
 
 
 def _range(known: Sequence[str], in_range: int) -> tuple[str, str]:
-    """The first key of a range, and the one after its last."""
+    """Return the first key of a range, and the one after its last."""
     number = int(known[0].rpartition("-")[2])
     return _key(number), _key(number + in_range)
 

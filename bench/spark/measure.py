@@ -136,7 +136,7 @@ def rounds(names: Sequence[str], repeat: int) -> list[list[str]]:
 
 
 def _micro_batches(name: str, batches: int, *, warming: bool) -> tuple[int, int]:
-    """How many micro-batches of a query do not count, and how many do."""
+    """Return how many micro-batches of a query do not count, and how many do."""
     if name == TRANSFORM_WITH_STATE:
         return 1, 1
     return WARM_UP, 0 if warming else batches

@@ -39,7 +39,7 @@ class Variant:
     shuffled: bool
 
     def job(self, query: str, backend: str, inputs: Inputs, scale: Scale, directory: str) -> DataFrame:
-        """The query, but for its sink."""
+        """Return the query, but for its sink."""
         topology = QUERIES[query].topology(scale, order=self.order)
         streams = SparkStreams(
             topology,
@@ -157,7 +157,7 @@ def run(
 
 
 def _beside(variants: Mapping[str, Variant], name: str) -> str:
-    """The variant that another one is compared with: the same records as they arrive, or those in order."""
+    """Return the variant that another one is compared with: the same records as they arrive, or those in order."""
     return SHUFFLED if variants[name].shuffled and SHUFFLED in variants else ARRIVAL
 
 

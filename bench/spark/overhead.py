@@ -65,7 +65,7 @@ class Variant:
     observed: bool = True
 
     def job(self, backend: str, batches: int, inputs: Inputs, scale: Scale, directory: str) -> DataFrame:
-        """The query, but for its sink."""
+        """Return the query, but for its sink."""
         place = Path(directory)
         streams = SparkStreams(
             self.topology(scale, headers=self.headers),
@@ -182,7 +182,7 @@ def _in_turn(
     batches: int,
     turns: int,
 ) -> dict[str, list[float]]:
-    """The seconds of the micro-batches that count, by variant."""
+    """Return the seconds of the micro-batches that count, by variant."""
     found: dict[str, list[float]] = {name: [] for name in variants}
     for name in in_turn(variants, turns):
         job = partial(variants[name].job, backend, WARM_UP + batches)
@@ -221,7 +221,7 @@ def _headers() -> Any:
 
 
 def _ticks(beside: DataFrame, directory: Path, batches: int) -> DataFrame:
-    """A stream with one row for each micro-batch."""
+    """Return a stream with one row for each micro-batch."""
     directory.mkdir()
     for number in range(batches):
         pq.write_table(pa.table({"tick": [number]}), directory / f"{number:06d}.parquet")

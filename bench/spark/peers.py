@@ -78,17 +78,17 @@ def jvm_stream_join(inputs: Inputs, scale: Scale) -> DataFrame:
 
 
 def jvm_stream_join_left(inputs: Inputs, scale: Scale) -> DataFrame:
-    """The same, and the rows of the left side that find nobody."""
+    """Return the same, and the rows of the left side that find nobody."""
     return _jvm_stream_join(inputs, scale, "left")
 
 
 def stateful_count(inputs: Inputs, scale: Scale) -> DataFrame:
-    """A count by ``transformWithState``."""
+    """Return a count by ``transformWithState``."""
     return inputs["events"].groupBy("key").transformWithState(CountRows(), COUNTED, "Update", "None")
 
 
 def stateful_temporal_join(inputs: Inputs, scale: Scale) -> DataFrame:
-    """A join as of a time by ``transformWithState``."""
+    """Return a join as of a time by ``transformWithState``."""
     return _stateful_asof_join(inputs, RATE, JOINED)
 
 
@@ -102,23 +102,23 @@ def static_asof_join(right: str, inputs: Inputs, scale: Scale) -> DataFrame:
 
 
 def stateful_wide_join(inputs: Inputs, scale: Scale) -> DataFrame:
-    """The same of wide rows."""
+    """Return the same of wide rows."""
     return _stateful_asof_join(inputs, DEVICE, WIDE)
 
 
 def pandas_hot_keys(inputs: Inputs, scale: Scale) -> DataFrame:
-    """A join as of a time by ``pandas.merge_asof`` in ``transformWithStateInPandas``."""
+    """Return a join as of a time by ``pandas.merge_asof`` in ``transformWithStateInPandas``."""
     rows = _union(inputs).groupBy("key")
     return rows.transformWithStateInPandas(JoinQuotes(scale.reach), QUOTED, "Append", "None")
 
 
 def stateful_table_join(inputs: Inputs, scale: Scale) -> DataFrame:
-    """A join of tables by ``transformWithState``."""
+    """Return a join of tables by ``transformWithState``."""
     return _stateful_tables(inputs, JOINED)
 
 
 def stateful_multi_join(inputs: Inputs, scale: Scale) -> DataFrame:
-    """A join of three tables by ``transformWithState``."""
+    """Return a join of three tables by ``transformWithState``."""
     return _stateful_tables(inputs, BOUNDED)
 
 
@@ -149,7 +149,7 @@ def pass_through(inputs: Inputs, scale: Scale) -> DataFrame:
 
 
 def exchange_pass_through(inputs: Inputs, scale: Scale) -> DataFrame:
-    """The same with the columns of the exchange."""
+    """Return the same with the columns of the exchange."""
     rows = inputs["events"].select("key", F.col("at").alias("timestamp"), F.col("amount").alias("value"))
     return rows.mapInArrow(_unchanged, KEYED)
 

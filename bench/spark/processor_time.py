@@ -74,7 +74,7 @@ class Spent:
 
 
 def _family(root: int) -> Iterator[Process]:
-    """The process, if there is one, and all that came from it."""
+    """Yield the process, if there is one, and all that came from it."""
     by_parent: dict[int, list[Process]] = {}
     left: list[Process] = []
     for process in all_processes():
@@ -88,7 +88,7 @@ def _family(root: int) -> Iterator[Process]:
 
 
 def all_processes() -> Iterator[Process]:
-    """Those of this machine."""
+    """Yield those of this machine."""
     for directory in _PROCESSES.glob("[0-9]*"):
         try:
             _, _, fields = (directory / "stat").read_text(errors="replace").rpartition(")")

@@ -135,7 +135,7 @@ def _heard_if_it_fails() -> Iterator[None]:
 
 
 def scratch(directory: Path | None) -> tempfile.TemporaryDirectory[str]:
-    """A directory for inputs and state, which is deleted at the end.
+    """Return a directory for inputs and state, which is deleted at the end.
 
     What a worker still writes there then stays, since no figure is to be lost for that.
 
@@ -206,7 +206,7 @@ def writer_of(
     batches: int,
     own: Path,
 ) -> DataStreamWriter:
-    """The contender's query on the first ``batches`` micro-batches in ``place``, but for its sink.
+    """Return the contender's query on the first ``batches`` micro-batches in ``place``, but for its sink.
 
     Its files are in the directory ``own``.
     """

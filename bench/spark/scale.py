@@ -157,7 +157,7 @@ def _phase(ran: Sequence[Ran], rows: int) -> dict[str, Any]:
 
 
 def _deltas(directory: Path) -> list[int]:
-    """The bytes of each delta of the query in ``directory``."""
+    """Return the bytes of each delta of the query in ``directory``."""
     return [path.stat().st_size for path in (directory / "state").rglob("*.delta.parquet")]
 
 

@@ -84,5 +84,5 @@ class Scale:
 
 
 def columns_of(schema: str) -> list[str]:
-    """The names of the columns of one of these schemas."""
+    """Return the names of the columns of one of these schemas."""
     return [column.split()[0] for column in schema.split(", ")]

@@ -54,7 +54,7 @@ def table_join(scale: Scale) -> Topology:
 
 
 def stream_join(scale: Scale) -> Topology:
-    """The pairs of rows of two streams that are close in time."""
+    """Return the pairs of rows of two streams that are close in time."""
     builder = StreamsBuilder()
     windows = JoinWindows.of(scale.reach)
     joined = _events(builder).join(_rates(builder), _joined_columns, windows=windows, vectorized=True)
@@ -63,7 +63,7 @@ def stream_join(scale: Scale) -> Topology:
 
 
 def stream_join_left(scale: Scale) -> Topology:
-    """The same, and the events that find nobody, once their time is over."""
+    """Return the same, and the events that find nobody, once their time is over."""
     builder = StreamsBuilder()
     windows = JoinWindows.of(scale.reach)
     joined = _events(builder).left_join(_rates(builder), _joined_columns, windows=windows, vectorized=True)
@@ -114,7 +114,7 @@ def _events(builder: StreamsBuilder, *, headers: bool = False) -> KStream:
 
 
 def _carrying(schema: str, headers: bool) -> str:
-    """The columns of a sink, and the headers if there are any."""
+    """Return the columns of a sink, and the headers if there are any."""
     return f"{schema}, {CARRIED}" if headers else schema
 
 

@@ -46,12 +46,12 @@ def table_join(pond: Millpond, inputs: Inputs, scale: Scale) -> DataFrame:
 
 
 def stream_join(pond: Millpond, inputs: Inputs, scale: Scale) -> DataFrame:
-    """The pairs of rows of two streams that are close in time."""
+    """Return the pairs of rows of two streams that are close in time."""
     return _latest_of_both(pond.stream_join(*_both(inputs), on="key", **_times(), within=scale.reach))
 
 
 def stream_join_left(pond: Millpond, inputs: Inputs, scale: Scale) -> DataFrame:
-    """The same, and the events that find nobody."""
+    """Return the same, and the events that find nobody."""
     return _latest_of_both(pond.stream_join(*_both(inputs), on="key", **_times(), within=scale.reach, how="left"))
 
 
@@ -81,7 +81,7 @@ def skewed_key(pond: Millpond, inputs: Inputs, scale: Scale) -> DataFrame:
 
 
 def skewed_key_one_by_one(pond: Millpond, inputs: Inputs, scale: Scale) -> DataFrame:
-    """The same with a sixth one that goes by the order of rows, so that all of them travel."""
+    """Return the same with a sixth one that goes by the order of rows, so that all of them travel."""
     return _in_windows(pond, inputs["sales"], _OF_SALES, scale).drop("latest")
 
 
@@ -121,7 +121,7 @@ def multi_join(pond: Millpond, inputs: Inputs, scale: Scale) -> DataFrame:
 
 
 def two_table_joins(pond: Millpond, inputs: Inputs, scale: Scale) -> DataFrame:
-    """The same by a join of the first two tables, and one of its changes with the third."""
+    """Return the same by a join of the first two tables, and one of its changes with the third."""
     joined = pond.table_join(*_both(inputs), on="key", **_times(), name="first two")
     both = joined.drop("at", "since"), _since(inputs["limits"])
     return _bounded(pond.table_join(*both, on="key", left_time="change_time", right_time=_time("since")))
@@ -185,7 +185,7 @@ def _in_windows(pond: Millpond, rows: DataFrame, calls: Mapping[str, AggregateCa
 
 
 def _in_sessions(pond: Millpond, rows: DataFrame, calls: Mapping[str, AggregateCall], scale: Scale) -> DataFrame:
-    """The verb's sessions end a gap after their last row."""
+    """Return the verb's sessions end a gap after their last row."""
     windows = SessionWindows(scale.gap)
     found = pond.aggregate(rows, calls, by="key", time=_time(), window=windows, emit="final")
     return found.select("key", *_bounds(scale.gap), *calls)

@@ -42,7 +42,7 @@ class WorkerMemory:
     own: int = 0
 
     def at_most(self, other: "WorkerMemory") -> "WorkerMemory":
-        """The greater of each."""
+        """Return the greater of each."""
         return WorkerMemory(max(self.resident, other.resident), max(self.own, other.own))
 
 
@@ -87,7 +87,7 @@ class WorkerWatch:
         self.spent_by_workers.look(now)
 
     def _workers(self) -> Iterator[Process]:
-        """Those that carry the mark, with a look at their memory."""
+        """Yield those that carry the mark, with a look at their memory."""
         for process in all_processes():
             found = _memory(_PROCESSES / str(process.number), self._mark)
             if found is not None:

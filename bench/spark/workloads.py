@@ -308,7 +308,7 @@ def named(backends: Sequence[str]) -> dict[str, str]:
 
 
 def workload_named(name: str) -> Workload[Topic]:
-    """The workload.
+    """Return the workload.
 
     Raises:
         ConfigurationError: there is none of that name.
@@ -320,7 +320,7 @@ def workload_named(name: str) -> Workload[Topic]:
 def chosen_contenders(
     workload: Workload[Source], backends: Sequence[str], names: Collection[str] | None, *, with_flink: bool = False
 ) -> dict[str, Contender | FlinkContender]:
-    """Those of the names, or all, in the order of all; those in Flink come last.
+    """Return those of the names, or all, in the order of all; those in Flink come last.
 
     Args:
         workload: whose contenders.

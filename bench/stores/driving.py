@@ -70,7 +70,7 @@ def _stepwise(plan: Plan, work_of: Callable[[], Mapping[Kind, Work]]) -> dict[st
 
 
 def _whole(sizes: Sizes, work: Callable[[Callable[[Callable[[], object]], None]], None]) -> dict[str, Any]:
-    """The figures of what is done at once."""
+    """Return the figures of what is done at once."""
     found: dict[str, Any] = {}
 
     def timed(act: Callable[[], object]) -> None:

@@ -82,7 +82,7 @@ class Plan:
 
 
 def rows_of(step: Step) -> int:
-    """How many operations a step counts for: rows of columns, none for a commit, one for everything else."""
+    """Return how many operations a step counts for: rows of columns, none for a commit, one for everything else."""
     kind, argument = step
     if kind is Kind.COMMIT:
         return 0
@@ -150,7 +150,7 @@ class Pattern(ABC):
 
     @abstractmethod
     def plan(self, sizes: Sizes) -> Plan:
-        """The steps; the same for the same sizes."""
+        """Return the steps; the same for the same sizes."""
 
     @abstractmethod
     def work(self, store: Any, values: Values) -> dict[Kind, Work]:

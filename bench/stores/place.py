@@ -49,7 +49,7 @@ class Place:
         return self.directory / "durable"
 
     def spec(self, plain: StoreSpec) -> StoreSpec:
-        """A store with checksums if there are to be any."""
+        """Return a store with checksums if there are to be any."""
         return replace(plain, checksums=self.checksums)
 
     @contextmanager

@@ -50,7 +50,7 @@ class Contender(NamedTuple):
         return self.shown["label"]
 
     def with_checksums(self) -> "Contender":
-        """The same backend with checksums of its rows."""
+        """Return the same backend with checksums of its rows."""
         label = self.label.replace("(Millpond)", "(Millpond, checksums)")
         return self._replace(shown={**self.shown, "label": label}, checksums=True)
 
@@ -107,7 +107,7 @@ class Contest:
         return [Workload(f"{one.name}, {size.keys:,} keys", one, size) for one in patterns for size in sizes]
 
     def taking_part(self) -> list[Contender]:
-        """The contenders.
+        """Return the contenders.
 
         Raises:
             ConfigurationError: a backend is unknown or has an option that makes no sense.
@@ -143,7 +143,7 @@ class Contest:
 
 
 def runs(contest: Contest, who: Sequence[Contender]) -> int:
-    """How many runs there are at most."""
+    """Return how many runs there are at most."""
     return contest.repeat * sum(_cannot(workload, one) is None for one in who for workload in contest.chosen)
 
 
@@ -169,7 +169,7 @@ def run(contest: Contest, watch: Watch = lambda workload, contender: None) -> di
 
 
 def broken(figures: dict[str, Any]) -> bool:
-    """Whether a contender failed at something that it can do."""
+    """Return whether a contender failed at something that it can do."""
     return any(failure["reason"] not in TAKING_NO_PART for failure in figures["failures"])
 
 

@@ -59,7 +59,7 @@ class _Versions(Pattern):
 
     @abstractmethod
     def _time(self, chance: random.Random, place: int) -> int | None:
-        """The time of the step at ``place``; None for the latest."""
+        """Return the time of the step at ``place``; None for the latest."""
 
     def work(self, store: Any, values: Values) -> dict[Kind, Work]:
         return {Kind.PUT_MANY: put_many_work(store, values), self.step: self._step_work(store, values)}
@@ -193,5 +193,5 @@ class VersionedGetManyAsOf(_Versions):
 
 
 def _answer(key: str, as_of: int | None) -> bytes:
-    """The row of the version that is valid then, of those that are there before."""
+    """Return the row of the version that is valid then, of those that are there before."""
     return _row(key, NOW if as_of is None else as_of - as_of % HOUR)

@@ -67,7 +67,7 @@ class Expiry:
 
 
 def kept_from(observed: int) -> int:
-    """The beginning of the oldest segment that is kept."""
+    """Return the beginning of the oldest segment that is kept."""
     oldest = max(0, observed - RETENTION + 1)
     return oldest - oldest % SEGMENT
 

@@ -62,7 +62,7 @@ def write_pages(place: Path) -> None:
 
 
 def configuration() -> str:
-    """The generator's, with the navigation, which is that of the index of the documentation."""
+    """Return the generator's, with the navigation, which is that of the index of the documentation."""
     modules = reference.public_names(_SNAPSHOT)
     references = [reference.INDEX, *({name: f"{reference.FOLDER}/{name}.md"} for name in modules)]
     runs = [{path.stem: pages.page_path(_path(path))} for path in _runs()]
@@ -73,7 +73,7 @@ def configuration() -> str:
 
 
 def _contents() -> dict[str, str | Path]:
-    """The text of each page that is made, and the path of each file that is taken as it is, by where it goes."""
+    """Return the text of each page that is made, and the path of each file that is taken as it is, by where it goes."""
     found: dict[str, str | Path] = {pages.page_path(path): _content_of(path) for path in pages.reachable()}
     for path in _runs():
         name = plots.plots_name(path)
@@ -86,7 +86,7 @@ def _contents() -> dict[str, str | Path]:
 
 
 def _content_of(path: str) -> str | Path:
-    """The page of a file or folder of the repository, with links that lead to pages."""
+    """Return the page of a file or folder of the repository, with links that lead to pages."""
     place = pages.ROOT / path
     if path.endswith(pages.IMAGES):
         return place

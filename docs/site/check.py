@@ -86,7 +86,7 @@ def _of_page(site: Path, path: Path, page: _Page, pages: dict[Path, _Page]) -> I
 
 
 def _target(site: Path, page: Path, url: str) -> Path:
-    """The file that a browser would get for a relative address on ``page``."""
+    """Return the file that a browser would get for a relative address on ``page``."""
     place = unquote(urlsplit(url).path)
     if not place:
         return page

@@ -24,7 +24,7 @@ class Markdown(griffe.Extension):
 
 
 def markdown(docstring: str) -> str:
-    """The docstring with what is not Markdown made so."""
+    """Return the docstring with what is not Markdown made so."""
     fenced = _DOCTEST.sub(lambda match: f"{match[1]}```pycon\n{match[0]}\n{match[1]}```", docstring)
     apart = _TOGETHER.sub(_a_line_each, fenced)
     return _LITERAL.sub(lambda match: f"{match[1]}:" if match[1] else "", apart)

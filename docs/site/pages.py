@@ -59,7 +59,7 @@ def page_path(path: str) -> str:
 
 
 def with_page_links(page: str, text: str) -> str:
-    """The Markdown of ``page`` with links to pages, where it has links to other files and to folders."""
+    """Return the Markdown of ``page`` with links to pages, where it has links to other files and to folders."""
 
     def to_page(match: re.Match[str]) -> str:
         target = _target(page, match["path"])
@@ -74,7 +74,7 @@ def with_page_links(page: str, text: str) -> str:
 
 
 def text_page(path: str) -> str:
-    """A page that shows the text of a file."""
+    """Return a page that shows the text of a file."""
     text = (ROOT / path).read_text().rstrip("\n")
     fence = "`" * max(3, 1 + max(map(len, re.findall("`+", text)), default=0))
     language = _LANGUAGES.get(PurePosixPath(path).suffix, "text")
@@ -102,7 +102,7 @@ def _summary(module: Path) -> str:
 
 
 def title(page: Path) -> str:
-    """The first heading of a Markdown file."""
+    """Return the first heading of a Markdown file."""
     found = re.search(r"^# (.+)$", page.read_text(), re.MULTILINE)
     return found[1] if found else page.stem
 
@@ -142,7 +142,7 @@ def _listed(text: str, seen: set[str]) -> list[dict[str, Any]]:
 
 
 def _with_pages(index: str) -> list[Any]:
-    """The index of a folder, with what it links to there."""
+    """Return the index of a folder, with what it links to there."""
     listed = [path for path in dict.fromkeys(_links(index)) if path.startswith(f"{posixpath.dirname(index)}/")]
     return [index, *({_label(path): page_path(path)} for path in listed)]
 

@@ -11,7 +11,7 @@ INDEX = f"{FOLDER}/README.md"
 
 
 def public_names(snapshot: Path) -> dict[str, list[str]]:
-    """The public names of each module, from the file that lists them.
+    """Return the public names of each module, from the file that lists them.
 
     Raises:
         ValueError: the file begins with something other than a module.
@@ -30,7 +30,7 @@ def public_names(snapshot: Path) -> dict[str, list[str]]:
 
 
 def pages(names: dict[str, list[str]]) -> dict[str, str]:
-    """The Markdown of each page by its path; the first one is the index."""
+    """Return the Markdown of each page by its path; the first one is the index."""
     index = "# Reference\n\nAll public names by the module that they are imported from.\n"
     for module, members in names.items():
         listed = " ·\n".join(f"[`{name}`][{module}.{name}]" for name in members)

@@ -43,7 +43,7 @@ def run_page(path: Path, plots: str | None = None) -> str:
 
 
 def overview_page(paths: Iterable[Path]) -> str:
-    """The page that lists all files of figures."""
+    """Return the page that lists all files of figures."""
     rows = []
     for path in paths:
         figures = _load(path)
@@ -121,14 +121,14 @@ def _by_name(parts: Mapping[str, Mapping[str, Any]]) -> str:
 
 
 def _shared(parts: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """The parts whose names are all among those of the part that has most of them."""
+    """Return the parts whose names are all among those of the part that has most of them."""
     most = max(parts.values(), key=len, default={})
     shared = [name for name, part in parts.items() if part and part.keys() <= most.keys()]
     return shared if len(shared) > 1 else []
 
 
 def _table(rows: Iterable[Mapping[str, Any]]) -> str:
-    """A row for each; series that are long stand below, under the name of their row."""
+    """Return a row for each; series that are long stand below, under the name of their row."""
     flat = [dict(_flattened(row)) for row in rows]
     named = list(dict.fromkeys(name for row in flat for name, value in row.items() if value is not None))
     long = [name for name in named if any(_is_long(row.get(name)) for row in flat)]
@@ -161,7 +161,7 @@ def _heading(text: str, level: int) -> str:
 
 
 def _words(name: str) -> str:
-    """A name as words, with its unit at the end. Latencies of kinds of operations are microseconds.
+    """Return a name as words, with its unit at the end. Latencies of kinds of operations are microseconds.
 
     >>> _words("store p50_us"), _words("rows_per_second"), _words("resident_bytes")
     ('store p50, µs', 'rows per second', 'resident bytes')
@@ -181,7 +181,7 @@ def _words(name: str) -> str:
 
 
 def _shown(value: Any) -> str:
-    """A value as text, numbers with four digits at least.
+    """Return a value as text, numbers with four digits at least.
 
     >>> _shown(1.7023), _shown(883882.27), _shown(0.0000051), _shown([1.5, 2]), _shown(None)
     ('1.702', '883,882', '0.0000051', '1.5, 2', '')
@@ -210,14 +210,14 @@ def _is_rows(value: object) -> bool:
 
 
 def _without_series(value: Any) -> Any:
-    """The same without lists of points."""
+    """Return the same without lists of points."""
     if isinstance(value, Mapping):
         return {name: _without_series(part) for name, part in value.items() if not _is_points(part)}
     return [_without_series(part) for part in value] if isinstance(value, list) else value
 
 
 def _is_long(value: object) -> bool:
-    """Whether it is a series that no cell of a table has room for."""
+    """Return whether it is a series that no cell of a table has room for."""
     return isinstance(value, list) and len(value) > _LONGEST
 
 
@@ -226,12 +226,12 @@ def _is_points(value: object) -> bool:
 
 
 def _is_series(value: object) -> bool:
-    """Whether it has figures in a row for each of several names."""
+    """Return whether it has figures in a row for each of several names."""
     return isinstance(value, Mapping) and all(isinstance(part, list) and not _is_rows(part) for part in value.values())
 
 
 def _is_by_name(value: object) -> bool:
-    """Whether it has a figure or a flat row for each of several names."""
+    """Return whether it has a figure or a flat row for each of several names."""
     return isinstance(value, Mapping) and not any(
         isinstance(part, list) or (isinstance(part, Mapping) and any(map(_is_nested, part.values())))
         for part in value.values()

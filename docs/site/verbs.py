@@ -23,7 +23,7 @@ _ENTRY = re.compile(r"^    ([a-z]\w*(?:, [a-z]\w*)*): ", re.MULTILINE)
 
 
 def verbs() -> list[str]:
-    """The names of all that ``Millpond`` and ``Pond`` can do."""
+    """Return the names of all that ``Millpond`` and ``Pond`` can do."""
     named = {name for kind in KINDS for name in dir(kind) if inspect.isfunction(getattr(kind, name))}
     return sorted(name for name in named if not name.startswith("_"))
 
@@ -50,7 +50,7 @@ def told(kind: type, name: str) -> dict[str, str]:
 
 
 def table(name: str) -> str:
-    """The arguments of a verb, as a table of Markdown, and what comes out of it."""
+    """Return the arguments of a verb, as a table of Markdown, and what comes out of it."""
     lines = ["| argument | default | what it says |", "|---|---|---|"]
     shown: set[str] = set()
     for kind in KINDS:
@@ -66,7 +66,7 @@ def table(name: str) -> str:
 
 
 def written(text: str) -> str:
-    """The text of the page with all tables as the docstrings have them now."""
+    """Return the text of the page with all tables as the docstrings have them now."""
     return _TABLE.sub(lambda found: f"{found[1]}\n{table(found[2])}\n\n{found[3]}", text)
 
 

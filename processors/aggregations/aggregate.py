@@ -230,7 +230,7 @@ class Aggregate(Operator):
         self._updates.send_columns(updates)
 
     def _columns_of(self, store: TimestampedKeyValueStore[Any, Any] | None) -> TimestampedColumns | None:
-        """The store for whole columns; None if what is computed from them, or kept, has to be objects."""
+        """Return the store for whole columns; None if what is computed from them, or kept, has to be objects."""
         keys, values = column_serde(self._spec.key_serde), column_serde(self._spec.value_serde)
         tells_each = (self._config.send_olds or self._tells_each) and not self._caching
         if store is None or tells_each or self._spec.key_serde not in PLAIN_KEYS:
@@ -303,7 +303,7 @@ class Aggregate(Operator):
             out.add(key, new, timestamp, old, valid_to == VALID_TO_UNDEFINED)
 
     def _before(self, out: BatchBuilder, key: Any, timestamp: int) -> ValueAndTimestamp[Any] | None:
-        """The aggregate of a key when a record of it comes; if it has expired, tell so if somebody asks."""
+        """Return the aggregate of a key when a record of it comes; if it has expired, tell so if somebody asks."""
         (found,), (expired,) = self._table.get_many_at([key], self._ttl.reached([timestamp]).tolist())
         if expired is not None and self._tells_each:
             gone = self._ttl.deletes([key], [expired.value], [expired.timestamp], olds=True)
@@ -348,7 +348,7 @@ class Aggregate(Operator):
 
 
 def without_nulls(context: ProcessorContext, batch: Batch) -> Batch:
-    """The records that have a key and a value; the others are counted."""
+    """Return the records that have a key and a value; the others are counted."""
     if None not in batch.keys and None not in batch.values:
         return batch
     kept = batch.select([k is not None and v is not None for k, v in zip(batch.keys, batch.values, strict=True)])
@@ -357,7 +357,7 @@ def without_nulls(context: ProcessorContext, batch: Batch) -> Batch:
 
 
 def columns_without_nulls(context: ProcessorContext, columns: Columns) -> Columns:
-    """The same for columns."""
+    """Return the same for columns."""
     kept = columns.present(values=True)
     context.count(CounterName.DROPPED_NULL, len(columns) - len(kept))
     return kept

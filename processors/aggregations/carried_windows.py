@@ -55,7 +55,7 @@ class _Part(NamedTuple):
     span: Span
 
     def to_come(self, until: int) -> Iterator[Change]:
-        """The windows up to ``until`` that have not come out as they are, and are going to."""
+        """Yield the windows up to ``until`` that have not come out as they are, and are going to."""
         by_end = self.old.kind.key_form is KeyForm.SESSION
         for change in self.changed:
             time = change[2] if by_end else change[1]
@@ -83,7 +83,7 @@ def _span_of(olds: Sequence[OldStore], number: int) -> Span:
 
 
 def _calendar_of(olds: Sequence[OldStore], span: Span) -> Calendar | None:
-    """The calendar whose windows those of a span are; None for others."""
+    """Return the calendar whose windows those of a span are; None for others."""
     known = [KeptTerms.from_bytes(old.get_metadata(TERMS)) for old in olds]
     # A partition without a record since windows are these does not know of them.
     grids = (grid_of(one.at(span.first)) for one in known if span.first in (MIN_TIME, *one.since))
@@ -97,7 +97,7 @@ def _closed_by(old: OldStore, time: int, calendar: Calendar, span: Span) -> int:
 
 
 def _parts(olds: Sequence[OldStore], number: int) -> list[_Part]:
-    """The partitions in which the processor has had records."""
+    """Return the partitions in which the processor has had records."""
     span = _span_of(olds, number)
     calendar = _calendar_of(olds, span)
     times = [(old, time) for old in olds if (time := _time_in(old, number, span)) is not None]
@@ -115,7 +115,7 @@ def _parts(olds: Sequence[OldStore], number: int) -> list[_Part]:
 
 
 def _time_in(old: OldStore, number: int, span: Span) -> int | None:
-    """The stream time of a processor; of one that has not begun there, that of the windows before its own."""
+    """Return the stream time of a processor; of one that has not begun there, that of the windows before its own."""
     time = KeptTime(old, stream_time_of(number)).get()
     while time is None and number and span.first > MIN_TIME:
         number -= 1
@@ -124,7 +124,7 @@ def _time_in(old: OldStore, number: int, span: Span) -> int | None:
 
 
 def _revise(olds: Sequence[OldStore], belongs: Callable[[bytes], bool]) -> Mapping[str, bytes | None]:
-    """The times of processors whose results are final."""
+    """Return the times of processors whose results are final."""
     prefixes = waiting_of(""), completion_of("")
     numbers = {
         int(name.removeprefix(prefix)) for prefix in prefixes for old in olds for name in old.metadata_names(prefix)
@@ -162,13 +162,13 @@ def _of_processor(number: int, parts: Sequence[_Part], belongs: Callable[[bytes]
 
 
 def _time_of(place: _Place) -> int:
-    """The time by which a window closes: its end if it has one of its own, else its start."""
+    """Return the time by which a window closes: its end if it has one of its own, else its start."""
     _, start, end = place
     return start if end is None else end
 
 
 def _seeded(time: int, users: int) -> dict[str, bytes]:
-    """The stream time of each processor: windows that have closed by then came out where the seeds are from."""
+    """Return the stream time of each processor: windows that have closed by then came out where the seeds are from."""
     return {stream_time_of(number): versioned(pack_time(time)) for number in range(users)}
 
 

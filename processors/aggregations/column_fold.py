@@ -54,7 +54,7 @@ class Groups:
         return ranks
 
     def latest(self, times: _Integers) -> _Integers:
-        """The greatest of each key's times."""
+        """Return the greatest of each key's times."""
         latest = np.full(len(self.keys), np.iinfo(np.int64).min)
         if (times[1:] >= times[:-1]).all():
             latest[self.numbers] = times
@@ -63,13 +63,13 @@ class Groups:
         return latest
 
     def first(self, times: _Integers) -> _Integers:
-        """The time at each key's first record."""
+        """Return the time at each key's first record."""
         first = np.empty(len(self.keys), np.int64)
         first[self.numbers[::-1]] = times[::-1]
         return first
 
     def earliest(self, times: _Integers) -> _Integers:
-        """The least of each key's times."""
+        """Return the least of each key's times."""
         return -1 - self.latest(-1 - times)
 
 
@@ -96,7 +96,7 @@ class ColumnFold(ABC):
 
     @abstractmethod
     def running(self, groups: Groups, values: Any, before: Any) -> Any:
-        """The aggregate of its key after each record; the arguments are those of ``totals``."""
+        """Return the aggregate of its key after each record; the arguments are those of ``totals``."""
 
 
 class MergingFold(ColumnFold):
@@ -104,7 +104,7 @@ class MergingFold(ColumnFold):
 
     @abstractmethod
     def merged(self, groups: Groups, aggregates: Any) -> Any:
-        """The aggregate of all values of each key, null where the key has none.
+        """Return the aggregate of all values of each key, null where the key has none.
 
         Args:
             groups: which aggregates are of the same key.

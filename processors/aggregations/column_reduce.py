@@ -47,7 +47,7 @@ class ColumnReduce(ColumnFold):
         return reduced.take(pa.array(places[len(order) - len(values) :]))
 
     def one(self, aggregate: Any, value: Any) -> Any:
-        """The result for a single value."""
+        """Return the result for a single value."""
         return self._called(pa.array([aggregate], self.result), pa.array([value], self.result))[0].as_py()
 
     def _reduced(self, groups: Groups, values: Array, before: Array) -> tuple[Array, _Integers, _Integers]:

@@ -38,7 +38,7 @@ def completion_of(number: int | str) -> str:
 
 
 def changed_of(number: int) -> str:
-    """The name under which it keeps the windows up to that time that have not come out as they are."""
+    """Return the name under which it keeps the windows up to that time that have not come out as they are."""
     return f"{_CHANGED}-{number}"
 
 
@@ -117,7 +117,7 @@ class Completion:
             self._changed.clear()
 
     def has_let_out(self, window: Window) -> bool:
-        """Whether a window of the store has come out as it is."""
+        """Return whether a window of the store has come out as it is."""
         return self._includes(window) and self._place(window) not in self._changed
 
     def change(self, window: Window, before: Any) -> None:
@@ -127,7 +127,7 @@ class Completion:
             self._changed[place] = None if before is None else self._serde.serialize(before)
 
     def take_returned(self) -> int:
-        """How many windows that had come out have changed since the last call, and so will come out again."""
+        """Return how many windows that had come out have changed since the last call, and so will come out again."""
         returned, self._returned = self._returned, 0
         return returned
 
@@ -141,7 +141,7 @@ class Completion:
         self._returned = 0
 
     def before(self, window: Window) -> Any:
-        """The result of a window that has come out before; None if there is none."""
+        """Return the result of a window that has come out before; None if there is none."""
         data = self._changed.get(self._place(window)) if self._changed else None
         return None if data is None else self._decode(data)
 
@@ -166,7 +166,7 @@ class Completion:
             self._saved = data
 
     def _end(self, start: int, end: int | None) -> int:
-        """The end of a window, which follows from its start if it is not kept."""
+        """Return the end of a window, which follows from its start if it is not kept."""
         if end is not None:
             return end
         if self._end_of is None:

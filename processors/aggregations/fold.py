@@ -22,7 +22,7 @@ _EQUAL_BYTES: Final = (BYTES, STRING, INT64)
 
 
 def copier(serde: Serde[Any]) -> Callable[[Any], Any]:
-    """A function that copies a value; the copy shares nothing mutable with the original."""
+    """Return a function that copies a value; the copy shares nothing mutable with the original."""
 
     def copy(value: Any) -> Any:
         return value if type(value) in IMMUTABLE else serde.deserialize(serde.serialize(value))
@@ -130,7 +130,7 @@ class Fold:
 
 
 def _latest(slots: Sequence[Any], timestamps: Sequence[int]) -> dict[Any, int]:
-    """The largest timestamp of each slot."""
+    """Return the largest timestamp of each slot."""
     latest = dict(zip(slots, timestamps, strict=True))
     if timestamps != sorted(timestamps):
         for slot, timestamp in zip(slots, timestamps, strict=True):

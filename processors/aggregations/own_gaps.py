@@ -23,7 +23,7 @@ class OwnGaps(ABC):
 
     @abstractmethod
     def of(self, batch: Batch) -> list[int]:
-        """The gap of each record; zero or less for one that is in no session.
+        """Return the gap of each record; zero or less for one that is in no session.
 
         Raises:
             RecordError: a gap is greater than the sessions are kept for.
@@ -61,7 +61,7 @@ class PackedGaps(OwnGaps):
         return [row[-1] for row in batch.values]
 
     def of_columns(self, columns: Columns) -> Integers:
-        """The gap of each row."""
+        """Return the gap of each row."""
         gaps: Integers = columns.values.storage.flatten()[-1].to_numpy()
         return gaps
 

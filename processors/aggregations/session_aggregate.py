@@ -64,7 +64,7 @@ class KeySessions:
         self._ends = [(end, start) for start, end, _ in sessions]
 
     def find(self, earliest_end: int, latest_start: int) -> list[Span]:
-        """The sessions that end no earlier and start no later than these times, by end, then start."""
+        """Return the sessions that end no earlier and start no later than these times, by end, then start."""
         ends = self._ends
         first = bisect_left(ends, (earliest_end, NEVER)) if ends and ends[0][0] < earliest_end else 0
         return [(start, end) for end, start in ends[first:] if start <= latest_start]
@@ -268,7 +268,7 @@ class SessionAggregate(WindowedProcessor):
         return Closes(self._own, lambda time: time - self._delay - 1)
 
     def _own(self, earliest: int, latest: int) -> Iterator[Any]:
-        """The sessions of the store that ended from ``earliest`` to ``latest``, without those of other gaps."""
+        """Return the sessions of the store that ended from ``earliest`` to ``latest``, without those of other gaps."""
         first, last = self._span.cut(earliest, latest)
         return iter(self._store.find_sessions_ended(first, last) if first <= last else ())
 

@@ -156,7 +156,7 @@ class SessionFold(WindowFold):
         return Folded(results, now, int(waiting), number)
 
     def _made(self, partials: Columns | None) -> Sessions:
-        """The parts of sessions that partial aggregates are."""
+        """Return the parts of sessions that partial aggregates are."""
         if partials is None:
             return self._nothing
         values, starts = parted(partials.values)
@@ -205,7 +205,7 @@ class SessionFold(WindowFold):
         return _Laid(order, np.cumsum(begins) - 1, starts[firsts], ends[lasts], keys[firsts])
 
     def _begins(self, keys: Integers, starts: Integers, ends: Integers) -> npt.NDArray[np.bool_]:
-        """Whether each of some spans, by key and start, cannot be in one session with the one before it.
+        """Return whether each of some spans, by key and start, cannot be in one session with the one before it.
 
         So it is if that is of another key, ended more than the gap before, or is beyond where sessions are cut.
 
@@ -221,19 +221,19 @@ class SessionFold(WindowFold):
         return begins
 
     def _earliest(self, times: Integers) -> Integers:
-        """The earliest end of a session that takes a record, for records of these times."""
+        """Return the earliest end of a session that takes a record, for records of these times."""
         earliest = times - self._gap
         return earliest if self._within is None else np.maximum(earliest, last_starts(self._within, times))
 
     def _latest(self, times: Integers, lasts: Integers) -> Integers:
-        """The latest start of a session that takes a record, for records of these times that last so long."""
+        """Return the latest start of a session that takes a record, for records of these times that last so long."""
         latest = lasts + self._gap
         if self._within is None:
             return latest
         return np.minimum(latest, ends_of(self._within, last_starts(self._within, times)) - 1)
 
     def _saves_late(self, run: _Run, laid: _Laid) -> bool:
-        """Whether a session that may be open is within the gap of a late record."""
+        """Return whether a session that may be open is within the gap of a late record."""
         latest, closed = self._latest(run.times[run.late], run.ends[run.late]), run.reached[run.late] - self._reach
         found = _first_from(laid.keys, laid.ends, run.groups.numbers[run.late], closed + 1)
         return bool((laid.starts[found] <= latest)[found >= 0].any())
@@ -271,11 +271,11 @@ class SessionFold(WindowFold):
         return met, chosen(ended, ~own)
 
     def _ended(self, stream_time: int, earliest: int, latest: int) -> Sessions:
-        """The sessions of the store that end from ``earliest`` to ``latest``, both included."""
+        """Return the sessions of the store that end from ``earliest`` to ``latest``, both included."""
         return self._nothing if stream_time == MIN_TIME else self._own(self._store.ended_between(earliest, latest))
 
     def _own(self, sessions: Sessions) -> Sessions:
-        """Those that are not of another gap."""
+        """Return those that are not of another gap."""
         if self._span == ALL_TIMES:
             return sessions
         return chosen(sessions, (sessions.starts >= self._span.first) & (sessions.ends <= self._span.last))
@@ -288,7 +288,7 @@ class SessionFold(WindowFold):
     def _folded(
         self, laid: _Laid, run: _Run, met: Sessions, columns: Columns, made: Sessions
     ) -> tuple[Sessions, Integers]:
-        """The sessions that records are in, and for each session of the store which it became part of, or -1.
+        """Return the sessions that records are in, and for each session of the store which it became part of, or -1.
 
         Args:
             laid: the sessions of the store, the records, and parts that were made of others, laid out.
@@ -330,7 +330,7 @@ class SessionFold(WindowFold):
         return updates
 
     def _closed(self, *parts: Sessions) -> Columns:
-        """The results of sessions that have closed."""
+        """Return the results of sessions that have closed."""
         keys, starts, ends, values = laid_end_to_end(parts)
         order = closing_order(keys, ends, starts)
         ends = ends[order]
@@ -338,7 +338,7 @@ class SessionFold(WindowFold):
 
 
 def _first_from(keys: Integers, ends: Integers, wanted: Integers, earliest: Integers) -> Integers:
-    """The place of the first end of each of some keys that is no earlier than a time, -1 where there is none.
+    """Return the place of the first end of each of some keys that is no earlier than a time, -1 where there is none.
 
     Args:
         keys, ends: the key of each end; at least one.

@@ -41,12 +41,12 @@ def with_starts(states: Any, starts: Integers) -> Any:
 
 
 def starting_states(states: pa.StructType) -> pa.StructType:
-    """The type of such structs."""
+    """Return the type of such structs."""
     return pa.struct([*states, _START])
 
 
 def parted(values: Any) -> tuple[Any, Integers]:
-    """The states, and the times at which their parts of sessions begin."""
+    """Return the states, and the times at which their parts of sessions begin."""
     *states, starts = values.storage.flatten()
     fields = list(values.storage.type)[:-1]
     return PhysicalRowType.of(pa.StructArray.from_arrays(states, fields=fields)), starts.to_numpy()

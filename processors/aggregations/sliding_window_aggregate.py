@@ -59,7 +59,7 @@ class KeyWindows:
         self.stored = frozenset(self.states)
 
     def between(self, first: int, last: int) -> list[int]:
-        """The starts from ``first`` to ``last``, both included, ascending."""
+        """Return the starts from ``first`` to ``last``, both included, ascending."""
         return self._starts[bisect_left(self._starts, first) : bisect_right(self._starts, last)]
 
     def put(self, start: int, state: State, before: Any) -> None:
@@ -149,7 +149,7 @@ class SlidingWindowAggregate(WindowedProcessor):
                 self._emit_closed(self._closing)
 
     def _readable(self, windows: KeyWindows, first: int, last: int) -> list[int]:
-        """The starts from ``first`` to ``last`` of the windows that the store has not forgotten."""
+        """Return the starts from ``first`` to ``last`` of the windows that the store has not forgotten."""
         return windows.between(max(first, self._newest - self._retention + 1), last)
 
     def _fold_record(self, windows: KeyWindows, value: Any, timestamp: int) -> None:
@@ -223,7 +223,7 @@ class SlidingWindowAggregate(WindowedProcessor):
         self._fold_into(windows, 0, shared, value, timestamp)
 
     def _shared(self, state: State) -> State:
-        """A copy of a state for another window, so that neither window sees the other's changes."""
+        """Return a copy of a state for another window, so that neither window sees the other's changes."""
         return State(self._copy(state.value), state.timestamp)
 
     def _begin(self, windows: KeyWindows, start: int, value: Any, timestamp: int) -> None:

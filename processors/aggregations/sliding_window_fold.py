@@ -48,11 +48,11 @@ class _Moments:
         self._times = np.unique(np.concatenate(times))
 
     def of(self, keys: Integers, times: Integers) -> Integers:
-        """The numbers of pairs."""
+        """Return the numbers of pairs."""
         return keys * len(self._times) + np.searchsorted(self._times, times)
 
     def pairs(self, moments: Integers) -> tuple[Integers, Integers]:
-        """The pairs whose numbers these are."""
+        """Return the pairs whose numbers these are."""
         keys, places = np.divmod(moments, len(self._times))
         return keys, self._times[places]
 
@@ -161,7 +161,7 @@ class SlidingWindowFold(StartedWindowFold):
         return strays
 
     def _met(self, records: Columns) -> _Run:
-        """The records, and the windows of the store that are near to them."""
+        """Return the records, and the windows of the store that are near to them."""
         groups, times = Groups(self._keys.write(records.keys)), records.timestamps
         order = np.lexsort((times, groups.numbers))
         owners, sorted_times = groups.numbers[order], times[order]
@@ -179,7 +179,7 @@ class SlidingWindowFold(StartedWindowFold):
         return _Run(groups, times, keys, met, spans[1][places], spans[2][places])
 
     def _folded(self, slots: _Slots, run: _Run, records: Columns) -> Windows:
-        """The windows with the records folded in."""
+        """Return the windows with the records folded in."""
         keys = taken(run.groups.keys, slots.keys)
         absent = slots.bases < 0
         values = run.met.values.take(pa.array(slots.bases, mask=absent))
@@ -193,7 +193,7 @@ class SlidingWindowFold(StartedWindowFold):
         return Windows(keys, slots.starts, values, timestamps)
 
     def _untouched(self, stream_time: int, last: int, keys: Any, slots: _Slots) -> Windows:
-        """The windows of the store that close up to the start ``last``, but those that records have come to."""
+        """Return the windows of the store that close up to the start ``last``, but those that records have come to."""
         first = stream_time - self._reach + 1
         if stream_time == MIN_TIME or first > last:
             return self._nothing
@@ -205,7 +205,7 @@ class SlidingWindowFold(StartedWindowFold):
 
 
 def _slots(run: _Run, difference: int) -> _Slots | None:
-    """The windows that records change; None if those of the store are not all that their records have."""
+    """Return the windows that records change; None if those of the store are not all that their records have."""
     own, times, (_, starts, _, latest) = run.groups.numbers, run.times, run.met
     moments = _Moments(starts, latest - difference, latest + 1, times - difference, times, times + 1)
     stored, near = moments.of(run.keys, starts), latest - difference >= run.earliest

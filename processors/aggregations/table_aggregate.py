@@ -26,7 +26,7 @@ def table_aggregation(initializer: Callable[[], Any], adder: Update, subtractor:
 
 
 def table_count() -> Aggregation:
-    """How many rows a group has; a group that loses its last row stays, with 0."""
+    """Return how many rows a group has; a group that loses its last row stays, with 0."""
     return table_aggregation(int, lambda key, value, count: count + 1, lambda key, value, count: count - 1)
 
 

@@ -41,7 +41,7 @@ class ColumnSelector(ABC):
 
     @abstractmethod
     def columns(self, keys: Array, values: Array) -> tuple[Array, Array]:
-        """The same for columns; null for null.
+        """Return the same for columns; null for null.
 
         Raises:
             pyarrow.ArrowInvalid: it fails for a row; then calling it tells for which.
@@ -81,7 +81,7 @@ class TableRepartition(Operator):
         self.context.forward_columns(changes)
 
     def _changes(self, updates: Columns) -> Columns:
-        """The changes of groups, update by update, and of each update selector by selector."""
+        """Return the changes of groups, update by update, and of each update selector by selector."""
         parts = [part for selector in self._by_column for part in _halves(selector, updates)]
         owners = np.concatenate([np.flatnonzero(there) for _, _, _, there in parts])
         masks: list[Any] = [pa.array(there) for _, _, _, there in parts]
@@ -151,7 +151,7 @@ def _halves(selector: ColumnSelector, updates: Columns) -> Iterator[tuple[Array,
 
 
 def _select(selector: Selector, key: Any, value: Any) -> _Selected:
-    """The group and the value in it, or None where there is none."""
+    """Return the group and the value in it, or None where there is none."""
     if value is None:
         return None
     group, grouped = selector(key, value)

@@ -60,7 +60,7 @@ class _Slots(NamedTuple):
         return firsts.argsort()
 
     def holds(self, windows: Windows) -> npt.NDArray[np.bool_]:
-        """Which windows are among these."""
+        """Return which windows are among these."""
         keys, begins = places_in(windows.keys, self.distinct), np.searchsorted(self.begins, windows.starts)
         begins = np.minimum(begins, len(self.begins) - 1)
         same = (keys >= 0) & (self.begins[begins] == windows.starts)
@@ -133,14 +133,14 @@ class TimeWindowFold(StartedWindowFold):
         return Folded(self._closed(untouched, closed), now, waiting, late)
 
     def _made(self, partials: Columns | None) -> Windows:
-        """The windows that partial aggregates are of, each of one."""
+        """Return the windows that partial aggregates are of, each of one."""
         if partials is None:
             return self._nothing
         starts = last_starts(self._windows, partials.timestamps)
         return Windows(self._keys.write(partials.keys), starts, partials.values, partials.timestamps)
 
     def _folded(self, slots: _Slots, columns: Columns, records: Integers, made: Windows) -> tuple[Windows, Any]:
-        """The windows with all folded in, and what they were before, null where they were not there.
+        """Return the windows with all folded in, and what they were before, null where they were not there.
 
         Args:
             slots: the windows, by the records and then by what has been made of others.
@@ -165,7 +165,7 @@ class TimeWindowFold(StartedWindowFold):
         return Windows(slots.keys, slots.starts, self._values.own(totals), latest), before
 
     def _untouched(self, stream_time: int, last: int, slots: _Slots) -> Windows:
-        """The windows of the store that close up to the start ``last``, but those that records have come to."""
+        """Return the windows of the store that close up to the start ``last``, but those that records have come to."""
         first, last = self._span.cut(self._windows.closed(stream_time) + 1, last)
         if stream_time == MIN_TIME or first > self._windows.grid.last(last):
             return self._nothing

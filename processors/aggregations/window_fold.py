@@ -84,7 +84,7 @@ class WindowFold(ABC):
         self._olds = olds
 
     def takes(self, columns: Columns, stream_time: int) -> bool:
-        """Whether the keys are of a type that can be written, and no sum of times leaves 64 bits."""
+        """Return whether the keys are of a type that can be written, and no sum of times leaves 64 bits."""
         earliest, latest = int(columns.timestamps.min()), max(int(columns.timestamps.max()), stream_time)
         return self._keys.takes(columns.keys.type) and earliest > -FARTHEST and max(latest, self._reach) < FARTHEST
 
@@ -113,7 +113,7 @@ class WindowFold(ABC):
         return [columns.slice(start, stop) for start, stop in pairwise(bounds)]
 
     def _strays(self, behind: Integers) -> npt.NDArray[np.bool_]:
-        """Which records may have to be objects, and the others not, by how far they are behind stream time."""
+        """Return which records may have to be objects, and the others not, by how far they are behind stream time."""
         return np.zeros(len(behind), np.bool_)
 
     def _results(self, keys: Any, starts: Integers, ends: Integers, values: Any, timestamps: Integers) -> Columns:
@@ -157,13 +157,13 @@ class StartedWindowFold(WindowFold):
         return Windows(pa.array([], pa.binary()), none, pa.array([], self._values.type), none)
 
     def _updates(self, windows: Windows, before: Any) -> Columns:
-        """The last updates of windows, which were like ``before``: null where they were not there."""
+        """Return the last updates of windows, which were like ``before``: null where they were not there."""
         updates = self._came_out(windows)
         updates.olds = before if self._olds else None
         return updates
 
     def _closed(self, *parts: Windows) -> Columns:
-        """The results of windows that have closed."""
+        """Return the results of windows that have closed."""
         whole = laid_end_to_end(parts)
         return self._came_out(chosen(whole, closing_order(whole.keys, whole.starts)))
 
@@ -194,5 +194,5 @@ def reached_since(stream_time: int, times: Integers) -> Integers:
 
 
 def times_of(records: Records) -> Integers:
-    """The timestamps of records."""
+    """Return the timestamps of records."""
     return np.asarray(records.timestamps, np.int64)

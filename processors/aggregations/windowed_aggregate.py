@@ -127,7 +127,7 @@ class WindowedAggregate(WindowedProcessor):
         return Batch(list(self._windowed(slots, keys)), news, times, olds, headers=headers or None)
 
     def _fold_cached(self, placed: _Placed, slots: dict[Slot, Any], states: dict[Slot, Any]) -> Batch:
-        """The last update of each window, with the value before the first."""
+        """Return the last update of each window, with the value before the first."""
         olds = None
         if self._config.send_olds:
             olds = [None if state is None else self._copy(state.value) for state in states.values()]
@@ -183,7 +183,7 @@ class WindowedAggregate(WindowedProcessor):
         return Closes(self._own, self._windows.closed, self._grid.end, self._grid)
 
     def _own(self, earliest: int, latest: int) -> Iterator[Any]:
-        """The windows of the store that start from ``earliest`` to ``latest``, without those of other sizes."""
+        """Return the windows of the store that start from ``earliest`` to ``latest``, without those of other sizes."""
         if self._span == ALL_TIMES:
             return iter(self._store.fetch_all(earliest, latest))
         first, last = self._span.cut(earliest, latest)

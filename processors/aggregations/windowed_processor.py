@@ -96,7 +96,7 @@ def _noted(addition: Addition) -> str:
 def windowed_aggregation_spec(
     spec: StoreSpec, windows: Windows, emit: EmitStrategy, additions: Sequence[Addition] = ()
 ) -> StoreSpec:
-    """The spec of a window or session store that also keeps the stream time of the processors on it.
+    """Return the spec of a window or session store that also keeps the stream time of the processors on it.
 
     Args:
         spec: of the store.
@@ -215,7 +215,7 @@ class WindowedProcessor(Operator):
         self._columns = self._make_column_fold()
 
     def _begun(self) -> int:
-        """The stream time of windows that are others than those before them, when they are met first.
+        """Return the stream time of windows that are others than those before them, when they are met first.
 
         Raises:
             StateConflictError: they begin at a time that records have reached, which are not in them.
@@ -509,7 +509,7 @@ class WindowedProcessor(Operator):
     def key_times(
         self, batch: Batch, ids: list[Any], ends: list[int] | None = None
     ) -> tuple[dict[Any, Any], list[int], list[int]]:
-        """The keys of a batch by their ``ids``, and for each its records' least timestamp and greatest end.
+        """Return the keys of a batch by their ``ids``, and for each its records' least timestamp and greatest end.
 
         Args:
             batch: the records.
@@ -543,6 +543,6 @@ class WindowedProcessor(Operator):
         """Value and timestamp of a final result by what the store has for a window; None if that is no value."""
 
     def newest(self) -> int:
-        """The stream time by which the store forgets windows."""
+        """Return the stream time by which the store forgets windows."""
         observed: int | None = self._store.observed_stream_time
         return NEVER if observed is None else observed

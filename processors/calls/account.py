@@ -120,12 +120,12 @@ class Account:
 
 
 def explained(accounts: Iterable[Account], operator: Callable[[str], str | None] = lambda name: None) -> str:
-    """The text of all verbs, in their order; ``operator`` says what there is to say of that of a verb."""
+    """Return the text of all verbs, in their order; ``operator`` says what there is to say of that of a verb."""
     return "\n\n".join(account.text(operator(account.name)) for account in accounts)
 
 
 def shown(length: int) -> str:
-    """A length of time as text.
+    """Return a length of time as text.
 
     >>> shown(5_400_000_000), shown(1_500), shown(0)
     ('1 h 30 min', '1 ms 500 us', '0 s')

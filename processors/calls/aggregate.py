@@ -34,7 +34,7 @@ Binding: TypeAlias = Callable[[Callable[..., RowAggregate]], RowAggregate]
 
 
 def bound_anew(bind: Callable[..., RowAggregate]) -> RowAggregate:
-    """The calls of a state that begins with them."""
+    """Return the calls of a state that begins with them."""
     return bind()
 
 
@@ -56,7 +56,7 @@ def call_aggregate(
     name: str | None,
     binding: Binding = bound_anew,
 ) -> MadeVerb[Read]:
-    """The verb, as ``Millpond.aggregate`` says; where rows have gaps of their own, their columns have ``GAP``.
+    """Return the verb, as ``Millpond.aggregate`` says; where rows have gaps of their own, their columns have ``GAP``.
 
     Raises:
         ConfigurationError: an argument is invalid, or a column is absent or of a type that does not do.
@@ -106,7 +106,7 @@ def make_aggregate(
     begin: Begin[Read] = begun_anew,
     binding: Binding = bound_anew,
 ) -> MadeVerb[Read]:
-    """The verb, with lengths of time in microseconds, but windows as a user gives them, and gaps in ``GAP``.
+    """Return the verb, with lengths of time in microseconds, but windows as a user gives them, and gaps in ``GAP``.
 
     Raises:
         ConfigurationError: a column is absent or of a type that does not do.

@@ -28,7 +28,7 @@ def call_apply(
     ttl: Duration | None,
     name: str,
 ) -> MadeVerb[Read]:
-    """The verb, as ``Millpond.apply`` says.
+    """Return the verb, as ``Millpond.apply`` says.
 
     Raises:
         ConfigurationError: an argument is invalid, or a column is absent or of a type that does not do.
@@ -61,7 +61,7 @@ def make_apply(
     ttl: int | None = None,
     begin: Begin[Read] = begun_anew,
 ) -> MadeVerb[Read]:
-    """The verb, with lengths of time in microseconds.
+    """Return the verb, with lengths of time in microseconds.
 
     Args:
         name: its name.

@@ -83,7 +83,7 @@ def _shown_calls(calls: object) -> str:
 
 
 def _meant_call(given: object) -> str:
-    """The call that is likely to be meant by something else, as pandas, Polars and SQL have it."""
+    """Return the call that is likely to be meant by something else, as pandas, Polars and SQL have it."""
     column, function = "amount", given
     if isinstance(given, tuple | list) and len(given) == 2 and isinstance(given[0], str):
         column, function = given
@@ -108,7 +108,7 @@ def check_window(window: Windows | None) -> None:
 
 
 def _meant_window(given: object) -> str:
-    """The windows that are likely to be meant by something else."""
+    """Return the windows that are likely to be meant by something else."""
     if isinstance(given, type) and issubclass(given, Windows):
         return f"{given.__name__}('1 minute')"
     if isinstance(given, tuple | list) and len(given) == 2:
@@ -117,7 +117,7 @@ def _meant_window(given: object) -> str:
 
 
 def until_in_micros(window: Windows | None, until: Mapping[Instant | str, Windows] | None) -> dict[int, Windows]:
-    """The windows that begin before some time, by that time in microseconds.
+    """Return the windows that begin before some time, by that time in microseconds.
 
     Raises:
         ConfigurationError: there is no window after them, they are of another kind, none begins at that time, or rows
@@ -208,7 +208,7 @@ def check_emit(emit: str) -> None:
 
 
 def emits_final(emit: str, window: Windows | None) -> bool:
-    """Whether only final results come out.
+    """Return whether only final results come out.
 
     Raises:
         ConfigurationError: neither ``"updates"`` nor ``"final"``, or ``"final"`` without a window.
@@ -242,7 +242,7 @@ def check_ttl(ttl: Duration | None, expired: str = "silent", window: Windows | N
 
 
 def ttl_allowance(ttl: int | None, late: int) -> Allowance | None:
-    """A time to live in microseconds, for rows that come so much later; None for none."""
+    """Return a time to live in microseconds, for rows that come so much later; None for none."""
     return None if ttl is None else Allowance(TTL, ttl, late)
 
 
@@ -254,7 +254,7 @@ _SPELLINGS: Final = {"full": "outer", "leftouter": "left", "rightouter": "right"
 
 
 def chosen_join(how: str, known: Iterable[JoinType]) -> JoinType:
-    """The type of join called ``how``, as here or as in Spark, which must be among those that are known.
+    """Return the type of join called ``how``, as here or as in Spark, which must be among those that are known.
 
     Raises:
         ConfigurationError: it is not.
@@ -267,7 +267,7 @@ def chosen_join(how: str, known: Iterable[JoinType]) -> JoinType:
 
 
 def column_names(columns: object, what: str) -> list[str]:
-    """The names of one column or of several; ``what`` names them in errors.
+    """Return the names of one column or of several; ``what`` names them in errors.
 
     Raises:
         ConfigurationError: there are none, or not different ones.
@@ -279,7 +279,7 @@ def column_names(columns: object, what: str) -> list[str]:
 
 
 def grouping_of(by: By) -> tuple[list[str], GroupingSets | None]:
-    """The names of the columns that rows are grouped by, and the sets of them; None if they are one set.
+    """Return the names of the columns that rows are grouped by, and the sets of them; None if they are one set.
 
     Raises:
         ConfigurationError: they are not different, or something is no name and no grouping sets.
@@ -297,7 +297,7 @@ def grouping_of(by: By) -> tuple[list[str], GroupingSets | None]:
 
 
 def in_micros(duration: Duration, name: str) -> int:
-    """A length of time in microseconds.
+    """Return a length of time in microseconds.
 
     Raises:
         ConfigurationError: it is negative, or no length of time.
@@ -309,7 +309,7 @@ def in_micros(duration: Duration, name: str) -> int:
 
 
 def column_pairs(on: On) -> dict[str, str]:
-    """The right name of each left name.
+    """Return the right name of each left name.
 
     Raises:
         ConfigurationError: there are no names, or not different ones.
@@ -352,7 +352,7 @@ def of_each(given: object, tables: Sequence[str], what: str, example: str | None
 
 
 def named_tables(tables: object) -> Mapping[str, Any]:
-    """The rows of tables by name, as a user gave them; None for none.
+    """Return the rows of tables by name, as a user gave them; None for none.
 
     Raises:
         ConfigurationError: it is no mapping.
@@ -377,7 +377,7 @@ def parameter_of(role: str, what: str = "time") -> str:
 def join_windows(
     within: Duration | None, before: Duration | None, after: Duration | None, grace: Duration
 ) -> JoinWindows:
-    """Which rows of two streams belong together, in microseconds.
+    """Return which rows of two streams belong together, in microseconds.
 
     Raises:
         ConfigurationError: there is no window, or one is given in two ways.
@@ -393,7 +393,7 @@ def join_windows(
 
 
 def moment_of(moment: Instant | str | None, what: str) -> int | None:
-    """A moment in microseconds since 1970; ``what`` names it in errors.
+    """Return a moment in microseconds since 1970; ``what`` names it in errors.
 
     Raises:
         ConfigurationError: it is no moment.

@@ -73,7 +73,7 @@ def call_asof_join(
     left_key: str | Sequence[str] | None,
     name: str | None,
 ) -> MadeVerb[Read]:
-    """The verb, as ``Millpond.asof_join`` says; without a ``history``, no left row is late.
+    """Return the verb, as ``Millpond.asof_join`` says; without a ``history``, no left row is late.
 
     Raises:
         ConfigurationError: an argument is invalid, or a column is absent or of a type that does not do.
@@ -144,7 +144,7 @@ def make_asof_join(
     left_key: Sequence[str] | None = None,
     begin: Begin[Read] = begun_anew,
 ) -> MadeVerb[Read]:
-    """The verb, with lengths of time in microseconds; results are corrected if there is a ``left_key``.
+    """Return the verb, with lengths of time in microseconds; results are corrected if there is a ``left_key``.
 
     Raises:
         ConfigurationError: a column is absent or of a type that does not do, or a condition is none.
@@ -202,7 +202,7 @@ def _corrected_key(
     tolerance: Duration | None,
     direction: str,
 ) -> list[str] | None:
-    """The columns that tell left rows apart whose results are corrected; None if each comes out once.
+    """Return the columns that tell left rows apart whose results are corrected; None if each comes out once.
 
     Raises:
         ConfigurationError: results are neither, or something is given that these have no use for, or missing.
@@ -256,7 +256,7 @@ def _check_reach(corrected: Sequence[str] | None, tolerance: Duration | None, hi
 
 
 def _rows_that_stay(keys: Mapping[str, str], left: VerbRows[Column, Read], time: Column) -> list[str]:
-    """The columns of left rows whose results are corrected.
+    """Return the columns of left rows whose results are corrected.
 
     Raises:
         ConfigurationError: the rows are a change feed.
@@ -269,7 +269,7 @@ def _rows_that_stay(keys: Mapping[str, str], left: VerbRows[Column, Read], time:
 def _feed_key(
     keys: Mapping[str, str], path: Path | None, left_key: Sequence[str], names: Sequence[str], time: Any
 ) -> list[str]:
-    """The key of the change feed: the columns in ``on``, that of the time, and those that tell left rows apart.
+    """Return the key of the change feed: the columns in ``on``, that of the time, and those that tell left rows apart.
 
     Raises:
         ConfigurationError: one of them is no column of the result.

@@ -50,7 +50,7 @@ def _is_table(given: object) -> bool:
 
 
 def unknown_member(owner: object, name: str) -> AttributeError:
-    """The error for something that a Pond or a Millpond has not, with what may be meant."""
+    """Return the error for something that a Pond or a Millpond has not, with what may be meant."""
     verbs = [one for one in dir(type(owner)) if not one.startswith("_")]
     kind = type(owner).__name__
     joins = [one for one in verbs if one.endswith("_join")]

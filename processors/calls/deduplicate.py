@@ -22,7 +22,7 @@ def call_deduplicate(
     order: Column | None,
     name: str | None,
 ) -> MadeVerb[Read]:
-    """The verb, as ``Millpond.deduplicate`` says.
+    """Return the verb, as ``Millpond.deduplicate`` says.
 
     Raises:
         ConfigurationError: an argument is invalid, a column is absent or of a type that does not do, or the rows are a
@@ -53,7 +53,7 @@ def make_deduplicate(
     order: Column | None = None,
     begin: Begin[Read] = begun_anew,
 ) -> MadeVerb[Read]:
-    """The verb, with lengths of time in microseconds.
+    """Return the verb, with lengths of time in microseconds.
 
     Raises:
         ConfigurationError: a column is absent or of a type that does not do.

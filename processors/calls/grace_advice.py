@@ -88,7 +88,7 @@ class GraceAdvice:
 
 
 def lateness_of(inputs: Sequence[tuple[Integers, Integers]]) -> Integers:
-    """How much older each row is than the newest one of the micro-batches before its own; 0 if it is not.
+    """Return how much older each row is than the newest one of the micro-batches before its own; 0 if it is not.
 
     Args:
         inputs: of each input, the times of its rows and the numbers of their micro-batches.
@@ -148,5 +148,5 @@ def _lines(needed: Integers, graces: Sequence[timedelta], rows: int | None) -> I
 
 
 def share_of(late: int, rows: int | None) -> float | None:
-    """Which share of rows that is; None if nobody has counted them."""
+    """Return which share of rows that is; None if nobody has counted them."""
     return None if rows is None else late / rows if rows else 0.0

@@ -18,7 +18,7 @@ def key_kinds(keys: pa.Schema) -> list[str]:
 
 
 def listed_key(keys: pa.Schema) -> str:
-    """The columns of a key with their types, for messages."""
+    """Return the columns of a key with their types, for messages."""
     return ", ".join(f"{field.name}: {_kind(field)}" for field in keys)
 
 

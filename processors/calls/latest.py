@@ -28,7 +28,7 @@ def call_latest(
     expired: str,
     name: str | None,
 ) -> MadeVerb[Read]:
-    """The verb, as ``Millpond.latest`` says.
+    """Return the verb, as ``Millpond.latest`` says.
 
     Raises:
         ConfigurationError: an argument is invalid, or a column is absent or of a type that does not do.
@@ -71,7 +71,7 @@ def make_latest(
     expired: Expired = Expired.SILENT,
     begin: Begin[Read] = begun_anew,
 ) -> MadeVerb[Read]:
-    """The verb, with lengths of time in microseconds.
+    """Return the verb, with lengths of time in microseconds.
 
     Raises:
         ConfigurationError: a column is absent or of a type that does not do.

@@ -86,7 +86,7 @@ def call_multi_join(
     null_safe: bool,
     name: str | None,
 ) -> MadeVerb[Read]:
-    """The verb, as ``Millpond.multi_join`` says, of tables that ``check_tables`` has seen.
+    """Return the verb, as ``Millpond.multi_join`` says, of tables that ``check_tables`` has seen.
 
     Raises:
         ConfigurationError: an argument is invalid, or a column is absent or of a type that does not do.
@@ -179,7 +179,7 @@ def make_multi_join(
 
 
 def times_of(time: object, tables: Sequence[str]) -> dict[str, Any]:
-    """The column with the times of each table.
+    """Return the column with the times of each table.
 
     Raises:
         ConfigurationError: a table has none, or there is no such table.
@@ -188,7 +188,7 @@ def times_of(time: object, tables: Sequence[str]) -> dict[str, Any]:
 
 
 def _keys_of(on: OnEach, tables: Sequence[str]) -> dict[str, list[str]]:
-    """The columns of the key of each table.
+    """Return the columns of the key of each table.
 
     Raises:
         ConfigurationError: a table has none, or more or fewer than others, or there is no such table.

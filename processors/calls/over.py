@@ -21,7 +21,7 @@ Binding: TypeAlias = Callable[[Callable[..., Calls]], Calls]
 
 
 def bound_anew(bind: Callable[..., Calls]) -> Calls:
-    """The calls of a state that begins with them."""
+    """Return the calls of a state that begins with them."""
     return bind()
 
 
@@ -40,7 +40,7 @@ def call_over(
     name: str | None,
     binding: Binding = bound_anew,
 ) -> MadeVerb[Read]:
-    """The verb, as ``Millpond.over`` says.
+    """Return the verb, as ``Millpond.over`` says.
 
     Raises:
         ConfigurationError: an argument is invalid, a column is absent or of a type that does not do, or the rows are a
@@ -66,7 +66,7 @@ def call_over(
 
 
 def _frame(last: int | None, within: Duration | None) -> Frame:
-    """Which rows count for each one.
+    """Return which rows count for each one.
 
     Raises:
         ConfigurationError: they are given in two ways, or ``last`` is no number of rows.
@@ -96,7 +96,7 @@ def make_over(
     begin: Begin[Read] = begun_anew,
     binding: Binding = bound_anew,
 ) -> MadeVerb[Read]:
-    """The verb, with lengths of time in microseconds.
+    """Return the verb, with lengths of time in microseconds.
 
     Raises:
         ConfigurationError: a column is absent or of a type that does not do.

@@ -22,7 +22,7 @@ def join_bounds(
     at_most: Duration | None,
     grace: Duration,
 ) -> tuple[JoinWindows, OwnBounds | None, Mapping[str, Any]]:
-    """Which rows of two streams belong together, in microseconds.
+    """Return which rows of two streams belong together, in microseconds.
 
     Args:
         columns: those of the left side.
@@ -78,7 +78,7 @@ def session_gap(window: object, kind: type, written: str) -> Any:
 def _own_bounds(
     columns: Sequence[str], given: Mapping[str, Any], at_most: Duration | None, written: str
 ) -> OwnBounds | None:
-    """The bounds of a join that are columns; None if none is.
+    """Return the bounds of a join that are columns; None if none is.
 
     Raises:
         ConfigurationError: nothing says how great they may be, or it says so of none.

@@ -106,10 +106,10 @@ class Reading(Protocol):
         """Whether a store keeps its rows; if none does, nothing of an earlier run depends on its columns."""
 
     def unstored(self) -> Self:
-        """The same, of which no store keeps the rows."""
+        """Return the same, of which no store keeps the rows."""
 
     def grouped(self, grouping: GroupingSets | None) -> Self:
-        """The same, of which each row has a key for each of some sets."""
+        """Return the same, of which each row has a key for each of some sets."""
 
     def schema(self, names: Sequence[str]) -> pa.Schema:
         """Some of the columns as they are packed."""
@@ -148,13 +148,13 @@ def packed_order(rows: Reading) -> pa.Schema:
 
 
 def packed_key(rows: Reading) -> pa.Schema:
-    """The columns of an input's keys as they are packed."""
+    """Return the columns of an input's keys as they are packed."""
     key = rows.key_schema(rows.keys)
     return key if rows.grouping is None else rows.grouping.packed(key)
 
 
 def key_names(rows: Reading) -> list[str]:
-    """The columns of an input's keys as results and state have them."""
+    """Return the columns of an input's keys as results and state have them."""
     return [*rows.keys, *([] if rows.grouping is None else [GROUPING_ID])]
 
 
@@ -185,7 +185,7 @@ class VerbRows(Protocol[Column, AnyReading]):
         """
 
     def directions(self, where: str, order: Column | Sequence[Column]) -> int:
-        """How many directions an order may have, of a column or of several.
+        """Return how many directions an order may have, of a column or of several.
 
         Args:
             where: begins messages.
@@ -199,10 +199,10 @@ class VerbRows(Protocol[Column, AnyReading]):
         """How a user takes the changes of a feed with that operation as rows, for messages."""
 
     def column(self, name: str) -> Column:
-        """The column of that name, as a user would give it."""
+        """Return the column of that name, as a user would give it."""
 
     def is_column(self, given: Column, name: str) -> bool:
-        """Whether what a user gave is the column of that name."""
+        """Return whether what a user gave is the column of that name."""
 
     def rest(
         self,
@@ -211,7 +211,7 @@ class VerbRows(Protocol[Column, AnyReading]):
         op: Column | None = None,
         order: Column | Sequence[Column] | None = None,
     ) -> list[str]:
-        """The columns that reach a result besides the key.
+        """Return the columns that reach a result besides the key.
 
         Args:
             keys: those of the key.
@@ -249,7 +249,7 @@ class VerbRows(Protocol[Column, AnyReading]):
         foreign: Sequence[str] = (),
         keyed: bool = False,
     ) -> AnyReading:
-        """The columns that a verb reads.
+        """Return the columns that a verb reads.
 
         Args:
             role: of the input.
@@ -364,7 +364,7 @@ class Packing:
         return KeyCodec(packed_key(rows))
 
     def rows(self, rows: Reading) -> Schemas:
-        """The schemas that rows of an input may have been packed with."""
+        """Return the schemas that rows of an input may have been packed with."""
         return Schemas.first(rows.schema(rows.values))
 
     def foreign(self, rows: Reading) -> KeyCodec | None:
@@ -376,7 +376,7 @@ class Packing:
         return KeyCodec(packed_order(rows)) if rows.ordered else None
 
     def times(self, rows: Reading) -> pa.DataType:
-        """The type of the times of an input."""
+        """Return the type of the times of an input."""
         return rows.times
 
 
@@ -385,7 +385,7 @@ Begin: TypeAlias = Callable[[str, Sequence[Read]], Packing]
 
 
 def begun_anew(name: str, inputs: Sequence[Reading]) -> Packing:
-    """A verb that begins with these inputs."""
+    """Return a verb that begins with these inputs."""
     return Packing()
 
 

@@ -12,7 +12,7 @@ NOTHING: Final = "-"
 
 
 def text_table(titles: Sequence[str], lines: Collection[Sequence[str]]) -> list[str]:
-    """The lines of a table, each column as wide as its longest text.
+    """Return the lines of a table, each column as wide as its longest text.
 
     >>> text_table(["a", "b"], [["long", "x"]])
     ['a     b', 'long  x']
@@ -24,7 +24,7 @@ def text_table(titles: Sequence[str], lines: Collection[Sequence[str]]) -> list[
 
 
 def html_table(titles: Sequence[str], lines: Collection[Sequence[str]]) -> str:
-    """The same for a notebook.
+    """Return the same for a notebook.
 
     >>> html_table(["a"], [["<"]])
     '<table><tr><th>a</th></tr><tr><td>&lt;</td></tr></table>'
@@ -37,7 +37,7 @@ def html_table(titles: Sequence[str], lines: Collection[Sequence[str]]) -> str:
 def row_cells(
     key: Mapping[str, Any], columns: Sequence[str], one: Mapping[str, Any] | None, other: Mapping[str, Any] | None
 ) -> Sequence[str]:
-    """The texts of a pair of rows: its key, the columns that differ, and both sides.
+    """Return the texts of a pair of rows: its key, the columns that differ, and both sides.
 
     Args:
         key: the key; empty if rows have none.

@@ -35,7 +35,7 @@ def call_stream_join(
     null_safe: bool,
     name: str | None,
 ) -> MadeVerb[Read]:
-    """The verb, as ``Millpond.stream_join`` says, with what ``join_bounds`` makes of its windows.
+    """Return the verb, as ``Millpond.stream_join`` says, with what ``join_bounds`` makes of its windows.
 
     Raises:
         ConfigurationError: an argument is invalid, or a column is absent or of a type that does not do.
@@ -73,7 +73,7 @@ def make_stream_join(
     null_safe: bool = False,
     begin: Begin[Read] = begun_anew,
 ) -> MadeVerb[Read]:
-    """The verb, with lengths of time in microseconds; with ``bounds``, left rows have ``BOUNDS``.
+    """Return the verb, with lengths of time in microseconds; with ``bounds``, left rows have ``BOUNDS``.
 
     Raises:
         ConfigurationError: a column is absent or of a type that does not do.

@@ -50,7 +50,7 @@ def call_table_join(
     null_safe: bool,
     name: str | None,
 ) -> MadeVerb[Read]:
-    """The verb, as ``Millpond.table_join`` says.
+    """Return the verb, as ``Millpond.table_join`` says.
 
     Raises:
         ConfigurationError: an argument is invalid, or a column is absent or of a type that does not do.
@@ -101,7 +101,7 @@ def make_table_join(
     null_safe: bool = False,
     begin: Begin[Read] = begun_anew,
 ) -> MadeVerb[Read]:
-    """The verb, with lengths of time in microseconds; the left key is that of ``on`` unless it is given.
+    """Return the verb, with lengths of time in microseconds; the left key is that of ``on`` unless it is given.
 
     Raises:
         ConfigurationError: a column is absent or of a type that does not do.

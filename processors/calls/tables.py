@@ -91,7 +91,7 @@ class Rows:
         return self.schema.field(path[0]).metadata if len(path) == 1 else None
 
     def where_present(self, name: str) -> Self:
-        """The rows in which a column is not null."""
+        """Return the rows in which a column is not null."""
         return replace(self, present=(*self.present, self.paths[name]))
 
     def shown(self, name: str) -> str:
@@ -99,7 +99,7 @@ class Rows:
         return ".".join(self.paths[name])
 
     def in_order(self, keys: Collection[str], time: str) -> bool:
-        """Whether rows of one of these keys come in the order in which they count, by that time.
+        """Return whether rows of one of these keys come in the order in which they count, by that time.
 
         Those of a change feed do if one task has made them, so all columns of the feed's key must be among them.
         """
@@ -130,15 +130,15 @@ class Rows:
         return f"table.drop_columns([{op!r}])"
 
     def column(self, name: str) -> str:
-        """The column of that name, as a user would give it."""
+        """Return the column of that name, as a user would give it."""
         return name
 
     def is_column(self, given: str, name: str) -> bool:
-        """Whether what a user gave is the column of that name."""
+        """Return whether what a user gave is the column of that name."""
         return isinstance(given, str) and given == name
 
     def directions(self, where: str, order: str | Sequence[str]) -> int:
-        """How many directions an order may have, of a column or of several."""
+        """Return how many directions an order may have, of a column or of several."""
         names = [order] if isinstance(order, str) else order
         only = self.schema.field(names[0]).type
         return only.num_fields if len(names) == 1 and pa.types.is_struct(only) else len(names)
@@ -150,7 +150,7 @@ class Rows:
         op: str | None = None,
         order: str | Sequence[str] | None = None,
     ) -> list[str]:
-        """The columns that reach a result besides the key, as ``VerbRows`` says."""
+        """Return the columns that reach a result besides the key, as ``VerbRows`` says."""
         changes = set() if self.feed is None else {(name,) for name in CHANGE_COLUMNS}
         if isinstance(order, str) and order == SEQUENCE:
             changes.add((SEQUENCE,))
@@ -183,7 +183,7 @@ class Rows:
         foreign: Sequence[str] = (),
         keyed: bool = False,
     ) -> "Selection":
-        """The columns that a verb reads."""
+        """Return the columns that a verb reads."""
         gone = None if self.told is None else self.told.gone(op, time)
         return Selection(role, self, keys, values, time, op, foreign, keyed=keyed, order=order, gone=gone)
 
@@ -354,11 +354,11 @@ class Selection:
         return pa.schema([("order", pa.struct(list(chosen(self.rows.schema, self.order))))])
 
     def unstored(self) -> Self:
-        """The same, of which no store keeps the rows."""
+        """Return the same, of which no store keeps the rows."""
         return replace(self, stored=False)
 
     def grouped(self, grouping: GroupingSets | None) -> Self:
-        """The same, of which each row has a key for each of some sets."""
+        """Return the same, of which each row has a key for each of some sets."""
         return replace(self, grouping=grouping)
 
     def _field(self, column: Any) -> Any:
@@ -370,7 +370,7 @@ class Selection:
         return pa.field(column.name, pa.struct([("value", column.type)])) if wrapped else column
 
     def of(self, table: pa.Table) -> pa.Table:
-        """The columns of the verb's ``Input`` of a table of the rows."""
+        """Return the columns of the verb's ``Input`` of a table of the rows."""
         for path in self.rows.present:
             table = table.filter(pc.is_valid(_column(table, path)))
         columns = {name: _column(table, path) for name, path in self.rows.paths.items()}
@@ -400,7 +400,7 @@ class Selection:
         return selected.filter(mask)
 
     def _times(self, columns: Mapping[str, Any]) -> Any:
-        """The times of rows, in microseconds since 1970."""
+        """Return the times of rows, in microseconds since 1970."""
         times = _micros(columns[self.time])
         if self.gone is None:
             return times

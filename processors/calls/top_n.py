@@ -44,7 +44,7 @@ def call_top_n(
     expired: str,
     name: str | None,
 ) -> MadeVerb[Read]:
-    """The verb, as ``Millpond.top_n`` says.
+    """Return the verb, as ``Millpond.top_n`` says.
 
     Raises:
         ConfigurationError: an argument is invalid, a column is absent or of a type that does not do, or the rows are a
@@ -93,7 +93,7 @@ def make_top_n(
     expired: Expired = Expired.SILENT,
     begin: Begin[Read] = begun_anew,
 ) -> MadeVerb[Read]:
-    """The verb, with lengths of time in microseconds, but windows as a user gives them.
+    """Return the verb, with lengths of time in microseconds, but windows as a user gives them.
 
     Raises:
         ConfigurationError: a column is absent or of a type that does not do.
@@ -132,7 +132,7 @@ def _check_number(where: str, n: int) -> None:
 
 
 def _directions(where: str, descending: bool | Sequence[bool], size: int) -> tuple[bool, ...]:
-    """Whether the greatest comes first, for each in the order, or for all of them at once.
+    """Return whether the greatest comes first, for each in the order, or for all of them at once.
 
     Raises:
         ConfigurationError: they are not as many, or no directions.

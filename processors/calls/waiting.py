@@ -38,7 +38,7 @@ _EXPIRED: Final = "the clock is the ttl past its last row"
 
 
 def extended(windows: AnyWindows, late: int) -> AnyWindows:
-    """The windows with a grace for rows that come so much later."""
+    """Return the windows with a grace for rows that come so much later."""
     if windows is None or not late:
         return windows
     return cast(AnyWindows, windows.with_grace(windows.grace + _in_millis(late)))
@@ -163,7 +163,7 @@ def asof_allowances(
 
 
 def held_back(grace: Allowance | None) -> int | None:
-    """How long an as-of join holds left rows back, beyond what matches are later; None if it joins them at once.
+    """Return how long an as-of join holds left rows back, beyond what matches are later; None if it joins them at once.
 
     A left row goes as soon as the time that it is held for has passed, and a right row may be late by all of the grace.
     So it is held for a moment longer.
@@ -172,7 +172,7 @@ def held_back(grace: Allowance | None) -> int | None:
 
 
 def asof_history(history: Allowance, hold: int | None, exact: bool, ahead: int = 0, back: int = 0) -> int:
-    """How far back an as-of join looks the right side up; a moment farther for what was valid just before a row.
+    """Return how far back an as-of join looks the right side up; a moment farther for what was valid just before a row.
 
     Matches may be so much ``ahead`` of a left row, and rows so much older than it be looked up one after the other.
     """
@@ -383,7 +383,7 @@ def _longest_session(every: Collection[Windows]) -> int | None:
 
 
 def _length(windows: Windows) -> int:
-    """How long a window is, or the least time that a session waits for its next row."""
+    """Return how long a window is, or the least time that a session waits for its next row."""
     if isinstance(windows, SessionWindows):
         return windows.gap
     return windows.difference if isinstance(windows, SlidingWindows) else windows.size

@@ -80,7 +80,7 @@ class Combining:
     copies: int = 1
 
     def split(self, records: pa.Table) -> Iterator[Sent]:
-        """The records, combined as far as they can be and as it pays.
+        """Yield the records, combined as far as they can be and as it pays.
 
         Args:
             records: the columns key, value and timestamp, and perhaps headers; then they travel as they are, because
@@ -110,7 +110,7 @@ class Combining:
         yield from (Sent(others) for others in rest if others.num_rows)
 
     def _chosen(self, records: pa.Table) -> Sequence[pa.Table]:
-        """The records that are to be combined, then the others."""
+        """Return the records that are to be combined, then the others."""
         whole, *lacking = _parted(records, valid(records["key"], records["value"]))
         places: Any = pa.array(_places(whole.num_rows))
         sample = self.combiner.keys(whole.take(places))
@@ -125,7 +125,7 @@ class Combining:
         return *_parted(whole, found), *lacking
 
     def _readable(self, records: pa.Table) -> bool:
-        """Whether the task could read all records; if not, it has to say so."""
+        """Return whether the task could read all records; if not, it has to say so."""
         if self.decoder is None:
             return True
         keys, values = (records[name].combine_chunks() for name in ("key", "value"))
@@ -133,7 +133,7 @@ class Combining:
 
 
 def _parted(records: pa.Table, mask: npt.NDArray[np.bool_]) -> tuple[pa.Table, pa.Table]:
-    """The records for which the mask is true, and the others."""
+    """Return the records for which the mask is true, and the others."""
     if mask.all():
         return records, records.slice(0, 0)
     return records.filter(pa.array(mask)), records.filter(pa.array(~mask))
@@ -146,13 +146,13 @@ def _places(size: int) -> npt.NDArray[np.int64]:
 
 
 def pays(sample: Any, most_new: float) -> bool:
-    """Whether few enough records would be left if all were combined, by the keys of a sample."""
+    """Return whether few enough records would be left if all were combined, by the keys of a sample."""
     counts = pc.value_counts(sample).field("counts").to_numpy()
     return bool(np.count_nonzero(counts == 1) <= most_new * len(sample))
 
 
 def hot_keys(sample: Any) -> Any:
-    """The keys that a sample of keys has often; none if all of them together have few records."""
+    """Return the keys that a sample of keys has often; none if all of them together have few records."""
     counted = pc.value_counts(sample)
     counts = counted.field("counts").to_numpy()
     often = counts >= OFTEN

@@ -137,7 +137,7 @@ class BlobWriter:
     def scatter(
         self, records: pa.Table, partitions: npt.NDArray[np.uint32], tasks: Sequence[int], input_: int
     ) -> Iterator[Blob]:
-        """The blobs of ``records``: the i-th record goes to ``tasks[partitions[i]]``."""
+        """Yield the blobs of ``records``: the i-th record goes to ``tasks[partitions[i]]``."""
         order = np.argsort(partitions.astype(np.uint16 if len(tasks) <= 1 << 16 else np.uint32), kind="stable")
         bounds = np.searchsorted(partitions[order], np.arange(len(tasks) + 1))
         positions: Any = pa.array(order)
@@ -155,7 +155,7 @@ class BlobWriter:
 
 
 def signal_blobs(signal: int, tasks: Iterable[int]) -> list[Blob]:
-    """The blobs that tell tasks something, and bring no records.
+    """Return the blobs that tell tasks something, and bring no records.
 
     Args:
         signal: ``COMPLETE`` or ``TICK``.
@@ -165,12 +165,12 @@ def signal_blobs(signal: int, tasks: Iterable[int]) -> list[Blob]:
 
 
 def time_blobs(time: int, input_: int, split: int, tasks: Iterable[int]) -> list[Blob]:
-    """The blobs that tell tasks the greatest timestamp of the records of an input in a split."""
+    """Return the blobs that tell tasks the greatest timestamp of the records of an input in a split."""
     return [Blob(task, TIME, split, input_, time.to_bytes(8, signed=True)) for task in tasks]
 
 
 def told_times(blobs: Iterable[Blob]) -> dict[int, int]:
-    """The greatest timestamp of each input in all its splits, as far as blobs tell it.
+    """Return the greatest timestamp of each input in all its splits, as far as blobs tell it.
 
     >>> told_times([*time_blobs(5, 0, 0, [7]), *time_blobs(-3, 1, 0, [7]), *time_blobs(9, 0, 1, [7])])
     {0: 9, 1: -3}
@@ -184,12 +184,12 @@ def told_times(blobs: Iterable[Blob]) -> dict[int, int]:
 
 
 def manifest_blob(subtopology: int, partition: int, text: str) -> Blob:
-    """The blob with the manifest of a task."""
+    """Return the blob with the manifest of a task."""
     return Blob(MANIFESTS, 0, partition, subtopology, text.encode())
 
 
 def to_record_batch(blobs: Iterable[Blob]) -> pa.RecordBatch:
-    """The blobs as rows of ``EXCHANGE_SCHEMA``."""
+    """Return the blobs as rows of ``EXCHANGE_SCHEMA``."""
     columns = list(zip(*blobs, strict=True)) or [()] * len(EXCHANGE_SCHEMA)
     return pa.record_batch(
         [pa.array(column, type_) for column, type_ in zip(columns, EXCHANGE_SCHEMA.types, strict=True)],
@@ -198,7 +198,7 @@ def to_record_batch(blobs: Iterable[Blob]) -> pa.RecordBatch:
 
 
 def to_ipc(records: pa.Table) -> bytes:
-    """The records as an Arrow IPC stream."""
+    """Return the records as an Arrow IPC stream."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, records.schema) as writer:
         for batch in records.combine_chunks().to_batches():
@@ -222,7 +222,7 @@ class Run(NamedTuple):
 
 
 def is_complete(blobs: Iterable[Blob]) -> bool:
-    """Whether one of the blobs tells that the inputs are complete."""
+    """Return whether one of the blobs tells that the inputs are complete."""
     return any(blob.input == COMPLETE for blob in blobs)
 
 
@@ -235,7 +235,7 @@ def gather(
     ties: Collection[int] = (),
     unordered: Collection[int] = (),
 ) -> Iterator[Run]:
-    """The records of one task in the order in which it must see them, in runs of a limited size.
+    """Yield the records of one task in the order in which it must see them, in runs of a limited size.
 
     Each split of each input is a queue in arrival order, and an input whose records come in turn is one queue in that
     order, which it keeps for each key; queues are ordered by input, then by split
@@ -331,19 +331,19 @@ def without_input(blobs: Iterable[Blob], input_: int) -> list[Blob]:
 
 
 def spared(blobs: Iterable[Blob]) -> list[int]:
-    """The inputs of which some partial aggregates came with the records that they are of."""
+    """Return the inputs of which some partial aggregates came with the records that they are of."""
     codes = {blob.input for blob in blobs if TIME < blob.input < COMPLETE}
     return sorted(number for number, spare in map(_split_code, codes) if spare)
 
 
 def _split_code(code: int) -> tuple[int, bool]:
-    """The input of partial aggregates or spares, and whether it is spares."""
+    """Return the input of partial aggregates or spares, and whether it is spares."""
     number, spare = divmod(COMPLETE - 1 - code, 2)
     return number, bool(spare)
 
 
 def gather_partials(blobs: Iterable[Blob], reached: Callable[[int], None] | None = None) -> Iterator[Run]:
-    """The partial aggregates of one task, in runs of a limited size; ``reached`` is that of ``gather``.
+    """Yield the partial aggregates of one task, in runs of a limited size; ``reached`` is that of ``gather``.
 
     Raises:
         SerdeError: a blob is damaged.
@@ -367,7 +367,7 @@ def _tell(reached: Callable[[int], None] | None, inputs: Mapping[int, pa.Table])
 
 
 def _records(blob: Blob) -> pa.Table:
-    """The records of a blob. Arrow trusts what it reads, and may end the process over what is not valid."""
+    """Return the records of a blob. Arrow trusts what it reads, and may end the process over what is not valid."""
     try:
         records = pa.ipc.open_stream(pa.py_buffer(blob.records)).read_all()
         records.validate(full=True)
@@ -390,7 +390,7 @@ def _records(blob: Blob) -> pa.Table:
 
 
 def _joined(input_: int, parts: Sequence[pa.Table]) -> pa.Table:
-    """The records of an input, which all have the same columns but for their headers."""
+    """Return the records of an input, which all have the same columns but for their headers."""
     try:
         if any(HEADERS in part.column_names for part in parts):
             parts = [with_headers_column(part) for part in parts]
@@ -403,7 +403,7 @@ def _joined(input_: int, parts: Sequence[pa.Table]) -> pa.Table:
 
 
 def _in_turn(table: pa.Table) -> pa.Table:
-    """The records of an input, those that come in turn in that order."""
+    """Return the records of an input, those that come in turn in that order."""
     if TURN not in table.column_names:
         return table
     turns = table.column(TURN).to_numpy()
@@ -419,7 +419,7 @@ def _timestamps(parts: Iterable[pa.Table]) -> npt.NDArray[np.int64]:
 
 
 def _times_to_go_by(queue: Sequence[pa.Table], keep_order: bool) -> npt.NDArray[np.int64]:
-    """The timestamps of a queue, with ``keep_order`` none of them less than one of its key before it."""
+    """Return the timestamps of a queue, with ``keep_order`` none of them less than one of its key before it."""
     times = _timestamps(queue)
     if not keep_order or (times[1:] >= times[:-1]).all():
         return times
@@ -427,7 +427,7 @@ def _times_to_go_by(queue: Sequence[pa.Table], keep_order: bool) -> npt.NDArray[
 
 
 def _numbers_of_keys(tables: Iterable[pa.Table]) -> npt.NDArray[np.int64]:
-    """A number for each key; one for all if they are of several types, and so may be equal."""
+    """Return a number for each key; one for all if they are of several types, and so may be equal."""
     columns = [table.column("key") for table in tables]
     if len({column.type for column in columns}) > 1:
         return np.zeros(sum(map(len, columns)), np.int64)
@@ -468,7 +468,7 @@ def _taken(table: pa.Table, places: npt.NDArray[np.int64]) -> pa.Table:
 
 
 def _placed(runs: Iterable[Run], positions: npt.NDArray[np.int64]) -> Iterator[Run]:
-    """The runs with their positions, which are those of the records in the order of the runs."""
+    """Yield the runs with their positions, which are those of the records in the order of the runs."""
     settled = np.maximum.accumulate(positions) == np.arange(len(positions))
     start = 0
     for run in runs:
@@ -487,7 +487,7 @@ class _Cursor:
         self._at = 0
 
     def take(self, count: int, columns_from: int) -> Iterator[Run]:
-        """The next ``count`` records; runs that are shorter than ``columns_from`` as objects."""
+        """Yield the next ``count`` records; runs that are shorter than ``columns_from`` as objects."""
         while count:
             if self._current is None or self._at == len(self._current):
                 self._current, self._at = next(self._windows), 0
@@ -499,7 +499,7 @@ class _Cursor:
 
 
 def windows(records: pa.Table) -> Iterator[Records]:
-    """The records in order, in runs of at most ``WINDOW_ROWS`` and, on average, ``WINDOW_BYTES``.
+    """Yield the records in order, in runs of at most ``WINDOW_ROWS`` and, on average, ``WINDOW_BYTES``.
 
     Those with headers are objects, since columns have none.
     """
@@ -517,5 +517,5 @@ def windows(records: pa.Table) -> Iterator[Records]:
 
 
 def _whole(column: Any) -> Any:
-    """A column of a table as one array."""
+    """Return a column of a table as one array."""
     return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()

@@ -55,7 +55,7 @@ class Outputs:
         return cls({topic: joined(runs) for topic, runs in task.take().items()}, task)
 
     def parts(self, topic: str, most: int = WINDOW_ROWS) -> Iterator[Records]:
-        """The records of a topic, at most so many at a time."""
+        """Yield the records of a topic, at most so many at a time."""
         if topic in self.records:
             yield from self.records[topic].parts(most)
 
@@ -124,7 +124,7 @@ class Decoder:
             raise self._unreadable(batch) from error
 
     def _unreadable(self, batch: Batch) -> RecordError:
-        """The error that tells the first record of the batch that cannot be read."""
+        """Return the error that tells the first record of the batch that cannot be read."""
         for key, value, timestamp in zip(batch.keys, batch.values, batch.timestamps, strict=True):
             for role, column, reader, data in (
                 ("value", self.value, self.value_serde, value),
@@ -141,7 +141,7 @@ class Decoder:
 
 
 def shown(entries: Mapping[str, Any]) -> str:
-    """The entries of a record, for a message."""
+    """Return the entries of a record, for a message."""
     return ", ".join(f"{name}={entry!r:.200}" for name, entry in entries.items())
 
 
@@ -208,7 +208,7 @@ def _processed(
     settle_ties: bool,
     hot: HotKeys | None,
 ) -> Iterator[Outputs]:
-    """The output of about every ``WINDOW_ROWS`` records; the last of it stays in the task."""
+    """Yield the output of about every ``WINDOW_ROWS`` records; the last of it stays in the task."""
     topics = list(task.subtopology.sources)
     derived = [i for i, topic in enumerate(topics) if topic in task.subtopology.derived_topics]
     arrived = _without_partials(task, list(blobs), topics, decoders, hot)
@@ -260,7 +260,7 @@ def _took_with_rest(
     decoders: Mapping[str, Decoder],
     hot: HotKeys | None,
 ) -> bool:
-    """Whether a task has taken partial aggregates of an input, with the rest of its records, which are few."""
+    """Return whether a task has taken partial aggregates of an input, with the rest of its records, which are few."""
     topic = topics[partials.input]
     own = [blob for blob in blobs if blob.input == partials.input]
     parts = [run.records for run in islice(gather(own, reached=task.reached), 2)]

@@ -23,13 +23,13 @@ HEADERS_TYPE: Final[Any] = pa.list_(pa.struct(_PAIR))
 
 
 def header_column(headers: Iterable[Headers]) -> Any:
-    """The headers of records as an Arrow array, null where there are none."""
+    """Return the headers of records as an Arrow array, null where there are none."""
     rows = [[{"key": name, "value": value} for name, value in one] if one else None for one in headers]
     return pa.array(rows, HEADERS_TYPE)
 
 
 def headers_of(records: pa.Table) -> list[Headers] | None:
-    """The headers of records; None if no record has any."""
+    """Return the headers of records; None if no record has any."""
     if HEADERS not in records.column_names or not has_headers(records[HEADERS]):
         return None
     rows = records[HEADERS].to_pylist()
@@ -37,7 +37,7 @@ def headers_of(records: pa.Table) -> list[Headers] | None:
 
 
 def has_headers(column: Any) -> bool:
-    """Whether one of the records has headers, by their column."""
+    """Return whether one of the records has headers, by their column."""
     return bool(pc.any(pc.greater(pc.list_value_length(column), 0)).as_py())
 
 
@@ -55,7 +55,7 @@ def has_nameless(column: Any) -> Any:
 
 
 def with_headers_column(records: pa.Table) -> pa.Table:
-    """The records with the column, even if none of them has headers."""
+    """Return the records with the column, even if none of them has headers."""
     if HEADERS in records.column_names:
         return records
     empty: Any = pa.nulls(records.num_rows, HEADERS_TYPE)
@@ -63,7 +63,7 @@ def with_headers_column(records: pa.Table) -> pa.Table:
 
 
 def without_empty_headers(records: pa.Table) -> pa.Table:
-    """The records without the column, if none of them has headers; in its usual type otherwise."""
+    """Return the records without the column, if none of them has headers; in its usual type otherwise."""
     if HEADERS not in records.column_names:
         return records
     place = records.column_names.index(HEADERS)
@@ -73,7 +73,7 @@ def without_empty_headers(records: pa.Table) -> pa.Table:
 
 
 def is_headers_type(type_: Any) -> bool:
-    """Whether a column of Arrow can hold headers, whatever it calls its elements."""
+    """Return whether a column of Arrow can hold headers, whatever it calls its elements."""
     if not pa.types.is_list(type_) or not pa.types.is_struct(type_.value_type):
         return False
     fields = [(field.name, field.type) for field in type_.value_type]

@@ -77,12 +77,12 @@ class HotKeys:
 
 
 def _one(records: Records, place: int) -> Any:
-    """The key at a place."""
+    """Return the key at a place."""
     return records.keys[place].as_py() if isinstance(records, Columns) else records.to_batch().keys[place]
 
 
 def _counted(records: Records, count: int) -> Mapping[Any, int]:
-    """How often each key is in a sample."""
+    """Return how often each key is in a sample."""
     places = None if count <= _SAMPLE else (_PLACES * count).astype(np.int64)
     if isinstance(records, Columns):
         taken = records.keys if places is None else records.keys.take(pa.array(places))

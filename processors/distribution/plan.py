@@ -56,7 +56,7 @@ class Plan:
         return {topic: part for part in self.parts for topic in part.sources}
 
     def all_readers(self, topic: str) -> list[Subtopology]:
-        """The sub-topologies that read ``topic``: one, or several if it is a global table's."""
+        """Return the sub-topologies that read ``topic``: one, or several if it is a global table's."""
         return [part for part in self.parts if topic in part.sources]
 
     @property
@@ -81,7 +81,7 @@ class Plan:
         }
 
     def input_of(self, topic: str, part: Subtopology | None = None) -> int:
-        """The position of ``topic`` among the inputs of ``part``, or of the only sub-topology that reads it."""
+        """Return the position of ``topic`` among the inputs of ``part``, or of the only sub-topology that reads it."""
         return list((part or self.readers[topic]).sources).index(topic)
 
     def is_map_side(self, part: Subtopology) -> bool:
@@ -107,7 +107,7 @@ class Plan:
 
 
 def make_plan(topology: Topology, sink: str | None, partitions: int) -> Plan:
-    """The plan for one sink of a topology, or for several that are written together.
+    """Return the plan for one sink of a topology, or for several that are written together.
 
     Args:
         topology: the topology.
@@ -172,7 +172,7 @@ def _feeders(topology: Topology, part: Subtopology) -> list[Subtopology]:
 
 
 def _ancestors(topology: Topology, last: Collection[Subtopology]) -> list[Subtopology]:
-    """The sub-topologies in ``last`` and those that they depend on, feeders first."""
+    """Return the sub-topologies in ``last`` and those that they depend on, feeders first."""
     found = {part.index for part in last}
     waiting = list(last)
     while waiting:

@@ -53,7 +53,7 @@ class Route:
         return time_blobs(time, self._input, split, self._tasks)
 
     def send(self, records: pa.Table, keys: Any, writer: BlobWriter, form: Form = Form.RECORDS) -> Iterator[Blob]:
-        """The records as blobs.
+        """Yield the records as blobs.
 
         Args:
             records: the columns key, value and timestamp, and those of headers if they have any.
@@ -68,7 +68,7 @@ class Route:
 
 
 def _tasks(plan: Plan, part: Subtopology, numbers: TaskNumbers) -> list[int]:
-    """The numbers of a sub-topology's tasks, by partition."""
+    """Return the numbers of a sub-topology's tasks, by partition."""
     return [numbers[part.index, partition] for partition in range(plan.partitions)]
 
 
@@ -90,7 +90,7 @@ class _Repartition(NamedTuple):
 
     @classmethod
     def between(cls, plan: Plan, topic: str, produced: Produced, numbers: TaskNumbers) -> Self:
-        """The repartition topic ``topic`` between its writer and its reader."""
+        """Return the repartition topic ``topic`` between its writer and its reader."""
         key_serde, value_serde = serde(produced.key_serde or BYTES), serde(produced.value_serde or BYTES)
         without_window = plan.readers[topic].sources[topic].without_window
         return cls(
@@ -102,7 +102,7 @@ class _Repartition(NamedTuple):
         )
 
     def write(self, records: Records) -> pa.Table:
-        """The records as they travel."""
+        """Return the records as they travel."""
         written = self._written_columns(records) if isinstance(records, Columns) else None
         if written is None:
             batch = records.to_batch()
@@ -146,7 +146,7 @@ class Router:
         }
 
     def send(self, outputs: Outputs, writer: BlobWriter) -> Iterator[Blob]:
-        """The output as blobs; what nobody reads is dropped.
+        """Yield the output as blobs; what nobody reads is dropped.
 
         Raises:
             UserFunctionError: a serde fails for a record, and the policy is not to leave such records out.

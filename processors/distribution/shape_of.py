@@ -11,7 +11,7 @@ from millpond.stores.specs.store_spec import StoreSpec
 
 
 def shape_of(plan: Plan) -> Shape:
-    """The shape of the state of a plan's tasks: the stores of all that its sink depends on."""
+    """Return the shape of the state of a plan's tasks: the stores of all that its sink depends on."""
     stores = (_store_shape(part, spec) for part in plan.parts for spec in part.stores.values())
     return Shape(plan.partitions, tuple(stores), plan.behind)
 
@@ -31,6 +31,6 @@ def _store_shape(part: Subtopology, spec: StoreSpec) -> StoreShape:
 
 
 def _record_key_serde(part: Subtopology) -> str | None:
-    """The name of the serde by whose bytes records find their task; None if all of them go to every task."""
+    """Return the name of the serde by whose bytes records find their task; None if all of them go to every task."""
     own = (source for source in part.sources.values() if not source.broadcast and not source.without_window)
     return next((serde(source.consumed.key_serde or BYTES).name for source in own), None)

@@ -52,7 +52,7 @@ class StreamsBuilder(GraphBuilder):
         )
 
     def stream(self, topic: str, consumed: Consumed | None = None) -> KStream:
-        """The records of ``topic`` as a stream; the same topic may be read again with equal options.
+        """Return the records of ``topic`` as a stream; the same topic may be read again with equal options.
 
         Raises:
             TopologyError: the topic is already read in another way.
@@ -73,7 +73,7 @@ class StreamsBuilder(GraphBuilder):
         *,
         reorder_within: Duration | None = None,
     ) -> KTable:
-        """The records of ``topic`` as a table: each sets the value of its key, a null value deletes it.
+        """Return the records of ``topic`` as a table: each sets the value of its key, a null value deletes it.
 
         The table gets a store if ``materialized`` asks for one, or else when an operator needs to look it up. With
         ``Materialized.versioned`` it keeps a history of each key (KIP-889, KIP-914).
@@ -108,7 +108,7 @@ class StreamsBuilder(GraphBuilder):
     def global_table(
         self, topic: str, consumed: Consumed | None = None, materialized: Materialized | None = None
     ) -> GlobalKTable:
-        """The records of ``topic`` as a table that every task holds in full, for ``KStream.join`` by any key.
+        """Return the records of ``topic`` as a table that every task holds in full, for ``KStream.join`` by any key.
 
         Raises:
             TopologyError: the topic is already read, or ``materialized`` is versioned (KIP-914).

@@ -82,7 +82,7 @@ class GraphBuilder:
         return spec.name
 
     def build(self) -> Topology:
-        """The finished topology.
+        """Return the finished topology.
 
         Raises:
             TopologyError: the topology makes no sense; the message says where.

@@ -40,7 +40,7 @@ class KStream(StreamJoins):
         reorder_within: Duration | None = None,
         name: str | None = None,
     ) -> "KTable":
-        """The stream read as a table: each record sets the value of its key, a null value deletes it.
+        """Return the stream read as a table: each record sets the value of its key, a null value deletes it.
 
         The table gets a store if ``materialized`` asks for one, or else when an operator needs to look it up. A table
         that was turned into a stream and back is versioned only if it is materialized as such here (KIP-914).
@@ -66,7 +66,7 @@ class KTable(TableOperators):
         return KGroupedTable(group_table(self.handle, [selector], grouped or Grouped()))
 
     def to_stream(self, *, changes_only: bool = False) -> "KStream":
-        """The table's updates as a stream; a deletion is a null value.
+        """Return the table's updates as a stream; a deletion is a null value.
 
         With ``changes_only``, those that change what the table shows: not an update that repeats the value, and not one
         of a versioned table that comes too late to be its key's latest (KIP-914). The table gets a store for that.
@@ -103,7 +103,7 @@ class KGroupedStream:
         return self._grouping
 
     def count(self, materialized: Materialized | None = None) -> KTable:
-        """The number of records of each key, as a table of ints."""
+        """Return the number of records of each key, as a table of ints."""
         return KTable(self._grouping.aggregate(counting(), materialized, "int64"))
 
     def reduce(
@@ -191,7 +191,7 @@ class WindowedKStream:
         self._windowed = windowed
 
     def emit_strategy(self, emit: EmitStrategy) -> Self:
-        """The same, with results emitted as ``emit`` says (KIP-825).
+        """Return the same, with results emitted as ``emit`` says (KIP-825).
 
         >>> from millpond.processors import StreamsBuilder, TopologyDriver
         >>> builder = StreamsBuilder()
@@ -205,7 +205,7 @@ class WindowedKStream:
         return type(self)(replace(self._windowed, emit=emit))
 
     def count(self, materialized: Materialized | None = None) -> KTable:
-        """The number of records of each key in each window."""
+        """Return the number of records of each key in each window."""
         return KTable(self._windowed.aggregate(counting(), materialized, "int64"))
 
     def reduce(self, reducer: Callable[[Any, Any], Any], materialized: Materialized | None = None) -> KTable:
@@ -261,7 +261,7 @@ class CogroupedKStream:
         self._cogroup = cogroup
 
     def cogroup(self, grouped: KGroupedStream, aggregator: Update) -> "CogroupedKStream":
-        """The same with one more stream, whose values ``aggregator(key, value, aggregate)`` folds in."""
+        """Return the same with one more stream, whose values ``aggregator(key, value, aggregate)`` folds in."""
         return CogroupedKStream(self._cogroup.with_member(grouped.grouping, aggregator))
 
     def aggregate(self, initializer: Callable[[], Any], materialized: Materialized | None = None) -> KTable:
@@ -331,7 +331,7 @@ class KGroupedTable:
         self._grouping = grouping
 
     def count(self, materialized: Materialized | None = None) -> KTable:
-        """The number of rows of each group, as a table of ints; a group that lost all its rows stays, with 0."""
+        """Return the number of rows of each group, as a table of ints; a group that lost all its rows stays, with 0."""
         return KTable(self._grouping.aggregate(table_count(), materialized, "int64", "KTABLE-AGGREGATE-"))
 
     def reduce(

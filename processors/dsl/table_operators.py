@@ -35,7 +35,7 @@ class TableOperators(HandleWrapper[TableHandle]):
         vectorized: bool = False,
         name: str | None = None,
     ) -> Self:
-        """The rows for which ``predicate(key, value)`` is true; a row for which it turns false is deleted.
+        """Return the rows for which ``predicate(key, value)`` is true; a row for which it turns false is deleted.
 
         A versioned table's repeated tombstones are kept (KIP-914); other tables' are dropped if the value before is
         known.
@@ -57,7 +57,7 @@ class TableOperators(HandleWrapper[TableHandle]):
         vectorized: bool = False,
         name: str | None = None,
     ) -> Self:
-        """The rows for which ``predicate(key, value)`` is false; otherwise as ``filter``."""
+        """Return the rows for which ``predicate(key, value)`` is false; otherwise as ``filter``."""
         return self._on(filtered(self._handle, predicate, False, materialized, name, vectorized=vectorized))
 
     def map_values(

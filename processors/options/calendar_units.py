@@ -57,7 +57,7 @@ def _check_week_start(week_start: str, unit: CalendarUnit) -> None:
 
 
 def _length(size: Duration) -> int:
-    """A fixed length in milliseconds; 0 if it is none."""
+    """Return a fixed length in milliseconds; 0 if it is none."""
     try:
         return to_millis(size)
     except ConfigurationError:

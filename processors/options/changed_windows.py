@@ -51,7 +51,7 @@ class ChangedWindows(Windows):
 
 
 def _last_in(windows: TimeWindows | SessionWindows, latest: int) -> int:
-    """The last time that is in a window which begins up to ``latest``; sessions are cut there."""
+    """Return the last time that is in a window which begins up to ``latest``; sessions are cut there."""
     if isinstance(windows, SessionWindows):
         return latest
     return windows.grid.end(windows.grid.last(latest)) - 1

@@ -9,7 +9,7 @@ E = TypeVar("E", bound=StrEnum)
 
 
 def choice(argument: str, value: str, kind: type[E]) -> E:
-    """The member of that name, or the member itself.
+    """Return the member of that name, or the member itself.
 
     Args:
         argument: what the user calls it.

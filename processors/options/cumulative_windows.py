@@ -84,5 +84,5 @@ class CumulativeWindows(GridWindows):
         return CumulativeGrid(self.size, self.step, self.offset)
 
     def bounds(self, timestamp: int) -> list[tuple[int, int]]:
-        """The starts and ends of the windows that hold ``timestamp``, the shortest first."""
+        """Return the starts and ends of the windows that hold ``timestamp``, the shortest first."""
         return [(self.grid.begin(place), self.grid.end(place)) for place in self.starts(timestamp)]

@@ -6,7 +6,7 @@ from typing import Any
 
 
 def positional_parameters(function: Callable[..., Any]) -> int | None:
-    """How many positional arguments ``function`` needs; None if Python cannot tell (some built-in functions)."""
+    """Return how many positional arguments ``function`` needs; None if Python cannot tell (some built-in functions)."""
     try:
         parameters = signature(function).parameters.values()
     except (TypeError, ValueError):

@@ -66,16 +66,16 @@ class GroupingSets:
         return frozenset.intersection(*self.sets)
 
     def id_of(self, one: frozenset[str]) -> int:
-        """The ``grouping_id`` of a set: a bit for each column, which is 1 for one that the set has not."""
+        """Return the ``grouping_id`` of a set: a bit for each column, which is 1 for one that the set has not."""
         bits = "".join("0" if name in one else "1" for name in self.columns)
         return int(bits, 2)
 
     def bit_of(self, column: str) -> int:
-        """Which bit of ``grouping_id`` is that of a column; the lowest one is 0."""
+        """Return which bit of ``grouping_id`` is that of a column; the lowest one is 0."""
         return len(self.columns) - 1 - self.columns.index(column)
 
     def packed(self, key: pa.Schema) -> pa.Schema:
-        """The columns of keys: those of rows, of which the ones that not all sets have can be null, and the id.
+        """Return the columns of keys: those of rows, of which the ones that not all sets have can be null, and the id.
 
         Args:
             key: the columns of rows.
@@ -84,7 +84,7 @@ class GroupingSets:
         return pa.schema([*columns, pa.field(GROUPING_ID, pa.int64(), nullable=False)])
 
     def keys(self, columns: pa.Table) -> Iterator[Any]:
-        """The keys of rows for one set after the other, each a struct array.
+        """Yield the keys of rows for one set after the other, each a struct array.
 
         Args:
             columns: of the rows.

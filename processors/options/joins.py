@@ -65,7 +65,7 @@ class JoinType(Enum):
     ANTI = "anti"
 
     def keeps(self, side: Side) -> bool:
-        """Whether a row or record of ``side`` has a result even without a match."""
+        """Return whether a row or record of ``side`` has a result even without a match."""
         if side is Side.LEFT:
             return self in (JoinType.LEFT, JoinType.OUTER, JoinType.ANTI)
         return self in (JoinType.RIGHT, JoinType.OUTER)
@@ -76,7 +76,7 @@ class JoinType(Enum):
         return self not in (JoinType.SEMI, JoinType.ANTI)
 
     def joins(self, left: Any, right: Any) -> bool:
-        """Whether these values of tables have a result; None is a missing value."""
+        """Return whether these values of tables have a result; None is a missing value."""
         if left is None:
             return right is not None and self.keeps(Side.RIGHT)
         return right is not None or self.keeps(Side.LEFT)
@@ -104,7 +104,7 @@ class AsofDirection(Enum):
 
     @classmethod
     def of(cls, direction: object) -> "AsofDirection":
-        """The direction of that name.
+        """Return the direction of that name.
 
         Raises:
             ConfigurationError: there is none.
@@ -117,7 +117,7 @@ class AsofDirection(Enum):
 
     @classmethod
     def chosen(cls, direction: str, grace: Duration | None, tolerance: Duration | None) -> "AsofDirection":
-        """The direction of that name, if all is there that it needs.
+        """Return the direction of that name, if all is there that it needs.
 
         Raises:
             ConfigurationError: there is none, or it looks ahead, and grace or tolerance is missing.
@@ -142,7 +142,7 @@ class AsofDirection(Enum):
         return self is not AsofDirection.BACKWARD
 
     def ahead(self, tolerance: int | None) -> int:
-        """How much newer than its record a match may be."""
+        """Return how much newer than its record a match may be."""
         return tolerance or 0 if self.looks_ahead else 0
 
 
@@ -157,7 +157,7 @@ class Unfit(Enum):
 
     @classmethod
     def chosen(cls, otherwise: str, where: object, tolerance: Duration | None) -> "Unfit":
-        """The choice of that name, if all is there that it needs.
+        """Return the choice of that name, if all is there that it needs.
 
         Raises:
             ConfigurationError: there is none, or it is the next version, and the condition or the tolerance is missing.
@@ -180,7 +180,7 @@ class Unfit(Enum):
         return chosen
 
     def back(self, tolerance: int | None, direction: AsofDirection) -> int:
-        """How much older than a record the times may be as of which versions are looked up for it."""
+        """Return how much older than a record the times may be as of which versions are looked up for it."""
         return tolerance or 0 if self is Unfit.NEXT and direction.looks_back else 0
 
 

@@ -5,7 +5,7 @@ from difflib import get_close_matches
 
 
 def did_you_mean(name: str, known: Collection[str]) -> str:
-    """A hint to end a message with: the name most like an unknown one, ``; did you mean 'amount'?``, or nothing.
+    """Return a hint to end a message with: the name most like an unknown one, ``; did you mean 'amount'?``, or nothing.
 
     Upper and lower case make no difference between names.
     """
@@ -15,7 +15,7 @@ def did_you_mean(name: str, known: Collection[str]) -> str:
 
 
 def unused_name(name: str, taken: Collection[str]) -> str:
-    """The name, with as many underscores behind it as it takes to be none of those that are taken."""
+    """Return the name, with as many underscores behind it as it takes to be none of those that are taken."""
     while name in taken:
         name += "_"
     return name

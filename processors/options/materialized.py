@@ -66,7 +66,7 @@ class Materialized:
 
     @classmethod
     def versioned(cls, name: str | None = None, *, history_retention: Duration, **options: Any) -> Self:
-        """A versioned store (KIP-889, KIP-914); ``options`` are the other attributes."""
+        """Return a versioned store (KIP-889, KIP-914); ``options`` are the other attributes."""
         return cls(name, StoreKind.VERSIONED, history_retention=history_retention, **options)
 
     @classmethod
@@ -75,7 +75,7 @@ class Materialized:
         return cls(key_serde=key_serde, value_serde=value_serde)
 
     def with_caching(self, caching: bool = True) -> Self:
-        """A copy with ``caching``: only the last update of each key in a micro-batch is emitted."""
+        """Return a copy with ``caching``: only the last update of each key in a micro-batch is emitted."""
         return replace(self, caching=caching)
 
     @property

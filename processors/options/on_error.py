@@ -20,7 +20,7 @@ class OnError(StrEnum):
 
     @classmethod
     def of(cls, on_error: "str | OnError") -> Self:
-        """The policy of that name.
+        """Return the policy of that name.
 
         Raises:
             ConfigurationError: there is none.

@@ -19,7 +19,7 @@ class Order(StrEnum):
 
     @classmethod
     def of(cls, order: "str | Order") -> Self:
-        """The order of that name.
+        """Return the order of that name.
 
         Raises:
             ConfigurationError: there is none.

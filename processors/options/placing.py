@@ -13,13 +13,13 @@ Integers = npt.NDArray[np.int64]
 
 
 def last_starts(windows: GridWindows, times: Integers) -> Integers:
-    """The place of the last window that holds each of these times."""
+    """Return the place of the last window that holds each of these times."""
     grid = windows.grid
     return _begun(grid, times) if isinstance(grid, Calendar) else _even(windows).latest(times)
 
 
 def first_starts(windows: GridWindows, times: Integers, span: Span) -> Integers:
-    """The place of the first window within the span that holds each of these times."""
+    """Return the place of the first window within the span that holds each of these times."""
     grid = windows.grid
     if isinstance(grid, Calendar):
         return np.maximum(_begun(grid, times), span.first)
@@ -29,13 +29,13 @@ def first_starts(windows: GridWindows, times: Integers, span: Span) -> Integers:
 
 
 def begins_of(windows: GridWindows, places: Integers) -> Integers:
-    """The starts of the windows with these places."""
+    """Return the starts of the windows with these places."""
     begins: Integers = _even(windows).begin(places)
     return begins
 
 
 def ends_of(windows: GridWindows, starts: Integers) -> Integers:
-    """The ends of the windows with these places."""
+    """Return the ends of the windows with these places."""
     grid = windows.grid
     if not isinstance(grid, Calendar):
         ends: Integers = _even(windows).end(starts)
@@ -61,18 +61,18 @@ def lasting(windows: SessionWindows, times: Integers, gaps: Integers) -> Integer
 
 
 def _even(windows: GridWindows) -> Any:
-    """The grid, which takes arrays."""
+    """Return the grid, which takes arrays."""
     return windows.grid
 
 
 def _begun(calendar: Calendar, times: Integers) -> Integers:
-    """The starts of the windows of a calendar that hold each of these times."""
+    """Return the starts of the windows of a calendar that hold each of these times."""
     starts, places = _met(calendar, times)
     return starts[places]
 
 
 def _met(calendar: Calendar, times: Integers) -> tuple[Integers, Integers]:
-    """The starts of some windows, ascending, and which of them holds each of these times."""
+    """Return the starts of some windows, ascending, and which of them holds each of these times."""
     if not len(times):
         return times, times
     first, last = int(times.min()) // calendar.bucket, int(times.max()) // calendar.bucket

@@ -10,10 +10,10 @@ SerdeLike = str | Serde[Any]
 
 
 def same_serde(one: SerdeLike | None, other: SerdeLike | None) -> bool:
-    """Whether both are known and write the same bytes."""
+    """Return whether both are known and write the same bytes."""
     return one is not None and other is not None and serde(one).name == serde(other).name
 
 
 def resolved(value: SerdeLike | None) -> Serde[Any] | None:
-    """The serde object; None if ``value`` is None."""
+    """Return the serde object; None if ``value`` is None."""
     return None if value is None else serde(value)

@@ -18,14 +18,14 @@ class VersionedTable(Protocol):
     """
 
     def schema(self) -> pa.Schema:
-        """The columns that the table has now.
+        """Return the columns that the table has now.
 
         Raises:
             ConfigurationError: there is no such table, or its format has something that cannot be read.
         """
 
     def version(self) -> str:
-        """The newest version, as text by which it is found again as long as the table keeps it."""
+        """Return the newest version, as text by which it is found again as long as the table keeps it."""
 
     def parts(self, version: str) -> Sequence[str]:
         """What a version consists of: texts that name parts for good, each of them once."""

@@ -60,7 +60,7 @@ class Windows(ABC):
         return {name: value for name, value in vars(self).items() if name != "grace"}
 
     def with_grace(self, grace: int) -> Self:
-        """The same windows with another grace."""
+        """Return the same windows with another grace."""
         made = copy(self)
         object.__setattr__(made, "grace", grace)
         return made
@@ -108,12 +108,12 @@ class GridWindows(Windows):
         return self.grace
 
     def starts(self, timestamp: int) -> list[int]:
-        """The places of the windows that hold ``timestamp``, ascending."""
+        """Return the places of the windows that hold ``timestamp``, ascending."""
         first, last = self.grid.first(timestamp), min(self.grid.latest(timestamp), MAX_TIME)
         return list(range(max(first, 0) if self.is_bounded and timestamp >= 0 else first, last + 1, self.distance))
 
     def closed(self, stream_time: int) -> int:
-        """The time up to which windows are placed that have closed when stream time is ``stream_time``."""
+        """Return the time up to which windows are placed that have closed when stream time is ``stream_time``."""
         return stream_time - self.length - self.grace
 
 
@@ -480,7 +480,7 @@ def own_gap(windows: object) -> Any:
 
 
 def calendar_of(windows: object) -> Calendar | None:
-    """The calendar by which windows begin, or sessions are cut; None without one."""
+    """Return the calendar by which windows begin, or sessions are cut; None without one."""
     cut = windows.within if isinstance(windows, SessionWindows) else windows
     return cut.calendar if isinstance(cut, TimeWindows) else None
 
@@ -504,7 +504,7 @@ class Span(NamedTuple):
     last: int = MAX_TIME
 
     def cut(self, first: int, last: int) -> "Span":
-        """The part from ``first`` to ``last``, both included; empty where it ends before it begins."""
+        """Return the part from ``first`` to ``last``, both included; empty where it ends before it begins."""
         return Span(max(first, self.first), min(last, self.last))
 
 

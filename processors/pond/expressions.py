@@ -34,7 +34,7 @@ _MILLI = 1_000
 
 
 def evaluated(expression: Any, table: pa.Table) -> Any:
-    """The value of an expression for each row, an Arrow array."""
+    """Return the value of an expression for each row, an Arrow array."""
     acero: Any = import_module("pyarrow.acero")
     plan = [
         acero.Declaration("table_source", acero.TableSourceNodeOptions(table)),
@@ -44,7 +44,7 @@ def evaluated(expression: Any, table: pa.Table) -> Any:
 
 
 def type_of(what: str, expression: Any, schema: pa.Schema) -> pa.DataType:
-    """The type of the values of an expression; ``what`` names it in errors.
+    """Return the type of the values of an expression; ``what`` names it in errors.
 
     Raises:
         ConfigurationError: it is none of these columns.
@@ -73,7 +73,7 @@ class Matching:
 
 
 def matching(left: pa.Schema, right: pa.Schema, where: Any, columns: Sequence[str]) -> Matching:
-    """The condition of a match, on the columns of the left side and these of the right side.
+    """Return the condition of a match, on the columns of the left side and these of the right side.
 
     Raises:
         ConfigurationError: it is none.
@@ -129,7 +129,7 @@ class _Counting:
         return cls(column=where)
 
     def is_as(self, other: Self) -> bool:
-        """Whether the same rows count for another one; expressions have no truth, so ``==`` cannot tell."""
+        """Return whether the same rows count for another one; expressions have no truth, so ``==`` cannot tell."""
         return self.column == other.column and self.condition is other.condition
 
     def __call__(self, table: pa.Table) -> Any:
@@ -159,7 +159,7 @@ def with_conditions(side: VerbSide, calls: Mapping[str, AggregateCall]) -> tuple
 
 
 def with_own_bounds(left: VerbSide, given: Mapping[str, Any]) -> VerbSide:
-    """The left rows of a join of streams with ``BOUNDS`` among their columns.
+    """Return the left rows of a join of streams with ``BOUNDS`` among their columns.
 
     Args:
         left: the rows.
@@ -180,7 +180,7 @@ def with_own_bounds(left: VerbSide, given: Mapping[str, Any]) -> VerbSide:
 
 
 def with_own_gap(rows: VerbSide, gap: Any) -> VerbSide:
-    """The rows with ``GAP`` among their columns: the gaps of their sessions.
+    """Return the rows with ``GAP`` among their columns: the gaps of their sessions.
 
     Args:
         rows: the rows.

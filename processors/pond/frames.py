@@ -44,7 +44,7 @@ _WIDER: Final[Mapping[pa.DataType, pa.DataType]] = {
 
 
 def table_of(role: str, rows: Frame, schema: pa.Schema | None = None) -> pa.Table:
-    """The rows as a table in the types that verbs keep.
+    """Return the rows as a table in the types that verbs keep.
 
     Args:
         role: what messages call them: ``left``, ``right`` or ``input``.
@@ -64,7 +64,7 @@ def table_of(role: str, rows: Frame, schema: pa.Schema | None = None) -> pa.Tabl
 
 
 def kept_schema(role: str, schema: pa.Schema) -> pa.Schema:
-    """The columns in the types that verbs keep; what verbs have noted of them stays.
+    """Return the columns in the types that verbs keep; what verbs have noted of them stays.
 
     Raises:
         ConfigurationError: two have the same name, or one is of a type that cannot be kept.
@@ -92,7 +92,7 @@ def _kept(role: str, name: str, type_: Any) -> pa.DataType:
 
 
 def _arrow(role: str, rows: Any, schema: pa.Schema | None) -> pa.Table:
-    """The rows as a table in types of their own."""
+    """Return the rows as a table in types of their own."""
     if isinstance(rows, pa.Table):
         return rows
     if hasattr(rows, "__arrow_c_stream__"):
@@ -136,7 +136,7 @@ def _of_dicts(role: str, rows: Sequence[Mapping[str, Any]], schema: pa.Schema | 
 
 
 def _chosen(role: str, table: pa.Table, schema: pa.Schema) -> pa.Table:
-    """The columns in the order of the schema, in types that become those of the schema."""
+    """Return the columns in the order of the schema, in types that become those of the schema."""
     for name in schema.names:
         field_of(role, table.schema, name)
     others = [name for name in table.column_names if name not in schema.names]
@@ -156,7 +156,7 @@ def _chosen(role: str, table: pa.Table, schema: pa.Schema) -> pa.Table:
 
 
 def field_of(role: str, schema: pa.Schema, name: str) -> Any:
-    """The column of that name.
+    """Return the column of that name.
 
     Raises:
         ConfigurationError: there is none.

@@ -74,5 +74,5 @@ def explain_match(
 
 
 def _whole(read: Selection) -> Selection:
-    """The same without what leaves rows out."""
+    """Return the same without what leaves rows out."""
     return replace(read, keyed=False, rows=replace(read.rows, present=()))

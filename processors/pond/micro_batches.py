@@ -236,7 +236,7 @@ class MicroBatches:
         return LookedUp(tables, {name: table.newest() for name, table in tables.items()}, "the first micro-batch")
 
     def _opened(self) -> LocalStores:
-        """The stores.
+        """Return the stores.
 
         Raises:
             ConfigurationError: they are closed.

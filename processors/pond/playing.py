@@ -71,7 +71,7 @@ class Recording:
             yield {role: table.filter(pa.array(self.batches[role] == number)) for role, table in self.rows.items()}
 
     def without(self, columns: Mapping[str, Sequence[str]]) -> "Recording":
-        """The same rows with these columns alone, by input."""
+        """Return the same rows with these columns alone, by input."""
         rows = {role: table.select([name for name in columns[role] if name in table.column_names])
                 for role, table in self.rows.items()}  # fmt: skip
         return Recording(rows, self.batches)
@@ -137,7 +137,7 @@ def _fed(verb: MicroBatches, tables: Mapping[str, pa.Table]) -> pa.Table:
 
 
 def _last(verb: MicroBatches, results: Sequence[pa.Table]) -> Counter[Any]:
-    """The rows that came out, how often each; of a change feed, those that are there in the end."""
+    """Return the rows that came out, how often each; of a change feed, those that are there in the end."""
     rows = [row for table in results for row in table.to_pylist()]
     if verb.key is not None:
         rows.sort(key=lambda row: row[SEQUENCE])
@@ -148,7 +148,7 @@ def _last(verb: MicroBatches, results: Sequence[pa.Table]) -> Counter[Any]:
 
 
 def _timed(recording: Recording, role: str, time: str) -> tuple[Any, Any]:
-    """The times of the rows of an input that have one, with the numbers of their micro-batches."""
+    """Return the times of the rows of an input that have one, with the numbers of their micro-batches."""
     found = recording.rows[role][time].combine_chunks()
     there = found.is_valid().to_numpy(zero_copy_only=False)
     return _micros(found.drop_null()), recording.batches[role][there]

@@ -29,7 +29,7 @@ class CheckedRows(Rows):
         return self.feed is not None and self.feed <= {self.paths[name] for name in keys}
 
     def operations(self, op: str | None) -> str | None:
-        """The column that says which rows are deletes: the one that is given, or else that of the change feed.
+        """Return the column that says which rows are deletes: the one that is given, or else that of the change feed.
 
         Raises:
             ConfigurationError: there is no such column, or it is no text.
@@ -47,7 +47,7 @@ class CheckedRows(Rows):
         return super().operations(op)
 
     def directions(self, where: str, order: str | Sequence[str]) -> int:
-        """How many directions an order may have, of a column or of several.
+        """Return how many directions an order may have, of a column or of several.
 
         Raises:
             ConfigurationError: there is none, a column is missing, or one of them has no order.
@@ -78,7 +78,7 @@ class CheckedRows(Rows):
         foreign: Sequence[str] = (),
         keyed: bool = False,
     ) -> Selection:
-        """The columns that a verb reads.
+        """Return the columns that a verb reads.
 
         Raises:
             ConfigurationError: one is absent, or there are no times in that of the time.
@@ -178,11 +178,11 @@ class VerbSide:
 
     @classmethod
     def of(cls, role: str, schema: pa.Schema, table: pa.Table | None = None) -> Self:
-        """An input with these columns."""
+        """Return an input with these columns."""
         return cls(role, schema, table, rows_of(CheckedRows, role, schema))
 
     def adding(self, added: Adding) -> Self:
-        """The input with more columns, which are made of its own."""
+        """Return the input with more columns, which are made of its own."""
         whole, every = self.schema, {**self.added, **added}
         for name, (type_, _) in every.items():
             whole = whole.append(pa.field(name, type_))
@@ -201,7 +201,7 @@ class VerbSide:
 
 
 def check_time(role: str, schema: pa.Schema, name: object, what: str) -> str:
-    """The column with the times.
+    """Return the column with the times.
 
     Args:
         role: of the input.
@@ -224,7 +224,7 @@ def check_time(role: str, schema: pa.Schema, name: object, what: str) -> str:
 
 
 def _order_column(role: str, order: object) -> str:
-    """The name of the column that decides among rows of an input.
+    """Return the name of the column that decides among rows of an input.
 
     Raises:
         ConfigurationError: it is no name.
@@ -282,7 +282,7 @@ def check_times_of(sides: Sequence[VerbSide], times: Mapping[str, str]) -> None:
 
 
 def _zoned(type_: pa.DataType) -> bool:
-    """Whether times are moments."""
+    """Return whether times are moments."""
     return getattr(type_, "tz", None) is not None
 
 
@@ -293,7 +293,7 @@ def _has_no_order(type_: pa.DataType) -> bool:
 
 
 def table_side(table: Any, columns: Any) -> TableSide:
-    """A table that others keep as the right side of a verb, with the columns that are wanted of it.
+    """Return a table that others keep as the right side of a verb, with the columns that are wanted of it.
 
     Raises:
         ConfigurationError: it is no such table, it cannot be read, or verbs cannot keep one of its columns.

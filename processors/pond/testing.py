@@ -19,7 +19,7 @@ Batch: TypeAlias = Sequence[Mapping[str, Any]]
 
 @st.composite
 def cuts(draw: st.DrawFn, rows: Sequence[Mapping[str, Any]], *, in_order: bool = False) -> list[Batch]:
-    """A strategy for the rows in micro-batches of any size.
+    """Return a strategy for the rows in micro-batches of any size.
 
     Args:
         draw: what Hypothesis gives.
@@ -32,7 +32,7 @@ def cuts(draw: st.DrawFn, rows: Sequence[Mapping[str, Any]], *, in_order: bool =
 
 
 def answer(running: MicroBatches, batches: Iterable[Batch | Mapping[str, Batch]]) -> list[dict[str, Any]]:
-    """The rows that there are once a verb has been fed, whatever the micro-batches, in an order of their own.
+    """Return the rows that there are once a verb has been fed, whatever the micro-batches, in an order of their own.
 
     Args:
         running: the verb; it is closed then.

@@ -68,7 +68,7 @@ def verified(
 
 
 def _last(table: pa.Table, key: Sequence[str]) -> pa.Table:
-    """The rows of a change feed that are there in the end."""
+    """Return the rows of a change feed that are there in the end."""
     table = table.sort_by(SEQUENCE)
     places = {repr(list(row.values())): place for place, row in enumerate(table.select(key).to_pylist())}
     last = table.take(pa.array(sorted(places.values()), pa.int64()))
@@ -76,7 +76,7 @@ def _last(table: pa.Table, key: Sequence[str]) -> pa.Table:
 
 
 def _rows(table: pa.Table, time: str | None, since: Instant | str | None, until: Instant | str | None) -> list[Any]:
-    """The rows that count."""
+    """Return the rows that count."""
     if time is None:
         return table.to_pylist()
     path = [time] if time in table.column_names else time.split(".")

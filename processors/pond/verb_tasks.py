@@ -46,7 +46,7 @@ class TaskStores(Protocol):
     """Where the tasks of a verb keep what they keep."""
 
     def task(self, place: str, part: Subtopology, plan: Plan) -> AbstractContextManager[Mapping[str, Any]]:
-        """The stores of the task with that place, while it runs."""
+        """Return the stores of the task with that place, while it runs."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class Reading:
     keep_letter: KeepLetter | None = None
 
     def blobs(self, splits: Sequence[pa.Table]) -> Iterator[Blob]:
-        """The rows of all splits on their way."""
+        """Yield the rows of all splits on their way."""
         for number, split in enumerate(splits):
             if split.num_rows:
                 yield from self._split(self.selection.of(split), number)

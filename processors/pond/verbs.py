@@ -231,7 +231,7 @@ class Verbs(ABC, Generic[Given, Result]):
         expired: Literal["silent", "delete"] = "silent",
         name: str | None = None,
     ) -> Result:
-        """The first ``n`` rows of each key by an order, or of each key and window, with their ranks.
+        """Return the first ``n`` rows of each key by an order, or of each key and window, with their ranks.
 
         Rows that are equal in the order are ranked by all their other columns, always the same way. Null comes before
         all values and NaN behind all numbers, and the other way round if it is descending.
@@ -296,7 +296,7 @@ class Verbs(ABC, Generic[Given, Result]):
         order: str | None = None,
         name: str | None = None,
     ) -> Result:
-        """The first row of each key, once, without the duplicates that come within some time after it.
+        """Return the first row of each key, once, without the duplicates that come within some time after it.
 
         Args:
             rows: the rows. They stay once they have come: a change feed is refused.
@@ -618,7 +618,7 @@ class Verbs(ABC, Generic[Given, Result]):
         null_safe: bool = False,
         name: str | None = None,
     ) -> Result:
-        """The pairs of rows with equal keys whose times are close.
+        """Return the pairs of rows with equal keys whose times are close.
 
         Args:
             left, right: the streams.
@@ -846,7 +846,7 @@ class Verbs(ABC, Generic[Given, Result]):
         ttl: Duration | None = None,
         name: str | None = None,
     ) -> Result:
-        """A processor of your own, by key, with state and timers.
+        """Return a processor of your own, by key, with state and timers.
 
         It sees each key's rows and event-time timers in the order of time, and is the one that ``Millpond.apply``
         takes: so a test of it needs no Spark.
@@ -907,7 +907,7 @@ class Verbs(ABC, Generic[Given, Result]):
 
     @abstractmethod
     def _side(self, role: str, rows: Given) -> VerbSide:
-        """An input.
+        """Return an input.
 
         Raises:
             ConfigurationError: it is none.
@@ -919,7 +919,7 @@ class Verbs(ABC, Generic[Given, Result]):
 
     @abstractmethod
     def _history(self, history: Duration | None, what: str = "history") -> Duration:
-        """A history, or what else says how late rows may come, as far as it may be left out.
+        """Return a history, or what else says how late rows may come, as far as it may be left out.
 
         Raises:
             ConfigurationError: it is missing.

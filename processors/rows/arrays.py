@@ -13,7 +13,7 @@ from millpond.stores.encoding.rows.physical import around, elements, null_mask
 
 
 def in_type(column: Any, type_: Any) -> Any:
-    """The column, an array or a chunked one, in another form of its type."""
+    """Return the column, an array or a chunked one, in another form of its type."""
     if column.type == type_:
         return column
     if isinstance(column, pa.ChunkedArray):

@@ -92,7 +92,7 @@ class ColumnValues:
     named: Callable[[pa.DataType], str] = str
 
     def entries(self, path: str, name: str, values: Sequence[Any]) -> list[Any]:
-        """The entries called ``name`` of dicts; None for None, and for a dict without it if that is optional.
+        """Return the entries called ``name`` of dicts; None for None, and for a dict without it if that is optional.
 
         Args:
             path: the column's name, with those around it.
@@ -116,7 +116,7 @@ class ColumnValues:
         return found
 
     def to_array(self, path: str, type_: pa.DataType, entries: Sequence[Any]) -> Any:
-        """The entries as a column.
+        """Return the entries as a column.
 
         Args:
             path: the column's name.
@@ -151,7 +151,7 @@ class ColumnValues:
     def _children(
         self, path: str, type_: pa.DataType, present: Sequence[Any]
     ) -> Iterator[tuple[str, pa.DataType, list[Any]]]:
-        """The names, types and entries of the columns inside a nested one."""
+        """Yield the names, types and entries of the columns inside a nested one."""
         fields = _fields(type_)
         if pa.types.is_map(type_):
             pairs = [pair for entry in present for pair in (entry.items() if isinstance(entry, dict) else entry)]
@@ -167,7 +167,7 @@ class ColumnValues:
                 yield name, child, self.entries(f"{path}.{name}", name, dicts)
 
     def _missing(self, path: str, name: str, value: Any) -> RecordError:
-        """A value without the entry."""
+        """Return a value without the entry."""
         there = [entry for entry in value if isinstance(entry, str)]
         hint = did_you_mean(name, there if path != name else [*there, *_OF_RECORD]) or "."
         return InvalidValueError(
@@ -192,7 +192,7 @@ def _array(entries: Sequence[Any], type_: pa.DataType) -> Any:
 
 
 def _with_least(entry: Any) -> Any:
-    """The entry with an int for the least interval, at any depth."""
+    """Return the entry with an int for the least interval, at any depth."""
     if isinstance(entry, dict):
         return {_with_least(name): _with_least(value) for name, value in entry.items()}
     if isinstance(entry, list | tuple):
@@ -202,7 +202,7 @@ def _with_least(entry: Any) -> Any:
 
 
 def _first_misfit(entries: Sequence[Any], type_: pa.DataType) -> Any:
-    """The first entry that Arrow refuses."""
+    """Return the first entry that Arrow refuses."""
     for entry in entries:
         try:
             _array([entry], type_)
@@ -212,7 +212,7 @@ def _first_misfit(entries: Sequence[Any], type_: pa.DataType) -> Any:
 
 
 def optional_columns(owner: ColumnsOwner, schema: pa.Schema, optional: Collection[str]) -> frozenset[str]:
-    """The optional columns.
+    """Return the optional columns.
 
     Raises:
         TopologyError: the schema lacks one.
@@ -231,14 +231,14 @@ def optional_columns(owner: ColumnsOwner, schema: pa.Schema, optional: Collectio
 
 
 def paths(name: str, type_: pa.DataType) -> Iterator[str]:
-    """The column's name, and those of the columns inside it with the names around them."""
+    """Yield the column's name, and those of the columns inside it with the names around them."""
     yield name
     for inner, child in _fields(type_):
         yield from paths(f"{name}.{inner}", child)
 
 
 def _fields(type_: pa.DataType) -> list[tuple[str, pa.DataType]]:
-    """The columns inside a nested one, as Spark names them, and their types."""
+    """Return the columns inside a nested one, as Spark names them, and their types."""
     if pa.types.is_map(type_):
         return [("key", type_.key_type), ("value", type_.item_type)]
     if pa.types.is_list(type_):
@@ -251,7 +251,7 @@ def _instances_of(*types: type, but: tuple[type, ...] = ()) -> Callable[[type], 
 
 
 def _loses_nanoseconds(value: Any) -> bool:
-    """Whether it is one of pandas' times, which are finer than Spark's."""
+    """Return whether it is one of pandas' times, which are finer than Spark's."""
     if value.__class__ is datetime or value.__class__ is timedelta:
         return False
     return bool(getattr(value, "nanosecond", 0) or getattr(value, "nanoseconds", 0))

@@ -52,11 +52,11 @@ class EventTimes:
         return (datetime(year, 1, 1) - datetime(1970, 1, 1)) // timedelta(microseconds=self.unit)
 
     def now(self) -> int:
-        """The wall-clock time, in microseconds since 1970."""
+        """Return the wall-clock time, in microseconds since 1970."""
         return wall_clock_us(None if self.max_ahead is None else self.storage)
 
     def latest(self, now: int) -> int | None:
-        """The latest event time that is not too far ahead of ``now``, in their own unit; None if none is."""
+        """Return the latest event time that is not too far ahead of ``now``, in their own unit; None if none is."""
         return None if self.max_ahead is None else min((now + self.max_ahead) // self.unit, MAX_TIME)
 
     def objection(self, event_time: int, now: int) -> str:

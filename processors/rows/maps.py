@@ -11,7 +11,7 @@ import pyarrow as pa
 
 
 def with_pairs(entries: Sequence[Any], type_: pa.DataType) -> Sequence[Any]:
-    """The entries of a column of that type, with a tuple for each entry of a map."""
+    """Return the entries of a column of that type, with a tuple for each entry of a map."""
     return [_paired(entry, type_) for entry in entries] if _has_map(type_) else entries
 
 

@@ -26,7 +26,7 @@ class PartRows:
     schema: pa.Schema
 
     def to_table(self, records: Records, first: int = 0) -> pa.Table:
-        """The rows of the records, of which the first has that ``sequence``."""
+        """Return the rows of the records, of which the first has that ``sequence``."""
         made = [column for part in self.parts for column in part.of(records, first)]
         columns = [in_type(column, field.type) for column, field in zip(made, self.schema, strict=True)]
         return pa.Table.from_arrays(columns, schema=self.schema)
@@ -45,5 +45,5 @@ class RowColumns:
     rows: PartRows
 
     def to_table(self, records: Records, first: int) -> pa.Table:
-        """The rows of the records, of which the first has that ``sequence``."""
+        """Return the rows of the records, of which the first has that ``sequence``."""
         return self.rows.to_table(records, first)

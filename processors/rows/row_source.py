@@ -74,7 +74,7 @@ class RowSource:
         return self.input.copies
 
     def reader(self, split: int, keep_letter: KeepLetter | None = None) -> "RowReader":
-        """A reader for one split; ``keep_letter`` takes the rows that it leaves out, if they are to be kept."""
+        """Return a reader for one split; ``keep_letter`` takes the rows that it leaves out, if they are to be kept."""
         return RowReader(self, split, keep_letter)
 
 
@@ -98,7 +98,7 @@ class RowReader:
         return self._unusable.skipped
 
     def usable(self, table: pa.Table) -> pa.Table:
-        """The usable rows; of those that are kept without a time, ``timestamp`` is null.
+        """Return the usable rows; of those that are kept without a time, ``timestamp`` is null.
 
         Raises:
             RecordError: a row is unusable, and the policy is to fail.
@@ -122,7 +122,7 @@ class RowReader:
         return self._source.input.spread(table)
 
     def _keyed(self, table: pa.Table) -> pa.Table:
-        """The rows without those that have a null in their key."""
+        """Return the rows without those that have a null in their key."""
         lacking = np.flatnonzero(null_rows(flattened(table["key"]))).tolist()
         return self._unusable.drop(table, lacking, CounterName.DROPPED_NULL_KEY, self._source.key)
 

@@ -19,7 +19,7 @@ class SinkTables(Protocol):
         """The sink's topic."""
 
     def to_table(self, records: Records, first: int) -> pa.Table:
-        """The rows of the records, of which the first has that ``sequence``.
+        """Return the rows of the records, of which the first has that ``sequence``.
 
         Raises:
             RecordError: a record does not fit.
@@ -42,7 +42,7 @@ class SinkRows:
         self._next = batch << 32
 
     def to_tables(self, outputs: Outputs, most: int = WINDOW_ROWS) -> Iterator[pa.Table]:
-        """The sink's rows among a task's output, at most so many in a table.
+        """Yield the sink's rows among a task's output, at most so many in a table.
 
         Raises:
             UserFunctionError: a value does not fit its column, or lacks its entry, and the policy is not to leave such

@@ -45,7 +45,7 @@ class SplitReader(Protocol):
         """How many records were left out so far, by reason."""
 
     def usable(self, table: pa.Table) -> pa.Table:
-        """The usable records of the next rows."""
+        """Return the usable records of the next rows."""
 
     def spread(self, table: pa.Table) -> Iterator[pa.Table]:
         """Usable records as often as they have keys: all of some of them for one key, then for the next."""
@@ -141,7 +141,7 @@ class Unusable:
     def drop(
         self, table: pa.Table, refused: list[int], reason: CounterName, column: str, fault_of: FaultOf | None = None
     ) -> pa.Table:
-        """The rows without those at the refused positions.
+        """Return the rows without those at the refused positions.
 
         Raises:
             RecordError: there are such rows, and the policy is to fail.
@@ -207,7 +207,7 @@ class Unusable:
         return table.filter(_others(table, without))
 
     def ever_valid(self, table: pa.Table, event_times: EventTimes) -> pa.Table:
-        """The rows that are valid some day; the others are counted, as nothing is wrong with them."""
+        """Return the rows that are valid some day; the others are counted, as nothing is wrong with them."""
         never = positions(pc.greater_equal(table["timestamp"], pa.scalar(event_times.never)))
         if not never:
             return table
@@ -224,7 +224,7 @@ class Unusable:
         *,
         untimed: bool = False,
     ) -> pa.Table:
-        """The rows without those at the refused positions; ``untimed`` is that of ``timed``."""
+        """Return the rows without those at the refused positions; ``untimed`` is that of ``timed``."""
         if not refused:
             return table
         self.refuse(refused, reason, column, _entries(table), lambda row: fault)
@@ -289,7 +289,7 @@ def _entries(table: pa.Table) -> Callable[[int], Mapping[str, Any]]:
 
 
 def _others(table: pa.Table, refused: list[int]) -> Any:
-    """An array that is true for the rows which are not at the refused positions."""
+    """Return an array that is true for the rows which are not at the refused positions."""
     mask = np.ones(table.num_rows, dtype=bool)
     mask[refused] = False
     return pa.array(mask)

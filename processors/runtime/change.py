@@ -57,12 +57,12 @@ class Change(NamedTuple, Generic[T]):
     is_latest: bool = True
 
     def halves(self) -> "tuple[Change[T], Change[T]]":
-        """The same as two changes: the old value goes, the new one comes."""
+        """Return the same as two changes: the old value goes, the new one comes."""
         return Change(None, self.old, self.is_latest), Change(self.new, None, self.is_latest)
 
 
 def changes_of(news: Sequence[T | None], olds: Sequence[T | None]) -> list[Change[T]]:
-    """The changes of such values, whose number is the same."""
+    """Return the changes of such values, whose number is the same."""
     return list(map(partial(tuple.__new__, Change), zip(news, olds, repeat(True), strict=False)))
 
 
@@ -89,7 +89,7 @@ class ChangeType(RowType):
 
     @classmethod
     def of_values(cls, news: Array, olds: Array) -> Array:
-        """The column of changes of such values, which are of one type."""
+        """Return the column of changes of such values, which are of one type."""
         return cls.of(pa.StructArray.from_arrays([news, olds], names=["new", "old"]))
 
 
@@ -240,7 +240,7 @@ class _ChangeColumns(ColumnSerde):
 
 
 def _varints(numbers: npt.NDArray[np.int64]) -> Array:
-    """The VARINT of each number."""
+    """Return the VARINT of each number."""
     left = numbers << 1
     places = 7 * np.arange(_LONGEST_VARINT)
     digits = ((left[:, None] >> places) & 0x7F).astype(np.uint8)
@@ -272,7 +272,7 @@ def _read_varints(
 
 
 def sends_separately(upgrade_from: str | None) -> bool:
-    """Whether each change has to be sent as two, so that ``upgrade_from`` can read them.
+    """Return whether each change has to be sent as two, so that ``upgrade_from`` can read them.
 
     Raises:
         ConfigurationError: ``upgrade_from`` is not a release of Kafka Streams.
@@ -311,7 +311,7 @@ def _varint(number: int) -> bytes:
 
 
 def _read_varint(data: bytes) -> tuple[int, int]:
-    """The number at the beginning of ``data``, and where it ends."""
+    """Return the number at the beginning of ``data``, and where it ends."""
     number = 0
     for position, byte in enumerate(data[:_LONGEST_VARINT]):
         number |= (byte & 0x7F) << (7 * position)

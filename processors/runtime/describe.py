@@ -30,7 +30,7 @@ def as_text(parts: Sequence[Subtopology], internal_topics: Set[str]) -> str:
 
 
 def as_mermaid(parts: Sequence[Subtopology], internal_topics: Set[str]) -> str:
-    """The topology as a Mermaid flowchart: topics and stores are nodes too."""
+    """Return the topology as a Mermaid flowchart: topics and stores are nodes too."""
     lines = ["flowchart TD"]
     edges: list[str] = []
     topics: dict[str, str] = {}
@@ -74,7 +74,7 @@ def _properties(spec: StoreSpec) -> Iterator[str]:
 
 
 def _ends(parts: Sequence[Subtopology], topic: str) -> tuple[list[int], list[int]]:
-    """The sub-topologies that write and read a topic."""
+    """Return the sub-topologies that write and read a topic."""
     writers = [part.index for part in parts if topic in part.sinks]
     readers = [part.index for part in parts if topic in part.sources]
     return writers, readers
@@ -93,7 +93,7 @@ def _mermaid_nodes(part: Subtopology) -> Iterator[str]:
 
 
 def _mermaid_edges(part: Subtopology, topics: dict[str, str]) -> Iterator[str]:
-    """The part's edges; a topic gets its id when it is first met."""
+    """Yield the part's edges; a topic gets its id when it is first met."""
     ids = _ids(part)
     stores = {name: f"s{part.index}_{number}" for number, name in enumerate(part.stores)}
     for node in part.nodes.values():

@@ -217,7 +217,7 @@ class TopologyDriver:
         self._micro_batch(LocalTasks.complete)
 
     def read(self, topic: str) -> list[Record]:
-        """The records written to a sink topic since the last read, in order.
+        """Return the records written to a sink topic since the last read, in order.
 
         Raises:
             TopologyError: the topology does not write ``topic``.
@@ -242,7 +242,7 @@ class TopologyDriver:
         return runs
 
     def store(self, name: str) -> Any:
-        """The typed store ``name``, for inspection between micro-batches.
+        """Return the typed store ``name``, for inspection between micro-batches.
 
         Raises:
             TopologyError: the topology has no such store.

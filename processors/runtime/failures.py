@@ -83,15 +83,15 @@ class RecordWords:
     """How messages tell of operators and records: here as operators see them."""
 
     def where(self, place: Place, key: Any = None) -> str:
-        """The operator, and whose record it is where that says more than ``record``."""
+        """Return the operator, and whose record it is where that says more than ``record``."""
         return str(place)
 
     def brief(self, place: Place, key: Any, timestamp: int | None) -> str:
-        """A record by its key and time."""
+        """Return a record by its key and time."""
         return f"with key {key!r:.{_MOST}} and timestamp {timestamp}"
 
     def record(self, place: Place, key: Any, value: Any, timestamp: int | None) -> str:
-        """A record."""
+        """Return a record."""
         return f"key {key!r:.{_MOST}}, timestamp {timestamp}, value {value!r:.{_MOST}}"
 
     def kept(self, place: Place, key: Any, value: Any) -> tuple[Any, Any]:
@@ -171,7 +171,7 @@ def is_of_record(error: Exception) -> bool:
 
 
 def failure(where: str, error: Exception, record: str, step: str = "", remedy: str = "") -> UserFunctionError:
-    """The error that says where a user's function failed, and for which record; ``error`` is its cause."""
+    """Return the error that says where a user's function failed, and for which record; ``error`` is its cause."""
     doing = f", {step}" if step else ""
     advice = remedy or "correct it and restart, or leave such records out with on_error='skip' or 'dead-letter'"
     made = UserFunctionError(
@@ -183,7 +183,7 @@ def failure(where: str, error: Exception, record: str, step: str = "", remedy: s
 
 
 def describe(error: Exception) -> str:
-    """An exception's type and text, in one line."""
+    """Return an exception's type and text, in one line."""
     return f"{type(error).__name__}: {' '.join(str(error).split())}"
 
 

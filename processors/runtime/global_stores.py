@@ -23,7 +23,7 @@ def as_reader(store: WritableStore[Any, Any], kind: StoreKind) -> WritableStore[
 
 @cache
 def _reading(written: type[WritableStore[Any, Any]], kind: StoreKind) -> type[WritableStore[Any, Any]]:
-    """A class of stores that has the methods of ``written`` that write entries only to refuse them."""
+    """Return a class of stores that has the methods of ``written`` that write entries only to refuse them."""
     kept = {*dir(kind.traits.read_only), *dir(WritableStore)}
     writing = (name for name in dir(written) if not name.startswith("_") and name not in kept)
     refused = {name: _refused(name) for name in writing if isfunction(getattr(written, name))}

@@ -21,7 +21,7 @@ _HEAD: Final = bytes([_VERSION])
 
 
 def stream_time_of(number: int) -> str:
-    """The name under which processor ``number`` of those that share a store keeps its stream time."""
+    """Return the name under which processor ``number`` of those that share a store keeps its stream time."""
     return f"{STREAM_TIME}-{number}"
 
 
@@ -38,7 +38,7 @@ class KeptTime:
         self._name = name
 
     def get(self) -> int | None:
-        """The time that was put last, in int milliseconds; None if there is none.
+        """Return the time that was put last, in int milliseconds; None if there is none.
 
         Raises:
             FormatError: it was written in a version that this release does not know.
@@ -60,7 +60,7 @@ class KeptTime:
 
 
 def read_versioned(store: Any, name: str, size: int, what: str) -> bytes | None:
-    """The bytes behind the version in a store's metadata; None if there are none.
+    """Return the bytes behind the version in a store's metadata; None if there are none.
 
     Args:
         store: the store.

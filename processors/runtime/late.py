@@ -44,5 +44,5 @@ KeepLate: TypeAlias = Callable[[LateRecords], None]
 
 
 def chosen(records: Records, mask: Booleans) -> Records:
-    """The records for which ``mask`` is true, in either form."""
+    """Return the records for which ``mask`` is true, in either form."""
     return records.select(mask) if isinstance(records, Columns) else records.select(mask.tolist())

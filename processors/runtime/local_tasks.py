@@ -151,5 +151,5 @@ class LocalTasks:
 
 
 def _latest(records: Records) -> int:
-    """The greatest timestamp."""
+    """Return the greatest timestamp."""
     return int(records.timestamps.max()) if isinstance(records, Columns) else max(records.timestamps)

@@ -52,7 +52,7 @@ class ProcessorNode(Node):
     supplier: Callable[[], Processor] = _no_processor
 
     def operator(self) -> Operator:
-        """A new processor, as tasks run it."""
+        """Return a new processor, as tasks run it."""
         return as_operator(self.supplier())
 
 

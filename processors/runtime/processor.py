@@ -195,7 +195,7 @@ class ProcessorContext(FailureHandling):
         return self._declared
 
     def store(self, name: str) -> Any:
-        """The store ``name``, which must be connected to this processor.
+        """Return the store ``name``, which must be connected to this processor.
 
         Raises:
             TopologyError: the store is not connected.
@@ -312,7 +312,7 @@ class ProcessorContext(FailureHandling):
         self._scheduler.listen(self._recovering(punctuator))
 
     def _recovering(self, punctuator: Punctuator) -> Punctuator:
-        """The punctuator, whose failure is that of a record without key and value."""
+        """Return the punctuator, whose failure is that of a record without key and value."""
 
         def punctuate(now: int) -> None:
             try:

@@ -138,7 +138,7 @@ class RecordProcessor(Processor):
         self._forward_collected()
 
     def _mark(self) -> tuple[int, BatchBuilder, int, str | None]:
-        """How far what is forwarded has come, for ``_take_back``."""
+        """Return how far what is forwarded has come, for ``_take_back``."""
         return len(self._full), self._out, len(self._out.keys), self._to
 
     def _take_back(self, full: int, out: BatchBuilder, size: int, to: str | None) -> None:

@@ -38,7 +38,7 @@ class Record(_KeyValueTime):
         return record
 
     def _replace(self, **changes: Any) -> Self:
-        """The record with other parts, headers among them."""
+        """Return the record with other parts, headers among them."""
         headers = changes.pop("headers", self.headers)
         key, value, timestamp = super()._replace(**changes)
         return type(self)(key, value, timestamp, headers)

@@ -36,7 +36,7 @@ class _Passage(NamedTuple):
         return column_of(self.reader.deserialize_many(written), column)
 
     def moved_column(self, column: Array) -> Array | None:
-        """A column as it arrives; None if it has to become objects."""
+        """Return a column as it arrives; None if it has to become objects."""
         writer, reader = self.writer_columns, self.reader_columns
         if writer is None or reader is None or not writer.takes(column.type):
             return None
@@ -54,7 +54,7 @@ class Repartition(NamedTuple):
 
     @classmethod
     def between(cls, topic: str, produced: Produced, consumed: Consumed) -> Self:
-        """The repartition topic ``topic`` between its writer and its reader.
+        """Return the repartition topic ``topic`` between its writer and its reader.
 
         Raises:
             TopologyError: one of the four serdes is not known.
@@ -68,7 +68,7 @@ class Repartition(NamedTuple):
         return cls(*map(_Passage.between, serdes[:2], serdes[2:]))
 
     def transfer(self, records: Records) -> Records:
-        """The records as the reader gets them, as columns if they are and can stay so; a null stays null."""
+        """Return the records as the reader gets them, as columns if they are and can stay so; a null stays null."""
         if isinstance(records, Columns):
             keys, values = self.keys.moved_column(records.keys), self.values.moved_column(records.values)
             if keys is not None and values is not None:

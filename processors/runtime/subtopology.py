@@ -49,7 +49,7 @@ class Subtopology:
         return {store: filler for store, (_, filler) in _global_tables(self.nodes).items()}
 
     def separable(self, name: str, ends: Collection[str] = (), at_flush: Collection[str] = ()) -> bool:
-        """Whether a whole batch may go to the children of ``name`` one after another.
+        """Return whether a whole batch may go to the children of ``name`` one after another.
 
         True if that gives the same results as record by record: no two children lead to the same node, use the same
         store or write the same topic, and no child uses a store that is also used below it. What happens within one
@@ -132,7 +132,7 @@ def connected_parts(
 
 
 def _global_tables(nodes: Mapping[str, Node]) -> dict[str, tuple[str, str]]:
-    """The source and the processor that keep each global table or store current, by store."""
+    """Return the source and the processor that keep each global table or store current, by store."""
     sources = [node for node in nodes.values() if isinstance(node, SourceNode) and node.broadcast]
     return {
         store: (source.name, child) for source in sources for child in source.children for store in nodes[child].stores

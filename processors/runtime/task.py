@@ -136,7 +136,7 @@ class Task:
         return self._context_with(node, {name: self._store(node, name) for name in node.stores}, children, separable)
 
     def _store(self, node: Node, name: str) -> Any:
-        """A store as a node may use it."""
+        """Return a store as a node may use it."""
         filler = self.subtopology.global_stores.get(name)
         store = self._stores[name]
         return store if filler in (None, node.name) else as_reader(store, self.subtopology.stores[name].kind)
@@ -168,7 +168,7 @@ class Task:
         self._current.keep_in(kept)
 
     def _gate(self, edges: Sequence[Edge]) -> Resequencer:
-        """A gate on edges that lead to one node, or to sinks of one topic, which are alike."""
+        """Return a gate on edges that lead to one node, or to sinks of one topic, which are alike."""
         behind = edges[0][1]
         node = self.subtopology.nodes[behind]
         whole = self._processors[behind].promises.at_flush or self.subtopology.takes_whole(behind, self._gathering)
@@ -356,7 +356,7 @@ class Task:
         self._current.flush()
 
     def take(self) -> dict[str, list[Records]]:
-        """The records written to each sink topic since the last call, in order."""
+        """Return the records written to each sink topic since the last call, in order."""
         taken = {topic: list(batches) for topic, batches in self._outputs.items() if batches}
         for batches in taken.values():
             self.metrics.add(TaskMetric.RECORDS_OUT, sum(map(len, batches)))

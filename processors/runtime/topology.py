@@ -69,15 +69,15 @@ class Topology:
         }
 
     def describe(self) -> str:
-        """The topology as text: sub-topologies, stores (kind, backend, versioned or not), repartition topics."""
+        """Return the topology as text: sub-topologies, stores (kind, backend, versioned or not), repartition topics."""
         return as_text(self.subtopologies, self.internal_topics)
 
     def mermaid(self) -> str:
-        """The topology as a Mermaid flowchart, which Markdown viewers draw."""
+        """Return the topology as a Mermaid flowchart, which Markdown viewers draw."""
         return as_mermaid(self.subtopologies, self.internal_topics)
 
     def of_verb(self, name: str, fixed: Mapping[str, Term], unit: TimeUnit) -> Self:
-        """The same topology, whose nodes and stores are those of a verb.
+        """Return the same topology, whose nodes and stores are those of a verb.
 
         Counters and messages call all nodes by the verb's name, with the input behind it where a node gets the rows of
         one of several.

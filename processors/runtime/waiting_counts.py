@@ -21,7 +21,7 @@ WAITING: Final = "waiting"
 
 
 def waiting_of(number: int | str) -> str:
-    """The name under which processor ``number`` of those that share a store keeps its counts."""
+    """Return the name under which processor ``number`` of those that share a store keeps its counts."""
     return f"{WAITING}-{number}"
 
 
@@ -58,7 +58,7 @@ class WaitingCounts:
         self._scan = scan
 
     def bring_up(self, time: int | None) -> list[int]:
-        """The counts as of ``time``, None if nothing was ever put; they are found by a scan and kept if need be.
+        """Return the counts as of ``time``, None if nothing was ever put; they are found by a scan and kept if need be.
 
         Raises:
             FormatError: they were written in a version that this release does not know.

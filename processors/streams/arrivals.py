@@ -105,7 +105,7 @@ class Arrivals(NamedTuple):
 
 
 def arrivals(runs: Sequence[tuple[Side, Records]], keys: ColumnForm, values: Mapping[Side, ColumnForm]) -> Arrivals:
-    """The records of runs in the order of their positions, or else as they came.
+    """Return the records of runs in the order of their positions, or else as they came.
 
     Raises:
         pyarrow.ArrowInvalid: a run is of a type that serdes cannot write, or of times so far off that sums of them
@@ -130,7 +130,7 @@ def arrivals(runs: Sequence[tuple[Side, Records]], keys: ColumnForm, values: Map
 
 
 def ranked(keys: Any) -> tuple[Any, Integers]:
-    """The different keys in ascending order, and for each key its position in them, -1 for null.
+    """Return the different keys in ascending order, and for each key its position in them, -1 for null.
 
     >>> distinct, numbers = ranked(pa.array([b"b", None, b"a", b"b"]))
     >>> distinct.to_pylist(), numbers.tolist()
@@ -145,7 +145,7 @@ def ranked(keys: Any) -> tuple[Any, Integers]:
 
 
 def _order(runs: Sequence[Records]) -> Integers:
-    """The order of records that are laid end to end."""
+    """Return the order of records that are laid end to end."""
     size = sum(map(len, runs))
     if len(runs) == 1:
         return np.arange(size)

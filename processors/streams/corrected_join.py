@@ -281,7 +281,7 @@ class CorrectedJoin(VectorizedStreamTableJoin):
             self._forward(columns, pa.nulls(len(batch), pa.binary()), np.zeros(len(batch), np.bool_))
 
     def _read(self, wanted: Mapping[bytes, Sequence[Span]]) -> dict[_Place, Kept]:
-        """The records of these keys and times that are kept."""
+        """Return the records of these keys and times that are kept."""
         found = self._store.fetch_range_of_each(wanted, wanted.values())
         return {
             (key, time, kept.identity): kept
@@ -340,7 +340,7 @@ class CorrectedJoin(VectorizedStreamTableJoin):
         self._forward(columns, pa.array(shown, pa.binary()), np.array([gone for _, _, gone in changed], np.bool_))
 
     def _has_result(self, match: bytes | None) -> bool:
-        """Whether a record with that match has a result."""
+        """Return whether a record with that match has a result."""
         if self._join_type is JoinType.ANTI:
             return match is None
         return match is not None or self._join_type.keeps(Side.LEFT)

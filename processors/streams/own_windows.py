@@ -36,7 +36,7 @@ class Reach(NamedTuple):
         return Reach(*(np.concatenate(both) for both in zip(self, others, strict=True)))
 
     def holds(self, times: Integers, others: Integers) -> Booleans:
-        """Whether records of these times have partners at others in their windows.
+        """Return whether records of these times have partners at others in their windows.
 
         >>> reach = Reach(np.array([2, 2, 0]), np.array([0, 0, -1]))
         >>> reach.holds(np.array([5, 5, 5]), np.array([3, 2, 5])).tolist()

@@ -70,7 +70,7 @@ def partners(seekers: ProbeSide, candidates: BuildSide) -> tuple[Integers, Integ
 
 
 def spans_of_each(keys: Integers, earliest: Integers, latest: Integers) -> tuple[Integers, Integers, Integers]:
-    """The times that are between some bounds, both included: as spans that do not overlap, by key, then time.
+    """Return the times that are between some bounds, both included: as spans that do not overlap, by key, then time.
 
     Args:
         keys: the number of each bound's key.

@@ -12,7 +12,7 @@ EncodedKey: TypeAlias = bytes | Exception | None
 
 
 def encoded_keys(serde: Serde[Any], batch: Batch) -> Sequence[EncodedKey]:
-    """The bytes of each record's key."""
+    """Return the bytes of each record's key."""
     keys = [None if value is None else key for key, value in zip(batch.keys, batch.values, strict=True)]
     try:
         return column_of(serde.serialize_many([key for key in keys if key is not None]), keys)

@@ -156,7 +156,7 @@ class StreamSplit(Operator):
 
     @abstractmethod
     def choose(self, batch: Batch) -> list[str | None]:
-        """The name of a child for each record, or None."""
+        """Return the name of a child for each record, or None."""
 
     def process(self, batch: Batch) -> None:
         chosen = self.choose(batch)

@@ -194,7 +194,7 @@ class StreamTableJoin(Operator):
         self.context.forward(kept.with_values(results))
 
     def _usable(self, batch: Batch) -> Batch:
-        """The records that can have a result."""
+        """Return the records that can have a result."""
         batch = batch.select([value is not None for value in batch.values])
         wanted = self._lookup_keys(batch)
         if None not in wanted:
@@ -205,7 +205,7 @@ class StreamTableJoin(Operator):
         )
 
     def _lookup_keys(self, batch: Batch) -> list[Any]:
-        """The keys to look up."""
+        """Return the keys to look up."""
         return batch.keys if self._selector is None else list(map(self._selector, batch.keys, batch.values))
 
     def _look_up(self, batch: Batch) -> tuple[list[Any], list[bool]]:
@@ -231,7 +231,7 @@ class StreamTableJoin(Operator):
         return list(map(_closer, records.timestamps, before, self._following(keys, records)))
 
     def _following(self, keys: list[Any], records: Batch) -> list[Any]:
-        """The first version of each key after its record, within the tolerance."""
+        """Return the first version of each key after its record, within the tolerance."""
         starts = [time + self._apart - 1 for time in records.timestamps]
         return self._passed(self._newer(keys, records.timestamps, starts), keys, records, self._newer)
 
@@ -240,7 +240,7 @@ class StreamTableJoin(Operator):
         return self._getter.get_many_as_of(keys, [time - 1 for time in found])
 
     def _newer(self, keys: list[Any], timestamps: list[int], found: list[int]) -> list[Any]:
-        """The first version after each that was found, within the tolerance of the record."""
+        """Return the first version after each that was found, within the tolerance of the record."""
         ahead = self._ahead
         latest = [time if time == NO_TIME else min(time + ahead, MAX_TIME) for time in timestamps]
         return self._getter.get_many_from(keys, [time + 1 for time in found], latest)
@@ -266,7 +266,7 @@ class StreamTableJoin(Operator):
         return [place for place, fit in zip(there, fits, strict=True) if not fit]
 
     def _fits(self, values: list[Any], entries: list[Any]) -> list[bool]:
-        """Which of the table's values fulfill the condition."""
+        """Return which of the table's values fulfill the condition."""
         where = self._where
         assert where is not None
         return [bool(where(value, entry.value)) for value, entry in zip(values, entries, strict=True)]
@@ -290,7 +290,7 @@ class StreamTableJoin(Operator):
         ]
 
     def _missed(self, nothing: Sequence[bool] | Booleans, timestamps: Sequence[int] | Integers) -> Booleans | None:
-        """Which records found ``nothing`` and lie beyond the table's history; None if none do."""
+        """Return which records found ``nothing`` and lie beyond the table's history; None if none do."""
         horizon = self._getter.horizon() if self._getter.versioned else None
         if horizon is None or not len(timestamps):
             return None
@@ -327,12 +327,12 @@ def moved(timestamps: Any, by: int) -> Any:
 
 
 def _closer(time: int, before: Any, after: Any) -> Any:
-    """The closer one of two versions to a time; the one before it if none is."""
+    """Return the closer one of two versions to a time; the one before it if none is."""
     if before is None or after is None:
         return after if before is None else before
     return after if after.timestamp - time < time - before.timestamp else before
 
 
 def _least(one: int | None, other: int | None) -> int | None:
-    """The less of two times, of which either may be unknown."""
+    """Return the less of two times, of which either may be unknown."""
     return min((time for time in (one, other) if time is not None), default=None)

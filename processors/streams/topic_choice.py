@@ -41,7 +41,7 @@ class StreamToTopics(StreamSplit):
         return list(map(self._sink, map(self._extractor, *columns)))
 
     def _topic(self) -> str | None:
-        """The topic that the task has taken the records from; None if it has held them back."""
+        """Return the topic that the task has taken the records from; None if it has held them back."""
         if not self._many_topics:
             return self.context.topics[0]
         current = self.context.record_metadata

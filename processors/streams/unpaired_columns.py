@@ -54,7 +54,7 @@ class Unpaired(NamedTuple):
     at: Integers
 
     def rows(self) -> list[bytes]:
-        """The row of each in the store."""
+        """Return the row of each in the store."""
         return _rows(self.closes, self.times, self.sides, self.keys)
 
 
@@ -103,7 +103,7 @@ class UnpairedRun:
         self._removed: dict[bytes, set[bytes] | None] = {}
 
     def over_of(self, side: Side) -> Unpaired:
-        """Those in ``over`` that are of a side."""
+        """Return those in ``over`` that are of a side."""
         return chosen(self.over, self.over.sides == number_of(side))
 
     def remove(self, side: Side, closes: Integers, times: Integers, keys: Any, data: Any = None) -> None:
@@ -128,7 +128,7 @@ class UnpairedRun:
         self._added.append(Unpaired(np.full(len(at), number_of(side)), closes, times, keys, data, at))
 
     def due(self) -> Due:
-        """The records whose time is over."""
+        """Return the records whose time is over."""
         records = zip(self._rows, self.over.data.to_pylist() if self._removed else self._rows, strict=True)
         kept = np.fromiter((not self._is_gone(*one) for one in records), np.bool_, len(self._rows))
         waited = chosen(self.over, kept)
@@ -166,7 +166,7 @@ class UnpairedRun:
         self._store.note(int(self.reached[-1]), changes.tolist())
 
     def _is_gone(self, row: bytes, value: bytes) -> bool:
-        """Whether a record of the store has found a partner."""
+        """Return whether a record of the store has found a partner."""
         gone = self._removed.get(row, _NONE)
         return gone is None or value in gone
 

@@ -146,7 +146,7 @@ class WaitingRecords:
         self._store.put_many(written, list(written.values()))
 
     def _in_order(self, rows: list[tuple[bytes, list[bytes]]]) -> list[Waiting]:
-        """The records in the rows by time, then side, then key."""
+        """Return the records in the rows by time, then side, then key."""
         rows.sort(key=_behind_close)
         records = []
         for row, values in rows:

@@ -54,18 +54,18 @@ _HEAD: Final = Struct(">QQB")
 
 
 def unpaired_records_spec(name: str, key_serde: Serde[Any], backend: str | None = None) -> StoreSpec:
-    """The spec of the store, for records with keys of ``key_serde``."""
+    """Return the spec of the store, for records with keys of ``key_serde``."""
     layout = replace(UNPAIRED_RECORDS, key_serde=key_serde.name)
     return StoreSpec(name, StoreKind.KEY_VALUE, BYTES, BYTES, backend=backend, layout=layout)
 
 
 def number_of(side: Side) -> int:
-    """The number of a side in a row."""
+    """Return the number of a side in a row."""
     return 1 if side is Side.LEFT else 0
 
 
 def row_of(close: int, timestamp: int, side: Side, key: bytes) -> bytes:
-    """The row of the records of a key with this side and time."""
+    """Return the row of the records of a key with this side and time."""
     try:
         return _HEAD.pack(close - MIN_TIME, timestamp - MIN_TIME, 1 if side is Side.LEFT else 0) + key
     except error:
@@ -94,7 +94,7 @@ UNPAIRED_RECORDS_CARRIAGE: Final = LayoutCarriage(_key_of, {STREAM_TIME: least, 
 
 
 def values_of(data: bytes) -> Iterator[bytes]:
-    """The value of each record in a row.
+    """Yield the value of each record in a row.
 
     Raises:
         CorruptStoreError: they end too early.
@@ -124,7 +124,7 @@ def records_of(rows: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]
 
 
 def data_of(values: Iterable[bytes]) -> bytes:
-    """The value of a row with these records."""
+    """Return the value of a row with these records."""
     return b"".join([_LENGTH.pack(len(value)) + value for value in values])
 
 
@@ -151,11 +151,11 @@ class UnpairedRows:
         return MIN_TIME if kept is None else kept
 
     def count(self, side: Side) -> int:
-        """How many records of a side wait."""
+        """Return how many records of a side wait."""
         return self._counts.bring_up(self._kept_time.get())[number_of(side)]
 
     def closing(self, until: int) -> list[tuple[bytes, bytes]]:
-        """The rows that close before ``until``."""
+        """Return the rows that close before ``until``."""
         stream_time = self.stream_time
         if stream_time >= until:
             return []

@@ -44,7 +44,7 @@ class VectorizedStreamTableJoin(StreamTableJoin):
         self.context.count(CounterName.DROPPED_NULL, len(columns) - len(kept))
 
     def _joined(self, kept: Columns) -> tuple[Columns, Booleans | None]:
-        """The results, and which records were looked up beyond the history."""
+        """Return the results, and which records were looked up beyond the history."""
         found, missed = self._met(kept)
         if not self._left and found.null_count:
             kept, found = kept.select(valid(found)), found.drop_null()
@@ -98,14 +98,14 @@ class VectorizedStreamTableJoin(StreamTableJoin):
         return pa.concat_arrays(values).take(shown), pa.concat_arrays(times).take(shown)
 
     def _failing_columns(self, records: Columns, found: Array, since: Array) -> Booleans:
-        """Which records have found what is not too old, and does not fulfill the condition."""
+        """Return which records have found what is not too old, and does not fulfill the condition."""
         failing = valid(found) if self._tolerance is None else valid(found) & self._within(records, since)
         rows: Any = pa.array(failing)
         failing[failing] = ~self._fit(records.values.filter(rows), found.filter(rows))
         return failing
 
     def _within(self, records: Columns, since: Array) -> Booleans:
-        """Which records have found what is not too old."""
+        """Return which records have found what is not too old."""
         near = pc.less_equal(pc.subtract(pa.array(records.timestamps), since), self._tolerance)
         within: Booleans = near.fill_null(False).to_numpy(zero_copy_only=False)
         return within
@@ -115,7 +115,7 @@ class VectorizedStreamTableJoin(StreamTableJoin):
         return fit
 
     def _fit(self, values: Array, found: Array) -> Booleans:
-        """Which of the table's values, of which none is missing, fulfill the condition."""
+        """Return which of the table's values, of which none is missing, fulfill the condition."""
         if not len(values):
             return np.zeros(0, np.bool_)
         assert self._where is not None
@@ -141,7 +141,7 @@ class VectorizedStreamTableJoin(StreamTableJoin):
         self.context.forward(kept.with_values(results))
 
     def _values(self, entries: list[Any]) -> Array:
-        """The table's values, of their own type even where all of them are null."""
+        """Return the table's values, of their own type even where all of them are null."""
         return pa.array([None if entry is None else entry.value for entry in entries], self._getter.value_type)
 
 

@@ -83,7 +83,7 @@ class VectorizedWindowJoin(WindowJoin):
             context.forward_columns(columns)
 
     def _joined(self, kept: Sequence[tuple[Side, Records]]) -> tuple[WindowRun, list[Columns]] | None:
-        """The run and its results; None if it has to be joined record by record."""
+        """Return the run and its results; None if it has to be joined record by record."""
         waiting = None if self._waiting is None else self._waiting.rows
         try:
             run = WindowRun(arrivals(kept, self._keys, self._values), self._plans, waiting)
@@ -134,6 +134,6 @@ class VectorizedWindowJoin(WindowJoin):
 
 
 def _taken(column: Any, positions: Any) -> Any:
-    """The entries at some positions, null at ``NOTHING``."""
+    """Return the entries at some positions, null at ``NOTHING``."""
     missing = positions == NOTHING
     return column.take(pa.array(positions, mask=missing if missing.any() else None))

@@ -58,7 +58,7 @@ class StreamStreamJoinPlan:
     own: OwnWindows | None = None
 
     def reach(self, side: Side) -> tuple[int, int]:
-        """How far back and how far ahead of a record of ``side`` its partners may be."""
+        """Return how far back and how far ahead of a record of ``side`` its partners may be."""
         before, after = self.windows.before, self.windows.after
         return (before, after) if side is Side.LEFT else (after, before)
 
@@ -68,7 +68,7 @@ class StreamStreamJoinPlan:
         return self.join_type is not JoinType.ANTI
 
     def late_after(self, side: Side) -> int:
-        """How far stream time may be past a record of ``side`` for it to be joined, if late ones are dropped.
+        """Return how far stream time may be past a record of ``side`` for it to be joined, if late ones are dropped.
 
         Not so far that it would meet a record of the other side that has come out alone.
         """
@@ -121,7 +121,7 @@ class WindowJoin:
 
     @classmethod
     def of(cls, plan: StreamStreamJoinPlan, context: ProcessorContext) -> Self:
-        """The join of a task, whose stores ``context`` has."""
+        """Return the join of a task, whose stores ``context`` has."""
         stores: dict[Side, WindowStore[Any, Any]] = {side: context.store(name) for side, name in plan.stores.items()}
         if plan.waiting is None:
             return cls(plan, stores, None)
@@ -167,7 +167,7 @@ class WindowJoin:
         return max(*known, MIN_TIME, MIN_TIME if self._waiting is None else self._waiting.rows.stream_time)
 
     def _in_time(self, kept: Sequence[tuple[Side, Records]]) -> list[tuple[Side, Records]]:
-        """The records that are not late, which those without a time never are; the others are counted."""
+        """Return the records that are not late, which those without a time never are; the others are counted."""
         times = [np.asarray(run.timestamps, np.int64) for _, run in kept]
         lates = [self._sides[side].late_after for side, _ in kept]
         stream_time = self._stream_time
@@ -213,7 +213,7 @@ class WindowJoin:
         context.forward(self._process(sides, batch))
 
     def _process(self, sides: Sequence[_JoinedSide], batch: Batch) -> Batch:
-        """The results of records, each of a side, in their order."""
+        """Return the results of records, each of a side, in their order."""
         out = BatchBuilder()
         waiting = self._waiting
         encoded = encoded_keys(self._key_serde, batch)

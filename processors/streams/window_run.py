@@ -136,7 +136,7 @@ class _Side:
         self.found, self.met = self.found[pairs], self.met[pairs]
 
     def unmatched(self) -> Booleans:
-        """Which of its records could have had a partner, and have none."""
+        """Return which of its records could have had a partner, and have none."""
         alone = np.zeros(len(self.records.times), np.bool_)
         alone[self.complete] = True
         alone[self.found] = False
@@ -202,12 +202,12 @@ class WindowRun:
         return lost
 
     def keys(self, read: Any) -> Any:
-        """The column of keys that ``results`` points into; ``read`` reads the bytes of keys."""
+        """Return the column of keys that ``results`` points into; ``read`` reads the bytes of keys."""
         columns = [one.records.keys for one in (self._sides[Side.LEFT], self._sides[Side.RIGHT])]
         return pa.concat_arrays([*columns, *([] if self._waiting is None else [read(self._waiting.over.keys)])])
 
     def values(self, side: Side, read: Any) -> Any:
-        """The column of a side's values that ``results`` points into; ``read`` reads the bytes of values."""
+        """Return the column of a side's values that ``results`` points into; ``read`` reads the bytes of values."""
         one = self._sides[side]
         over = [] if self._waiting is None else [read(self._waiting.over_of(side).data)]
         return pa.concat_arrays([one.stored.values, one.records.values, *over])

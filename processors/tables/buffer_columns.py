@@ -44,7 +44,7 @@ def data_of(records: Columns) -> Array:
 def columns_of(
     rows: Sequence[tuple[bytes, bytes]], read: Callable[[bytes, bytes], tuple[Any, Any, int, Any]]
 ) -> Columns:
-    """The records of rows with what they hold.
+    """Return the records of rows with what they hold.
 
     Args:
         rows: the rows.
@@ -71,7 +71,7 @@ def in_time_order(waited: Columns, new: Columns) -> Columns:
 
 
 def _read(rows: Array, data: Array) -> Columns:
-    """The records of rows.
+    """Return the records of rows.
 
     Raises:
         pyarrow.ArrowInvalid: one has no key or no value, has headers, or is damaged.

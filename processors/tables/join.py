@@ -82,7 +82,7 @@ class TableTableJoin(Operator):
         self.context.forward(Batch(batch.keys, news, times, olds, batch.latest, batch.positions, batch.headers))
 
     def _changing(self, batch: Batch, found: list[Any]) -> list[bool]:
-        """Which updates may change a result: those without a match only where this side has results alone."""
+        """Return which updates may change a result: those without a match only where this side has results alone."""
         matched = [other is not None for other in found]
         if not self._join_type.keeps(self._side) or all(matched):
             return matched
@@ -93,7 +93,7 @@ class TableTableJoin(Operator):
         ]
 
     def _results(self, keys: list[Any], these: list[Any], others: list[Any], updates: Batch | None = None) -> list[Any]:
-        """The joined values; None where there is no result, or where the joiner fails and that may be.
+        """Return the joined values; None where there is no result, or where the joiner fails and that may be.
 
         Args:
             keys: the keys.
@@ -174,5 +174,5 @@ class JoinGetter(ValueGetter):
 
 
 def latest_of(*sides: ValueAndTimestamp[Any] | None) -> int:
-    """The timestamp of a result of sides of which at least one is there."""
+    """Return the timestamp of a result of sides of which at least one is there."""
     return max(side.timestamp for side in sides if side is not None)

@@ -98,7 +98,7 @@ class TableHistoryJoin(Operator):
         return self._join_type.joins(*self._sides(this, other))
 
     def _may_have_stood(self, other: Any) -> bool:
-        """Whether there may have been a result with another value of this side."""
+        """Return whether there may have been a result with another value of this side."""
         return self._stands(_ANY, other)
 
     def _result(self, key: Any, this: Any, other: Any) -> Any:

@@ -13,7 +13,7 @@ Updates = TypeVar("Updates", Batch, Columns)
 
 
 def latest_only(context: ProcessorContext, updates: Updates, versioned: bool) -> Updates:
-    """The updates without those that a versioned table ignores, which are counted."""
+    """Return the updates without those that a versioned table ignores, which are counted."""
     if not versioned or updates.latest is None:
         return updates
     kept = updates.select(updates.latest)

@@ -28,7 +28,7 @@ _Integers = npt.NDArray[np.int64]
 
 
 def shown_sides(there: Sequence[Booleans], types: Sequence[JoinType]) -> list[Booleans]:
-    """Which sides the results of keys have, as of a chain of joins: none where there is no result.
+    """Return which sides the results of keys have, as of a chain of joins: none where there is no result.
 
     Args:
         there: of each side, which keys have a row.
@@ -154,7 +154,7 @@ class MultiJoin(Operator):
         return _Side(rows, had, newest, changed)
 
     def _latest(self, place: int, keys: Array) -> tuple[Array, Array]:
-        """The row of each key and its time, null where there is none."""
+        """Return the row of each key and its time, null where there is none."""
         found = self._getters[place].get_latest_columns(keys)
         if found is not None:
             return found[0].cast(pa.binary()), found[1]

@@ -40,13 +40,13 @@ class GetterAt(Protocol):
         """The columns of its rows."""
 
     def newest(self) -> str:
-        """The newest version."""
+        """Return the newest version."""
 
     def at(self, version: str) -> "SortedVersions":
         """What looks the rows of a version up."""
 
     def told(self, version: str) -> str:
-        """A version, for sentences."""
+        """Return a version, for sentences."""
 
 
 class VersionRows(NamedTuple):
@@ -68,7 +68,7 @@ class VersionRows(NamedTuple):
 
     @classmethod
     def joined(cls, several: Sequence["VersionRows"]) -> Self:
-        """The rows of all; there is at least one."""
+        """Return the rows of all; there is at least one."""
         orders = [one.orders for one in several if one.orders is not None]
         return cls(
             pa.concat_arrays([one.keys for one in several]),
@@ -79,7 +79,7 @@ class VersionRows(NamedTuple):
         )
 
     def taken(self, places: Any) -> Self:
-        """The rows at some places."""
+        """Return the rows at some places."""
         rows: Any = pa.array(places)
         orders = None if self.orders is None else self.orders.take(rows)
         return type(self)(self.keys.take(rows), self.values.take(rows), self.times[places], orders, self.parts[places])
@@ -124,7 +124,7 @@ class SortedVersions(ValueGetter):
         self._following = self._next_live(~np.append(tied, False)[: len(hashes)] & valid(self.rows.values))
 
     def _hashed(self, keys: Array) -> Hashes:
-        """The hashes of the table's keys, by a seed for which those of different keys differ."""
+        """Return the hashes of the table's keys, by a seed for which those of different keys differ."""
         unique = pc.unique(keys)
         self._seed = next(seed for seed in count(_SEED) if len(np.unique(_hashes(unique, seed))) == len(unique))
         return _hashes(keys, self._seed)
@@ -166,14 +166,14 @@ class SortedVersions(ValueGetter):
         return self.rows.taken(np.arange(self._begins[group], self._ends[group]) if group >= 0 else np.arange(0))
 
     def _taken(self, at: Integers, there: npt.NDArray[np.bool_]) -> tuple[Array, Array]:
-        """The values and times of the rows at some places, null where nothing is there."""
+        """Return the values and times of the rows at some places, null where nothing is there."""
         places: Any = pa.array(np.where(there, at, 0), mask=~there)
         values = self.rows.values.take(places)
         times: Any = pa.array(self.rows.times).take(places)
         return values, pc.if_else(values.is_valid(), times, pa.scalar(None, pa.int64()))
 
     def _groups(self, keys: Array) -> Integers:
-        """Which of the known keys each of some keys is; -1 for none of them."""
+        """Return which of the known keys each of some keys is; -1 for none of them."""
         if not len(self._known):
             return np.full(len(keys), -1, np.int64)
         hashes = _hashes(keys, self._seed)
@@ -220,7 +220,7 @@ def _entries(values: Array, since: Array) -> list[ValueAndTimestamp[Any] | None]
 
 
 def _hashes(keys: Array, seed: int) -> Hashes:
-    """The FNV-1a hash of each key: one step for the next byte of all that have one."""
+    """Return the FNV-1a hash of each key: one step for the next byte of all that have one."""
     hashes = np.empty(len(keys), np.uint64)
     for start in range(0, len(keys), _BLOCK):
         hashes[start : start + _BLOCK] = _hashed_block(keys.slice(start, _BLOCK), seed)

@@ -69,7 +69,7 @@ FINAL_SUPPRESS_BUFFER: Final = replace(SUPPRESS_BUFFER, set_back=_set_final_back
 
 
 def suppress_buffer_spec(name: str, key_serde: Serde[Any], *, final: bool = False) -> StoreSpec:
-    """The spec of the store for ``SuppressBuffer``.
+    """Return the spec of the store for ``SuppressBuffer``.
 
     Args:
         name: the store's name.
@@ -190,7 +190,7 @@ class SuppressBuffer:
         self._held[key] = held
 
     def first_time(self) -> int | None:
-        """The least buffer time among what was loaded and is still held."""
+        """Return the least buffer time among what was loaded and is still held."""
         return self._order[0][0] if self._order else None
 
     def take_first(self) -> tuple[bytes, Held]:
@@ -230,7 +230,7 @@ class SuppressBuffer:
             self._saved_totals = totals
 
     def prior(self, key: bytes) -> tuple[bool, Any]:
-        """Whether ``key`` is held, and the value before its first held update."""
+        """Return whether ``key`` is held, and the value before its first held update."""
         time = self._store.get(_BY_KEY + key)
         if time is None:
             return False, None
@@ -273,7 +273,7 @@ class SuppressBuffer:
         return held
 
     def _count(self) -> tuple[int, int]:
-        """How many updates the store holds, and their bytes."""
+        """Return how many updates the store holds, and their bytes."""
         with self._store.scan(_BY_TIME, _END) as rows:
             sizes = [self._decode(row, data).size for row, data in rows]
         return len(sizes), sum(sizes)

@@ -26,7 +26,7 @@ class TableColumns(Protocol):
     """What a table does with whole columns; keys are Arrow arrays without nulls."""
 
     def takes(self, keys: pa.DataType, values: pa.DataType | None = None) -> bool:
-        """Whether keys, and values that are put, may be columns of these types."""
+        """Return whether keys, and values that are put, may be columns of these types."""
 
     def own(self, values: Array) -> Array:
         """Values that may be put as the type that ``get_latest`` gives."""
@@ -35,7 +35,7 @@ class TableColumns(Protocol):
         """``get_latest``, but as of the timestamp if the store has versions."""
 
     def get_latest(self, keys: Array, reached: Integers | None = None) -> tuple[Array, Array]:
-        """The latest value of each key and its timestamp; null where there is none.
+        """Return the latest value of each key and its timestamp; null where there is none.
 
         With ``reached``, what has expired by that time is not there, and all keys are different.
         """
@@ -71,7 +71,7 @@ class _Timestamped:
 
 
 def values_before(numbers: Integers, current: Array, values: Array, counts: Booleans) -> Array:
-    """The value that each update's key had before it.
+    """Return the value that each update's key had before it.
 
     Args:
         numbers: which key each update is of.
@@ -95,7 +95,7 @@ def values_before(numbers: Integers, current: Array, values: Array, counts: Bool
 
 
 def table_columns(store: Any) -> TableColumns | None:
-    """The store for whole columns; None if its keys or values have to be objects, or its kind does."""
+    """Return the store for whole columns; None if its keys or values have to be objects, or its kind does."""
     if isinstance(store, VersionedKeyValueStore):
         serdes = _column_serdes(store)
         return None if serdes is None else VersionedColumns(store, *serdes)
@@ -103,7 +103,7 @@ def table_columns(store: Any) -> TableColumns | None:
 
 
 def latest_columns(store: Any) -> TableColumns | None:
-    """The same for a store of one value a key; None for any other, too."""
+    """Return the same for a store of one value a key; None for any other, too."""
     serdes = _column_serdes(store) if isinstance(store, TimestampedKeyValueStore) else None
     return None if serdes is None else _Timestamped(store, *serdes)
 

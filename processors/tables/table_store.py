@@ -43,7 +43,7 @@ class TableStore:
         self.versioned = isinstance(store, VersionedKeyValueStore)
 
     def get(self, key: Any) -> ValueAndTimestamp[Any] | None:
-        """The latest value and its timestamp."""
+        """Return the latest value and its timestamp."""
         found = self.store.get(key)
         if found is None or isinstance(found, ValueAndTimestamp):
             return found

@@ -99,7 +99,7 @@ class BufferSpec:
 def buffer_spec(
     store: str, grace: Duration, key_serde: SerdeLike | None, value_serde: SerdeLike | None, where: str
 ) -> BufferSpec:
-    """The description of a buffer.
+    """Return the description of a buffer.
 
     Raises:
         TopologyError: a serde is not known.
@@ -210,7 +210,7 @@ class TimeOrderedBuffer:
         return self._time
 
     def drain(self, until: int = MAX_TIME) -> Batch:
-        """The records that wait leave, up to a timestamp, in order; stream time stays what it is."""
+        """Return the records that wait leave, up to a timestamp, in order; stream time stays what it is."""
         with self._passage(until) as passage:
             passage.release(until)
         self._save(passage, until)
@@ -226,14 +226,14 @@ class TimeOrderedBuffer:
             yield _Passage(self, stored)
 
     def _due(self, until: int) -> list[tuple[bytes, bytes]]:
-        """The stored records with timestamps up to ``until``."""
+        """Return the stored records with timestamps up to ``until``."""
         if self.earliest is None or self.earliest > until:
             return []
         with self._store.scan(pack_time(self.earliest), None if until >= MAX_TIME else pack_time(until + 1)) as stored:
             return list(stored)
 
     def row(self, key: Any, timestamp: int) -> bytes:
-        """A new row for a record, unlike any other."""
+        """Return a new row for a record, unlike any other."""
         self._sequence += 1
         raw = _NONE if key is None else _SOME + terminated(self._key_serde.serialize(key))
         return pack_time(timestamp) + raw + self._sequence.to_bytes(8)
@@ -292,7 +292,7 @@ class TimeOrderedBuffer:
 
 
 def _raw_key(row: bytes) -> bytes | None:
-    """The bytes of the key in a row; None for a record without a key."""
+    """Return the bytes of the key in a row; None for a record without a key."""
     raw = row[8:-8]
     if raw != _NONE and raw[:1] != _SOME:
         raise CorruptStoreError(f"the buffer has a damaged row {row!r}")

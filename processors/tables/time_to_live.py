@@ -69,13 +69,13 @@ class TimeToLive:
             start = stop
 
     def reached(self, timestamps: Any) -> Integers:
-        """The time that has been reached at each of some records."""
+        """Return the time that has been reached at each of some records."""
         reached = np.maximum.accumulate(np.asarray(timestamps, np.int64))
         observed = None if self._expiry is None else self._expiry.observed
         return reached if observed is None else np.maximum(reached, observed)
 
     def reached_first(self, numbers: Integers, keys: int, timestamps: Integers) -> Integers | None:
-        """The time that has been reached at the first record of each key; None where nothing expires.
+        """Return the time that has been reached at the first record of each key; None where nothing expires.
 
         Args:
             numbers: which key each record is of.
@@ -94,14 +94,14 @@ class TimeToLive:
             self._expiry.observe(time)
 
     def deletes(self, keys: list[Any], values: list[Any], times: list[int], *, olds: bool) -> Batch:
-        """The updates that entries were deleted, given their values and the times of their last updates."""
+        """Return the updates that entries were deleted, given their values and the times of their last updates."""
         assert self._expiry is not None, "nothing expires"
         assert self._expiry.ttl is not None, "nothing expires any more"
         ends = [time + self._expiry.ttl for time in times]
         return Batch(keys, [None] * len(keys), ends, values if olds else None)
 
     def expired(self, *, olds: bool) -> Batch:
-        """The updates for all that has expired since the last time; only where ``tells``."""
+        """Return the updates for all that has expired since the last time; only where ``tells``."""
         taken = self._store.take_expired()
         keys, values, times = (list(column) for column in zip(*taken, strict=True)) if taken else ([], [], [])
         return self.deletes(keys, values, times, olds=olds)
@@ -125,7 +125,7 @@ class TimeToLive:
 
 
 def _run(times: Integers, reached: Integers, ttl: int) -> int:
-    """How many records from the first on come before an entry of one of them expires."""
+    """Return how many records from the first on come before an entry of one of them expires."""
     if (times[1:] >= times[:-1]).all():
         return int(np.searchsorted(reached, _end(times[:1], ttl)[0], "left"))
     over = _end(np.minimum.accumulate(times), ttl) <= reached

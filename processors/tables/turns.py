@@ -32,7 +32,7 @@ class Turns:
         self._store = store
 
     def taken(self, records: R) -> R:
-        """The updates, in their order, of which none has a time before that of the one of its key before it.
+        """Return the updates, in their order, of which none has a time before that of the one of its key before it.
 
         Args:
             records: updates with keys, the last of them last.
@@ -53,7 +53,7 @@ class Turns:
         return Batch(records.keys, records.values, reached.tolist(), None, None, records.positions, records.headers)
 
     def _newest(self) -> int:
-        """The time that no update of the store is newer than."""
+        """Return the time that no update of the store is newer than."""
         store: Any = self._store.store
         versioned = isinstance(store, VersionedKeyValueStore)
         observed = store.observed_stream_time if versioned else store.expiry.observed
@@ -61,7 +61,7 @@ class Turns:
 
 
 def _numbered(records: Batch | Columns) -> tuple[Sequence[Any], _Integers]:
-    """The different keys, and which of them each record has."""
+    """Return the different keys, and which of them each record has."""
     if isinstance(records, Columns):
         encoded = records.keys.dictionary_encode()
         return encoded.dictionary.to_pylist(), encoded.indices.to_numpy().astype(np.int64)

@@ -33,10 +33,10 @@ class ValueGetter(ABC):
 
     @abstractmethod
     def get(self, key: Any) -> ValueAndTimestamp[Any] | None:
-        """The latest value of ``key`` and its timestamp, or None."""
+        """Return the latest value of ``key`` and its timestamp, or None."""
 
     def get_as_of(self, key: Any, timestamp: int) -> ValueAndTimestamp[Any] | None:
-        """The value of ``key`` that was valid at ``timestamp``, or None."""
+        """Return the value of ``key`` that was valid at ``timestamp``, or None."""
         raise NoHistoryError("as-of lookups need a table that is materialized in a versioned store (KIP-914)")
 
     def get_many(self, keys: Sequence[Any]) -> list[ValueAndTimestamp[Any] | None]:
@@ -81,7 +81,7 @@ class ValueGetter(ABC):
         return None
 
     def get_latest_columns(self, keys: Array) -> tuple[Array, Array] | None:
-        """The latest value of each key and its timestamp, null where there is none.
+        """Return the latest value of each key and its timestamp, null where there is none.
 
         Args:
             keys: an Arrow array without nulls.
@@ -108,7 +108,7 @@ class ValueGetter(ABC):
         return None
 
     def history_retention(self) -> int:
-        """How far that is behind the newest time that the table has seen."""
+        """Return how far that is behind the newest time that the table has seen."""
         return 0
 
 
@@ -188,7 +188,7 @@ class StoreGetter(ValueGetter):
 
 
 def store_getter(store: str) -> ValueGetterFactory:
-    """The factory for a table that is materialized in ``store``."""
+    """Return the factory for a table that is materialized in ``store``."""
     return ValueGetterFactory((store,), lambda context: StoreGetter(context.store(store)))
 
 

@@ -32,7 +32,7 @@ class TableOperation(ABC):
 
     @abstractmethod
     def apply(self, keys: list[Any], values: list[Any]) -> list[Any]:
-        """The new values, in the order of the old."""
+        """Return the new values, in the order of the old."""
 
     def apply_columns(self, keys: Array, values: Array) -> Array | None:
         """``apply`` for columns; None if it needs objects."""
@@ -133,7 +133,7 @@ class TableOperator(TableProcessor):
             self._output.write_columns(without_repeated_tombstones(updates) if self._drop else updates)
 
     def _updates(self, columns: Columns) -> Columns | None:
-        """The updates of a table without a store; None if they have to be objects."""
+        """Return the updates of a table without a store; None if they have to be objects."""
         keys, olds = columns.keys, None
         try:
             values = self._operation.apply_columns(keys, columns.values)
@@ -174,7 +174,7 @@ class TableOperator(TableProcessor):
             return list(map(self._old, batch.keys, olds))
 
     def _old(self, key: Any, value: Any) -> Any:
-        """The result for a value that has been an update before, whose failure was counted then."""
+        """Return the result for a value that has been an update before, whose failure was counted then."""
         try:
             return self._operation.apply([key], [value])[0]
         except Exception as error:  # a user's code may raise anything

@@ -60,7 +60,7 @@ class JoinedColumns:
         self._result: Any = pa.null()
 
     def join(self, keys: Array, left: Array, right: Array) -> Array:
-        """The results, null where there is none."""
+        """Return the results, null where there is none."""
         joins = self._joins(left, right)
         if not joins.any():
             nulls: Array = pa.nulls(len(keys), self._result)
@@ -71,17 +71,17 @@ class JoinedColumns:
         return spread(self._called(keys.filter(mask), left.filter(mask), right.filter(mask)), joins)
 
     def join_values(self, keys: list[Any], left: list[Any], right: list[Any]) -> list[Any]:
-        """The same for objects."""
+        """Return the same for objects."""
         joined = self.join(pa.array(keys), self._left.column(left), self._right.column(right))
         results: list[Any] = joined.to_pylist()
         return results
 
     def join_one(self, key: Any, left: Any, right: Any) -> Any:
-        """The result of one row."""
+        """Return the result of one row."""
         return self.join_values([key], [left], [right])[0]
 
     def _joins(self, left: Array, right: Array) -> Any:
-        """Which rows have a result, as a NumPy array."""
+        """Return which rows have a result, as a NumPy array."""
         if self._join_type is JoinType.INNER:
             return valid(left, right)
         return valid(left) if self._join_type is JoinType.LEFT else valid(left) | valid(right)
@@ -116,7 +116,7 @@ class VectorizedTableTableJoin(TableTableJoin):
             self.context.forward_columns(joined)
 
     def _join_columns(self, columns: Columns) -> Columns | None:
-        """The results; None if the other side has to be looked up by objects."""
+        """Return the results; None if the other side has to be looked up by objects."""
         found = self._getter.get_latest_columns(columns.keys)
         if found is None:
             return None

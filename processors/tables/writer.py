@@ -74,7 +74,7 @@ class TableWriter:
                 self._write_columns(part)
 
     def _parts(self, records: R) -> Iterator[R]:
-        """The updates, in parts between which others look up what the store is about to forget."""
+        """Yield the updates, in parts between which others look up what the store is about to forget."""
         store = self._versioned
         if store is None or not store.stragglers:
             yield records
@@ -197,7 +197,7 @@ class TableWriter:
         return self._put(batch, olds, ends)
 
     def _put(self, batch: Batch, olds: list[Any] | None, ends: list[int]) -> Batch:
-        """The updates that a versioned store has put, given what it returned for each."""
+        """Return the updates that a versioned store has put, given what it returned for each."""
         self._note_expired(batch, [end == NOT_PUT for end in ends])
         ends_open = [end == VALID_TO_UNDEFINED for end in ends]
         latest = None if all(ends_open) else ends_open
@@ -271,12 +271,12 @@ class TableWriter:
 
 
 def _updates(batch: Batch, olds: list[Any] | None, latest: list[bool] | None = None) -> Batch:
-    """The records of ``batch`` as updates that have been put."""
+    """Return the records of ``batch`` as updates that have been put."""
     return Batch(batch.keys, batch.values, batch.timestamps, olds, latest, batch.positions, batch.headers)
 
 
 def without_repeated_tombstones(updates: R) -> R:
-    """The updates without those from no value to no value; all of them if the old values are not known."""
+    """Return the updates without those from no value to no value; all of them if the old values are not known."""
     if updates.olds is None:
         return updates
     if isinstance(updates, Columns):

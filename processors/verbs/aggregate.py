@@ -94,12 +94,12 @@ class AggregatedRows(Input):
         return PackedRowType.of(pa.StructArray.from_arrays(columns, fields=list(fields)))
 
     def _columns(self, rows: pa.Table) -> list[Any]:
-        """The time of each row, and what else it brings."""
+        """Return the time of each row, and what else it brings."""
         arguments = flattened(rows["value"]).columns if self.arguments else []
         return [self._moments(rows), *(plain_column(column.combine_chunks()) for column in arguments)]
 
     def _moments(self, rows: pa.Table) -> Any:
-        """The time of each row; with an order, bytes that compare as time and order do."""
+        """Return the time of each row; with an order, bytes that compare as time and order do."""
         times: Any = rows["timestamp"].combine_chunks()
         if self.order is None:
             return times
@@ -108,7 +108,7 @@ class AggregatedRows(Input):
 
 
 def plain_column(column: Any) -> Any:
-    """A column as rows have it: of a type in its one form, without notes.
+    """Return a column as rows have it: of a type in its one form, without notes.
 
     Raises:
         RecordError: a string is not UTF-8, or a time beyond what microseconds can tell.
@@ -166,7 +166,7 @@ class WindowedKeys(Projection):
         return [*distinct.take(encoded.indices).columns, window]
 
     def _ends(self, starts: Any, ends: Any) -> Any:
-        """The ends as they are shown: of a session when its gap is over, as in Spark, or where it is cut."""
+        """Return the ends as they are shown: of a session when its gap is over, as in Spark, or where it is cut."""
         if not isinstance(self.windows, ChangedWindows):
             return session_ends(self.windows, np.asarray(ends)) if isinstance(self.windows, SessionWindows) else ends
         begun, shown = np.asarray(starts), np.array(ends)
@@ -257,7 +257,7 @@ def aggregate(
     expired: Expired = Expired.SILENT,
     told: Mapping[str, int] = NO_BITS,
 ) -> Verb:
-    """The verb.
+    """Return the verb.
 
     Args:
         name: its name.
@@ -292,7 +292,7 @@ def aggregate(
 def aggregated_table(
     grouped: KGroupedStream, aggregation: Aggregation, windows: AnyWindows | None, kept: Materialized, *, final: bool
 ) -> StoredTable:
-    """The aggregate of each key, or of each key and window.
+    """Return the aggregate of each key, or of each key and window.
 
     Args:
         grouped: the rows.
@@ -341,7 +341,7 @@ def _sessions_in_micros(windows: SessionWindows) -> SessionWindows:
 
 
 def windows_in_micros(windows: Windows) -> Windows:
-    """The same windows, in microseconds, of all times."""
+    """Return the same windows, in microseconds, of all times."""
     if isinstance(windows, SessionWindows):
         return _sessions_in_micros(windows)
     if isinstance(windows, SlidingWindows):

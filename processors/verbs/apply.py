@@ -111,7 +111,7 @@ class ApplySpec:
         ]
 
     def operator(self) -> "Apply":
-        """A new operator, with a copy of the rule for itself.
+        """Return a new operator, with a copy of the rule for itself.
 
         Raises:
             ConfigurationError: the rule cannot be copied.
@@ -154,7 +154,7 @@ def apply_topology(
     ordered: bool = False,
     ttl: int | None = None,
 ) -> Topology:
-    """The topology that runs a rule on the topic ``input`` and writes its results to the topic ``name``.
+    """Return the topology that runs a rule on the topic ``input`` and writes its results to the topic ``name``.
 
     The keys of its records are packed keys and the values packed rows. The results have the same keys, and dicts as
     values.
@@ -228,7 +228,7 @@ class Apply(Operator):
         self._rule.close()
 
     def _in_time(self, batch: Batch) -> Batch:
-        """The records that are not late; the others are counted."""
+        """Return the records that are not late; the others are counted."""
         time, lateness, watermark = self._buffer.stream_time, self._spec.lateness, self._watermark
         times = np.asarray(batch.timestamps, np.int64)
         reached = np.maximum(np.maximum.accumulate(times), MIN_TIME if time is None else time)
@@ -278,13 +278,13 @@ class Apply(Operator):
         return self._plain(records.taken([place for *_, place in sorted(places)]))
 
     def _plain(self, records: Batch) -> Batch:
-        """The records without their orders."""
+        """Return the records without their orders."""
         if not self._spec.ordered:
             return records
         return records.with_values([order_and_row(value)[1] for value in records.values])
 
     def _readable(self, records: Batch) -> tuple[Batch, list[dict[str, Any]]]:
-        """The records with rows that Python can hold, and these rows."""
+        """Return the records with rows that Python can hold, and these rows."""
         unpack = self._spec.rows.unpack
         try:
             return records, python_rows(unpack(records.values))

@@ -127,7 +127,7 @@ class CorrectedChanges(ChangeColumns):
 
 
 def _without_no_times(made: list[Any], times: Any) -> list[Any]:
-    """The columns of changes, the last of which is null where a row has no time."""
+    """Return the columns of changes, the last of which is null where a row has no time."""
     timed = pa.array(np.asarray(times, np.int64) != NO_TIME)
     return [*made[:-1], pc.if_else(timed, made[-1], pa.scalar(None, made[-1].type))]
 
@@ -150,7 +150,7 @@ def asof_join(
     null_safe: bool = False,
     correcting: Correcting | None = None,
 ) -> Verb:
-    """The verb.
+    """Return the verb.
 
     Args:
         name: its name.
@@ -259,5 +259,5 @@ def sides(keys: Any, left: Any, right: Any) -> Any:
 
 
 def unmatched(keys: Any, values: Any) -> Any:
-    """Which pairs of rows have no right one."""
+    """Return which pairs of rows have no right one."""
     return values.field("right").is_null()

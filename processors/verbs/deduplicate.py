@@ -102,14 +102,14 @@ class Deduplicate(RowsInTime):
         self.context.forward_columns(self.plain(firsts.taken(ascending)))
 
     def _beyond(self, known: Any, numbers: Integers, times: Integers) -> Any:
-        """Which rows are no duplicates of what was kept before; ``known`` has its time for each key."""
+        """Return which rows are no duplicates of what was kept before; ``known`` has its time for each key."""
         there = known.is_valid().to_numpy(zero_copy_only=False)[numbers]
         kept = known.fill_null(MIN_TIME).to_numpy()[numbers]
         return ~there | (times > np.minimum(kept, MAX_TIME - self._within) + self._within)
 
 
 def deduplicate(name: str, rows: PackedRows, *, within: int, late: int, waits: bool, columns: Sequence[str]) -> Verb:
-    """The verb.
+    """Return the verb.
 
     Args:
         name: its name.

@@ -86,7 +86,7 @@ def _parts(values: Array) -> tuple[Array, Mask]:
 
 
 def foreign_key_of(value: bytes) -> bytes | None:
-    """The packed foreign key; None if it has a null.
+    """Return the packed foreign key; None if it has a null.
 
     Raises:
         FormatError: the value is of a version that this release does not know.
@@ -97,7 +97,7 @@ def foreign_key_of(value: bytes) -> bytes | None:
 
 
 def without_foreign_key(value: bytes) -> bytes:
-    """The packed row.
+    """Return the packed row.
 
     Raises:
         FormatError: the value is of a version that this release does not know.

@@ -56,7 +56,7 @@ class KeptCall(NamedTuple):
     second: str | None = None
 
     def written(self, shown: Callable[[str], str]) -> str:
-        """The call as one writes it, with an argument and a condition that are shown so."""
+        """Return the call as one writes it, with an argument and a condition that are shown so."""
         defined = _DEFINED.fullmatch(self.state)
         function = defined[1] if defined else self.state.removeprefix(ORDERED).partition("(")[0]
         options = [] if defined else _OPTION.findall(self.state)
@@ -92,7 +92,7 @@ class CallChanges:
         check_said(self.renamed, self.dropped)
 
     def since(self, name: str) -> int | None:
-        """The time since which an added call is true; None if it begins empty, or is not added."""
+        """Return the time since which an added call is true; None if it begins empty, or is not added."""
         return self.added.get(name) if isinstance(self.added, Mapping) else None
 
     def check(self, calls: Collection[str], verb: str) -> None:
@@ -144,7 +144,7 @@ class Arguments:
 
 
 def first_calls(calls: Calls) -> pa.Schema:
-    """The schema of calls with which state begins."""
+    """Return the schema of calls with which state begins."""
     return pa.schema([_field(name, call) for name, call in calls.items()])
 
 
@@ -154,7 +154,7 @@ def calls_in(schema: pa.Schema) -> dict[str, KeptCall]:
 
 
 def since_in(schema: pa.Schema) -> dict[str, int]:
-    """The times since which calls are true, of those that have one."""
+    """Return the times since which calls are true, of those that have one."""
     return {name: call.since for name, call in calls_in(schema).items() if call.since is not None}
 
 
@@ -185,7 +185,7 @@ def evolved_calls(
     arguments: Arguments | None = None,
     filled: Collection[int] = (),
 ) -> Schemas:
-    """The history in which these calls are the newest: the same one, if they are that already.
+    """Return the history in which these calls are the newest: the same one, if they are that already.
 
     What was declared in earlier runs may stay declared. A call goes on with the time since which it is true; one with
     which the state began has all rows, whatever is said.
@@ -285,7 +285,7 @@ class _Change:
                 raise self._begun(name, "get the rows from before")
 
     def _begun(self, name: str, said: str) -> StateConflictError:
-        """The error for a call that has begun in another way than is said now."""
+        """Return the error for a call that has begun in another way than is said now."""
         column = self.kept[name]
         since, free = _call(column.field).since, self._free(name)
         items = (f"{(free if one == name else one)!r}: {self._shown(call)}" for one, call in self._calls.items())
@@ -373,11 +373,11 @@ class _Change:
         return before.state == now.state and all(self._follow(old, new) for old, new in texts)
 
     def _follow(self, before: str | None, now: str | None) -> bool:
-        """Whether an argument or a condition may be what it was."""
+        """Return whether an argument or a condition may be what it was."""
         return before == now if before is None or now is None else self._arguments.follow(before, now)
 
     def _free(self, name: str) -> str:
-        """The name with a number that no result has."""
+        """Return the name with a number that no result has."""
         return free_name(name, {*self._calls, *self._before})
 
     def _shown(self, call: KeptCall) -> str:

@@ -79,7 +79,7 @@ class Due(NamedTuple):
 
 
 def keyed_timers_spec(name: str, backend: str | None = None) -> StoreSpec:
-    """The spec of the store for ``KeyTimers``."""
+    """Return the spec of the store for ``KeyTimers``."""
     return StoreSpec(name, StoreKind.KEY_VALUE, BYTES, BYTES, backend=backend, layout=KEYED_TIMERS)
 
 
@@ -169,13 +169,13 @@ class KeyTimers:
 
 
 def _due(row: bytes) -> Due:
-    """The timer of a row by time. A terminator cannot be met within an escaped key."""
+    """Return the timer of a row by time. A terminator cannot be met within an escaped key."""
     key, stop = _key_from(row, _HEAD + TIME_SIZE)
     return Due(unpack_time(row, _HEAD), key, row[stop:])
 
 
 def _key_from(row: bytes, start: int) -> tuple[bytes, int]:
-    """The key that begins at ``start``, and where its terminator ends."""
+    """Return the key that begins at ``start``, and where its terminator ends."""
     found = row.find(TERMINATOR, start)
     if found < 0:
         raise CorruptStoreError(f"the timer {row!r} has no key that ends")

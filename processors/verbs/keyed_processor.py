@@ -42,7 +42,7 @@ class TaskScope:
     undo: list[Callable[[], None]] | None = None
 
     def get_state(self, key: bytes) -> Any:
-        """The state of a key; None if it has none, or none any more."""
+        """Return the state of a key; None if it has none, or none any more."""
         expiry = self.state.expiry
         if expiry is None:
             return self.state.get_value(key)
@@ -87,7 +87,7 @@ class KeyState:
         self._key = key
 
     def get(self, default: Any = None) -> Any:
-        """The value, or ``default`` if there is none."""
+        """Return the value, or ``default`` if there is none."""
         value = self._scope.get_state(self._key)
         return default if value is None else value
 
@@ -253,7 +253,7 @@ class KeyedProcessor(ABC):
 
 
 def _micros(when: datetime | timedelta | str, start: int) -> int:
-    """A time in microseconds; a length of time is counted from ``start``."""
+    """Return a time in microseconds; a length of time is counted from ``start``."""
     if isinstance(when, datetime):
         return from_datetime(when, "the time of a timer")
     if isinstance(when, timedelta | str):

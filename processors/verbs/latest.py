@@ -19,7 +19,7 @@ def latest(
     ttl: int | None = None,
     expired: Expired = Expired.SILENT,
 ) -> Verb:
-    """The verb.
+    """Return the verb.
 
     Args:
         name: its name.

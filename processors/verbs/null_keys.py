@@ -40,7 +40,7 @@ class NullKeys(Enum):
     """Null is a key like any other: the rows that have it are a group."""
 
     def pack(self, codec: KeyCodec, columns: pa.Table, topic: str, times: Any) -> Any:
-        """The packed keys of rows, a binary column.
+        """Return the packed keys of rows, a binary column.
 
         Args:
             codec: packs keys.
@@ -60,7 +60,7 @@ class NullKeys(Enum):
         return pa.array(keys, pa.binary())
 
     def unpack(self, codec: KeyCodec, keys: Any, topics: Iterable[str]) -> pa.Table:
-        """The columns of keys that ``pack`` has made.
+        """Return the columns of keys that ``pack`` has made.
 
         Args:
             codec: reads keys.
@@ -86,7 +86,7 @@ def _tag(topic: str) -> bytes:
 
 
 def _without_tag(codec: KeyCodec, key: bytes, tags: Iterable[bytes], size: int) -> bytes:
-    """A key without its tag and the ``size`` bytes behind that, if it has one."""
+    """Return a key without its tag and the ``size`` bytes behind that, if it has one."""
     for tag in tags:
         start = len(key) - size - len(tag)
         if start > 0 and key.startswith(tag, start) and not _is_key(codec, key):
@@ -95,7 +95,7 @@ def _without_tag(codec: KeyCodec, key: bytes, tags: Iterable[bytes], size: int) 
 
 
 def _is_key(codec: KeyCodec, key: bytes) -> bool:
-    """Whether the bytes are a key without a tag, which may end like one."""
+    """Return whether the bytes are a key without a tag, which may end like one."""
     try:
         codec.unpack([key])
     except SerdeError:

@@ -28,7 +28,7 @@ def with_order(orders: Sequence[bytes], rows: Sequence[bytes | None]) -> list[by
 
 
 def order_and_row(value: bytes) -> tuple[bytes, bytes | None]:
-    """The order and the row, None for a delete.
+    """Return the order and the row, None for a delete.
 
     >>> [order_and_row(value) for value in sorted(with_order([b"2", b"1"], [None, b"row"]))]
     [(b'1', b'row'), (b'2', None)]

@@ -46,7 +46,7 @@ class Keys(Projection):
 
     @classmethod
     def of_rows(cls, *inputs: Input) -> "Keys":
-        """The keys that rows of these inputs have, which are packed in the same way."""
+        """Return the keys that rows of these inputs have, which are packed in the same way."""
         first, *others = inputs
         schema = reduce(widest, (one.keys.schema for one in others), first.keys.schema)
         return cls(KeyCodec(schema), first.null_keys, [one.topic for one in inputs])
@@ -136,7 +136,7 @@ class JoinedRows(Projection):
         return self.of_pairs(values.storage if isinstance(values.type, PhysicalRowType) else values)
 
     def of_pairs(self, values: Any) -> list[Any]:
-        """The columns for pairs of rows, structs of both."""
+        """Return the columns for pairs of rows, structs of both."""
         left, right = values.flatten()
         # A right row is in many results, and read once.
         encoded = right.dictionary_encode()
@@ -239,7 +239,7 @@ def in_micros(times: Any, type_: pa.DataType) -> Any:
 
 
 def _rows(values: Any, foreign: bool) -> Any:
-    """The packed rows, a list or a column, without the foreign key in front of them if there is one."""
+    """Return the packed rows, a list or a column, without the foreign key in front of them if there is one."""
     if not foreign:
         return values
     return without_foreign_keys(values if isinstance(values, pa.Array) else pa.array(values, pa.binary()))

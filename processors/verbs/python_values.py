@@ -23,7 +23,7 @@ _Change = Callable[[Any], Any]
 
 
 def to_datetime(micros: int) -> datetime:
-    """The datetime in UTC of microseconds since 1970.
+    """Return the datetime in UTC of microseconds since 1970.
 
     Raises:
         OverflowError: it lies outside the years 1 to 9999.
@@ -65,7 +65,7 @@ def python_rows(table: pa.Table) -> list[dict[str, Any]]:
 
 
 def python_keys(table: pa.Table) -> list[Any]:
-    """The value of the only column in each row, or the tuple of all columns' values.
+    """Return the value of the only column in each row, or the tuple of all columns' values.
 
     Raises:
         RecordError: Python cannot hold a value, such as a time after the year 9999.
@@ -75,7 +75,7 @@ def python_keys(table: pa.Table) -> list[Any]:
 
 
 def shown_key(codec: KeyCodec, key: Any) -> str:
-    """A packed key by its columns, with the window if there is one, in one line."""
+    """Return a packed key by its columns, with the window if there is one, in one line."""
     if isinstance(key, Windowed):
         start, end = (TimeUnit.MICROSECOND.shown(time) for time in (key.start, key.end))
         return f"{shown_key(codec, key.key)}, window from {start} to {end}"
@@ -86,14 +86,14 @@ def shown_key(codec: KeyCodec, key: Any) -> str:
 
 
 def shown_columns(row: Mapping[str, Any]) -> str:
-    """The columns of a row in one line."""
+    """Return the columns of a row in one line."""
     return ", ".join(
         f"{name}={value}" if isinstance(value, datetime) else f"{name}={value!r}" for name, value in row.items()
     )
 
 
 def python_values(name: str, column: Any) -> list[Any]:
-    """The values of a column; ``name`` is what errors call it.
+    """Return the values of a column; ``name`` is what errors call it.
 
     Raises:
         RecordError: Python cannot hold a value, such as a time after the year 9999.

@@ -49,7 +49,7 @@ class VerbWords(RecordWords):
         return key if columns is None else columns, value if row is None else row
 
     def _key(self, place: Place, key: Any) -> Mapping[str, Any] | None:
-        """The columns of a key; None if it has none that are known."""
+        """Return the columns of a key; None if it has none that are known."""
         if isinstance(key, Windowed):
             found = self._key(place, key.key)
             window = {"window": " to ".join(map(TimeUnit.MICROSECOND.shown, (key.start, key.end)))}
@@ -62,7 +62,7 @@ class VerbWords(RecordWords):
         return dict(zip(names, values, strict=True)) if named else None
 
     def _row(self, place: Place, value: Any) -> Mapping[str, Any] | None:
-        """The columns of a row; None if it is none that can be read."""
+        """Return the columns of a row; None if it is none that can be read."""
         if isinstance(value, bytes):
             return self._read(place, value, lambda one, values: one.columns_of(values))
         return value if isinstance(value, Mapping) else None

@@ -200,7 +200,7 @@ class RowAggregate:
         )
 
     def of_verb(self, name: str, keys: KeyCodec) -> Self:
-        """The same, with errors that begin with the name of the verb, and show keys as the user knows them.
+        """Return the same, with errors that begin with the name of the verb, and show keys as the user knows them.
 
         Args:
             name: of the verb.
@@ -217,7 +217,7 @@ class RowAggregate:
         conditions: Mapping[str, str] | None = None,
         seconds: Mapping[str, str] | None = None,
     ) -> dict[str, KeptCall]:
-        """The calls as they are kept, with the arguments and conditions of those that have some as text."""
+        """Return the calls as they are kept, with the arguments and conditions of those that have some as text."""
         where, second = conditions or {}, seconds or {}
         return {
             name: KeptCall(state, arguments.get(name), where=where.get(name), second=second.get(name))
@@ -254,7 +254,7 @@ class RowAggregate:
         return RowCombiner(rows, self._fold, serde, self._float_sums, windows)
 
     def initializer(self) -> list[Any]:
-        """The states before any row."""
+        """Return the states before any row."""
         return self._initial.copy()
 
     def aggregator(self, key: Any, value: Sequence[Any], state: list[Any]) -> list[Any]:
@@ -284,7 +284,7 @@ class RowAggregate:
         return state
 
     def merger(self, key: Any, left: list[Any], right: list[Any]) -> list[Any]:
-        """The states of the rows of both; at equal times those on the left count as arrived first.
+        """Return the states of the rows of both; at equal times those on the left count as arrived first.
 
         Raises:
             RecordError: a result leaves its type.
@@ -354,7 +354,7 @@ class RowAggregate:
         return made
 
     def state_of(self, results: pa.Table, alike: Mapping[str, Hashable] | None = None) -> bytes:
-        """The state with the results of a table of one row, as it is stored.
+        """Return the state with the results of a table of one row, as it is stored.
 
         Args:
             results: the table.
@@ -404,7 +404,7 @@ class RowAggregate:
         ]
 
     def _of(self, key: Any) -> str:
-        """The key, and the window if there is one, for errors."""
+        """Return the key, and the window if there is one, for errors."""
         return f"for {f'the key {key!r}' if self._keys is None else shown_key(self._keys, key)}"
 
     def _damage(self, number: int, where: str, error: Exception) -> UnreadableRowError:
@@ -430,7 +430,7 @@ def check_any(calls: Mapping[str, AggregateCall]) -> None:
 
 
 def _result(function: StatefulFunction, column: Any, states: Any) -> Any:
-    """The results of a function by the column of its states; null where all states are."""
+    """Return the results of a function by the column of its states; null where all states are."""
     results = function.results(column)
     if pa.types.is_nested(function.type):
         results = with_leaves(results, function.type, lambda leaves: leaves)
@@ -452,6 +452,6 @@ def _places(calls: Mapping[str, AggregateCall]) -> list[int]:
 
 
 def _unwrapped(type_: Any) -> pa.DataType:
-    """The type of the only field of structs."""
+    """Return the type of the only field of structs."""
     field: pa.DataType = type_.field(0).type
     return field

@@ -65,7 +65,7 @@ def sequenced_table(
 
 
 def table_of(builder: StreamsBuilder, topic: str, materialized: Materialized, *, in_turn: bool) -> KTable:
-    """The table of the rows of a topic; ``in_turn`` is that of ``sequenced_table``."""
+    """Return the table of the rows of a topic; ``in_turn`` is that of ``sequenced_table``."""
     table = builder.table(topic, materialized=materialized)
     if in_turn:
         table.handle.graph.change_table(table.handle.node, in_turn=True)
@@ -115,7 +115,7 @@ class Sequenced(Operator):
         self.context.forward(passed.select(kept))
 
     def _forgotten(self) -> int:
-        """The last time of which no orders are known any more."""
+        """Return the last time of which no orders are known any more."""
         observed = self._store.observed_stream_time
         return MIN_TIME if observed is None else observed - self._store.retention
 

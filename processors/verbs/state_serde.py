@@ -41,7 +41,7 @@ class Slots:
 
     @classmethod
     def first(cls, name: str, calls: int) -> "Slots":
-        """Those of state that begins with so many calls."""
+        """Return those of state that begins with so many calls."""
         return cls(name, tuple(range(calls)), calls, calls)
 
     @property
@@ -126,7 +126,7 @@ class StateSerde(ColumnarSerde[list[Any]]):
         return b"".join([header, row[unpacker.tell() :], *map(self._pack, behind)])
 
     def fields(self, rows: Any, types: Sequence[pa.DataType]) -> list[Any]:
-        """The states of rows, a column for each call, of these types.
+        """Return the states of rows, a column for each call, of these types.
 
         Raises:
             pyarrow.ArrowInvalid: some are no such rows, or can be read only one by one.
@@ -146,7 +146,7 @@ class StateSerde(ColumnarSerde[list[Any]]):
         return [pa.concat_arrays(columns).take(order) for columns in zip(*parts, strict=True)]
 
     def _of_length(self, rows: Any, length: int, types: Sequence[pa.DataType]) -> list[Any]:
-        """The same for rows of one length."""
+        """Return the same for rows of one length."""
         columns = unpack_columns(rows, self.placed(types)[:length])
         return [
             columns[place] if place < length else pa.array([initial] * len(rows), type_)
@@ -178,6 +178,6 @@ class PlacedStates(RowColumnSerde):
 
 
 def _compact(state: Any) -> bytes:
-    """A sketch's bytes: nothing else in a state is unknown to MessagePack."""
+    """Return a sketch's bytes: nothing else in a state is unknown to MessagePack."""
     packed: bytes = state.serialize_compact()
     return packed

@@ -21,7 +21,7 @@ _DEPTH: Final = 20
 
 
 def unfit_state(value: Any) -> SerdeError:
-    """The error for a value that state cannot hold: which part of it, and what to write."""
+    """Return the error for a value that state cannot hold: which part of it, and what to write."""
     part = _unfit_part(value)
     kind = f"{type(part).__module__}.{type(part).__qualname__}".removeprefix("builtins.")
     found = "is" if part is value else "has"
@@ -31,7 +31,7 @@ def unfit_state(value: Any) -> SerdeError:
 
 
 def _unfit_part(value: Any, depth: int = 0) -> Any:
-    """The innermost part that cannot be kept."""
+    """Return the innermost part that cannot be kept."""
     for part in _parts(value) if depth < _DEPTH else ():
         try:
             MSGPACK.serialize(part)

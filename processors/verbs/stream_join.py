@@ -54,7 +54,7 @@ def stream_join(
     bounds: OwnBounds | None = None,
     null_safe: bool = False,
 ) -> Verb:
-    """The verb.
+    """Return the verb.
 
     Args:
         name: its name.
@@ -107,7 +107,7 @@ def _terms(bounds: OwnBounds) -> dict[str, Term]:
 
 
 def _reach(codec: RowCodec, values: Any) -> Reach:
-    """How far the partners of packed left rows may be."""
+    """Return how far the partners of packed left rows may be."""
     rows = codec.unpack(values.cast(pa.binary()))
     before, after = (rows[column].combine_chunks() for column in BOUNDS.values())
     there = np.logical_and(*(one.is_valid().to_numpy(zero_copy_only=False) for one in (before, after)))

@@ -99,7 +99,7 @@ class OrderedRows(PackedRows):
 
 
 def _flipped(column: Any) -> Any:
-    """The bytes of a column without nulls, each bit the other one, so that they compare the other way round."""
+    """Return the bytes of a column without nulls, each bit the other one, so that they compare the other way round."""
     offsets = offsets_of(column)
     data = np.frombuffer(column.buffers()[2] or b"", np.uint8)[offsets[0] : offsets[-1]]
     return pa.Array.from_buffers(pa.binary(), len(column), [None, buffer(offsets - offsets[0]), buffer(~data)])
@@ -187,7 +187,7 @@ class RankedRows(Projection):
         return self.of_structs(columns.values)
 
     def of_structs(self, ranked: Any) -> list[Any]:
-        """The columns, of structs of a rank and a packed row."""
+        """Return the columns, of structs of a rank and a packed row."""
         ranks, packed = ranked.flatten()
         rows = self.codec.unpack(packed)
         return [ranks, *(rows.column(name) for name in self.names)]
@@ -230,7 +230,7 @@ class KeptRows(Projection):
         return [self.of_states(columns.values.storage)]
 
     def of_states(self, states: Any) -> Any:
-        """The column, of structs of ``TOP``."""
+        """Return the column, of structs of ``TOP``."""
         packed, lengths = listed(states.flatten()[1])
         ranked = pa.StructArray.from_arrays([_as_ranks(spread(lengths)[1]), packed], fields=list(_RANKED))
         columns = [_whole(column) for column in self.ranked.of_structs(ranked)]
@@ -259,7 +259,7 @@ def top_n(
     ttl: int | None = None,
     expired: Expired = Expired.SILENT,
 ) -> Verb:
-    """The verb.
+    """Return the verb.
 
     Args:
         name: its name.

@@ -103,11 +103,11 @@ class Input(ABC):
             yield pa.concat_tables([part.set_column(place, "key", key) for key in keys])
 
     def keys_of(self, rows: pa.Table) -> Any:
-        """The packed keys, a binary column."""
+        """Return the packed keys, a binary column."""
         return self.null_keys.pack(self.keys, flattened(rows["key"]), self.topic, rows["timestamp"])
 
     def values_of(self, rows: pa.Table, changes: Sequence[Change | None] | None = None) -> Any:
-        """The packed values, an Arrow array; null for a delete, whose columns may be anything."""
+        """Return the packed values, an Arrow array; null for a delete, whose columns may be anything."""
         if changes is None or Change.DELETE not in changes:
             return self.packed(rows)
         kept = np.array([change is not Change.DELETE for change in changes], np.bool_)
@@ -115,7 +115,7 @@ class Input(ABC):
         return spread(self.packed(rows.filter(mask)), kept)
 
     def key_columns(self, keys: Sequence[bytes]) -> pa.Table:
-        """The columns of keys that ``keys_of`` has made.
+        """Return the columns of keys that ``keys_of`` has made.
 
         Raises:
             SerdeError: bytes that it has not made.
@@ -124,7 +124,7 @@ class Input(ABC):
 
     @abstractmethod
     def columns_of(self, values: Sequence[Any]) -> pa.Table:
-        """The columns of rows from their values as operators see them, behind what has taken their orders away.
+        """Return the columns of rows from their values as operators see them, behind what has taken their orders away.
 
         Raises:
             SerdeError: a value is not that of a row of this input.
@@ -132,7 +132,7 @@ class Input(ABC):
 
     @abstractmethod
     def packed(self, rows: pa.Table) -> Any:
-        """The packed value of each row, an Arrow array: of bytes, or of what becomes such bytes as an object."""
+        """Return the packed value of each row, an Arrow array: of bytes, or of what becomes such bytes as an object."""
 
 
 @dataclass(frozen=True)
@@ -171,7 +171,7 @@ class PackedRows(Input):
 
 
 def flattened(column: Any) -> pa.Table:
-    """The fields of a struct column as a table's columns."""
+    """Return the fields of a struct column as a table's columns."""
     whole: Any = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
     names = [field.name for field in whole.type]
     return pa.Table.from_arrays(whole.flatten(), schema=pa.schema(list(whole.type))) if names else pa.table({})
@@ -192,7 +192,7 @@ class Projection(ABC):
 
     @abstractmethod
     def columns(self, batch: Batch, first: int) -> list[Any]:
-        """The columns for the records of a batch, of which the first has that ``sequence``."""
+        """Return the columns for the records of a batch, of which the first has that ``sequence``."""
 
     def of_columns(self, columns: Columns, first: int) -> list[Any]:
         """``columns`` for records that are columns themselves.
@@ -202,7 +202,7 @@ class Projection(ABC):
         return self.columns(columns.to_batch(), first)
 
     def of(self, records: Records, first: int) -> list[Any]:
-        """The columns for records in either form."""
+        """Return the columns for records in either form."""
         return self.of_columns(records, first) if isinstance(records, Columns) else self.columns(records, first)
 
 
@@ -245,17 +245,17 @@ class Verb:
 
 
 def null_safety(null_safe: bool) -> dict[str, Written]:
-    """The terms of a verb whose rows depend on whether null keys are equal."""
+    """Return the terms of a verb whose rows depend on whether null keys are equal."""
     return {"null_safe": Written(null_safe)}
 
 
 def schema_of(parts: Sequence[Projection]) -> pa.Schema:
-    """The columns of all parts."""
+    """Return the columns of all parts."""
     return pa.schema([column for part in parts for column in part.schema])
 
 
 def nullable(schema: pa.Schema) -> pa.Schema:
-    """The same columns, where each can be null."""
+    """Return the same columns, where each can be null."""
     return pa.schema([field.with_nullable(True) for field in schema])
 
 

@@ -108,7 +108,7 @@ _ENDING: Final = re.compile(rf" \[{CODE.pattern}\]")
 
 
 def code_of(name: str) -> str:
-    """The code of an error, by the name of its class.
+    """Return the code of an error, by the name of its class.
 
     >>> code_of("UnknownColumnError")
     'MILLPOND-UNKNOWN-COLUMN'

@@ -77,7 +77,7 @@ def know(uri: str) -> None:
 
 
 def _is_backend(rest: str) -> bool:
-    """Whether a URL has no place, as those of backends."""
+    """Return whether a URL has no place, as those of backends."""
     return rest.startswith("?")
 
 
@@ -154,7 +154,7 @@ def masked_errors() -> Iterator[None]:
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:
-    """An error, what caused it, and those that it is a group of."""
+    """Yield an error, what caused it, and those that it is a group of."""
     seen: set[int] = set()
     waiting = [error]
     while waiting:
@@ -196,7 +196,7 @@ def _in_use() -> re.Pattern[str] | None:
 
 
 def _spellings(secret: str) -> set[str]:
-    """A secret as it may stand in a text: quoted for a URL once or twice, in JSON, Python, HTML or Base64."""
+    """Return a secret as it may stand in a text: quoted for a URL once or twice, in JSON, Python, HTML or Base64."""
     plain = unquote(secret)
     found = {
         secret,
@@ -218,7 +218,7 @@ def _findable(text: str) -> str:
 
 
 def _is_harmless(text: str) -> bool:
-    """Whether a text is a number, a truth value or the like, which other texts have, too."""
+    """Return whether a text is a number, a truth value or the like, which other texts have, too."""
     return re.fullmatch(r"[\d.:-]*|true|false|https?|none|default|anonymous", text, re.IGNORECASE) is not None
 
 

@@ -77,7 +77,7 @@ class Stopwatch:
         self._since = monotonic_ns()
 
     def lap(self) -> int:
-        """The microseconds since the last call, or since the object was made."""
+        """Return the microseconds since the last call, or since the object was made."""
         before, self._since = self._since, monotonic_ns()
         return (self._since - before) // 1_000
 
@@ -121,7 +121,7 @@ class Metrics:
         return _Timed(self, metric, scope)
 
     def timed_each(self, metric: StrEnum, items: Iterable[_Item]) -> Iterator[_Item]:
-        """The items; adds the time that making them takes, and not what the caller does between them."""
+        """Yield the items; adds the time that making them takes, and not what the caller does between them."""
         watch = Stopwatch()
         for item in items:
             self.add(metric, watch.lap())

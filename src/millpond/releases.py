@@ -28,7 +28,7 @@ class Release(NamedTuple):
 
     @classmethod
     def of(cls, text: str) -> Self:
-        """The release that is written so.
+        """Return the release that is written so.
 
         Raises:
             ValueError: it is none.
@@ -88,12 +88,12 @@ OLDEST_READERS: Final[Mapping[Numbered, Mapping[int, Release]]] = {
 
 
 def oldest_reader(what: Numbered, number: int) -> Release:
-    """The oldest release that reads ``what`` in that version."""
+    """Return the oldest release that reads ``what`` in that version."""
     return OLDEST_READERS[what][number]
 
 
 def newest_number(what: Numbered, reader: Release) -> int | None:
-    """The highest version of ``what`` that ``reader`` reads; None if it knows none.
+    """Return the highest version of ``what`` that ``reader`` reads; None if it knows none.
 
     >>> newest_number(Numbered.DURABLE_FILE, Release(0, 1))
     1
@@ -102,7 +102,7 @@ def newest_number(what: Numbered, reader: Release) -> int | None:
 
 
 def older_release(text: object) -> Release:
-    """The release that a user wants to upgrade from, or to go back to.
+    """Return the release that a user wants to upgrade from, or to go back to.
 
     Raises:
         ConfigurationError: it is none that this release can follow.

@@ -113,5 +113,5 @@ def _hints(what: Any) -> dict[str, Any]:
 
 
 def _shown(option: str, value: object) -> str:
-    """The value as Python writes it, but for what is secret."""
+    """Return the value as Python writes it, but for what is secret."""
     return masked(f"{option}={value!r}").partition("=")[2]

@@ -29,7 +29,7 @@ MOST_MERGED_BYTES: Final = 1 << 30
 
 
 def parts(keys: Array, values: Array) -> Iterator[tuple[list[bytes], list[bytes | None]]]:
-    """The columns as lists, part by part.
+    """Yield the columns as lists, part by part.
 
     The parts are so small that their rows stay in the processor's cache and the allocator can reuse their memory, which
     makes this three times as fast.
@@ -66,7 +66,7 @@ class ColumnChanges(SortedChanges):
 
     @classmethod
     def of(cls, keys: Array, values: Array) -> Self:
-        """The same of keys in any order; a repeated key's last one counts."""
+        """Return the same of keys in any order; a repeated key's last one counts."""
         if pc.all(pc.less(keys[:-1], keys[1:])).as_py() is not False:
             return cls(keys, values)
         order = pc.sort_indices(keys)  # which is stable
@@ -146,7 +146,7 @@ def as_columns(changes: Mapping[bytes, bytes | None]) -> Mapping[bytes, bytes | 
 
 
 def get_column(transaction: Transaction, keys: Array) -> Array:
-    """The value of each key as a transaction sees it, null where there is none, as an Arrow array of bytes."""
+    """Return the value of each key as a transaction sees it, null where there is none, as an Arrow array of bytes."""
     pending = transaction.sorted_changes
     if not isinstance(pending, ColumnChanges) or len(keys) * _LEAST_SHARE < len(pending):
         return pa.array(transaction.get_many(keys.to_pylist()), pa.binary())

@@ -49,11 +49,11 @@ class Backend(ABC):
 
     @abstractmethod
     def get(self, key: bytes) -> bytes | None:
-        """The value of ``key``, or None where there is none."""
+        """Return the value of ``key``, or None where there is none."""
 
     @abstractmethod
     def scan(self, start: bytes | None = None, stop: bytes | None = None, *, reverse: bool = False) -> Entries:
-        """The entries with ``start <= key < stop``, in key order.
+        """Return the entries with ``start <= key < stop``, in key order.
 
         ``None`` leaves that side open. ``reverse`` gives the same entries in the opposite order. A range whose start is
         not below its stop is empty. The iterator shows the content as it was when ``scan`` was called, whatever is
@@ -100,7 +100,7 @@ class SupportsGetMany(Protocol):
     """A backend that reads many keys faster together than one by one."""
 
     def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
-        """The value of each key, in the order of ``keys``; None where there is none. Keys may repeat."""
+        """Return the value of each key, in the order of ``keys``; None where there is none. Keys may repeat."""
 
 
 @runtime_checkable
@@ -108,7 +108,7 @@ class SupportsLast(Protocol):
     """A backend that finds the end of a range faster than by the first step of a scan."""
 
     def last(self, start: bytes, stop: bytes) -> tuple[bytes, bytes] | None:
-        """The entry with the greatest key in ``start <= key < stop``, or None where the range has none."""
+        """Return the entry with the greatest key in ``start <= key < stop``, or None where the range has none."""
 
 
 @runtime_checkable
@@ -146,7 +146,7 @@ class SupportsSize(Protocol):
     """A backend that knows its size without a scan."""
 
     def entry_count(self) -> int:
-        """The number of entries, which may be an estimate."""
+        """Return the number of entries, which may be an estimate."""
 
     def size_on_disk(self) -> int:
         """Bytes on disk, or in memory for a backend without files."""
@@ -176,12 +176,12 @@ CAPABILITIES: Final = (
 
 
 def capability_methods(protocol: type) -> list[str]:
-    """The methods of one of ``CAPABILITIES``."""
+    """Return the methods of one of ``CAPABILITIES``."""
     return [name for name in vars(protocol) if not name.startswith("_")]
 
 
 def get_many(backend: Backend, keys: Sequence[bytes]) -> list[bytes | None]:
-    """The value of each key, in the order of ``keys``."""
+    """Return the value of each key, in the order of ``keys``."""
     if isinstance(backend, SupportsGetMany):
         return backend.get_many(keys)
     return list(map(backend.get, keys))
@@ -222,7 +222,7 @@ def load(backend: Backend, entries: Iterable[tuple[bytes, bytes]], *, batch: int
 
 
 def entry_count(backend: Backend) -> int:
-    """The number of entries; an estimate where the backend keeps one, counted by a scan where it does not."""
+    """Return the number of entries; an estimate where the backend keeps one, counted by a scan where it does not."""
     if isinstance(backend, SupportsSize):
         return backend.entry_count()
     return sum(1 for _ in backend.scan())
@@ -268,7 +268,7 @@ class BackendSupplier(ABC):
     @classmethod
     @abstractmethod
     def from_options(cls, options: Mapping[str, str]) -> Self:
-        """The supplier for options as they stand in a URL.
+        """Return the supplier for options as they stand in a URL.
 
         An option that is unknown, or whose value makes no sense, raises ``ConfigurationError``. The message names it.
         """

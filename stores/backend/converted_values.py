@@ -28,7 +28,7 @@ class ConvertedValues(WrappedBackend):
 
     @abstractmethod
     def _seen(self, key: bytes, data: bytes) -> bytes:
-        """The value for which ``data`` lies at ``key``."""
+        """Return the value for which ``data`` lies at ``key``."""
 
     def get(self, key: bytes) -> bytes | None:
         data = self._get(key)

@@ -77,7 +77,7 @@ class Cursor:
         self._detached = False
 
     def first(self) -> Entry | None:
-        """The first entry; None where there is none. A scan for one entry reads no other, and makes no list."""
+        """Return the first entry; None where there is none. A scan for one entry reads no other, and makes no list."""
         if self._error is not None:
             raise StoreClosedError(self._error)
         try:
@@ -95,7 +95,7 @@ class Cursor:
         return entry
 
     def take(self, count: int | None) -> list[Entry]:
-        """The next entries, at most ``count``; none at the end."""
+        """Return the next entries, at most ``count``; none at the end."""
         if self._error is not None:
             raise StoreClosedError(self._error)
         try:
@@ -151,7 +151,7 @@ class Cursor:
         self._prove = None
 
     def _inside(self, chunk: list[Entry], bound: bytes) -> list[Entry]:
-        """The entries of ``chunk`` before the bound; if one lies beyond it, the walk is over."""
+        """Return the entries of ``chunk`` before the bound; if one lies beyond it, the walk is over."""
         if not chunk or not self._beyond(chunk[-1][0]):
             return chunk
         self._finish()
@@ -191,7 +191,7 @@ def walk(cursor: Cursor) -> Generator[Entry, None, None]:
 
 
 def nothing() -> Generator[Entry, None, None]:
-    """The scan of an empty range."""
+    """Yield the scan of an empty range."""
     yield from ()
 
 
@@ -203,7 +203,7 @@ class OpenCursors:
         self._forget = self._cursors.discard
 
     def walk(self, cursor: Cursor) -> Generator[Entry, None, None]:
-        """The scan over ``cursor``, which ``detach`` and ``end`` reach as long as the scan is held."""
+        """Return the scan over ``cursor``, which ``detach`` and ``end`` reach as long as the scan is held."""
         self._cursors.add(ref(cursor, self._forget))
         return walk(cursor)
 
@@ -219,7 +219,7 @@ class OpenCursors:
             cursor.end(message)
 
     def _held(self) -> list[Cursor]:
-        """The cursors as they are now: one that is dropped meanwhile leaves the set."""
+        """Return the cursors as they are now: one that is dropped meanwhile leaves the set."""
         return [cursor for found in tuple(self._cursors) if (cursor := found()) is not None]
 
 
@@ -258,7 +258,7 @@ class ErrorTranslator(ABC):
 
     @abstractmethod
     def translated(self, error: BaseException) -> StoreError | None:
-        """The error to raise instead of ``error``, or None if that is not the engine's."""
+        """Return the error to raise instead of ``error``, or None if that is not the engine's."""
 
 
 def make_directory(directory: Path) -> None:

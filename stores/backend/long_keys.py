@@ -87,7 +87,7 @@ class LongKeys(WrappedBackend):
         load(self._engine, EntryChunks(self._bucketed(chunks_of(entries))))
 
     def entry_count(self) -> int:
-        """The engine's count, in which the long keys of one prefix are one."""
+        """Return the engine's count, in which the long keys of one prefix are one."""
         return super().entry_count()
 
     def _any_long(self, keys: Collection[bytes]) -> bool:
@@ -99,12 +99,12 @@ class LongKeys(WrappedBackend):
         return max(map(len, keys), default=0) > self._limit
 
     def _bucket(self, key: bytes) -> Bucket:
-        """The content of the bucket that ``key`` belongs to."""
+        """Return the content of the bucket that ``key`` belongs to."""
         packed = self._engine.get(key[: self._limit] + b"\0")
         return {} if packed is None else dict(_unpack(packed))
 
     def _with_buckets(self, changes: Changes) -> Changes:
-        """The same changes in terms of what is stored: whole buckets in place of long keys."""
+        """Return the same changes in terms of what is stored: whole buckets in place of long keys."""
         limit = self._limit
         stored: dict[bytes, bytes | None] = {}
         buckets: dict[bytes, Bucket] = {}
@@ -148,7 +148,7 @@ class LongKeys(WrappedBackend):
     def _expand(
         self, entries: Entries, start: bytes | None, stop: bytes | None, reverse: bool
     ) -> Generator[tuple[bytes, bytes], None, None]:
-        """The user's entries, unpacked from those that the engine holds."""
+        """Yield the user's entries, unpacked from those that the engine holds."""
         limit, count = self._limit, _FIRST_CHUNK
         for entry in entries:  # the first alone, because many scans are for one entry
             if len(entry[0]) <= limit:
@@ -168,7 +168,7 @@ class LongKeys(WrappedBackend):
     def _inside(
         self, entry: tuple[bytes, bytes], start: bytes | None, stop: bytes | None, reverse: bool
     ) -> Iterable[tuple[bytes, bytes]]:
-        """The user's entries in a bucket."""
+        """Return the user's entries in a bucket."""
         key = entry[0][: self._limit]
         inside = [(key + suffix, value) for suffix, value in _unpack(entry[1])]
         first = 0 if start is None else bisect_left(inside, (start,))

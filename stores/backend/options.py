@@ -41,7 +41,7 @@ def parse_size(text: str) -> int:
 
 
 def parse_bool(text: str) -> bool:
-    """A truth value.
+    """Return a truth value.
 
     >>> parse_bool("true"), parse_bool("off")
     (True, False)
@@ -55,7 +55,7 @@ def parse_bool(text: str) -> bool:
 
 
 def parse_int(text: str) -> int:
-    """A whole number, with an optional sign.
+    """Return a whole number, with an optional sign.
 
     >>> parse_int("-1")
     -1
@@ -82,7 +82,7 @@ def parse_choice(*choices: str) -> Parser:
 
 
 def parse_options(backend: str, options: Mapping[str, str], parsers: Mapping[str, Parser]) -> dict[str, Any]:
-    """The values of ``options``, each by the parser of its name.
+    """Return the values of ``options``, each by the parser of its name.
 
     >>> parse_options("lmdb", {"sync": "true"}, {"sync": parse_bool, "map_size": parse_size})
     {'sync': True}

@@ -26,7 +26,7 @@ _DIRECTORY_MODE: Final = 0o700
 
 
 def is_link(path: str | Path) -> bool:
-    """Whether there is a symbolic link of that name, wherever it leads."""
+    """Return whether there is a symbolic link of that name, wherever it leads."""
     return os.path.islink(path)
 
 
@@ -59,12 +59,12 @@ def refuse_links(path: Path, levels: int = 1) -> None:
 
 
 def link_refused(path: str | Path) -> OSError:
-    """The error for a link that is to be opened."""
+    """Return the error for a link that is to be opened."""
     return OSError(errno.ELOOP, FOLLOWED_NOT, os.fspath(path))
 
 
 def links_below(directory: str | Path) -> Iterator[str]:
-    """The paths of all links below a directory; none if it is not there.
+    """Yield the paths of all links below a directory; none if it is not there.
 
     Raises:
         OSError: it cannot be listed.
@@ -82,7 +82,7 @@ def links_below(directory: str | Path) -> Iterator[str]:
 
 
 def no_link(path: str, flags: int) -> int:
-    """A descriptor of a file that is no link, for ``opener=`` of ``open``; a new one is for this user alone.
+    """Return a descriptor of a file that is no link, for ``opener=`` of ``open``; a new one is for this user alone.
 
     Raises:
         OSError: it is a link, or cannot be opened.

@@ -39,7 +39,7 @@ def origin(point: EntryPoint) -> str:
 
 
 def supplier_class(point: EntryPoint) -> type[BackendSupplier]:
-    """The class that is registered.
+    """Return the class that is registered.
 
     Raises:
         BackendNotInstalledError: it cannot be imported, because something that it needs is missing.
@@ -59,7 +59,7 @@ def supplier_class(point: EntryPoint) -> type[BackendSupplier]:
 
 
 def made(kind: type[BackendSupplier], options: Mapping[str, str]) -> BackendSupplier:
-    """The supplier for options as they stand in a URL.
+    """Return the supplier for options as they stand in a URL.
 
     Raises:
         ConfigurationError: an option is unknown or makes no sense, or ``from_options`` is broken.
@@ -99,7 +99,7 @@ def checked(supplier: BackendSupplier) -> BackendSupplier:
 
 
 def opened(supplier: BackendSupplier, directory: Path) -> Backend:
-    """The backend on ``directory``.
+    """Return the backend on ``directory``.
 
     Raises:
         StoreError: it cannot be opened, for a reason that the backend gives or because it is broken.
@@ -169,7 +169,7 @@ def _check_contract(kind: type[BackendSupplier]) -> None:
 
 @cache
 def _declared(kind: type[BackendSupplier]) -> tuple[tuple[str, tuple[type, ...]], ...]:
-    """The options of a dataclass of suppliers whose types are plain ones."""
+    """Return the options of a dataclass of suppliers whose types are plain ones."""
     if not is_dataclass(kind):
         return ()
     try:

@@ -42,7 +42,7 @@ def supplier(backend: str | BackendSupplier) -> BackendSupplier:
 
 
 def backend_names() -> list[str]:
-    """The names under which suppliers are registered, sorted."""
+    """Return the names under which suppliers are registered, sorted."""
     return sorted({point.name for point in plugins.registered()})
 
 
@@ -103,7 +103,7 @@ def _parse(text: str) -> tuple[str, Mapping[str, str]]:
 
 @cache
 def _supplier_class(name: str) -> type[BackendSupplier]:
-    """The class of a name's suppliers. Kept once it is found; whatever is installed later is found, too."""
+    """Return the class of a name's suppliers. Kept once it is found; whatever is installed later is found, too."""
     points = plugins.registered(name)
     if not points:
         raise _unknown(name)

@@ -31,7 +31,7 @@ class SortedChanges(Mapping[bytes, bytes | None]):
         """The first and the last key."""
 
     def spans(self, key: bytes) -> bool:
-        """Whether ``key`` lies between the first and the last key, or is one of these."""
+        """Return whether ``key`` lies between the first and the last key, or is one of these."""
         first, last = self.bounds
         return first <= key <= last
 

@@ -79,7 +79,7 @@ class Transaction:
         return self._sorted
 
     def get(self, key: bytes) -> bytes | None:
-        """The value of ``key`` as this transaction sees it, or None."""
+        """Return the value of ``key`` as this transaction sees it, or None."""
         changes = self._changes
         if key in changes:
             return changes[key]
@@ -89,7 +89,7 @@ class Transaction:
         return self._read(key)
 
     def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
-        """The value of each key as this transaction sees it, in the order of ``keys``."""
+        """Return the value of each key as this transaction sees it, in the order of ``keys``."""
         self._dissolve()
         return self.get_many_beside(keys)
 
@@ -134,7 +134,7 @@ class Transaction:
         self.put_many(dict.fromkeys(key for key, _ in self.scan(start, stop)))
 
     def scan(self, start: bytes | None = None, stop: bytes | None = None, *, reverse: bool = False) -> Entries:
-        """The entries with ``start <= key < stop`` in key order, as they are now, whatever is put meanwhile.
+        """Return the entries with ``start <= key < stop`` in key order, as they are now, whatever is put meanwhile.
 
         A scan that is dropped after a few entries has read few, however many the range has.
         """
@@ -143,7 +143,7 @@ class Transaction:
         return theirs if mine is None else _overlaid(mine, theirs, reverse)
 
     def last(self, start: bytes, stop: bytes) -> tuple[bytes, bytes] | None:
-        """The entry with the greatest key in ``start <= key < stop``, or None."""
+        """Return the entry with the greatest key in ``start <= key < stop``, or None."""
         self._dissolve()
         changes = self._changes
         theirs = self._find_last(start, stop)
@@ -192,7 +192,7 @@ class Transaction:
         self.close()
 
     def _last_changed(self, start: bytes, stop: bytes) -> tuple[bytes, bytes] | None:
-        """The greatest key in the range that was put and not deleted."""
+        """Return the greatest key in the range that was put and not deleted."""
         order, changes = self._ordered(), self._changes
         place = order.bisect_left(stop)
         while place:
@@ -206,7 +206,7 @@ class Transaction:
         return None
 
     def _last_unchanged(self, start: bytes, stop: bytes) -> tuple[bytes, bytes] | None:
-        """The backend's last entry in the range that this transaction has not touched."""
+        """Return the backend's last entry in the range that this transaction has not touched."""
         changes = self._changes
         entries = self._backend.scan(start, stop, reverse=True)
         return next((entry for entry in entries if entry[0] not in changes), None)
@@ -214,7 +214,7 @@ class Transaction:
     def _changed_between(
         self, start: bytes | None, stop: bytes | None, reverse: bool
     ) -> Iterator[tuple[bytes, bytes | None]] | None:
-        """The changes in the range as they are now, in the order of a scan; None if there are none."""
+        """Return the changes in the range as they are now, in the order of a scan; None if there are none."""
         self._dissolve()
         changes = self._changes
         if not changes:
@@ -229,7 +229,7 @@ class Transaction:
         return self._scans.walk(Cursor(chain(first, entries), None, reverse, _none))
 
     def _touched_by(self, pending: SortedChanges) -> bool:
-        """Whether anything that ``pending`` spans has been changed by other means."""
+        """Return whether anything that ``pending`` spans has been changed by other means."""
         if not self._changes:
             return False
         _, least, greatest = self._bounds = self._bounds_now()
@@ -237,7 +237,7 @@ class Transaction:
         return least <= last and first <= greatest and any(map(pending.spans, self._changes))
 
     def _bounds_now(self) -> _Bounds:
-        """The bounds of all single changes, found by those that have come since they were asked for last."""
+        """Return the bounds of all single changes, found by those that have come since they were asked for last."""
         known, least, greatest = self._bounds
         new = list(islice(reversed(self._changes), len(self._changes) - known))
         if known:
@@ -253,7 +253,7 @@ class Transaction:
             self._changes, self._bounds = changes, _NO_BOUNDS
 
     def _ordered(self) -> "SortedList[bytes]":
-        """The changed keys in order; the order is maintained only from the first time that it is needed."""
+        """Return the changed keys in order; the order is maintained only from the first time that it is needed."""
         order = self._order
         if order is None:
             order = self._order = SortedList(self._changes)

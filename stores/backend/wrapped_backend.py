@@ -38,11 +38,11 @@ class WrappedBackend(Backend):
         return self._engine
 
     def entry_count(self) -> int:
-        """The engine's count, which may have fewer entries, or be an estimate."""
+        """Return the engine's count, which may have fewer entries, or be an estimate."""
         return entry_count(self._engine)
 
     def size_on_disk(self) -> int:
-        """The engine's size."""
+        """Return the engine's size."""
         return size_on_disk(self._engine)
 
     def flush(self) -> None:

@@ -77,7 +77,7 @@ class StateCleaning:
             yield from found
 
     def _beside(self, file: StoredFile) -> Leftover:
-        """A file beside the applications."""
+        """Return a file beside the applications."""
         where = self.storage.describe(file.path)
         if not is_probe(file.path):
             return Leftover(GarbageKind.UNKNOWN, where, file.size, "no application of Millpond's")
@@ -143,7 +143,7 @@ class _Application:
     def _drafts_and_strangers(
         self, files: Collection[StoredFile], directories: Collection[str], records: Collection[StoredFile]
     ) -> tuple[list[StoredFile], list[str]]:
-        """The drafts of files beside an application's tasks, and the paths that nobody knows."""
+        """Return the drafts of files beside an application's tasks, and the paths that nobody knows."""
         drafts: list[StoredFile] = []
         strangers = [
             f"{self._id}/{name}"
@@ -160,7 +160,7 @@ class _Application:
         return drafts, strangers
 
     def _whole(self, strangers: Collection[str], lineages: Collection[str]) -> Leftover:
-        """An application that no given checkpoint names."""
+        """Return an application that no given checkpoint names."""
         files = self._tree(self._id)
         leftover = Leftover(GarbageKind.APPLICATION, self._describe(self._id), _size(files), "")
         verdicts = [self._verdict(self._list(path), path) for path in lineages]
@@ -215,7 +215,7 @@ class _Application:
         yield from (self._stranger(file.path) for file in unknown)
 
     def _verdict(self, files: Collection[StoredFile], path: str) -> _Verdict:
-        """Whether a lineage may go that no given checkpoint names."""
+        """Return whether a lineage may go that no given checkpoint names."""
         unknown = [file for file in files if sequence_of(_name(file)) is None and Pin.of(file) is None]
         below = self._directories(path)
         if unknown or below or not _ID.fullmatch(path.rpartition("/")[2]):
@@ -339,7 +339,7 @@ def _size(files: Collection[StoredFile]) -> int:
 
 
 def _is_plain(name: str) -> bool:
-    """Whether a file beside an application's tasks is one of Millpond's."""
+    """Return whether a file beside an application's tasks is one of Millpond's."""
     return is_claim(name) or is_schema(name) or is_former_name(name)
 
 

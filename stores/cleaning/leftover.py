@@ -75,11 +75,11 @@ class Leftover:
         return self.delete is not None
 
     def kept(self, why: str) -> Self:
-        """The same, which stays."""
+        """Return the same, which stays."""
         return replace(self, why=why, delete=None)
 
     def to_dict(self, verdict: str) -> dict[str, Any]:
-        """The same as a row, with what becomes of it."""
+        """Return the same as a row, with what becomes of it."""
         return {"what": str(self.what), "where": self.where, "bytes": self.size, "verdict": verdict, "why": self.why}
 
 
@@ -96,7 +96,7 @@ class Age:
     least_ms: int
 
     def reached(self, modified_ms: int) -> bool:
-        """Whether what was last written then is old enough; 0 stands for an unknown time."""
+        """Return whether what was last written then is old enough; 0 stands for an unknown time."""
         return 0 < modified_ms <= self.now_ms - self.least_ms
 
     def told(self, modified_ms: int) -> str:

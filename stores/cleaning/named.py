@@ -35,7 +35,7 @@ class Named:
 
 
 def broken_tasks(storage: Storage, named: Collection[Named]) -> dict[tuple[str, str], str]:
-    """The tasks whose durable files are not all there, by application and task, and what is wrong.
+    """Return the tasks whose durable files are not all there, by application and task, and what is wrong.
 
     Local copies of these stand in for the files. Of what tasks do not go on with, as of verbs that are gone, none does.
     """

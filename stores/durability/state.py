@@ -145,7 +145,7 @@ class TaskState:
         self._stores: dict[str, WritableStore[Any, Any]] = {}
 
     def open(self, manifest: Manifest | None) -> Mapping[str, WritableStore[Any, Any]]:
-        """The stores, by name, at ``manifest``, or empty for None; what was not committed before is rolled back.
+        """Return the stores, by name, at ``manifest``, or empty for None; what was not committed before is rolled back.
 
         Cheap if the local copy is there already; otherwise it catches up or is restored.
 
@@ -291,7 +291,7 @@ class TaskState:
         return self._prepared(manifest)
 
     def _prepared(self, manifest: Manifest) -> Manifest:
-        """The manifest, which says which stores are prepared in a new format once all that are upgraded are."""
+        """Return the manifest, which says which stores are prepared in a new format once all that are upgraded are."""
         upgraded = {name: copy.prepared for name, copy in self._copies.items() if copy.prepared is not None}
         prepared = tuple(sorted(upgraded)) if all(upgraded.values()) else ()
         if prepared and not manifest.prepared:
@@ -305,7 +305,7 @@ class TaskState:
         return replace(manifest, prepared=prepared)
 
     def _opened(self) -> list[tuple[LocalCopy, Transaction]]:
-        """The stores' copies with their transactions, in the order of files."""
+        """Return the stores' copies with their transactions, in the order of files."""
         return [(self._copies[name], self._transactions[name]) for name in sorted(self._transactions)]
 
     def rollback(self, cause: BaseException | None = None) -> None:
@@ -333,7 +333,7 @@ class TaskState:
                 self._discard_because_of(cause)
 
     def _contradicted(self, cause: BaseException | None) -> bool:
-        """Whether an error is of metadata, and those of a local copy are not those of the durable files."""
+        """Return whether an error is of metadata, and those of a local copy are not those of the durable files."""
         manifest = self._manifest
         if manifest is None or not isinstance(cause, FormatError | StateConflictError):
             return False

@@ -52,7 +52,7 @@ class VersionWriter:
     metrics: Metrics
 
     def rewrites(self, manifest: Manifest, *, broken: bool) -> bool:
-        """Whether the next version has to be a snapshot, even if nothing has changed.
+        """Return whether the next version has to be a snapshot, even if nothing has changed.
 
         Args:
             manifest: the version before it.
@@ -104,7 +104,7 @@ class VersionWriter:
         return manifest.with_snapshot(snapshot, bases, reader, delta)
 
     def _unfinished(self, manifest: Manifest) -> Unfinished | None:
-        """The snapshot of which the next step is due; None if it is to be written at once."""
+        """Return the snapshot of which the next step is due; None if it is to be written at once."""
         if manifest.unfinished is not None or manifest.snapshot is None or not self.written.in_steps:
             return manifest.unfinished
         return Unfinished(manifest.commit)
@@ -133,7 +133,7 @@ class VersionWriter:
         return after.with_finished(self.policy.bases_after(manifest)) if step.last else after
 
     def _new_delta(self, manifest: Manifest) -> AbstractContextManager[NewFile]:
-        """The file of the next version, which has a part of a snapshot."""
+        """Return the file of the next version, which has a part of a snapshot."""
         directory, number = manifest.directory, manifest.sequence + 1
         return writing_file(self.storage, directory, FileKind.DELTA, number, new_commit_id(), WITH_A_PART)
 

@@ -31,7 +31,7 @@ def escaped_column(keys: Array) -> Array:
 
 
 def unescaped_column(escaped: Array) -> Array:
-    """The keys that ``escaped_column`` gives these for."""
+    """Return the keys that ``escaped_column`` gives these for."""
     return pc.replace_substring(escaped, pattern=ESCAPED, replacement=_ZERO)
 
 

@@ -37,23 +37,23 @@ class ColumnSerde(ABC):
         self._narrower = narrower
 
     def takes(self, type_: pa.DataType) -> bool:
-        """Whether it can write columns of that type."""
+        """Return whether it can write columns of that type."""
         return bool(type_ == self.type or self._narrower(type_))
 
     def write(self, column: Array) -> Array:
-        """The bytes of each value, of a type that it takes."""
+        """Return the bytes of each value, of a type that it takes."""
         return self._write(self.own(column))
 
     def own(self, column: Array) -> Array:
-        """The same values, of a type that it takes, in its own type."""
+        """Return the same values, of a type that it takes, in its own type."""
         return column.cast(self.type)
 
     @abstractmethod
     def _write(self, column: Array) -> Array:
-        """The bytes of each value, of its own type."""
+        """Return the bytes of each value, of its own type."""
 
     def read(self, data: Array) -> Array:
-        """The values whose bytes these are.
+        """Return the values whose bytes these are.
 
         Raises:
             pyarrow.ArrowInvalid: some are not what ``write`` gives, or are no bytes at all.
@@ -64,7 +64,7 @@ class ColumnSerde(ABC):
 
     @abstractmethod
     def _read(self, data: Array) -> Array:
-        """The values whose bytes these are."""
+        """Return the values whose bytes these are."""
 
 
 class ColumnarSerde(Serde[T]):
@@ -175,7 +175,7 @@ def from_big_endian(data: Array, type_: pa.DataType) -> Array:
 
 
 def to_big_endian(numbers: Array) -> Array:
-    """The eight bytes of each number, null where it is."""
+    """Return the eight bytes of each number, null where it is."""
     fixed = pa.Array.from_buffers(
         pa.binary(_NUMBER_SIZE), len(numbers), numbers.buffers(), offset=numbers.offset, null_count=numbers.null_count
     )

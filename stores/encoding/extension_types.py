@@ -56,7 +56,7 @@ _PLACES = 40
 
 
 def to_extension(value: object) -> ExtType:
-    """The extension type that stands for ``value``: msgpack's hook for what it does not know.
+    """Return the extension type that stands for ``value``: msgpack's hook for what it does not know.
 
     Raises:
         TypeError, ValueError, ArithmeticError: there is none; the message says why.
@@ -68,7 +68,7 @@ def to_extension(value: object) -> ExtType:
 
 
 def from_extension(code: int, data: bytes) -> Any:
-    """The value that an extension type stands for: msgpack's hook for reading.
+    """Return the value that an extension type stands for: msgpack's hook for reading.
 
     Raises:
         ValueError: no release up to this one has written that code.

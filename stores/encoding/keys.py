@@ -70,7 +70,7 @@ def latest_row(key: bytes) -> bytes:
 
 
 def unterminated(encoded: bytes) -> bytes:
-    """The key that ``terminated`` turned into ``encoded``.
+    """Return the key that ``terminated`` turned into ``encoded``.
 
     Raises:
         CorruptStoreError: it did not.
@@ -94,7 +94,7 @@ def pack_time(time: int) -> bytes:
 
 
 def unpack_time(row: bytes, offset: int = 0) -> int:
-    """The time that ``pack_time`` wrote at ``offset``, which is not negative.
+    """Return the time that ``pack_time`` wrote at ``offset``, which is not negative.
 
     Raises:
         CorruptStoreError: ``row`` ends before.
@@ -107,7 +107,7 @@ def unpack_time(row: bytes, offset: int = 0) -> int:
 
 
 def unpack_times(rows: Sequence[bytes]) -> list[int]:
-    """The time that ``pack_time`` wrote at the beginning of each of ``rows``.
+    """Return the time that ``pack_time`` wrote at the beginning of each of ``rows``.
 
     Raises:
         CorruptStoreError: one of them is too short.
@@ -120,7 +120,7 @@ def unpack_times(rows: Sequence[bytes]) -> list[int]:
 
 
 def last_time(row: bytes) -> int:
-    """The time in the last eight bytes of ``row``.
+    """Return the time in the last eight bytes of ``row``.
 
     Raises:
         CorruptStoreError: there are fewer.
@@ -137,7 +137,7 @@ def _too_short(row: bytes) -> CorruptStoreError:
 
 
 def after_prefix(prefix: bytes) -> bytes | None:
-    r"""The least key above all keys that begin with ``prefix``; None where there is none.
+    r"""Return the least key above all keys that begin with ``prefix``; None where there is none.
 
     >>> after_prefix(b"a\xff")
     b'b'

@@ -13,7 +13,7 @@ Integers = npt.NDArray[np.int64]
 
 
 def numbered(column: Integers) -> tuple[Integers, Integers]:
-    """The different integers, ascending, and the place of each one of the column among them.
+    """Return the different integers, ascending, and the place of each one of the column among them.
 
     It gives what ``np.unique`` gives with ``return_inverse``, which sorts all of them.
 

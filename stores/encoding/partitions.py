@@ -24,7 +24,7 @@ _WORTH: Final = 256
 
 
 def partition_of(key: bytes, partitions: int) -> int:
-    """The partition of one serialized key.
+    """Return the partition of one serialized key.
 
     >>> partition_of(b"JFK", 4)
     3
@@ -70,7 +70,7 @@ def _crc32s(keys: Any) -> npt.NDArray[np.uint32]:
 
 
 def _stepped(registers: npt.NDArray[np.uint32], octets: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint32]:
-    """The registers of the CRC after one more byte each."""
+    """Return the registers of the CRC after one more byte each."""
     stepped: npt.NDArray[np.uint32] = _TABLE[(registers ^ octets) & np.uint32(0xFF)] ^ (registers >> np.uint32(8))
     return stepped
 

@@ -41,7 +41,7 @@ class Serde(ABC, Generic[T]):
 
     @abstractmethod
     def serialize(self, value: T) -> bytes:
-        """The bytes of ``value``.
+        """Return the bytes of ``value``.
 
         Raises:
             SerdeError: this serde cannot hold such a value.
@@ -49,7 +49,7 @@ class Serde(ABC, Generic[T]):
 
     @abstractmethod
     def deserialize(self, data: bytes) -> T:
-        """The value that ``serialize`` turned into ``data``.
+        """Return the value that ``serialize`` turned into ``data``.
 
         Raises:
             SerdeError: ``data`` did not come from ``serialize``.
@@ -296,7 +296,7 @@ _BY_NAME: Final[dict[str, Serde[Any]]] = {
 
 
 def serde(name: str | Serde[Any]) -> Serde[Any]:
-    """The serde of that name; a serde is returned as it is. ``pickle`` is available only by its name.
+    """Return the serde of that name; a serde is returned as it is. ``pickle`` is available only by its name.
 
     A name such as ``struct<carrier:string,flight:long>`` makes a ``StructSerde``.
 

@@ -30,12 +30,12 @@ _NATIVE: Final[Mapping[str, type[np.generic]]] = {"long": np.int64, "double": np
 
 
 def struct_type(layout: StructLayout) -> pa.StructType:
-    """The structs of a layout as a type of Arrow."""
+    """Return the structs of a layout as a type of Arrow."""
     return pa.struct([pa.field(name, _ARROW[type_]) for name, type_ in layout.fields])
 
 
 def pack_structs(layout: StructLayout, structs: Any) -> Any:
-    """The rows of structs of ``struct_type(layout)``, null where they are.
+    """Return the rows of structs of ``struct_type(layout)``, null where they are.
 
     Raises:
         pyarrow.ArrowInvalid: they do not fit into one column, which holds 2 GiB.
@@ -70,7 +70,7 @@ def _big_endian(numbers: Any) -> _Bytes:
 
 
 def unpack_structs(layout: StructLayout, data: Any) -> Any:
-    """The structs whose rows these are, of ``struct_type(layout)``, null where they are.
+    """Return the structs whose rows these are, of ``struct_type(layout)``, null where they are.
 
     Args:
         layout: of the rows.

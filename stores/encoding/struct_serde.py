@@ -73,7 +73,7 @@ class StructLayout:
         self._numbers = struct.Struct(">" + "".join(_TYPES[type_].code for _, type_ in fields))
 
     def pack(self, value: Any) -> bytes:
-        """The row of a dict.
+        """Return the row of a dict.
 
         Raises:
             ValueError: it has other entries, or one of another type.
@@ -94,7 +94,7 @@ class StructLayout:
         return b"".join((nulls.to_bytes(self.null_bytes, "little"), self._numbers.pack(*numbers), *rest))
 
     def _entries(self, value: Any) -> list[Any]:
-        """The entries of a dict, in the order of the fields."""
+        """Return the entries of a dict, in the order of the fields."""
         names = self._names
         if not isinstance(value, Mapping) or len(value) != len(names) or not all(map(value.__contains__, names)):
             raise ValueError(f"it is not a dict of exactly {', '.join(self._names)}")
@@ -107,7 +107,7 @@ class StructLayout:
         return entries
 
     def unpack(self, data: bytes) -> dict[str, Any]:
-        """The dict of a row.
+        """Return the dict of a row.
 
         Raises:
             ValueError: it is not a row of these fields.
@@ -131,7 +131,7 @@ class StructLayout:
 
 
 def struct_layout(name: str) -> StructLayout | None:
-    """The layout that ``struct<name:type,...>`` means; None if the name is of another form.
+    """Return the layout that ``struct<name:type,...>`` means; None if the name is of another form.
 
     Raises:
         ConfigurationError: a field is not ``name:type``, of a type that there is, or two have the same name.

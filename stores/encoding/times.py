@@ -65,7 +65,7 @@ class TimeUnit(IntEnum):
     """That of topologies."""
 
     def length(self, count: int) -> str:
-        """A length of time as text, such as ``to_millis`` and ``to_micros`` take.
+        """Return a length of time as text, such as ``to_millis`` and ``to_micros`` take.
 
         >>> TimeUnit.MILLISECOND.length(5_400_000), TimeUnit.MICROSECOND.length(-1), TimeUnit.MICROSECOND.length(0)
         ('1 hour 30 minutes', '-1 microsecond', '0 seconds')
@@ -78,7 +78,7 @@ class TimeUnit(IntEnum):
         return " ".join(parts) or "0 seconds"
 
     def shown(self, time: int) -> str:
-        """A point in time as text, in UTC; the bare number if no calendar has it.
+        """Return a point in time as text, in UTC; the bare number if no calendar has it.
 
         >>> TimeUnit.MILLISECOND.shown(4102444800000), TimeUnit.MILLISECOND.shown(MAX_TIME)
         ('2100-01-01T00:00:00+00:00', '9223372036854775807')
@@ -116,7 +116,7 @@ def time_in(text: str, option: str) -> Instant:
 
 
 def to_instant(time: Instant, what: str = "time") -> int:
-    """A point in time in milliseconds since 1970, rounded down; ``what`` names it in errors.
+    """Return a point in time in milliseconds since 1970, rounded down; ``what`` names it in errors.
 
     Raises:
         ConfigurationError: neither an integer of 64 bits nor a datetime with a time zone.
@@ -138,7 +138,7 @@ def to_instant(time: Instant, what: str = "time") -> int:
 
 
 def to_instant_micros(time: Instant, what: str = "time") -> int:
-    """A point in time in microseconds since 1970, exact; an int is milliseconds. ``what`` names it in errors.
+    """Return a point in time in microseconds since 1970, exact; an int is milliseconds. ``what`` names it in errors.
 
     Raises:
         ConfigurationError: it does not fit into 64 bits, or is not what ``to_instant`` takes.
@@ -150,7 +150,7 @@ def to_instant_micros(time: Instant, what: str = "time") -> int:
 
 
 def to_millis(duration: Duration, what: str = "duration") -> int:
-    """A length of time in milliseconds; ``what`` names it in errors.
+    """Return a length of time in milliseconds; ``what`` names it in errors.
 
     A timedelta is rounded down. Text must be a whole number of milliseconds.
 
@@ -187,7 +187,7 @@ def to_micros(duration: Duration, what: str = "duration") -> int:
 
 
 def to_length(duration: Duration, what: str) -> int:
-    """A length of time in milliseconds that is not negative; ``what`` names it in errors.
+    """Return a length of time in milliseconds that is not negative; ``what`` names it in errors.
 
     Raises:
         ConfigurationError: it is negative, or not what ``to_millis`` takes.
@@ -211,7 +211,7 @@ def _fitting(number: int, what: str, given: str) -> int:
 
 
 def _parsed(text: str, what: str, resolution: str) -> int:
-    """The sum of the terms of Spark's text for an interval, in units of ``resolution``."""
+    """Return the sum of the terms of Spark's text for an interval, in units of ``resolution``."""
     total, rest = divmod(sum(_terms(text, what)), _NANOSECONDS[resolution])
     if rest:
         _refuse(text, what, f"that is not a whole number of {resolution}s")
@@ -219,7 +219,7 @@ def _parsed(text: str, what: str, resolution: str) -> int:
 
 
 def _terms(text: str, what: str) -> Iterator[int]:
-    """The lengths of the terms in nanoseconds, at least one."""
+    """Yield the lengths of the terms in nanoseconds, at least one."""
     terms = _PREFIX.sub("", text.strip().lower(), count=1)
     position = 0
     while position < len(terms) or not terms:

@@ -120,7 +120,7 @@ def directory_of(history: History) -> str:
 
 
 def abandoned(history: History) -> Iterator[str]:
-    """The directories that attempts have left that died, or lost, once one counts: nobody will ever read them.
+    """Yield the directories that attempts have left that died, or lost, once one counts: nobody will ever read them.
 
     Raises:
         DurabilityError: the storage failed.
@@ -148,5 +148,5 @@ def _too_late(history: History) -> StateConflictError:
 
 
 def _id_like(id_: str) -> str:
-    """A new id that begins with the same half."""
+    """Return a new id that begins with the same half."""
     return id_[:_HALF] + new_commit_id()[_HALF:]

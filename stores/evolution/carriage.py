@@ -69,12 +69,12 @@ class LayoutCarriage:
 
 
 def greatest(found: Sequence[bytes]) -> bytes:
-    """The greatest: of times and counts, which compare as their bytes do, the latest and the highest."""
+    """Return the greatest: of times and counts, which compare as their bytes do, the latest and the highest."""
     return max(found)
 
 
 def least(found: Sequence[bytes]) -> bytes:
-    """The least, for a time by which something still waits."""
+    """Return the least, for a time by which something still waits."""
     return min(found)
 
 

@@ -53,7 +53,7 @@ class Origin:
 
 
 def units(old_partitions: int, new_partitions: int) -> int:
-    """How many units of work there are.
+    """Return how many units of work there are.
 
     >>> units(4, 6)
     2
@@ -153,7 +153,7 @@ class _Unit:
         return self._stays and goes_on(self._before, self._after, self._origins, subtopology)
 
     def kept(self, subtopology: int, tasks: Mapping[int, Manifest]) -> dict[int, Manifest]:
-        """The old manifests of tasks that go on, as those of the new topology."""
+        """Return the old manifests of tasks that go on, as those of the new topology."""
         return {
             partition: replace(self._manifests[subtopology, partition], fingerprint=task.fingerprint)
             for partition, task in tasks.items()
@@ -161,7 +161,7 @@ class _Unit:
         }
 
     def carried(self, subtopology: int, tasks: Mapping[int, Manifest]) -> dict[int, Manifest]:
-        """The manifests of tasks whose stores are written anew."""
+        """Return the manifests of tasks whose stores are written anew."""
         with Snapshots(self._storage, tasks) as snapshots:
             for store in self._after.stores:
                 if store.subtopology == subtopology:
@@ -198,7 +198,7 @@ class _Unit:
         return dict(list(found.items())[:1]) if store.is_global else found
 
     def _rows_of(self, partition: int, origin: Origin, store: StoreShape) -> SomeRows:
-        """The old store in one of its partitions, as one of the kind of the new one."""
+        """Return the old store in one of its partitions, as one of the kind of the new one."""
         manifest, conversion = self._manifests[origin.subtopology, partition], origin.conversion
         if conversion is None:
             return OldRows(self._storage, manifest, origin.name, store.kind)
@@ -250,7 +250,7 @@ class _Spread:
         return carried_metadata(list(self._olds.values()), belongs, self._layouts, self._layout)
 
     def _checked(self, number: int, old: SomeRows) -> Iterator[Columns]:
-        """The rows of an old partition, all of whose records belong to it."""
+        """Yield the rows of an old partition, all of whose records belong to it."""
         for keys, values in self._in_segments(old):
             strays = np.flatnonzero(partitions_of(self._keys.of_rows(keys), self._from) != number)
             if len(strays):
@@ -262,7 +262,7 @@ class _Spread:
             yield keys, values
 
     def _in_segments(self, old: SomeRows) -> Iterator[Columns]:
-        """The rows in segments of the length that the first partition has."""
+        """Return the rows in segments of the length that the first partition has."""
         intervals = [data for one in self._olds.values() if (data := one.metadata.get(INTERVAL)) is not None]
         if not self._store.kind.in_segments or len(set(intervals)) < 2 or old.metadata.get(INTERVAL) == intervals[0]:
             return old.columns()

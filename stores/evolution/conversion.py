@@ -68,11 +68,11 @@ class Conversion:
         return StoreKind.TIMESTAMPED_KEY_VALUE if self.after.stamped else self.after
 
     def observed_in(self, partition: int | None) -> int | None:
-        """The stream time that one old partition has observed, or, for None, the latest of all."""
+        """Return the stream time that one old partition has observed, or, for None, the latest of all."""
         return max(self.observed.values(), default=None) if partition is None else self.observed.get(partition)
 
     def columns(self, old: Iterable[Columns]) -> Iterator[Columns]:
-        """The rows of the new kind, in key order.
+        """Return the rows of the new kind, in key order.
 
         Args:
             old: those of the old one, as ``read_as`` reads them.
@@ -106,7 +106,7 @@ class Versions(NamedTuple):
         return time_at(self.starts, 0)
 
     def entries(self, *, stamped: bool) -> Columns:
-        """The rows of a key-value store with these values, timestamped or plain."""
+        """Return the rows of a key-value store with these values, timestamped or plain."""
         keys = unescaped_column(pc.binary_slice(self.stems, len(DATA), -_END))
         values = pc.binary_slice(self.versions, len(LIVE), TO_THE_END)
         if stamped:
@@ -115,7 +115,7 @@ class Versions(NamedTuple):
 
 
 def latest_versions(old: Iterable[Columns]) -> Iterator[Versions]:
-    """The latest version of each key of a versioned store, but tombstones.
+    """Yield the latest version of each key of a versioned store, but tombstones.
 
     Raises:
         UnreadableRowError: a row is damaged.
@@ -141,7 +141,7 @@ def _data_rows(columns: Columns) -> Columns:
 
 
 def _live(keys: Array, values: Array) -> Versions:
-    """The rows of versions that are no tombstones."""
+    """Return the rows of versions that are no tombstones."""
     stems = pc.binary_slice(keys, 0, -TIME_SIZE)
     live = pc.starts_with(values, LIVE)
     damaged = pc.invert(pc.and_(pc.ends_with(stems, TERMINATOR), pc.or_(live, pc.equal(values, TOMBSTONE))))
@@ -152,7 +152,7 @@ def _live(keys: Array, values: Array) -> Versions:
 
 
 def times_of(values: Array) -> Integers:
-    """The timestamps of values of a timestamped store."""
+    """Return the timestamps of values of a timestamped store."""
     times: Integers = from_big_endian(pc.binary_slice(values, 0, TIMESTAMP_SIZE), pa.int64()).to_numpy()
     return times
 
@@ -205,7 +205,7 @@ class ConvertedRows:
         return self.metadata.get(name)
 
     def metadata_names(self, prefix: str) -> list[str]:
-        """The names of what is kept that begin with ``prefix``."""
+        """Return the names of what is kept that begin with ``prefix``."""
         return [name for name in self.metadata if name.startswith(prefix)]
 
     def columns(self) -> Iterator[Columns]:
@@ -213,6 +213,6 @@ class ConvertedRows:
         return (part for part in self._conversion.columns(self._old.columns()) if len(part[0]))
 
     def entries(self) -> Iterator[tuple[bytes, bytes]]:
-        """The same as objects."""
+        """Return the same as objects."""
         rows: Any = as_rows(self.columns())
         return chain.from_iterable(zip(*some, strict=True) for some in rows)

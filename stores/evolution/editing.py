@@ -94,7 +94,7 @@ def edit_of(
 
 
 def undoing_of(history: History, committed: Committed, standing: Standing, note: EditNote) -> Edit:
-    """A generation that begins as the one before the newest did, which is that of an edit.
+    """Return a generation that begins as the one before the newest did, which is that of an edit.
 
     Args:
         history: the generations so far.
@@ -128,7 +128,7 @@ def undoing_of(history: History, committed: Committed, standing: Standing, note:
 
 
 def _not_edited_last(history: History, newest: EvolutionRecord) -> StateConflictError:
-    """The error for state that something else than an edit has changed last, or nothing."""
+    """Return the error for state that something else than an edit has changed last, or nothing."""
     state, edited, shapes = f"the state of application {history.application_id!r}, {history.sink!r},", None, list[str]()
     for record in history.records:
         if record.edit is None:
@@ -151,7 +151,7 @@ def _not_edited_last(history: History, newest: EvolutionRecord) -> StateConflict
 def edit_with(
     history: History, committed: Committed, standing: Standing, bases: Mapping[str, Manifest], note: EditNote
 ) -> Edit:
-    """The next generation, in the shape of the one before.
+    """Return the next generation, in the shape of the one before.
 
     Args:
         history: the generations so far.
@@ -174,7 +174,7 @@ def edit_with(
 
 
 def _with_changes(storage: Storage, base: Manifest, changes: StoreChanges) -> Manifest:
-    """A manifest with one more commit, of these changes."""
+    """Return a manifest with one more commit, of these changes."""
     tables = (tables_of_changes(store, version, rows) for store, (version, rows) in sorted(changes.items()))
     edited = write_commit(storage, base, chain.from_iterable(tables))
     fault = broken_file(storage, edited)

@@ -38,7 +38,7 @@ def without_keys(
     erased: Erased,
     layouts: Mapping[str, LayoutCarriage],
 ) -> tuple[Manifest, Counter[str]]:
-    """A task written anew, and how many rows of each store it has no more.
+    """Return a task written anew, and how many rows of each store it has no more.
 
     Args:
         storage: where its files are.
@@ -75,7 +75,7 @@ def without_keys(
 
 
 def lineages_left(storage: Storage, histories: Collection[History], kept: Collection[Manifest]) -> list[str]:
-    """The directories of the lineages that queries have had, but for those of the manifests that stay.
+    """Return the directories of the lineages that queries have had, but for those of the manifests that stay.
 
     A lineage is theirs if one of their records names it, or one of the commits in it, or a record of what they were
     before, under other names. So that of another query with the same tasks, which nobody here knows, stays.
@@ -106,7 +106,7 @@ def lineages_left(storage: Storage, histories: Collection[History], kept: Collec
 
 
 def _led_to(history: History, records: Collection[EvolutionRecord], lineages: Collection[str]) -> list[EvolutionRecord]:
-    """The generations of a history up to one that others were made from, or that had one of these lineages."""
+    """Return the generations of a history up to one that others were made from, or that had one of these lineages."""
     before = {record.previous.fingerprint for record in records if record.previous is not None}
     led = [
         number

@@ -231,7 +231,7 @@ def _carried(
     run: RunUnits,
     seeds: Seeds | None,
 ) -> EvolutionRecord:
-    """The next generation, whose files are written."""
+    """Return the next generation, whose files are written."""
     before, after = standing.record.shape, target.shape
     origins, losses = _counted(history.storage, standing, target, run)
     _check_losses(losses, target.declared, origins)
@@ -330,12 +330,12 @@ def _fits(standing: Standing, target: Target) -> bool:
 
 
 def _places(standing: Standing) -> dict[TaskPlace, Manifest]:
-    """The manifests by sub-topology and partition."""
+    """Return the manifests by sub-topology and partition."""
     return {_place(task): manifest for task, manifest in standing.manifests.items()}
 
 
 def next_record(history: History, committed: Committed, target: Target, before: EvolutionRecord) -> EvolutionRecord:
-    """The record of the next generation, without what its tasks begin with.
+    """Return the record of the next generation, without what its tasks begin with.
 
     Args:
         history: the generations so far.
@@ -355,7 +355,7 @@ def next_record(history: History, committed: Committed, target: Target, before: 
 
 
 def _with_shape(storage: Storage, standing: Standing, target: Target) -> Standing:
-    """The standing with what is known of a shape that was never kept: the stores that durable files have.
+    """Return the standing with what is known of a shape that was never kept: the stores that durable files have.
 
     What they do not tell is taken from the stores that continue them.
 

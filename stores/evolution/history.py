@@ -101,7 +101,7 @@ class History:
         return self.records[-1] if self.records else None
 
     def unedited_at(self, batch: int | None) -> EvolutionRecord | None:
-        """The newest generation that a start, and no edit, had made by a micro-batch; None for the last one."""
+        """Return the newest generation that a start, and no edit, had made by a micro-batch; None for the last one."""
         following = None if batch is None else batch + 1
         return next((one for one in reversed(self.records) if one.edit is None and one.applies_to(following)), None)
 
@@ -117,7 +117,7 @@ class History:
         return any(record.edit is not None and record.edit.erases for record in self.records)
 
     def starts(self, first: int, last: int) -> list[EvolutionRecord]:
-        """The generations that starts, and no edits, have made after a micro-batch of these, both included."""
+        """Return the generations that starts, and no edits, have made after a micro-batch of these, both included."""
         made = (one for one in self.records if one.edit is None)
         return [one for one in made if one.batch is not None and first <= one.batch <= last]
 
@@ -244,7 +244,7 @@ class History:
             keep_out_older_releases(self.storage, self.application_id)
 
     def may_have_tasks(self) -> bool:
-        """Whether the storage has state of tasks of this query.
+        """Return whether the storage has state of tasks of this query.
 
         Where no record tells which tasks it has, any task may be its own but those of queries that have records.
 
@@ -262,7 +262,7 @@ class History:
         }
 
     def not_in(self, checkpoint: str) -> ConfigurationError:
-        """The error for a checkpoint that holds nothing of this query, although there is state of it."""
+        """Return the error for a checkpoint that holds nothing of this query, although there is state of it."""
         return WrongCheckpointError(
             f"the checkpoint {checkpoint} holds no state of application {self.application_id!r}, but "
             f"{self.storage.describe(self.application_id)} does; give the checkpointLocation of the query for "
@@ -276,7 +276,7 @@ class History:
         return self.application_id.removesuffix(f".{self.sink}")
 
     def may_be_in(self, operators: Mapping[int, Collection[Manifest]]) -> bool:
-        """Whether a checkpoint may be that of this query, as far as its manifests tell, by operator.
+        """Return whether a checkpoint may be that of this query, as far as its manifests tell, by operator.
 
         Before the query's first row it holds none of its own, but those of other verbs of the job, or none at all.
         """
@@ -284,7 +284,7 @@ class History:
         return bool(operators) and (not found or any(f"{one}.".startswith(f"{self.job}.") for one in found))
 
     def begins_with(self, found: Collection[Manifest], batch: int | None) -> bool:
-        """Whether the newest generation was made of what a checkpoint holds, where that stands, or before.
+        """Return whether the newest generation was made of what a checkpoint holds, where that stands, or before.
 
         Micro-batches may have come since, but none in which this query had anything to do. A verb that has begun with
         the rows of others, under whatever key, knows them as manifests that were there then and are there still.
@@ -367,7 +367,7 @@ class History:
             yield (record := found)
 
     def is_led_on_in(self, other: "History") -> bool:
-        """Whether another query has gone on with the newest generation of this one, or with what was made of it.
+        """Return whether another query has gone on with the newest generation of this one, or with what was made of it.
 
         Erasures that have come since reach both.
         """
@@ -376,7 +376,7 @@ class History:
         return self.unerased.fingerprint in other.made_of(other.newest)
 
     def edited_in(self, other: "History") -> bool:
-        """Whether another query, which goes on with this one's state, has edits since that are not undone."""
+        """Return whether another query, which goes on with this one's state, has edits since that are not undone."""
         own = self.unerased
         if own is None or other.newest is None or self.application_id == other.application_id:
             return False
@@ -389,7 +389,7 @@ class History:
         return False
 
     def went_on_in(self, other: "History", *, empty: bool = False) -> bool:
-        """Whether the state goes on in that of another query: the same verb under another name.
+        """Return whether the state goes on in that of another query: the same verb under another name.
 
         Args:
             other: the other query's.
@@ -412,7 +412,7 @@ class History:
         return {store.subtopology for record in self.records for store in record.shape.stores}
 
     def knows(self, found: Collection[Manifest]) -> bool:
-        """Whether some of these manifests are of a generation of this query, or are what one was made from."""
+        """Return whether some of these manifests are of a generation of this query, or are what one was made from."""
         later = [record for record in self.records if record.generation > BEGINNING]
         prints, origins = {one.fingerprint for one in later}, self.origins
         return any(one.fingerprint in prints or one.commit in origins for one in found)
@@ -454,7 +454,7 @@ class History:
 
 
 def sinks_of(storage: Storage, application_id: str) -> list[str]:
-    """The plain names of the sinks whose queries have records.
+    """Return the plain names of the sinks whose queries have records.
 
     Raises:
         DurabilityError: the storage failed.
@@ -473,7 +473,7 @@ def applications_beside(storage: Storage, histories: Collection[History]) -> lis
 
 
 def histories_beside(storage: Storage, histories: Collection[History]) -> list[History]:
-    """The histories of all these applications.
+    """Return the histories of all these applications.
 
     Raises:
         FormatError: a record is damaged, or of a later release.
@@ -484,7 +484,7 @@ def histories_beside(storage: Storage, histories: Collection[History]) -> list[H
 
 
 def commits_in(storage: Storage, application_id: str) -> dict[str, frozenset[str]]:
-    """The commits of which the tasks of an application have durable files, by the directory of the lineage.
+    """Return the commits of which the tasks of an application have durable files, by the directory of the lineage.
 
     Raises:
         DurabilityError: the storage failed.
@@ -495,12 +495,12 @@ def commits_in(storage: Storage, application_id: str) -> dict[str, frozenset[str
 
 
 def _commit_of(file: StoredFile) -> str:
-    """The commit that wrote a durable file, by its name."""
+    """Return the commit that wrote a durable file, by its name."""
     return file.path.rpartition("/")[2].partition("-")[2].partition(".")[0]
 
 
 def is_record(name: str) -> bool:
-    """Whether a file of that name among a sink's records is one, or the note of a query."""
+    """Return whether a file of that name among a sink's records is one, or the note of a query."""
     return _NAME.fullmatch(name) is not None or _QUERY.fullmatch(name) is not None
 
 
@@ -529,7 +529,7 @@ def current_manifests(storage: Storage, found: Collection[Manifest], batch: int 
 def without_left_behind(
     storage: Storage, found: Collection[Manifest], batch: int | None, *, starting: bool = False
 ) -> list[Manifest]:
-    """The manifests without those of applications with which nobody goes on: verbs that were renamed or dropped.
+    """Return the manifests without those of applications with which nobody goes on: verbs that were renamed or dropped.
 
     Spark's state keeps a manifest until its group of tasks runs again. That of such a verb is known to the records of
     those that go on, and not to one of its own, unless it is of an earlier generation of it: where that has fewer

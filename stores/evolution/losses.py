@@ -150,7 +150,7 @@ def _of_values(old: OldRows, after: StoreKind) -> Loss:
 
 
 def _observing(origin: Origin, losses: Mapping[int, Loss]) -> Origin:
-    """The origin with the stream time that each partition of it would have observed."""
+    """Return the origin with the stream time that each partition of it would have observed."""
     conversion = origin.conversion
     if conversion is None or not conversion.after.versioned:
         return origin

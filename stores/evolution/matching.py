@@ -51,7 +51,7 @@ class Declared:
 
 
 def same_state(before: Shape, after: Shape, converted: Collection[str] = ()) -> bool:
-    """Whether state of one shape is state of the other.
+    """Return whether state of one shape is state of the other.
 
     A plain store may become timestamped and back (KIP-258), unless it is among ``converted``, the new names of stores
     of which a user says that they become another kind.
@@ -60,7 +60,7 @@ def same_state(before: Shape, after: Shape, converted: Collection[str] = ()) -> 
 
 
 def called_after(before: Shape, after: Shape, old: str, new: str) -> dict[str, str]:
-    """The new names of the stores that are called after a verb, where that has a new name."""
+    """Return the new names of the stores that are called after a verb, where that has a new name."""
     names = {store.name: f"{new}{store.name.removeprefix(old)}" for store in before.stores}
     return {
         one: other
@@ -70,7 +70,7 @@ def called_after(before: Shape, after: Shape, old: str, new: str) -> dict[str, s
 
 
 def are_alike(old: str, before: Shape, new: str, after: Shape) -> bool:
-    """Whether the state of one verb is what that of another one would be, whatever the number of partitions."""
+    """Return whether the state of one verb is what that of another one would be, whatever the number of partitions."""
     names = called_after(before, after, old, new)
     stores = tuple(replace(store, name=names.get(store.name, store.name)) for store in before.stores)
     renamed = Shape(after.partitions, stores)
@@ -125,7 +125,7 @@ def conversions_to_declare(before: Shape, after: Shape) -> dict[str, str]:
 
 
 def origins_of(before: Shape, after: Shape, declared: Declared) -> dict[str, Origin]:
-    """The old store of each store of the new shape, by its name; stores that are missing there begin empty.
+    """Return the old store of each store of the new shape, by its name; stores that are missing there begin empty.
 
     Raises:
         ConfigurationError: a declaration names no kind, or no time.
@@ -165,7 +165,7 @@ def _joined_otherwise(before: Shape, after: Shape) -> dict[str, str]:
 
 
 def kept_subtopologies(before: Shape, after: Shape, origins: Mapping[str, Origin]) -> frozenset[int]:
-    """The sub-topologies whose tasks have what they had: the same stores and names, in as many partitions."""
+    """Return the sub-topologies whose tasks have what they had: the same stores and names, in as many partitions."""
     if before.partitions != after.partitions:
         return frozenset()
     old, new = _by_subtopology(_plain(before)), _by_subtopology(_plain(after))
@@ -188,7 +188,7 @@ def _by_subtopology(shape: Shape) -> dict[int, dict[str, StoreShape]]:
 
 
 def _plain(shape: Shape, but: Collection[str] = ()) -> Shape:
-    """The shape with plain stores in place of their timestamped twins, but those of some names."""
+    """Return the shape with plain stores in place of their timestamped twins, but those of some names."""
     stores = (one if one.name in but else replace(one, kind=StoreKind(one.kind.family)) for one in shape.stores)
     return replace(shape, stores=tuple(stores))
 
@@ -280,7 +280,7 @@ def _check_numbered(before: Shape, after: Shape, declared: Declared) -> None:
 
 
 def _lacks(stores: Collection[str], after: Shape, declared: Declared) -> StateConflictError:
-    """The error for a verb that has no more the stores which it had."""
+    """Return the error for a verb that has no more the stores which it had."""
     there = sorted({store.name for store in after.stores})
     return CallChangedError(
         f"the state of the verb {declared.verb!r} has the stores {list(stores)}, but as it is now the verb has "

@@ -40,7 +40,7 @@ def carried_metadata(
     layouts: Mapping[str, LayoutCarriage],
     layout: str | None,
 ) -> dict[str, bytes]:
-    """The metadata of one new partition.
+    """Return the metadata of one new partition.
 
     Args:
         olds: the store in the old partitions that have rows for it, at least one.
@@ -66,7 +66,7 @@ def carried_metadata(
 
 
 def metadata_rows(metadata: Mapping[str, bytes]) -> tuple[Any, Any]:
-    """The keys and values of the rows of some metadata, in key order, as Arrow arrays."""
+    """Return the keys and values of the rows of some metadata, in key order, as Arrow arrays."""
     rows = sorted((METADATA + name.encode(), data) for name, data in metadata.items())
     return pa.array([row for row, _ in rows], pa.binary()), pa.array([data for _, data in rows], pa.binary())
 

@@ -85,7 +85,7 @@ class OldRows:
         return self.metadata.get(name)
 
     def metadata_names(self, prefix: str) -> list[str]:
-        """The names of what is kept that begin with ``prefix``."""
+        """Return the names of what is kept that begin with ``prefix``."""
         return [name for name in self.metadata if name.startswith(prefix)]
 
     def columns(self) -> Iterator[Columns]:
@@ -96,7 +96,7 @@ class OldRows:
                 yield keys[-number:], values[-number:]
 
     def entries(self) -> Iterator[tuple[bytes, bytes]]:
-        """The same as objects."""
+        """Return the same as objects."""
         rows: Any = as_rows(self.columns())
         return chain.from_iterable(zip(*some, strict=True) for some in rows)
 
@@ -115,7 +115,7 @@ class OldRows:
 
 
 def merged(sources: Iterable[Iterator[Columns]]) -> Iterator[Columns]:
-    """The rows of several partitions, no two of which have the same, in key order."""
+    """Return the rows of several partitions, no two of which have the same, in key order."""
     first, *others = sources
     if not others:
         return first

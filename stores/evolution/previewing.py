@@ -34,7 +34,7 @@ class Preview:
     refused: str | None = None
 
     def lines(self) -> Iterator[str]:
-        """The same for a reader."""
+        """Yield the same for a reader."""
         if self.partitions is None:
             yield "nothing to do"
             return
@@ -50,7 +50,7 @@ class Preview:
             yield f"refused: {self.refused}"
 
     def to_dict(self) -> dict[str, Any]:
-        """The same as JSON has it."""
+        """Return the same as JSON has it."""
         before, after = self.partitions or (None, None)
         return {
             "nothing_to_do": self.partitions is None,

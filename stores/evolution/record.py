@@ -115,7 +115,7 @@ class EditNote:
 
     @classmethod
     def from_content(cls, content: Any) -> Self:
-        """The note whose ``content`` this is.
+        """Return the note whose ``content`` this is.
 
         Raises:
             LookupError, TypeError, ValueError: it is none.
@@ -187,7 +187,7 @@ class EvolutionRecord:
         )
 
     def tasks(self, found: Collection[Manifest], next_batch: int | None) -> dict[str, Manifest]:
-        """The manifests with which all tasks start a micro-batch, by task id.
+        """Return the manifests with which all tasks start a micro-batch, by task id.
 
         Args:
             found: what Spark's state has, of this generation and of earlier ones.
@@ -212,7 +212,7 @@ class EvolutionRecord:
         return {**self.bases, **by_task}
 
     def applies_to(self, next_batch: int | None) -> bool:
-        """Whether a micro-batch comes after the one after which the state was carried over."""
+        """Return whether a micro-batch comes after the one after which the state was carried over."""
         return self.batch is None or next_batch is None or next_batch > self.batch
 
     def leads_on(self, batch: int, left: Collection[Manifest]) -> bool:
@@ -253,7 +253,7 @@ class EvolutionRecord:
 
     @classmethod
     def from_json(cls, text: str) -> Self:
-        """The record that ``to_json`` wrote.
+        """Return the record that ``to_json`` wrote.
 
         Raises:
             FormatError: this release does not know the version, or the text is not a record.
@@ -297,7 +297,7 @@ class EvolutionRecord:
 
 
 def commits_of(manifests: Iterable[Manifest]) -> frozenset[str]:
-    """The commits that made the manifests' versions."""
+    """Return the commits that made the manifests' versions."""
     return frozenset(manifest.commit for manifest in manifests)
 
 

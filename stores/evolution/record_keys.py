@@ -55,7 +55,7 @@ class RecordKeys:
 
     @classmethod
     def of_store(cls, shape: StoreShape, olds: Iterable[OldStore], layouts: Mapping[str, LayoutCarriage]) -> Self:
-        """Those of a store as some partitions have it.
+        """Return those of a store as some partitions have it.
 
         Args:
             shape: the store.
@@ -70,7 +70,7 @@ class RecordKeys:
         return cls(shape, carriage, duplicates=retained and shape.kind.in_segments)
 
     def of_rows(self, rows: Array) -> Array:
-        """The key of the record of each row, where rows are data and index rows in key order.
+        """Return the key of the record of each row, where rows are data and index rows in key order.
 
         Raises:
             CorruptStoreError: a row has none.
@@ -86,7 +86,7 @@ class RecordKeys:
             raise self._damage(error) from error
 
     def others_of_rows(self, rows: Array) -> Array | None:
-        """The key of the record of another input that each row is kept for as well; None if there are no such.
+        """Return the key of the record of another input that each row is kept for as well; None if there are no such.
 
         Raises:
             CorruptStoreError: a row has none.
@@ -99,7 +99,7 @@ class RecordKeys:
             raise self._damage(error) from error
 
     def of_key(self, key: bytes) -> bytes:
-        """The key of a record by the key of an entry."""
+        """Return the key of a record by the key of an entry."""
         return key if self._rewrite is None else self._rewrite(key)
 
     def _found(self, rows: Array) -> Array:
@@ -127,7 +127,7 @@ def _bytes_behind_key(kind: StoreKind, duplicates: bool) -> int:
 
 
 def _ended(rows: Array, start: int, rest: int) -> Array:
-    """The keys that begin at ``start`` and end before ``rest`` bytes."""
+    """Return the keys that begin at ``start`` and end before ``rest`` bytes."""
     ends = pc.binary_slice(rows, -rest - _END, -rest or TO_THE_END)
     damaged = pc.not_equal(ends, TERMINATOR)
     if pc.any(damaged).as_py():

@@ -36,5 +36,5 @@ def relaid(rows: Iterator[Rows], interval: int, rest: int) -> Iterator[Rows]:
 
 
 def _segment(time: int, interval: int) -> bytes:
-    """The beginning of the segment that ``time`` lies in."""
+    """Return the beginning of the segment that ``time`` lies in."""
     return pack_time(max(time - time % interval, MIN_TIME))

@@ -123,7 +123,7 @@ class Seeds:
             )
 
     def to_sow(self, before: EvolutionRecord, origins: Mapping[str, Origin]) -> frozenset[str]:
-        """The stores that begin now, and not those that began with these seeds before.
+        """Return the stores that begin now, and not those that began with these seeds before.
 
         Args:
             before: the generation that is carried over.
@@ -158,7 +158,7 @@ def place_mark(store: str, place: int) -> str:
 
 
 def places_filled(store: str, record: EvolutionRecord) -> frozenset[int]:
-    """The places in the rows of a store that were filled after these had begun."""
+    """Return the places in the rows of a store that were filled after these had begun."""
     parts = (mark.partition(_PLACE) for mark in record.seeded)
     return frozenset(int(number) for name, mark, number in parts if mark and name == store)
 
@@ -235,7 +235,7 @@ class Seed:
             )
 
     def tables(self, entries: Sequence[Entry]) -> Iterator[pa.Table]:
-        """The rows of some entries, as ``SEED_SCHEMA``; of versioned stores, all entries of each key.
+        """Yield the rows of some entries, as ``SEED_SCHEMA``; of versioned stores, all entries of each key.
 
         Raises:
             RecordError: a key or value cannot be stored, or an entry is there twice.
@@ -248,7 +248,7 @@ class Seed:
             yield rows.add_column(0, SEED_SCHEMA.field("task"), task)
 
     def refusal(self, what: object) -> RecordError:
-        """The error for an entry that cannot be put."""
+        """Return the error for an entry that cannot be put."""
         return RecordError(f"seed of store {self.spec.name!r}: {what}")
 
     def _check(self, entries: Sequence[Entry]) -> None:
@@ -271,7 +271,7 @@ class Seed:
                 )
 
     def _by_partition(self, entries: Sequence[Entry]) -> dict[int, list[Entry]]:
-        """The entries by the partition of their records' keys."""
+        """Return the entries by the partition of their records' keys."""
         try:
             keys, places = RecordKeys(self.shape, None, duplicates=False), set()
         except ConfigurationError as error:
@@ -292,7 +292,7 @@ class Seed:
         return found
 
     def _rows(self, entries: Sequence[Entry]) -> Iterator[pa.Table]:
-        """The rows of entries in the order of time."""
+        """Yield the rows of entries in the order of time."""
         kind = self.spec.kind
         with Transaction(MemoryBackend()) as transaction:
             store: Any = self.spec.open(transaction)
@@ -320,7 +320,7 @@ def _put(store: Any, kind: StoreKind, entry: Entry) -> None:
 
 
 def _time_of(kind: StoreKind) -> Callable[[Entry], int]:
-    """The time that an entry is put at, by which stream time goes."""
+    """Return the time that an entry is put at, by which stream time goes."""
     if kind.key_form is KeyForm.PLAIN:
         return lambda entry: entry.timestamp
     if kind.key_form is KeyForm.WINDOW:
@@ -354,7 +354,7 @@ class _Run(NamedTuple):
 
 
 def _runs(batch: pa.RecordBatch) -> Iterator[_Run]:
-    """The rows of a batch, store by store."""
+    """Yield the rows of a batch, store by store."""
     rows = pa.Table.from_batches([batch])
     for task in pc.unique(rows["task"]).to_pylist():
         mine = rows.filter(pc.equal(rows["task"], task))
@@ -363,7 +363,7 @@ def _runs(batch: pa.RecordBatch) -> Iterator[_Run]:
 
 
 def _distinct(store: str, tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
-    """The rows of one store in key order, metadata once: of several times, the latest."""
+    """Yield the rows of one store in key order, metadata once: of several times, the latest."""
     metadata: dict[bytes, bytes] = {}
     last = b""
     for table in tables:

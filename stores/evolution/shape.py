@@ -87,7 +87,7 @@ class StoreShape:
 
     @classmethod
     def from_content(cls, content: Any) -> Self:
-        """The store of which ``content`` is the JSON's meaning.
+        """Return the store of which ``content`` is the JSON's meaning.
 
         Raises:
             KeyError, TypeError, ValueError, ConfigurationError: it is not.
@@ -144,7 +144,7 @@ class Shape:
                 raise ValueError(f"sub-topology {one.subtopology} has two stores named {one.name!r}")
 
     def named(self, name: str) -> tuple[StoreShape, ...]:
-        """The stores of that name: one, none, or the copies of a global table."""
+        """Return the stores of that name: one, none, or the copies of a global table."""
         return tuple(store for store in self.stores if store.name == name)
 
     @property
@@ -168,7 +168,7 @@ class Shape:
 
     @classmethod
     def from_json(cls, text: str) -> Self:
-        """The shape that ``to_json`` wrote.
+        """Return the shape that ``to_json`` wrote.
 
         Raises:
             FormatError: this release does not know the version, or the text is not a shape.
@@ -183,7 +183,7 @@ class Shape:
 
     @classmethod
     def from_content(cls, content: Any) -> Self:
-        """The shape whose ``content`` this is.
+        """Return the shape whose ``content`` this is.
 
         Raises:
             FormatError: this release does not know the version, or it is no shape.
@@ -218,7 +218,7 @@ def difference(before: Shape, after: Shape) -> str:
 
 
 def _differences(name: str, before: tuple[StoreShape, ...], after: tuple[StoreShape, ...]) -> Iterator[str]:
-    """The lines about the stores called ``name``."""
+    """Yield the lines about the stores called ``name``."""
     old = [store for store in before if store not in after]
     new = [store for store in after if store not in before]
     for one, other in zip(old, new, strict=False):

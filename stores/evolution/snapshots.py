@@ -26,7 +26,7 @@ _BYTES_HELD: Final = 1 << 26
 
 
 def write_commit(storage: Storage, base: Manifest, tables: Iterable[pa.Table]) -> Manifest:
-    """A manifest with one more commit: a delta of these rows, or a snapshot if there is nothing before it.
+    """Return a manifest with one more commit: a delta of these rows, or a snapshot if there is nothing before it.
 
     Args:
         storage: where the file goes.
@@ -119,6 +119,6 @@ class Snapshots:
             snapshot.write(self._store, self._version)
 
     def manifests(self) -> dict[int, Manifest]:
-        """The manifests of the tasks that got rows, by partition, once the context has ended."""
+        """Return the manifests of the tasks that got rows, by partition, once the context has ended."""
         found = {number: snapshot.manifest() for number, snapshot in self._snapshots.items()}
         return {number: manifest for number, manifest in found.items() if manifest is not None}

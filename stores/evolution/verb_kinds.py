@@ -18,7 +18,7 @@ _STREAM_JOIN: Final = re.compile(r"KSTREAM-[A-Z]*(THIS|OTHER)-\d{10}-store")
 
 
 def kind_of(verb: str, shape: Shape) -> str | None:
-    """The method that makes such a verb; None if the stores do not tell it."""
+    """Return the method that makes such a verb; None if the stores do not tell it."""
     names = {store.name for store in shape.stores}
     if tables_of(shape):
         return "multi_join"
@@ -34,7 +34,7 @@ def kind_of(verb: str, shape: Shape) -> str | None:
 
 
 def tables_of(shape: Shape) -> list[str]:
-    """The names of the tables of a join of many, in their order; none of another verb."""
+    """Return the names of the tables of a join of many, in their order; none of another verb."""
     told = (str(dict(store.terms.fixed).get(TABLES, "")) for store in shape.stores if store.terms is not None)
     return re.findall(r"\w+", next(filter(None, told), ""))
 
@@ -67,7 +67,7 @@ def check_kind(before: str, old: Shape, verb: str, new: Shape) -> None:
 
 
 def _table(shape: Shape) -> str:
-    """The input that is a table of rows, the right one of two; empty if there is none."""
+    """Return the input that is a table of rows, the right one of two; empty if there is none."""
     return max((role for role, side in sides_of(shape).items() if side.kept.is_table), default="")
 
 

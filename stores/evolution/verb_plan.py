@@ -204,7 +204,7 @@ class Planning:
         return VerbRow(name, found, str(asked), VerbChange.RESHAPED if differs else VerbChange.GOES_ON, line)
 
     def _begins_with(self, name: str) -> list[str]:
-        """The verbs that the checkpoint holds with whose rows a verb is said to begin, whether it has or not."""
+        """Return the verbs that the checkpoint holds with whose rows a verb is said to begin, whether it has or not."""
         known = () if self.held is None else verbs_in(self.owner, self.held.manifests)
         said = dict.fromkeys(verb for verb, _ in self.said.begins_with(name).values())
         return [verb for verb in said if verb in known]
@@ -242,11 +242,11 @@ class Planning:
         return found
 
     def _former(self, name: str) -> list[str]:
-        """The former names of a verb, if they are said of the query at this checkpoint."""
+        """Return the former names of a verb, if they are said of the query at this checkpoint."""
         return self.said.former(name) if name in self.declared else []
 
     def _stands_elsewhere(self, name: str) -> bool:
-        """Whether it is said of a verb that its query has another checkpoint than this one."""
+        """Return whether it is said of a verb that its query has another checkpoint than this one."""
         return isinstance(self.places, Mapping) and name in self.places and name not in self.declared
 
     def _has_key(self, name: str, asked: AskedVerb) -> bool:
@@ -270,7 +270,7 @@ class Planning:
         return VerbChange.ELSEWHERE_IT_SEEMS if found else VerbChange.NEW
 
     def _places(self, rows: Collection[VerbRow]) -> str | dict[str, str]:
-        """The checkpoint, or if verbs of other queries are asked for as well, those that are known, by verb."""
+        """Return the checkpoint, or if verbs of other queries are asked for as well, those that are known, by verb."""
         elsewhere = VerbChange.ELSEWHERE, VerbChange.ELSEWHERE_IT_SEEMS
         others = [row.verb for row in rows if row.change in elsewhere]
         here = {row.verb: self.checkpoint for row in rows if row.asked and row.verb not in others}
@@ -292,7 +292,7 @@ class Planning:
         return f"{name}: {_told(shape, keys_in(self.storage, application_of(self.owner, name), shape))}"
 
     def _moves(self, current: Mapping[int, Collection[Manifest]], rows: Collection[VerbRow], gone: list[str]) -> bool:
-        """Whether there are more or fewer operators than before, as far as the checkpoint tells."""
+        """Return whether there are more or fewer operators than before, as far as the checkpoint tells."""
         if not current:
             return False
         begin = VerbChange.NEW, VerbChange.REKEYED
@@ -306,7 +306,7 @@ class Planning:
 
 
 def keys_in(storage: Storage, application_id: str, shape: Shape | None) -> Iterator[str]:
-    """The columns of the key of the first of a verb's inputs that has any, as its state has them."""
+    """Yield the columns of the key of the first of a verb's inputs that has any, as its state has them."""
     for place in (INPUT, *SIDES, *(() if shape is None else tables_of(shape))):
         kept = kept_schemas(storage, application_id, Beside.KEY.place(place))
         if kept is not None:

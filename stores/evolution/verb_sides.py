@@ -65,7 +65,7 @@ class KeptSide(NamedTuple):
 
 
 def sides_of(shape: Shape) -> dict[str, KeptSide]:
-    """The inputs whose rows a verb keeps as they came, by role.
+    """Return the inputs whose rows a verb keeps as they came, by role.
 
     There are none of an aggregate, a join by foreign key, or a semi or anti join of streams.
     """
@@ -82,7 +82,7 @@ def sides_of(shape: Shape) -> dict[str, KeptSide]:
 
 
 def placed(verb: str, role: str) -> str:
-    """A side of a verb, as a user writes it.
+    """Return a side of a verb, as a user writes it.
 
     >>> placed("priced", "right"), placed("prices", "input")
     ('priced.right', 'prices')

@@ -123,12 +123,12 @@ class SaidOfVerbs:
         return frozenset((*(old for old, new in self.renamed.items() if old != new), *self.dropped, *sources))
 
     def begins_with(self, name: str) -> dict[str | None, tuple[str, str | None]]:
-        """The verb whose rows each side of a verb begins with, and which side of that; None for all sides."""
+        """Return the verb whose rows each side of a verb begins with, and which side of that; None for all sides."""
         places = ((verb_and_side(place), source) for place, source in self.rekeyed.items())
         return {side: verb_and_side(source) for (verb, side), source in places if verb == name}
 
     def former(self, name: str) -> list[str]:
-        """The former names of a verb, the latest first; none if nothing is said of it."""
+        """Return the former names of a verb, the latest first; none if nothing is said of it."""
         by_new = {new: old for old, new in self.renamed.items()}
         found = [name]
         while (old := by_new.get(found[-1])) is not None and old not in found:
@@ -136,7 +136,7 @@ class SaidOfVerbs:
         return found[1:]
 
     def former_of_asked(self, name: str) -> list[str]:
-        """The same of a verb that is asked for.
+        """Return the same of a verb that is asked for.
 
         Raises:
             ConfigurationError: it is said to be gone.
@@ -157,7 +157,7 @@ class SaidOfVerbs:
         return self.former(name)
 
     def _leads_back(self, name: str, circle: Sequence[str]) -> ConfigurationError:
-        """The error for a verb that is asked for, whose name leads back to itself."""
+        """Return the error for a verb that is asked for, whose name leads back to itself."""
         once_more = {old: new for old, new in self.renamed.items() if old != name}
         taken = {*self.renamed, *self.renamed.values(), *self.dropped}
         apart = {old: free_name(new, taken) if old in circle else new for old, new in self.renamed.items()}
@@ -196,11 +196,11 @@ class HeldState:
         return [manifest for manifests in self.operators.values() for manifest in manifests]
 
     def of(self, application_id: str) -> list[Manifest]:
-        """Those of an application."""
+        """Return those of an application."""
         return [one for one in self.manifests if one.application_id == application_id]
 
     def of_verbs(self, owner: str, names: Collection[str]) -> list[Manifest]:
-        """Those of some verbs."""
+        """Return those of some verbs."""
         return [one for one in self.manifests if verb_in(owner, one.application_id) in names]
 
     def is_known_to(self, record: EvolutionRecord | None, manifests: Collection[Manifest]) -> bool:
@@ -213,12 +213,12 @@ class HeldState:
 
 
 def application_of(owner: str, verb: str) -> str:
-    """The id of the application that the state of a verb is."""
+    """Return the id of the application that the state of a verb is."""
     return f"{owner}.{verb}"
 
 
 def verb_and_side(place: str) -> tuple[str, str | None]:
-    """The verb, and which side of it, if one is named.
+    """Return the verb, and which side of it, if one is named.
 
     >>> verb_and_side("priced.right"), verb_and_side("prices")
     (('priced', 'right'), ('prices', None))
@@ -228,19 +228,19 @@ def verb_and_side(place: str) -> tuple[str, str | None]:
 
 
 def verb_in(owner: str, application_id: str) -> str | None:
-    """The name of the verb whose state an application is; None if it is not one of that owner's."""
+    """Return the name of the verb whose state an application is; None if it is not one of that owner's."""
     prefix = application_of(owner, "")
     return application_id.removeprefix(prefix) if application_id.startswith(prefix) else None
 
 
 def verbs_in(owner: str, manifests: Collection[Manifest]) -> list[str]:
-    """The names of an owner's verbs that have some of the manifests, sorted."""
+    """Return the names of an owner's verbs that have some of the manifests, sorted."""
     found = (verb_in(owner, application_id) for application_id in {one.application_id for one in manifests})
     return sorted(name for name in found if name is not None)
 
 
 def holds_state(storage: Storage, application_id: str) -> bool:
-    """Whether there are durable files of an application's tasks.
+    """Return whether there are durable files of an application's tasks.
 
     Raises:
         DurabilityError: the storage failed.
@@ -252,7 +252,7 @@ def holds_state(storage: Storage, application_id: str) -> bool:
 
 
 def alike(storage: Storage, owner: str, name: str, shape: Shape, among: Collection[str]) -> list[str]:
-    """Those of the other verbs that a new one may be under another name, the likeliest first.
+    """Return those of the other verbs that a new one may be under another name, the likeliest first.
 
     Args:
         storage: the state directory.
@@ -296,7 +296,7 @@ def went_on(storage: Storage, owner: str, names: Collection[str], *, empty: bool
 
 
 def edited_as(storage: Storage, verb: VerbOf, asked: Collection[str]) -> tuple[EditedAs, ...]:
-    """The other names under which a verb has been started and edited, if nothing is said of names.
+    """Return the other names under which a verb has been started and edited, if nothing is said of names.
 
     Args:
         storage: the state directory.
@@ -320,7 +320,7 @@ def edited_as(storage: Storage, verb: VerbOf, asked: Collection[str]) -> tuple[E
 
 
 def verbs_with_state(storage: Storage, owner: str) -> list[str]:
-    """The names of an owner's verbs that have state, sorted.
+    """Return the names of an owner's verbs that have state, sorted.
 
     Raises:
         DurabilityError: the storage failed.
@@ -329,7 +329,7 @@ def verbs_with_state(storage: Storage, owner: str) -> list[str]:
 
 
 def verbs_beside(storage: Storage, owner: str) -> list[str]:
-    """The names of an owner's verbs that have a directory, sorted.
+    """Return the names of an owner's verbs that have a directory, sorted.
 
     Raises:
         DurabilityError: the storage failed.
@@ -361,7 +361,7 @@ def declaration(
 
 
 def lacks_state(storage: Storage, owner: str, verb: str, checkpoint: str | None = None) -> StateConflictError:
-    """The error for a verb whose manifests a checkpoint holds, and whose files nobody finds."""
+    """Return the error for a verb whose manifests a checkpoint holds, and whose files nobody finds."""
     where = "the checkpoint" if checkpoint is None else f"the checkpoint {checkpoint}"
     return VerbChangedError(
         f"there is no state of {owner}/{verb} in {shown(storage.uri)}; {where} holds the state of that verb, whose "
@@ -382,7 +382,7 @@ def strangers(held: Collection[Manifest], own: Collection[str], known: Iterable[
 
 
 def taken(owner: str, verbs: Collection[str], stranger: Manifest) -> StateConflictError:
-    """The error for an operator in which other verbs have run than those that are asked for."""
+    """Return the error for an operator in which other verbs have run than those that are asked for."""
     asked, there = ", ".join(map(repr, sorted(verbs))), verb_in(owner, stranger.application_id)
     if there is None:
         other = stranger.application_id
@@ -403,7 +403,7 @@ def taken(owner: str, verbs: Collection[str], stranger: Manifest) -> StateConfli
 
 
 def has_two(owner: str, old: str, new: str, checkpoint: str) -> StateConflictError:
-    """The error for a verb that is to go on with the state of another one, and has its own."""
+    """Return the error for a verb that is to go on with the state of another one, and has its own."""
     return VerbChangedError(
         f"renamed says that the verb {old!r} of application {owner!r} is {new!r} now, but the checkpoint {checkpoint} "
         f"holds state of both that has not been brought together; take renamed={{{old!r}: {new!r}}} out if {old!r} is "
@@ -412,7 +412,7 @@ def has_two(owner: str, old: str, new: str, checkpoint: str) -> StateConflictErr
 
 
 def has_gone_on(owner: str, old: str, now: str, new: str, checkpoint: str) -> StateConflictError:
-    """The error for a verb that is to go on with the state of another one, which goes on under a third name."""
+    """Return the error for a verb that is to go on with the state of another one, which goes on under a third name."""
     return VerbChangedError(
         f"renamed says that the verb {old!r} of application {owner!r} is {new!r} now, but at the checkpoint "
         f"{checkpoint} it has gone on as {now!r}, with rows that its state as {old!r} lacks; write "
@@ -442,7 +442,7 @@ def is_edited(owner: str, old: str, now: str, lines: Sequence[str], checkpoint: 
 def has_no_place(
     owner: str, name: str, there: Collection[str], alike: Sequence[str], checkpoint: str
 ) -> StateConflictError:
-    """The error for a verb that is new, in a checkpoint whose operators have all run other verbs.
+    """Return the error for a verb that is new, in a checkpoint whose operators have all run other verbs.
 
     Args:
         owner: the application.

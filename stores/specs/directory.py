@@ -55,7 +55,7 @@ def check_plain_name(what: str, name: object) -> None:
 
 
 def plain_name(text: str) -> str:
-    """A name that a directory can have, made of any text, another one for each."""
+    """Return a name that a directory can have, made of any text, another one for each."""
     name = quote(text, safe="", errors="surrogatepass")
     if name.strip(".") and len(name) <= LONGEST_NAME:
         return name
@@ -74,7 +74,7 @@ def state_of_query(name: str) -> str | None:
 
 
 def store_directory(local_dir: Path, application_id: str, task_id: str, backend_name: str, spec: StoreSpec) -> Path:
-    """The directory of one store of one task on one backend. Nothing is created or read.
+    """Return the directory of one store of one task on one backend. Nothing is created or read.
 
     Raises:
         ConfigurationError: one of the parts is not a plain file name.

@@ -66,11 +66,11 @@ class FormatVersion(IntEnum):
         return self in _CONTENT
 
     def with_checksums(self) -> "FormatVersion":
-        """The version with the same content and checksums."""
+        """Return the version with the same content and checksums."""
         return next(version for version, content in _CONTENT.items() if content is self.content)
 
     def directory_name(self, store: str) -> str:
-        """The name of the directory of ``store`` in this version."""
+        """Return the name of the directory of ``store`` in this version."""
         return store if self is FormatVersion.PLAIN else f"{store}-v{int(self)}"
 
 
@@ -117,13 +117,13 @@ def plain_part(name: object, other: str) -> str:
 
 
 def _without_version(name: str) -> str:
-    """A name that says the same and does not look like one with a format version."""
+    """Return a name that says the same and does not look like one with a format version."""
     base, _, number = name.rpartition("-v")
     return f"{base}_v{number}"
 
 
 def unknown_versions(parent: Path, store: str) -> list[Path]:
-    """The directories of ``store`` below ``parent`` whose format version this release does not know."""
+    """Return the directories of ``store`` below ``parent`` whose format version this release does not know."""
     known = {version.directory_name(store) for version in FormatVersion}
     pattern = re.compile(re.escape(store) + r"-v\d+")
     if not parent.is_dir():

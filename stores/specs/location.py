@@ -38,7 +38,7 @@ class StoreLocation:
     def of(
         cls, spec: StoreSpec, default: BackendSupplier, *, local_dir: Path, application_id: str, task_id: str
     ) -> Self:
-        """The place of a store on the backend that its spec names, or on ``default``. Nothing is made or read.
+        """Return the place of a store on the backend that its spec names, or on ``default``. Nothing is made or read.
 
         Raises:
             ConfigurationError: the application's or the task's id is not a plain file name.
@@ -73,7 +73,7 @@ class StoreLocation:
             raise LocalDirectoryError(f"{error.filename} {NOT_OURS}") from error
 
     def open(self) -> Backend:
-        """The backend with the store's rows, in the format that the spec asks for; see ``open_directory``.
+        """Return the backend with the store's rows, in the format that the spec asks for; see ``open_directory``.
 
         Raises:
             StoreError: a link is in the way.
@@ -93,7 +93,7 @@ class StoreLocation:
         return next((other for other in there if usable_as(other, wanted)), None)
 
     def open_older(self, version: FormatVersion) -> Backend:
-        """The backend with the store's rows in the directory of ``version``, which stays as it is.
+        """Return the backend with the store's rows in the directory of ``version``, which stays as it is.
 
         Raises:
             BackendInUseError: somebody else has it open, and the engine does not share it.

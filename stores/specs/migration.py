@@ -55,7 +55,7 @@ MIGRATIONS: Final[Mapping[tuple[FormatVersion, FormatVersion], Conversion]] = {
 
 
 def older_versions(version: FormatVersion) -> list[FormatVersion]:
-    """The versions that directories of ``version`` are made from, those with the same content first."""
+    """Return the versions that directories of ``version`` are made from, those with the same content first."""
     others = [other for other in FormatVersion if other is not version]
     same = [other for other in others if other.content is version.content]
     return same + [other for other in others if (other.content, version.content) in MIGRATIONS]
@@ -68,14 +68,14 @@ ROW_BY_ROW: Final[Mapping[tuple[FormatVersion, FormatVersion], Callable[[Backend
 
 
 def usable_as(version: FormatVersion, wanted: FormatVersion) -> bool:
-    """Whether a directory of ``version`` can be used as if it were of ``wanted``."""
+    """Return whether a directory of ``version`` can be used as if it were of ``wanted``."""
     return version.content is wanted.content or (version.content, wanted.content) in ROW_BY_ROW
 
 
 def open_as(
     supplier: BackendSupplier, directory: Path, version: FormatVersion, wanted: FormatVersion, store: str
 ) -> Backend:
-    """The backend on a directory that is in ``version`` and stays so, with rows as in ``wanted``.
+    """Return the backend on a directory that is in ``version`` and stays so, with rows as in ``wanted``.
 
     Raises what ``open_version`` raises.
     """
@@ -84,7 +84,7 @@ def open_as(
 
 
 def open_version(supplier: BackendSupplier, directory: Path, version: FormatVersion, store: str) -> Backend:
-    """The backend on a directory that is in ``version``, or new: its rows without checksums, which it verifies.
+    """Return the backend on a directory that is in ``version``, or new: its rows without checksums, which it verifies.
 
     Args:
         supplier: the engine.
@@ -134,7 +134,7 @@ def _require_empty(backend: Backend, supplier: BackendSupplier, directory: Path)
 
 
 def open_directory(supplier: BackendSupplier, directory: Path, spec: StoreSpec) -> Backend:
-    """The backend on a store's directory; ``directory`` is what ``store_directory`` gives for ``spec``.
+    """Return the backend on a store's directory; ``directory`` is what ``store_directory`` gives for ``spec``.
 
     If only a directory of another version exists, it is migrated: every value is carried over, with the timestamp -1
     if it had none and needs one, as when Kafka Streams upgrades its stores. The other way, -1 is left out.
@@ -194,7 +194,7 @@ def _migrate(supplier: BackendSupplier, older: Path, version: FormatVersion, dir
 
 
 def converted(entries: Entries, version: FormatVersion, wanted: FormatVersion) -> Entries:
-    """The rows of a store in ``version``, without checksums, as those of ``wanted``."""
+    """Return the rows of a store in ``version``, without checksums, as those of ``wanted``."""
     if version.content is wanted.content:
         return entries
     return MIGRATIONS[version.content, wanted.content](entries)

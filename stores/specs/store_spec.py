@@ -137,7 +137,7 @@ class StoreKind(Enum):
 def _timestamped(
     plain: StoreTraits, store: type[WritableStore[Any, Any]], read_only: type[Store[Any, Any]]
 ) -> StoreTraits:
-    """The traits of a kind's timestamped twin."""
+    """Return the traits of a kind's timestamped twin."""
     return replace(plain, store=store, read_only=read_only, format_version=FormatVersion.TIMESTAMPED, stamped=True)
 
 
@@ -306,7 +306,7 @@ class StoreSpec:
         return None if self.window_size is None else EvenGrid(self.window_size)
 
     def open(self, transaction: Transaction) -> WritableStore[Any, Any]:
-        """The store over ``transaction``, whose backend holds the rows of this store and of no other.
+        """Return the store over ``transaction``, whose backend holds the rows of this store and of no other.
 
         Raises:
             FormatError: the rows are of another layout than this spec's.
@@ -318,7 +318,7 @@ class StoreSpec:
         return store
 
     def open_read_only(self, transaction: Transaction) -> Store[Any, Any]:
-        """The reading half of the store over ``transaction``: whatever would change an entry is not there.
+        """Return the reading half of the store over ``transaction``: whatever would change an entry is not there.
 
         Raises:
             FormatError: the rows are of another layout than this spec's.

@@ -38,7 +38,7 @@ class Child:
         return self._process.stdin
 
     def read(self) -> str:
-        """The child's next report; the empty string once it has ended."""
+        """Return the child's next report; the empty string once it has ended."""
         assert self._process.stdout is not None
         return self._process.stdout.readline().decode().rstrip("\n")
 

@@ -46,13 +46,13 @@ class says(ContextDecorator):
 
 
 def sentences(source: object) -> list[str]:
-    """The sentences of ``source``'s own docstring, each on one line."""
+    """Return the sentences of ``source``'s own docstring, each on one line."""
     text = " ".join((getdoc(source) or "").split())
     return _SENTENCE_END.split(text) if text else []
 
 
 def unproved(*sources: object) -> set[tuple[str, str]]:
-    """The sentences of ``sources`` that no ``says`` has quoted."""
+    """Return the sentences of ``sources`` that no ``says`` has quoted."""
     promised = {(_name(source), sentence) for source in sources for sentence in sentences(source)}
     return promised - says.quoted
 

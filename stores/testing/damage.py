@@ -140,7 +140,7 @@ def _found_or_unseen(where: str) -> Iterator[None]:
 
 
 def _large(directory: Path) -> list[Path]:
-    """The files that Millpond does not hash if their engine has checksums."""
+    """Return the files that Millpond does not hash if their engine has checksums."""
     return [path for path in sorted(directory.glob("**/*")) if path.is_file() and path.stat().st_size > _HASHED]
 
 

@@ -98,7 +98,7 @@ def _calls(backend: Backend) -> dict[str, Callable[[Any, Path], object]]:
 
 
 def open_below(directory: Path) -> list[str]:
-    """The files below a directory that this process has open or mapped, where the system tells."""
+    """Return the files below a directory that this process has open or mapped, where the system tells."""
     collect(1)  # what only a cycle holds, such as a traceback
     opened = []
     for descriptor in Path("/proc/self/fd").glob("*"):

@@ -54,7 +54,7 @@ BOUNDS = st.one_of(st.none(), KEYS)
 
 
 def _columns(changes: Changes) -> tuple[Any, Any]:
-    """The keys and the values of changes."""
+    """Return the keys and the values of changes."""
     return pa.array(list(changes), pa.binary()), pa.array(list(changes.values()), pa.binary())
 
 

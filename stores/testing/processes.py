@@ -102,7 +102,7 @@ class ProcessSuite(Suite):
             check_same(backend.scan(), sorted(expected.items()))
 
     def _write_and_kill(self, directory: Path, payload: int, chance: random.Random) -> tuple[int, int]:
-        """The numbers of the last write and the last flush that a killed process has reported."""
+        """Return the numbers of the last write and the last flush that a killed process has reported."""
         reports: list[str] = []
         with Child(write_for_ever, self.supplier(), directory, payload, 7) as child:
             reports += [child.read() for _ in range(chance.randrange(1, 60))]
@@ -150,13 +150,13 @@ class ProcessSuite(Suite):
         assert told[0] == told[1], f"another process is told {told[0] or 'nothing'} before, {told[1] or 'nothing'} then"
 
     def _refuses_others(self, directory: Path) -> bool:
-        """Whether a process that has a directory open keeps others out of it."""
+        """Return whether a process that has a directory open keeps others out of it."""
         other = directory.with_name("another")
         with open_backend(self.supplier(), other):
             return bool(self._told_by_another(other))
 
     def _told_by_another(self, directory: Path) -> str:
-        """The errors of another process that opens the directory."""
+        """Return the errors of another process that opens the directory."""
         with Child(try_to_open, self.supplier(), directory) as child:
             return child.read()
 

@@ -146,7 +146,7 @@ def report_keys(keys: Iterable[bytes]) -> None:
 
 
 def pair(number: int) -> dict[bytes, bytes | None]:
-    """The ``number``-th write of ``fill_up``: two entries that must both be there or neither."""
+    """Return the ``number``-th write of ``fill_up``: two entries that must both be there or neither."""
     return {b"left%06d" % number: bytes(2_000), b"right%06d" % number: bytes(2_000)}
 
 

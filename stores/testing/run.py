@@ -56,7 +56,7 @@ class Outcome:
     failures: Mapping[str, str]
 
     def to_dict(self) -> dict[str, Any]:
-        """The same as JSON has it."""
+        """Return the same as JSON has it."""
         return {**asdict(self), "failures": [{"test": name, "said": said} for name, said in self.failures.items()]}
 
 

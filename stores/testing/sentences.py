@@ -38,8 +38,8 @@ UNAVAILABLE = says(
     Backend,
     "An engine that cannot be reached now raises ``BackendUnavailableError``, and has lost nothing when it is back.",
 )
-GET = says(Backend.get, "The value of ``key``, or None where there is none.")
-RANGE = says(Backend.scan, "The entries with ``start <= key < stop``, in key order.")
+GET = says(Backend.get, "Return the value of ``key``, or None where there is none.")
+RANGE = says(Backend.scan, "Return the entries with ``start <= key < stop``, in key order.")
 OPEN_RANGE = says(Backend.scan, "``None`` leaves that side open.")
 REVERSE = says(Backend.scan, "``reverse`` gives the same entries in the opposite order.")
 EMPTY_RANGE = says(Backend.scan, "A range whose start is not below its stop is empty.")
@@ -73,10 +73,13 @@ RELEASE = says(Backend.close, "Release the engine and its files.")
 KEPT = says(Backend.close, "What was written is there when the directory is opened again, flushed or not.")
 CLOSE_TWICE = says(Backend.close, "Closing twice is no error.")
 CLOSE_ENDS_SCANS = says(Backend.close, "Open scans end with ``StoreClosedError``.")
-GET_MANY = says(SupportsGetMany.get_many, "The value of each key, in the order of ``keys``; None where there is none.")
+GET_MANY = says(
+    SupportsGetMany.get_many, "Return the value of each key, in the order of ``keys``; None where there is none."
+)
 REPEATED_KEYS = says(SupportsGetMany.get_many, "Keys may repeat.")
 LAST = says(
-    SupportsLast.last, "The entry with the greatest key in ``start <= key < stop``, or None where the range has none."
+    SupportsLast.last,
+    "Return the entry with the greatest key in ``start <= key < stop``, or None where the range has none.",
 )
 DELETE_RANGE = says(SupportsDeleteRange.delete_range, "Delete the entries with ``start <= key < stop``, atomically.")
 LOAD = says(SupportsLoad.load, "Load entries that come in strictly ascending key order into a backend that is empty.")
@@ -86,7 +89,7 @@ CHECKPOINT = says(
 CHECKPOINT_APART = says(
     SupportsCheckpoint.checkpoint, "Whatever is written to the one later does not change the other."
 )
-ENTRY_COUNT = says(SupportsSize.entry_count, "The number of entries, which may be an estimate.")
+ENTRY_COUNT = says(SupportsSize.entry_count, "Return the number of entries, which may be an estimate.")
 SIZE_ON_DISK = says(SupportsSize.size_on_disk, "Bytes on disk, or in memory for a backend without files.")
 MEMORY_USE = says(
     SupportsMemoryUse.memory_use, "About how many bytes of memory this process has back when the backend is closed."
@@ -101,7 +104,7 @@ OTHER_BUDGET = says(
 )
 GOES_ON = says(SupportsMemoryBudget.limit_memory, "What is open goes on.")
 PICKLABLE = says(BackendSupplier, "A picklable description of a backend: which engine, with which options.")
-FROM_OPTIONS = says(BackendSupplier.from_options, "The supplier for options as they stand in a URL.")
+FROM_OPTIONS = says(BackendSupplier.from_options, "Return the supplier for options as they stand in a URL.")
 BAD_OPTION = says(
     BackendSupplier.from_options,
     "An option that is unknown, or whose value makes no sense, raises ``ConfigurationError``.",

@@ -67,7 +67,7 @@ class Choices(ABC):
         return self.pick(VALUES)
 
     def time(self) -> int:
-        """A time around the clock, in coarse steps, so that calls meet each other."""
+        """Return a time around the clock, in coarse steps, so that calls meet each other."""
         return self.clock // _STEP * _STEP + self.integer(_EARLIEST, _LATEST) * _STEP
 
     def limit(self) -> int | None:
@@ -110,7 +110,7 @@ class Call(NamedTuple):
     options: dict[str, bool]
 
     def __call__(self, target: Any) -> Any:
-        """The answer of a store or an oracle; what an iterator gives as a list."""
+        """Return the answer of a store or an oracle; what an iterator gives as a list."""
         answer = getattr(target, self.method)(*self.arguments, **self.options)
         return list(answer) if isinstance(answer, Iterator) else answer
 
@@ -146,14 +146,14 @@ class KindUnderTest:
         return f"{self.spec.kind.value}{''.join(details)}"
 
     def draw(self, choices: Choices) -> Call:
-        """A call: as often one that writes as one that reads."""
+        """Return a call: as often one that writes as one that reads."""
         methods = choices.pick((self.writes, self.reads))
         method = choices.pick(tuple(methods))
         arguments = methods[method](choices)
         return Call(method, arguments, choices.direction() if method in self.backward else {})
 
     def comparable(self, answer: Any) -> Any:
-        """An answer without the order between keys, where a store promises none."""
+        """Return an answer without the order between keys, where a store promises none."""
         if not self.spec.kind.in_segments or not isinstance(answer, list):
             return answer
         by_key = defaultdict(list)

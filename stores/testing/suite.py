@@ -56,7 +56,7 @@ TEXT_KEYS = sorted(
 
 
 def open_or_refusal(supplier: BackendSupplier, directory: Path) -> Backend | BackendInUseError:
-    """The backend, or the error that says that somebody else has it open."""
+    """Return the backend, or the error that says that somebody else has it open."""
     try:
         return open_backend(supplier, directory)
     except BackendInUseError as refusal:
@@ -79,12 +79,12 @@ class Suite(ABC):
     """The features that the backend does not have, each with the reason why it cannot."""
 
     def has(self, *features: Feature) -> bool:
-        """Whether the backend keeps its content beyond its process, and has all of ``features``."""
+        """Return whether the backend keeps its content beyond its process, and has all of ``features``."""
         return self.supplier().persistent and not any(feature in self.opt_outs for feature in features)
 
     @abstractmethod
     def supplier(self) -> BackendSupplier:
-        """The supplier under test. Child processes unpickle it: its class must be importable from its module."""
+        """Return the supplier under test. Child processes unpickle it: its class must be importable from its module."""
 
     def outside(self) -> Collection[object]:
         """What the engine holds outside of directories, such as the names of all its keys in a service; most nothing.
@@ -113,7 +113,7 @@ class Suite(ABC):
         return tmp_path / "task" / "store"
 
     def open(self, directory: Path) -> Backend:
-        """The backend under test on a directory."""
+        """Return the backend under test on a directory."""
         with OPEN:
             opened = self.supplier().open(directory)
             assert isinstance(opened, Backend), f"open gives {opened!r}"
@@ -145,6 +145,6 @@ def raised(call: Callable[[], object]) -> Exception | None:
 
 
 def error_of(call: Callable[[], object]) -> type[Exception] | None:
-    """The type of what ``call`` raises."""
+    """Return the type of what ``call`` raises."""
     error = raised(call)
     return None if error is None else type(error)

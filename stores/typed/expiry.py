@@ -64,7 +64,7 @@ class Expired(Enum):
 
     @classmethod
     def of(cls, value: object) -> Self:
-        """The member, or that of the name.
+        """Return the member, or that of the name.
 
         Raises:
             ConfigurationError: there is none.
@@ -77,7 +77,7 @@ class Expired(Enum):
 
 
 def to_ttl(ttl: Duration, store: str) -> int:
-    """A time to live in milliseconds.
+    """Return a time to live in milliseconds.
 
     Raises:
         ConfigurationError: it is not a length of time, or not positive.
@@ -123,7 +123,7 @@ class Horizon:
 
 
 def has_expiry(store: Store[Any, Any], horizon: Horizon) -> bool:
-    """Whether a store needs an ``Expiry``: entries expire, or a mark says of timers what may soon be untrue."""
+    """Return whether a store needs an ``Expiry``: entries expire, or a mark says of timers what may soon be untrue."""
     return horizon.expires or store.get_metadata(TIMED_NAME) not in (None, DATA)
 
 
@@ -153,19 +153,19 @@ class ExpiringRows(ABC):
 
     @abstractmethod
     def encoded_key(self, row: bytes) -> bytes:
-        """The terminated key of an entry."""
+        """Return the terminated key of an entry."""
 
     @abstractmethod
     def time_of(self, data: bytes) -> int:
-        """The time of an entry's last update."""
+        """Return the time of an entry's last update."""
 
     @abstractmethod
     def has_value(self, data: bytes) -> bool:
-        """Whether the entry has a value, and is no mark of a delete."""
+        """Return whether the entry has a value, and is no mark of a delete."""
 
     @abstractmethod
     def entries(self, start: bytes) -> Iterator[tuple[bytes, bytes]]:
-        """The entries from a row on."""
+        """Return the entries from a row on."""
 
     @abstractmethod
     def remove(self, entry: Entry) -> None:
@@ -290,7 +290,7 @@ class Expiry:
         return self._width
 
     def take(self) -> list[Entry]:
-        """The entries with a value that have expired since the last time, in the order of their times and rows.
+        """Return the entries with a value that have expired since the last time, in the order of their times and rows.
 
         Only where ``tells``; any other store sees to them by itself.
         """
@@ -341,7 +341,7 @@ class Expiry:
         self._first = min(self._first, time)
 
     def _find_first(self) -> int:
-        """The time of the first timer; beyond all times if there is none."""
+        """Return the time of the first timer; beyond all times if there is none."""
         for row, _ in self._transaction.scan(TIMERS, BEYOND):
             return unpack_time(row, len(TIMERS))
         return -MIN_TIME

@@ -34,7 +34,7 @@ def without_gone(
 
 
 def timer_rows(expiry: Expiry, escaped: Array, times: Integers, put: int) -> Array:
-    """The rows of new timers, once ``expiry`` has been told of the entries that were put.
+    """Return the rows of new timers, once ``expiry`` has been told of the entries that were put.
 
     Args:
         expiry: that of the store.

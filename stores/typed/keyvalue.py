@@ -26,14 +26,14 @@ class ReadOnlyKeyValueStore(Store[K, V]):
     """The reading half of ``KeyValueStore``."""
 
     def get(self, key: K) -> V | None:
-        """The value of ``key``, or None."""
+        """Return the value of ``key``, or None."""
         if key is None:
             raise self._null_key()
         data = self._read(DATA + self._encode_key(key))
         return None if data is None else self._decode_value(data)
 
     def get_many(self, keys: Iterable[K]) -> list[V | None]:
-        """The value of each key, in the order of ``keys``; None where there is none. Keys may repeat."""
+        """Return the value of each key, in the order of ``keys``; None where there is none. Keys may repeat."""
         found = self._read_many([DATA + key for key in self._keys_bytes(keys)])
         return column_of(self._decode_values([data for data in found if data is not None]), found)
 
@@ -44,7 +44,7 @@ class ReadOnlyKeyValueStore(Store[K, V]):
         return self._entries(first, end, reverse)
 
     def prefix_scan(self, prefix: K, *, reverse: bool = False) -> Scan[tuple[K, V]]:
-        """The entries whose keys' bytes begin with those of ``prefix``."""
+        """Return the entries whose keys' bytes begin with those of ``prefix``."""
         first = DATA + self._key_bytes(prefix)
         return self._entries(first, after_prefix(first), reverse)
 

@@ -96,5 +96,5 @@ def _told(name: str, version: int) -> str:
 
 
 def _has_rows(backend: Backend) -> bool:
-    """Whether there is more than the position of a local copy."""
+    """Return whether there is more than the position of a local copy."""
     return any(row != COMMIT_ROW for row, _ in backend.scan())

@@ -23,7 +23,7 @@ _STEP: Final = 4
 def entries_of_ranges(
     scan: Callable[[bytes, bytes], Entries], ranges: Sequence[Range]
 ) -> Iterator[tuple[int, tuple[bytes, bytes]]]:
-    """The entries within any of some ranges, in their order.
+    """Yield the entries within any of some ranges, in their order.
 
     Args:
         scan: the entries between two rows, in ascending order.

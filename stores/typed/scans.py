@@ -77,13 +77,13 @@ class OpenScans:
         self._scans: WeakSet[Scan[object]] = WeakSet()
 
     def begin(self, entries: Iterator[T]) -> Scan[T]:
-        """The scan over ``entries``, counted until it is exhausted, closed or dropped."""
+        """Return the scan over ``entries``, counted until it is exhausted, closed or dropped."""
         scan = Scan(entries)
         self._scans.add(scan)  # type: ignore[arg-type]
         return scan
 
     def count(self) -> int:
-        """How many are open."""
+        """Return how many are open."""
         return sum(not scan.finished for scan in list(self._scans))
 
     def close(self) -> int:

@@ -23,7 +23,7 @@ class SetBack:
     removed: int = 0
 
     def moves(self, name: str, time: int | None) -> bool:
-        """Whether the time called ``name`` lies beyond the limit; if so, it is noted."""
+        """Return whether the time called ``name`` lies beyond the limit; if so, it is noted."""
         if time is None or time <= self.limit:
             return False
         self.moved[name] = time

@@ -47,7 +47,7 @@ def reading(store: str, what: str, serde: Serde[T]) -> Callable[[bytes], T]:
 
 
 def reading_many(store: str, what: str, serde: Serde[T]) -> Callable[[Sequence[bytes]], list[T]]:
-    """The same for its ``deserialize_many``."""
+    """Return the same for its ``deserialize_many``."""
     deserialize_many = serde.deserialize_many
 
     def decode_many(data: Sequence[bytes]) -> list[T]:
@@ -120,7 +120,7 @@ class Store(ABC, Generic[K, V]):
         return self._value_serde
 
     def get_metadata(self, name: str) -> bytes | None:
-        """The bytes that ``put_metadata`` stored under ``name``, or None."""
+        """Return the bytes that ``put_metadata`` stored under ``name``, or None."""
         return self._read(_metadata_row(name))
 
     def check(self) -> None:
@@ -208,7 +208,7 @@ class WritableStore(Store[K, V]):
         self._write(_metadata_row(name), data)
 
     def metadata_names(self, prefix: str) -> list[str]:
-        """The names that begin with ``prefix`` under which metadata is stored."""
+        """Return the names that begin with ``prefix`` under which metadata is stored."""
         rows = self._scan_rows(METADATA + prefix.encode(), DATA)
         names = [row[len(METADATA) :].decode() for row, _ in rows]
         return [name for name in names if name.startswith(prefix)]

@@ -79,7 +79,7 @@ class Terms:
     changing: tuple[str, ...] = ()
 
     def of_verb(self, name: str, fixed: Mapping[str, Term], unit: TimeUnit) -> Self:
-        """The terms of a store of a verb, which has some of its own."""
+        """Return the terms of a store of a verb, which has some of its own."""
         every = tuple({**dict(self.fixed), **fixed}.items())
         return replace(self, fixed=every, maker=f"the verb {name!r}", verb=True, unit=unit)
 
@@ -162,11 +162,11 @@ class Terms:
         return _packed(dict(self.fixed), dict(self.noted))
 
     def _named(self, name: str, value: Term) -> str:
-        """A term as a user writes it, or that there is none."""
+        """Return a term as a user writes it, or that there is none."""
         return f"no {name}" if _is_absent(name, value) else f"{name}={self._shown(value)}"
 
     def _now(self, name: str, value: Term) -> str:
-        """A value as a user writes it, or that there is none."""
+        """Return a value as a user writes it, or that there is none."""
         return "none" if _is_absent(name, value) else self._shown(value)
 
     def _shown(self, value: Term) -> str:
@@ -174,7 +174,7 @@ class Terms:
 
 
 def _is_absent(name: str, value: Term) -> bool:
-    """Whether a term says that there is no such thing."""
+    """Return whether a term says that there is no such thing."""
     return not value and _plain(name) in USUAL
 
 
@@ -233,12 +233,12 @@ class KeptTerms:
 
 
 def _like(before: Term, now: Term) -> Term:
-    """A term as it was, to be shown as the one that there is now."""
+    """Return a term as it was, to be shown as the one that there is now."""
     return Written(before) if isinstance(now, Written) else before
 
 
 def _plain(name: str) -> str:
-    """The name of a term, whenever rows with it begin."""
+    """Return the name of a term, whenever rows with it begin."""
     return name.partition(SINCE)[0]
 
 
@@ -248,14 +248,14 @@ def _time_of(name: str) -> str:
 
 
 def _moment(text: str) -> int:
-    """The time that ``TimeUnit.MICROSECOND`` shows so."""
+    """Return the time that ``TimeUnit.MICROSECOND`` shows so."""
     if text.removeprefix("-").isdecimal():
         return int(text)
     return to_instant_micros(datetime.fromisoformat(text))
 
 
 def kept_terms(store: str, terms: Terms | None, backend: Backend) -> KeptTerms:
-    """The terms that a store was committed with.
+    """Return the terms that a store was committed with.
 
     Args:
         store: how errors call the store.
@@ -291,7 +291,7 @@ def read_terms(content: Any) -> dict[str, Term]:
 
 
 def _is_number(value: object) -> bool:
-    """Whether a value is one of the numbers that terms have: of 64 bits, with a sign."""
+    """Return whether a value is one of the numbers that terms have: of 64 bits, with a sign."""
     return type(value) is int and -(2**63) <= value < 2**63
 
 
@@ -307,7 +307,7 @@ def read_noted(content: Any) -> dict[str, int]:
 
 
 def merged_terms(found: Iterable[bytes]) -> bytes:
-    """The row of a partition that several become: of what they note, the least."""
+    """Return the row of a partition that several become: of what they note, the least."""
     fixed: dict[str, Term] = {}
     noted: dict[str, int] = {}
     for kept in map(KeptTerms.from_bytes, found):

@@ -37,7 +37,7 @@ class TimestampedColumns:
         self._values = values
 
     def takes(self, keys: pa.DataType) -> bool:
-        """Whether keys may be columns of that type."""
+        """Return whether keys may be columns of that type."""
         return self._keys.takes(keys)
 
     @property
@@ -46,7 +46,7 @@ class TimestampedColumns:
         return self._store.expiry
 
     def get(self, keys: Any, reached: Integers | None = None) -> tuple[Any, Any]:
-        """The values and timestamps of many keys, null where there is none, as Arrow arrays.
+        """Return the values and timestamps of many keys, null where there is none, as Arrow arrays.
 
         Args:
             keys: an Arrow array without nulls, of a type that ``takes`` knows.
@@ -99,7 +99,7 @@ class TimestampedColumns:
         put_column(self._store.transaction, rows, data)
 
     def _timers(self, expiry: Expiry, rows: Any, timestamps: Any, put: Any) -> Any:
-        """The timers that the entries need that are put."""
+        """Return the timers that the entries need that are put."""
         times = timestamps.filter(put).to_numpy()
         if not len(times):
             return rows.slice(0, 0)

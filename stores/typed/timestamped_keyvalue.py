@@ -64,7 +64,7 @@ class ValueAndTimestampSerde(Serde[ValueAndTimestamp[T]]):
 
 
 def pack_timestamp(timestamp: Instant) -> bytes:
-    """The eight bytes before a value."""
+    """Return the eight bytes before a value."""
     try:
         return _pack(timestamp)
     except struct.error:
@@ -72,7 +72,7 @@ def pack_timestamp(timestamp: Instant) -> bytes:
 
 
 def unpack_timestamp(data: bytes) -> int:
-    """The timestamp at the beginning of a stored value.
+    """Return the timestamp at the beginning of a stored value.
 
     Raises:
         CorruptStoreError: there is none.
@@ -137,7 +137,7 @@ class ReadOnlyTimestampedKeyValueStore(TimestampedStore[K, V], ReadOnlyKeyValueS
         self._prepare_to_write(expired)
 
     def get(self, key: K) -> ValueAndTimestamp[V] | None:
-        """The value of ``key`` and its timestamp, or None."""
+        """Return the value of ``key`` and its timestamp, or None."""
         if key is None:
             raise self._null_key()
         data = self._read(DATA + self._encode_key(key))
@@ -149,11 +149,11 @@ class ReadOnlyTimestampedKeyValueStore(TimestampedStore[K, V], ReadOnlyKeyValueS
             raise _without_timestamp() from error
 
     def get_many(self, keys: Iterable[K]) -> list[ValueAndTimestamp[V] | None]:
-        """The value of each key with its timestamp, in the order of ``keys``; None where there is none."""
+        """Return the value of each key with its timestamp, in the order of ``keys``; None where there is none."""
         return self._decoded(self._present(self._read_many([DATA + key for key in self._keys_bytes(keys)])))
 
     def get_value(self, key: K) -> V | None:
-        """The value of ``key`` without its timestamp, or None."""
+        """Return the value of ``key`` without its timestamp, or None."""
         if key is None:
             raise self._null_key()
         data = self._read(DATA + self._encode_key(key))
@@ -171,7 +171,7 @@ class ReadOnlyTimestampedKeyValueStore(TimestampedStore[K, V], ReadOnlyKeyValueS
         """What the writing half needs from the beginning."""
 
     def _gone(self, data: bytes) -> bool:
-        """Whether an entry has expired."""
+        """Return whether an entry has expired."""
         horizon = self._horizon.time
         return horizon is not None and unpack_timestamp(data) <= horizon
 

@@ -123,7 +123,7 @@ def test_a_query_reads_every_topic_and_gives_the_columns_of_the_workload(name: s
 
 
 def _selected(query: str) -> list[str]:
-    """The expressions between the first SELECT and its FROM."""
+    """Return the expressions between the first SELECT and its FROM."""
     selected = query.removeprefix("SELECT ").split(" FROM ")[0]
     return re.split(r", (?![^()]*\))", selected)
 

@@ -178,7 +178,7 @@ def test_contenders_are_told_apart_without_colors(text: str) -> None:
 
 
 def _spec(name: str, labels: Sequence[str], results: Sequence[Any]) -> dict[str, Any]:
-    """The plot of this name with a result of each contender."""
+    """Return the plot of this name with a result of each contender."""
     whole = parsed_document(document([contender(label, "peer") for label in labels], list(results)))
     return next(chart for chart in charts.charts(whole.contenders, whole.results) if chart.name == name).spec
 
@@ -230,7 +230,7 @@ def test_colors_are_told_apart_with_any_color_vision(text: str, look: str, sight
 
 
 def _seen(color: str, sight: str) -> tuple[float, float, float]:
-    """A color as somebody sees it, in CIELAB, whose distances are those that people see."""
+    """Return a color as somebody sees it, in CIELAB, whose distances are those that people see."""
     parts = [int(color[place : place + 2], 16) / 255 for place in (0, 2, 4)]
     linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
     seen = [min(1.0, max(0.0, part)) for part in _times(_SIGHTS[sight], linear)]

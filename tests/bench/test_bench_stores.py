@@ -112,7 +112,7 @@ def test_every_pattern_is_measured_on_every_backend_and_engine_and_checks_what_t
 
 
 def gone_through(pattern: Pattern, opened: Opened, sizes: Sizes = SMALL) -> Plan:
-    """The plan whose steps the store has taken, all of them."""
+    """Return the plan whose steps the store has taken, all of them."""
     plan = pattern.plan(sizes)
     work = {**pattern.work(opened.store, Values(VALUE_SIZE, 1)), Kind.COMMIT: (same, opened.commit)}
     record(list(plan.steps()), work)

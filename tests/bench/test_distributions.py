@@ -12,7 +12,7 @@ DRAWS = 200_000
 
 
 def weights(ranks: int, theta: float = THETA) -> list[float]:
-    """The exact shares of the ranks, by nothing but the definition."""
+    """Return the exact shares of the ranks, by nothing but the definition."""
     each: list[float] = [1 / (rank + 1) ** theta for rank in range(ranks)]
     return [weight / sum(each) for weight in each]
 

@@ -9,7 +9,7 @@ from millpond.cli import app
 
 
 def _walked(command: Any, name: str) -> Iterator[tuple[str, Any]]:
-    """A command and those below it; a group that only leads to others is none."""
+    """Yield a command and those below it; a group that only leads to others is none."""
     below = getattr(command, "commands", {})
     if not below or command.invoke_without_command:
         yield name, command

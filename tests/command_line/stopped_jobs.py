@@ -113,7 +113,7 @@ class Stopped:
         return state.warming(topology, sink, supplier(backend), checksums=False).advance()
 
     def standby(self, topology: Topology | None = None, *, checkpoint: Path | None = None) -> Round:
-        """A round of ``millpond state warm --standby``."""
+        """Return a round of ``millpond state warm --standby``."""
         formats, place = CopyFormats(topology, None, supplier("lmdb"), False), str(checkpoint or self.query.checkpoint)
         return Standby(
             SparkCheckpoint.at(place, 2),
@@ -131,7 +131,7 @@ class Stopped:
         return done
 
     def started(self, application_id: str, topology: Topology, renamed: Mapping[str, str]) -> EvolutionRecord:
-        """The generation with which the job goes on that is started with an evolution."""
+        """Return the generation with which the job goes on that is started with an evolution."""
         location = self.checkpoint.location
         history, evolution = History.of(self.storage, application_id, "out"), Evolution(location, renamed)
         place = Whereabouts(Standpoint(location), self.checkpoint, in_threads(2))

@@ -21,7 +21,7 @@ EXAMPLES = [
 
 
 def taught(name: str) -> list[str]:
-    """The examples of a command."""
+    """Return the examples of a command."""
     lines = (COMMANDS[name].epilog or "").split("\n\n")
     return [line for line in lines if line.startswith("millpond ")]
 

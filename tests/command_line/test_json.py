@@ -25,7 +25,7 @@ def query(tmp_path: Path) -> Query:
 
 
 def objects(*arguments: object) -> list[dict[str, Any]]:
-    """The objects that a command prints, which prints nothing else there."""
+    """Return the objects that a command prints, which prints nothing else there."""
     result = CliRunner().invoke(app, [*map(str, arguments), "--json"])
     assert result.exit_code == 0, result.output
     return [json.loads(line) for line in result.stdout.splitlines()]

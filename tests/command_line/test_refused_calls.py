@@ -194,7 +194,7 @@ class Jobs:
         return Stopped(self.place, sinks=("counts by key", "out"))
 
     def nothing(self) -> Path:
-        """The checkpoint of a query that has state of nobody."""
+        """Return the checkpoint of a query that has state of nobody."""
         other = Stopped(self.place, "other").query.checkpoint
         rmtree(other / "state")
         return other
@@ -208,7 +208,7 @@ class Jobs:
         assert (done.tasks, done.faults, sum(copy.rows for copy in done.copies)) == (2, (), len(KEYS))
 
     def noted(self, job: Stopped) -> Stopped:
-        """The job is started once."""
+        """Return the job is started once."""
         job.note()
         job.run()
         return job

@@ -151,7 +151,7 @@ def test_a_benchmark_that_is_asked_to_end_takes_its_run_and_its_files_with_it(in
 
 
 def runs_of(command: int) -> list[int]:
-    """The processes that a command has started and that have a session of their own."""
+    """Return the processes that a command has started and that have a session of their own."""
     children = Path(f"/proc/{command}/task/{command}/children").read_text().split()
     return [int(child) for child in children if os.getsid(int(child)) == int(child)]
 

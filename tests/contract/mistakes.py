@@ -4,7 +4,7 @@ from typing import Final
 
 MISTAKES: Final = {
     "ForgetsEmptyValues": "Values may be empty.",
-    "IncludesStop": "The entries with ``start <= key < stop``, in key order.",
+    "IncludesStop": "Return the entries with ``start <= key < stop``, in key order.",
     "ExcludesStartInReverse": "``reverse`` gives the same entries in the opposite order.",
     "ComparesSignedBytes": "Keys compare as unsigned bytes",
     "ScansTheLiveMap": "The iterator shows the content as it was when ``scan`` was called",
@@ -14,7 +14,7 @@ MISTAKES: Final = {
     "ForgetsItsEnd": "Every method but ``close`` raises ``StoreClosedError``",
     "ClosesOnce": "Closing twice is no error.",
     "DropsRepeatedKeys": "Keys may repeat.",
-    "FindsTheLastOfAll": "The entry with the greatest key in ``start <= key < stop``",
+    "FindsTheLastOfAll": "Return the entry with the greatest key in ``start <= key < stop``",
     **dict.fromkeys(
         (
             "LowersItsKeys",
@@ -48,7 +48,7 @@ MISTAKES: Final = {
         ),
         "Values of any length and writes of any number of changes are kept whole.",
     ),
-    "CountsFromItsOpening": "The number of entries, which may be an estimate.",
+    "CountsFromItsOpening": "Return the number of entries, which may be an estimate.",
     **dict.fromkeys(
         ("LosesWhatIsNotFlushed", "WritesOnBehindATornTail"),
         "What was written is there when the directory is opened again, flushed or not.",

@@ -197,7 +197,7 @@ class PlantedLog(LogBackend):
         super().__init__(directory, garbage)
 
     def faulty(self, method: str) -> bool:
-        """Whether the fault shows in a call of a method now."""
+        """Return whether the fault shows in a call of a method now."""
         plant = self.plant
         if plant.method != method or plant.fault not in FAULTS[method]:
             return False
@@ -547,13 +547,13 @@ def plants() -> list[Plant]:
 
 
 def _is_none(plant: Plant) -> bool:
-    """Whether the fault does nothing wrong where its condition holds, or the condition can never hold."""
+    """Return whether the fault does nothing wrong where its condition holds, or the condition can never hold."""
     nothing_to_lose = plant.fault in ("gives an empty value", "gives the value without its last byte", "gives a view")
     return plant.when == "for empty values" and (nothing_to_lose or "last byte" in plant.fault)
 
 
 def supplier(plant: Plant) -> BackendSupplier:
-    """A supplier of backends with a fault."""
+    """Return a supplier of backends with a fault."""
     if plant.method == "memory_use":
         return PlantedMemorySupplier(plant=plant)
     if plant.method == "from_options":

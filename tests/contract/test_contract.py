@@ -91,8 +91,11 @@ def test_a_sentence_that_the_contract_does_not_say_cannot_be_quoted() -> None:
 
 
 def test_a_failure_begins_with_the_sentence_that_is_broken() -> None:
-    quote = says(contract.Backend.get, "The value of ``key``, or None where there is none.")
-    with pytest.raises(ContractBroken, match=r"^Backend.get says: The value of ``key``, .*\nKeyError: 'x'"), quote:
+    quote = says(contract.Backend.get, "Return the value of ``key``, or None where there is none.")
+    with (
+        pytest.raises(ContractBroken, match=r"^Backend.get says: Return the value of ``key``, .*\nKeyError: 'x'"),
+        quote,
+    ):
         raise KeyError("x")
 
 

@@ -49,7 +49,7 @@ def test_a_walk_that_is_left_has_read_at_most_three_times_as_much(wanted: int) -
 
 
 def proven(bound: bytes | None, reverse: bool, end: int) -> tuple[int, list[bytes | None]]:
-    """How many entries a walk gives over an iterator that ends after ``end``, and what it has had proven."""
+    """Return how many entries a walk gives over an iterator that ends after ``end``, and what it has had proven."""
     asked: list[bytes | None] = []
     source = (ENTRIES[::-1] if reverse else ENTRIES)[:end]
     cursor = Cursor(iter(source), bound, reverse, _translate, prove=asked.append)

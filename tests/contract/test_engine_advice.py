@@ -24,7 +24,7 @@ def row(number: int, size: int = 100_000) -> dict[bytes, bytes | None]:
 
 
 def filled(backend: Backend, size: int, message: str) -> int:
-    """How many rows the backend takes until it refuses one."""
+    """Return how many rows the backend takes until it refuses one."""
     written = 0
 
     def write() -> None:

@@ -104,7 +104,7 @@ def test_a_step_of_a_random_history_that_fails_begins_with_a_sentence(machine: C
     else:
         history.put_many(changes={b"a": b"1"})
         history.commit()
-    with pytest.raises(ContractBroken, match=r"^Backend\.scan says: The entries with"):
+    with pytest.raises(ContractBroken, match=r"^Backend\.scan says: Return the entries with"):
         history.scan(start=None, stop=b"a", reverse=False)
 
 

@@ -215,7 +215,7 @@ class RecordingCalls:
 
 
 def methods_of(protocol: type) -> set[str]:
-    """The methods that make a backend support ``protocol``."""
+    """Return the methods that make a backend support ``protocol``."""
     return {name for name, member in vars(protocol).items() if callable(member) and not name.startswith("_")}
 
 

@@ -19,7 +19,7 @@ OPTIONS = RocksDbSupplier(
 
 
 def effective(backend: RocksDbBackend, directory: Path) -> dict[str, str]:
-    """The options that the engine itself says it works with."""
+    """Return the options that the engine itself says it works with."""
     newest = max(directory.glob("OPTIONS-*"), key=lambda path: path.name)
     written = dict(re.findall(r"^\s*(\w+)=(.*)$", newest.read_text(), flags=re.MULTILINE))
     written["block_cache"] = str(backend._db.property_int_value("rocksdb.block-cache-capacity"))

@@ -63,7 +63,7 @@ def place_of(path: Path, number: int) -> int:
 
 
 def whole_or_refused(read: Callable[[], list[Entry]], expected: list[Entry]) -> bool:
-    """Whether it was refused."""
+    """Return whether it was refused."""
     try:
         found = read()
     except CorruptStoreError:

@@ -18,7 +18,7 @@ def key(number: int) -> bytes:
 
 
 def step(rng: Random, there: list[int]) -> tuple[bool, list[int]]:
-    """Whether to add, and what: all over, a range, or behind all others, one or thousands."""
+    """Return whether to add, and what: all over, a range, or behind all others, one or thousands."""
     size = rng.choice([1, 3, 70, RUN // 2, 2 * RUN + 1])
     free = sorted(set(range(SPAN)) - set(there))
     if there and (not free or rng.random() < 0.5):

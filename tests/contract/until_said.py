@@ -17,7 +17,7 @@ _said: set[str] = set()
 
 
 def mistake_of(item: pytest.Item) -> str:
-    """The mistake of the backend that a test of the kit runs on."""
+    """Return the mistake of the backend that a test of the kit runs on."""
     return item.nodeid.split("::")[-2].removeprefix("Test")
 
 
@@ -26,7 +26,7 @@ def is_said(mistake: str, message: str) -> bool:
 
 
 def proves(item: pytest.Item, mistake: str) -> bool:
-    """Whether a test names the sentence that a mistake breaks."""
+    """Return whether a test names the sentence that a mistake breaks."""
     quoted = {name: one.sentence for name, one in vars(sentences).items() if isinstance(one, says)}
     broken = {name for name, sentence in quoted.items() if MISTAKES.get(mistake, "\n") in sentence}
     return isinstance(item, pytest.Function) and not broken.isdisjoint(

@@ -73,7 +73,7 @@ def task(
 
 
 def commit(state: TaskState, manifest: Manifest | None, number: int) -> Manifest:
-    """The ``number``-th batch: it changes, adds and deletes in both stores."""
+    """Return the ``number``-th batch: it changes, adds and deletes in both stores."""
     stores: Any = state.open(manifest)
     stamp = [number * 1000] if isinstance(stores["words"], TimestampedKeyValueStore) else []
     for key, value in (("last", number), (f"k{number}", number), (f"k{number - 2}", None)):
@@ -118,7 +118,7 @@ class Nursery:
         formats: str = "older",
         in_place: bool = False,
     ) -> bool:
-        """Whether the commit came to its end before it was its turn to die."""
+        """Return whether the commit came to its end before it was its turn to die."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         how = directory, backend, fuse, manifest.to_json(), number, formats, int(in_place)
@@ -163,7 +163,7 @@ def _run(directory: str, backend: str, fuse: str, manifest: str, number: str, fo
     rename = Path.rename
 
     def mortal(path: Path, target: Path) -> Path:
-        """A directory that changes its name is a step, too."""
+        """Return a directory that changes its name is a step, too."""
         plan.meet(Step.FILE_FINISH)
         return rename(path, target)
 

@@ -45,7 +45,7 @@ Content: TypeAlias = dict[str, list[Any]]
 
 
 def process(stores: Any, seed: int, number: int) -> Output:
-    """The ``number``-th micro-batch: what it puts out depends on all that was written before."""
+    """Return the ``number``-th micro-batch: what it puts out depends on all that was written before."""
     chance = random.Random(f"{seed}/{number}")
     output: Output = []
     for _ in range(chance.randrange(12)):

@@ -123,7 +123,7 @@ def test_a_fault_at_any_step_of_a_batch_ends_it_or_is_overcome(tmp_path: Path, b
 
 
 def attempt(directory: Path, backend: str, plan: FaultPlan, before: Manifest) -> Manifest | None:
-    """The second batch under ``plan``; None if it failed."""
+    """Return the second batch under ``plan``; None if it failed."""
     state = task(directory, backend, plan)
     try:
         return commit(state, before, 2)

@@ -114,12 +114,12 @@ def values(found: dict[str, Any]) -> dict[str, Any]:
 
 
 def times(found: dict[str, Any]) -> dict[str, int]:
-    """The timestamps of words."""
+    """Return the timestamps of words."""
     return {key: value.timestamp for key, value in found["words"].items()}
 
 
 def known_times(way: Way, number: int) -> dict[str, int]:
-    """The timestamps that are known after the last commit: those of words that were written timestamped."""
+    """Return the timestamps that are known after the last commit: those of words that were written timestamped."""
     formats = [*(one for one, _ in way.before), way.formats, "newer"]
     return {
         key: value * 1000 if formats[value - 1] == "newer" else UNKNOWN

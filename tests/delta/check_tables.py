@@ -25,7 +25,7 @@ Prices = list[tuple[str, float | None]]
 
 
 def prices() -> Topology:
-    """The changes of a table, for sinks that are written in the order of their names."""
+    """Return the changes of a table, for sinks that are written in the order of their names."""
     builder = StreamsBuilder()
     changes = builder.table("in", Consumed("string", "float64"), Materialized("prices")).to_stream()
     for sink in ("appended", "files", "named", "then"):
@@ -45,7 +45,7 @@ def rows_of(frame: DataFrame) -> list[tuple[Any, ...]]:
 
 
 def versions(spark: SparkSession, table: str) -> int:
-    """How many commits a table has had."""
+    """Return how many commits a table has had."""
     return spark.sql(f"DESCRIBE HISTORY {table}").count()
 
 
@@ -160,7 +160,7 @@ def test_a_table_that_exists_keeps_its_other_columns(spark: SparkSession, path: 
 
 
 def schema(*columns: str) -> pa.Schema:
-    """A change feed of these columns, of any type."""
+    """Return a change feed of these columns, of any type."""
     return pa.schema({**dict.fromkeys(columns, pa.int64()), **CHANGE_COLUMNS})
 
 

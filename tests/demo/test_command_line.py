@@ -12,7 +12,7 @@ from millpond.errors import ConfigurationError
 
 
 def run(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
-    """The exit code of ``millpond`` with these arguments."""
+    """Return the exit code of ``millpond`` with these arguments."""
     monkeypatch.setattr(sys, "argv", ["millpond", *arguments])
     with pytest.raises(SystemExit) as ended:
         main()

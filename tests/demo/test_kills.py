@@ -112,7 +112,7 @@ def kill_session(leader: int) -> None:
 
 
 def session(leader: int) -> Iterator[int]:
-    """The processes of the session that ``leader`` leads."""
+    """Yield the processes of the session that ``leader`` leads."""
     for path in Path("/proc").glob("[0-9]*"):
         try:
             belongs = os.getsid(int(path.name)) == leader

@@ -21,7 +21,7 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> data.Inputs:
 
 
 def rows(path: Path, consumed: Consumed) -> list[tuple[Any, Any, int]]:
-    """The records of a file: of each row, the fields that the topic's values have."""
+    """Return the records of a file: of each row, the fields that the topic's values have."""
     values = serde(consumed.value_serde or "")
     assert isinstance(values, StructSerde)
     names = [name for name, _ in values.layout.fields]

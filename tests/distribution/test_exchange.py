@@ -33,7 +33,7 @@ def _table(first: int, timestamps: list[int], keys: list[Any] | None = None) -> 
 
 
 def _expected(queues: Queues) -> list[tuple[int, str, int]]:
-    """A literal reading of the rule of the order of arrival, each split being a queue of its own."""
+    """Return a literal reading of the rule of the order of arrival, each split being a queue of its own."""
     waiting = {place: list(enumerate(times)) for place, times in sorted(queues.items())}
     taken = []
     while any(waiting.values()):
@@ -93,7 +93,7 @@ ORDERED_BY_TIME = [(Order.TIME, False), (Order.TIME, True), (Order.ARRIVAL, True
 
 
 def _told(blobs: list[Blob], complete: bool, shuffle: random.Random) -> list[Blob]:
-    """The blobs, and with ``complete`` two that tell of completion somewhere among them."""
+    """Return the blobs, and with ``complete`` two that tell of completion somewhere among them."""
     told = blobs + signal_blobs(COMPLETE, [0, 0] if complete else [])
     shuffle.shuffle(told)
     return told

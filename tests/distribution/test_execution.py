@@ -66,13 +66,13 @@ def update_counts() -> Topology:
 
 
 def numbered(plan: Plan) -> TaskNumbers:
-    """The tasks numbered backwards: any numbering will do."""
+    """Return the tasks numbered backwards: any numbering will do."""
     tasks = [(part.index, partition) for part in plan.parts for partition in range(plan.partitions)]
     return {task: 100 - i for i, task in enumerate(tasks)}
 
 
 def open_stores(plan: Plan) -> dict[tuple[int, int], dict[str, Any]]:
-    """The stores of all tasks."""
+    """Return the stores of all tasks."""
     return {
         (part.index, partition): {name: spec.open(Transaction(MemoryBackend())) for name, spec in part.stores.items()}
         for stage in plan.stages
@@ -119,7 +119,7 @@ def run_stages(
 
 
 def sent_to_tasks(plan: Plan, numbers: TaskNumbers, topic: str, splits: list[Records]) -> list[Blob]:
-    """The records of a topic that no sub-topology of the map side reads."""
+    """Return the records of a topic that no sub-topology of the map side reads."""
     blobs = list[Blob]()
     for split, records in enumerate(splits):
         keys, values, timestamps = map(list, zip(*records, strict=True))
@@ -231,7 +231,7 @@ def test_windowed_keys_of_a_topic_are_found_where_its_records_go() -> None:
 
 
 def sent(topology: Topology, topic: str, keys: list[bytes]) -> dict[int, list[bytes]]:
-    """The keys that reach each task, by its number."""
+    """Return the keys that reach each task, by its number."""
     plan = make_plan(topology, None, PARTITIONS)
     records = pa.table({"key": keys, "value": keys, "timestamp": list(range(len(keys)))})
     reached = defaultdict[int, list[bytes]](list)

@@ -10,7 +10,7 @@ TEXT = Consumed("string", "string")
 
 
 def update_counts() -> Topology:
-    """How often each letter's words were updated, for which the words are counted first."""
+    """Return how often each letter's words were updated, for which the words are counted first."""
     builder = StreamsBuilder()
     words = builder.stream("words", TEXT).select_key(lambda _, word: word)
     updates = words.group_by_key().count().to_stream().select_key(lambda word, _: word[0])

@@ -8,7 +8,7 @@ from millpond.stores.encoding.rows.schemas import Schemas
 
 
 def evolve_schemas(storage: Storage, application_id: str, place: str, schema: pa.Schema) -> Schemas:
-    """The history of a place's schemas with ``schema`` as its newest, which is kept."""
+    """Return the history of a place's schemas with ``schema`` as its newest, which is kept."""
     after = next_schemas(storage, application_id, place, schema, {}, ())
     keep_schemas(storage, application_id, {place: after})
     return after

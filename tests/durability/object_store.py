@@ -78,13 +78,13 @@ class ObjectStore:
             self._left, self._faults = number, list(faults)
 
     def met(self) -> bool:
-        """Whether all faults have happened; none will happen any more."""
+        """Return whether all faults have happened; none will happen any more."""
         with self._lock:
             left, self._faults = self._faults, []
         return not left
 
     def taken(self) -> Counter[str]:
-        """How many requests of each kind there were since the last call."""
+        """Return how many requests of each kind there were since the last call."""
         with self._lock:
             taken, self.requests = self.requests, []
         return Counter(request.kind for request in taken)

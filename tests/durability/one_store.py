@@ -20,7 +20,7 @@ def task(
     local: str = "local",
     **options: Any,
 ) -> TaskState:
-    """The task, with its durable files and its local copies below a directory."""
+    """Return the task, with its durable files and its local copies below a directory."""
     return TaskState(
         [spec],
         supplier(backend),
@@ -37,7 +37,7 @@ def key(number: int) -> str:
 
 
 def add(state: TaskState, manifest: Manifest | None, keys: range, amount: int = 1) -> Manifest:
-    """A micro-batch that adds to the counts of some keys."""
+    """Return a micro-batch that adds to the counts of some keys."""
     store: Any = state.open(manifest)["counts"]
     for name in map(key, keys):
         store.put(name, (store.get(name) or 0) + amount)

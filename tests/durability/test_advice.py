@@ -46,7 +46,7 @@ time.sleep(60)
 
 
 def committed(directory: Path, backend: str = "memory") -> list[Manifest]:
-    """The manifests of three micro-batches."""
+    """Return the manifests of three micro-batches."""
     manifests: list[Manifest] = []
     with task(directory, backend) as state:
         for _ in range(3):

@@ -19,7 +19,7 @@ from millpond.stores.encoding.keys import COMMIT_ROW, DATA
 
 
 def versions(count: int) -> list[Manifest]:
-    """A manifest, and those that follow."""
+    """Return a manifest, and those that follow."""
     found = [Manifest.empty("app", "0_0", "").with_snapshot(file(FileKind.SNAPSHOT, 1), ())]
     while len(found) < count:
         found.append(found[-1].with_delta(file(FileKind.DELTA, len(found) + 1)))

@@ -68,7 +68,7 @@ def whether(done: bool, yes: str, no: str) -> str:
 
 
 def of_a_fork(directory: Path, hours: float) -> str:
-    """A fork at the 10th commit, and the original goes on with 50 on that host."""
+    """Return a fork at the 10th commit, and the original goes on with 50 on that host."""
     fork = task(directory, "memory", local="fork", policy=FORKS)
     with task(directory, "memory", policy=FORKS) as original, fork:
         shared = history(original, None, 10)
@@ -83,7 +83,7 @@ def of_a_fork(directory: Path, hours: float) -> str:
 
 
 def of_a_dead_pin(directory: Path, hours: float) -> str:
-    """A run that has not renewed its pin for 7 hours holds nothing back."""
+    """Return a run that has not renewed its pin for 7 hours holds nothing back."""
     with task(directory, "memory", local="dead", policy=FORKS) as dead:
         shared = history(dead, None, 3)
         dead.open(shared)
@@ -143,7 +143,7 @@ def cleaned(directory: Path, arguments: list[str], there: Callable[[], bool]) ->
 
 
 def of_a_lease(directory: Path, hours: float) -> str:
-    """A lease that somebody holds, and one that nobody does."""
+    """Return a lease that somebody holds, and one that nobody does."""
     held, free = Lease(directory / "held", 0), Lease(directory / "free", 0)
     held.acquire()
     free.acquire()

@@ -116,7 +116,7 @@ def test_row_groups_of_a_store_that_are_not_in_order_are_not_used(storage: Stora
 
 
 def rewritten(storage: Storage, manifest: Manifest, changes: dict[bytes, bytes]) -> Manifest:
-    """The manifest's file with other metadata, as if it had been written so."""
+    """Return the manifest's file with other metadata, as if it had been written so."""
     (file,) = manifest.files
     path = Path(storage.describe(manifest.path(file)))
     content = pq.read_table(path)

@@ -83,7 +83,7 @@ def at_rest(engine: str) -> Scenario:
 
 
 def of_another_release(engine: str) -> Scenario:
-    """A plain copy that becomes a timestamped one at once."""
+    """Return a plain copy that becomes a timestamped one at once."""
     names = (".counts.removing", ".counts-v2.building", ".counts-v2.preparing", ".counts-v2.prepared")
     return Scenario(
         "local",
@@ -94,7 +94,7 @@ def of_another_release(engine: str) -> Scenario:
 
 
 def in_preparation(engine: str, share: float) -> Scenario:
-    """A new format that is being prepared, with commits that wait if the share of time is none."""
+    """Return a new format that is being prepared, with commits that wait if the share of time is none."""
     policy = DurabilityPolicy(prepared_rows=2, prepared_share=share)
     options: dict[str, Any] = {"policy": policy, "upgrade_mode": UpgradeMode.IN_PLACE}
 
@@ -105,7 +105,7 @@ def in_preparation(engine: str, share: float) -> Scenario:
 
 
 def prepared(engine: str) -> Scenario:
-    """A new format that is prepared, and takes over."""
+    """Return a new format that is prepared, and takes over."""
     options: dict[str, Any] = {"policy": DurabilityPolicy(prepared_share=1e9), "upgrade_mode": UpgradeMode.IN_PLACE}
 
     def make(place: Path) -> Manifest:
@@ -169,7 +169,7 @@ SCENARIOS: Final = {
 
 
 def shown(scenario: Scenario, path: str) -> str:
-    """A path as the page writes it."""
+    """Return a path as the page writes it."""
     above = path.split("/")[:-1]
     if len(above) > 3 and scenario.root == "local" and not above[3].endswith(".backlog"):
         return f"`<local_dir>/{'/'.join([*above, ''])}`, each file of the engine"

@@ -45,7 +45,7 @@ def durable(directory: Path, manifest: Manifest) -> dict[str, int]:
 
 
 def copy_of(directory: Path, local: str = "local") -> Path:
-    """The directory of the only local copy."""
+    """Return the directory of the only local copy."""
     (found,) = (path for path in (directory / local / "app" / "0_0").glob("*/counts"))
     return found
 
@@ -114,7 +114,7 @@ WIDTH = 300
 
 
 def wide(directory: Path, cache: int) -> TaskState:
-    """A task whose copy has a table that is too large for its seal. Each size of cache is a cache of its own."""
+    """Return a task whose copy has a table that is too large for its seal. Each size of cache is a cache of its own."""
     return task(directory, RocksDbSupplier(compression="none", block_cache=cache), WIDE)
 
 
@@ -339,7 +339,7 @@ def test_what_is_wrong_in_a_copy_does_not_become_durable_with_a_snapshot(tmp_pat
 
 
 def _row(backend: Any, key: bytes) -> bytes:
-    """The row of a key as the engine has it."""
+    """Return the row of a key as the engine has it."""
     (row,) = (row for row, _ in backend.scan() if key in row)
     return bytes(row)
 

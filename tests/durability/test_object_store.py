@@ -63,7 +63,7 @@ def task(storage: Storage, local_dir: Path, backend: str = "memory", policy: Dur
 
 
 def committed(storage: Storage, local_dir: Path, backend: str, numbers: range) -> list[Manifest]:
-    """The manifests of as many micro-batches, each by a process of its own."""
+    """Return the manifests of as many micro-batches, each by a process of its own."""
     manifests: list[Manifest] = []
     for number in numbers:
         with task(storage, local_dir, backend) as state:
@@ -173,7 +173,7 @@ def survives(store: ObjectStore, storage: Storage, directory: Path, backend: str
 
 
 def of_all_requests(store: ObjectStore, directory: Path, backend: str, *faults: Fault) -> int:
-    """How many requests can fail, after each of them has failed in a life of its own."""
+    """Return how many requests can fail, after each of them has failed in a life of its own."""
     for number in count(1):
         storage = store.storage(f"{directory.name}-{number}")
         if not survives(store, storage, directory / str(number), backend, number, *faults):

@@ -62,7 +62,7 @@ def content(directory: Path, manifest: Manifest, spec: StoreSpec = TIMES) -> dic
 
 
 def formats(directory: Path, manifest: Manifest) -> list[dict[bytes, bytes]]:
-    """The metadata of a manifest's files."""
+    """Return the metadata of a manifest's files."""
     storage = Storage.from_uri(directory / "state")
     return [
         {key: value for key, value in (pq.read_metadata(path).metadata or {}).items() if key.startswith(b"millpond")}

@@ -196,11 +196,11 @@ class Job:
         return len(backlog.waiting)
 
     def writes(self) -> int:
-        """How often the new directory was written."""
+        """Return how often the new directory was written."""
         return self.plan.steps[Step.BACKEND_WRITE]
 
     def taken_over(self) -> dict[bytes, bytes]:
-        """The rows of the store after a restart in the new format."""
+        """Return the rows of the store after a restart in the new format."""
         self.preparation.take_over()
         with self.place.open() as backend:
             return rows_of(backend)

@@ -78,7 +78,7 @@ def in_the_driver(uri: str) -> str:
 
 
 def in_an_executor(uri: str) -> str:
-    """An error of a library that nobody translates, in a worker that has the state directory."""
+    """Return an error of a library that nobody translates, in a worker that has the state directory."""
     short_errors = pytest.importorskip("millpond.adapters.spark.session.sent").short_errors
     refusal(uri)
     with pytest.raises(ValueError, match="cannot open") as caught, short_errors():
@@ -93,7 +93,7 @@ def fails(uri: str, *_: object) -> NoReturn:
 
 
 def in_an_executor_without(uri: str) -> str:
-    """The same in a worker that never opens the state directory, and knows what has come with its work."""
+    """Return the same in a worker that never opens the state directory, and knows what has come with its work."""
     sent = pytest.importorskip("millpond.adapters.spark.session.sent").Sent
     refusal(uri)
     packed = pickle.dumps(sent(partial(fails, uri)))

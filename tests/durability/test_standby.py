@@ -95,7 +95,7 @@ class Cluster:
         )
 
     def follow(self, standby: StandbyTask) -> list[Warmed] | None:
-        """A round."""
+        """Return a round."""
         standby.note()
         assert self.manifest is not None
         return standby.follow(self.manifest)

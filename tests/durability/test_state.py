@@ -252,7 +252,7 @@ def test_a_snapshot_follows_a_chain_of_deltas_that_got_too_long(tmp_path: Path, 
 
 
 def scattered(number: int) -> int:
-    """A number that does not compress with its neighbors."""
+    """Return a number that does not compress with its neighbors."""
     return number * 0x9E3779B97F4A7C15 % 2**63
 
 

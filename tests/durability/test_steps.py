@@ -187,7 +187,7 @@ def test_what_is_read_of_a_snapshot_are_durable_files(tmp_path: Path) -> None:
 
 
 def in_steps(directory: Path, rows: int = 300, *, until: str) -> Manifest:
-    """A manifest whose next snapshot is as far as that: gathering, merging, or whole."""
+    """Return a manifest whose next snapshot is as far as that: gathering, merging, or whole."""
     with task(directory, specs=[PLAIN]) as state:
         manifest = filled(state, rows)
         for number in range(60):

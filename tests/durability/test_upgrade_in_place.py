@@ -69,7 +69,7 @@ def commit(state: TaskState, spec: StoreSpec, manifest: Manifest | None, puts: C
 
 
 def names(directory: Path) -> set[str]:
-    """The store's directories."""
+    """Return the store's directories."""
     return {path.name for path in (directory / "local" / "app" / "0_0").glob("*/*") if path.is_dir()}
 
 
@@ -82,7 +82,7 @@ OLD: Content = {key: (number, -1) for number, key in enumerate(KEYS)}
 
 
 def upgraded(directory: Path, engine: str, new: StoreSpec) -> tuple[Manifest, Content, int]:
-    """The manifest of a plain store upgraded in place, what is known by then, and after how many commits."""
+    """Return the manifest of a plain store upgraded in place, what is known by then, and after how many commits."""
     with task(directory, engine, PLAIN) as state:
         manifest = commit(state, PLAIN, None, OLD)
     known, count = dict(OLD), 0

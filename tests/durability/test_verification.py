@@ -133,7 +133,7 @@ def test_a_manifest_whose_chain_lacks_a_commit_is_refused(tmp_path: Path) -> Non
 
 
 def delta(directory: Path, manifest: Manifest, store: str, *rows: tuple[bytes, int | None, bytes | None]) -> Manifest:
-    """The next version, with rows that nobody has checked."""
+    """Return the next version, with rows that nobody has checked."""
     columns = [[store] * len(rows), *map(list, zip(*rows, strict=True))]
     arrays: Any = [pa.array(values, field.type) for values, field in zip(columns, SCHEMA, strict=True)]
     table = pa.table(arrays, schema=SCHEMA)

@@ -69,7 +69,7 @@ class Job:
         )
 
     def batch(self, puts: Puts, spec: StoreSpec | None = None, local: str = "local", **options: Any) -> Manifest:
-        """A micro-batch, by default of the running job."""
+        """Return a micro-batch, by default of the running job."""
         spec = spec or self.old
         with self.task(spec, local, **options) as state:
             stores: Any = state.open(self.manifest)

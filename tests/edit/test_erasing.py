@@ -59,7 +59,7 @@ def filled(directory: Path) -> Query:
 
 
 def bytes_found(*directories: Path) -> list[Path]:
-    """The files that have bytes of the person, read without what erases them."""
+    """Return the files that have bytes of the person, read without what erases them."""
     found = []
     for path in (one for directory in directories for one in directory.rglob("*") if one.is_file()):
         data = path.read_bytes()

@@ -36,7 +36,7 @@ MORE: list[tuple[AggregateCall, pa.DataType, list[Any]]] = [
 
 
 def of_call(call: AggregateCall, type_: pa.DataType) -> tuple[RowAggregate, AggregatedColumn]:
-    """The call, and the column that is known of it where only its state is."""
+    """Return the call, and the column that is known of it where only its state is."""
     aggregate = RowAggregate({"r": call}, {"r": pa.struct([("value", type_)]) if call.wraps else type_})
     where = {} if call.where is None else {"r": str(call.where)}
     history = Schemas.first(first_calls(aggregate.kept({"r": "v"}, where)))
@@ -44,7 +44,7 @@ def of_call(call: AggregateCall, type_: pa.DataType) -> tuple[RowAggregate, Aggr
 
 
 def read(aggregate: RowAggregate, column: AggregatedColumn, values: list[Any]) -> tuple[bytes, Any]:
-    """The state of values, and what is read of it, which is what comes out."""
+    """Return the state of values, and what is read of it, which is what comes out."""
     state = aggregate.initializer()
     for time, value in enumerate(values):
         state = aggregate.aggregator(b"k", (time, value), state)

@@ -73,7 +73,7 @@ class Stopped:
     def holds(
         self, *values: int, of: StateInspector | None = None, batch: int | None = None, **which: str
     ) -> StoreView:
-        """A store of that query has these values."""
+        """Return a store of that query has these values."""
         view = (of or self.inspector()).store("plain", batch=batch, **which)
         assert {row["value"] for row in rows_of(view)} == {*values}
         return view

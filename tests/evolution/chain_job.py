@@ -136,7 +136,7 @@ class ChainJob(Process):
         *,
         into: bool,
     ) -> list[SharedVerb]:
-        """A verb behind those whose operator it shares."""
+        """Return a verb behind those whose operator it shares."""
         job, verb, evolution = run.job, made.verb, run.job.options.evolution
         session: Any = SimpleNamespace(conf={PARTITIONS_CONF: "1"})
         plan = job.plan(session, verb.topology, run.name)

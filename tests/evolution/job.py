@@ -174,7 +174,7 @@ class Job(Process):
         return checkpoint, told
 
     def _sent(self, records: Sequence[Record]) -> list[Blob]:
-        """The records, as they come to the first operator."""
+        """Return the records, as they come to the first operator."""
         plan, numbers, writer = self._planned, _numbers(self._planned), BlobWriter(0)
         part = plan.readers[TOPIC]
         if not records:
@@ -215,7 +215,7 @@ class Job(Process):
         return outputs
 
     def state(self, part: Subtopology, partition: int) -> TaskState:
-        """The task's state in this process."""
+        """Return the task's state in this process."""
         task_id, running = f"{part.index}_{partition}", self.running
         assert running is not None
         assert self.record is not None

@@ -283,7 +283,7 @@ class Life(Story):
         self.check()
 
     def opens_plain(self) -> bool:
-        """Whether no copy is refused because it knows timestamps; else all are deleted, as the error says."""
+        """Return whether no copy is refused because it knows timestamps; else all are deleted, as the error says."""
         try:
             for part, partition in self.job.tasks:
                 self.opened(self.job.state(part, partition), f"{part.index}_{partition}")
@@ -417,7 +417,7 @@ class Life(Story):
             assert not shown(found[name], expected), what
 
     def in_new_format(self, task: str, spec: StoreSpec) -> bool:
-        """Whether the copy in use is of the format that the spec asks for."""
+        """Return whether the copy in use is of the format that the spec asks for."""
         backend = self.running.backend
         directory = self.job.local / APPLICATION / task / backend
         return not supplier(backend).persistent or (directory / spec.directory_name).is_dir()

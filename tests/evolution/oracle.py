@@ -83,7 +83,7 @@ class Oracle:
         )
 
     def keys(self, what: str) -> list[str]:
-        """The keys of which a store has something."""
+        """Return the keys of which a store has something."""
         return sorted({place if isinstance(place, str) else place[0] for place in self.stores[what]})
 
     def forget(self, key: str, what: str) -> None:
@@ -119,7 +119,7 @@ class Oracle:
             yield Told(key, f"windows@{start}={counted.value}", max(counted.times))
 
     def _kinds(self, told: Iterable[Told]) -> list[Told]:
-        """The last count of results of each kind."""
+        """Return the last count of results of each kind."""
         last: dict[str, Told] = {}
         for one in told:
             kind = one.value.partition("=")[0].partition("@")[0]
@@ -134,7 +134,7 @@ class Oracle:
 
 
 def _entry(value: int | None, time: int) -> Entry:
-    """An entry whose time is known; None is for a delete, which only a store with versions keeps."""
+    """Return an entry whose time is known; None is for a delete, which only a store with versions keeps."""
     return Entry(value, frozenset({time}))  # type: ignore[arg-type]
 
 
@@ -157,7 +157,7 @@ def _with_history(table: Content) -> Content:
 
 
 def _without_history(versions: Content) -> Content:
-    """The latest version of each key, unless that is a delete."""
+    """Return the latest version of each key, unless that is a delete."""
     latest = {key: versions[key, time] for key, time in sorted(versions)}
     return {key: entry for key, entry in latest.items() if entry.value is not None}
 

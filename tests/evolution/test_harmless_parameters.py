@@ -171,7 +171,7 @@ def drawn(random: Random, begin: int, windows: Any, reached: int) -> tuple[Input
 
 
 def last(records: Sequence[Any]) -> dict[Any, Any]:
-    """The last value of each key."""
+    """Return the last value of each key."""
     return {record.key: record.value for record in records}
 
 

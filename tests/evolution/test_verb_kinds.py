@@ -32,7 +32,7 @@ from tests.evolution.parameters import (
 
 
 def of_feed() -> Topology:
-    """An aggregate of a change feed."""
+    """Return an aggregate of a change feed."""
     columns: list[Any] = [("id", pa.int64()), ("k", pa.string()), ("at", pa.timestamp("us")), ("op", pa.string())]
     rows = Rows.of("changes", pa.schema(columns))
     feed = Changes(["id"], "op", "at", late=True)

@@ -220,7 +220,7 @@ def test_an_erasure_does_not_read_what_was_erased_under_a_later_name_that_is_gon
 
 
 def names_listed(life: VerbLife) -> set[str]:
-    """The verbs whose stores ``millpond state list`` shows."""
+    """Return the verbs whose stores ``millpond state list`` shows."""
     return {view.application_id.removeprefix(f"{OWNER}.") for view in life.job.inspector(life.job.storage).stores()}
 
 

@@ -141,5 +141,5 @@ def _told_window(window: Windowed[str], count: int) -> tuple[str, str]:
 
 
 def _kind(_: str, told: str) -> str:
-    """Which store a result tells of."""
+    """Return which store a result tells of."""
     return told.partition("=")[0].partition("@")[0]

@@ -220,7 +220,7 @@ class Draft:
         return ["left", "right"] if self.kind in JOINS else ["left"]
 
     def named(self, names: Mapping[str, str], side: str) -> str:
-        """The name of a column that differs between sides."""
+        """Return the name of a column that differs between sides."""
         return names[OTHER[side]] if self.turned else names[side]
 
     @property
@@ -229,7 +229,7 @@ class Draft:
         return self.named(TIMES, "left"), self.named(TIMES, "right")
 
     def schema(self, side: str) -> pa.Schema:
-        """The columns of one of its inputs."""
+        """Return the columns of one of its inputs."""
         columns: list[Any] = [("k", pa.string()), (self.named(TIMES, side), TIME)]
         if self.kind in (*CALLING, *OVER):
             columns += [("v", pa.int64()), ("w", pa.int64())]
@@ -243,11 +243,11 @@ class Draft:
         return pa.schema([*columns, *values])
 
     def has_group(self, side: str) -> bool:
-        """Whether rows of that side have the column that may be in a key behind ``k``."""
+        """Return whether rows of that side have the column that may be in a key behind ``k``."""
         return self.kind in KEEPING or (self.kind in (CUBES, CORRECTED, GROUPED) and side == "left")
 
     def keys(self, side: str) -> list[str]:
-        """The columns of its key."""
+        """Return the columns of its key."""
         return ["k", self.named(GROUPS, side)] if self.grouped else ["k"]
 
     def kept(self, side: str) -> list[str]:
@@ -261,7 +261,7 @@ class Draft:
         return self.begins[1] if self.begins else {}
 
     def lacks(self, other: "Draft") -> bool:
-        """Whether nobody can know that it has all rows if it begins with those of another verb."""
+        """Return whether nobody can know that it has all rows if it begins with those of another verb."""
         return self.kind == "latest" and (other.kind != "latest" or self.grouped > other.grouped)
 
 
@@ -290,7 +290,7 @@ def _differing(before: Sequence[Any], after: Sequence[Any]) -> tuple[list[str], 
 
 
 def begun(number: int, kind: str, old: Draft, pairs: Mapping[str, str], columns: Sequence[Column]) -> Draft:
-    """A verb that begins with the rows of another one: each side with those of one of its sides."""
+    """Return a verb that begins with the rows of another one: each side with those of one of its sides."""
     side, source = next(iter(pairs.items()))
     return Draft(
         number, kind, f"{kind}-{number}", tuple(columns), turned=(side != source) != old.turned,
@@ -390,7 +390,7 @@ class Kept:
 
 
 def made_of(draft: Draft, run: VerbRun, calls: CallChanges) -> Made:
-    """The verb, as ``Millpond`` makes it."""
+    """Return the verb, as ``Millpond`` makes it."""
     left = KeptRows.of(f"left-{draft.number}", draft.schema("left"))
     if draft.kind in CALLING:
         return _aggregate(draft, run, calls, left)
@@ -489,7 +489,7 @@ def _over(draft: Draft, run: VerbRun, changes: CallChanges, left: KeptRows) -> M
 
 
 def _texts(calls: Mapping[str, AggregateCall]) -> tuple[dict[str, str], dict[str, str]]:
-    """The arguments and the conditions of calls, as they are kept."""
+    """Return the arguments and the conditions of calls, as they are kept."""
     arguments = {name: str(call.column) for name, call in calls.items() if call.column is not None}
     return arguments, {name: str(call.where) for name, call in calls.items() if call.where is not None}
 

@@ -190,7 +190,7 @@ class VerbJob(Process):
         return verb.operator + level, verb.running.numbers[part.index, partition]
 
     def state(self, verb: RunningDraft, part: Subtopology, partition: int) -> TaskState:
-        """The task's state in this process."""
+        """Return the task's state in this process."""
         settings, task_id = verb.settings, f"{part.index}_{partition}"
         assert settings.generation is not None
         if (settings.sink, task_id) not in self.states:

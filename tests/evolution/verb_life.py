@@ -146,7 +146,7 @@ class VerbLife(Story):
         return self._numbers
 
     def new(self, kind: str) -> Draft:
-        """A verb that never was."""
+        """Return a verb that never was."""
         draft = Draft(self.number(), kind, "")
         draft = replace(draft, name=f"{kind}-{draft.number}")
         if kind in CALLING:
@@ -249,7 +249,7 @@ class VerbLife(Story):
         return found
 
     def met(self, draft: Draft, row: Arrival, side: str, time: int) -> int:
-        """The time of a row; of some left ones that of the newest right one, if that is not long ago."""
+        """Return the time of a row; of some left ones that of the newest right one, if that is not long ago."""
         if draft.kind not in ASOF or side == "right" or row.late % 3:
             return time
         since = (1_000 + 2 * self._rows - 30) * SECOND
@@ -259,7 +259,7 @@ class VerbLife(Story):
         )
 
     def tables(self, draft: Draft, come: Sequence[Come]) -> dict[str, list[pa.Table]]:
-        """The rows of a micro-batch, in two files of each side."""
+        """Return the rows of a micro-batch, in two files of each side."""
         found = {}
         for side in draft.sides:
             columns, time, group = draft.of(side), draft.named(TIMES, side), draft.named(GROUPS, side)
@@ -326,7 +326,7 @@ class VerbLife(Story):
             assert found == Counter(map(frozen, expected.values())), (verb.draft, found, expected)
 
     def stored(self, verb: RunningDraft) -> list[dict[str, Any]]:
-        """The rows of the store that holds a verb's table, without those that its history keeps beside them."""
+        """Return the rows of the store that holds a verb's table, without those that its history keeps beside them."""
         name = STORES[verb.draft.kind]
         parts = verb.made.verb.stores[name]
         shown = PartRows(parts, pa.schema([one for some in parts for one in some.schema]))
@@ -452,7 +452,7 @@ class VerbLife(Story):
             self.note("a verb began by another key")
 
     def begun(self, old: Draft, kind: str, sides: tuple[int, int], *, grouped: bool) -> Draft:
-        """A verb that begins with the rows of another one: one side, or both if they are of the same kind."""
+        """Return a verb that begins with the rows of another one: one side, or both if they are of the same kind."""
         mine, theirs = KEEPING[kind], KEEPING[old.kind]
         pairs = {mine[sides[0] % len(mine)]: theirs[sides[1] % len(theirs)]}
         if kind == "streams" or (kind == old.kind and sides[0] == sides[1]):
@@ -626,7 +626,7 @@ class VerbLife(Story):
         self.start(self.drafts)
 
     def keeps(self, draft: Draft) -> bool:
-        """Whether the keys of a verb's rows are known to its state."""
+        """Return whether the keys of a verb's rows are known to its state."""
         told = self.told[draft.number]
         return bool(told.waiting) or any(draft.kind != "asof" or one.side == "right" for one in told.rows)
 

@@ -212,7 +212,7 @@ class Told:
         return self.gone if draft.ttl is None else max(self.gone, now - draft.ttl)
 
     def living(self, draft: Draft) -> set[Any]:
-        """The keys with something that is not gone."""
+        """Return the keys with something that is not gone."""
         return {keyed(draft, one) for one in self.rows if one.time > self.gone}
 
     def lent(self, pairs: Mapping[str, str]) -> "Told":
@@ -221,11 +221,11 @@ class Told:
         return Told(tuple(rows), clock=max([NEVER, *(one.time for one in rows)]))
 
     def with_calls(self, calls: Sequence[Call]) -> "Told":
-        """Those that are new begin now."""
+        """Return those that are new begin now."""
         return self._begun([one.number for one in calls])
 
     def back_at(self, before: "Told") -> "Told":
-        """The rows of an earlier micro-batch, and the calls of today; those that came later begin there."""
+        """Return the rows of an earlier micro-batch, and the calls of today; those that came later begin there."""
         return before._begun(list(self.since))
 
     def _begun(self, calls: Sequence[int]) -> "Told":
@@ -238,7 +238,7 @@ class Told:
         )
 
     def put(self, draft: Draft, key: Any, values: Mapping[int, int]) -> "Told":
-        """A result that goes on from here, and has the time that it had."""
+        """Return a result that goes on from here, and has the time that it had."""
         places = places_of(draft, self, key)
         own = {place: self.rows[place] for place in places}
         if draft.kind == "windows":
@@ -251,7 +251,7 @@ class Told:
         return replace(self, rows=(*rows, result))
 
     def with_timer(self, key: str, name: str, time: int | None) -> "Told":
-        """A timer of a rule is set for a time, or is deleted."""
+        """Return a timer of a rule is set for a time, or is deleted."""
         one = self.ruled.get(key, Ruled())
         timers = {other: at for other, at in one.timers.items() if other != name}
         if time is not None:
@@ -259,7 +259,7 @@ class Told:
         return replace(self, ruled={**self.ruled, key: replace(one, timers=timers)})
 
     def deleted(self, draft: Draft, key: Any) -> "Told":
-        """A result is gone, and begins anew."""
+        """Return a result is gone, and begins anew."""
         places = places_of(draft, self, key)
         if draft.kind != "windows":
             return self._left([place in places for place in range(len(self.rows))])
@@ -278,14 +278,14 @@ class Told:
         )
 
     def _left(self, gone: Sequence[bool]) -> "Told":
-        """The rows but for some."""
+        """Return the rows but for some."""
         since = {number: place - sum(gone[:place]) for number, place in self.since.items()}
         rows = tuple(one for one, goes in zip(self.rows, gone, strict=True) if not goes)
         return replace(self, rows=rows, since=since)
 
 
 def side(draft: Draft, told: Told, which: str) -> list[Row]:
-    """The rows of one input, as they are called now."""
+    """Return the rows of one input, as they are called now."""
     columns, time = draft.of(which), draft.named(TIMES, which)
     groups = [draft.named(GROUPS, which)] if draft.has_group(which) else []
     foreign = ["f"] if draft.kind == FOREIGN and which == "left" else []
@@ -298,19 +298,19 @@ def side(draft: Draft, told: Told, which: str) -> list[Row]:
 
 
 def keyed(draft: Draft, row: Come) -> Any:
-    """The key of a row of a table."""
+    """Return the key of a row of a table."""
     return (row.key, row.group) if draft.grouped else row.key
 
 
 def _newest(draft: Draft, told: Told, which: str) -> dict[Any, Row]:
-    """The latest row of each key of one input."""
+    """Return the latest row of each key of one input."""
     keys, time = draft.keys(which), draft.named(TIMES, which)
     rows = sorted(side(draft, told, which), key=lambda row: int(row[time]))
     return {tuple(row[name] for name in keys) if draft.grouped else row["k"]: row for row in rows}
 
 
 def _newest_first(draft: Draft, told: Told) -> dict[Any, Row]:
-    """The first rows of each key, by key and rank."""
+    """Return the first rows of each key, by key and rank."""
     found: dict[Any, Row] = {}
     ranks = Counter[str]()
     for row in sorted(side(draft, told, "left"), key=lambda row: -int(row["at"])):
@@ -325,7 +325,7 @@ def _named(columns: Sequence[Column], row: Come) -> Row:
 
 
 def table(draft: Draft, told: Told) -> dict[Any, Row]:
-    """The table that a verb holds, by key, or by key and window."""
+    """Return the table that a verb holds, by key, or by key and window."""
     whole = last_told(draft, told)
     if draft.kind not in MORTAL:
         return whole
@@ -334,14 +334,14 @@ def table(draft: Draft, told: Told) -> dict[Any, Row]:
 
 
 def change(draft: Draft, before: Told, after: Told) -> tuple[dict[Any, Row], dict[Any, Row]]:
-    """The tables before and after a micro-batch, as far as what comes out of it tells of them."""
+    """Return the tables before and after a micro-batch, as far as what comes out of it tells of them."""
     if draft.kind in MORTAL and draft.expired is Expired.SILENT:
         return last_told(draft, before), last_told(draft, after)
     return table(replace(draft, ttl=None), before), table(draft, after)
 
 
 def last_told(draft: Draft, told: Told) -> dict[Any, Row]:
-    """The table with what is gone, until something else comes in its place."""
+    """Return the table with what is gone, until something else comes in its place."""
     if draft.kind == "latest":
         return _newest(draft, told, "left")
     if draft.kind == "top":
@@ -380,17 +380,17 @@ def _joined(draft: Draft, left: Mapping[Any, Row], right: Mapping[Any, Row]) -> 
 
 
 def _nothing(draft: Draft) -> Row:
-    """The columns of a join, without values."""
+    """Return the columns of a join, without values."""
     return dict.fromkeys([*draft.schema("left").names, *draft.schema("right").names])
 
 
 def places_of(draft: Draft, told: Told, key: Any) -> set[int]:
-    """Which rows a result is made of."""
+    """Return which rows a result is made of."""
     return {row["place"] for row in _grouped(draft, told)[key]}
 
 
 def _grouped(draft: Draft, told: Told) -> Mapping[Any, Sequence[Mapping[str, Any]]]:
-    """The rows of each result of an aggregate, in the order of time."""
+    """Return the rows of each result of an aggregate, in the order of time."""
     rows: list[Row] = [
         {"k": one.key, "at": one.time, "v": one.plain, "w": one.marked, "place": place, "come": one}
         for place, one in enumerate(told.rows)
@@ -418,7 +418,7 @@ def _grouped(draft: Draft, told: Told) -> Mapping[Any, Sequence[Mapping[str, Any
 
 
 def _eras(draft: Draft) -> Iterator[tuple[int, int, int]]:
-    """How long windows or gaps are, and from when until when."""
+    """Yield how long windows or gaps are, and from when until when."""
     begin = NEVER
     for size, end in [*draft.eras, (draft.window, -NEVER)]:
         yield size * SECOND, begin, end
@@ -439,7 +439,7 @@ def _in_sessions(draft: Draft, rows: Sequence[Row]) -> dict[Any, Sequence[Mappin
 
 
 def _in_windows(draft: Draft, rows: Sequence[Row]) -> dict[Any, Sequence[Mapping[str, Any]]]:
-    """A window is as long as those of the time at which it begins."""
+    """Return a window is as long as those of the time at which it begins."""
     found = defaultdict[Any, list[Row]](list)
     for size, begin, end in _eras(draft):
         for row in rows:
@@ -482,7 +482,7 @@ COUNTS: Final = ("rows", "some")
 
 
 def shown(draft: Draft, told: Told) -> list[Row]:
-    """The rows of an over that came out in the last micro-batch, with their results."""
+    """Return the rows of an over that came out in the last micro-batch, with their results."""
     first = len(told.rows) - len(told.due)
     return [
         {"k": row.key, "at": row.time, "v": row.plain, "w": row.marked, **_named(draft.columns, row)}
@@ -493,7 +493,7 @@ def shown(draft: Draft, told: Told) -> list[Row]:
 
 
 def _beside(draft: Draft, told: Told, place: int) -> Row:
-    """The results of the row at that place."""
+    """Return the results of the row at that place."""
     key, frame = told.rows[place].key, OVER[draft.kind].rows
     up_to = [(at, row) for at, row in enumerate(told.rows[: place + 1]) if row.key == key]
     found = {}
@@ -520,7 +520,7 @@ def _last_beside(draft: Draft, told: Told) -> dict[Any, Row]:
 
 
 def pairs(draft: Draft, told: Told) -> list[Row]:
-    """The pairs of rows of two streams, and rows that are told alone, as nobody can come to them any more."""
+    """Return the pairs of rows of two streams, and rows that are told alone, as nobody can come to them any more."""
     sides = side(draft, told, "left"), side(draft, told, "right")
     found = near(*sides, draft.how.value, draft.times, (REACH, REACH))
     if draft.how is JoinType.SEMI:
@@ -536,13 +536,13 @@ def pairs(draft: Draft, told: Told) -> list[Row]:
 
 
 def _passed(draft: Draft, told: Told, row: Row) -> bool:
-    """Whether time is past all that could come to a row which is alone."""
+    """Return whether time is past all that could come to a row which is alone."""
     (time,) = (row[name] for name in draft.times if name in row)
     return bool(time + REACH + WAIT < told.clock)
 
 
 def matched(draft: Draft, before: Told, come: Sequence[Come]) -> list[Row]:
-    """The left rows of a micro-batch, which has no right ones, with the right ones that they find."""
+    """Return the left rows of a micro-batch, which has no right ones, with the right ones that they find."""
     here, known, match = side(draft, Told(tuple(come)), "left"), side(draft, before, "right"), draft.match
     found = asof(
         here, known, match.how.value, draft.times, tolerance=match.tolerance, exact=match.exact,

@@ -41,7 +41,7 @@ class Row(NamedTuple):
 
 
 def read_manifest(text: str) -> dict[str, Any]:
-    """The manifest that Spark's state holds."""
+    """Return the manifest that Spark's state holds."""
     content: dict[str, Any] = json.loads(text)
     if content["millpond"] != 1:
         raise RefusedError(f"a manifest has version {content['millpond']}, and only version 1 is known")
@@ -178,6 +178,6 @@ def check_directories(task_directory: Path, store: str) -> None:
 
 
 def trusts(position: bytes | None, boot: str) -> bool:
-    """Whether it goes on with a copy whose row of the position is that, instead of restoring it."""
+    """Return whether it goes on with a copy whose row of the position is that, instead of restoring it."""
     _, _, of_boot = (position or b"").partition(b" ")
     return of_boot.decode() == boot

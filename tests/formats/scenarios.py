@@ -144,7 +144,7 @@ class Filled(BackendSupplier):
 
 
 def open_on(scenario: Scenario, stores: Stores, engine: str, directory: Path) -> tuple[TopologyDriver, Filled]:
-    """A driver on stores with those rows."""
+    """Return a driver on stores with those rows."""
     filled = Filled(engine, stores)
     for part in scenario.topology.subtopologies:
         for spec in part.stores.values():
@@ -176,7 +176,7 @@ def read(path: Path) -> Stores:
 
 
 def migrated(scenario: Scenario, stores: Stores) -> Stores:
-    """The same rows, with those of stores in an older format version as their migration leaves them."""
+    """Return the same rows, with those of stores in an older format version as their migration leaves them."""
     found = dict(stores)
     for spec in scenario.topology.stores.values():
         change = (FormatVersion.PLAIN, spec.format_version)

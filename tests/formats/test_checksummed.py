@@ -46,7 +46,7 @@ def opened_over(engine: MemoryBackend, spec: StoreSpec) -> Backend:
 
 
 def filled(spec: StoreSpec) -> Rows:
-    """The rows of a small store as they lie in the engine."""
+    """Return the rows of a small store as they lie in the engine."""
     engine = MemoryBackend()
     with Transaction(opened_over(engine, spec)) as transaction:
         store: Any = spec.open(transaction)

@@ -15,7 +15,7 @@ ROW = re.compile(r"^((?:[0-9a-f]{2})+(?: [0-9a-f]+)*) ->(?: ([0-9a-f]+(?: [0-9a-
 
 
 def example(scenario: Scenario) -> dict[bytes, bytes]:
-    """The rows in the block after the link to the scenario's golden file."""
+    """Return the rows in the block after the link to the scenario's golden file."""
     _, found, rest = PAGE.partition(f"(../tests/formats/golden/{scenario.file.name})")
     assert found, f"docs/formats.md does not show {scenario.file.name}"
     block = rest.split("```")[1]

@@ -52,7 +52,7 @@ def row_of_number(scenario: Scenario) -> bytes:
 
 
 def numbered(scenario: Scenario, stores: Stores, number: int) -> Stores:
-    """The same rows with another number in them."""
+    """Return the same rows with another number in them."""
     row = row_of_number(scenario)
     value = stores[scenario.store][row]
     changed = bytes([number]) + value[1:] if scenario.layout is None else number.to_bytes(4) + value[4:]
@@ -60,7 +60,7 @@ def numbered(scenario: Scenario, stores: Stores, number: int) -> Stores:
 
 
 def without(scenario: Scenario, stores: Stores) -> Stores:
-    """The same rows without any number, as far as they can be without."""
+    """Return the same rows without any number, as far as they can be without."""
     rows = dict(stores[scenario.store])
     value = rows.pop(row_of_number(scenario))
     if scenario.layout is None:
@@ -69,7 +69,7 @@ def without(scenario: Scenario, stores: Stores) -> Stores:
 
 
 def without_counts(stores: Stores) -> Stores:
-    """The same rows without the counts of what waits."""
+    """Return the same rows without the counts of what waits."""
     return {
         name: {row: value for row, value in rows.items() if not row.startswith(METADATA + WAITING.encode())}
         for name, rows in stores.items()
@@ -77,7 +77,7 @@ def without_counts(stores: Stores) -> Stores:
 
 
 def without_terms(stores: Stores) -> Stores:
-    """The same rows without the parameters on which they depend, which golden files do not have yet."""
+    """Return the same rows without the parameters on which they depend, which golden files do not have yet."""
     return {name: {row: value for row, value in rows.items() if row != TERMS_ROW} for name, rows in stores.items()}
 
 
@@ -93,7 +93,7 @@ def without_clock_point(scenario: Scenario, stores: Stores) -> Stores:
 
 
 def levels(driver: TopologyDriver) -> dict[str, int]:
-    """How much waits where."""
+    """Return how much waits where."""
     return {name: amount for name, amount in driver.counters.items() if name.endswith(f":{CounterName.WAITING}")}
 
 

@@ -75,7 +75,7 @@ def storage_of(directory: Path) -> Storage:
 
 
 def committed(directory: Path, spec: StoreSpec = TIMES, **options: Any) -> Manifest:
-    """The manifest of a task with one row."""
+    """Return the manifest of a task with one row."""
     with task(directory, spec, **options) as state:
         store: Any = state.open(None)[spec.name]
         store.put("a", 1, 1)
@@ -99,7 +99,7 @@ def giving(right: object, read: Opening) -> Opening:
 
 
 def raised(text: str, field: str) -> str:
-    """A text with checksum whose number of that name is one higher, in itself or in the shape that it holds."""
+    """Return a text with checksum whose number of that name is one higher, in itself or in the shape that it holds."""
     content = json.loads(text)
     del content["crc32"]
     place = content if isinstance(content[field], int) else content[field]
@@ -149,7 +149,7 @@ def kept_time(directory: Path) -> Opening:
 
 
 def changed_file(directory: Path, changes: Mapping[bytes, bytes]) -> Manifest:
-    """The manifest of a task whose file has other metadata, as if it had been written so."""
+    """Return the manifest of a task whose file has other metadata, as if it had been written so."""
     manifest = committed(directory)
     (file,) = manifest.files
     path = Path(storage_of(directory).describe(manifest.path(file)))

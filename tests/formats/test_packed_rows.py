@@ -74,7 +74,7 @@ KEYS: list[tuple[Sequence[Any], Sequence[Any], str]] = [
 
 
 def section(heading: str) -> str:
-    """The last block of bytes or JSON of a section of the page."""
+    """Return the last block of bytes or JSON of a section of the page."""
     text = PAGE.partition(f"\n### {heading}\n")[2].partition("\n### ")[0].partition("\n## ")[0]
     return text.split("```")[-2]
 

@@ -104,7 +104,7 @@ class _Directory:
         (self._root / EMPTY.directory).mkdir(parents=True)
 
     def file(self, version: FormatVersion, entries: list[tuple[bytes, bytes]]) -> bytes:
-        """A durable file with entries of two stores."""
+        """Return a durable file with entries of two stores."""
         with _no_checksums():
             tables = [*tables_of_entries("s", version, entries), *tables_of_entries("t", version, entries[:1])]
             file = files.write_file(self._storage, EMPTY.directory, FileKind.SNAPSHOT, 1, COMMIT, tables)
@@ -148,7 +148,7 @@ def _write(path: Path, data: bytes) -> None:
 
 
 def _rows(data: bytes) -> int:
-    """How many rows the footer claims."""
+    """Return how many rows the footer claims."""
     with suppress(OSError, ValueError, pa.ArrowException):
         return max(0, pq.read_metadata(pa.BufferReader(data)).num_rows)
     return 0

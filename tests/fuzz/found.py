@@ -38,7 +38,7 @@ def _in(layout: Layout, *rows: bytes) -> bytes:
 
 
 def _packed_row(**changed: object) -> bytes:
-    """A row of the columns ``COLUMNS`` with other physical values."""
+    """Return a row of the columns ``COLUMNS`` with other physical values."""
     values = [changed.get(name, 7 if name == "id" else None) for name in COLUMNS.names]
     return framed([(b"", msgpack.packb([1, *values]))])
 
@@ -70,7 +70,7 @@ def _manifest(application: bytes, task: bytes) -> bytes:
 
 
 def durable_file(schema: pa.Schema = SCHEMA) -> bytes:
-    """A durable file of format 1, of columns with the types of ``SCHEMA``."""
+    """Return a durable file of format 1, of columns with the types of ``SCHEMA``."""
     metadata = {"millpond.format": "1", "millpond.commit": COMMIT}
     columns: Any = [["s"], [b"\1a"], [None], [b"v"]]
     rows = pa.table(columns, schema=schema.with_metadata(metadata))

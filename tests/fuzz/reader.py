@@ -34,7 +34,7 @@ def framed(entries: Iterable[tuple[bytes, bytes]]) -> bytes:
 
 
 def unframed(data: bytes) -> Iterator[tuple[bytes, bytes]]:
-    """The rows in any bytes; what is missing at the end is cut off."""
+    """Yield the rows in any bytes; what is missing at the end is cut off."""
     position = 0
     while position + _SIZES.size <= len(data):
         key_size, value_size = _SIZES.unpack_from(data, position)
@@ -45,7 +45,7 @@ def unframed(data: bytes) -> Iterator[tuple[bytes, bytes]]:
 
 
 def transaction_over(data: bytes) -> Transaction:
-    """A transaction over a backend that holds the rows in ``data``."""
+    """Return a transaction over a backend that holds the rows in ``data``."""
     backend = MemoryBackend()
     backend.write(dict(unframed(data)))
     return Transaction(backend)

@@ -132,7 +132,7 @@ def _read_terms(data: bytes) -> None:
 
 
 def store_reader(spec: StoreSpec, fill: Callable[[Any], None], reads: Iterable[Callable[[Any], Any]]) -> Reader:
-    """A store over rows of any content: it is opened, checked and read in every way, and written."""
+    """Return a store over rows of any content: it is opened, checked and read in every way, and written."""
 
     def read(data: bytes) -> None:
         transaction = transaction_over(data)

@@ -34,7 +34,7 @@ BOMB = pickle.dumps(Bomb())
 
 
 def program(name: str, *arguments: str) -> "subprocess.CompletedProcess[str]":
-    """A module as a program: what it does to its process is seen, too."""
+    """Return a module as a program: what it does to its process is seen, too."""
     return subprocess.run(
         [sys.executable, "-m", f"tests.fuzz.{name}", *arguments], cwd=ROOT, capture_output=True, text=True, check=False
     )

@@ -64,7 +64,7 @@ def _by_step(rows: Iterable[Output]) -> dict[Any, list[Any]]:
 
 
 def compare_exact(expected: list[Output], actual: list[Output]) -> list[str]:
-    """The steps and topics whose records are not the same, or not in the same order."""
+    """Return the steps and topics whose records are not the same, or not in the same order."""
     wanted, got = _by_step(expected), _by_step(actual)
     return [
         f"after record {step[0]} on {step[1]}: expected {wanted.get(step, [])}, got {got.get(step, [])}"
@@ -129,7 +129,7 @@ def in_one_order(entries: list[Any], *, without_times: bool = False) -> list[Any
 
 
 def compare_versioned(case: Case, actual: Mapping[str, bool]) -> list[str]:
-    """The tables that are versioned where they should not be, or the other way round."""
+    """Return the tables that are versioned where they should not be, or the other way round."""
     return [
         f"table {name}: versioned should be {wanted}, is {actual.get(name)}"
         for name, wanted in case.content.get("versioned_tables", {}).items()

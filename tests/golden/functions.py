@@ -11,7 +11,7 @@ TEXT = "string"
 
 
 def text(value: Any) -> str:
-    """A value as it appears inside another: ``null`` if missing, a number in decimal."""
+    """Return a value as it appears inside another: ``null`` if missing, a number in decimal."""
     return "null" if value is None else str(value)
 
 
@@ -30,7 +30,7 @@ def last24(value: str) -> str:
 
 
 def joiner(name: str) -> Callable[..., str]:
-    """A joiner of left and right, or of key, left and right."""
+    """Return a joiner of left and right, or of key, left and right."""
     if name == "concat":
         return lambda left, right: f"{text(left)}-{text(right)}"
     assert name == "concat_key", name
@@ -52,7 +52,7 @@ _PREDICATES: dict[str, Callable[[Any, Any, str], bool]] = {
 
 
 def predicate(name: str) -> Callable[[Any, Any], bool]:
-    """A predicate of key and value."""
+    """Return a predicate of key and value."""
     name, _, argument = name.partition(":")
     function = _PREDICATES[name]
     return lambda key, value: function(key, value, argument)
@@ -73,7 +73,7 @@ _MAPPERS: dict[str, Callable[[Any, str], Any]] = {
 
 
 def mapper(name: str) -> Callable[[Any], Any]:
-    """A mapper of one value; null stays null, except where the mapper gives a default."""
+    """Return a mapper of one value; null stays null, except where the mapper gives a default."""
     name, _, argument = name.partition(":")
     if name == "default":
         return lambda value: argument if value is None else value
@@ -82,7 +82,7 @@ def mapper(name: str) -> Callable[[Any], Any]:
 
 
 def mapper_type(name: str, before: str) -> str:
-    """The serde of what ``mapper`` makes of values with the serde ``before``."""
+    """Return the serde of what ``mapper`` makes of values with the serde ``before``."""
     kinds = {"number": LONG, "identity": before, "default": before}
     return kinds.get(name.partition(":")[0], TEXT)
 
@@ -113,12 +113,12 @@ def selector(name: str) -> Callable[[Any, Any], Any]:
 
 
 def initializer(name: str) -> Callable[[], Any]:
-    """The initial aggregate."""
+    """Return the initial aggregate."""
     return {"empty": lambda: "", "zero": lambda: 0}[name]
 
 
 def initializer_type(name: str) -> str:
-    """The serde of an aggregate with that initial value."""
+    """Return the serde of an aggregate with that initial value."""
     return LONG if name == "zero" else TEXT
 
 
@@ -147,7 +147,7 @@ _AGGREGATORS: dict[str, Callable[[Any, Any, Any], Any]] = {
 
 
 def aggregator(name: str) -> Callable[[Any, Any, Any], Any]:
-    """An adder or subtractor: ``f(key, value, aggregate)``."""
+    """Return an adder or subtractor: ``f(key, value, aggregate)``."""
     return _AGGREGATORS[name]
 
 
@@ -162,7 +162,7 @@ _REDUCERS: dict[str, Callable[[Any, Any], Any]] = {
 
 
 def reducer(name: str) -> Callable[[Any, Any], Any]:
-    """A reducer: ``f(aggregate, value)``."""
+    """Return a reducer: ``f(aggregate, value)``."""
     return _REDUCERS[name]
 
 
@@ -174,5 +174,5 @@ _MERGERS: dict[str, Callable[[Any, Any, Any], Any]] = {
 
 
 def merger(name: str) -> Callable[[Any, Any, Any], Any]:
-    """A merger of two sessions' aggregates: ``f(key, a, b)``."""
+    """Return a merger of two sessions' aggregates: ``f(key, a, b)``."""
     return _MERGERS[name]

@@ -128,7 +128,7 @@ class Interpreter:
         node.to(self._sink(operator), produced, topics=operator.get("topics", ()))
 
     def _sink(self, operator: Operator) -> Any:
-        """The topic of a sink, or what chooses it."""
+        """Return the topic of a sink, or what chooses it."""
         topics = operator.get("topics", [operator.get("topic")])
         self.topics += topics
         if "extractor" not in operator:
@@ -330,7 +330,7 @@ class Interpreter:
         return windowed
 
     def _stored(self, operator: Operator, type_: str) -> dsl.Materialized:
-        """The store of an aggregation, which always has one."""
+        """Return the store of an aggregation, which always has one."""
         self._typed(operator, type_)
         return self._materialized(operator, type_) or dsl.Materialized.with_serdes(None, type_)
 
@@ -418,19 +418,19 @@ def _pipe(interpreter: Interpreter, driver: dsl.TopologyDriver, result: Run) -> 
 
 
 def _written(topic: str, found: dsl.Record, after: int) -> dict[str, Any]:
-    """A result as the format writes it."""
+    """Return a result as the format writes it."""
     headers = {name: None if value is None else value.decode() for name, value in found.headers}
     result = {"topic": topic, "key": written(found.key), "value": found.value, "ts": found.timestamp, "after": after}
     return result | {"headers": headers}
 
 
 def written(key: Any) -> Any:
-    """A key as the format writes it."""
+    """Return a key as the format writes it."""
     return {"key": key.key, "start": key.start, "end": key.end} if hasattr(key, "start") else key
 
 
 def _content(store: Any, kind: str) -> list[Any]:
-    """A store's entries as the format writes them."""
+    """Return a store's entries as the format writes them."""
     if kind == "versioned":
         return _versioned_content(store)
     if kind == "kv":

@@ -56,7 +56,7 @@ def cases(directory: Path | None) -> tuple[Case, ...]:
 
 @cache
 def attachment(directory: Path | None, family: str, name: str) -> bytes:
-    """The bytes of a file that lies beside those of a family's cases."""
+    """Return the bytes of a file that lies beside those of a family's cases."""
     if directory is not None:
         return next(path for path in directory.rglob(name) if path.parent.name == family).read_bytes()
     with tarfile.open(DATA / f"{family}.tar.xz") as archive:

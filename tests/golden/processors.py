@@ -15,7 +15,7 @@ CLOCKS = {"stream": PunctuationType.STREAM_TIME, "wall": PunctuationType.WALL_CL
 
 
 def make(described: Mapping[str, Any], store_kind: str | None) -> RecordProcessor:
-    """The processor that an operator describes; ``store_kind`` is the golden name of its own store's kind."""
+    """Return the processor that an operator describes; ``store_kind`` is the golden name of its own store's kind."""
     store = described.get("store", "")
     match described["kind"]:
         case "last_seen":

@@ -34,7 +34,7 @@ def sample(cases: Iterable[Case]) -> list[Case]:
 
 
 def handful(chosen: list[Case]) -> list[Case]:
-    """A few of them, evenly spread."""
+    """Return a few of them, evenly spread."""
     return chosen[:: -(-len(chosen) // HANDFUL) or 1]
 
 
@@ -62,7 +62,7 @@ def _features(case: Case) -> Iterator[tuple[Any, ...]]:
 
 
 def source_topics(content: Mapping[str, Any]) -> dict[str, str]:
-    """The topics that a topology reads, and the DDL type of their values."""
+    """Return the topics that a topology reads, and the DDL type of their values."""
     return {
         operator["topic"]: "bigint" if operator.get("value_type") == "long" else "string"
         for operator in content["topology"]
@@ -71,7 +71,7 @@ def source_topics(content: Mapping[str, Any]) -> dict[str, str]:
 
 
 def micro_batches(content: Mapping[str, Any]) -> list[MicroBatch]:
-    """The input in as many stretches of equal length, cut where the record stands, whatever its time.
+    """Return the input in as many stretches of equal length, cut where the record stands, whatever its time.
 
     Within a micro-batch records are taken in the order of time where several topics meet, and not as they were
     recorded: what comes out is compared with a driver's answer to the same micro-batches. Steps of the wall clock are

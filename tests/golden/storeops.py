@@ -24,7 +24,7 @@ Operations: TypeAlias = dict[str, Callable[..., Any]]
 
 
 def after(key: str | None) -> str | None:
-    """The bound that makes a half-open range include ``key``."""
+    """Return the bound that makes a half-open range include ``key``."""
     return None if key is None else key + "\0"
 
 
@@ -64,7 +64,7 @@ def timestamped_operations(store: TimestampedKeyValueStore[str, str]) -> Operati
 
 
 def untimed_operations(store: KeyValueStore[str, str]) -> Operations:
-    """The operations of a timestamped store on a plain one, which drops timestamps and returns unknown ones."""
+    """Return the operations of a timestamped store on a plain one, which drops timestamps and returns unknown ones."""
 
     def pairs(**options: Any) -> Callable[..., list[Sequence[Any]]]:
         def scan(start: str | None = None, stop: str | None = None) -> list[Sequence[Any]]:
@@ -147,7 +147,7 @@ def session_operations(store: SessionStore[str, str]) -> Operations:
 
 
 def open_store(case: dict[str, Any], transaction: Transaction) -> tuple[WritableStore[Any, Any], Operations]:
-    """The store that a case describes, and its operations by their golden names."""
+    """Return the store that a case describes, and its operations by their golden names."""
     if case.get("impl") == "rocksdb_plain":
         plain = KeyValueStore("golden", transaction, STRING, STRING)
         return plain, untimed_operations(plain)
@@ -156,7 +156,7 @@ def open_store(case: dict[str, Any], transaction: Transaction) -> tuple[Writable
 
 
 def store_spec(name: str, described: Mapping[str, Any]) -> StoreSpec:
-    """The store of that name of which a case gives the kind, and what else this needs."""
+    """Return the store of that name of which a case gives the kind, and what else this needs."""
     return StoreSpec(
         name,
         _KINDS[described["kind"]],
@@ -170,7 +170,7 @@ def store_spec(name: str, described: Mapping[str, Any]) -> StoreSpec:
 
 
 def operations(kind: str, store: Any) -> Operations:
-    """The operations of a store of this kind by their golden names."""
+    """Return the operations of a store of this kind by their golden names."""
     return _OPERATIONS[kind](store)
 
 

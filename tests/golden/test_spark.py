@@ -56,7 +56,7 @@ def _job(number: int, case: Case, backends: Sequence[str]) -> SparkJob:
 
 
 def _without_key(case: Case) -> bool:
-    """Whether a record has no key, so that no operator on Spark can have it."""
+    """Return whether a record has no key, so that no operator on Spark can have it."""
     return any(record.get("key", "") is None for record in case.content["input"])
 
 

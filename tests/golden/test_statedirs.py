@@ -67,7 +67,7 @@ def content(case: Case, source: KafkaStore) -> Content:
 
 
 def expected(case: Case) -> list[tuple[Any, ...]]:
-    """The recorded content, in the order of its keys and times."""
+    """Return the recorded content, in the order of its keys and times."""
     recorded = case.content["content"]
     if isinstance(recorded, dict):
         recorded = [[key, *version] for key, versions in recorded.items() for version in versions]

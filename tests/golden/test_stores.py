@@ -82,7 +82,7 @@ class Comparison:
             self._stray_time = max(self._stray_time, operation["args"][-1])
 
     def comparable(self, operation: dict[str, Any], answer: Any) -> Any:
-        """An answer without the parts that are not compared."""
+        """Return an answer without the parts that are not compared."""
         name = operation["op"]
         if self._kind == "versioned":
             return self._versions(name, operation, answer)
@@ -111,7 +111,7 @@ def spans_by_key(spans: list[Any]) -> dict[str, list[Any]]:
 
 
 def sessions_by_key(sessions: list[Any], backward: bool) -> dict[str, list[Any]]:
-    """The same, but spans with equal ends, whose order differs, go by start."""
+    """Return the same, but spans with equal ends, whose order differs, go by start."""
     by_key = spans_by_key(sessions)
     ends = {key: [end for _, _, end, _ in found] for key, found in by_key.items()}
     assert all(found == sorted(found, reverse=backward) for found in ends.values())

@@ -44,18 +44,18 @@ def lz4(data: bytes) -> bytes:
 
 
 def state_key(task: int) -> bytes:
-    """The key of a task in Spark's state."""
+    """Return the key of a task in Spark's state."""
     return pack("<HbQQ", FAMILY, 0, 0, task)
 
 
 def state_value(manifest: Manifest) -> bytes:
-    """The value of a task in Spark's state."""
+    """Return the value of a task in Spark's state."""
     text = manifest.to_json().encode()
     return pack("<bQqII", 0, 0, 1, len(text), 24) + text + bytes(-len(text) % 8)
 
 
 def changelog(changes: Mapping[bytes, bytes | None], lineage: Any = None) -> bytes:
-    """A changelog as Spark writes it, not yet compressed."""
+    """Return a changelog as Spark writes it, not yet compressed."""
     head = "v2" if lineage is None else "v4"
     texts = [head, *([] if lineage is None else [json.dumps(lineage)])]
     parts = [pack(">H", len(text)) + text.encode() for text in texts]

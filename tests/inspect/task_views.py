@@ -21,7 +21,7 @@ def storage_in(directory: Path) -> Storage:
 
 
 def task(directory: Path, spec: StoreSpec, *, number: int = 0, max_deltas: int = 64) -> TaskState:
-    """A task of one store, with its durable files and its local copies below a directory."""
+    """Return a task of one store, with its durable files and its local copies below a directory."""
     return TaskState(
         [spec],
         supplier("memory"),

@@ -60,7 +60,7 @@ def put(store: Any, spec: StoreSpec, one: Put) -> None:
 
 
 def run(directory: Path, spec: StoreSpec, history: list[list[Put]], **options: Any) -> list[Manifest]:
-    """The manifests of a task that has made these changes, one after each micro-batch."""
+    """Return the manifests of a task that has made these changes, one after each micro-batch."""
     manifests: list[Manifest] = []
     with task(directory, spec, **options) as state:
         for batch in history:
@@ -101,7 +101,7 @@ def difference(before: StoreView, after: StoreView, selection: Selection = EVERY
 
 
 def check(before: StoreView, after: StoreView, selection: Selection = EVERYTHING) -> list[Row]:
-    """The feed, after it was compared with the difference of two looks."""
+    """Return the feed, after it was compared with the difference of two looks."""
     found = list(changes(before, after, selection))
     for batch in found:
         assert batch.schema.equals(change_schema(after.schema))

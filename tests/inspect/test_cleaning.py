@@ -72,7 +72,7 @@ class Place:
     def task(
         self, task_id: str, backend: str = "lmdb", *, commits: int = 2, policy: DurabilityPolicy | None = None
     ) -> Manifest:
-        """A task with a local copy that has committed."""
+        """Return a task with a local copy that has committed."""
         options: dict[str, Any] = {"application_id": "app", "task_id": task_id, "storage": self.storage}
         options["policy"] = policy
         with TaskState([SPEC], supplier(backend), local_dir=self.queries, fingerprint="9f/2", **options) as state:
@@ -90,7 +90,7 @@ class Place:
         return self
 
     def clean(self, *arguments: str, checkpoint: bool = True, local: bool = False) -> tuple[int, list[dict[str, Any]]]:
-        """The exit code and the rows of the command."""
+        """Return the exit code and the rows of the command."""
         given = ["--state-dir", str(self.state), *arguments]
         given += ["--checkpoint", str(self.query.checkpoint)] if checkpoint else []
         given += ["--local-dir", str(self.local)] if local else []

@@ -35,7 +35,7 @@ class Upper(StringSerde):
 
 
 def fill(number: int) -> Callable[[Any, Any], None]:
-    """A micro-batch that changes every store."""
+    """Return a micro-batch that changes every store."""
 
     def change(stores: Any, mine: Callable[[str], bool]) -> None:
         for place, key in enumerate(filter(mine, KEYS[number:])):

@@ -40,18 +40,18 @@ def test_the_jobs_write_what_the_page_shows_and_a_second_start_goes_on_and_repea
 
 
 def as_printed(message: Message) -> str:
-    """A record as Kafka's console consumer prints it."""
+    """Return a record as Kafka's console consumer prints it."""
     headers = ",".join(f"{name}:{(content or b'').decode()}" for name, content in message.headers)
     return f"{headers or 'NO_HEADERS'}\t{message.key}\t{'null' if message.value is None else message.value}"
 
 
 def unnumbered(rows: Iterable[str]) -> list[str]:
-    """The rows without the numbers of changes, which depend on how many tasks there are."""
+    """Return the rows without the numbers of changes, which depend on how many tasks there are."""
     return [NUMBER.sub("n", row) for row in rows]
 
 
 def by_key(rows: Iterable[str]) -> dict[str, list[str]]:
-    """The rows of each key, in their order."""
+    """Return the rows of each key, in their order."""
     found: dict[str, list[str]] = defaultdict(list)
     for row in rows:
         found[row.split("\t")[1]].append(row)

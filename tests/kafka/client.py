@@ -52,6 +52,6 @@ def read(address: str, topic: str) -> list[Message]:
 
 
 def latest(messages: Iterable[Message]) -> dict[str, str]:
-    """The table that a topic describes: of each key the last value, unless that is a tombstone."""
+    """Return the table that a topic describes: of each key the last value, unless that is a tombstone."""
     values = {message.key: message.value for message in messages}
     return {key: value for key, value in values.items() if value is not None}

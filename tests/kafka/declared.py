@@ -21,7 +21,7 @@ Rows: TypeAlias = list[Row]
 
 
 def page() -> str:
-    """The page that declares them."""
+    """Return the page that declares them."""
     return (Path(__file__).parents[2] / "docs" / "differences-from-kafka-streams.md").read_text("utf-8")
 
 
@@ -51,7 +51,7 @@ def comparable(case: Case, theirs: Rows, ours: Rows, release: str) -> tuple[Rows
 
 
 def refused_by_kafka_streams_alone(answer: Mapping[str, Any]) -> bool:
-    """Whether Kafka Streams does not build a topology that the page says Millpond takes."""
+    """Return whether Kafka Streams does not build a topology that the page says Millpond takes."""
     return any(pattern.search(answer.get("error", "")) for pattern in REFUSED.values())
 
 
@@ -114,7 +114,7 @@ def _late_records(case: Case) -> set[tuple[Any, int]]:
 
 
 def _paired_afterwards(row: Row, theirs: Rows) -> bool:
-    """Whether Kafka Streams makes a pair of a record after it has come out alone here."""
+    """Return whether Kafka Streams makes a pair of a record after it has come out alone here."""
     sides = row["value"].rpartition("=")[2]
     alone = sides.removesuffix("-null") if sides.endswith("-null") else sides.removeprefix("null-")
     later = [other for other in theirs if other["after"] >= row["after"] and other["ts"] >= row["ts"]]
@@ -153,7 +153,7 @@ def _news(rows: Rows) -> Rows:
 
 
 def _steps_of(case: Case, parts: set[str]) -> set[int]:
-    """Which records are of the topics that these parts are made of."""
+    """Return which records are of the topics that these parts are made of."""
     operators = {operator["id"]: operator for operator in case["topology"] if "id" in operator}
     topics, pending = set(), set(parts)
     while pending:
@@ -172,7 +172,7 @@ def _suppresses_sliding_windows(case: Case) -> bool:
 
 
 def _last_of_closed_windows(case: Case, theirs: Rows, ours: Rows) -> tuple[Rows, Rows]:
-    """The last result of each window, without those at whose end Kafka Streams alone is done with them."""
+    """Return the last result of each window, without those at whose end Kafka Streams alone is done with them."""
     expected, actual = _last_results(theirs), _last_results(ours)
     edge = max((end for *_, end in expected), default=None)
     if all(end != edge for *_, end in actual):

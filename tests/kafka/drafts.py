@@ -105,7 +105,7 @@ class Draft:
         return Part(self.add("stream", topic=self.new_topic(topic)), "stream")
 
     def table(self, store: str | None = "any", topic: Topic = Topic()) -> Part:
-        """A table of a topic; ``store`` as for ``materialized``."""
+        """Return a table of a topic; ``store`` as for ``materialized``."""
         given = self.materialized(store)
         versioned = given is not None and given["kind"] == "versioned"
         if versioned:
@@ -178,7 +178,7 @@ class Draft:
         return part.then(self.add(op, input=part.id, copies=self.rng.randrange(3)), value="string", plain=False)
 
     def rekeyed(self, part: Part) -> Part:
-        """A stream with other keys."""
+        """Return a stream with other keys."""
         if part.windowed:
             return part.then(self.add("unwindow", input=part.id), windowed=False)
         if self.chance(0.3):
@@ -186,7 +186,7 @@ class Draft:
         return part.then(self.add("selectKey", input=part.id, selector=self.selector(part)))
 
     def without_nulls(self, part: Part) -> Part:
-        """A stream without null values: windowed aggregations of Kafka Streams would take them for values."""
+        """Return a stream without null values: windowed aggregations of Kafka Streams would take them for values."""
         return part.then(self.add("filter", input=part.id, predicate="not_null"))
 
     def table_step(self, part: Part, store: str | None = "any") -> Part:
@@ -203,11 +203,11 @@ class Draft:
         return self.mapped(part, op, mapper, materialized=given)
 
     def updates(self, table: Part) -> Part:
-        """The updates of a table, as a stream."""
+        """Return the updates of a table, as a stream."""
         return table.then(self.add("toStream", input=table.id), kind="stream", versioned=False)
 
     def latest(self, stream: Part) -> Part:
-        """The table that a stream's records make."""
+        """Return the table that a stream's records make."""
         store = self.materialized(self.choose(None, "kv"))
         return stream.then(self.add("toTable", input=stream.id, materialized=store), kind="table")
 
@@ -217,7 +217,7 @@ class Draft:
         return self.choose("concat", "concat_key")
 
     def join(self, this: Part, other: Part, type_: str, **fields: Any) -> Part:
-        """A join of any kind but by a foreign key or with a global table; ``materialized`` for tables only."""
+        """Return a join of any kind but by a foreign key or with a global table; ``materialized`` for tables only."""
         keyless = this.kind == "table"
         joiner = "concat" if keyless or this.windowed else self.joiner()
         id_ = self.add("join", this=this.id, other=other.id, type=type_, joiner=joiner, **fields)
@@ -235,7 +235,7 @@ class Draft:
     # Aggregations
 
     def grouped(self, part: Part) -> Part:
-        """A stream or a table, grouped by its key or by another."""
+        """Return a stream or a table, grouped by its key or by another."""
         if part.kind == "stream" and not part.windowed and self.chance(0.5):
             return part.then(self.add("groupByKey", input=part.id), kind="grouped")
         id_ = self.add("groupBy", input=part.id, selector=self.selector(part))
@@ -260,7 +260,7 @@ class Draft:
         return part.then(id_, kind="windowed", windowed=True)
 
     def aggregated(self, part: Part, materialized: dict[str, Any] | None = None, *, session: bool = False) -> Part:
-        """A count, a reduction or an aggregate of what is grouped."""
+        """Return a count, a reduction or an aggregate of what is grouped."""
         op = self.choose("count", "reduce", "aggregate")
         fields: dict[str, Any] = {"input": part.id, "materialized": materialized}
         versioned = materialized is not None and materialized["kind"] == "versioned"

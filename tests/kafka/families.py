@@ -29,7 +29,7 @@ def stateless(draft: Draft) -> None:
 
 
 def _branched(draft: Draft, stream: Part) -> Part:
-    """The parts of a split stream; one of them goes out, and two are merged."""
+    """Return the parts of a split stream; one of them goes out, and two are merged."""
     name = f"b{len(draft.operators)}"
     ids = [f"{name}-{number}" for number in range(3)]
     predicates = [draft.predicate(stream) for _ in ids[1:]]
@@ -107,7 +107,7 @@ def table_operators(draft: Draft) -> None:
 
 
 def _through_a_stream(draft: Draft, table: Part) -> Part:
-    """The table that the updates of a table make."""
+    """Return the table that the updates of a table make."""
     stream = draft.updates(table)
     return draft.latest(draft.rekeyed(stream) if draft.chance(0.5) else stream)
 
@@ -241,7 +241,7 @@ def suppressed_updates(draft: Draft) -> None:
 
 
 def _suppressed(draft: Draft, table: Part) -> Part:
-    """The updates of a table that wait for some time, and perhaps in little room."""
+    """Return the updates of a table that wait for some time, and perhaps in little room."""
     full: dict[str, Any] = {}
     if draft.chance(0.5):
         when_full = draft.choose("emit_early", "emit_early", "shut_down")
@@ -378,7 +378,7 @@ def nodes(draft: Draft) -> None:
 
 
 def _node(draft: Draft, made: list[str], *, timed: bool) -> str:
-    """A node more. Who routes goes to two that are made with it, and comes back together behind them.
+    """Return a node more. Who routes goes to two that are made with it, and comes back together behind them.
 
     There is a timer, or a topic between nodes, and one of them: Kafka Streams' test driver has one stream time for all
     tasks, and takes what is due, or has come, at the same time in the order of a heap.
@@ -465,12 +465,12 @@ def _joined(draft: Draft, streams: list[Part], tables: list[Part]) -> Part:
 
 
 def _apart(draft: Draft, part: Part, tables: list[Part]) -> Part:
-    """A table that no operator holds back together with a part: the one at hand would be an earlier row."""
+    """Return a table that no operator holds back together with a part: the one at hand would be an earlier row."""
     return draft.choose(*(table for table in tables if not table.held & part.held))
 
 
 def _in_windows(draft: Draft, stream: Part) -> Part:
-    """The updates of windows, under keys that name the window."""
+    """Return the updates of windows, under keys that name the window."""
     window = draft.window(draft.choose("tumbling", "hopping", "session"))
     grouped = draft.grouped(draft.without_nulls(stream))
     return draft.rekeyed(draft.updates(draft.aggregated(draft.windowed(grouped, window), session="gap_ms" in window)))
@@ -538,7 +538,7 @@ FAMILIES: Final[dict[str, Family]] = {
 
 
 def random_case(family: str, seed: int) -> dict[str, Any]:
-    """A topology of a family and its input, in the form of the golden files; the same for the same seed."""
+    """Return a topology of a family and its input, in the form of the golden files; the same for the same seed."""
     rng = Random(f"{family}-{seed}")
     draft = Draft(rng)
     FAMILIES[family](draft)

@@ -37,7 +37,7 @@ def cases_classpath(release: str) -> str:
 
 
 def version(release: str) -> str:
-    """The number of a release, such as ``3.9.2``."""
+    """Return the number of a release, such as ``3.9.2``."""
     name = "kafka-streams-"
     found = [jar.stem.removeprefix(name) for jar in jars("kafka", POM, release) if jar.name.startswith(name)]
     return next(number for number in found if number[0].isdigit())
@@ -55,5 +55,5 @@ def _classpath(what: str, programs: Sequence[Path], libraries: list[Path]) -> st
 
 
 def java() -> str:
-    """The program that runs classes."""
+    """Return the program that runs classes."""
     return program("java")

@@ -21,7 +21,7 @@ VICTIMS = ("worker", "driver", "broker")
 
 
 def mortal_count(due: Path, driver: int, broker: int) -> Topology:
-    """How often each key has come, and the sequence of that change."""
+    """Return how often each key has come, and the sequence of that change."""
 
     def survive(value: str) -> str:
         for path in due.glob(f"{value}.*"):

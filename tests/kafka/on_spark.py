@@ -15,7 +15,7 @@ SINK: Final = "key string, value string"
 
 
 def session() -> SparkSession:
-    """A session that has the connector."""
+    """Return a session that has the connector."""
     os.environ["PYSPARK_PYTHON"] = sys.executable
     spark = (
         configure(SparkSession.builder.master("local[2, 4]"))
@@ -30,7 +30,7 @@ def session() -> SparkSession:
 
 
 def read_topic(spark: SparkSession, broker: str, topic: str, **options: object) -> DataFrame:
-    """A topic from its beginning."""
+    """Return a topic from its beginning."""
     reader = spark.readStream.format("kafka").option("kafka.bootstrap.servers", broker)
     for name, value in options.items():
         reader = reader.option(name, str(value))

@@ -24,7 +24,7 @@ from tests.kafka.shrinking import Case, shrink
 
 
 def differences(case: Case, theirs: Answer, ours: interpreter.Run, release: str) -> list[str]:
-    """The undeclared differences, each as a sentence."""
+    """Return the undeclared differences, each as a sentence."""
     if refused_by_kafka_streams_alone(theirs):
         return []
     failed = (theirs.get("failed_at"), theirs.get("after"))
@@ -42,7 +42,7 @@ def differences(case: Case, theirs: Answer, ours: interpreter.Run, release: str)
 
 
 def _held(entries: list[Any], keys: Iterable[str | None]) -> list[Any]:
-    """A store's entries; of a versioned store the latest values of these keys."""
+    """Return a store's entries; of a versioned store the latest values of these keys."""
     if not any("versions" in entry for entry in entries):
         return entries
     latest = [(entry["key"], entry["latest"]) for entry in entries if entry["key"] in keys]
@@ -55,7 +55,7 @@ def run(case: Case) -> interpreter.Run:
 
 
 def compare(case: Case, releases: Iterable[KafkaStreams]) -> dict[str, list[str]]:
-    """The undeclared differences from each release, by its name; a release without any is left out."""
+    """Return the undeclared differences from each release, by its name; a release without any is left out."""
     for streams in releases:
         streams.begin(case)
     try:
@@ -67,10 +67,10 @@ def compare(case: Case, releases: Iterable[KafkaStreams]) -> dict[str, list[str]
 
 
 def smallest(case: Case, streams: KafkaStreams) -> tuple[Case, list[str]]:
-    """The smallest case that is found with a difference of the same kind, and its differences."""
+    """Return the smallest case that is found with a difference of the same kind, and its differences."""
 
     def difference(smaller: Case) -> tuple[bool, list[str]]:
-        """Whether either of the two fails, and how they differ; no difference if the case makes no sense."""
+        """Return whether either of the two fails, and how they differ; no difference if the case makes no sense."""
         theirs = streams.run(smaller)
         try:
             ours = run(smaller)
@@ -89,7 +89,7 @@ def smallest(case: Case, streams: KafkaStreams) -> tuple[Case, list[str]]:
 
 
 def report(case: Case, streams: KafkaStreams) -> str:
-    """A case made small, as one can read it and run it again."""
+    """Return a case made small, as one can read it and run it again."""
     small, found = smallest(case, streams)
     lines = [f"{case['case']} differs from Kafka Streams {version(streams.release)}:", *found, '{"topology": [']
     lines += [f"  {json.dumps(operator)}," for operator in small["topology"]]

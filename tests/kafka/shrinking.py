@@ -15,7 +15,7 @@ _REFERENCES: Final = ("input", "this", "other")
 
 
 def shrink(case: Case, shows: Callable[[Case], bool], tries: int = TRIES) -> Case:
-    """The smallest case that is found for which ``shows`` is still true, as it is for ``case``."""
+    """Return the smallest case that is found for which ``shows`` is still true, as it is for ``case``."""
     left = tries
     found = True
     while found:

@@ -21,7 +21,7 @@ WINDOW: Final = TimeWindows(60, grace=20)
 
 
 def topology(name: str, produced: Produced | None = None) -> Topology:
-    """The topology of this name, which writes text to the sink ``out``."""
+    """Return the topology of this name, which writes text to the sink ``out``."""
     builder = StreamsBuilder(key_serde="string", value_serde="string", order="arrival")
     TOPOLOGIES[name](builder).to("out", produced or Produced("string", "string"))
     return builder.build()

@@ -13,12 +13,12 @@ TIMED = "keyValueWithTimestamp"
 
 
 def recorded(name: str) -> Case:
-    """A case of the family ``statedirs`` of the project's own copy."""
+    """Return a case of the family ``statedirs`` of the project's own copy."""
     return next(case for case in cases(None) if case.id == f"statedirs/{name}")
 
 
 def unpacked(case: Case, into: Path, golden_dir: Path | None = None) -> Path:
-    """The directory of the application of a case, below ``into``."""
+    """Return the directory of the application of a case, below ``into``."""
     data = attachment(golden_dir, case.family, case.content["archive"])
     with tarfile.open(fileobj=io.BytesIO(data)) as archive:
         archive.extractall(into, filter="data")
@@ -26,7 +26,7 @@ def unpacked(case: Case, into: Path, golden_dir: Path | None = None) -> Path:
 
 
 def write_database(directory: Path, families: Mapping[str, Mapping[bytes, bytes]]) -> Path:
-    """A RocksDB directory with these rows, written without a log and closed."""
+    """Return a RocksDB directory with these rows, written without a log and closed."""
     options = rocksdict.Options(raw_mode=True)
     options.create_if_missing(True)
     directory.mkdir(parents=True)
@@ -45,7 +45,7 @@ def write_database(directory: Path, families: Mapping[str, Mapping[bytes, bytes]
 
 
 def write_task(task: Path, offset: int = 7) -> Path:
-    """The directory of a task with a ``.checkpoint``."""
+    """Return the directory of a task with a ``.checkpoint``."""
     task.mkdir(parents=True, exist_ok=True)
     (task / ".checkpoint").write_text(f"0\n1\napp-store-changelog {task.name[-1]} {offset}\n")
     return task

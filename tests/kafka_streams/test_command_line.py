@@ -142,13 +142,13 @@ class Import:
         return Import(self.place / "empty", {})
 
     def at(self, *part: str) -> "Import":
-        """The same of a part of its directory, or of one that is not there."""
+        """Return the same of a part of its directory, or of one that is not there."""
         made = copy(self)
         made.made = self.made.joinpath(*part)
         return made
 
     def of_windows(self) -> "Import":
-        """The same of windows, each of whose keys is there with the time 1000."""
+        """Return the same of windows, each of whose keys is there with the time 1000."""
         made = copy(self)
         made.made = windows(self.place / "windows", {b"k" + struct.pack(">qi", 1000, 0): b"v"})
         return made
@@ -170,7 +170,7 @@ class Import:
         return self
 
     def copied(self, *without: str) -> "Import":
-        """A copy without some of its directories."""
+        """Return a copy without some of its directories."""
         made = copy(self)
         made.made = copytree(self.made, self.place / "copy", ignore=lambda _, names: [*{*without} & {*names}])
         return made

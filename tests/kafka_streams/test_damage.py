@@ -82,7 +82,7 @@ def test_a_damaged_file_gives_all_rows_or_an_error_that_names_it(
 
 
 def outcome(source: Recorded) -> tuple[list[Entry], str | None]:
-    """The entries, or the message of the error."""
+    """Return the entries, or the message of the error."""
     try:
         return source.read(), None
     except StoreError as error:
@@ -197,7 +197,7 @@ def test_a_directory_whose_keys_have_another_order_is_refused(tmp_path: Path) ->
 
 
 def with_other_comparator(manifest: bytes) -> bytes:
-    """The records of a manifest, with the name of a comparator that nobody has, and with right checksums."""
+    """Return the records of a manifest, with the name of a comparator that nobody has, and with right checksums."""
     made, at = b"", 0
     while at < len(manifest):
         size, kind = struct.unpack_from("<HB", manifest, at + 4)

@@ -30,7 +30,7 @@ def longs(*numbers: int) -> bytes:
 
 
 def older(segment: int, key: bytes, valid_to: int, *items: tuple[int, bytes | None]) -> Row:
-    """A row of a segment; the items are newest first, as in the row."""
+    """Return a row of a segment; the items are newest first, as in the row."""
     sizes = b"".join(struct.pack(">qi", start, TOMBSTONE if value is None else len(value)) for start, value in items)
     values = b"".join(value or b"" for _, value in reversed(items))
     return row(longs(segment) + key, longs(valid_to, items[-1][0]) + sizes + values)

@@ -8,5 +8,5 @@ from millpond.processors.rows.dict_columns import DictColumns
 
 
 def results_of(schema: pa.Schema) -> DictColumns:
-    """The columns of the results."""
+    """Return the columns of the results."""
     return DictColumns(ColumnValues(ColumnsOwner("out", verb=True), frozenset(), type_named), schema)

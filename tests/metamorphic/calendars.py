@@ -20,13 +20,13 @@ CHANGES: Final = (datetime(2026, 10, 23, 1, 30, tzinfo=UTC) - _EPOCH) // _MICROS
 
 
 def stretched(one: Event) -> Event:
-    """The same, with hours for seconds, about the days on which the clocks change."""
+    """Return the same, with hours for seconds, about the days on which the clocks change."""
     at = CHANGES + (one.at - 1_000 * SECOND) * STEP
     return Event(one.source, at, {**one.row, f"{one.source}t": at})
 
 
 def held_by(windows: TimeWindows | CumulativeWindows, at: int) -> list[tuple[int, int]]:
-    """The windows that hold a time."""
+    """Return the windows that hold a time."""
     if isinstance(windows, CumulativeWindows):
         size, step, offset = (length * _MILLI for length in (windows.size, windows.step, windows.offset))
         return sorted(cumulative(size, step, offset)([at]))
@@ -38,7 +38,7 @@ def held_by(windows: TimeWindows | CumulativeWindows, at: int) -> list[tuple[int
 
 
 def spanned(calendar: Calendar, at: int) -> tuple[int, int]:
-    """The window of a calendar, in zones whose clocks never change at midnight."""
+    """Return the window of a calendar, in zones whose clocks never change at midnight."""
     zone = ZoneInfo(calendar.zone or "UTC")
     day = (_EPOCH + timedelta(microseconds=at)).astimezone(zone).date()
     months = {"1 month": 1, "3 months": 3, "1 year": 12}.get(calendar.unit.value)

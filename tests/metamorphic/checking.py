@@ -28,7 +28,7 @@ KEYS = ["a", "b", "c", ""]
 
 
 def histories(examples: int = EXAMPLES) -> settings:
-    """The same histories each time; with ``make soak`` others, and more of them."""
+    """Return the same histories each time; with ``make soak`` others, and more of them."""
     soaks = "MILLPOND_SOAK_SECONDS" in os.environ
     checks = [HealthCheck.too_slow, HealthCheck.data_too_large]
     return settings(
@@ -88,7 +88,7 @@ def own(events: Iterable[Event], source: str) -> list[Row]:
 
 
 def frozen(row: Row) -> frozenset[tuple[str, Any]]:
-    """The row without its nulls."""
+    """Return the row without its nulls."""
     return frozenset((name, _hashable(value)) for name, value in row.items() if value is not None)
 
 

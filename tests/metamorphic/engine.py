@@ -102,7 +102,7 @@ class Query:
         self.late: dict[str, list[list[LateRecords]]] = {made.verb.name: [] for made in chain}
 
     def restarted(self) -> "Query":
-        """The query that goes on with what this one keeps, with verbs as they come to another process."""
+        """Return the query that goes on with what this one keeps, with verbs as they come to another process."""
         self._keeper.restart()
         chain, partitions = zip(*((verb.made, verb.partitions) for verb in self._verbs), strict=True)
         query = Query(shipping.loads(shipping.dumps(chain)), partitions, self._keeper, self._random)

@@ -134,7 +134,7 @@ class Answer:
 
 
 def arrivals(events: Sequence[Event], delays: Mapping[str, int], random: Random) -> list[Event]:
-    """The rows in an order in which none is later than the delay of its source; sources go first in their order.
+    """Return the rows in an order in which none is later than the delay of its source; sources go first in their order.
 
     Args:
         events: the rows.
@@ -152,7 +152,7 @@ def arrivals(events: Sequence[Event], delays: Mapping[str, int], random: Random)
 
 
 def cut(events: Sequence[Event], way: Way, random: Random) -> list[list[Event]]:
-    """The rows in micro-batches, some of which may be empty."""
+    """Return the rows in micro-batches, some of which may be empty."""
     if way.batches == 0:
         return [[event] for event in events]
     ends = sorted(random.randint(0, len(events)) for _ in range(way.batches - 1))
@@ -160,7 +160,7 @@ def cut(events: Sequence[Event], way: Way, random: Random) -> list[list[Event]]:
 
 
 def tables(chain: Chain, events: Sequence[Event], splits: int, random: Random) -> dict[str, list[pa.Table]]:
-    """The rows of a micro-batch in files, in any order."""
+    """Return the rows of a micro-batch in files, in any order."""
     found = {}
     for source, schema in chain.schemas.items():
         files: list[list[Mapping[str, Any]]] = [[] for _ in range(splits)]
@@ -173,7 +173,7 @@ def tables(chain: Chain, events: Sequence[Event], splits: int, random: Random) -
 
 
 def rows_from(chain: Chain, events: Sequence[Event], source: str) -> list[Mapping[str, Any]]:
-    """The rows of a source, with those that all have."""
+    """Return the rows of a source, with those that all have."""
     schema, time = chain.schemas[source], chain.times[source]
     return [
         {**_blank(schema), chain.key: TICKING, time: event.at} if event.source == TICK else event.row
@@ -239,7 +239,7 @@ def _blank(schema: pa.Schema) -> dict[str, Any]:
 
 
 def rows_of(table: pa.Table) -> list[dict[str, Any]]:
-    """The rows, with times in microseconds."""
+    """Return the rows, with times in microseconds."""
     columns = {name: _plain(table[name]) for name in table.column_names}
     return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
@@ -263,7 +263,7 @@ def answer_of(chain: Chain, events: Sequence[Event], delays: Mapping[str, int], 
 
 
 def current(rows: Sequence[Mapping[str, Any]], keys: Sequence[str]) -> dict[tuple[Any, ...], dict[str, Any]]:
-    """The table that a change feed leaves: the last row of each key, unless it is a delete."""
+    """Return the table that a change feed leaves: the last row of each key, unless it is a delete."""
     last: dict[tuple[Any, ...], Mapping[str, Any]] = {}
     for row in sorted(rows, key=lambda row: int(row["sequence"])):
         last[tuple(row[key] for key in keys)] = row

@@ -29,7 +29,7 @@ class Keeper(ABC):
 
     @abstractmethod
     def task(self, place: str, part: Subtopology, plan: Plan) -> AbstractContextManager[Mapping[str, Any]]:
-        """The stores of a task, while it runs."""
+        """Return the stores of a task, while it runs."""
 
     @abstractmethod
     def commit(self) -> None:
@@ -149,7 +149,7 @@ class DurableKeeper(Keeper):
             raise
 
     def committed_by(self, application: str) -> list[Manifest]:
-        """The manifests of an application's tasks."""
+        """Return the manifests of an application's tasks."""
         return [one for one in self.committed.values() if one.application_id == application]
 
     def begin(self, application: str, bases: Mapping[str, Manifest]) -> None:

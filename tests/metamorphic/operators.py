@@ -95,7 +95,7 @@ def blobs_of(send: MapSide, splits: Sequence[pa.Table], attempt: Callable[[int],
 
 
 def blobs_in(rows: pa.Table) -> Iterator[Blob]:
-    """The blobs among rows that workers have sent back, one of which may be a report."""
+    """Yield the blobs among rows that workers have sent back, one of which may be a report."""
     for row in zip(*(rows[name].to_pylist() for name in EXCHANGE_SCHEMA.names), strict=True):
         if row[0] is not None:
             yield Blob(*row)
@@ -127,7 +127,7 @@ def operated(
 
 
 def unpacked(tables: Iterable[pa.Table]) -> list[pa.Table]:
-    """The rows of a verb's result, of the blobs in which they leave the operator."""
+    """Return the rows of a verb's result, of the blobs in which they leave the operator."""
     blobs = [blob for table in tables for blob in table["rows"] if blob.is_valid]
     return [pa.ipc.open_stream(blob.as_buffer()).read_all() for blob in blobs]
 
@@ -173,7 +173,7 @@ def columns_of(read: Selection, schema: pa.Schema) -> Columns:
 
 
 def behind_of(made: Made, results: Mapping[str, Result]) -> dict[str, Behind]:
-    """The inputs of a verb that are results of others."""
+    """Return the inputs of a verb that are results of others."""
     found = {}
     for topic, read in made.selections.items():
         result = results.get(read.rows.source)
@@ -198,7 +198,7 @@ def sink_of(made: Made) -> RowSink:
 
 
 def result_of(made: Made, verbs: Sequence[SharedVerb]) -> Result | None:
-    """The result of the last verb of an operator that others may share; None if they may not."""
+    """Return the result of the last verb of an operator that others may share; None if they may not."""
     if not verbs[-1].flow.runs.plan.alone or made.account.kind.startswith("apply"):
         return None
     reads = list(made.selections.values())
@@ -389,7 +389,7 @@ class OperatedQuery:
         return {made.verb.name: [place.late(made.verb.name, n) for n in range(place.batch)] for made in self._chain}
 
     def restarted(self) -> "OperatedQuery":
-        """The query that goes on with what this one keeps, with verbs as they come to another process."""
+        """Return the query that goes on with what this one keeps, with verbs as they come to another process."""
         chain = shipping.loads(shipping.dumps(self._chain))
         return OperatedQuery(chain, self._partitions, self._place, self._random, shared=self._shared)
 

@@ -18,7 +18,7 @@ SECOND: Final = 1_000_000
 
 
 def newest(rows: Iterable[Row], key: str, time: str, op: str | None = None) -> dict[Any, Row]:
-    """The latest row of each key, unless it is a delete."""
+    """Return the latest row of each key, unless it is a delete."""
     found: dict[Any, Row] = {}
     for row in sorted(rows, key=lambda row: int(row[time])):
         found[row[key]] = row
@@ -94,7 +94,7 @@ def asof(
 def near(
     left: Sequence[Row], right: Sequence[Row], how: How, times: tuple[str, str], reach: Bounds
 ) -> Iterator[dict[str, Any]]:
-    """The pairs of rows of which the right one is at most so much older, and so much newer, than the left one."""
+    """Yield the pairs of rows of which the right one is at most so much older, and so much newer, than the left one."""
     met: set[int] = set()
     for one in left:
         matches = [
@@ -165,12 +165,12 @@ def cumulative(size: int, step: int, offset: int) -> Cutting:
 
 
 def holds(window: Bounds, time: int) -> bool:
-    """Whether a window without its end holds a time."""
+    """Return whether a window without its end holds a time."""
     return window[0] <= time < window[1]
 
 
 def holds_end(window: Bounds, time: int) -> bool:
-    """Whether a window with its end holds a time."""
+    """Return whether a window with its end holds a time."""
     return window[0] <= time <= window[1]
 
 
@@ -212,7 +212,7 @@ def cut_sessions(gap: int, length: int, offset: int) -> Cutting:
 def by_window(
     rows: Iterable[Row], key: str, time: str, cut: Cutting, within: Callable[[Bounds, int], bool]
 ) -> dict[tuple[Any, Bounds], list[Row]]:
-    """The rows of each key and window, in the order of time; no window is empty."""
+    """Return the rows of each key and window, in the order of time; no window is empty."""
     by_key = defaultdict[Any, list[Row]](list)
     for row in sorted(rows, key=lambda row: int(row[time])):
         by_key[row[key]].append(row)

@@ -59,7 +59,7 @@ def random_case(number: int, families: Sequence[str] = tuple(FAMILIES)) -> Case:
 
 
 def _chosen(kind: Kind, random: Random) -> list[Any]:
-    """The few values that keys have, so that they meet."""
+    """Return the few values that keys have, so that they meet."""
     return [*kind.neighbors(4, random), None]
 
 
@@ -162,7 +162,7 @@ def _shown(rows: Counter[tuple[bytes, ...]], names: Sequence[str]) -> str:
 
 
 def failure(case: Case) -> str | None:
-    """The difference, or the error that there was instead of an answer."""
+    """Return the difference, or the error that there was instead of an answer."""
     try:
         return difference(case)
     except Exception as error:
@@ -170,7 +170,7 @@ def failure(case: Case) -> str | None:
 
 
 def smallest(case: Case) -> Case:
-    """The case with as few rows, and as plain a way, as still differ in the same manner."""
+    """Return the case with as few rows, and as plain a way, as still differ in the same manner."""
     kind = _kind(failure(case))
     found = True
     while found:
@@ -196,7 +196,7 @@ def _smaller(case: Case) -> Iterator[Case]:
 
 
 def report(case: Case) -> str:
-    """A case made small, as one can read it and run it again."""
+    """Return a case made small, as one can read it and run it again."""
     small = smallest(case)
     rows = [f"  {event.source}: {dict(event.row)}" for event in small.events]
     draft = Draft(case.number)

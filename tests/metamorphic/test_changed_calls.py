@@ -96,7 +96,7 @@ KINDS: dict[str, tuple[Any, oracle.Cutting | None, Any, int]] = {
 
 
 def types_of(calls: Mapping[str, AggregateCall]) -> dict[str, pa.DataType]:
-    """The types of what rows bring for calls."""
+    """Return the types of what rows bring for calls."""
     number, wrapped = pa.int64(), pa.struct([("value", pa.int64())])
     types = {name: wrapped if call.wraps else number for name, call in calls.items() if call.takes_values}
     pair = pa.struct([("first", number), ("second", number)])
@@ -193,7 +193,7 @@ class Life:
 
 
 def expected(life: Life, come: Sequence[tuple[Row, int]], kind: str) -> dict[Any, dict[str, Any]]:
-    """The table, by key and window."""
+    """Return the table, by key and window."""
     _, cutting, within, shown = KINDS[kind]
     ordered = sorted(come, key=lambda one: int(one[0]["at"]))
     groups: dict[tuple[Any, ...], list[tuple[Row, int]]]
@@ -219,7 +219,7 @@ def expected(life: Life, come: Sequence[tuple[Row, int]], kind: str) -> dict[Any
 
 
 def stored(made: Made, partitions: int, keeper: Keeper) -> list[Row]:
-    """The rows of the store, as they are shown."""
+    """Return the rows of the store, as they are shown."""
     running = Query([made], [partitions], keeper, Random(0))._verbs[0]
     (part,) = running.plan.stages[0]
     parts = made.verb.stores["aggregate"]

@@ -100,7 +100,7 @@ class Eras:
         return list(zip(self.windows, bounds, bounds[1:], strict=False))
 
     def groups(self, come: Come) -> tuple[dict[tuple[Any, tuple[int, int]], Come], int]:
-        """The rows of each key and window as it is shown, and how many rows were late for one."""
+        """Return the rows of each key and window as it is shown, and how many rows were late for one."""
         found: dict[tuple[Any, tuple[int, int]], Come] = {}
         late = 0
         for windows, first, end in self._each():
@@ -160,7 +160,7 @@ def drawn(kind: str, random: Random, grace: int) -> Any:
 
 
 def later(eras: Eras, windows: Any, clock: int, random: Random) -> Eras:
-    """The windows are these from a time on that no row has reached, and at which one of them begins."""
+    """Return the windows are these from a time on that no row has reached, and at which one of them begins."""
     stretches = windows.with_grace(0) in (*CALENDARS, *OF_THE_CALENDAR)
     wait = random.choice([0, 0, 2 * SECOND, 9 * SECOND]) * (STEP if stretches else 1)
     free = max([0, clock, *eras.until]) + 1 + wait

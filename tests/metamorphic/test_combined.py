@@ -108,7 +108,7 @@ def test_rows_that_are_combined_give_what_they_give_one_by_one(monkeypatch: pyte
 
 
 def event(row: Sequence[Any]) -> Event:
-    """A row as an event."""
+    """Return a row as an event."""
     named = dict(zip(SOURCE.names, row, strict=True))
     at = (1_000 + named["at"]) * SECOND
     return Event("a", at, {**named, "at": at})

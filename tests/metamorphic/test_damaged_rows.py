@@ -75,7 +75,7 @@ class Job(Protocol):
     """A job whose tasks are in this process."""
 
     def run(self, number: int) -> Answers:
-        """The answers of a micro-batch."""
+        """Return the answers of a micro-batch."""
 
 
 class VerbJob:
@@ -222,7 +222,7 @@ class Held(MemorySupplier):
 
 
 def _kinds(backend: Backend) -> dict[bytes, tuple[bytes, bytes]]:
-    """A row of each kind that a store has."""
+    """Return a row of each kind that a store has."""
     found: dict[bytes, tuple[bytes, bytes]] = {}
     for row, data in backend.scan():
         if row != COMMIT_ROW:
@@ -270,7 +270,7 @@ TOLD: dict[str, set[str]] = {
 
 
 def _begun(job: str, directory: Path) -> tuple[DurableKeeper, Job, dict[str, MemoryBackend]]:
-    """A job after half of its micro-batches, and its local copies."""
+    """Return a job after half of its micro-batches, and its local copies."""
     Held.opened.clear()
     keeper = DurableKeeper(directory, (Held(),), loses=False)
     running = JOBS[job](keeper)

@@ -77,7 +77,7 @@ def chain_of(made: Made) -> Chain:
 
 
 def parts(events: Sequence[Event], chain: Chain) -> tuple[list[list[Event]], list[list[Event]]]:
-    """The rows before and after a query is stopped, in the order of time, each in two micro-batches."""
+    """Return the rows before and after a query is stopped, in the order of time, each in two micro-batches."""
     mine = [event for event in ticking(events) if event.source in (*chain.schemas, "*")]
     mine.sort(key=lambda event: event.at)
     ends = [(1_000 + second) * SECOND for second in (CUT // 2, CUT, 3 * CUT // 2)]
@@ -264,7 +264,7 @@ def seconds(second: int) -> datetime:
 
 
 def fired(edits: Sequence[Edit], key: str = PERSON) -> list[tuple[str, int]]:
-    """Which timers of a key fire after edits and a row of another key, and for when."""
+    """Return which timers of a key fire after edits and a row of another key, and for when."""
     chain = chain_of(VERBS["apply"]())
     rows = [event("a", key, second, value, "upsert", with_op=True) for key, second, value in
             ((PERSON, 0, 3), (OTHER, 3, 3), (OTHER, 30, 3))]  # fmt: skip

@@ -117,7 +117,7 @@ def chain_of(*verbs: Made, schemas: dict[str, pa.Schema]) -> Chain:
 
 
 def left_by(one: Made, schemas: dict[str, pa.Schema], events: Sequence[Event]) -> list[Row]:
-    """The rows of the table that the first verb leaves, in one micro-batch."""
+    """Return the rows of the table that the first verb leaves, in one micro-batch."""
     chain = chain_of(one, schemas=schemas)
     answer = answer_of(chain, events, dict.fromkeys(chain.schemas, 0), Way(0, 1, 1, (1,)))
     return list(current(answer.rows, one.row).values())

@@ -39,13 +39,13 @@ Clock: TypeAlias = int
 
 
 def late_batches(chain: Chain, events: Sequence[Event], way: Way) -> list[list[Event]]:
-    """The rows in micro-batches, up to 30 seconds late."""
+    """Return the rows in micro-batches, up to 30 seconds late."""
     random = Random(way.seed)
     return cut(arrivals(events, dict.fromkeys(chain.schemas, 30 * SECOND), random), way, random)
 
 
 def judged(batches: Batches) -> Iterable[list[tuple[Event, Clock]]]:
-    """The rows of each micro-batch with the time that earlier ones have shown."""
+    """Yield the rows of each micro-batch with the time that earlier ones have shown."""
     clock = -1
     for events in batches:
         yield [(event, clock) for event in events]
@@ -149,7 +149,7 @@ def test_an_inner_or_semi_join_of_streams_is_that_of_the_rows_in_time(
 
 
 def _sorted_out(batches: Batches, is_late: Callable[[Event, Clock], bool]) -> tuple[list[Event], list[Counter[int]]]:
-    """The rows that are in time, and the times of the others by micro-batch."""
+    """Return the rows that are in time, and the times of the others by micro-batch."""
     in_time, late = [], []
     for some in judged(batches):
         in_time += [event for event, clock in some if not is_late(event, clock)]

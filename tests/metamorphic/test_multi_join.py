@@ -72,7 +72,7 @@ class Tables(NamedTuple):
 
 
 def joined(tables: Sequence[Mapping[Any, Row]], types: Sequence[JoinType]) -> list[Row]:
-    """The rows of a chain of joins; null is a key like any other."""
+    """Return the rows of a chain of joins; null is a key like any other."""
     first, *others = [{("key", key): dict(row) for key, row in table.items()} for table in tables]
     whole: dict[Any, dict[str, Any]] = first
     for table, join_type in zip(others, types, strict=True):

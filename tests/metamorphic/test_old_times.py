@@ -69,7 +69,7 @@ def row(source: str, second: int, value: int, key: str = "k") -> Event:
 
 
 def moved(events: Sequence[Event], origin: int) -> list[Event]:
-    """The rows with the origin in place of that of ``event``."""
+    """Return the rows with the origin in place of that of ``event``."""
     by = origin - event("a", None, 0, None, "", with_op=False).at
     return [
         Event(one.source, one.at + by, {**one.row, f"{one.source}t": one.row[f"{one.source}t"] + by}) for one in events

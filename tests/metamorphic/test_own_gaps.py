@@ -77,7 +77,7 @@ def islands(events: Sequence[Event], *, cut: bool) -> Iterator[dict[str, Any]]:
 
 
 def table_of(answer: Answer, *, final: bool) -> list[Mapping[str, Any]]:
-    """The results; of updates, those that stand, without their times, which are the ends of the sessions."""
+    """Return the results; of updates, those that stand, without their times, which are the ends of the sessions."""
     if final:
         return list(answer.rows)
     found = current(answer.rows, ["k", "window"]).values()

@@ -91,7 +91,7 @@ def batches(seed: int, *, step: int = 7, distinct: bool = True) -> Iterator[Tabl
 
 
 def joined(name: str, on: tuple[str, str], how: JoinType, before: int = 10) -> Made:
-    """A join of streams whose sides have keys of other names."""
+    """Return a join of streams whose sides have keys of other names."""
     windows = JoinWindows(before * SECOND, 8 * SECOND, 6 * SECOND, drop_late=True)
     keeps = {side: how.keeps(side) for side in Side}
     rest = [column for column in RIGHT.schema.names if column != on[1]]
@@ -208,7 +208,7 @@ class Job:
         return list(answered(Query([made], [PARTITIONS], self.keeper, Random(1)), self.history[BEFORE:]))
 
     def expected(self, made: Made) -> list[Any]:
-        """The same of one that has had all micro-batches from the beginning."""
+        """Return the same of one that has had all micro-batches from the beginning."""
         with closing(BackendKeeper(self.place / "oracle", "memory")) as keeper:
             query = Query([made], [PARTITIONS], keeper, Random(2))
             for tables in self.history[:BEFORE]:

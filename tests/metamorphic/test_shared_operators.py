@@ -91,7 +91,7 @@ TABLES: Final[dict[str, Step]] = {"totals": totals, "newest": newest}
 
 
 def rows_behind(made: Made) -> Rows:
-    """The result of a verb as the next one takes it."""
+    """Return the result of a verb as the next one takes it."""
     rows = made.rows
     if "window" in rows.schema.names:
         return rows.select("k", "v", t=("window", "end"))

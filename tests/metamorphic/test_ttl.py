@@ -51,7 +51,7 @@ RESTARTED = st.builds(
 
 
 def lives(rows: Iterable[Row], ttl: int) -> Mapping[Any, list[list[Row]]]:
-    """The rows of each key, cut where one comes when those before it are gone."""
+    """Return the rows of each key, cut where one comes when those before it are gone."""
     found = defaultdict[Any, list[list[Row]]](list)
     for row in sorted(rows, key=lambda row: int(row["at"])):
         own_lives = found[row["k"]]
@@ -173,7 +173,7 @@ def changes(rows: Iterable[Row]) -> dict[Any, list[tuple[str, Any, int]]]:
 def expected_changes(
     rows: Iterable[Row], ttl: int, end: int, expired: Expired
 ) -> dict[Any, list[tuple[str, Any, int]]]:
-    """The same of a table that changes with each row, which shows its time, and when a row has expired."""
+    """Return the same of a table that changes with each row, which shows its time, and when a row has expired."""
     found = defaultdict[Any, list[tuple[str, Any, int]]](list)
     living: dict[Any, Row] = {}
     marks = [(int(row["at"]), 1, row) for row in rows] + [(int(row["at"]) + ttl, 0, row) for row in rows]
@@ -287,7 +287,7 @@ Change = tuple[tuple[Any, ...] | None, int]
 
 
 def told(rows: Iterable[Row]) -> dict[Any, list[Change]]:
-    """The changes of each key, without those that change nothing."""
+    """Return the changes of each key, without those that change nothing."""
     found = defaultdict[Any, list[Change]](list)
     for row in sorted(rows, key=lambda row: int(row["sequence"])):
         values = None if row["op"] == "delete" else tuple(row[name] for name in ("av", "at", "bv", "bt"))

@@ -266,7 +266,7 @@ class Matches(NamedTuple):
 
 
 def is_less(both: pa.Table) -> Any:
-    """Whether the right value is less, or as great; null is neither."""
+    """Return whether the right value is less, or as great; null is neither."""
     return pc.less_equal(both["bv"], both["av"])
 
 
@@ -488,7 +488,7 @@ NAMING = st.tuples(rows_of("a", KEYS, op=True), rows_of("b", NULLABLE, op=True))
 
 
 def by_foreign_key(how: JoinType, history: int | None, left_key: str | list[str]) -> tuple[Made, dict[str, pa.Schema]]:
-    """The join of rows with the one that they name in ``k``, and the columns of both sides."""
+    """Return the join of rows with the one that they name in ``k``, and the columns of both sides."""
     schemas = {"a": schema("a", op=True, id_=True), "b": schema("b", op=True)}
     made = make_table_join(
         "out",

@@ -107,7 +107,7 @@ class Draft:
         return self.random.choice(choices)
 
     def rows(self, source: str, *, op: bool = False, nulls: bool = True, primary: bool = False) -> Rows:
-        """The rows of a source, whose names begin with its own; those of a primary key have two keys."""
+        """Return the rows of a source, whose names begin with its own; those of a primary key have two keys."""
         columns: list[Any] = [pa.field(f"{source}id", pa.int64())]
         columns += [self.primary.column("p")] if primary else []
         columns += [self.key.column("k"), pa.field(f"{source}t", TIME)]
@@ -119,7 +119,7 @@ class Draft:
         return self.sources[source]
 
     def names(self, *sources: str) -> list[str]:
-        """The columns of sources but for keys and operations."""
+        """Return the columns of sources but for keys and operations."""
         return [name for one in sources for name in self.sources[one].schema.names if name not in ("k", "p", f"{one}o")]
 
     def job(
@@ -135,7 +135,7 @@ class Draft:
         return Job(chain, answer, columns, keys, delays, frozenset(self._with_op), frozenset(self._without_nulls))
 
     def values(self, *sources: str) -> dict[str, Getter]:
-        """The columns of sources, as they are."""
+        """Return the columns of sources, as they are."""
         return {name: _column(source, name) for source in sources for name in self.names(source)}
 
     def calls(
@@ -165,12 +165,12 @@ def _column(source: str, name: str) -> Getter:
 
 
 def raw(name: str = "k") -> Getter:
-    """The key as its row has it."""
+    """Return the key as its row has it."""
     return lambda found, events: events[found["kid"]].row[name]
 
 
 def kept(name: str = "k") -> Getter:
-    """The key as tables and groups keep it."""
+    """Return the key as tables and groups keep it."""
     return lambda found, events: canonical(events[found["kid"]].row[name])
 
 
@@ -509,7 +509,7 @@ def foreign_keys(draft: Draft) -> Job:
 
 
 def _primary(found: Found, events: Mapping[int, Event]) -> Any:
-    """The left key of a result; none of a right row alone."""
+    """Return the left key of a result; none of a right row alone."""
     return None if found["a"] is None else canonical(events[found["a"]].row["p"])
 
 

@@ -35,18 +35,18 @@ class Relation:
 
 
 def rows_of(source: str, key: str = "k") -> Relation:
-    """The rows of a source; ``key`` is the column that is the key."""
+    """Return the rows of a source; ``key`` is the column that is the key."""
     return Relation(f'select id as kid, {key} as k, t, del, true as present, id as "{source}" from {source}', (source,))
 
 
 def newest(rows: Relation) -> Relation:
-    """The last row of each key, unless it deletes it."""
+    """Return the last row of each key, unless it deletes it."""
     last = f"select * from ({rows.sql}) qualify row_number() over (partition by k order by t desc) = 1"
     return replace(rows, sql=f"select * from ({last}) where not del")
 
 
 def where_present(rows: Relation) -> Relation:
-    """The rows for which a join has found a match."""
+    """Return the rows for which a join has found a match."""
     return replace(rows, sql=f"select * from ({rows.sql}) where present")
 
 
@@ -126,7 +126,7 @@ def first(groups: Relation, n: int, *, descending: bool) -> Relation:
 
 
 def far_apart(rows: Relation, within: int) -> Relation:
-    """The first row of each key, and each that is later by more than ``within`` than the last one taken."""
+    """Return the first row of each key, and each that is later by more than ``within`` than the last one taken."""
     numbered = f"select *, row_number() over (partition by k order by t) as n from ({rows.sql})"
     sql = f"""
         with recursive o as ({numbered}), f as (

@@ -176,7 +176,7 @@ VALUES: Final = (
 
 
 def canonical(value: Any) -> Any:
-    """The one value that stands for all that equal it as keys."""
+    """Return the one value that stands for all that equal it as keys."""
     if isinstance(value, float):
         return nan if isnan(value) else value + 0.0
     if isinstance(value, dict):
@@ -200,7 +200,7 @@ def rank(value: Any) -> Any:
 
 
 def signs(value: Any) -> list[float]:
-    """The signs of all floats in a value: what tells apart those that are equal."""
+    """Return the signs of all floats in a value: what tells apart those that are equal."""
     if isinstance(value, float):
         return [1.0 if isnan(value) else copysign(1, value)]
     parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
@@ -212,7 +212,7 @@ def _null_first(value: Any) -> tuple[Any, ...]:
 
 
 def bits(table: pa.Table) -> list[tuple[bytes, ...]]:
-    """The rows of a table: bytes, which are equal if the values are, bit by bit but for NaNs."""
+    """Return the rows of a table: bytes, which are equal if the values are, bit by bit but for NaNs."""
     return [tuple(msgpack.packb(_one_nan(value)) for value in row) for row in physical_rows(table)]
 
 

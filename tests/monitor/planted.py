@@ -48,7 +48,7 @@ def micro_batch(
     state: int = 1_000_000,
     used: float = 0.4,
 ) -> MicroBatch:
-    """A micro-batch of a query of four tasks, whose keys are spread."""
+    """Return a micro-batch of a query of four tasks, whose keys are spread."""
     each = tuple(task(number, rows // TASKS, state // TASKS, {f"key {number}": rows // 40}) for number in range(TASKS))
     summed: dict[str, int] = {}
     for one in each:
@@ -181,7 +181,7 @@ def healthy(seed: int) -> Story:
 
 
 def with_counts(one: MicroBatch, what: str, records: int, reason: str = "dropped-late") -> MicroBatch:
-    """A micro-batch whose operator has counted so many records as dropped or late."""
+    """Return a micro-batch whose operator has counted so many records as dropped or late."""
     counted: Any = {what: {f"join:{reason}": records}}
     reports = tuple(replace(report, **counted) if report.each else report for report in one.reports)
     return replace(one, reports=reports)

@@ -40,7 +40,7 @@ DOCS = Path(__file__).resolve().parents[2] / "docs"
 
 
 def begun(batches: int = 30) -> Story:
-    """A query that is well so far."""
+    """Return a query that is well so far."""
     story = Story()
     for _ in range(batches):
         story.tell(8_000)
@@ -61,7 +61,7 @@ def skewed(one: MicroBatch) -> MicroBatch:
 
 
 def figures_of(one: MicroBatch, **figures: int) -> MicroBatch:
-    """A micro-batch whose operator has measured this."""
+    """Return a micro-batch whose operator has measured this."""
     told = {name.replace("_", "."): amount for name, amount in figures.items()}
     reports = tuple(replace(one, figures={**one.figures, **told}) if one.each else one for one in one.reports)
     return replace(one, reports=reports)

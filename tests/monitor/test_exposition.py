@@ -26,7 +26,7 @@ Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
 
 
 def read(text: str) -> Samples:
-    """The samples of a text, each of which stands behind what it is."""
+    """Return the samples of a text, each of which stands behind what it is."""
     found: Samples = {}
     name = ""
     for line in text.splitlines():

@@ -35,7 +35,7 @@ def always_new() -> Callable[[Random], str]:
 
 
 def named(query: Living, state: State, later: int = 0) -> str:
-    """The figures of the only state that the query is in."""
+    """Return the figures of the only state that the query is in."""
     (found,) = query.seen(later).findings
     assert found.state is state
     return found.figures

@@ -25,7 +25,7 @@ QUERY = "3f"
 
 
 def kept(batch: int, *, run: str = "r", waiting: int = 5) -> MicroBatch:
-    """The progress of a micro-batch of the query of ``filled``: 10 rows in 500 ms, 2 s after the one before."""
+    """Return the progress of a micro-batch of the query of ``filled``: 10 rows in 500 ms, 2 s after the one before."""
     figures = {"records.in": 10, "task.duration": 90_000, "plain:commit.rows": 3, "commit.duration": 40_000}
     figures |= {"stream.lag": 3_200_000, "stream.time": 7_000_000}
     operator = Report(

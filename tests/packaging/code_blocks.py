@@ -58,7 +58,7 @@ class Block(NamedTuple):
 
 
 def blocks(page: str, language: str = "python") -> list[Block]:
-    """The blocks of a page in that language, in order."""
+    """Return the blocks of a page in that language, in order."""
     text = PAGES[page].read_text()
     found = list(_BLOCK.finditer(text))
     result = []
@@ -70,7 +70,7 @@ def blocks(page: str, language: str = "python") -> list[Block]:
 
 
 def before_spark(page: str) -> list[Block]:
-    """The page's Python blocks up to the first that needs Spark."""
+    """Return the page's Python blocks up to the first that needs Spark."""
     found = blocks(page)
     first = next((number for number, block in enumerate(found) if block.uses_spark), len(found))
     return found[:first]

@@ -67,7 +67,7 @@ def _members(cls: type) -> Iterator[str]:
 
 
 def _signature(function: Any) -> str:
-    """The signature, with types as they are written in the sources, whatever Python's release makes of them."""
+    """Return the signature, with types as they are written in the sources, whatever Python's release makes of them."""
     signature = inspect.signature(function)
     shown: list[str] = []
     for parameter in signature.parameters.values():
@@ -90,7 +90,7 @@ def _default(value: object) -> str:
 
 
 def _plain(annotation: Any) -> str:
-    """A type by its short name, parts and all."""
+    """Return a type by its short name, parts and all."""
     if isinstance(annotation, list):
         return f"[{', '.join(map(_plain, annotation))}]"
     if annotation in (None, type(None)):

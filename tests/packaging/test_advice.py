@@ -469,7 +469,7 @@ def raised() -> Sequence[tuple[str, str, str]]:
 
 @cache
 def others() -> Mapping[str, str]:
-    """The words of all other errors, by where they are made; those of the functions that make them, too."""
+    """Return the words of all other errors, by where they are made; those of the functions that make them, too."""
     found = {}
     for room in ROOMS:
         for path in sorted((ROOT / room).rglob("*.py")):
@@ -483,7 +483,7 @@ def others() -> Mapping[str, str]:
 
 
 def _words(node: ast.AST, functions: Mapping[str, ast.FunctionDef]) -> Iterator[str]:
-    """The texts of an expression, with those of the functions of its module that make a part of it."""
+    """Yield the texts of an expression, with those of the functions of its module that make a part of it."""
     for one in ast.walk(node):
         if isinstance(one, ast.Constant) and isinstance(one.value, str):
             yield one.value
@@ -493,17 +493,17 @@ def _words(node: ast.AST, functions: Mapping[str, ast.FunctionDef]) -> Iterator[
 
 
 def _documented(function: ast.FunctionDef) -> int:
-    """How many of a function's statements are its docstring."""
+    """Return how many of a function's statements are its docstring."""
     return int(ast.get_docstring(function, clean=False) is not None)
 
 
 def refusals(errors: Set[str]) -> dict[str, str]:
-    """The words of the refusals by one of these errors, by where they are made."""
+    """Return the words of the refusals by one of these errors, by where they are made."""
     return {where: text for where, error, text in raised() if error in errors}
 
 
 def rows() -> Iterator[str]:
-    """The words of each row of a table of refused calls."""
+    """Yield the words of each row of a table of refused calls."""
     for table in TABLES:
         for node in ast.walk(ast.parse((ROOT / "tests" / table).read_text())):
             if isinstance(node, ast.Call) and ast.unparse(node.func) == "Refused":

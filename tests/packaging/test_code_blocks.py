@@ -27,7 +27,7 @@ COMMAND = re.compile(r"`((?:make|millpond) [^`]+)`")
 
 
 def durable_state(place: Path) -> dict[str, Any]:
-    """A store with one row, committed to the state directory that the page names."""
+    """Return a store with one row, committed to the state directory that the page names."""
     spec = StoreSpec("counts", StoreKind.KEY_VALUE, STRING, INT64)
     storage = Storage.from_uri(place / "state")
     task = TaskState(
@@ -40,7 +40,7 @@ def durable_state(place: Path) -> dict[str, Any]:
 
 
 def stopped_query(place: Path) -> dict[str, Any]:
-    """A query with a store, whose checkpoint and state directory are those that the page names."""
+    """Return a query with a store, whose checkpoint and state directory are those that the page names."""
     query = Query(place, [StoreSpec("counts", StoreKind.KEY_VALUE, STRING, INT64)])
     query.run(lambda stores, mine: stores["counts"].put_all([(key, 3) for key in ("mill", "weir") if mine(key)]))
     return {}

@@ -112,7 +112,7 @@ def test_every_section_that_the_documents_name_exists() -> None:
 
 
 def _sections(page: Path) -> Iterator[str]:
-    """The names by which a page's headings are linked."""
+    """Yield the names by which a page's headings are linked."""
     for heading in re.findall(r"^#+ (.+)$", page.read_text(), re.MULTILINE):
         yield re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
 

@@ -95,7 +95,7 @@ NOT_AT_ALL = {
 
 
 def allowed(room: str) -> set[str]:
-    """The rooms that one may import: those before it, as far as its part of the house may know theirs."""
+    """Return the rooms that one may import: those before it, as far as its part of the house may know theirs."""
     before = set(ROOMS[: ROOMS.index(room)])
     if room in ADAPTERS:
         before -= set(PROCESSORS)

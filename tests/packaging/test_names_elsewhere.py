@@ -44,7 +44,7 @@ def _found(name: str) -> Any:
 
 
 def _calls(expression: ast.expr) -> Iterator[tuple[str, list[str]]]:
-    """The names in an expression, each with the keywords of its call."""
+    """Yield the names in an expression, each with the keywords of its call."""
     for node in ast.walk(expression):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
             yield node.func.id, [keyword.arg or "" for keyword in node.keywords]

@@ -43,7 +43,7 @@ class Program(NamedTuple):
 
 
 def of_page(page: str, what: str, mark: str, *, before: bool = True) -> Program:
-    """The block of a page that has a text, behind those before it, which its reader has typed as well."""
+    """Return the block of a page that has a text, behind those before it, which its reader has typed as well."""
     found = blocks(page)
     last = next(number for number, block in enumerate(found) if mark in block.code)
     typed = found[: last + 1] if before else [found[last]]
@@ -52,7 +52,7 @@ def of_page(page: str, what: str, mark: str, *, before: bool = True) -> Program:
 
 
 def of_example(name: str, what: str) -> Program:
-    """A program of the examples, whose docstring ends with what it prints."""
+    """Return a program of the examples, whose docstring ends with what it prints."""
     page = f"examples/{name}.py"
     code = (ROOT / page).read_text()
     return Program(page, what, code, dedent((ast.get_docstring(ast.parse(code)) or "").partition("prints::\n\n")[2]))
@@ -121,7 +121,7 @@ class Newcomer:
 
 
 def wheel(directory: Path) -> Path:
-    """A wheel of Millpond, made by ``python -m build`` from an sdist."""
+    """Return a wheel of Millpond, made by ``python -m build`` from an sdist."""
     source = clean_copy(directory / "source")
     subprocess.run(
         [sys.executable, "-m", "build", "--outdir", str(directory / "dist"), str(source)],
@@ -181,7 +181,7 @@ def test_the_sdist_and_the_wheel_pass_twine_and_each_of_them_installs(tmp_path: 
 
 
 def rows() -> Iterator[str]:
-    """The lines of a table with how long each program takes."""
+    """Yield the lines of a table with how long each program takes."""
     with TemporaryDirectory() as place:
         newcomer = Newcomer(Path(place))
         for number, program in enumerate([*WITHOUT_JAVA, *WITH_SPARK]):

@@ -80,7 +80,7 @@ def test_a_wheel_holds_every_module_the_page_the_license_and_py_typed(tmp_path: 
 
 
 def clean_copy(target: Path) -> Path:
-    """A copy of what the wheel is built from, so that no stale build/ can slip in and none is left behind."""
+    """Return a copy of what the wheel is built from, so that no stale build/ can slip in and none is left behind."""
     import shutil
 
     ignored = shutil.ignore_patterns("__pycache__", "*.egg-info")

@@ -42,13 +42,13 @@ class Environment:
 
 
 def sources_of(plugin: str, place: Path) -> Path:
-    """A copy of a plugin's folder without what builds and tests have left in it."""
+    """Return a copy of a plugin's folder without what builds and tests have left in it."""
     left = shutil.ignore_patterns("__pycache__", "*.egg-info", "build", "dist", ".*")
     return Path(shutil.copytree(PLUGINS / plugin, place / plugin, ignore=left))
 
 
 def wheel_of(distribution: str) -> Path:
-    """The wheel that was made of a distribution."""
+    """Return the wheel that was made of a distribution."""
     (wheel,) = WHEELS.glob(f"{distribution.replace('-', '_')}-*.whl")
     return wheel
 

@@ -40,7 +40,7 @@ def changes(seed: int, count: int = 400, ids: int = 60) -> pa.Table:
 
 
 def described(given: pa.Table) -> pa.Table:
-    """The table that changes describe: of each id the row of the greatest time."""
+    """Return the table that changes describe: of each id the row of the greatest time."""
     last: dict[Any, dict[str, Any]] = {}
     for row in given.filter(pc.not_equal(given["change"], "update_preimage")).to_pylist():
         if row["id"] not in last or row["t"] > last[row["id"]]["t"]:

@@ -61,7 +61,7 @@ def names(seed: int, count: int = 60) -> pa.Table:
 
 
 def latest(seed: int) -> pa.Table:
-    """The feed of a table of the latest rows, micro-batch by micro-batch."""
+    """Return the feed of a table of the latest rows, micro-batch by micro-batch."""
     with Pond().in_batches.latest(ORDERS, key="id", time="at", op="does", history=LONG) as running:
         return pa.concat_tables([running.feed(part) for part in cut(orders(seed), random.Random(seed))])
 
@@ -82,7 +82,7 @@ FEEDS: dict[str, Callable[[int], pa.Table]] = {"latest": latest, "joined": joine
 
 
 def cut(rows: pa.Table, chance: random.Random) -> Iterator[pa.Table]:
-    """The rows in micro-batches, within each of which they come in any order."""
+    """Yield the rows in micro-batches, within each of which they come in any order."""
     while rows.num_rows:
         part = rows.slice(0, chance.choice([1, 2, 7, 40]))
         rows = rows.slice(part.num_rows)
@@ -204,7 +204,7 @@ def one(*rows: tuple[Any, ...]) -> Sequence[dict[str, Any]]:
 
 
 def told(*rows: tuple[Any, ...]) -> pa.Table:
-    """The same with the marks of a feed."""
+    """Return the same with the marks of a feed."""
     columns: Any = [("id", pa.int64()), ("due", TIMES), ("at", TIMES)]
     marked = Pond().latest(pa.schema(columns).empty_table(), key="id", time="at").drop_columns(["at"]).schema
     return pa.Table.from_pylist(one(*rows), marked)

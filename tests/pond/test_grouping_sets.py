@@ -27,7 +27,7 @@ TIMES = pa.timestamp("us", "UTC")
 
 
 def timed(rows: pa.Table) -> pa.Table:
-    """The rows, with their times in seconds as moments."""
+    """Return the rows, with their times in seconds as moments."""
     return rows.set_column(1, "t", pc.multiply(rows["t"], 1_000_000).cast(TIMES))
 
 
@@ -43,7 +43,7 @@ def asked(rows: pa.Table, sets: str, columns: list[str], more: str = "") -> dict
 
 
 def told(found: pa.Table, columns: list[str]) -> dict[Any, dict[str, Any]]:
-    """The results by their keys; a window is told by its start in seconds."""
+    """Return the results by their keys; a window is told by its start in seconds."""
     rows = found.to_pylist()
     keys: list[tuple[Any, ...]] = [tuple(row[name] for name in (*columns, "grouping_id")) for row in rows]
     if "window" in found.column_names:

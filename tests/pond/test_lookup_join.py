@@ -121,7 +121,7 @@ def duck(left: Rows, right: Rows) -> list[str]:
 
 
 def alone(rows: Rows) -> Rows:
-    """The last of the rows of each key and time."""
+    """Return the last of the rows of each key and time."""
     return list({(row["k"], row["at"]): row for row in rows}.values())
 
 
@@ -498,7 +498,7 @@ def test_statistics_of_a_checkpoint_may_be_what_python_has_not(tmp_path: Path) -
 
 
 def with_field(actions: pa.Table, name: str, values: Any) -> pa.Table:
-    """A checkpoint whose actions that add files have one more field."""
+    """Return a checkpoint whose actions that add files have one more field."""
     added: Any = actions["add"].combine_chunks()
     fields = [*(added.field(place) for place in range(added.type.num_fields)), values]
     grown = pa.StructArray.from_arrays(fields, [*(one.name for one in added.type), name], mask=pc.is_null(added))

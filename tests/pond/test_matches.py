@@ -91,7 +91,7 @@ def fed(running: MicroBatches, left: Rows, right: Rows, data: st.DataObject) -> 
 
 
 def by_hand(row: Mapping[str, Any], right: Rows, rule: Rule) -> Mapping[str, Any] | None:
-    """The match of a left row, from what the right side says at each second."""
+    """Return the match of a left row, from what the right side says at each second."""
     said = {second_of(one["u"]): one for one in right if one["k"] == row["k"]}
     now, far = second_of(row["t"]), 100 if rule.tolerance is None else rule.tolerance
     older, newer = range(now if rule.exact else now - 1, -1, -1), range(now if rule.exact else now + 1, now + far + 1)

@@ -111,7 +111,7 @@ def frozen(value: Any) -> Any:
 
 
 def bag(tables: Sequence[pa.Table], key: Sequence[str] | None) -> Counter[Any]:
-    """The rows, or of a change feed, those that are there in the end."""
+    """Return the rows, or of a change feed, those that are there in the end."""
     rows = [row for table in tables for row in table.to_pylist()]
     if key is not None:
         last: dict[Any, Any] = {}

@@ -33,7 +33,7 @@ UNTYPED: Any = agg
 
 
 def latest(pond: Pond, column: Any, **options: Any) -> pa.Table:
-    """The latest rows of a table with one more column."""
+    """Return the latest rows of a table with one more column."""
     return pond.latest(TABLE.append_column("more", column), **KEYED, **options)
 
 
@@ -60,7 +60,7 @@ def near(pond: Pond, before: Any) -> pa.Table:
 
 
 def feed(pond: Pond, **options: Any) -> pa.Table:
-    """A change feed of a verb."""
+    """Return a change feed of a verb."""
     return pond.latest(TABLE, **KEYED, **options)
 
 
@@ -79,7 +79,7 @@ def top(pond: Pond, order: Any) -> pa.Table:
 
 
 def counting(**changed: Any) -> agg.UserAggregate:
-    """A count by functions of one's own."""
+    """Return a count by functions of one's own."""
     given: dict[str, Any] = {
         "name": "counted",
         "zero": lambda: 0,
@@ -101,7 +101,7 @@ def by(*sets: Any, **calls: Any) -> Callable[[Pond], pa.Table]:
 
 
 def upserts(pond: Pond) -> pa.Table:
-    """The rows of a change feed that stay, by the line that a message has."""
+    """Return the rows of a change feed that stay, by the line that a message has."""
     table = pond.latest(TABLE, **KEYED)
     with pytest.raises(ConfigurationError) as refused:
         corrected(pond, table)
@@ -111,7 +111,7 @@ def upserts(pond: Pond) -> pa.Table:
 
 
 def corrected(pond: Pond, left: pa.Table) -> pa.Table:
-    """A join whose results are corrected."""
+    """Return a join whose results are corrected."""
     return pond.asof_join(left, OTHERS, **ON, emit="updates", left_key="o", history="1 hour")
 
 
@@ -139,7 +139,7 @@ def met(pond: Pond, right: pa.Table, time: str = "t") -> pa.Table:
 
 
 def kept_upserts(pond: Pond) -> pa.Table:
-    """The rows of a change feed that stay, by the line that a message of ``met`` has."""
+    """Return the rows of a change feed that stay, by the line that a message of ``met`` has."""
     table = feed(pond)
     with pytest.raises(ConfigurationError) as refused:
         met(pond, table)

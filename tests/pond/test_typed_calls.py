@@ -27,7 +27,7 @@ STREAM = [{"k": "b", "u": NOON, "m": 1}]
 
 
 def spelled(alias: Any) -> set[str]:
-    """The texts of a type, of which some may be those of another one."""
+    """Return the texts of a type, of which some may be those of another one."""
     return {one for part in get_args(alias) for one in ([part] if isinstance(part, str) else spelled(part))}
 
 

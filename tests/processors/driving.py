@@ -57,7 +57,7 @@ def drive(
 
 
 def last_values(output: Sequence[Record]) -> dict[Any, Any]:
-    """The last value of each key that is still there."""
+    """Return the last value of each key that is still there."""
     values = {record.key: record.value for record in output}
     return {key: value for key, value in values.items() if value is not None}
 

@@ -43,7 +43,7 @@ ROOTS: Final = [2.0, 3.0]
 
 
 def run(build: Build, records: Sequence[tuple[Any, Any, int]], on_error: str = "fail", **options: Any) -> list[Any]:
-    """The values that come out."""
+    """Return the values that come out."""
     builder = StreamsBuilder(key_serde="string", value_serde="msgpack")
     made = build(builder.stream("in", Consumed("string", "msgpack")))
     (made.to_stream() if isinstance(made, KTable) else made).to("out")

@@ -29,7 +29,7 @@ def counted(**options: Any) -> Build:
 
 
 def listed(**options: Any) -> Build:
-    """The values of each key, as a list that the aggregator changes in place."""
+    """Return the values of each key, as a list that the aggregator changes in place."""
 
     def add(key: Any, value: Any, values: list[Any]) -> list[Any]:
         values.append(value)

@@ -54,7 +54,7 @@ def _outputs(topology: Topology, history: History, one_by_one: bool) -> dict[str
 
 
 def ordered(topology: Topology) -> bool:
-    """Whether the order of everything is fixed.
+    """Return whether the order of everything is fixed.
 
     It is not between what several sub-topologies write to one topic, nor between a repartition topic and another topic
     that the same sub-topology reads.

@@ -126,7 +126,7 @@ Piped = list[tuple[str, str, str, int]]
 
 
 def read_by(make: Build, records: Piped) -> Piped:
-    """The records of the topics that the operator reads."""
+    """Return the records of the topics that the operator reads."""
     return [record for record in records if record[0] in ("in", OTHER_INPUT.get(make))]
 
 

@@ -14,7 +14,7 @@ SOURCES = [path for room in ("processors", "adapters") for path in sorted((ROOT 
 
 
 def calls_of_count(path: Path) -> Iterator[ast.Call]:
-    """The calls of ``context.count(...)`` with what is counted."""
+    """Yield the calls of ``context.count(...)`` with what is counted."""
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "count":
             owner = node.func.value

@@ -11,7 +11,7 @@ NAMED = re.findall(r"`([\w/]+\.py)::([\w:]+)` \|$", (ROOT / "docs/differences-fr
 
 
 def _tests(path: Path) -> set[str]:
-    """The names of a module's tests, as pytest writes them after the file's."""
+    """Return the names of a module's tests, as pytest writes them after the file's."""
     found = set()
     for node in ast.parse(path.read_text()).body:
         if isinstance(node, ast.FunctionDef):

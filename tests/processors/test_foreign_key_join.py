@@ -24,7 +24,7 @@ TEXT = Materialized.with_serdes(None, "string")
 
 
 def _customer(order: str) -> str | None:
-    """The foreign key: the part before the colon."""
+    """Return the foreign key: the part before the colon."""
     before, colon, _ = order.partition(":")
     return before if colon else None
 
@@ -136,7 +136,7 @@ def _last(records: list[Input], topic: str) -> dict[str, str]:
 
 
 def _expected(records: list[Input], kind: str) -> dict[str, str]:
-    """The join of what both tables hold at the end."""
+    """Return the join of what both tables hold at the end."""
     orders, customers = _last(records, "orders"), _last(records, "customers")
     found = {key: (order, customers.get(_customer(order) or "")) for key, order in orders.items()}
     return {key: _joiner(*sides) for key, sides in found.items() if kind == "left" or sides[1] is not None}

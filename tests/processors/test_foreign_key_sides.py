@@ -39,7 +39,7 @@ def _pair(one: Any, other: Any) -> str:
 
 
 def _where_it_is(builder: StreamsBuilder) -> Topology:
-    """The topology in which the right table is read where it is, although its tasks get what they have sent."""
+    """Return the topology in which the right table is read where it is, although its tasks get what they have sent."""
     builder._graph._at_build.clear()
     return builder.build()
 
@@ -50,7 +50,7 @@ def _joined(
     declared: str = "apart",
     stored: Materialized | None = None,
 ) -> StreamsBuilder:
-    """The join of ``A`` with what ``right`` makes, at the key that ``A`` has as its value."""
+    """Return the join of ``A`` with what ``right`` makes, at the key that ``A`` has as its value."""
     builder = StreamsBuilder(key_serde="string", value_serde="string")
     a, b = builder.table("A"), builder.table("B", materialized=stored)
     table = right(a, b)
@@ -224,7 +224,7 @@ def _made(tables: list[KTable], topics: list[str], step: Step, number: int) -> K
 
 
 def _sources(topics: list[str], step: Step) -> str:
-    """The topics whose records change the step's table, each as often as a record does."""
+    """Return the topics whose records change the step's table, each as often as a record does."""
     one, other = topics[step.first % len(topics)], topics[step.second % len(topics)]
     return one + other if step.operator.endswith("join") else one
 
@@ -237,7 +237,7 @@ def _random(
     unrelated: Sequence[tuple[int, int, int]] = (),
     order: str = "time",
 ) -> StreamsBuilder:
-    """A foreign-key join of two of the tables that the steps make.
+    """Return a foreign-key join of two of the tables that the steps make.
 
     Args:
         steps: the steps.
@@ -286,12 +286,12 @@ def _run(topology: Topology, records: Sequence[Input], size: int = 1) -> list[li
 
 
 def _by_key(output: list[Record]) -> list[Record]:
-    """The records of a micro-batch, those of each key in their order."""
+    """Return the records of a micro-batch, those of each key in their order."""
     return sorted(output, key=lambda record: record.key)
 
 
 def _ends(outputs: Sequence[Sequence[Record]]) -> list[dict[str, str]]:
-    """The rows after each micro-batch."""
+    """Return the rows after each micro-batch."""
     return [last_values([record for output in outputs[: end + 1] for record in output]) for end in range(len(outputs))]
 
 

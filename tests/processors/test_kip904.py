@@ -32,7 +32,7 @@ def counted_by_value(builder: StreamsBuilder) -> KTable:
 
 
 def animals_by_zoo(builder: StreamsBuilder) -> KTable:
-    """The set of each zoo's animals, with an adder and a subtractor that do not commute."""
+    """Return the set of each zoo's animals, with an adder and a subtractor that do not commute."""
 
     def add(zoo: str, animal: str, animals: list[str]) -> list[str]:
         return sorted({*animals, animal})

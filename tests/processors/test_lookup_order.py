@@ -120,7 +120,7 @@ def three_kept_tables(builder: StreamsBuilder) -> None:
 
 
 def packed(value: int | None) -> bytes:
-    """A row whose order is its value, or a delete."""
+    """Return a row whose order is its value, or a delete."""
     row = None if value is None else value.to_bytes()
     return with_order([b"" if row is None else row], [row])[0]
 
@@ -267,7 +267,7 @@ def one_by_one(made: Topology, inputs: Iterable[dict[str, Batch]], **options: An
 
 
 def results(made: Topology, driver: TopologyDriver) -> Any:
-    """The records of each sink, the counters and, in any order, the dead letters."""
+    """Return the records of each sink, the counters and, in any order, the dead letters."""
     return {topic: driver.read(topic) for topic in made.sinks}, driver.counters, sorted(map(repr, driver.dead_letters))
 
 
@@ -294,7 +294,7 @@ def test_the_answers_are_those_of_the_records_one_by_one(name: str, order: Order
 
 
 def runs(made: Topology, inputs: Mapping[str, Records]) -> list[tuple[str, int]]:
-    """The runs that the only task gets: topic and length."""
+    """Return the runs that the only task gets: topic and length."""
     (part,) = made.subtopologies
     task = Task(part, {name: spec.open(Transaction(MemoryBackend())) for name, spec in part.stores.items()})
     in_order = {topic: batch for topic in part.sources for name, batch in batches(inputs).items() if name == topic}

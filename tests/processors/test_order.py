@@ -60,7 +60,7 @@ def in_time(micro_batch: MicroBatch) -> MicroBatch:
 
 
 def batches(topology: Topology, micro_batch: MicroBatch) -> dict[str, Batch]:
-    """The records of the topics that the topology reads."""
+    """Return the records of the topics that the topology reads."""
     read = {topic: records for topic, records in micro_batch.items() if records and topic in topology.sources}
     return {topic: Batch(*map(list, zip(*records, strict=True))) for topic, records in read.items()}
 
@@ -79,7 +79,7 @@ def outputs(topology: Topology, micro_batches: Iterable[MicroBatch], *, complete
 
 
 def derived(topology: Topology) -> frozenset[str]:
-    """The repartition topics whose records were made with the help of state."""
+    """Return the repartition topics whose records were made with the help of state."""
     return frozenset().union(*(part.derived_topics for part in topology.subtopologies))
 
 
@@ -151,7 +151,7 @@ class TestAMicroBatchIsItsRecordsSorted:
 
 
 def each_key(output: Output) -> dict[tuple[str, Any], list[Record]]:
-    """The records of each sink and key, in their order."""
+    """Return the records of each sink and key, in their order."""
     found: dict[tuple[str, Any], list[Record]] = {}
     for topic, records in output.items():
         for record in records:
@@ -160,7 +160,7 @@ def each_key(output: Output) -> dict[tuple[str, Any], list[Record]]:
 
 
 def concatenated(windows: Any, *, final: bool = False, caching: bool = False) -> Callable[[StreamsBuilder], KTable]:
-    """The values of each window in the order in which they were added."""
+    """Return the values of each window in the order in which they were added."""
 
     def make(builder: StreamsBuilder) -> KTable:
         emit = EmitStrategy.ON_WINDOW_CLOSE if final else EmitStrategy.ON_WINDOW_UPDATE
@@ -232,7 +232,7 @@ def rows_of(topics: Iterable[str]) -> st.SearchStrategy[MicroBatch]:
 
 
 def shuffled(micro_batch: MicroBatch, chance: random.Random) -> MicroBatch:
-    """The same records in another order, and the topics, too."""
+    """Return the same records in another order, and the topics, too."""
     topics = chance.sample(list(micro_batch), len(micro_batch))
     return {topic: chance.sample(list(micro_batch[topic]), len(micro_batch[topic])) for topic in topics}
 

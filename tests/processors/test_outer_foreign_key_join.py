@@ -37,7 +37,7 @@ def pairs(keys: Any, one: Any, other: Any) -> Any:
 
 
 def joined(declared: str, stored: Materialized | None = None, *, vectorized: bool = False) -> Topology:
-    """The topology; ``declared`` says whether both tables are also joined by key, and so in the same tasks."""
+    """Return the topology; ``declared`` says whether both tables are also joined by key, and so in the same tasks."""
     builder = StreamsBuilder(key_serde="string", value_serde="string")
     a, b = builder.table("A"), builder.table("B", materialized=stored)
     if declared == "joined before":

@@ -27,7 +27,7 @@ LONGEST = 12
 
 
 def gap_of(key: Any, value: Any) -> Any:
-    """The number behind the letter of a value; none for one without, and a timedelta for the greatest."""
+    """Return the number behind the letter of a value; none for one without, and a timedelta for the greatest."""
     number = value[1:]
     if number == str(LONGEST):
         return timedelta(milliseconds=LONGEST)
@@ -39,7 +39,7 @@ def windows(**given: Any) -> SessionWindows:
 
 
 def listed(sessions: SessionWindows, *, final: bool = False, **options: Any) -> Callable[[StreamsBuilder], KTable]:
-    """The values of each session, sorted."""
+    """Return the values of each session, sorted."""
     emit = EmitStrategy.ON_WINDOW_CLOSE if final else EmitStrategy.ON_WINDOW_UPDATE
 
     def build(builder: StreamsBuilder) -> KTable:
@@ -70,7 +70,7 @@ def drawn(seed: int, size: int, disorder: int) -> list[Input]:
 
 
 def islands(records: Sequence[Input], piece: int | None = None) -> dict[Windowed[Any], list[str]]:
-    """The sessions of all records, in whatever order they came: those that overlap or touch."""
+    """Return the sessions of all records, in whatever order they came: those that overlap or touch."""
     found: dict[Windowed[Any], list[str]] = {}
     for key in {record.key for record in records}:
         held: list[str] = []
@@ -94,7 +94,7 @@ def islands(records: Sequence[Input], piece: int | None = None) -> dict[Windowed
 
 
 def dropped(driver: TopologyDriver) -> dict[str, int]:
-    """How many records were dropped, and why."""
+    """Return how many records were dropped, and why."""
     return {name.partition(":")[2]: number for name, number in driver.counters.items() if "dropped" in name}
 
 

@@ -131,12 +131,12 @@ class Calls:
         return self.table(topic, materialized=Materialized.versioned(history_retention=retention, **given))
 
     def nameless(self, topic: str = "n") -> KStream:
-        """A stream whose values nobody knows how to write."""
+        """Return a stream whose values nobody knows how to write."""
         names = self.bare.table(f"{topic}-names", TEXT)
         return self.bare.stream(topic, TEXT).join(names, max)
 
     def nameless_table(self, materialized: Materialized | None = None) -> KTable:
-        """A table whose values nobody knows how to write."""
+        """Return a table whose values nobody knows how to write."""
         return self.bare.table("left", TEXT).join(self.bare.table("right", TEXT), max, materialized)
 
     def split(self) -> Any:
@@ -146,7 +146,7 @@ class Calls:
         return self.stream().group_by_key().windowed_by(TimeWindows(10, grace=5)).count(store)
 
     def plan(self, sink: str | None) -> object:
-        """The plan of a topology with two sinks."""
+        """Return the plan of a topology with two sinks."""
         stream = self.stream()
         for topic in ("all", "some"):
             stream.to(topic)
@@ -181,7 +181,7 @@ class Calls:
             assert values == [record.value for record in found[None].read("out")] == ["bea: cid", "cid: None"]
 
     def counts(self, *sinks: str) -> object:
-        """The plan of two counts that go to these sinks."""
+        """Return the plan of two counts that go to these sinks."""
         for topic, sink in zip(("left", "right"), sinks, strict=True):
             self.stream(topic).group_by_key().count().to(sink, COUNTS)
         return [make_plan(self.builder.build(), sink, 2) for sink in sinks]

@@ -37,7 +37,7 @@ def counted(windows: SessionWindows, *, final: bool = False, **options: Any) -> 
 
 
 def listed(windows: SessionWindows, *, final: bool = False, **options: Any) -> Build:
-    """The values of each session, as a list that aggregator and merger change in place."""
+    """Return the values of each session, as a list that aggregator and merger change in place."""
 
     def add(key: Any, value: Any, values: list[Any]) -> list[Any]:
         values.append(value)
@@ -125,7 +125,7 @@ def test_records_without_key_or_value_are_dropped() -> None:
 
 
 def session_oracle(records: list[Input], gap: int) -> dict[Windowed[Any], int]:
-    """The sessions of all records, in whatever order they came."""
+    """Return the sessions of all records, in whatever order they came."""
     found: dict[Windowed[Any], int] = {}
     for key in {record.key for record in records}:
         times = sorted(record.timestamp for record in records if record.key == key)

@@ -42,7 +42,7 @@ MicroBatch = dict[str, Batch]
 
 
 def join_of_a_verb(kind: str) -> Callable[..., KStream]:
-    """A join that the DSL has no word for."""
+    """Return a join that the DSL has no word for."""
 
     def join(
         left: KStream,
@@ -103,7 +103,7 @@ def two_topics(windows: JoinWindows, kind: str, order: Order = Order.ARRIVAL) ->
 
 
 def with_itself(windows: JoinWindows, kind: str, order: Order = Order.ARRIVAL) -> Topology:
-    """A stream with a part of itself; the paths to the two sides fork and meet more than once."""
+    """Return a stream with a part of itself; the paths to the two sides fork and meet more than once."""
     # What waits has to be readable, or else the task fails.
     serde = Picky(reads=kind != "inner")
     builder = StreamsBuilder(key_serde=serde, value_serde=serde, order=order)

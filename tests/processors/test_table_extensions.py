@@ -92,7 +92,7 @@ def _pipe(driver: TopologyDriver, seed: int, arrivals: Sequence[Arrival]) -> Non
 
 
 def _as_of(arrivals: Iterable[Arrival], key: str, time: int) -> str | None:
-    """The value that was valid at ``time``: the last arrival with the greatest timestamp up to it."""
+    """Return the value that was valid at ``time``: the last arrival with the greatest timestamp up to it."""
     known = [arrival for arrival in arrivals if arrival.key == key and arrival.timestamp <= time]
     return max(known, key=lambda arrival: arrival.timestamp).value if known else None
 
@@ -172,7 +172,7 @@ class TestCompleteHistoryOfTableTableJoins:
 
 
 def _within_grace(arrivals: Sequence[Arrival], retention: int) -> list[Arrival]:
-    """The records that versioned stores of one topic each accept."""
+    """Return the records that versioned stores of one topic each accept."""
     newest: dict[str, int] = {}
     taken = []
     for arrival in arrivals:
@@ -183,7 +183,7 @@ def _within_grace(arrivals: Sequence[Arrival], retention: int) -> list[Arrival]:
 
 
 def _released(arrivals: Sequence[Arrival], grace: int) -> list[Arrival]:
-    """The order in which a grace period releases records, by looking at all of them anew after each."""
+    """Return the order in which a grace period releases records, by looking at all of them anew after each."""
     waiting: list[tuple[int, bytes, int, Arrival]] = []
     gone: list[Arrival] = []
     stream_time: int | None = None

@@ -71,7 +71,7 @@ def join(
 
 
 def fits(value: Any, other: Any) -> Any:
-    """Whether a record's value is a match for the table's, as objects or as columns."""
+    """Return whether a record's value is a match for the table's, as objects or as columns."""
     if isinstance(value, pa.Array):
         return pc.greater_equal(pc.bit_wise_and(value, 3), pc.bit_wise_and(other, 3))
     return value & 3 >= other & 3

@@ -65,7 +65,7 @@ def joined(
     vectorized: bool,
     key_serde: str = "string",
 ) -> Topology:
-    """A join of the topics ``table`` and ``in``; ``result`` is what becomes of it."""
+    """Return a join of the topics ``table`` and ``in``; ``result`` is what becomes of it."""
     builder = StreamsBuilder(key_serde=key_serde, order=order)
     consumed = Consumed(key_serde, "int64")
     left, right = (

@@ -74,7 +74,7 @@ def test_a_topic_that_is_read_as_a_stream_in_two_ways(builder: StreamsBuilder) -
 
 
 def joined_without_a_serde() -> KStream:
-    """A stream whose values have no serde: nobody names one, and the builder has no default."""
+    """Return a stream whose values have no serde: nobody names one, and the builder has no default."""
     builder = StreamsBuilder(value_serde=None)
     text = Consumed(value_serde="string")
     return builder.stream("in", text).join(builder.table("names", text), lambda left, right: left)

@@ -44,7 +44,7 @@ TEXT = "string"
 
 
 def sound(*values: Any) -> Any:
-    """The first argument, unless one of them is bad."""
+    """Return the first argument, unless one of them is bad."""
     if BAD in values:
         raise ValueError("bad order")
     return values[0]
@@ -210,7 +210,7 @@ ARRIVALS: list[list[Arrival]] = [
 
 
 def micro_batch(arrivals: Iterable[Arrival], topics: Iterable[str]) -> dict[str, Batch]:
-    """The records, without those of topics that nobody reads."""
+    """Return the records, without those of topics that nobody reads."""
     columns: dict[str, Batch] = {}
     for topic, *record in arrivals:
         if topic in topics:

@@ -132,7 +132,7 @@ def levels(driver: TopologyDriver) -> list[int]:
 
 
 def inputs_of(name: str, arrivals: Sequence[Arrival]) -> dict[str, Batch]:
-    """The records of the topics that the topology reads."""
+    """Return the records of the topics that the topology reads."""
     inputs = {}
     for topic in topology_of(name).sources:
         rows = [row[1:] for row in arrivals if row[0] == topic]

@@ -53,7 +53,7 @@ def counted(windows: TimeWindows | SlidingWindows, *, final: bool = False, **opt
 
 
 def listed(windows: TimeWindows | SlidingWindows, *, final: bool = False, **options: Any) -> Build:
-    """The values of each window, as a list that the aggregator changes in place."""
+    """Return the values of each window, as a list that the aggregator changes in place."""
 
     def add(key: Any, value: Any, values: list[Any]) -> list[Any]:
         values.append(value)

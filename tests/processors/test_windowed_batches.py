@@ -97,7 +97,7 @@ def table(builder: StreamsBuilder, windows: Any, functions: str, final: bool, ca
 
 
 def cut(rows: list[Row], sizes: list[int]) -> Iterator[list[Row]]:
-    """The rows in batches; the sizes repeat."""
+    """Yield the rows in batches; the sizes repeat."""
     at = 0
     for size in cycle(sizes):
         if at >= len(rows):

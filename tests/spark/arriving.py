@@ -27,7 +27,7 @@ class Arriving:
         rows.repartition(files).write.mode("append").parquet(f"{self.directory}/in")
 
     def stream(self, ddl: str) -> DataFrame:
-        """The rows, of two files in each micro-batch."""
+        """Return the rows, of two files in each micro-batch."""
         return self.spark.readStream.schema(ddl).option("maxFilesPerTrigger", 2).parquet(f"{self.directory}/in")
 
     def run(self, rows: DataFrame) -> None:

@@ -35,7 +35,7 @@ def written_by(
 
 
 def common_part(answer: Answer, rows: Iterable[Mapping[str, Any]]) -> Rows:
-    """How often there is each row, of those in which contenders may not differ."""
+    """Return how often there is each row, of those in which contenders may not differ."""
     found = list(rows)
     if answer is Answer.SETTLED:
         settled = SCALE.rows * SETTLED  # time begins with the length of a micro-batch

@@ -116,7 +116,7 @@ def verbs(spark: SparkSession, directory: Path) -> list[tuple[Any, ...]]:
 
 
 def at_rows(spark: SparkSession) -> list[tuple[Any, ...]]:
-    """A verb at the DataFrame that it is for."""
+    """Return a verb at the DataFrame that it is for."""
     orders: Any = spark.sql("select 'a' customer, id, timestamp_seconds(id) at from range(2)")
     return rows(orders.millpond.latest(key="customer", time="at", history="1 hour").select("customer", "id"))
 
@@ -156,7 +156,7 @@ class Lines(logging.Handler):
 
 
 def partition_warnings(spark: SparkSession, transform: Callable[[], object]) -> list[str]:
-    """The warnings of two calls with 200 shuffle partitions."""
+    """Return the warnings of two calls with 200 shuffle partitions."""
     spark.conf.set(PARTITIONS, "200")
     try:
         with warnings.catch_warnings(record=True) as caught:

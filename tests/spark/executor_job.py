@@ -37,7 +37,7 @@ _EXECUTOR = b"org.apache.spark.executor.CoarseGrainedExecutorBackend"
 
 
 def counts() -> Topology:
-    """The number of records of each key."""
+    """Return the number of records of each key."""
     builder = StreamsBuilder()
     numbers = builder.stream("numbers", Consumed("int64", "int64", key="key", value="value", timestamp="at"))
     counted = numbers.group_by_key().count(Materialized("counts")).to_stream()

@@ -30,7 +30,7 @@ def pond(directory: Path, backend: str) -> Millpond:
 
 
 def totals(some: Millpond, session: SparkSession, directory: Path, least: int = 0) -> DataFrame:
-    """The sums of the values from ``least`` on."""
+    """Return the sums of the values from ``least`` on."""
     rows = session.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1).parquet(f"{directory}/rows")
     kept = rows.where(F.col("v") >= least)
     return some.aggregate(kept, {"n": agg.sum("v")}, by="k", time="at", name="totals")

@@ -226,7 +226,7 @@ def _be_driver(order: Order, number: int, port: int, token: str) -> None:
 
 
 def attached(port: int, token: str) -> SparkSession:
-    """The session of another process's JVM."""
+    """Return the session of another process's JVM."""
     os.environ["PYSPARK_GATEWAY_PORT"], os.environ["PYSPARK_GATEWAY_SECRET"] = str(port), token
     os.environ["PYSPARK_PYTHON"] = sys.executable
     gateway = launch_gateway()  # type: ignore[no-untyped-call]

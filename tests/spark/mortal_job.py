@@ -154,14 +154,14 @@ def damage(path: Path) -> None:
 
 
 def _batch() -> int:
-    """The micro-batch that a worker is at."""
+    """Return the micro-batch that a worker is at."""
     context = TaskContext.get()
     assert context is not None
     return int(context.getLocalProperty("streaming.sql.batchId") or 0)
 
 
 def _attempt() -> int:
-    """Which attempt at a Spark task this is."""
+    """Return which attempt at a Spark task this is."""
     context = TaskContext.get()
     return 0 if context is None else context.attemptNumber()
 
@@ -191,7 +191,7 @@ def spending() -> Topology:
 
 
 def _parent(process: int) -> int:
-    """The parent of a process: an executor starts the daemon that forks its workers."""
+    """Return the parent of a process: an executor starts the daemon that forks its workers."""
     return int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[1])
 
 

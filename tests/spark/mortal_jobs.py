@@ -105,7 +105,7 @@ def tallies(stores: Mapping[str, str]) -> Topology:
 
 
 def told_once() -> Topology:
-    """How often each count of each word was told: once."""
+    """Return how often each count of each word was told: once."""
     builder = StreamsBuilder()
     counts = builder.stream("words", Consumed("string", "string")).group_by_key().count(Materialized("counts"))
     told = counts.to_stream().map(

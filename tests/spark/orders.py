@@ -98,7 +98,7 @@ def write_files(directory: Path, events: list[Event], files: int) -> None:
 
 
 def read_files(spark: SparkSession, directory: Path, files_per_batch: int = 1) -> dict[str, DataFrame]:
-    """The streams of both topics."""
+    """Return the streams of both topics."""
     return {
         topic: spark.readStream.schema(ddl)
         .option("maxFilesPerTrigger", files_per_batch)

@@ -10,7 +10,7 @@ from tests import quick_spark
 
 
 def own_session() -> SparkSession:
-    """A session of two cores and two shuffle partitions, set up for Millpond."""
+    """Return a session of two cores and two shuffle partitions, set up for Millpond."""
     os.environ["PYSPARK_PYTHON"] = sys.executable
     return (
         configure(SparkSession.builder.master("local[2]"))

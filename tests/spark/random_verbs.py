@@ -78,12 +78,12 @@ class Job:
 
 
 def values(source: str) -> dict[str, str]:
-    """The columns of values of a source, and their types."""
+    """Return the columns of values of a source, and their types."""
     return {f"{source}{number}": type_ for number, type_ in enumerate(WIDE)}
 
 
 def drawn(spark: SparkSession, source: str, parts: int, random: Random) -> DataFrame:
-    """The rows of a source, each with the number of the run in which it comes."""
+    """Return the rows of a source, each with the number of the run in which it comes."""
     plain = dict.fromkeys(NAMES, 0)
     numbers: list[dict[str, int | None]] = []
     seconds = random.sample(range(SPAN), _ROWS * len(KEYS))
@@ -139,7 +139,7 @@ def _in_spark(function: str, value: Column, time: Column) -> Column:
 
 
 def newest(rows: DataFrame, source: str) -> DataFrame:
-    """The last row of each key."""
+    """Return the last row of each key."""
     rest = [name for name in rows.columns if name not in NAMES]
     last = F.max_by(F.struct(*rest), f"{source}t").alias("last")
     return rows.groupBy(*NAMES).agg(last).select(*NAMES, "last.*")
@@ -331,7 +331,7 @@ class Runs:
 
 
 def _current(feed: DataFrame, keys: Sequence[str]) -> DataFrame:
-    """The table that a change feed leaves."""
+    """Return the table that a change feed leaves."""
     last = F.max_by(F.struct(*feed.columns), "sequence").alias("last")
     return feed.groupBy(*keys).agg(last).select("last.*").where("op = 'upsert'").drop("op", "sequence", "change_time")
 

@@ -17,7 +17,7 @@ from millpond.processors.verbs import aggregates
 
 
 def places(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Which Python a worker runs, and where it has Millpond from."""
+    """Yield which Python a worker runs, and where it has Millpond from."""
     import millpond
 
     for _ in batches:

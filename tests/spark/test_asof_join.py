@@ -112,7 +112,7 @@ def wide(spark: SparkSession) -> tuple[DataFrame, DataFrame]:
 
 
 def matched(trades: DataFrame, quotes: DataFrame, where: str, passed: bool) -> dict[int, int]:
-    """The price that each trade meets in the last 12 seconds, by Spark SQL."""
+    """Return the price that each trade meets in the last 12 seconds, by Spark SQL."""
     condition = F.expr(where)
     pairs = trades.join(quotes, "symbol").where("quoted between traded - interval 12 seconds and traded")
     if passed:

@@ -91,7 +91,7 @@ def held_back(feed: Feed, pond: Millpond) -> DataFrame:
 
 
 def bounds(rows: DataFrame) -> dict[str, int]:
-    """The bounds of all columns, and of the fields of windows, in minutes."""
+    """Return the bounds of all columns, and of the fields of windows, in minutes."""
     found = {field.name: field.metadata for field in rows.schema.fields}
     if "window" in rows.columns:
         found |= {f"window.{field.name}": field.metadata for field in rows.select("window.*").schema.fields}

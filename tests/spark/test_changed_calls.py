@@ -69,7 +69,7 @@ class Job:
         return {row.shop: dict(zip(calls, row[1:], strict=True)) for row in shown.collect()}
 
     def looked_at(self) -> dict[str, Any]:
-        """The same by the source, and without Spark."""
+        """Return the same by the source, and without Spark."""
         places = {"checkpoint": self.checkpoint, "state_dir": self.state}
         register_state_source(self._spark)
         frame = self._spark.read.format("millpond").options(**places, store="aggregate").load()

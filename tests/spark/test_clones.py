@@ -39,7 +39,7 @@ class Clone(Job):
 
 
 def started(job: Job, found: list[str]) -> StreamingQuery:
-    """The query of a job, which adds what comes out of all that has been brought."""
+    """Return the query of a job, which adds what comes out of all that has been brought."""
     writer = job.rows(job.pond()).writeStream.foreachBatch(lambda rows, _: found.extend(map(str, rows.collect())))
     return writer.option("checkpointLocation", job.checkpoint).trigger(availableNow=True).start()
 

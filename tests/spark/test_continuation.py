@@ -111,7 +111,7 @@ def offset_log(*offsets: str, batch: int) -> str:
 
 
 def old_checkpoint(*, planned: bool = False) -> dict[str, str]:
-    """The checkpoint of a query of two sources of files after its micro-batch ``LAST``."""
+    """Return the checkpoint of a query of two sources of files after its micro-batch ``LAST``."""
     content = {"/old/metadata": '{"id":"1837db81"}', f"/old/commits/{LAST}": 'v1\n{"nextBatchWatermarkMs":71}'}
     for batch in range(LAST - 3, LAST + 1 + planned):
         positions = [f'{{"logOffset":{batch + ahead}}}' for ahead in (0, 10)]

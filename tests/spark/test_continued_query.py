@@ -111,7 +111,7 @@ def rows_of(prefix: str, first: int, count: int) -> list[Row]:
 
 
 def counted(topology: Topology, records: Sequence[tuple[str, Row]]) -> Counter[str]:
-    """The greatest number of each key that the topology writes for the records."""
+    """Return the greatest number of each key that the topology writes for the records."""
     found: Counter[str] = Counter()
     with TopologyDriver(topology) as driver:
         for topic, (key, value, timestamp) in records:

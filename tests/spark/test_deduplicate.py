@@ -32,7 +32,7 @@ def sent(spark: SparkSession, first: int, *more: str) -> DataFrame:
 
 
 def kept(rows: list[Any], within: int) -> list[int]:
-    """The ids of the rows that are kept of all."""
+    """Return the ids of the rows that are kept of all."""
     last: dict[Any, float] = {}
     found = []
     for row in sorted(rows, key=lambda row: (row.at, row.id)):

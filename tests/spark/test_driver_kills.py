@@ -63,7 +63,7 @@ class Life:
         self.files.append((number, words))
 
     def order(self, phase: int, victim: Victim = Victim.NOBODY, among: str = "*") -> Order:
-        """A start, before which a file arrives, and during which another one does."""
+        """Return a start, before which a file arrives, and during which another one does."""
         for path in (self.directory / "waiting").iterdir():
             os.replace(path, self.directory / "in" / path.name)
         self.arrive()
@@ -89,7 +89,7 @@ class Life:
 
 
 def committed(out: Path) -> list[Path]:
-    """The files that the log of Spark's file sink has committed."""
+    """Return the files that the log of Spark's file sink has committed."""
     logs = {path.name: path for path in (out / "_spark_metadata").iterdir() if path.name[0] != "."}
     compacted = max((int(name.partition(".")[0]) for name in logs if name.endswith(".compact")), default=-1)
     taken = [path for name, path in logs.items() if int(name.partition(".")[0]) > compacted or ".compact" in name]

@@ -65,7 +65,7 @@ class Query:
         self.checkpoint = str(directory / "checkpoint")
 
     def add(self, words: list[str]) -> DataFrame:
-        """The stream of words, with one more file."""
+        """Return the stream of words, with one more file."""
         rows = self._spark.createDataFrame([(word, "", 1) for word in words], DDL)
         rows.coalesce(1).write.mode("append").parquet(f"{self.directory}/in")
         return self._spark.readStream.schema(DDL).parquet(f"{self.directory}/in")
@@ -80,7 +80,7 @@ class Query:
         return streams.transform({"words": self.add(words)}, sink=sink)
 
     def run(self, rows: DataFrame, **places: str) -> Counter[str]:
-        """The highest count of each word in the output, when all files are processed."""
+        """Return the highest count of each word in the output, when all files are processed."""
         found: Counter[str] = Counter()
         for key, value in self._run_stream(rows.select("key", "value"), **places):
             found[key] = max(found[key], value)

@@ -60,7 +60,7 @@ def there(job: Job, given: list[tuple[Any, ...]]) -> DataFrame:
 
 
 def left_by(job: Job, like: DataFrame) -> dict[Any, tuple[Any, ...]]:
-    """The table that the changes leave which were written."""
+    """Return the table that the changes leave which were written."""
     rows = job.spark.read.schema(like.schema).parquet(f"{job.directory}/out").collect()
     last = {tuple(row[name] for name in BY): row for row in sorted(rows, key=lambda row: row["sequence"])}
     return {key: tuple(row[name] for name in CALLS) for key, row in last.items() if row["op"] == "upsert"}
@@ -241,7 +241,7 @@ def test_what_is_kept_of_a_feed_is_shown_with_its_columns(spark: SparkSession, t
         job.run(pond.aggregate(orders, calls, by=by, time="at", key="id", op="op", order="lsn", name="one", **options))
 
     def stored(store: str) -> list[dict[str, Any]]:
-        """The entries that all ways show."""
+        """Return the entries that all ways show."""
         view = StateInspector.at(**places).store(store)
         found = [row for batch in view.rows() for row in batch.to_pylist()]
         frame = spark.read.format("millpond").options(**places, store=store).load().select("key.*", "value.*")

@@ -37,13 +37,13 @@ def there(given: list[tuple[Any, ...]]) -> dict[int, tuple[Any, ...]]:
 
 
 def left(rows: DataFrame) -> dict[int, tuple[Any, ...]]:
-    """The table that changes leave."""
+    """Return the table that changes leave."""
     last = {row["id"]: row for row in sorted(rows.collect(), key=lambda row: row["sequence"])}
     return {key: (row["customer"], row["since"]) for key, row in last.items() if row["op"] == "upsert"}
 
 
 def joined(pond: Millpond, orders: DataFrame, notes: DataFrame, time: str | Column, **options: Any) -> DataFrame:
-    """The orders that there are as a side of a join."""
+    """Return the orders that there are as a side of a join."""
     latest = pond.latest(orders, key="id", time="at", history="10 days", op="op", name="latest")
     return pond.table_join(
         latest, notes, on="id", left_time=time, right_time="ts", how="left", name="joined", **options

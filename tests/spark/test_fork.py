@@ -36,7 +36,7 @@ class RunningFiles(MemoryFiles):
 
 
 def checkpoint(last: int) -> dict[str, str]:
-    """A checkpoint with snapshots of versions 2 and 5, and changelogs of all versions."""
+    """Return a checkpoint with snapshots of versions 2 and 5, and changelogs of all versions."""
     content = {"metadata": '{"id":"1837db81"}'}
     for batch in range(last + 1):
         content |= {f"offsets/{batch}": f"v1\n{{}}\n{batch}", f"commits/{batch}": "v1\n{}"}

@@ -42,7 +42,7 @@ Rows = list[dict[str, Any]]
 
 
 def kinds() -> Topology:
-    """A store of each kind, and of several serdes."""
+    """Return a store of each kind, and of several serdes."""
     builder = StreamsBuilder()
     numbers = builder.stream("numbers", Consumed("string", "int64"))
     grouped = numbers.group_by_key()
@@ -108,7 +108,7 @@ def _rows(batches: Iterator[pa.RecordBatch]) -> Rows:
 
 
 def _as_spark_shows_it(view: StoreView) -> Rows:
-    """The rows with the columns that ``read_store`` has."""
+    """Return the rows with the columns that ``read_store`` has."""
     plain = [row if "timestamp" in row else {**row, "timestamp": row.get("valid_from")} for row in _rows(view.rows())]
     return [{name: value for name, value in row.items() if not name.startswith("valid")} for row in plain]
 

@@ -222,7 +222,7 @@ def test_an_idle_task_on_lmdb_holds_no_memory_and_maps_no_file(tmp_path: Path) -
 
 
 def capacity(directory: Path, budget: int) -> int:
-    """The bytes that RocksDB's shared cache may take in this process."""
+    """Return the bytes that RocksDB's shared cache may take in this process."""
     with RocksDbSupplier(memory_budget=budget).open(directory) as backend:
         found: int = backend._db.property_int_value("rocksdb.block-cache-capacity")
     return found

@@ -172,7 +172,7 @@ def found(spark: SparkSession, directory: Path, verb: str, schema: str) -> list[
 
 
 def counted_rows(spark: SparkSession, directory: Path) -> int:
-    """How many rows the last updates of "tumbling" have counted."""
+    """Return how many rows the last updates of "tumbling" have counted."""
     updates = found(spark, directory, "tumbling", "k string, window struct<start: timestamp>, n long")
     windows: dict[Any, int] = {}
     for row in updates:

@@ -61,7 +61,7 @@ class Lines(logging.Handler):
         self.messages.append(record.getMessage())
 
     def of(self, query: str) -> list[str]:
-        """Those of one query."""
+        """Return those of one query."""
         return [said for said in self.messages if said.startswith(f"query {query},")]
 
 
@@ -230,7 +230,7 @@ def test_progress_that_cannot_be_kept_is_logged_and_fails_nothing(tmp_path: Path
 
 
 def points_of(reader: Any) -> dict[tuple[str, str], list[Any]]:
-    """The data points by the name and the unit of their metric."""
+    """Return the data points by the name and the unit of their metric."""
     found = reader.get_metrics_data()
     if found is None:
         return {}

@@ -34,7 +34,7 @@ def changes(seed: int, first: int, number: int) -> dict[str, list[tuple[Any, ...
 
 
 def arrive(job: Job, rows: dict[str, list[tuple[Any, ...]]], files: int = 1) -> dict[str, DataFrame]:
-    """The tables as streams, once these rows have come, in so many files of one micro-batch."""
+    """Return the tables as streams, once these rows have come, in so many files of one micro-batch."""
     streams = {}
     for name, some in rows.items():
         schema = CHANGES.format(name=name)

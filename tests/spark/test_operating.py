@@ -108,7 +108,7 @@ def walked(section: str, type_: Type) -> list[tuple[int, str]]:
 
 
 def of_section(section: str) -> list[Block]:
-    """The blocks of shell in a section of the page."""
+    """Return the blocks of shell in a section of the page."""
     headings = [line for line in enumerate(PAGES[PAGE].read_text().splitlines()) if line[1].startswith("## ")]
     starts = [number for number, _ in headings]
     begin = next(number for number, text in headings if text == f"## {section}")

@@ -124,7 +124,7 @@ SALES = [("b", "00:10"), ("a", "00:55")]
 
 
 def files(spark: SparkSession, directory: Path, name: str, rows: list[list[tuple[Any, ...]]], schema: str) -> DataFrame:
-    """A stream of files, one in each micro-batch; a column of type timestamp is given as minutes and seconds."""
+    """Return a stream of files, one in each micro-batch; a column of type timestamp is given as minutes and seconds."""
     names = [column.split()[0] for column in schema.split(", ")]
     typed = [(column.split()[0], column.split()[1]) for column in schema.split(", ")]
     for number, some in enumerate(rows):

@@ -54,7 +54,7 @@ def ran(directory: Path, command: str = "run") -> subprocess.CompletedProcess[st
 
 
 def what_failed(done: subprocess.CompletedProcess[str]) -> str:
-    """The lines of what a program has said that tell of errors."""
+    """Return the lines of what a program has said that tell of errors."""
     lines = [*done.stdout.splitlines(), *done.stderr.splitlines()]
     return "\n".join(line for line in lines if re.search("Exception:|Error|FAILED", line))
 

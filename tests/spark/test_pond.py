@@ -67,7 +67,7 @@ def answers(
 
 
 def plain(table: pa.Table) -> list[str]:
-    """The rows, without the numbers of changes, which tasks count each for themselves."""
+    """Return the rows, without the numbers of changes, which tasks count each for themselves."""
     names = [name for name in table.column_names if name != "sequence"]
     return sorted(repr([_micros(row[name]) for name in names]) for row in table.to_pylist())
 

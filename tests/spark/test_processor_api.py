@@ -62,7 +62,7 @@ class Order(RecordProcessor):
 
 
 def chosen(key: str, value: str, context: RecordMetadata) -> str:
-    """The sink of an order, by its name and by where it came from."""
+    """Return the sink of an order, by its name and by where it came from."""
     return f"{context.topic} {'unknown' if value.startswith('None') else 'known'}"
 
 

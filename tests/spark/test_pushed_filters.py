@@ -48,7 +48,7 @@ COLUMNS: dict[str, tuple[KeyColumn, st.SearchStrategy[Any]]] = {
 
 
 def within(selection: Selection, key: Any, column: KeyColumn) -> bool:
-    """Whether the rows of a key are read."""
+    """Return whether the rows of a key are read."""
     start, stop = (None if end is None else column.to_bytes(end) for end in (selection.key_from, selection.key_to))
     data = column.to_bytes(key)
     return (start is None or start <= data) and (stop is None or data < stop)

@@ -25,7 +25,7 @@ DDL = "key string, value long, timestamp long"
 
 
 def totals(value_serde: str = "msgpack") -> Topology:
-    """How many values a key has had, and their sum."""
+    """Return how many values a key has had, and their sum."""
     builder = StreamsBuilder()
     numbers = builder.stream("numbers", Consumed("string", "int64"))
     sums = numbers.group_by_key().aggregate(

@@ -64,7 +64,7 @@ def values() -> CountingSerde:
 
 
 def sent_on(reader: RecordReader, table: pa.Table) -> tuple[pa.Table, Any]:
-    """The usable records of the table as they travel, and their keys."""
+    """Return the usable records of the table as they travel, and their keys."""
     return reader.packed(reader.usable(table))
 
 

@@ -759,7 +759,7 @@ UNGIVEN = object()
 
 
 def job(*unnamed: Any, **given: Any) -> Millpond:
-    """A Millpond that is made so; what is ``UNGIVEN`` is left out."""
+    """Return a Millpond that is made so; what is ``UNGIVEN`` is left out."""
     named: dict[str, Any] = {} if unnamed else {"application_id": "app", "state_dir": "state"}
     kept = {name: value for name, value in {**named, **given}.items() if value is not UNGIVEN}
     return Millpond(*unnamed, **kept)
@@ -804,7 +804,7 @@ class Streams:
         return builder.build()
 
     def read(self, rows: DataFrame | None = None, **consumed: Any) -> DataFrame:
-        """A count of rows that are read in some way."""
+        """Return a count of rows that are read in some way."""
         topology = self.counts(Consumed(**{"key_serde": "string", "value_serde": "int64", **consumed}))
         return self.streams(topology).transform({"words": self.stream if rows is None else rows})
 

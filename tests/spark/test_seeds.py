@@ -104,7 +104,7 @@ class Jobs:
         return {tuple(row) for row in found}
 
     def words(self) -> dict[str, DataFrame]:
-        """A stream of words that nobody reads."""
+        """Return a stream of words that nobody reads."""
         self.frame([]).write.parquet(f"{self._directory}/words")
         return {"words": self._spark.readStream.schema(DDL).parquet(f"{self._directory}/words")}
 

@@ -30,7 +30,7 @@ AVAILABLE = {"availableNow": True}
 
 
 def written(spark: SparkSession, path: Path, schema: str) -> list[tuple[Any, ...]]:
-    """The rows that anybody finds in a directory of files, apart from the number of their micro-batch."""
+    """Return the rows that anybody finds in a directory of files, apart from the number of their micro-batch."""
     columns = [column.split()[0] for column in schema.split(", ")]
     return sorted(map(tuple, spark.read.schema(schema).parquet(str(path)).select(columns).collect()), key=repr)
 

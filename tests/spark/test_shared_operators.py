@@ -151,7 +151,7 @@ def test_a_chain_gives_the_same_rows_in_one_operator_as_in_several(
 
 
 def end(row: Row) -> datetime:
-    """The end of a row's window, or its time."""
+    """Return the end of a row's window, or its time."""
     found = row[1].end if isinstance(row[1], SparkRow) else row[-1]
     assert isinstance(found, datetime)
     return found

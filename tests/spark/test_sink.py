@@ -63,7 +63,7 @@ class Pair(NamedTuple):
 
 
 def sink(optional: Collection[str] = (), /, **columns: str) -> Sink:
-    """A sink with these columns, by their types."""
+    """Return a sink with these columns, by their types."""
     schema = T.StructType([T.StructField(name, TYPES[type_]) for name, type_ in columns.items()])
     return Sink("out", "", arrow_schema(schema), None, None, frozenset(optional))
 

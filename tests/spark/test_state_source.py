@@ -28,7 +28,7 @@ DDL = "key string, value long, timestamp long"
 
 
 def kinds() -> Topology:
-    """A store of each family."""
+    """Return a store of each family."""
     builder = StreamsBuilder()
     numbers = builder.stream("numbers", Consumed("string", "int64"))
     grouped = numbers.group_by_key()

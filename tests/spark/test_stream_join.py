@@ -146,7 +146,7 @@ def in_time(rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
 
 
 def shown(joins: Mapping[str, DataFrame]) -> DataFrame:
-    """The rows of several joins, with the name of each."""
+    """Return the rows of several joins, with the name of each."""
     nothing = F.lit(None).cast("int")
     parts = [
         rows.select(F.lit(how).alias("how"), "k", *(F.col(n) if n in rows.columns else nothing.alias(n) for n in "ab"))

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.spark
 
 def test_a_restart_sets_stream_time_back_once(spark: SparkSession, tmp_path: Path) -> None:
     def run(times: list[str], **options: Any) -> tuple[list[tuple[str, int]], Counter[str]]:
-        """The windows that come out, and what the tasks count."""
+        """Return the windows that come out, and what the tasks count."""
         rows = spark.createDataFrame([(time,) for time in times], "at string").selectExpr("'k' as key", "timestamp(at)")
         rows.coalesce(1).write.mode("append").parquet(f"{tmp_path}/in")
         arriving = spark.readStream.schema(rows.schema).parquet(f"{tmp_path}/in")

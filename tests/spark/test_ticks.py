@@ -71,7 +71,7 @@ def pulses(*, counted: bool = False) -> Topology:
 
 
 def arriving(spark: SparkSession, directory: Path, ddl: str, *, one_by_one: bool = False) -> DataFrame:
-    """The rows of a directory; of one file in each micro-batch, or of all that are there."""
+    """Return the rows of a directory; of one file in each micro-batch, or of all that are there."""
     directory.mkdir(exist_ok=True)
     reader = spark.readStream.schema(ddl)
     return (reader.option("maxFilesPerTrigger", 1) if one_by_one else reader).json(str(directory))

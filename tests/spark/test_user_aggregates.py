@@ -22,7 +22,7 @@ DDL = "shop string, at timestamp, v int, w double"
 
 
 def weighed(**changed: Any) -> UserAggregate:
-    """A sum of products; the factor is a name of this module, which workers do not import."""
+    """Return a sum of products; the factor is a name of this module, which workers do not import."""
     factor = FACTOR
     given: dict[str, Any] = {
         "name": "weighed",

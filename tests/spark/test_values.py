@@ -72,7 +72,7 @@ def row(key: str, later: timedelta) -> tuple[Any, ...]:
 
 
 def last_orders() -> Topology:
-    """The last order of each customer, and the promise to the customer as of the first; no serde is named."""
+    """Return the last order of each customer, and the promise to the customer as of the first; no serde is named."""
     builder = StreamsBuilder()
     versioned = Materialized.versioned("promises", history_retention=timedelta(days=1))
     promises = builder.table("promises", Consumed(timestamp="placed"), versioned)

@@ -31,7 +31,7 @@ Frames = dict[str, DataFrame]
 
 
 def verbs(some: Millpond, inputs: Frames) -> DataFrame:
-    """A chain of verbs and one beside it, in which rows wait; the rows that come out, as text."""
+    """Return a chain of verbs and one beside it, in which rows wait; the rows that come out, as text."""
     orders = inputs["orders"].withColumn("at", F.timestamp_seconds("at"))
     rates = inputs["rates"].select("who", F.timestamp_seconds("at").alias("since"), "rate")
     results = {
@@ -49,7 +49,7 @@ def verbs(some: Millpond, inputs: Frames) -> DataFrame:
 
 
 def turned(inputs: Frames) -> Frames:
-    """The same rows, the last one first."""
+    """Return the same rows, the last one first."""
     return {name: rows.orderBy(F.desc("at")).coalesce(1) for name, rows in inputs.items()}
 
 

@@ -35,7 +35,7 @@ def streamed(rows: DataFrame, directory: Path) -> list[tuple[Any, ...]]:
 
 
 def arriving(rows: DataFrame, path: Path) -> DataFrame:
-    """A stream of files, to which these rows are added as one."""
+    """Return a stream of files, to which these rows are added as one."""
     rows.coalesce(1).write.mode("append").parquet(str(path))
     return rows.sparkSession.readStream.schema(rows.schema).parquet(str(path))
 

@@ -100,7 +100,7 @@ def wide_sql() -> str:
 
 
 def exact(rows: DataFrame, names: list[str]) -> list[bytes]:
-    """The rows as bytes, which are equal if and only if all values are, bit by bit; sorted."""
+    """Return the rows as bytes, which are equal if and only if all values are, bit by bit; sorted."""
     shown = [
         F.col(field.name).cast("string") if isinstance(field.dataType, T.YearMonthIntervalType) else F.col(field.name)
         for field in (rows.schema[name] for name in names)
@@ -118,7 +118,7 @@ def packed(columns: Sequence[Any]) -> list[bytes]:
 
 
 def dataframe(spark: SparkSession, table: pa.Table) -> DataFrame:
-    """The table, with all values as they are; ``createDataFrame`` would cast them, which not all types bear."""
+    """Return the table, with all values as they are; ``createDataFrame`` would cast them, which not all types bear."""
     schema = from_arrow_schema(table.schema, prefer_timestamp_ntz=True)
     wanted = arrow_schema(schema)
     columns = [in_type(column, field.type) for column, field in zip(table.columns, wanted, strict=True)]

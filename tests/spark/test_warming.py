@@ -82,7 +82,7 @@ class Query:
         return sorted(tuple(row) for row in rows)
 
     def directories(self, local: str) -> dict[str, Path]:
-        """Those of all stores, by task and name."""
+        """Return those of all stores, by task and name."""
         found = (self.directory / local).glob("*/*/*/lmdb/*")
         return {f"{path.parts[-3]} {path.name}": path for path in found if path.is_dir()}
 

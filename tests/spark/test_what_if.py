@@ -81,7 +81,7 @@ VERBS: Mapping[str, Made] = {
 
 
 def of_verbs(names: Sequence[str], rows: DataFrame, rates: DataFrame) -> Query:
-    """A query of some of them, whose results are texts."""
+    """Return a query of some of them, whose results are texts."""
 
     def query(pond: Millpond) -> DataFrame:
         made = {name: VERBS[name](pond, rows, rates) for name in names}

@@ -53,7 +53,7 @@ class CountingBackend(Backend):
 
 
 def steps_of(work: Callable[[], object]) -> int:
-    """How many instructions the interpreter has for ``work``; what one of C's functions does is one."""
+    """Return how many instructions the interpreter has for ``work``; what one of C's functions does is one."""
     count = 0
 
     def trace(frame: FrameType, event: str, argument: Any) -> Any:

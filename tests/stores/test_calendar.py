@@ -47,7 +47,7 @@ def millis(*moment: int) -> int:
 
 
 def drawn(random: Random) -> int:
-    """A time of these years, or of any that there can be."""
+    """Return a time of these years, or of any that there can be."""
     far = millis(2060, 1, 1)
     first, last = random.choice([(millis(1950, 1, 1), far), (millis(1850, 1, 1), far), (-(2**60), 2**60)])
     return random.randint(first, last)

@@ -41,7 +41,7 @@ def test_different_texts_get_different_names() -> None:
 
 
 def stored(directory: Path) -> Path:
-    """The directory of a store, with files."""
+    """Return the directory of a store, with files."""
     copy = directory / "counts"
     copy.mkdir()
     for name in ("data", "lock"):

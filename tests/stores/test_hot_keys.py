@@ -113,7 +113,7 @@ CASES: dict[str, tuple[Callable[[Transaction], Any], Callable[[Any, Times], None
 
 
 def work(case: str, order: str, rows: int, batches: int) -> int:
-    """How much it is to put so many rows in so many micro-batches."""
+    """Return how much it is to put so many rows in so many micro-batches."""
     make, do = CASES[case]
     times = [10 * number for number in range(rows)]
     if order == "reversed":

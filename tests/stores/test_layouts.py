@@ -42,7 +42,7 @@ def refusal(spec: StoreSpec, backend: Backend) -> str:
 
 
 def reads(spec: StoreSpec, backend: Backend) -> bool:
-    """Whether what is advised to read the rows does so: another release, or the topology's spec."""
+    """Return whether what is advised to read the rows does so: another release, or the topology's spec."""
     with Transaction(backend) as transaction:
         store: Any = spec.open(transaction)
         return list(store.scan()) == [("a", "1")]

@@ -137,7 +137,7 @@ def test_no_other_module_of_stores_or_adapters_compares_kinds() -> None:
 
 
 def comparisons_in(path: Path) -> Iterator[str]:
-    """The comparisons in a file, as text."""
+    """Yield the comparisons in a file, as text."""
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Compare):
             yield ast.unparse(node)

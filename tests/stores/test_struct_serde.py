@@ -25,7 +25,7 @@ FLIGHT = serde("struct<carrier:string,flight:long,late:boolean>")
 
 @st.composite
 def columns(draw: st.DrawFn) -> tuple[Any, list[dict[str, Any] | None]]:
-    """A serde of structs, and values of it, some of which are None."""
+    """Return a serde of structs, and values of it, some of which are None."""
     types = draw(st.lists(st.sampled_from(sorted(ENTRIES)), min_size=1, max_size=10))
     fields = {f"f{place}": type_ for place, type_ in enumerate(types)}
     made = serde(f"struct<{','.join(f'{name}:{type_}' for name, type_ in fields.items())}>")

@@ -44,7 +44,7 @@ class Changelog(NamedTuple):
 
     @classmethod
     def of(cls, data: bytes) -> "Changelog":
-        """The changelog whose file holds ``data``.
+        """Return the changelog whose file holds ``data``.
 
         Raises:
             FormatError: it is of another version, or compressed with something unknown, or says what is unknown here.

@@ -42,7 +42,7 @@ class CloneNote:
         return [replace(one, application_id=self._now(one.application_id)) for one in manifests]
 
     def cloned(self, application: str) -> "CloneNote":
-        """The note of a clone of the clone, under another name."""
+        """Return the note of a clone of the clone, under another name."""
         return CloneNote(application, (*self.former, self.application))
 
     def _now(self, application_id: str) -> str:
@@ -54,7 +54,7 @@ class CloneNote:
 
     @classmethod
     def from_json(cls, text: str) -> Self:
-        """The note that ``to_json`` wrote.
+        """Return the note that ``to_json`` wrote.
 
         Raises:
             FormatError: it is of a version that this release does not know, or damaged.

@@ -29,7 +29,7 @@ _ZSTD_MAGIC: Final = b"\x28\xb5\x2f\xfd"
 
 
 def decompressed(data: bytes) -> bytes:
-    """The content of a stream that Spark has compressed with one of lz4, zstd and snappy.
+    """Return the content of a stream that Spark has compressed with one of lz4, zstd and snappy.
 
     Raises:
         FormatError: it is compressed with something else.
@@ -46,7 +46,7 @@ def decompressed(data: bytes) -> bytes:
 
 
 def _lz4_blocks(data: bytes) -> Iterator[bytes]:
-    """The blocks of lz4-java's LZ4BlockOutputStream, each proved by its checksum; the last one is empty."""
+    """Yield the blocks of lz4-java's LZ4BlockOutputStream, each proved by its checksum; the last one is empty."""
     position = 0
     while position < len(data):
         try:
@@ -70,7 +70,7 @@ def _lz4_blocks(data: bytes) -> Iterator[bytes]:
 
 
 def _snappy_blocks(data: bytes) -> Iterator[bytes]:
-    """The blocks of snappy-java's SnappyOutputStream; each begins with its length, as snappy itself writes it."""
+    """Yield the blocks of snappy-java's SnappyOutputStream; each begins with its length, as snappy itself writes it."""
     position = _SNAPPY_HEAD
     while position < len(data):
         try:
@@ -85,7 +85,7 @@ def _snappy_blocks(data: bytes) -> Iterator[bytes]:
 
 
 def _length(block: bytes) -> int:
-    """The number with which a block of snappy begins: seven bits a byte, the lowest first."""
+    """Return the number with which a block of snappy begins: seven bits a byte, the lowest first."""
     length = 0
     for place, byte in enumerate(block[:5]):
         length |= (byte & 0x7F) << (7 * place)

@@ -25,13 +25,13 @@ _OF_SEVERAL: Final = 2
 
 
 def kept_value(manifests: Sequence[Manifest]) -> tuple[int, str]:
-    """The value that holds these manifests, at least one."""
+    """Return the value that holds these manifests, at least one."""
     texts = [manifest.to_json() for manifest in manifests]
     return (OF_ONE, texts[0]) if len(texts) == 1 else (_OF_SEVERAL, json.dumps(texts))
 
 
 def kept_manifests(version: int, text: str) -> list[Manifest]:
-    """The manifests that a value in Spark's state holds.
+    """Return the manifests that a value in Spark's state holds.
 
     Raises:
         FormatError: the value or a manifest is of a version that this release does not know, or damaged.

@@ -56,7 +56,7 @@ class PartitionState:
         return max((file.modified_ms for match, file in named if match and int(match[1]) == version), default=None)
 
     def manifests(self, version: StateVersion) -> list[Manifest]:
-        """The manifests of the tasks that the partition has at a version.
+        """Return the manifests of the tasks that the partition has at a version.
 
         Raises:
             MissingFileError: files that lead there are gone.
@@ -88,7 +88,7 @@ class PartitionState:
         return next(iter(found), None)
 
     def _way_to(self, version: StateVersion) -> tuple[StateVersion, list[Changelog]]:
-        """The last snapshot before a version, and the changelogs that lead from there."""
+        """Return the last snapshot before a version, and the changelogs that lead from there."""
         if version in self._files.snapshots:
             return version, []
         if version.unique is None:
@@ -156,7 +156,7 @@ def _blamed(where: str, read: Callable[[bytes], T], data: bytes) -> T:
 
 
 def _kept(where: str, version: int, text: str) -> list[Manifest]:
-    """The manifests of a value; errors name where it is, and say themselves what to do."""
+    """Return the manifests of a value; errors name where it is, and say themselves what to do."""
     try:
         return kept_manifests(version, text)
     except FormatError as error:

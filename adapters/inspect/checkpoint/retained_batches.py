@@ -7,7 +7,7 @@ from millpond.errors import ConfigurationError, MicroBatchNotKeptError, NoCheckp
 
 
 def no_checkpoint(location: str) -> ConfigurationError:
-    """The error for a place where no query has a checkpoint."""
+    """Return the error for a place where no query has a checkpoint."""
     return NoCheckpointError(
         f"there is no checkpoint at {location}; give the query's checkpointLocation, and start the query first"
     )

@@ -37,7 +37,7 @@ class Snapshot(NamedTuple):
 
 
 def read_snapshot(data: bytes, table: Callable[[str], bytes]) -> Snapshot:
-    """The snapshot whose zip file holds ``data``.
+    """Return the snapshot whose zip file holds ``data``.
 
     Args:
         data: of the zip file.
@@ -96,7 +96,7 @@ def _lay_out_tables(place: Path, metadata: dict[str, Any], table: Callable[[str]
 
 
 def _plain(name: Any) -> str:
-    """A name that does not lead out of its directory."""
+    """Return a name that does not lead out of its directory."""
     if not isinstance(name, str) or not name or Path(name).name != name:
         raise ValueError(f"it names a file {name!r}")
     return name

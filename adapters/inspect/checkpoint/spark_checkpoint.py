@@ -56,7 +56,7 @@ class SparkCheckpoint:
 
     @classmethod
     def at(cls, location: str, workers: int) -> "SparkCheckpoint":
-        """The checkpoint at a path or URI, as Spark takes it.
+        """Return the checkpoint at a path or URI, as Spark takes it.
 
         Raises:
             ConfigurationError: no file system is known for it, or there is none.
@@ -68,7 +68,7 @@ class SparkCheckpoint:
 
     @classmethod
     def exists(cls, location: str) -> bool:
-        """Whether there is one.
+        """Return whether there is one.
 
         Raises:
             ConfigurationError: no file system is known for the location.
@@ -78,7 +78,7 @@ class SparkCheckpoint:
 
     @classmethod
     def names_in(cls, location: str, part: str) -> list[str]:
-        """The names of the files in a directory of the checkpoint, or that of a file that is there itself.
+        """Return the names of the files in a directory of the checkpoint, or that of a file that is there itself.
 
         Raises:
             ConfigurationError: no file system is known for the location.
@@ -90,7 +90,7 @@ class SparkCheckpoint:
         return [file.path.rpartition("/")[2] for file in storage.list(part)]
 
     def batches(self) -> list[int]:
-        """The micro-batches that were committed and are retained, the first one first."""
+        """Return the micro-batches that were committed and are retained, the first one first."""
         return sorted(self.committed())
 
     def begun(self) -> dict[int, int]:
@@ -102,7 +102,7 @@ class SparkCheckpoint:
         return self._times("commits")
 
     def query_id(self) -> str:
-        """The id of the query, which it keeps over restarts.
+        """Return the id of the query, which it keeps over restarts.
 
         Raises:
             MissingFileError, CorruptFileError: the file that has it is gone or damaged.
@@ -117,7 +117,7 @@ class SparkCheckpoint:
         return found
 
     def chosen(self, batch: int | None) -> int:
-        """The number of a micro-batch that was committed; that of the last one for None.
+        """Return the number of a micro-batch that was committed; that of the last one for None.
 
         Raises:
             ConfigurationError: there is none yet, or not that one.
@@ -140,7 +140,7 @@ class SparkCheckpoint:
         return [manifest for manifests in self.held(batch).values() for manifest in manifests]
 
     def held(self, batch: int) -> dict[int, list[Manifest]]:
-        """The same by the number of the operator.
+        """Return the same by the number of the operator.
 
         Raises as ``manifests``.
         """
@@ -170,7 +170,7 @@ class SparkCheckpoint:
         return CloneNote.from_json(self.storage.read(NOTE).decode(errors="replace")) if there else None
 
     def progress_of(self, batch: int) -> tuple[int, int, int | None]:
-        """How far the tasks of a micro-batch are that is not committed, by the state that Spark keeps of them.
+        """Return how far the tasks of a micro-batch are that is not committed, by the state that Spark keeps of them.
 
         Returns:
             How many partitions have its state, of how many that had that of the one before, and when the last of them
@@ -192,7 +192,7 @@ class SparkCheckpoint:
         return len(times), len(places), max(times, default=None)
 
     def foreign_operators(self) -> list[str]:
-        """The operators that have state here and keep no manifests in it, as ``1 (dedupe)``.
+        """Return the operators that have state here and keep no manifests in it, as ``1 (dedupe)``.
 
         Raises:
             CorruptFileError: a file is damaged.
@@ -213,7 +213,7 @@ class SparkCheckpoint:
             raise self._damaged(path, error) from error
 
     def _operators(self, batch: int) -> Iterator[_Operator]:
-        """The operators that keep manifests and were there at a micro-batch."""
+        """Yield the operators that keep manifests and were there at a micro-batch."""
         for number in sorted(int(name) for name in self.storage.directories("state") if _NUMBER.fullmatch(name)):
             directory = f"state/{number}/_metadata/v2"
             known = [since for since in self._numbers(directory) if since <= batch]
@@ -250,7 +250,7 @@ class SparkCheckpoint:
         return self._json(f"commits/{batch}").get("stateUniqueIds") or {}
 
     def _ids_of(self, ids: dict[str, Any], operator: _Operator, batch: int) -> list[str | None]:
-        """The id of the state of each partition of an operator; None where state has no ids."""
+        """Return the id of the state of each partition of an operator; None where state has no ids."""
         if not ids:
             return [None] * operator.partitions
         try:
@@ -259,7 +259,7 @@ class SparkCheckpoint:
             raise self._damaged(f"commits/{batch}", error) from error
 
     def _json(self, path: str) -> dict[str, Any]:
-        """The first object of one of Spark's files, which begin with a line that has their version."""
+        """Return the first object of one of Spark's files, which begin with a line that has their version."""
         text = self.storage.read(path).decode(errors="replace")
         try:
             found = json.loads(text.split("\n", 2)[1])
@@ -273,7 +273,7 @@ class SparkCheckpoint:
         return sorted(self._times(directory))
 
     def _times(self, directory: str) -> dict[int, int]:
-        """The files of a directory whose names are numbers, and when each was written."""
+        """Return the files of a directory whose names are numbers, and when each was written."""
         named = ((file.path.rpartition("/")[2], file.modified_ms) for file in self.storage.list(directory))
         return {int(name): time for name, time in named if _NUMBER.fullmatch(name)}
 

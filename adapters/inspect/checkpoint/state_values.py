@@ -24,12 +24,12 @@ _HEADS: Final = (0, 8)
 
 
 def family_of(key: bytes) -> int:
-    """The id of the column family that a key belongs to."""
+    """Return the id of the column family that a key belongs to."""
     return int.from_bytes(key[:FAMILY_SIZE], "little")
 
 
 def columns_in(value: bytes) -> tuple[int, str]:
-    """The version and the text that a value holds.
+    """Return the version and the text that a value holds.
 
     Raises:
         FormatError: the value is in another form, or damaged.
@@ -42,7 +42,7 @@ def columns_in(value: bytes) -> tuple[int, str]:
 
 
 def _row(value: bytes) -> tuple[int, str] | None:
-    """The two columns of a row; None if this is no such row."""
+    """Return the two columns of a row; None if this is no such row."""
     row = value[len(_ENCODING) :]
     if not value.startswith(_ENCODING) or len(row) < _ROW.size:
         return None

@@ -22,7 +22,7 @@ from millpond.stores.encoding.rows.tuple_keys import KeyCodec
 
 
 def groups_of(calls: Schemas) -> GroupAggregate:
-    """The functions of the newest calls of a history.
+    """Return the functions of the newest calls of a history.
 
     Raises:
         ConfigurationError: this release, or what is installed, does not know one.

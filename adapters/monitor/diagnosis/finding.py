@@ -79,7 +79,7 @@ class Finding:
         return f"{PAGE}#{self.state}"
 
     def to_dict(self) -> dict[str, str | int | None]:
-        """The same as JSON has it."""
+        """Return the same as JSON has it."""
         return {
             "state": str(self.state),
             "figures": self.figures,

@@ -39,7 +39,7 @@ _ADVICE: Final[Mapping[State, str]] = {
 
 
 def ended_by(state: State, figures: Figures) -> Finding | None:
-    """The last run ended by an error that tells of a state; None if by none, or by one of another state."""
+    """Return the last run ended by an error that tells of a state; None if by none, or by one of another state."""
     run = figures.run
     if run is None or run.ended is None or run.error is None or _state_of(run) is not state:
         return None
@@ -57,22 +57,22 @@ def _state_of(run: Run) -> State:
 
 
 def _told(run: Run) -> str:
-    """The error, and what it says, if anything."""
+    """Return the error, and what it says, if anything."""
     return f"{run.error}: {run.message}" if run.message else str(run.error)
 
 
 def out_of_memory(figures: Figures) -> Finding | None:
-    """The last run ended because a process had no memory left."""
+    """Return the last run ended because a process had no memory left."""
     return ended_by(State.OUT_OF_MEMORY, figures)
 
 
 def corrupt_copy(figures: Figures) -> Finding | None:
-    """The last run ended because files of its state are damaged."""
+    """Return the last run ended because files of its state are damaged."""
     return ended_by(State.CORRUPT_COPY, figures)
 
 
 def query_died(figures: Figures) -> Finding | None:
-    """The last run ended by an error that no other rule knows, or nobody hears of it any more."""
+    """Return the last run ended by an error that no other rule knows, or nobody hears of it any more."""
     told = ended_by(State.DIED, figures)
     if told is not None:
         return told
@@ -91,7 +91,7 @@ def query_died(figures: Figures) -> Finding | None:
 
 
 def _ended(figures: Figures) -> set[int]:
-    """The micro-batches of the last run whose end was told, whatever the storage lists."""
+    """Return the micro-batches of the last run whose end was told, whatever the storage lists."""
     return {one.batch for one in figures.batches if figures.run is not None and one.run == figures.run.run}
 
 

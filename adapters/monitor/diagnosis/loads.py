@@ -62,7 +62,7 @@ def _skew(told: Sequence[tuple[MicroBatch, Report]]) -> Finding | None:
 
 
 def _hottest(report: Report) -> tuple[str, float, str]:
-    """The key that most records of an operator have, the share that it has of them, and its task."""
+    """Return the key that most records of an operator have, the share that it has of them, and its task."""
     totals: Counter[str] = Counter()
     tasks: dict[str, str] = {}
     for one in report.each:
@@ -102,7 +102,7 @@ def growing_lag(figures: Figures) -> Finding | None:
 
 
 def _window(points: Sequence[Point]) -> Sequence[Point]:
-    """The last points that span the time that is looked at; none if there are too few."""
+    """Return the last points that span the time that is looked at; none if there are too few."""
     for place in range(len(points) - at_least.LAG_POINTS, -1, -1):
         if points[-1].at - points[place].at >= at_least.LAG_SPAN:
             return points[place:]
@@ -114,13 +114,13 @@ def _is_busy(window: Sequence[Point], last: MicroBatch) -> bool:
 
 
 def _busy(window: Sequence[Point], last: MicroBatch) -> float:
-    """The share of the time that micro-batches took."""
+    """Return the share of the time that micro-batches took."""
     elapsed = max(1, last.started + last.took - window[0].at)
     return min(1.0, sum(point.took for point in window) / elapsed)
 
 
 def _rises(amounts: Sequence[int], window: Sequence[Point], name: str) -> bool:
-    """Whether a series rises from each third to the next, enough to count."""
+    """Return whether a series rises from each third to the next, enough to count."""
     third = len(amounts) // 3
     parts = [amounts[:third], amounts[third : 2 * third], amounts[2 * third :]]
     means = [sum(part) / len(part) for part in parts]
@@ -185,12 +185,12 @@ def _is_slow(one: MicroBatch) -> bool:
 
 
 def _log(one: MicroBatch) -> int:
-    """How long Spark's own files took, in milliseconds."""
+    """Return how long Spark's own files took, in milliseconds."""
     return one.durations.get("walCommit", 0) + one.durations.get("commitOffsets", 0)
 
 
 def _first(batches: Sequence[MicroBatch], is_bad: Callable[[MicroBatch], bool]) -> MicroBatch:
-    """The first of the bad ones that the last ones follow without a break."""
+    """Return the first of the bad ones that the last ones follow without a break."""
     first = batches[-1]
     for one in reversed(batches):
         if not is_bad(one):

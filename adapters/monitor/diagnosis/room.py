@@ -18,7 +18,7 @@ _ROOM: Final = "more executors or larger disks; a retention or ttl for what need
 
 
 def disk_nearly_full(figures: Figures) -> Finding | None:
-    """The disk of local copies has little room, or soon will have."""
+    """Return the disk of local copies has little room, or soon will have."""
     disks = [limit for one in figures.batches for limit in one.limits if limit.what == "disk"]
     if not disks:
         return None
@@ -68,7 +68,7 @@ def _until_full(points: Sequence[Point]) -> float | None:
 
 
 def state_without_bound(figures: Figures) -> Finding | None:
-    """The state grows over days, and does not slow down."""
+    """Return the state grows over days, and does not slow down."""
     for level in (figures.history.days, figures.history.hours):
         points = [point for point in level if point.state is not None]
         if len(points) < at_least.GROWTH_POINTS or points[-1].at - points[0].at < at_least.GROWTH_SPAN:
@@ -100,7 +100,7 @@ def _grows(means: Sequence[float]) -> bool:
 
 
 def _means(points: Sequence[Point], count: int, name: str) -> list[float] | None:
-    """The means of a figure over parts of the same length; None if there is one without a point."""
+    """Return the means of a figure over parts of the same length; None if there is one without a point."""
     first, span = points[0].at, points[-1].at - points[0].at + 1
     parts: list[list[int]] = [[] for _ in range(count)]
     for point in points:
@@ -109,7 +109,7 @@ def _means(points: Sequence[Point], count: int, name: str) -> list[float] | None
 
 
 def forgotten_standby(figures: Figures) -> Finding | None:
-    """A copy that is to be kept warm was not brought on for long, while the query went on."""
+    """Return a copy that is to be kept warm was not brought on for long, while the query went on."""
     left = [
         (copy, behind)
         for copy in figures.standby

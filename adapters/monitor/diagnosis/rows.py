@@ -89,7 +89,7 @@ def _poison(one: MicroBatch) -> dict[tuple[str, str], int]:
 
 
 def clock_jumps(figures: Figures) -> Finding | None:
-    """The driver's clock went back, or stream time is ahead of the clock."""
+    """Return the driver's clock went back, or stream time is ahead of the clock."""
     batches = figures.batches
     for before, after in reversed(list(pairwise(batches[-at_least.DATA_BATCHES :]))):
         back = before.started - after.started
@@ -125,7 +125,7 @@ def _ahead(one: MicroBatch) -> int:
 
 
 def listing_lags(figures: Figures) -> Finding | None:
-    """The storage does not list micro-batches that were committed."""
+    """Return the storage does not list micro-batches that were committed."""
     numbers = sorted(figures.committed)
     missing = _missing(numbers)
     if missing:
@@ -152,7 +152,7 @@ def listing_lags(figures: Figures) -> Finding | None:
 
 
 def _missing(numbers: Sequence[int]) -> list[int]:
-    """The micro-batches that others follow, and that follow others: Spark deletes old ones in any order."""
+    """Return the micro-batches that others follow, and that follow others: Spark deletes old ones in any order."""
     there = {*numbers}
     followed = range(numbers[0], numbers[-1]) if numbers else range(0)
     return [one for one in followed if one not in there and there.issuperset(range(one - at_least.LISTED, one))]

@@ -33,5 +33,5 @@ RULES: Final[Mapping[State, Callable[[Figures], Finding | None]]] = {
 
 
 def diagnose(figures: Figures) -> list[Finding]:
-    """The states that a query is in, the worst one first; none if nothing is known to be wrong with it."""
+    """Return the states that a query is in, the worst one first; none if nothing is known to be wrong with it."""
     return [found for rule in RULES.values() if (found := rule(figures)) is not None]

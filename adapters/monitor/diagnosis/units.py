@@ -13,7 +13,7 @@ _DAY: Final = 24 * _HOUR
 
 
 def number(amount: float | None) -> str:
-    """A number with its thousands apart.
+    """Return a number with its thousands apart.
 
     >>> number(1234567), number(0.25), number(None)
     ('1,234,567', '0.2', '-')
@@ -24,7 +24,7 @@ def number(amount: float | None) -> str:
 
 
 def times(count: int) -> str:
-    """How often.
+    """Return how often.
 
     >>> times(1), times(1200)
     ('once', '1,200 times')
@@ -33,7 +33,7 @@ def times(count: int) -> str:
 
 
 def size(count: int | None) -> str:
-    """A number of bytes.
+    """Return a number of bytes.
 
     >>> size(999), size(20_431), size(5_000_000_000), size(None)
     ('999 B', '20.4 kB', '5.0 GB', '-')
@@ -51,7 +51,7 @@ def size(count: int | None) -> str:
 
 
 def duration(millis: float | None) -> str:
-    """A length of time.
+    """Return a length of time.
 
     >>> [duration(one) for one in (0.4, 14.2, 3_200, 75_000, 7_500_000, 200_000_000, -1_500, None)]
     ['0.4 ms', '14 ms', '3.2 s', '1 min 15 s', '2 h 5 min', '2 d 7 h', '-1.5 s', '-']

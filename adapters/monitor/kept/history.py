@@ -101,7 +101,7 @@ class History:
     sizes: Mapping[str, tuple[int, int]] = field(default_factory=dict)
 
     def with_batch(self, one: MicroBatch) -> Self:
-        """The history with one more micro-batch."""
+        """Return the history with one more micro-batch."""
         sizes = {task: told for task, told in self.sizes.items() if one.batch - told[1] < _FORGOTTEN}
         for report in one.reports:
             for task in report.each:
@@ -122,7 +122,7 @@ class History:
 
     @classmethod
     def from_json(cls, text: str) -> Self:
-        """The history that ``to_json`` wrote.
+        """Return the history that ``to_json`` wrote.
 
         Raises:
             FormatError: this release does not know the version, or the text is something else.

@@ -71,7 +71,7 @@ class ProgressWriter:
         self._runs[one.query] = one.run
 
     def runs(self, query: str) -> Runs:
-        """The runs of a query that are kept; none of a query whose file is damaged, because nobody can use that.
+        """Return the runs of a query that are kept; none of a query whose file is damaged, because nobody can use that.
 
         Raises:
             DurabilityError: the storage failed.
@@ -101,7 +101,7 @@ class ProgressWriter:
         self._histories[one.query] = history, due
 
     def _history(self, query: str) -> History:
-        """The history of a query that is kept; an empty one if there is none, or nobody can read it."""
+        """Return the history of a query that is kept; an empty one if there is none, or nobody can read it."""
         try:
             return _history(self.storage, query)
         except FormatError:
@@ -132,7 +132,7 @@ class ProgressReader:
     _known: dict[int, tuple[StoredFile, MicroBatch]] = field(default_factory=dict)
 
     def newest(self, count: int) -> list[MicroBatch]:
-        """The last micro-batches, the first one first.
+        """Return the last micro-batches, the first one first.
 
         Args:
             count: of how many numbers, up to the last one; what was not kept is missing.
@@ -150,7 +150,7 @@ class ProgressReader:
         return [self._known[batch][1] for batch in sorted(self._known)]
 
     def runs(self) -> Runs:
-        """The runs of the query; none if its progress was kept by a release that did not tell.
+        """Return the runs of the query; none if its progress was kept by a release that did not tell.
 
         Raises:
             FormatError: the file is damaged, or of a later release.
@@ -159,7 +159,7 @@ class ProgressReader:
         return _runs(self.storage, self.query)
 
     def history(self) -> History:
-        """The history of the query, likewise.
+        """Return the history of the query, likewise.
 
         Raises:
             FormatError: the file is damaged, or of a later release.

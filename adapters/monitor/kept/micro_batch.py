@@ -93,7 +93,7 @@ class Report:
     each: tuple[TaskReport, ...] = ()
 
     def figure(self, name: str) -> int:
-        """A figure over all stores and nodes."""
+        """Return a figure over all stores and nodes."""
         return sum(amount for scoped, amount in self.figures.items() if scoped.rpartition(":")[2] == name)
 
 
@@ -155,7 +155,7 @@ class MicroBatch:
 
     @classmethod
     def from_json(cls, text: str) -> Self:
-        """The micro-batch that ``to_json`` of this release or an earlier one wrote.
+        """Return the micro-batch that ``to_json`` of this release or an earlier one wrote.
 
         Raises:
             FormatError: this release does not know the version, or the text is something else.
@@ -187,7 +187,7 @@ class MicroBatch:
 
 
 def _first(report: Any) -> Any:
-    """A report of version 1 as one of version 2."""
+    """Return a report of version 1 as one of version 2."""
     return {**report, "each": []}
 
 

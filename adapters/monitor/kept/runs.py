@@ -81,11 +81,11 @@ class Runs:
         return max(0, self.begun - 1)
 
     def named(self, name: str | None) -> Self:
-        """The runs of a query that has this name, if it is known."""
+        """Return the runs of a query that has this name, if it is known."""
         return self if name is None else replace(self, name=name)
 
     def seen(self, run: str, started: int, at: int) -> Self:
-        """The runs, of which one is alive.
+        """Return the runs, of which one is alive.
 
         Args:
             run: its id.
@@ -97,7 +97,7 @@ class Runs:
         return replace(self, begun=self.begun + 1, last=(*self.last, Run(run, started, max(started, at)))[-LAST:])
 
     def ended(self, run: str, started: int, at: int, failure: str | None) -> Self:
-        """The runs, of which one has ended.
+        """Return the runs, of which one has ended.
 
         Args:
             run: its id.
@@ -118,7 +118,7 @@ class Runs:
 
     @classmethod
     def from_json(cls, text: str) -> Self:
-        """The runs that ``to_json`` wrote.
+        """Return the runs that ``to_json`` wrote.
 
         Raises:
             FormatError: this release does not know the version, or the text is something else.
@@ -145,12 +145,12 @@ class Runs:
 
 
 def is_own(failure: str) -> bool:
-    """Whether a text with traces tells of an error of Millpond's."""
+    """Return whether a text with traces tells of an error of Millpond's."""
     return _OWN.search(failure) is not None
 
 
 def cause(failure: str) -> tuple[str, str]:
-    r"""The name of the error that a text with traces tells of, and what it says.
+    r"""Return the name of the error that a text with traces tells of, and what it says.
 
     >>> cause("org.apache.spark.SparkException: Job aborted.\nCaused by: java.lang.OutOfMemoryError: heap")
     ('OutOfMemoryError', 'heap')
@@ -174,7 +174,7 @@ def cause(failure: str) -> tuple[str, str]:
 
 
 def code_in(message: str) -> str | None:
-    """The code with which a message of Millpond's ends; None if it is not one of these."""
+    """Return the code with which a message of Millpond's ends; None if it is not one of these."""
     found = _CODED.search(message)
     return None if found is None else found[1]
 

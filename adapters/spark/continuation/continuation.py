@@ -59,7 +59,7 @@ class Continuation:
         return f"{self.new}.millpond-draft"
 
     def is_made(self) -> bool:
-        """Whether the new checkpoint is there, complete.
+        """Return whether the new checkpoint is there, complete.
 
         Raises:
             ConfigurationError: it is that of another query.

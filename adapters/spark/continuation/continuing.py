@@ -54,7 +54,7 @@ class EmptyRun:
 
 
 def is_continued(session: SparkSession, old: str, new: str) -> bool:
-    """Whether the checkpoint at ``new`` is there and goes on for that at ``old``.
+    """Return whether the checkpoint at ``new`` is there and goes on for that at ``old``.
 
     Raises:
         ConfigurationError: it is that of another query, or the session is one of Spark Connect.
@@ -112,7 +112,7 @@ def continue_checkpoint(
 
 
 def source_occurrences(rows: DataFrame) -> list[int]:
-    """The number of each source of a plan, wherever the plan reads it: Spark counts equal ones once."""
+    """Return the number of each source of a plan, wherever the plan reads it: Spark counts equal ones once."""
     leaves = rows._jdf.queryExecution().analyzed().collectLeaves()
     found: list[Any] = []
     numbers: list[int] = []

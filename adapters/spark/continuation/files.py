@@ -39,7 +39,7 @@ class HadoopFiles:
 
     @classmethod
     def of(cls, session: SparkSession) -> Self:
-        """The files that a session reaches.
+        """Return the files that a session reaches.
 
         Raises:
             ConfigurationError: the session is one of Spark Connect.

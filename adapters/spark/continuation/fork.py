@@ -73,7 +73,7 @@ class Original:
 
     @classmethod
     def of(cls, session: SparkSession, location: str, storage: Storage, job: str, after: int) -> "Original":
-        """The query with a checkpoint, up to the last micro-batch that it has committed by now.
+        """Return the query with a checkpoint, up to the last micro-batch that it has committed by now.
 
         Raises:
             ConfigurationError: the micro-batch is not retained, none was committed after it, or the session is one of
@@ -98,7 +98,7 @@ class Original:
         return range(self.after + 1, self.until + 1)
 
     def fork(self, into: str) -> Fork:
-        """A fork at a place where nothing is yet.
+        """Return a fork at a place where nothing is yet.
 
         Raises:
             ConfigurationError: something is there, it is within the original, or what the fork needs is not retained.

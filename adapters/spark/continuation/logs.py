@@ -58,7 +58,7 @@ class OffsetLog:
         return "\n".join(["v1", _told(self.metadata), *self.offsets])
 
     def continued(self, origins: Sequence[int | None], partitions: int) -> Self:
-        """The same position in the sources of another plan; if all are new, Spark reads nothing of any.
+        """Return the same position in the sources of another plan; if all are new, Spark reads nothing of any.
 
         Args:
             origins: for each source of that plan the one that it was; None for a new one.
@@ -128,19 +128,19 @@ class CheckpointLogs:
 
 
 def committed_after(files: CheckpointFiles, location: str, batch: int) -> bool:
-    """Whether a checkpoint has a micro-batch that comes after that one."""
+    """Return whether a checkpoint has a micro-batch that comes after that one."""
     return any(number > batch for number in _numbers(files, f"{location}/commits"))
 
 
 def continued_commit(old: str, made: str) -> str:
-    """The commit of a micro-batch that has the old one's watermark, and the state that another one has made."""
+    """Return the commit of a micro-batch that has the old one's watermark, and the state that another one has made."""
     version, _, content = made.partition("\n")
     watermark = json.loads(old.partition("\n")[2])["nextBatchWatermarkMs"]
     return f"{version}\n{_told({**json.loads(content), 'nextBatchWatermarkMs': watermark})}"
 
 
 def _first_file(files: CheckpointFiles, location: str, source: int, offset: str) -> str | None:
-    """The first file that a source of files has read, by the source's own log."""
+    """Return the first file that a source of files has read, by the source's own log."""
     if not (offset.startswith("{") and _FILE_OFFSET in json.loads(offset)):
         return None
     directory = f"{location}/sources/{source}"

@@ -22,7 +22,7 @@ _GLOB = re.compile(r"[*?\[{]")
 def origins_of(
     sources: Sequence[str], old: CheckpointLogs, declared: Mapping[int, int | None] | None
 ) -> list[int | None]:
-    """The number of the old source that each source continues; None for one that starts at its beginning.
+    """Return the number of the old source that each source continues; None for one that starts at its beginning.
 
     Args:
         sources: the new plan's, as Spark describes them in progress reports.
@@ -55,7 +55,7 @@ def _as_declared(sources: Sequence[str], old: CheckpointLogs, declared: Mapping[
 
 
 def _is_continued(source: str, old: CheckpointLogs, number: int) -> bool:
-    """Whether the checkpoint proves that a source has read the same place."""
+    """Return whether the checkpoint proves that a source has read the same place."""
     path, offset = old.first_files[number], old.offsets[old.last].offsets[number]
     files, topics = _FILES.search(source), _TOPICS.search(source)
     if path is not None:
@@ -69,7 +69,7 @@ def _lies_in(file: str, place: str) -> bool:
 
 
 def _path(uri: str) -> str:
-    """The path of a file that Spark has noted as a URI, with its host or bucket."""
+    """Return the path of a file that Spark has noted as a URI, with its host or bucket."""
     parts = urlsplit(uri)
     return f"{parts.netloc}{unquote(parts.path)}"
 

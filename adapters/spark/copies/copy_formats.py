@@ -37,7 +37,7 @@ class CopyFormats:
     def queries(
         self, checkpoint: str, storage: Storage, local_dir: str, found: Collection[Manifest]
     ) -> list[WarmQuery]:
-        """The queries of a checkpoint.
+        """Return the queries of a checkpoint.
 
         Args:
             checkpoint: where it is.

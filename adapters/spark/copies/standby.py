@@ -57,7 +57,7 @@ class Share(NamedTuple):
 
     @classmethod
     def parsed(cls, text: str) -> Self:
-        """The share ``"1/3"``.
+        """Return the share ``"1/3"``.
 
         Raises:
             ConfigurationError: it is none.
@@ -68,7 +68,7 @@ class Share(NamedTuple):
         return cls(int(found[1]), int(found[2]))
 
     def has(self, manifest: Manifest) -> bool:
-        """Whether the task of a manifest is in it."""
+        """Return whether the task of a manifest is in it."""
         return (subtopology_of(manifest) + int(manifest.task_id.partition("_")[2])) % self.of == self.number - 1
 
 
@@ -108,7 +108,7 @@ class Round:
         yield str(self)
 
     def to_dict(self) -> dict[str, Any]:
-        """The same as JSON has it."""
+        """Return the same as JSON has it."""
         return asdict(self)
 
 

@@ -67,7 +67,7 @@ class QueryState:
     def warming(
         self, topology: Topology | None, sink: str | None, supplier: BackendSupplier, *, checksums: bool
     ) -> Warming:
-        """The local copies of the checkpoint's applications, to be warmed on this machine.
+        """Return the local copies of the checkpoint's applications, to be warmed on this machine.
 
         Args:
             topology: that with which the query is to be restarted, if it has only one application; None for all
@@ -86,7 +86,7 @@ class QueryState:
         return Warming(self.checkpoint, queries, tasks_in_threads(self.workers))
 
     def _specs(self, topology: Topology, batch_id: int | None) -> Specs:
-        """The stores of the applications that run the topology."""
+        """Return the stores of the applications that run the topology."""
         found = {
             manifest.application_id: topology.stores
             for manifest in self.manifests(batch_id)
@@ -97,7 +97,7 @@ class QueryState:
         return found
 
     def _has_stores(self, topology: Topology, manifest: Manifest) -> bool:
-        """Whether a topology has all stores of the shape that a manifest's generation has."""
+        """Return whether a topology has all stores of the shape that a manifest's generation has."""
         name = manifest.application_id
         records = [one for sink in sinks_of(self.storage, name) for one in History.of(self.storage, name, sink).records]
         shapes = [record.shape for record in records if record.fingerprint == manifest.fingerprint]

@@ -64,7 +64,7 @@ class Outcome(NamedTuple):
 
     @classmethod
     def from_json(cls, text: str) -> Self:
-        """The outcome that ``to_json`` wrote."""
+        """Return the outcome that ``to_json`` wrote."""
         copies, missing = json.loads(text)
         return cls([WarmCopy(**copy) for copy in copies], missing)
 
@@ -149,7 +149,7 @@ class WarmQuery:
 
     @classmethod
     def recorded(cls, history: History, local_dir: str, supplier: BackendSupplier, *, checksums: bool) -> Self:
-        """A query as its newest record has it, with all stores on one backend, with checksums or without.
+        """Return a query as its newest record has it, with all stores on one backend, with checksums or without.
 
         Raises:
             ConfigurationError: no record tells which stores it has.
@@ -186,7 +186,7 @@ class WarmQuery:
         return any(map(self.keeps_copies, self.specs))
 
     def keeps_copies(self, subtopology: int) -> bool:
-        """Whether a store of the tasks of a sub-topology has local copies at rest."""
+        """Return whether a store of the tasks of a sub-topology has local copies at rest."""
         backends = {spec.backend for spec in self.specs[subtopology]}
         return any(supplier(backend or self.supplier).persistent for backend in backends)
 
@@ -222,11 +222,11 @@ def check_copies_at_rest(queries: Collection[WarmQuery]) -> None:
 
 
 def subtopology_of(manifest: Manifest) -> int:
-    """The number of the sub-topology that a manifest's task runs."""
+    """Return the number of the sub-topology that a manifest's task runs."""
     return int(manifest.task_id.partition("_")[0])
 
 
 def _copied(store: StoreShape, checksums: bool) -> StoreSpec:
-    """A store as far as its copies go: these are bytes, and none of its limits shows in them."""
+    """Return a store as far as its copies go: these are bytes, and none of its limits shows in them."""
     limits: dict[str, Any] = dict.fromkeys(store.kind.traits.needed, 0)
     return StoreSpec(store.name, store.kind, BYTES, BYTES, layout=store.layout, checksums=checksums, **limits)

@@ -63,7 +63,7 @@ class Warmth:
         yield str(self)
 
     def to_dict(self) -> dict[str, Any]:
-        """The same as JSON has it."""
+        """Return the same as JSON has it."""
         copies = [asdict(copy) for copy in self.copies]
         return {"batch": self.batch, "behind": self.behind, "tasks": self.tasks, "copies": copies}
 
@@ -123,7 +123,7 @@ class Warming:
         return repeated(self.advance, interval)
 
     def _newest(self) -> tuple[int, list[TaskCopies]]:
-        """The micro-batch that was committed last, and all tasks as they are after it."""
+        """Return the micro-batch that was committed last, and all tasks as they are after it."""
         batch, found = self.checkpoint.newest()
         if batch is None:
             found, batch = self.checkpoint.after(None)

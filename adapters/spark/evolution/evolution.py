@@ -98,7 +98,7 @@ class Evolution:
     def location(
         self, rows: DataFrame, *, name: str | None = None, sources: Mapping[int, int | None] | None = None
     ) -> str:
-        """The query's ``checkpointLocation`` from now on; if it is a new one, it is made now.
+        """Return the query's ``checkpointLocation`` from now on; if it is a new one, it is made now.
 
         It goes on after the last micro-batch that was committed at the old one: with the numbers of micro-batches, and
         with the offsets of all sources that are still there. New sources start at their beginning. The old checkpoint
@@ -141,7 +141,7 @@ class Evolution:
         return Standpoint(new, moved=True) if is_continued(session, old, new) else Standpoint(old, new)
 
     def tells_of(self, name: str) -> bool:
-        """Whether it says where the query for a sink or verb stands."""
+        """Return whether it says where the query for a sink or verb stands."""
         return _said_of(self.checkpoint, name) is not None
 
     def places(self, name: str) -> list[str]:
@@ -259,7 +259,7 @@ def generation_at(
     asked: Collection[str] = (),
     inputs: NewVerb | None = None,
 ) -> EvolutionRecord:
-    """The same of a query that stands somewhere, whoever reads its checkpoint.
+    """Return the same of a query that stands somewhere, whoever reads its checkpoint.
 
     Args:
         whereabouts: where the query stands, and who reads that and runs units of work.
@@ -383,7 +383,7 @@ def committed_of(history: History, checkpoint: Committing, *, moved: bool = Fals
 
 
 def _said_of(locations: str | Mapping[str, str] | None, name: str | None) -> str | None:
-    """The location for a sink or verb."""
+    """Return the location for a sink or verb."""
     return locations.get(name or "") if isinstance(locations, Mapping) else locations
 
 
@@ -423,7 +423,7 @@ def _conflict(history: History, plan: Plan, shape: Shape) -> StateConflictError:
 
 
 def _conflict_of_verb(history: History, verb: VerbOf, before: Shape, shape: Shape) -> StateConflictError:
-    """The error for a verb whose state has another shape, of which nothing is said."""
+    """Return the error for a verb whose state has another shape, of which nothing is said."""
     converted = conversions_to_declare(before, shape)
     carried = f"to carry the state over, write {declaration(None, converted=converted)}; or "
     try:

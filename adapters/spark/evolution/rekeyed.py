@@ -122,7 +122,7 @@ class Rekeyed:
     def _pairs(
         self, wanted: str | None, sides: Mapping[str, KeptSide], verb: str, source: str | None
     ) -> Iterator[tuple[str, KeptSide, KeptSide]]:
-        """The role and the side of the new verb, and the side of the old one that it begins with."""
+        """Yield the role and the side of the new verb, and the side of the old one that it begins with."""
         there = self._sides_of(verb)
         role, old_role = wanted or _only(sides), source or _only(there)
         if not (role or old_role):
@@ -147,12 +147,12 @@ class Rekeyed:
         return found
 
     def _rows(self, verb: str, side: KeptSide) -> KeptRows:
-        """The rows of one side of a verb, as the checkpoint has them."""
+        """Return the rows of one side of a verb, as the checkpoint has them."""
         application_id = application_of(self.verb.owner, verb)
         return KeptRows.of(self.storage, application_id, verb, side, tuple(self._manifests(verb)))
 
     def _manifests(self, verb: str) -> Collection[Manifest]:
-        """Those of a verb's tasks that count where the checkpoint stands."""
+        """Return those of a verb's tasks that count where the checkpoint stands."""
         found = self.held.of_verbs(self.verb.owner, [verb])
         return self._history(verb).standing(found, self.held.batch).manifests.values()
 
@@ -160,7 +160,7 @@ class Rekeyed:
         return History.of(self.storage, application_of(self.verb.owner, verb), plain_name(verb))
 
     def _unlike(self, verb: str, sides: Mapping[str, KeptSide], there: Mapping[str, KeptSide]) -> ConfigurationError:
-        """The error for verbs of which nothing tells which side begins with which."""
+        """Return the error for verbs of which nothing tells which side begins with which."""
         new, old = _shown(self.verb.name, sides), _shown(verb, there)
         return AmbiguousError(
             f"rekeyed says that the verb {self.verb.name!r} begins with the rows of {verb!r}; these have rows of "
@@ -185,10 +185,10 @@ class Rekeyed:
 
 
 def _only(sides: Mapping[str, KeptSide]) -> str:
-    """The input of a verb that has one only; empty for a join."""
+    """Return the input of a verb that has one only; empty for a join."""
     return INPUT if INPUT in sides else ""
 
 
 def _shown(verb: str, sides: Mapping[str, KeptSide]) -> list[str]:
-    """The sides of a verb, as a user writes them."""
+    """Return the sides of a verb, as a user writes them."""
     return [placed(verb, role) for role in sorted(sides)]

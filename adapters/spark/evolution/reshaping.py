@@ -48,7 +48,7 @@ class Reshaped:
     tasks_with_state: int
 
     def lines(self) -> Iterator[str]:
-        """The same for a reader."""
+        """Yield the same for a reader."""
         what = f"{self.application}, {self.sink}"
         if not self.changed:
             yield f"{what}: {self.partitions} partitions, nothing to do"
@@ -59,7 +59,7 @@ class Reshaped:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """The same as JSON has it."""
+        """Return the same as JSON has it."""
         return asdict(self)
 
 
@@ -157,7 +157,7 @@ class Reshaping:
 
 
 def only_history(storage: Storage, application_id: str, sink: str | None) -> History:
-    """The history of an application's query for a sink; None where it has one sink only, as verbs have.
+    """Return the history of an application's query for a sink; None where it has one sink only, as verbs have.
 
     A sink is called as in the topology, or as ``millpond state list`` shows it: plainly.
 

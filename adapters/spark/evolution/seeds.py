@@ -126,7 +126,7 @@ def seeds_of(plan: Plan, frames: Mapping[str, DataFrame]) -> Seeds | None:
 
 
 def _encoded(plan: Plan, name: str, frame: DataFrame) -> list[DataFrame]:
-    """The rows of files for a store, in each sub-topology that has it."""
+    """Return the rows of files for a store, in each sub-topology that has it."""
     owners = [part for part in plan.parts if name in part.stores]
     selected, source = _selected(owners[0].stores[name], frame)
     return [in_workers(selected, EncodeSeed(_seed(plan, part, name), source), _ROWS_DDL) for part in owners]
@@ -141,7 +141,7 @@ def _seed(plan: Plan, part: Subtopology, name: str) -> Seed:
 
 
 def _selected(spec: StoreSpec, frame: DataFrame) -> tuple[DataFrame, Source]:
-    """The columns of entries, with times in milliseconds, and how keys and values are read."""
+    """Return the columns of entries, with times in milliseconds, and how keys and values are read."""
     what = f"seed of store {spec.name!r}"
     windowed = spec.kind.key_form is not KeyForm.PLAIN
     wanted = ["key", "value", *(("timestamp",) if spec.kind.stamped else ()), *(_WINDOW if windowed else ())]

@@ -14,11 +14,11 @@ _TEXTS: Final = pa.schema([pa.field("name", pa.string()), pa.field("text", pa.st
 
 
 def to_rows(texts: Mapping[str, str]) -> pa.RecordBatch:
-    """The texts as rows of ``TEXTS_DDL``."""
+    """Return the texts as rows of ``TEXTS_DDL``."""
     columns: list[Any] = [pa.array(list(texts), pa.string()), pa.array(list(texts.values()), pa.string())]
     return pa.record_batch(columns, schema=_TEXTS)
 
 
 def collected(rows: DataFrame) -> list[tuple[str, str]]:
-    """The names and texts in rows of ``TEXTS_DDL``, once Spark has made them; several tasks may use one name."""
+    """Return the names and texts in rows of ``TEXTS_DDL``, once Spark has made them; several tasks may use one name."""
     return [(row.name, row.text) for row in rows.collect()]

@@ -26,7 +26,7 @@ class Upgrade:
 
     @classmethod
     def of(cls, upgrade_from: str | None, upgrade_mode: str | None) -> Self | None:
-        """The upgrade with these options; None without ``upgrade_from``, whichever the mode is (KIP-258).
+        """Return the upgrade with these options; None without ``upgrade_from``, whichever the mode is (KIP-258).
 
         Raises:
             ConfigurationError: one of them is none that there is, or the mode is missing.

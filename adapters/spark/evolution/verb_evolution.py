@@ -57,10 +57,10 @@ class Committing(Protocol):
         """The query's ``checkpointLocation``."""
 
     def last(self) -> int | None:
-        """The last micro-batch; None if there was none yet, or if there is no checkpoint."""
+        """Return the last micro-batch; None if there was none yet, or if there is no checkpoint."""
 
     def held(self) -> tuple[int | None, Mapping[int, Collection[Manifest]]]:
-        """The last micro-batch, and the manifests that there are after it, by the number of the operator."""
+        """Return the last micro-batch, and the manifests that there are after it, by the number of the operator."""
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ class VerbEvolution:
     inputs: NewVerb | None = None
 
     def generation(self, checkpoint: Committing, run: RunUnits) -> EvolutionRecord | None:
-        """The generation with which the verb goes on; None if what other verbs are called has no part in it.
+        """Return the generation with which the verb goes on; None if what other verbs are called has no part in it.
 
         Args:
             checkpoint: where the query stands.
@@ -180,7 +180,7 @@ class VerbEvolution:
     def _carried(
         self, before: str, manifests: Collection[Manifest], held: HeldState, checkpoint: Committing, run: RunUnits
     ) -> EvolutionRecord:
-        """The generation that is made of the state of the verb under its former name."""
+        """Return the generation that is made of the state of the verb under its former name."""
         application_id = application_of(self.verb.owner, before)
         self._check_state(before, manifests, held)
         source = History.of(self._storage, application_id, plain_name(before))
@@ -194,13 +194,13 @@ class VerbEvolution:
         return evolve(self.history, committed, target, CARRIAGES, run, anew=True, seeds=self._filling, source=source)
 
     def _called_after(self, names: Collection[str], before: Shape) -> Target:
-        """The target, with the new names of the stores that a state has by one of these names of the verb."""
+        """Return the target, with the new names of the stores that a state has by one of these names of the verb."""
         after = self.target.shape
         renamed = {old: new for name in names for old, new in called_after(before, after, name, self.verb.name).items()}
         return self.target._replace(declared=replace(self.target.declared, renamed=renamed))
 
     def _edited(self, source: History) -> list[History]:
-        """The other verbs that have begun with the state of a history and were edited since.
+        """Return the other verbs that have begun with the state of a history and were edited since.
 
         Those that are said to be others, or gone, are not among them, nor those with whose state another one goes on.
         """
@@ -237,7 +237,7 @@ class VerbEvolution:
             raise is_edited(owner, before, now, lines, held.location)
 
     def _has_begun(self, mine: Collection[Manifest], held: HeldState) -> bool:
-        """Whether it has begun with the rows of others, and goes on from there."""
+        """Return whether it has begun with the rows of others, and goes on from there."""
         newest = self.history.newest
         theirs = held.of_verbs(self.verb.owner, self.said.gone)
         return newest is not None and _began_with_rows(newest) and (bool(mine) or held.is_known_to(newest, theirs))
@@ -250,7 +250,7 @@ class VerbEvolution:
         checkpoint: Committing,
         run: RunUnits,
     ) -> EvolutionRecord:
-        """The generation that is made of the rows that others have kept."""
+        """Return the generation that is made of the rows that others have kept."""
         newest = self.history.newest
         if mine or (newest is not None and newest.generation > BEGINNING and not _began_with_rows(newest)):
             raise RekeyedRowsError(
@@ -301,5 +301,5 @@ def _renamed(source: str, verb: str, now: str) -> str:
 
 
 def _began_with_rows(record: EvolutionRecord) -> bool:
-    """Whether stores of a generation began with the rows of others, or go on from there."""
+    """Return whether stores of a generation began with the rows of others, or go on from there."""
     return not record.seeded.isdisjoint(store.name for store in record.shape.stores)

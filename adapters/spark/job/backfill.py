@@ -38,7 +38,7 @@ MakeRows: TypeAlias = Callable[[StateSettings], DataFrame]
 def backfilled(
     session: SparkSession, job: Job, plan: Plan, rows: MakeRows, unit: TimeUnit, results: str | None
 ) -> DataFrame:
-    """The rows that the backfill of a query has written; if there was none yet, it is run now.
+    """Return the rows that the backfill of a query has written; if there was none yet, it is run now.
 
     Args:
         session: runs it.
@@ -62,7 +62,7 @@ def backfilled(
 
 
 def _run(session: SparkSession, job: Job, plan: Plan, rows: MakeRows, unit: TimeUnit, results: str | None) -> History:
-    """The history of the query, with a generation that begins with the backfill."""
+    """Return the history of the query, with a generation that begins with the backfill."""
     check_runnable(job, session, plan, evolved=True)
     attempt = begin(job.history(plan.sink), plan.fingerprint, shape_of(plan), seeds_of(plan, job.options.seeds))
     place = join(_directory(attempt.history, results), attempt.id)
@@ -72,7 +72,7 @@ def _run(session: SparkSession, job: Job, plan: Plan, rows: MakeRows, unit: Time
 
 
 def _results(session: SparkSession, history: History, results: str | None) -> DataFrame:
-    """The rows of the sink among what the backfill that counts has written."""
+    """Return the rows of the sink among what the backfill that counts has written."""
     place = join(_directory(history, results), str(history.backfill))
     try:
         written = session.read.parquet(place)

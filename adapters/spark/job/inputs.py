@@ -12,7 +12,7 @@ from millpond.processors.distribution.plan import Plan
 
 
 def session_of(inputs: Mapping[str, DataFrame]) -> SparkSession:
-    """The session of the inputs.
+    """Return the session of the inputs.
 
     Raises:
         ConfigurationError: there are none.

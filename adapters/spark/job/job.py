@@ -47,7 +47,7 @@ class Job:
 
     @classmethod
     def of(cls, application_id: str, state_dir: str, options: JobOptions) -> Self:
-        """The job of that name.
+        """Return the job of that name.
 
         Raises:
             ConfigurationError: no directory can have that name, or there is no such storage.
@@ -67,7 +67,7 @@ class Job:
         return None if upgrade is None or known else f"release {upgrade.release} knows no other"
 
     def part(self, name: str) -> Self:
-        """A part of the job with state of its own, ``<application_id>.<name>``.
+        """Return a part of the job with state of its own, ``<application_id>.<name>``.
 
         Raises:
             ConfigurationError: no directory can have that name.
@@ -119,7 +119,7 @@ class Job:
         return self.application_id if self.verb is None else self.verb.application_id
 
     def history(self, sink: str) -> History:
-        """The generations of the state of the query for a sink or verb; none if the storage could not be read.
+        """Return the generations of the state of the query for a sink or verb; none if the storage could not be read.
 
         Raises:
             FormatError: a record is damaged, or of a later release.
@@ -130,7 +130,7 @@ class Job:
         return History.of(self.storage, self.application_id, plain_name(sink))
 
     def history_so_far(self, sink: str) -> History:
-        """The generations of the state that the query for a sink or verb goes on with.
+        """Return the generations of the state that the query for a sink or verb goes on with.
 
         Raises as ``history``.
         """
@@ -148,7 +148,7 @@ class Job:
         return ErrorHandling(self.options.on_error, self.storage, self.application_id, name, uuid4().hex, unit)
 
     def dead_letters(self, name: str | None) -> DataFrame:
-        """The dead letters of the sink or verb ``name``, or of all.
+        """Return the dead letters of the sink or verb ``name``, or of all.
 
         Raises:
             ConfigurationError: there is no session.
@@ -158,7 +158,7 @@ class Job:
         return read_dead_letters(session, self.storage, self.application_id, name)
 
     def late_rows(self, name: str | None) -> DataFrame:
-        """The late rows of the sink or verb ``name``, or of all.
+        """Return the late rows of the sink or verb ``name``, or of all.
 
         Raises:
             ConfigurationError: there is no session.

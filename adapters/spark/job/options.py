@@ -91,7 +91,7 @@ class JobOptions:
             supplier(self.backend)
 
     def supplier(self, session: SparkSession) -> BackendSupplier:
-        """The backend of stores that do not name one.
+        """Return the backend of stores that do not name one.
 
         Raises:
             UnknownBackendError, BackendNotInstalledError: there is none of that name, or it cannot be had.
@@ -99,7 +99,7 @@ class JobOptions:
         return supplier(self.backend or session.conf.get(BACKEND_CONF, None) or DEFAULT_BACKEND)
 
     def budget(self, session: SparkSession) -> int | None:
-        """The bytes for all stores of a worker; None for no limit.
+        """Return the bytes for all stores of a worker; None for no limit.
 
         Raises:
             ConfigurationError: the session's are no size.
@@ -107,7 +107,7 @@ class JobOptions:
         return self.memory_budget or size_of(session.conf.get(MEMORY_BUDGET_CONF, None), MEMORY_BUDGET_CONF)
 
     def retaining(self, session: SparkSession) -> DurabilityPolicy:
-        """The policy, which retains all that Spark may go back to, or the default that does.
+        """Return the policy, which retains all that Spark may go back to, or the default that does.
 
         Raises:
             ConfigurationError: it retains less.
@@ -127,7 +127,7 @@ class JobOptions:
 
 
 def distance_of(max_ahead: Duration | None) -> int | None:
-    """How far a timestamp may be ahead, in microseconds.
+    """Return how far a timestamp may be ahead, in microseconds.
 
     Raises:
         ConfigurationError: it is no duration, or negative.
@@ -139,7 +139,7 @@ def distance_of(max_ahead: Duration | None) -> int | None:
 
 
 def size_of(size: str | int | None, option: str) -> int | None:
-    """The bytes that an option says.
+    """Return the bytes that an option says.
 
     Raises:
         ConfigurationError: it is no size.

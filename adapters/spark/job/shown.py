@@ -19,12 +19,12 @@ def facts(job: Job) -> dict[str, str]:
 
 
 def as_text(kind: str, facts: Mapping[str, str | Sequence[str]]) -> str:
-    """The facts as Python shows an object of that kind."""
+    """Return the facts as Python shows an object of that kind."""
     return f"{kind}({', '.join(f'{name}={fact!r}' for name, fact in facts.items())})"
 
 
 def as_html(kind: str, facts: Mapping[str, str], head: Sequence[str] = (), rows: Iterable[Sequence[str]] = ()) -> str:
-    """The facts in a line, and a table below it where there are rows."""
+    """Return the facts in a line, and a table below it where there are rows."""
     line = " · ".join(f"{name} <code>{escape(fact)}</code>" for name, fact in facts.items())
     body = "".join(f"<tr>{_cells('td', row)}</tr>" for row in rows)
     table = f"<table><thead><tr>{_cells('th', head)}</tr></thead><tbody>{body}</tbody></table>" if body else ""
@@ -36,7 +36,7 @@ def _cells(tag: str, texts: Iterable[str]) -> str:
 
 
 def _backend(job: Job) -> str:
-    """The backend by its name or URL, or by its supplier's class."""
+    """Return the backend by its name or URL, or by its supplier's class."""
     asked = job.options.backend
     if asked is None:
         session = SparkSession.getActiveSession()

@@ -42,7 +42,7 @@ class StateAccess:
         optional: Collection[str] = (),
         for_seeds: bool = False,
     ) -> DataFrame:
-        """The content of a store as committed by a query, which may still be running.
+        """Return the content of a store as committed by a query, which may still be running.
 
         Rows have the columns key, value and timestamp, typed by the serdes, and window_start and window_end where the
         store has windows. Keys and values whose serde has no type in Spark, such as MessagePack's, are strings: JSON as
@@ -103,7 +103,7 @@ class StateAccess:
         return warm_beside(session, checkpoint, [warm_query(self._job, session, plan)])
 
     def dead_letters(self, name: str | None = None) -> DataFrame:
-        """The records that ``on_error="dead-letter"`` has left out, with what is known of each.
+        """Return the records that ``on_error="dead-letter"`` has left out, with what is known of each.
 
         The columns are ``failed_at`` (timestamp), ``application``, ``name`` (of the sink), ``topic``, ``operator``
         (null for an unusable input record), ``task``, ``query``, ``batch_id`` (bigint), ``reason`` (a counter),
@@ -121,7 +121,7 @@ class StateAccess:
         return self._job.dead_letters(name)
 
     def late_rows(self, name: str | None = None) -> DataFrame:
-        """The records that were left out for their time, or whose look-up was too late to find anything.
+        """Return the records that were left out for their time, or whose look-up was too late to find anything.
 
         The columns are ``seen_at`` (timestamp), ``application``, ``name`` (of the sink), ``input`` (the topics that the
         operator reads), ``operator``, ``task``, ``query``, ``batch_id`` (bigint), ``reason`` (a counter), ``key`` and

@@ -155,7 +155,7 @@ def settings_in(
 
 
 def warm_query(job: Job, session: SparkSession, plan: Plan) -> WarmQuery:
-    """A query of the job, whose local copies are to be warmed.
+    """Return a query of the job, whose local copies are to be warmed.
 
     Raises:
         ConfigurationError: the job has no ``local_dir``, or a backend is unknown.

@@ -137,7 +137,7 @@ class Instruments:
 
 
 def _of(figure: Figure) -> dict[str, str]:
-    """The attribute that tells of which node or store a figure is."""
+    """Return the attribute that tells of which node or store a figure is."""
     if not figure.scope:
         return {}
     return {"node" if figure.name in _OF_NODES else "store": figure.scope}

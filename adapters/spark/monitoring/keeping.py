@@ -65,7 +65,7 @@ def micro_batch(progress: Any, measured: Sequence[Measured]) -> MicroBatch:
 
 
 def millis(timestamp: str) -> int:
-    """A time of Spark's progress in milliseconds since 1970."""
+    """Return a time of Spark's progress in milliseconds since 1970."""
     return round(datetime.fromisoformat(timestamp).timestamp() * 1000)
 
 
@@ -90,7 +90,7 @@ def _report(one: Measured) -> Report:
 
 
 def _each(one: Measured) -> list[TaskReport]:
-    """The tasks, those with the most records first; a task that Spark has run twice is there once."""
+    """Return the tasks, those with the most records first; a task that Spark has run twice is there once."""
     told = [
         TaskReport(
             place.task,
@@ -107,7 +107,7 @@ def _each(one: Measured) -> list[TaskReport]:
 
 
 def _of_task(figures: Mapping[str, int]) -> dict[str, int]:
-    """The figures of a task that are kept, those of its stores together."""
+    """Return the figures of a task that are kept, those of its stores together."""
     found: dict[str, int] = {}
     for key, amount in figures.items():
         name = key.rpartition(":")[2]

@@ -56,7 +56,7 @@ class LiveRuns:
             self._live.setdefault(run, _Live(query, name, at, at))
 
     def progressed(self, query: str, run: str, name: str | None, started: int) -> int:
-        """A run of a query of Millpond's has done a micro-batch that was begun at ``started``.
+        """Return a run of a query of Millpond's has done a micro-batch that was begun at ``started``.
 
         Returns:
             How often the query was started again.
@@ -109,7 +109,7 @@ class LiveRuns:
                     self._tell(run, live, at)
 
     def _is_known(self, live: _Live) -> bool:
-        """Whether a run of which nothing was told yet is of a query that has told of others; asked once."""
+        """Return whether a run of which nothing was told yet is of a query that has told of others; asked once."""
         if live.asked or live.ours:
             return False
         live.asked = True

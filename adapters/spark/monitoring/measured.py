@@ -99,7 +99,7 @@ class Measured:
             yield name, Measured(self.application, self.operator, tasks, counts, places)
 
     def figure(self, name: str) -> int | None:
-        """A figure over all nodes and stores; None if nobody has measured it."""
+        """Return a figure over all nodes and stores; None if nobody has measured it."""
         found = [amount for figure, amount in self.figures.items() if figure.name == name]
         return _COMBINED.get(name, sum)(found) if found else None
 
@@ -120,7 +120,7 @@ class Measured:
 
 
 def is_dropped(name: str) -> bool:
-    """Whether a counter is of records that had no effect."""
+    """Return whether a counter is of records that had no effect."""
     return name.startswith(_DROPPED)
 
 

@@ -51,11 +51,11 @@ class Dataflow:
     ticks: DataFrame | None = None
 
     def without_operators(self) -> DataFrame:
-        """The only sink's rows, if everything happens on the map side."""
+        """Return the only sink's rows, if everything happens on the map side."""
         return reduce(DataFrame.union, (self._map_only(*pair) for pair in self.frames.items()))
 
     def with_operators(self, settings: StateSettings, *, backfill: bool = False) -> DataFrame:
-        """The only sink's rows, from operators whose state lives where ``settings`` say.
+        """Return the only sink's rows, from operators whose state lives where ``settings`` say.
 
         Args:
             settings: where that is.
@@ -66,7 +66,7 @@ class Dataflow:
         return self._chain(self.runs.stages(settings, sink, {}, backfill=backfill), self._arriving({}))
 
     def with_all_sinks(self, settings: StateSettings | None) -> DataFrame:
-        """The rows of all sinks as blobs, of which ``rows_of`` makes those of each.
+        """Return the rows of all sinks as blobs, of which ``rows_of`` makes those of each.
 
         Args:
             settings: where the state of the operators lives; None if there are none.
@@ -120,7 +120,7 @@ def operated(blobs: DataFrame, operator: TablesOfGroups, columns: str | T.Struct
 
 
 def _columns(stage: Stage) -> str | T.StructType:
-    """The columns that come out of an operator."""
+    """Return the columns that come out of an operator."""
     if stage.sink is None:
         return counting_ddl(EXCHANGE_DDL)
     if not stage.backfill:

@@ -12,7 +12,7 @@ _SPARK_SEED: Final = 42
 
 
 def group_keys(subtopologies: Iterable[int], partitions: int) -> dict[tuple[int, int], int]:
-    """The integer that stands for each (sub-topology, partition) when Spark groups records by task.
+    """Return the integer that stands for each (sub-topology, partition) when Spark groups records by task.
 
     Spark sends a group to shuffle partition ``pmod(hash(integer), shuffle partitions)``. Plain 0, 1, 2, ... fall
     unevenly; these fall evenly wherever the number of shuffle partitions divides ``partitions``. They do not depend on

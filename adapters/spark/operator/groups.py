@@ -20,7 +20,7 @@ class KeptValue(Protocol):
     """The value of a group in Spark's state; what is handed to it counts once Spark has committed the micro-batch."""
 
     def get(self) -> Any:
-        """The value as the micro-batch finds it, a tuple; None if there is none."""
+        """Return the value as the micro-batch finds it, a tuple; None if there is none."""
 
     def update(self, newValue: Any) -> None:
         """Hand another one to Spark."""
@@ -80,7 +80,7 @@ class InPandas:
 
 
 def _arrived(task: int, frames: Iterator[Any]) -> list[Blob]:
-    """The blobs that a micro-batch brings to a task."""
+    """Return the blobs that a micro-batch brings to a task."""
     blobs = []
     for frame in frames:
         columns = (frame[name].tolist() for name in EXCHANGE_SCHEMA.names[1:])

@@ -15,7 +15,7 @@ from millpond.stores.evolution.verbs import holds_state, lacks_state, strangers,
 
 
 def by_application(held: Collection[Manifest], running: Sequence[StateSettings]) -> dict[str, Manifest]:
-    """The manifests of those that run, by application.
+    """Return the manifests of those that run, by application.
 
     Args:
         held: what Spark's state holds.
@@ -39,7 +39,7 @@ def by_application(held: Collection[Manifest], running: Sequence[StateSettings])
 def explained(
     error: MissingFileError | StateConflictError, settings: StateSettings, before: Manifest | None
 ) -> Exception:
-    """The error of a task that could not begin, or what is behind it: state that is in another place."""
+    """Return the error of a task that could not begin, or what is behind it: state that is in another place."""
     if settings.owner is None or before is None or not before.files:
         return error
     if holds_state(settings.storage, settings.application_id):

@@ -77,12 +77,12 @@ class LookUp(MapSide):
         yield from reported(self._sink.schema, counts, metrics)
 
     def _opened(self, attempt: Attempt) -> dict[str, ValueGetter]:
-        """The tables, each at the version of the micro-batch."""
+        """Return the tables, each at the version of the micro-batch."""
         return {name: one.at(self._versions[name].of(attempt, one.newest)) for name, one in self._tables.items()}
 
 
 def _records(reader: RowReader, batches: Iterator[pa.RecordBatch]) -> Iterator[Records]:
-    """The usable rows as records."""
+    """Yield the usable rows as records."""
     for chunk in chunks(batches):
         packed, _ = reader.packed(reader.usable(chunk))
         if packed.num_rows:

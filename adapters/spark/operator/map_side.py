@@ -103,7 +103,7 @@ class SendToTasks(MapSide):
     def _sent(
         self, usable: pa.Table, reader: SplitReader, writer: BlobWriter, metrics: Metrics
     ) -> Iterator[pa.RecordBatch]:
-        """The records of usable rows as rows of blobs."""
+        """Yield the records of usable rows as rows of blobs."""
         for spread in reader.spread(usable):
             for sent, form in [Sent(spread)] if self._combining is None else self._combining.split(spread):
                 records, keys = reader.packed(sent, partial=form is Form.PARTIALS)
@@ -181,7 +181,7 @@ class ProcessToSink(MapSide):
 
 
 def chunks(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
-    """The rows, a few megabytes at a time."""
+    """Yield the rows, a few megabytes at a time."""
     pending: list[pa.RecordBatch] = []
     size = 0
     for batch in batches:
@@ -232,6 +232,6 @@ def _blob_rows(blobs: Iterable[Blob]) -> Iterator[pa.RecordBatch]:
 
 
 def reported(schema: pa.Schema, counts: Mapping[str, int], metrics: Metrics) -> Iterator[pa.RecordBatch]:
-    """The report, unless nothing came."""
+    """Yield the report, unless nothing came."""
     if counts or metrics.figures.get(TaskMetric.RECORDS_IN):
         yield from report_row(schema, counts, metrics.figures).to_batches()

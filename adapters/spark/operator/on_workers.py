@@ -105,5 +105,5 @@ class OnWorkers:
         ]
 
     def _of(self, part: Subtopology) -> list[int]:
-        """The numbers of a sub-topology's tasks, by partition."""
+        """Return the numbers of a sub-topology's tasks, by partition."""
         return [self.numbers[part.index, partition] for partition in range(self.plan.partitions)]

@@ -125,7 +125,7 @@ def _blob_rows(blobs: Collection[Blob]) -> pa.Table:
 
 
 def _filled(rows: pa.Table, schema: pa.Schema) -> pa.Table:
-    """The rows with nulls for the columns that they lack."""
+    """Return the rows with nulls for the columns that they lack."""
     if rows.schema.names == schema.names:
         return rows
     columns = [

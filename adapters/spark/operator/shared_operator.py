@@ -47,7 +47,7 @@ class Between(Protocol):
     """What lies between the result of one verb and an input of another. Travels to the workers."""
 
     def rows(self, results: pa.Table) -> pa.Table:
-        """The rows of the input, of rows of the result."""
+        """Return the rows of the input, of rows of the result."""
 
 
 @dataclass(frozen=True)
@@ -206,7 +206,7 @@ class _Fed:
         self._run = run
 
     def blobs(self, results: Collection[pa.Table]) -> Iterator[Blob]:
-        """The rows of the input, of rows of the other verb's result, as if they had been sent."""
+        """Yield the rows of the input, of rows of the other verb's result, as if they had been sent."""
         feed, run = self._feed, self._run
         box = run.stage.handling.box(f"{feed.source.topic}-{run.task_id}", run.attempt)
         reader, writer = feed.source.reader(run.partition, box.keep_letter), BlobWriter(run.partition)

@@ -30,7 +30,7 @@ _OPEN_SOURCE: Final = "org.apache.spark.sql.delta."
 
 
 def is_delta(session: SparkSession, format_: str | None) -> bool:
-    """Whether a format, or the session's default for None, is Delta's."""
+    """Return whether a format, or the session's default for None, is Delta's."""
     return (format_ or session.conf.get(_DEFAULT_CONF) or "").lower() == _FORMAT
 
 
@@ -90,7 +90,7 @@ def taken_once(session: SparkSession, writer: str, number: int) -> Iterator[None
 
 
 def _source_class(session: SparkSession) -> Any:
-    """The class that Spark takes for the format; None if there is none."""
+    """Return the class that Spark takes for the format; None if there is none."""
     jvm: Any = session._jvm
     try:
         return jvm.org.apache.spark.sql.execution.datasources.DataSource.lookupDataSource(

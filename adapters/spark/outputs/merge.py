@@ -100,7 +100,7 @@ class MergeOutput:
             )
 
     def _columns(self, names: Sequence[str]) -> list[str]:
-        """The columns that go into the table."""
+        """Return the columns that go into the table."""
         return [name for name in names if name not in CHANGE_COLUMNS]
 
     def _statement(self, changes: str, columns: Sequence[str]) -> str:

@@ -50,7 +50,7 @@ class SeveralSinks:
     def of(
         cls, session: SparkSession, columns: Sequence[SinkColumns], given: Mapping[str, OutputLike | None]
     ) -> "SeveralSinks":
-        """The sinks with these columns, written to what was given.
+        """Return the sinks with these columns, written to what was given.
 
         Raises:
             ConfigurationError: an output is invalid, or does not go with the columns of its sink or with the session,
@@ -130,7 +130,7 @@ class _BatchWriter:
 
 
 def chosen(sinks: Mapping[str, OutputLike | None], known: Sequence[str]) -> str:
-    """The sinks that are to be written, as a plan takes them.
+    """Return the sinks that are to be written, as a plan takes them.
 
     Args:
         sinks: where each goes; None for nowhere.

@@ -62,7 +62,7 @@ class StoredRows(Protocol):
     """How the entries of a store become rows. Travels to the workers."""
 
     def to_table(self, batch: Batch) -> pa.Table:
-        """The rows of the entries: their keys, values and timestamps."""
+        """Return the rows of the entries: their keys, values and timestamps."""
 
 
 @dataclass(frozen=True)
@@ -180,7 +180,7 @@ class CommittedStore:
         return in_workers(frame, read, columns)
 
     def tasks(self, session: SparkSession) -> list[Manifest]:
-        """The versions of the tasks that have it.
+        """Return the versions of the tasks that have it.
 
         Raises:
             ConfigurationError: as ``frame``.
@@ -188,7 +188,7 @@ class CommittedStore:
         return self._having(self.manifests(session))
 
     def _having(self, manifests: Iterable[Manifest]) -> list[Manifest]:
-        """The versions of the tasks that have it."""
+        """Return the versions of the tasks that have it."""
         prefix = f"{self._owner.index}_"
         return [one for one in manifests if one.task_id.startswith(prefix)]
 
@@ -223,7 +223,7 @@ class CommittedStore:
             return kept_in(spec.open_read_only(Transaction(rows)), spec, key)
 
     def manifests(self, session: SparkSession) -> list[Manifest]:
-        """The manifests of all tasks of this application that the checkpoint has.
+        """Return the manifests of all tasks of this application that the checkpoint has.
 
         Raises:
             ConfigurationError: as ``frame``.
@@ -241,7 +241,7 @@ class CommittedStore:
 
 
 def manifests_of(history: History, fingerprint: str, shape: Shape, current: Collection[Manifest]) -> list[Manifest]:
-    """Those of the manifests that belong to a query.
+    """Return those of the manifests that belong to a query.
 
     Args:
         history: that of the query.
@@ -257,7 +257,7 @@ def manifests_of(history: History, fingerprint: str, shape: Shape, current: Coll
 
 
 def plain_rows(spec: StoreSpec, schema: str | None, optional: Collection[str]) -> Sink:
-    """The rows of a store with the columns key, value and timestamp, or those of ``schema``."""
+    """Return the rows of a store with the columns key, value and timestamp, or those of ``schema``."""
     return Sink.of(
         spec.name,
         Produced(_row_key_serde(spec, _shown(spec.key_serde)), _shown(spec.value_serde), schema, optional=optional),
@@ -265,7 +265,7 @@ def plain_rows(spec: StoreSpec, schema: str | None, optional: Collection[str]) -
 
 
 def seed_rows(spec: StoreSpec) -> Sink:
-    """The same rows with bytes, as the serde wrote them, where a column cannot hold what it reads."""
+    """Return the same rows with bytes, as the serde wrote them, where a column cannot hold what it reads."""
     key, value = _packed(spec.key_serde), _packed(spec.value_serde)
     return Sink.of(spec.name, Produced(_row_key_serde(spec, key), value))
 
@@ -279,7 +279,7 @@ def _row_key_serde(spec: StoreSpec, reader: Serde[Any]) -> Serde[Any]:
 
 
 def _shown(reader: Serde[Any]) -> Serde[Any]:
-    """The serde itself if a column of Spark can hold its values, or else one that makes text of them."""
+    """Return the serde itself if a column of Spark can hold its values, or else one that makes text of them."""
     column = Sink.of("", Produced(STRING, reader)).schema.field("value")
     return TextSerde() if pa.types.is_binary(column.type) and reader.name != BYTES.name else reader
 
@@ -290,5 +290,5 @@ def _packed(reader: Serde[Any]) -> Serde[Any]:
 
 
 def _topology(fingerprint: str) -> str:
-    """The fingerprint without the number of partitions, which need not be known to read."""
+    """Return the fingerprint without the number of partitions, which need not be known to read."""
     return fingerprint.partition("/")[0]

@@ -36,7 +36,7 @@ class _Range:
     stop: Any = None
 
     def within(self, other: "_Range") -> "_Range":
-        """The values of both."""
+        """Return the values of both."""
         starts = [one for one in (self.start, other.start) if one is not None]
         stops = [one for one in (self.stop, other.stop) if one is not None]
         return _Range(max(starts, default=None), min(stops, default=None))
@@ -48,7 +48,7 @@ class _Range:
 
 
 def narrowed(selection: Selection, filters: Iterable[Filter], key: KeyColumn) -> Selection:
-    """The selection of what passes the filters, as far as they say something of the key; else as it is.
+    """Return the selection of what passes the filters, as far as they say something of the key; else as it is.
 
     Args:
         selection: what is asked for; it has no keys yet, or stays as it is.
@@ -69,7 +69,7 @@ def narrowed(selection: Selection, filters: Iterable[Filter], key: KeyColumn) ->
 
 
 def _range(one: Filter) -> _Range | None:
-    """The values that pass a filter; None if they are not known to be a range."""
+    """Return the values that pass a filter; None if they are not known to be a range."""
     value = getattr(one, "value", None)
     values: list[Any] = list(value) if isinstance(one, In) and isinstance(value, tuple | list) else [value]
     if not values or any(type(each) not in (str, bytes, int) for each in values):
@@ -88,7 +88,7 @@ def _range(one: Filter) -> _Range | None:
 
 
 def _after(value: Any) -> Any:
-    """The least value that is greater; None if there is none."""
+    """Return the least value that is greater; None if there is none."""
     if isinstance(value, int):
         return None if value == _GREATEST else value + 1
     return value + ("\0" if isinstance(value, str) else b"\0")
@@ -116,7 +116,7 @@ def _of_columns(ranges: dict[tuple[str, ...], _Range], type_: Any) -> _Range:
 
 
 def _is_shown(end: Any, key: KeyColumn) -> bool:
-    """Whether such a key is shown as itself, and not as a text of it."""
+    """Return whether such a key is shown as itself, and not as a text of it."""
     try:
         (shown,) = key.read([key.to_bytes(end)]).to_pylist()
     except (MillpondError, TypeError, AttributeError):

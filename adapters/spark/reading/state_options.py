@@ -54,7 +54,7 @@ class StateOptions:
 
     @classmethod
     def of(cls, given: Mapping[str, str]) -> Self:
-        """The options as Spark has them.
+        """Return the options as Spark has them.
 
         Raises:
             ConfigurationError: one is missing, unknown or no such thing.
@@ -75,7 +75,7 @@ class StateOptions:
         return cls(**found)
 
     def selection(self, form: StoreForm) -> Selection:
-        """Which rows of a store are asked for.
+        """Return which rows of a store are asked for.
 
         Raises:
             ConfigurationError: it has no such keys, or keeps no versions.

@@ -31,13 +31,13 @@ class Rows:
         self._known: dict[int, Any] = {}
 
     def value(self, expression: Expression) -> Any:
-        """The values of an expression, an Arrow array or a scalar."""
+        """Return the values of an expression, an Arrow array or a scalar."""
         if id(expression) not in self._known:
             self._known[id(expression)] = expression.of(self)
         return self._known[id(expression)]
 
     def column(self, expression: Expression) -> Any:
-        """The values of an expression, one for each row."""
+        """Return the values of an expression, one for each row."""
         value = self.value(expression)
         scalar: Any = value if isinstance(value, pa.Scalar) else None
         return value if scalar is None else pa.repeat(scalar, self.table.num_rows)
@@ -50,7 +50,7 @@ class Condition:
     expression: Expression
 
     def __call__(self, table: pa.Table) -> Any:
-        """Whether they do, an Arrow array with a value or a null for each row of the table."""
+        """Return whether they do, an Arrow array with a value or a null for each row of the table."""
         return Rows(table).column(self.expression)
 
 
@@ -134,21 +134,21 @@ class Choice(Expression):
 
 
 def _greater(one: Any, other: Any) -> Any:
-    """Whether one value is greater; NaN is greater than all other numbers."""
+    """Return whether one value is greater; NaN is greater than all other numbers."""
     if not pa.types.is_floating(one.type):
         return pc.greater(one, other)
     return pc.or_(pc.greater(one, other), pc.and_(pc.is_nan(one), pc.invert(pc.is_nan(other))))
 
 
 def _equal(one: Any, other: Any) -> Any:
-    """Whether values are equal; NaN is equal to itself."""
+    """Return whether values are equal; NaN is equal to itself."""
     if not pa.types.is_floating(one.type):
         return pc.equal(one, other)
     return pc.or_(pc.equal(one, other), pc.and_(pc.is_nan(one), pc.is_nan(other)))
 
 
 def _same(one: Any, other: Any) -> Any:
-    """Whether values are equal, null to itself and nothing else."""
+    """Return whether values are equal, null to itself and nothing else."""
     both_null = pc.and_(pc.is_null(one), pc.is_null(other))
     return pc.or_(pc.fill_null(_equal(one, other), False), both_null)
 

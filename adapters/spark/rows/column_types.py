@@ -53,7 +53,7 @@ def check_leaf_types(
 
 
 def compared_otherwise(_: str, type_: T.DataType) -> str | None:
-    """The objection to a type whose values Spark may call equal where their bytes differ."""
+    """Return the objection to a type whose values Spark may call equal where their bytes differ."""
     if not isinstance(type_, T.StringType) or type_.isUTF8BinaryCollation():
         return None
     return (

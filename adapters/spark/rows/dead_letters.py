@@ -110,7 +110,7 @@ class DeadLetterWriter:
 
 
 def read_dead_letters(session: SparkSession, storage: Storage, application_id: str, name: str | None) -> DataFrame:
-    """The dead letters of a job, or of one of its sinks or verbs.
+    """Return the dead letters of a job, or of one of its sinks or verbs.
 
     Raises:
         DurabilityError: the storage failed.
@@ -119,7 +119,7 @@ def read_dead_letters(session: SparkSession, storage: Storage, application_id: s
 
 
 def micros_or_none(time_: int | None, unit: TimeUnit) -> int | None:
-    """A time in microseconds; None if no calendar has it."""
+    """Return a time in microseconds; None if no calendar has it."""
     if time_ is None:
         return None
     try:

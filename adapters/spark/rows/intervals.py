@@ -16,17 +16,17 @@ _LONGEST: Final = "interval year to month"
 
 
 def is_in_months(type_: T.DataType) -> bool:
-    """Whether a column of this type travels as months."""
+    """Return whether a column of this type travels as months."""
     return isinstance(type_, T.YearMonthIntervalType)
 
 
 def traveling(columns: T.StructType) -> T.StructType:
-    """The columns as they travel: integers for intervals."""
+    """Return the columns as they travel: integers for intervals."""
     return T.StructType([_integer(column) if is_in_months(column.dataType) else column for column in columns.fields])
 
 
 def to_months(column: T.StructField, value: Column) -> Column:
-    """The value of a column as it travels."""
+    """Return the value of a column as it travels."""
     if not is_in_months(column.dataType):
         return value.alias(column.name)
     whole = value.cast(_LONGEST)
@@ -35,7 +35,7 @@ def to_months(column: T.StructField, value: Column) -> Column:
 
 
 def from_months(rows: DataFrame, columns: T.StructType) -> DataFrame:
-    """The rows of ``traveling(columns)`` as rows of ``columns``."""
+    """Return the rows of ``traveling(columns)`` as rows of ``columns``."""
     if not any(is_in_months(column.dataType) for column in columns.fields):
         return rows
     return rows.select(*map(_restored, columns.fields))

@@ -17,7 +17,7 @@ from millpond.processors.verbs.python_values import python_rows
 
 
 def json_rows(table: pa.Table, count: int) -> list[str]:
-    """The rows of a table, of which there are ``count``, also where it has no columns.
+    """Return the rows of a table, of which there are ``count``, also where it has no columns.
 
     >>> json_rows(pa.table({"at": pa.array([0], pa.timestamp("us", "UTC")), "data": [b"abc"], "much": [math.inf]}), 1)
     ['{"at": "1970-01-01T00:00:00+00:00", "data": "YWJj", "much": "Infinity"}']
@@ -30,7 +30,7 @@ def json_rows(table: pa.Table, count: int) -> list[str]:
 
 
 def _plain(value: Any) -> Any:
-    """A value of JSON."""
+    """Return a value of JSON."""
     if isinstance(value, dict):
         return {_name(key): _plain(item) for key, item in value.items()}
     if isinstance(value, list):

@@ -18,7 +18,7 @@ _LONGEST: Final = 80
 def key_texts(
     keys: Mapping[tuple[str, Any], int], decoders: Mapping[str, Decoder], inputs: Mapping[str, Input]
 ) -> dict[str, int]:
-    """The texts of keys, with what stands at them.
+    """Return the texts of keys, with what stands at them.
 
     Args:
         keys: by topic and key, as records travel.

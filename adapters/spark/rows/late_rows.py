@@ -118,7 +118,7 @@ class LateBox:
         return made
 
     def _topic_of(self, node: str) -> str:
-        """The source topics, mostly one, whose records a node gets."""
+        """Return the source topics, mostly one, whose records a node gets."""
         waiting, topics = [node], []
         while waiting:
             found = self._part.nodes[waiting.pop()]
@@ -147,12 +147,12 @@ def as_json(read: Callable[[list[Any]], pa.Table], packed: Sequence[Any]) -> lis
 
 
 def _length(length: int, unit: TimeUnit) -> int:
-    """A length in microseconds, as long as 64 bits can be."""
+    """Return a length in microseconds, as long as 64 bits can be."""
     return min(length * int(unit), _LONGEST)
 
 
 def read_late_rows(session: SparkSession, storage: Storage, application_id: str, name: str | None) -> DataFrame:
-    """The late rows of a job, or of one of its sinks or verbs.
+    """Return the late rows of a job, or of one of its sinks or verbs.
 
     Raises:
         DurabilityError: the storage failed.

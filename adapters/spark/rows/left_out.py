@@ -135,7 +135,7 @@ class _Read:
 def read_left_out(
     session: SparkSession, kind: Kind, storage: Storage, application_id: str, name: str | None
 ) -> DataFrame:
-    """The rows that a job, or one of its sinks or verbs, has left out, with the columns of their kind.
+    """Return the rows that a job, or one of its sinks or verbs, has left out, with the columns of their kind.
 
     Raises:
         DurabilityError: the storage failed.

@@ -19,7 +19,7 @@ _PARTS = {"DAY": 86_400_000_000, "HOUR": 3_600_000_000, "MINUTE": 60_000_000}
 
 
 def is_length(type_: T.DataType) -> bool:
-    """Whether a column of that type has lengths of time."""
+    """Return whether a column of that type has lengths of time."""
     return isinstance(type_, T.DayTimeIntervalType | T.IntegralType)
 
 
@@ -34,7 +34,7 @@ def lengths_in_micros(type_: T.DataType, length: Column) -> Column:
 
 
 def _cut(number: Column, most: int, times: int) -> Column:
-    """A number, or the one of its sign that is ``most`` if it is greater, so many times."""
+    """Return a number, or the one of its sign that is ``most`` if it is greater, so many times."""
     # The column is nullable, whatever the number is: state knows it so.
     far = (
         F.when(number.isNull(), F.lit(None))

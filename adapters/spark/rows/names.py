@@ -8,7 +8,7 @@ from pyspark.sql import functions as F
 
 
 def named(column: str) -> Column:
-    """The column of that name, whatever characters it has."""
+    """Return the column of that name, whatever characters it has."""
     return F.col(_quoted(column))
 
 

@@ -113,7 +113,7 @@ class RecordReader:
         return table
 
     def spread(self, table: pa.Table) -> Iterator[pa.Table]:
-        """The records: each has one key."""
+        """Yield the records: each has one key."""
         yield table
 
     def packed(self, table: pa.Table, *, partial: bool = False) -> tuple[pa.Table, Any]:
@@ -131,7 +131,7 @@ class RecordReader:
         return packed, keys
 
     def batches(self, table: pa.Table) -> Iterator[Records]:
-        """The usable records of the next rows, decoded; here a record needs no key.
+        """Yield the usable records of the next rows, decoded; here a record needs no key.
 
         Raises:
             RecordError: a record is unusable, and the policy is to fail.
@@ -141,19 +141,19 @@ class RecordReader:
             self._unusable.seen += len(window)
 
     def _timed(self, table: pa.Table) -> pa.Table:
-        """The rows with good timestamps."""
+        """Return the rows with good timestamps."""
         table = self._unusable.timed(table, self._source.timestamp, self._source.event_times)
         return without_empty_headers(self._named(table))
 
     def _named(self, table: pa.Table) -> pa.Table:
-        """The rows whose headers all have a name."""
+        """Return the rows whose headers all have a name."""
         if HEADERS not in table.column_names:
             return table
         nameless = positions(has_nameless(table[HEADERS]))
         return self._unusable.drop(table, nameless, CounterName.DROPPED_BAD_VALUE, HEADERS)
 
     def _changing(self, table: pa.Table) -> pa.Table:
-        """The rows that change something; a delete has no value."""
+        """Return the rows that change something; a delete has no value."""
         table, changes = changing(table, self._unusable, self._source.op)
         if changes is None:
             return table
@@ -163,7 +163,7 @@ class RecordReader:
         return table.set_column(1, "value", table["value"].take(present)).drop_columns(["op"])
 
     def _key_bytes(self, table: pa.Table) -> tuple[pa.Table, Any]:
-        """The rows with good keys, and the keys' bytes."""
+        """Return the rows with good keys, and the keys' bytes."""
         reader, column, decode = self._source.key_serde, table["key"].combine_chunks(), self._source.decode_key
         assert reader is not None
         columns = column_serde(BYTES if decode else reader)
@@ -193,7 +193,7 @@ class RecordReader:
 
 
 def _attempt(operation: Callable[[Any], Any], entries: Iterable[Any], refused: list[int]) -> Iterator[Any]:
-    """The operation's results, None for None; the positions of entries that it refuses go to ``refused``."""
+    """Yield the operation's results, None for None; the positions of entries that it refuses go to ``refused``."""
     for i, entry in enumerate(entries):
         try:
             result = None if entry is None else operation(entry)

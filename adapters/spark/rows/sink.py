@@ -87,7 +87,7 @@ class Sink:
 
     @classmethod
     def of(cls, topic: str, produced: Produced) -> "Sink":
-        """The sink's rows as ``produced`` describes them.
+        """Return the sink's rows as ``produced`` describes them.
 
         Raises:
             TopologyError: the schema cannot be read, or lacks an optional column.
@@ -111,7 +111,7 @@ class Sink:
         return cls(topic, ddl, parsed(ColumnsOwner(topic), ddl)[1], key, value)
 
     def to_table(self, records: Records, first: int | None = None) -> pa.Table:
-        """The rows of the records.
+        """Return the rows of the records.
 
         Args:
             records: the records.
@@ -147,7 +147,7 @@ class Sink:
         return column if column is not None and column.type == field.type else None
 
     def _of_windowed(self, keys: WindowedArray, field: Any) -> Any:
-        """A column of windowed keys as the sink has it; None if it is none of these."""
+        """Return a column of windowed keys as the sink has it; None if it is none of these."""
         if field.name == "key":
             return _plain(keys.entries("key"), self.key_serde)
         times = keys.entries(field.name.removeprefix("window_"))
@@ -189,18 +189,18 @@ class Sink:
 
 
 def _plain(column: Any, writer: Serde[Any] | None) -> Any:
-    """A column of keys or values as the sink has them; None if the serde first makes something else of them."""
+    """Return a column of keys or values as the sink has them; None if the serde first makes something else of them."""
     return column if writer is None or column_serde(writer) is not None else None
 
 
 def _entry(values: Any, name: str) -> Any:
-    """The entries of that name of structs; None if these have no such entry, or no single one."""
+    """Return the entries of that name of structs; None if these have no such entry, or no single one."""
     found = pa.types.is_struct(values.type) and values.type.get_field_index(name) >= 0
     return pc.struct_field(values, name) if found else None
 
 
 def _of_change(batch: Batch, name: str, first: int) -> list[Any]:
-    """The column ``op`` or ``sequence``; an entry of that name goes first."""
+    """Return the column ``op`` or ``sequence``; an entry of that name goes first."""
     own: Iterable[Any]
     if name == "op":
         own = ("delete" if value is None else "upsert" for value in batch.values)
@@ -213,7 +213,7 @@ def _of_change(batch: Batch, name: str, first: int) -> list[Any]:
 
 
 def _of_headers(batch: Batch) -> list[Any]:
-    """The column ``headers``; an entry of that name goes first."""
+    """Return the column ``headers``; an entry of that name goes first."""
     made = header_column(headers or NO_HEADERS for headers in batch.headers_of_each).to_pylist()
     return [
         value[HEADERS] if isinstance(value, Mapping) and HEADERS in value else own
@@ -228,7 +228,7 @@ def _type(reader: Serde[Any]) -> str:
 
 
 def arrow_schema(columns: T.StructType) -> pa.Schema:
-    """The columns for Arrow, with times in UTC."""
+    """Return the columns for Arrow, with times in UTC."""
     # Newer releases of Spark require the time zone that older ones assume.
     options: dict[str, Any] = {"timezone": "UTC"} if "timezone" in signature(to_arrow_schema).parameters else {}
     return to_arrow_schema(columns, **options)
@@ -241,7 +241,7 @@ def type_named(type_: pa.DataType) -> str:
 
 
 def parsed(owner: ColumnsOwner, ddl: str | T.StructType) -> tuple[T.StructType, pa.Schema]:
-    """The columns of ``ddl`` for Spark and for Arrow.
+    """Return the columns of ``ddl`` for Spark and for Arrow.
 
     Raises:
         TopologyError: it is not Spark DDL.

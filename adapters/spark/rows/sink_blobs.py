@@ -42,7 +42,7 @@ class SinkBlobs:
         self._writer = writer
 
     def blobs(self, outputs: Outputs) -> Iterator[Blob]:
-        """The rows of all sinks among a task's output.
+        """Yield the rows of all sinks among a task's output.
 
         Raises:
             UserFunctionError: a value does not fit its column, or lacks its entry, and the policy is not to leave such
@@ -54,13 +54,13 @@ class SinkBlobs:
 
 
 def rows_of(blobs: DataFrame, number: int, sink: SinkColumns) -> DataFrame:
-    """The rows of the sink with that number, those of each task in their order."""
+    """Return the rows of the sink with that number, those of each task in their order."""
     own = blobs.where(F.col(_SINK) == number).sortWithinPartitions(EXCHANGE_SCHEMA.names[0], *_ORDER)
     return to_columns(own.select(_RECORDS), sink.ddl)
 
 
 def to_columns(blobs: DataFrame, columns: T.StructType | str) -> DataFrame:
-    """The columns of the rows whose blobs are the only column of ``blobs``."""
+    """Return the columns of the rows whose blobs are the only column of ``blobs``."""
     return in_workers(blobs, _unpacked, columns)
 
 

@@ -81,7 +81,7 @@ def select_source(
     beside: Sequence[Column] = (),
     called: str | None = None,
 ) -> tuple[DataFrame, Source]:
-    """The DataFrame's records as columns key, value, timestamp (long, milliseconds), and how to read them.
+    """Return the DataFrame's records as columns key, value, timestamp (long, milliseconds), and how to read them.
 
     Args:
         frame: the input.
@@ -164,7 +164,7 @@ def _value(frame: DataFrame, what: str, consumed: Consumed, reader: Serde[Any] |
 def _struct(
     what: str, column: str, reader: StructSerde, there: Sequence[T.StructField], get: Callable[[str], Column]
 ) -> Column:
-    """The fields of the serde, each of its type, out of those that are there."""
+    """Return the fields of the serde, each of its type, out of those that are there."""
     types = {field.name: field.dataType for field in there}
     fields = []
     for name, type_ in reader.layout.fields:
@@ -179,7 +179,7 @@ def _struct(
 
 
 def _operation(frame: DataFrame, what: str, consumed: Consumed) -> list[Column]:
-    """The column that says what the rows of a change feed do, if there is one."""
+    """Return the column that says what the rows of a change feed do, if there is one."""
     if consumed.op is None:
         return []
     operations = f"{what}: the operations in column {consumed.op!r}"
@@ -188,7 +188,7 @@ def _operation(frame: DataFrame, what: str, consumed: Consumed) -> list[Column]:
 
 
 def _headers(frame: DataFrame, what: str, consumed: Consumed) -> list[Column]:
-    """The column of headers, if there is one."""
+    """Return the column of headers, if there is one."""
     if consumed.headers is None:
         return []
     type_ = _column_type(frame, what, consumed.headers, HEADERS)
@@ -203,7 +203,7 @@ def _headers(frame: DataFrame, what: str, consumed: Consumed) -> list[Column]:
 
 
 def in_milliseconds(frame: DataFrame, what: str, column: str) -> Column:
-    """A column of times in milliseconds since 1970.
+    """Return a column of times in milliseconds since 1970.
 
     Raises:
         ConfigurationError: it is missing, or holds no times.
@@ -220,7 +220,7 @@ def in_milliseconds(frame: DataFrame, what: str, column: str) -> Column:
 
 
 def _decodes(what: str, column: str, type_: T.DataType, reader: Serde[Any] | None) -> bool:
-    """Whether the column holds what the serde wrote, rather than plain values."""
+    """Return whether the column holds what the serde wrote, rather than plain values."""
     if reader is None or (reader is BYTES and isinstance(type_, T.BinaryType)):
         return False
     if isinstance(type_, T.BinaryType):

@@ -41,15 +41,15 @@ class Checkpoint:
     location: str
 
     def batches(self) -> list[int]:
-        """The micro-batches that were committed and are retained, the first one first."""
+        """Return the micro-batches that were committed and are retained, the first one first."""
         return sorted(int(name) for name in self._files("commits") if name.isdecimal())
 
     def last(self) -> int | None:
-        """The last micro-batch that was committed; None if there was none yet, or if there is no checkpoint."""
+        """Return the last micro-batch that was committed; None if there was none yet, or if there is no checkpoint."""
         return max(self.batches(), default=None)
 
     def manifests(self, batch_id: int | None = None) -> list[Manifest]:
-        """The manifests of all tasks of all operators of the query, of all its applications.
+        """Return the manifests of all tasks of all operators of the query, of all its applications.
 
         Args:
             batch_id: after which micro-batch; None for the last one.
@@ -66,7 +66,7 @@ class Checkpoint:
         return found
 
     def after(self, batch_id: int | None) -> tuple[list[Manifest], int]:
-        """The manifests as ``manifests`` gives them, and the number of the micro-batch.
+        """Return the manifests as ``manifests`` gives them, and the number of the micro-batch.
 
         Raises:
             ConfigurationError, FormatError: as ``manifests``.
@@ -75,7 +75,7 @@ class Checkpoint:
         return found, self.batches()[-1] if batch_id is None else batch_id
 
     def newest(self) -> tuple[int | None, list[Manifest]]:
-        """The last micro-batch that was committed, and the manifests that there are after it.
+        """Return the last micro-batch that was committed, and the manifests that there are after it.
 
         None and no manifests if there was none yet, or if there is no checkpoint.
 
@@ -119,14 +119,14 @@ class Checkpoint:
         return {number: note.renamed(manifests) for number, manifests in found.items()}
 
     def of_another_query(self, reason: str) -> ConfigurationError:
-        """The error for a checkpoint that has other state than what is looked for."""
+        """Return the error for a checkpoint that has other state than what is looked for."""
         return WrongCheckpointError(
             f"the checkpoint {self.location} is not that of a query of this topology, application id and sink "
             f"({reason}); give the checkpointLocation of the query that transform built with them"
         )
 
     def foreign_operators(self) -> list[str]:
-        """The operators that have state here and are not Millpond's, as ``1 (dedupe)``.
+        """Return the operators that have state here and are not Millpond's, as ``1 (dedupe)``.
 
         Raises:
             ConfigurationError: Spark cannot read the checkpoint.
@@ -151,7 +151,7 @@ class Checkpoint:
         return _ESCAPED.search(self.location) is not None
 
     def _operators(self) -> list[int]:
-        """The operators for Python state of the query; several applications may share a query."""
+        """Return the operators for Python state of the query; several applications may share a query."""
         known = self.session.read.format("state-metadata").load(self.location)
         names = known.select("operatorId", "operatorName").distinct().collect()
         return sorted(row.operatorId for row in names if row.operatorName.startswith("transformWithState"))
@@ -162,7 +162,7 @@ class Checkpoint:
         return self.of_another_query(reason) if refusal is None else refusal
 
     def _files(self, part: str) -> list[str]:
-        """The names of the files there; empty if there is no such place."""
+        """Return the names of the files there; empty if there is no such place."""
         if self._escaped:
             return SparkCheckpoint.names_in(self.location, part)
         try:
@@ -175,5 +175,5 @@ class Checkpoint:
 
 
 def _state_names(properties: str | None) -> list[str]:
-    """The names of an operator's state variables; of operators that are not for users' state, none."""
+    """Return the names of an operator's state variables; of operators that are not for users' state, none."""
     return [str(one["stateName"]) for one in json.loads(properties or "{}").get("stateVariables", [])]

@@ -38,7 +38,7 @@ def make_table(rows: DataFrame, columns: T.StructType) -> None:
 
 
 def after_tables(rows: DataFrame) -> DataFrame:
-    """The same rows, for which a pipeline waits until all tables are done that they are made of."""
+    """Return the same rows, for which a pipeline waits until all tables are done that they are made of."""
     columns = rows.schema
     for table in _tables(rows).values():
         nothing = table.rows(rows.sparkSession).where(F.lit(False))
@@ -51,7 +51,7 @@ def _null(field: T.StructField) -> Column:
 
 
 def _tables(rows: DataFrame) -> dict[str, _Table]:
-    """The tables that are read, by name."""
+    """Return the tables that are read, by name."""
     return {one.name: one for one in _tables_in(_relation(rows))}
 
 
@@ -62,7 +62,7 @@ def _relation(rows: DataFrame) -> Any:
 
 
 def _tables_in(message: Any) -> Iterator[_Table]:
-    """The tables that a message of protobuf, or one within it, reads."""
+    """Yield the tables that a message of protobuf, or one within it, reads."""
     if isinstance(message, pb2.Read) and message.HasField("named_table"):
         table = message.named_table
         yield _Table(table.unparsed_identifier, message.is_streaming, dict(table.options))

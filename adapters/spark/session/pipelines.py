@@ -24,7 +24,7 @@ _UNKNOWN_TABLE: Final = "TABLE_OR_VIEW_NOT_FOUND"
 
 
 def in_pipeline(session: SparkSession) -> bool:
-    """Whether this thread runs the file of a pipeline, or a query function in it."""
+    """Return whether this thread runs the file of a pipeline, or a query function in it."""
     return any(map(_is_of_pipeline, _contexts(session)))
 
 

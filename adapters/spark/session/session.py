@@ -69,7 +69,7 @@ def check_spec(session: SparkSession) -> None:
 
 
 def active_session(purpose: str) -> SparkSession:
-    """The session of this thread, or else the one that the process has started.
+    """Return the session of this thread, or else the one that the process has started.
 
     Raises:
         ConfigurationError: there is none, to do ``purpose`` with.
@@ -169,7 +169,7 @@ def start_coordinator(session: SparkSession) -> None:
 
 
 def default_partitions(session: SparkSession) -> int:
-    """The shuffle partitions, which are set to one per core if nobody has set them.
+    """Return the shuffle partitions, which are set to one per core if nobody has set them.
 
     Spark's own default, 200, would start the operator in each of them in every micro-batch, and the checkpoint of a new
     query would keep the number. Queries that have a checkpoint keep the number that it has.
@@ -198,7 +198,7 @@ def _warn_of_partitions(session: SparkSession) -> None:
 
 
 def _cores(session: SparkSession) -> int | None:
-    """How many tasks run at once where that is fixed, in a local session; None if it is not known."""
+    """Return how many tasks run at once where that is fixed, in a local session; None if it is not known."""
     return _parallelism(session) if _is_local(session) else None
 
 
@@ -213,12 +213,12 @@ def _parallelism(session: SparkSession) -> int:
 
 
 def _is_local(session: SparkSession) -> bool:
-    """Whether Spark's workers run on the machine of its driver, which for Spark Connect is the server's."""
+    """Return whether Spark's workers run on the machine of its driver, which for Spark Connect is the server's."""
     return (session.conf.get("spark.master", "") or "").startswith("local")
 
 
 def _bytes(size: str) -> int:
-    """A size as Spark writes it: ``67108864b``, ``64m``."""
+    """Return a size as Spark writes it: ``67108864b``, ``64m``."""
     digits = size.rstrip("bkmgtpBKMGTP")
     unit = size[len(digits) :].lower()[:1] or "b"
     return int(digits or 0) << 10 * "bkmgtp".index(unit)

@@ -33,7 +33,7 @@ PAIR: Final = ("first", "second")
 
 
 def condition_of(rows: DataFrame, what: str, where: Any, example: str) -> Column:
-    """A condition on rows; ``what`` and an ``example`` are for errors.
+    """Return a condition on rows; ``what`` and an ``example`` are for errors.
 
     Raises:
         ConfigurationError: it is none.
@@ -54,7 +54,7 @@ def condition_of(rows: DataFrame, what: str, where: Any, example: str) -> Column
 
 
 def columns_of(call: AggregateCall) -> list[Any]:
-    """The columns or expressions that a call is applied to."""
+    """Return the columns or expressions that a call is applied to."""
     return [column for column in (call.column, call.second) if column is not None]
 
 
@@ -76,7 +76,7 @@ def argument_of(rows: DataFrame, name: str, call: AggregateCall) -> Column | Non
 
 
 def named_calls(rows: DataFrame, calls: Mapping[str, AggregateCall]) -> dict[str, AggregateCall]:
-    """The calls, with the names of columns in place of expressions that are nothing else."""
+    """Return the calls, with the names of columns in place of expressions that are nothing else."""
 
     def named_column(column: Any) -> Any:
         found = Expression.of(rows, column) if isinstance(column, Column) else None
@@ -89,7 +89,7 @@ def named_calls(rows: DataFrame, calls: Mapping[str, AggregateCall]) -> dict[str
 
 
 def column_argument(rows: DataFrame, column: str | Column, what: str) -> Column:
-    """A column, or an expression, that is called ``what`` in messages.
+    """Return a column, or an expression, that is called ``what`` in messages.
 
     Raises:
         ConfigurationError: it is none of the rows, or says in which direction to sort.
@@ -100,7 +100,7 @@ def column_argument(rows: DataFrame, column: str | Column, what: str) -> Column:
 
 
 def own_bounds(left: DataFrame, given: Mapping[str, Any]) -> dict[str, Column]:
-    """The columns of ``BOUNDS``, which the left rows of a join of streams get.
+    """Return the columns of ``BOUNDS``, which the left rows of a join of streams get.
 
     Args:
         left: the rows.
@@ -123,7 +123,7 @@ def own_bounds(left: DataFrame, given: Mapping[str, Any]) -> dict[str, Column]:
 
 
 def with_own_gap(rows: DataFrame, gap: Column) -> DataFrame:
-    """The rows with ``GAP`` among their columns: the gaps of their sessions.
+    """Return the rows with ``GAP`` among their columns: the gaps of their sessions.
 
     Args:
         rows: the rows.
@@ -137,7 +137,7 @@ def with_own_gap(rows: DataFrame, gap: Column) -> DataFrame:
 
 
 def rows_with_gap(rows: DataFrame, window: Windows | None) -> DataFrame:
-    """The rows that are in sessions of a window, where each has a gap of its own; all rows, if it has none.
+    """Return the rows that are in sessions of a window, where each has a gap of its own; all rows, if it has none.
 
     Raises:
         ConfigurationError: the gap is no length of time.
@@ -148,7 +148,7 @@ def rows_with_gap(rows: DataFrame, window: Windows | None) -> DataFrame:
 
 
 def _own_length(what: str, rows: DataFrame, column: Column) -> Column:
-    """A length of time of each row, in microseconds; ``what`` names it in errors.
+    """Return a length of time of each row, in microseconds; ``what`` names it in errors.
 
     Raises:
         ConfigurationError: it is none.

@@ -45,7 +45,7 @@ class Backfill:
             )
 
     def results_of(self, name: str) -> str | None:
-        """The directory for the results of a verb; None for one in the state directory."""
+        """Return the directory for the results of a verb; None for one in the state directory."""
         return None if self.results is None else join(self.results, name)
 
 

@@ -59,7 +59,7 @@ class Results:
         return found
 
     def _below(self, frame: DataFrame) -> _Planned | None:
-        """The result of which a DataFrame is made."""
+        """Return the result of which a DataFrame is made."""
         whole = analyzed(frame)
         for plan in [] if whole is None else plans_down(whole):
             known = self._known.get(column_ids(plan))
@@ -69,7 +69,7 @@ class Results:
 
 
 def columns_of(rows: RowInput, source: Any) -> Columns:
-    """The columns of an input, in those of a plan below it.
+    """Return the columns of an input, in those of a plan below it.
 
     Raises:
         UnfitError: something lies between that Arrow does not evaluate.
@@ -105,7 +105,7 @@ def columns_of(rows: RowInput, source: Any) -> Columns:
 
 
 def _micros(time: Expression, type_: T.DataType) -> Expression:
-    """A time in microseconds since 1970; one without a time zone is taken as it is written."""
+    """Return a time in microseconds since 1970; one without a time zone is taken as it is written."""
     if not isinstance(type_, T.DateType):
         return Cast(time, pa.int64())
     return Call("multiply", [Cast(Cast(time, pa.int32()), pa.int64()), Literal(DAY, pa.int64())])

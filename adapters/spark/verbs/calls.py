@@ -83,13 +83,13 @@ def _arguments(renamed: Mapping[str, str]) -> Arguments:
 
 
 def arguments_of(rows: DataFrame, calls: Mapping[str, AggregateCall]) -> dict[str, str]:
-    """The arguments of the calls as they are kept."""
+    """Return the arguments of the calls as they are kept."""
     columns: dict[str, Any] = {name: call.column for name, call in calls.items() if call.column is not None}
     return {name: Expression.of(rows, column).kept for name, column in columns.items()}
 
 
 def seconds_of(rows: DataFrame, calls: Mapping[str, AggregateCall]) -> dict[str, str]:
-    """The second columns of the calls that have two, as they are kept."""
+    """Return the second columns of the calls that have two, as they are kept."""
     columns: dict[str, Any] = {name: call.second for name, call in calls.items() if call.second is not None}
     return {name: Expression.of(rows, column).kept for name, column in columns.items()}
 
@@ -141,7 +141,7 @@ def added_calls(added: Collection[str] | Mapping[str, Begin], verb: str) -> Coll
 
 
 def histories_in(added: Collection[str] | Mapping[str, Begin]) -> dict[str, DataFrame]:
-    """The rows so far of the results for which they are given."""
+    """Return the rows so far of the results for which they are given."""
     begins = added if isinstance(added, Mapping) else {}
     return {name: begin for name, begin in begins.items() if isinstance(begin, DataFrame)}
 
@@ -196,7 +196,7 @@ def call_states(
 
 
 def _began_with(run: VerbRun, store: str) -> StoreShape | None:
-    """A store of the verb's state as it is recorded; None if there is none yet."""
+    """Return a store of the verb's state as it is recorded; None if there is none yet."""
     newest = run.began.newest
     return None if newest is None else next(iter(newest.shape.named(store)), None)
 
@@ -240,7 +240,7 @@ def filling(verb: str, states: CallStates, sow: Sow) -> Filling:
 
 
 def check_history(run: VerbRun, histories: Mapping[str, DataFrame], states: CallStates, *, expires: bool) -> DataFrame:
-    """The rows so far of the results that are to get them.
+    """Return the rows so far of the results that are to get them.
 
     Raises:
         ConfigurationError: they are streaming, or not the same for all, or the state does not say since when a key has
@@ -308,7 +308,7 @@ class StatesOfCalls:
         return packing
 
     def __call__(self, bind: Callable[..., RowAggregate]) -> RowAggregate:
-        """The calls, bound to the places of their states.
+        """Return the calls, bound to the places of their states.
 
         Raises what ``call_states`` raises.
 

@@ -42,17 +42,17 @@ class Selected(NamedTuple):
 
 
 def analyzed(frame: DataFrame) -> Any:
-    """The plan of a DataFrame as Spark has analyzed it, in the JVM; None in a session of Spark Connect."""
+    """Return the plan of a DataFrame as Spark has analyzed it, in the JVM; None in a session of Spark Connect."""
     return frame._jdf.queryExecution().analyzed() if hasattr(frame, "_jdf") else None
 
 
 def column_ids(plan: Any) -> tuple[int, ...]:
-    """The numbers by which Spark tells the columns that come out of a plan from all others."""
+    """Return the numbers by which Spark tells the columns that come out of a plan from all others."""
     return tuple(column.exprId().id() for column in _each(plan.output()))
 
 
 def plans_down(plan: Any) -> Iterator[Any]:
-    """A plan, and those below it as long as there is a single one."""
+    """Yield a plan, and those below it as long as there is a single one."""
     while True:
         yield plan
         children = _each(plan.children())
@@ -72,7 +72,7 @@ def selected(plan: Any, source: Any) -> Selected:
 
 
 def evaluated(frame: DataFrame, condition: SparkColumn) -> Expression | None:
-    """A condition on the rows of a DataFrame; None in a session of Spark Connect.
+    """Return a condition on the rows of a DataFrame; None in a session of Spark Connect.
 
     Raises:
         NotInArrowError: there is something in it that Arrow does not evaluate.
@@ -82,7 +82,7 @@ def evaluated(frame: DataFrame, condition: SparkColumn) -> Expression | None:
 
 
 def _selected(plan: Any, source: Any) -> tuple[Mapping[int, Expression], Sequence[Expression]]:
-    """The columns that come out of a plan, by their numbers, and the conditions."""
+    """Return the columns that come out of a plan, by their numbers, and the conditions."""
     if plan.equals(source):  # what only filters has the same columns
         return {id_: Column(place) for place, id_ in enumerate(column_ids(source))}, []
     kind, children = _kind(plan), _each(plan.children())
@@ -97,7 +97,7 @@ def _selected(plan: Any, source: Any) -> tuple[Mapping[int, Expression], Sequenc
 
 
 def _conjuncts(condition: Any) -> list[Any]:
-    """The conditions all of which are to be true."""
+    """Return the conditions all of which are to be true."""
     if _kind(condition) != "And":
         return [condition]
     return [one for child in _each(condition.children()) for one in _conjuncts(child)]
@@ -194,7 +194,7 @@ def _arrow_type(expression: Any) -> pa.DataType:
 
 
 def _is_constant(expression: Any) -> bool:
-    """Whether it is the same in all micro-batches, as far as is known: the time of today is not."""
+    """Return whether it is the same in all micro-batches, as far as is known: the time of today is not."""
     return _kind(expression) in _CONSTANT and all(map(_is_constant, _each(expression.children())))
 
 

@@ -66,7 +66,7 @@ class Expression(NamedTuple):
         return cls(found["text"], found["release"])
 
     def follows(self, before: "Expression", renamed: Mapping[str, str]) -> bool:
-        """Whether it may be the same as what stood there before, under the new names of columns."""
+        """Return whether it may be the same as what stood there before, under the new names of columns."""
         others = self.release is not None and before.release is not None and self.release != before.release
         return others or self.text == before._renamed(renamed)
 
@@ -96,12 +96,12 @@ def _stays_without(frame: DataFrame, name: str, column: Column) -> bool:
 
 
 def kept_as(expressions: Mapping[str, Expression]) -> pa.Schema:
-    """The schema that says what stands for which parameter."""
+    """Return the schema that says what stands for which parameter."""
     return pa.schema([(name_of(parameter, one), pa.null()) for parameter, one in expressions.items()])
 
 
 def name_of(parameter: str, expression: Expression) -> str:
-    """The column of that schema."""
+    """Return the column of that schema."""
     return f"{parameter}={expression.kept}"
 
 

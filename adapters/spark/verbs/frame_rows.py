@@ -82,15 +82,15 @@ class FrameRows:
         return f".drop({op!r})"
 
     def column(self, name: str) -> str | Column:
-        """The column of that name, as a user would give it."""
+        """Return the column of that name, as a user would give it."""
         return name
 
     def is_column(self, given: str | Column, name: str) -> bool:
-        """Whether what a user gave is the column of that name."""
+        """Return whether what a user gave is the column of that name."""
         return isinstance(given, str) and given == name
 
     def directions(self, where: str, order: str | Column | Sequence[str | Column]) -> int:
-        """How many directions an order may have, of a column or of several."""
+        """Return how many directions an order may have, of a column or of several."""
         given: Any = [order] if isinstance(order, str | Column) else order
         if not isinstance(given, Sequence) or not given or not all(isinstance(one, str | Column) for one in given):
             raise InvalidArgumentError(
@@ -107,7 +107,7 @@ class FrameRows:
         op: str | Column | None = None,
         order: str | Column | Sequence[str | Column] | None = None,
     ) -> list[str]:
-        """The columns that reach a result besides the key, as ``VerbRows`` says."""
+        """Return the columns that reach a result besides the key, as ``VerbRows`` says."""
         of_feed = set() if self.feed is None else set(self.feed.changes)
         if isinstance(order, str) and order == SEQUENCE:
             of_feed.add(SEQUENCE)
@@ -136,7 +136,7 @@ class FrameRows:
         foreign: Sequence[str] = (),
         keyed: bool = False,
     ) -> RowInput:
-        """The columns that a verb reads."""
+        """Return the columns that a verb reads."""
         for key in keys:
             field_of(role, self.frame, key)
         given = [("time", time), *([] if op is None else [("op", op)]), *(("order", one) for one in _listed(order))]
@@ -268,7 +268,7 @@ class FrameRows:
             expression_of(what, self.frame, given)
 
     def _decisive(self, where: str, one: str | Column) -> T.StructField:
-        """A column of an order.
+        """Return a column of an order.
 
         Raises:
             ConfigurationError: it is missing, or has no order.
@@ -293,7 +293,7 @@ class FrameRows:
 
 
 def _as_one(order: str | Column | Sequence[str | Column] | None) -> str | Column | None:
-    """An order as one column or expression: of several, a struct."""
+    """Return an order as one column or expression: of several, a struct."""
     given = _listed(order)
     if len(given) < 2:
         return given[0] if given else None

@@ -141,7 +141,7 @@ class RowInput:
         return [*self.keys, *self.foreign, *self.values]
 
     def selected(self) -> DataFrame:
-        """The columns of a verb's ``Input``.
+        """Return the columns of a verb's ``Input``.
 
         Raises:
             ConfigurationError: the time is of a type that says no point in time, or the operation is not a string.
@@ -164,15 +164,15 @@ class RowInput:
         return self.frame.select(*columns)
 
     def unstored(self) -> Self:
-        """The same, of which no store keeps the rows."""
+        """Return the same, of which no store keeps the rows."""
         return replace(self, stored=False)
 
     def grouped(self, grouping: GroupingSets | None) -> Self:
-        """The same, of which each row has a key for each of some sets."""
+        """Return the same, of which each row has a key for each of some sets."""
         return replace(self, grouping=grouping)
 
     def without_null_keys(self) -> "RowInput":
-        """The same without rows that have a null in their key."""
+        """Return the same without rows that have a null in their key."""
         there = [named(key).isNotNull() for key in self.keys]
         return replace(self, frame=self.frame.where(reduce(Column.__and__, there)), keyed=True)
 
@@ -201,7 +201,7 @@ class RowInput:
         return self.schema(names)
 
     def order_schema(self) -> pa.Schema:
-        """The column ``order`` as it is packed.
+        """Return the column ``order`` as it is packed.
 
         Raises:
             ConfigurationError: it is of a type that has no order.
@@ -214,7 +214,7 @@ class RowInput:
         return source.schema([ORDER])
 
     def _moments(self) -> Column:
-        """The times of rows, in microseconds since 1970."""
+        """Return the times of rows, in microseconds since 1970."""
         times = micros(self.role, self.frame, self.time)
         if self.gone is None:
             return times
@@ -248,7 +248,7 @@ class RowInput:
         return INSTANT if isinstance(_type(self.role, self.frame, self.time), T.TimestampType) else WALL_TIME
 
     def field(self, name: str) -> T.StructField:
-        """The column of that name, without the marks of its fields, which are no part of its type.
+        """Return the column of that name, without the marks of its fields, which are no part of its type.
 
         Raises:
             ConfigurationError: there is none.
@@ -283,7 +283,7 @@ def check_column(what: str, column: object) -> None:
 
 
 def expression_of(what: str, frame: DataFrame, column: str | Column) -> T.StructField:
-    """The column of an expression of the rows; ``what`` begins the message.
+    """Return the column of an expression of the rows; ``what`` begins the message.
 
     Raises:
         ConfigurationError: it is none.
@@ -319,7 +319,7 @@ def check_undirected(what: str, column: str | Column | None, instead: str = "") 
 
 
 def micros(role: str, frame: DataFrame, column: str | Column) -> Column:
-    """A time in microseconds since 1970: that of its fields if it has no time zone.
+    """Return a time in microseconds since 1970: that of its fields if it has no time zone.
 
     Raises:
         ConfigurationError: the column's type says no point in time.
@@ -344,7 +344,7 @@ def _type(role: str, frame: DataFrame, column: str | Column) -> T.DataType:
 
 
 def field_of(role: str, frame: DataFrame, name: str) -> T.StructField:
-    """The column of that name.
+    """Return the column of that name.
 
     Raises:
         ConfigurationError: there is none.
@@ -357,13 +357,13 @@ def field_of(role: str, frame: DataFrame, name: str) -> T.StructField:
 
 
 def _micros_of_day(column: Column) -> Column:
-    """The time of day, taken from its fields: any other way would go by the session's time zone."""
+    """Return the time of day, taken from its fields: any other way would go by the session's time zone."""
     hours, minutes, seconds = (F.extract(F.lit(part), column) for part in ("HOUR", "MINUTE", "SECOND"))
     return (hours * 60 + minutes).cast("long") * 60_000_000 + (seconds * 1_000_000).cast("long")
 
 
 def column_of(column: str | Column) -> Column:
-    """The column of that name, or the expression."""
+    """Return the column of that name, or the expression."""
     return named(column) if isinstance(column, str) else column
 
 
@@ -406,7 +406,7 @@ def check_equal_times(name: str, inputs: Sequence[RowInput]) -> None:
 
 
 def type_name(field: Any) -> str:
-    """The type of a column as a user writes it."""
+    """Return the type of a column as a user writes it."""
     if dict(field.metadata or {}) == MONTHS:
         return T.YearMonthIntervalType().simpleString()
     return from_arrow_type(field.type, prefer_timestamp_ntz=True).simpleString()

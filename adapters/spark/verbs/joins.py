@@ -255,7 +255,7 @@ class JoinVerbs(OverVerbs):
         renamed: Mapping[str, str] | None = None,
         dropped: Collection[str] = (),
     ) -> DataFrame:
-        """The pairs of rows with equal keys whose times are close.
+        """Return the pairs of rows with equal keys whose times are close.
 
         Args:
             left, right: the streams.
@@ -467,7 +467,7 @@ def _none(left: DataFrame, table: TableSide, shown: Mapping[str, str]) -> DataFr
 
 
 def _matching(left: DataFrame, right: DataFrame, where: str | Column, columns: Sequence[str]) -> Condition:
-    """The condition of a match, on the columns of the left side and these of the right side.
+    """Return the condition of a match, on the columns of the left side and these of the right side.
 
     Raises:
         ConfigurationError: it is none, or has something that Arrow does not evaluate.

@@ -136,7 +136,7 @@ class KeptSchemas(Packing):
         return self._fixed(rows, Beside.ORDER, packed_order(rows)) if rows.ordered else None
 
     def times(self, rows: Reading) -> pa.DataType:
-        """The type of the times of one of the inputs; it is kept with the state.
+        """Return the type of the times of one of the inputs; it is kept with the state.
 
         Raises:
             StateConflictError: the state has times of the other type.
@@ -151,7 +151,7 @@ class KeptSchemas(Packing):
         first: Callable[[], pa.Schema],
         evolved: Callable[[Schemas], Schemas],
     ) -> Schemas | None:
-        """The history of what lies beside the rows of one of the inputs; None where these do not stay in state.
+        """Return the history of what lies beside the rows of one of the inputs; None where these do not stay in state.
 
         Args:
             rows: the input.
@@ -169,7 +169,7 @@ class KeptSchemas(Packing):
         return self.by_place[place]
 
     def _stores(self, rows: Reading) -> bool:
-        """Whether rows of that input stay in state, so that a later run has to read them."""
+        """Return whether rows of that input stay in state, so that a later run has to read them."""
         return self.kept and rows.stored
 
     def _check_expressions(self, before: Mapping[str, Expression], now: Mapping[str, Expression]) -> None:
@@ -188,7 +188,7 @@ class KeptSchemas(Packing):
                 )
 
     def _fixed(self, rows: Reading, what: Beside, columns: pa.Schema) -> KeyCodec:
-        """The codec of columns that stay what they are as long as the state, but for names that are declared."""
+        """Return the codec of columns that stay what they are as long as the state, but for names that are declared."""
         if not self._stores(rows):
             return KeyCodec(columns)
         place, shown = what.place(rows.role), _SHOWN.get(what, what.value)
@@ -227,7 +227,7 @@ class KeptSchemas(Packing):
         self._note(what.place(role), renamed, pairs)
 
     def _evolved(self, role: str, schema: pa.Schema) -> Schemas:
-        """The history of the schemas of an input's rows in the state, with ``schema`` as the newest."""
+        """Return the history of the schemas of an input's rows in the state, with ``schema`` as the newest."""
         before = self._before(role)
         known = {*schema.names, *(() if before is None else before.current.names)}
         renamed = {old: new for old, new in self.changes.renamed.items() if known & {_top(old), _top(new)}}
@@ -235,13 +235,13 @@ class KeptSchemas(Packing):
         return self._note(role, schema, renamed, dropped)
 
     def _before(self, place: str) -> Schemas | None:
-        """The history of a place's schemas; None if no rows are of them, as far as can be told now."""
+        """Return the history of a place's schemas; None if no rows are of them, as far as can be told now."""
         return kept_schemas(self.job.storage, self.job.begun_as, place) if self.job.reached else None
 
     def _note(
         self, place: str, schema: pa.Schema, renamed: Mapping[str, str] = _NOTHING, dropped: Collection[str] = ()
     ) -> Schemas:
-        """The history of a place's schemas with ``schema`` as the newest, to be kept with the first row.
+        """Return the history of a place's schemas with ``schema`` as the newest, to be kept with the first row.
 
         Raises:
             StateConflictError: rows of the schemas so far cannot be read as rows of this one.
@@ -279,7 +279,7 @@ class KeptSchemas(Packing):
 
 
 def _top(path: str) -> str:
-    """The column of a path such as ``address.street``."""
+    """Return the column of a path such as ``address.street``."""
     return path.partition(".")[0]
 
 

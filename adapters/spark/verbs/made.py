@@ -89,7 +89,7 @@ class MadeVerbs:
         return other
 
     def read_store(self, verb: str, store: str, checkpoint: str, *, batch_id: int | None = None) -> DataFrame:
-        """The content of a store as committed by a query, which may still be running, with typed columns.
+        """Return the content of a store as committed by a query, which may still be running, with typed columns.
 
         Of a store that keeps versions, all are there that the state still has, each from its ``change_time`` on, and
         until its ``valid_to``, which is null for those that the verb sees now: ``where("valid_to is null")``. Where
@@ -187,7 +187,7 @@ class MadeVerbs:
         return warm_beside(session, checkpoint, queries)
 
     def dead_letters(self, name: str | None = None) -> DataFrame:
-        """The rows that ``on_error="dead-letter"`` has left out, with what is known of each.
+        """Return the rows that ``on_error="dead-letter"`` has left out, with what is known of each.
 
         The columns are those of ``SparkStreams.dead_letters``.
 
@@ -201,7 +201,7 @@ class MadeVerbs:
         return self._runner.job.dead_letters(name)
 
     def late_rows(self, name: str | None = None) -> DataFrame:
-        """The rows that were left out for their time, or whose look-up was too late to find anything.
+        """Return the rows that were left out for their time, or whose look-up was too late to find anything.
 
         The columns are those of ``SparkStreams.late_rows``. Here ``input`` is ``left``, ``right`` or ``input``, and
         ``key`` and ``row`` are JSON of the columns, which ``F.from_json`` reads; a row of ``aggregate`` has the
@@ -340,7 +340,7 @@ class MadeVerbs:
         )
 
     def _at(self, fork: Fork, evolution: Evolution | None) -> Self:
-        """The same Millpond at a fork, without verbs.
+        """Return the same Millpond at a fork, without verbs.
 
         Args:
             fork: the fork.
@@ -359,7 +359,7 @@ class MadeVerbs:
         return VerbStart(self._runner, ColumnChanges(renamed or {}, dropped))
 
     def _made(self, verb: str) -> tuple[VerbRun, Verb]:
-        """The verb of that name.
+        """Return the verb of that name.
 
         Raises:
             ConfigurationError: there is none.

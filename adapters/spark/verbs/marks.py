@@ -29,7 +29,7 @@ def together(*all_marks: Marks) -> Marks:
 
 
 def marked(rows: DataFrame, marks: Marks) -> DataFrame:
-    """The same rows, whose columns have these marks."""
+    """Return the same rows, whose columns have these marks."""
     if not marks:
         return rows
     # By numbers, as names may differ in case alone, which Spark does not tell apart.
@@ -39,7 +39,7 @@ def marked(rows: DataFrame, marks: Marks) -> DataFrame:
 
 
 def without_marks(type_: T.DataType) -> T.DataType:
-    """The type without the marks of its fields: other rows have others."""
+    """Return the type without the marks of its fields: other rows have others."""
     if isinstance(type_, T.StructType):
         return T.StructType([_without_mark(field) for field in type_.fields])
     if isinstance(type_, T.ArrayType):
@@ -55,7 +55,7 @@ def _without_mark(field: T.StructField) -> T.StructField:
 
 
 def _marked(column: Column, field: T.StructField, marks: Marks) -> Column:
-    """A column with its marks, and those of its fields; ``marks`` are those of its struct, or of the rows."""
+    """Return a column with its marks, and those of its fields; ``marks`` are those of its struct, or of the rows."""
     own = {path[1:]: mark for path, mark in marks.items() if path[0] == field.name}
     mark = own.pop((), None)
     if own and isinstance(field.dataType, T.StructType):

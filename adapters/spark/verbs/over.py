@@ -36,7 +36,7 @@ from millpond.stores.evolution.matching import check_said
 
 
 def renamed_results(calls: Collection[str], renamed: Mapping[str, str]) -> dict[str, str]:
-    """Those of the new names that are of results."""
+    """Return those of the new names that are of results."""
     return {old: new for old, new in renamed.items() if new in calls}
 
 
@@ -87,7 +87,7 @@ class _KeptCalls:
         return self.start(name, inputs)
 
     def bind(self, bind: Callable[..., Calls]) -> Calls:
-        """The calls, bound to the places of their states.
+        """Return the calls, bound to the places of their states.
 
         Raises what ``call_states`` raises.
         """

@@ -17,7 +17,7 @@ _WORKERS: Final = 4
 
 
 def asked_verb(plan: Plan, keys: Sequence[str]) -> AskedVerb:
-    """A verb that is asked for, by its plan and the columns of its key."""
+    """Return a verb that is asked for, by its plan and the columns of its key."""
     return AskedVerb(shape_of(plan), keys, 0 if plan.behind else len(plan.stages))
 
 

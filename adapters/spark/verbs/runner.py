@@ -41,7 +41,7 @@ class VerbRunner:
     asked: dict[str, Plan] = field(default_factory=dict)
 
     def verb(self, name: str, inputs: Sequence[RowInput], changes: ColumnChanges) -> VerbRun:
-        """A verb of that name on these inputs.
+        """Return a verb of that name on these inputs.
 
         Raises:
             ConfigurationError: the inputs are not all streaming or all static, or streaming in a backfill, times are of
@@ -90,7 +90,7 @@ class VerbRunner:
         )
 
     def _keeps_state(self, job: Job, name: str, *, streaming: bool) -> bool:
-        """Whether a run leaves state, for which the state that there is has to be such that it can begin.
+        """Return whether a run leaves state, for which the state that there is has to be such that it can begin.
 
         Raises:
             StateConflictError: it is not.

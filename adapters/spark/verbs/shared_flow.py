@@ -101,7 +101,7 @@ class SharedFlow:
                     yield verb, topic, verb.flow.runs.sender(topic, {}, tells_time=tells_time, shift=shift)
 
     def rows(self) -> DataFrame:
-        """The rows of the last verb, as blobs."""
+        """Return the rows of the last verb, as blobs."""
         first, last = self._verbs[0], self._verbs[-1]
         arriving = [verb.flow.sent(topic, send) for verb, topic, send in self.senders()]
         blobs = reduce(DataFrame.unionByName, [*first.flow.signals(), *arriving])

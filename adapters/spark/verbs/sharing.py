@@ -39,7 +39,7 @@ class Projection:
     columns: Mapping[str, Expression]
 
     def rows(self, results: pa.Table) -> pa.Table:
-        """The prepared rows, of rows of the result."""
+        """Return the prepared rows, of rows of the result."""
         for condition in self.conditions:
             results = results.filter(Rows(results).column(condition))
         rows = Rows(results)
@@ -144,7 +144,7 @@ class Shared:
 def shared_by(
     plan: Plan, behind: Mapping[str, Behind], verb: Verb, began: Collection[str] | None, apart: str | None
 ) -> Shared:
-    """The operator that a verb shares.
+    """Return the operator that a verb shares.
 
     Args:
         plan: the verb's.
@@ -183,7 +183,7 @@ def shared_by(
 
 
 def _input(behind: Behind, plan: Plan, verb: Verb, topic: str) -> InputOfVerb:
-    """An input that is the result of a verb whose operator the verb may share.
+    """Return an input that is the result of a verb whose operator the verb may share.
 
     Raises:
         UnfitError: it may not.
@@ -217,12 +217,12 @@ def _is_call(expression: Expression, function: str) -> TypeGuard[Call]:
 
 
 def _all_equal(inputs: Mapping[str, Input], null_keys: NullKeys) -> bool:
-    """Whether null is a key like any other, on both sides of what lies between."""
+    """Return whether null is a key like any other, on both sides of what lies between."""
     return {one.null_keys for one in inputs.values()} == {null_keys} == {NullKeys.EQUAL}
 
 
 def _name(expression: Expression, schema: pa.Schema) -> str | None:
-    """The name of the column that an expression is; None if it is another one."""
+    """Return the name of the column that an expression is; None if it is another one."""
     return schema.names[expression.place] if isinstance(expression, Column) else None
 
 

@@ -49,7 +49,7 @@ class RowSink:
         return RowColumns(self.topic, self.rows)
 
     def to_table(self, records: Records, first: int) -> pa.Table:
-        """The rows of the records, of which the first has that ``sequence``, as blobs."""
+        """Return the rows of the records, of which the first has that ``sequence``, as blobs."""
         table = self.rows.to_table(records, first)
         step = max(1, table.num_rows * BLOB_BYTES // max(1, table.nbytes))
         blobs: Any = pa.array([to_ipc(table.slice(start, step)) for start in range(0, table.num_rows, step)])
@@ -59,7 +59,7 @@ class RowSink:
 def announced_columns(
     verb: str, ddl: str | T.StructType, optional: Collection[str]
 ) -> tuple[T.StructType, DictColumns]:
-    """The columns of ``ddl``, and the part that fills them from dicts.
+    """Return the columns of ``ddl``, and the part that fills them from dicts.
 
     Raises:
         TopologyError: the schema cannot be read, or lacks an optional column.
@@ -70,5 +70,5 @@ def announced_columns(
 
 
 def row_sink(topic: str, columns: T.StructType, parts: Sequence[Projection]) -> RowSink:
-    """The sink whose rows have these columns, which are those of the parts."""
+    """Return the sink whose rows have these columns, which are those of the parts."""
     return RowSink(topic, PartRows(parts, arrow_schema(columns)))

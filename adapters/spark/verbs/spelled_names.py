@@ -26,7 +26,7 @@ _COLUMNS: Final = ("time", "order", "op")
 
 
 def spelled(given: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments of a verb, by parameter, with names of columns as its inputs have them.
+    """Return the arguments of a verb, by parameter, with names of columns as its inputs have them.
 
     Raises:
         ConfigurationError: where names alone are taken, there is an expression that is no column of the rows.
@@ -88,7 +88,7 @@ def _name(rows: DataFrame, given: str) -> str:
 
 
 def _call(rows: DataFrame, call: Any) -> Any:
-    """A call of an aggregate with the names of its columns."""
+    """Return a call of an aggregate with the names of its columns."""
     if not isinstance(call, AggregateCall):
         return call
     column, second = (_name(rows, one) if isinstance(one, str) else one for one in (call.column, call.second))
@@ -96,7 +96,7 @@ def _call(rows: DataFrame, call: Any) -> Any:
 
 
 def _on(left: DataFrame, right: Any, given: Any) -> Any:
-    """The columns that both sides of a join must have equal."""
+    """Return the columns that both sides of a join must have equal."""
 
     def of_right(name: Any) -> Any:
         if isinstance(right, DataFrame):

@@ -39,7 +39,7 @@ def time_of(frame: DataFrame, time: str | Column, result: Collection[str] = ()) 
 
 
 def feed_in(frame: DataFrame) -> Feed | None:
-    """The change feed that the rows are of; None if there is none, or columns of several."""
+    """Return the change feed that the rows are of; None if there is none, or columns of several."""
     return feed_among({field.name: field.metadata.get(FEED) for field in frame.schema.fields})
 
 
@@ -67,7 +67,7 @@ def _path(frame: DataFrame, time: Column, name: str) -> Path | None:
 
 
 def _found(columns: T.StructType, parts: Sequence[str]) -> Path | None:
-    """The path of a column, or of a field of a struct; None if there is none, or several.
+    """Return the path of a column, or of a field of a struct; None if there is none, or several.
 
     The names are those that are written, or else, whatever their case, the only ones that are the same.
     """

@@ -43,7 +43,7 @@ class TopVerbs(MadeVerbs):
         renamed: Mapping[str, str] | None = None,
         dropped: Collection[str] = (),
     ) -> DataFrame:
-        """The first ``n`` rows of each key by an order, or of each key and window, with their ranks.
+        """Return the first ``n`` rows of each key by an order, or of each key and window, with their ranks.
 
         It is what ``row_number()`` over a ``Window`` partitioned by the key gives in a batch, where it is at most
         ``n``. Rows that are equal in the order are ranked by all their other columns, always the same way, so the
@@ -118,7 +118,7 @@ class TopVerbs(MadeVerbs):
         renamed: Mapping[str, str] | None = None,
         dropped: Collection[str] = (),
     ) -> DataFrame:
-        """The first row of each key, once, without the duplicates that come within some time after it.
+        """Return the first row of each key, once, without the duplicates that come within some time after it.
 
         The rows of a key count in the order of ``time``. The first one is kept, and then each one that is later than
         the last one kept by more than ``within``; those between are its duplicates, however many they are. With

@@ -130,7 +130,7 @@ class VerbRun:
         ticks: DataFrame | None = None,
         filling: Callable[[Plan], Filling] | None = None,
     ) -> DataFrame:
-        """The rows that come out.
+        """Return the rows that come out.
 
         Args:
             made: the verb.
@@ -186,7 +186,7 @@ class VerbRun:
         return rows
 
     def _looking_up(self, made: MadeVerb[RowInput], plan: Plan, columns: T.StructType) -> DataFrame:
-        """The rows that come out of a verb that keeps nothing, where its input is split."""
+        """Return the rows that come out of a verb that keeps nothing, where its input is split."""
         verb, (rows,), (part,) = made.verb, self.inputs, plan.map_side
         sink = row_sink(verb.name, traveling(columns), verb.parts)
         source = self._source(rows, verb, made.value_serde)
@@ -197,7 +197,7 @@ class VerbRun:
         return marked(found, bound_marks(made.account.marks))
 
     def table_versions(self, verb: Verb) -> dict[str, TableVersions]:
-        """Which versions are read of the tables that the verb looks up."""
+        """Return which versions are read of the tables that the verb looks up."""
         storage, application_id = self.job.storage, self.job.application_id
         return {
             name: TableVersions(storage, application_id, name, None if self.streaming else table.newest())
@@ -205,7 +205,7 @@ class VerbRun:
         }
 
     def store(self, verb: Verb, name: str, checkpoint: str, batch_id: int | None) -> DataFrame:
-        """The rows of one of the verb's stores, as committed.
+        """Return the rows of one of the verb's stores, as committed.
 
         Raises:
             ConfigurationError: the verb has no such store to show, the checkpoint no such commit, or this run none.
@@ -255,7 +255,7 @@ class VerbRun:
             )
 
     def warmed(self, verb: Verb) -> WarmQuery:
-        """The query of this verb, whose local copies are to be warmed.
+        """Return the query of this verb, whose local copies are to be warmed.
 
         Raises:
             ConfigurationError: the job has no ``local_dir``, or a backend is unknown.
@@ -296,7 +296,7 @@ class VerbRun:
         return name
 
     def _shared(self, plan: Plan, verb: Verb, ticks: DataFrame | None) -> Shared:
-        """The operator that the verb shares with those before it.
+        """Return the operator that the verb shares with those before it.
 
         Raises:
             StateConflictError: it has begun in one that it cannot share any more.
@@ -333,13 +333,13 @@ class VerbRun:
             )
 
     def _begins_elsewhere(self) -> bool:
-        """Whether its query is to go on at another checkpoint, where operators may be others."""
+        """Return whether its query is to go on at another checkpoint, where operators may be others."""
         evolution = self.job.options.evolution
         place = None if evolution is None else evolution.standpoint(self.session, self.name)
         return place is not None and place.into is not None
 
     def _backfilled(self, backfill: Backfill, flow: Dataflow, columns: T.StructType) -> DataFrame:
-        """The rows that come out of the verb's backfill, or have come out of it before."""
+        """Return the rows that come out of the verb's backfill, or have come out of it before."""
 
         def rows(settings: StateSettings) -> DataFrame:
             return to_results(flow.with_operators(settings, backfill=True), columns)

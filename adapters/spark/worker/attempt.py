@@ -37,7 +37,7 @@ class Attempt:
 
     @classmethod
     def here(cls) -> Self:
-        """The one for which this process is called."""
+        """Return the one for which this process is called."""
         context = TaskContext.get()
         if context is None:
             return cls(None, None, 0, THIS_WORKER)

@@ -25,12 +25,12 @@ _PARSED: Final = f"of string, task string, counts {_NUMBERS}, metrics {_NUMBERS}
 
 
 def counting_ddl(ddl: str) -> str:
-    """The columns ``ddl`` plus the one for the report."""
+    """Return the columns ``ddl`` plus the one for the report."""
     return f"{ddl}, {_COLUMN} string"
 
 
 def without_report(rows: pa.Table) -> pa.Table:
-    """The rows with an empty column for the report."""
+    """Return the rows with an empty column for the report."""
     nulls: Any = pa.nulls(rows.num_rows, pa.string())
     return rows.append_column(_COLUMN, nulls)
 
@@ -43,7 +43,7 @@ def report_row(
     task: str | None = None,
     keys: Mapping[str, int] | None = None,
 ) -> pa.Table:
-    """The row that holds nothing but a report, beside rows of ``schema``.
+    """Return the row that holds nothing but a report, beside rows of ``schema``.
 
     Args:
         schema: that of the rows.
@@ -61,7 +61,7 @@ def report_row(
 
 
 def observe_reports(rows: DataFrame, name: str, application: str, totals: Iterable[CounterName] = ()) -> DataFrame:
-    """The rows alone; their reports become metrics of the query's progress, as with ``observed``."""
+    """Return the rows alone; their reports become metrics of the query's progress, as with ``observed``."""
     return without_reports(observed(rows, name, application, totals))
 
 

@@ -25,12 +25,12 @@ _log = logging.getLogger(__name__)
 
 
 def query_directory(local_dir: str | Path, sink: str, storage: Storage) -> Path:
-    """The directory of the local copies of the query for a sink below ``local_dir``."""
+    """Return the directory of the local copies of the query for a sink below ``local_dir``."""
     return recorded_directory(local_dir, plain_name(sink), storage)
 
 
 def recorded_directory(local_dir: str | Path, name: str, storage: Storage) -> Path:
-    """The same for a sink of which only the plain name is known, as records have it."""
+    """Return the same for a sink of which only the plain name is known, as records have it."""
     return _no_link(Path(local_dir) / f"{name}{QUERY_MARK}{storage.place}")
 
 
@@ -40,7 +40,7 @@ def beside(directory: Path) -> Path:
 
 
 def _no_link(directory: Path) -> Path:
-    """The directory of a query, refused if it is a link; ``local_dir`` itself may be one.
+    """Return the directory of a query, refused if it is a link; ``local_dir`` itself may be one.
 
     Raises:
         StoreError: it is.

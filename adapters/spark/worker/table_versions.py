@@ -40,7 +40,7 @@ class TableVersions:
     static: str | None = None
 
     def of(self, attempt: Attempt, newest: Callable[[], str]) -> str:
-        """The version that the micro-batch of an attempt reads; the newest one, if nobody has settled it.
+        """Return the version that the micro-batch of an attempt reads; the newest one, if nobody has settled it.
 
         Raises:
             DurabilityError: the storage failed.

@@ -187,7 +187,7 @@ def specs_of(part: Subtopology, checksums: bool) -> list[StoreSpec]:
 
 
 def local_directory(settings: StateSettings, task_id: str) -> Path:
-    """The directory of a query's local copies: below the user's, or one that Spark deletes with the executor."""
+    """Return the directory of a query's local copies: below the user's, or one that Spark deletes with the executor."""
     if settings.local_dir is not None:
         take_over(settings.local_dir, settings.sink, settings.storage, settings.application_id, task_id)
         return query_directory(settings.local_dir, settings.sink, settings.storage)

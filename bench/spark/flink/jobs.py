@@ -70,13 +70,13 @@ class FlinkJobs:
         return Ran([seconds], WorkerMemory(), max(0.0, spent_on_both - spent_on_first), stream=streamed)
 
     def _run(self, contender: FlinkContender, batches: int) -> tuple[dict[str, Any], float]:
-        """The answer of a job, and the seconds of the processor that it took."""
+        """Return the answer of a job, and the seconds of the processor that it took."""
         before = self._process.processor_seconds()
         answer = self._process.ask(self._job(contender, batches))
         return answer, self._process.processor_seconds() - before
 
     def answers(self, contender: FlinkContender, batches: int) -> list[Row]:
-        """The rows that there are in the end, when all changes are done; times are milliseconds."""
+        """Return the rows that there are in the end, when all changes are done; times are milliseconds."""
         answer = self._process.ask(self._job(contender, batches, collect=True))
         return final_rows(answer["columns"], answer["changes"])
 
@@ -117,7 +117,7 @@ def write_rows(file: Path, directory: Path, batches: int, columns: Sequence[str]
 
 
 def final_rows(columns: Sequence[str], changes: Iterable[tuple[str, Sequence[Any]]]) -> list[Row]:
-    """The rows that are left of a stream of changes.
+    """Return the rows that are left of a stream of changes.
 
     Args:
         columns: their names.

@@ -76,7 +76,7 @@ class Table:
 
 
 def tables_of(query: FlinkQuery, topics: Sequence[Source]) -> list[Table]:
-    """The tables of the topics, with the event time of their rows, whose watermark no row is behind."""
+    """Return the tables of the topics, with the event time of their rows, whose watermark no row is behind."""
     return [_table(topic, query) for topic in topics]
 
 
@@ -132,12 +132,12 @@ def table_join(scale: Scale) -> str:
 
 
 def stream_join(scale: Scale) -> str:
-    """The pairs of rows of two streams that are close in time."""
+    """Return the pairs of rows of two streams that are close in time."""
     return _interval_join(scale, "JOIN")
 
 
 def stream_join_left(scale: Scale) -> str:
-    """The same, and the events that find nobody."""
+    """Return the same, and the events that find nobody."""
     return _interval_join(scale, "LEFT JOIN")
 
 
@@ -197,7 +197,7 @@ def _counted_in(windows: str, earlier: str = "") -> str:
 
 
 def _interval(millis: int) -> str:
-    """A length of time; Flink takes no more than three digits of a unit."""
+    """Return a length of time; Flink takes no more than three digits of a unit."""
     seconds, rest = divmod(millis, 1000)
     days, seconds = divmod(seconds, 24 * 60 * 60)
     clock = f"{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}.{rest:03d}"

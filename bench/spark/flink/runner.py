@@ -50,7 +50,7 @@ def main() -> None:
 
 
 def _versions() -> dict[str, Any]:
-    """The versions of Flink and Java; starts the latter."""
+    """Return the versions of Flink and Java; starts the latter."""
     from pyflink.java_gateway import get_gateway
     from pyflink.version import __version__
 
@@ -163,13 +163,13 @@ class Watch:
 
 
 def said_by(error: Exception) -> str:
-    """An error and its causes, without the places in Java's code."""
+    """Return an error and its causes, without the places in Java's code."""
     lines = f"{type(error).__name__}: {error}".splitlines()
     return "\n".join(line for line in lines if not line.startswith(("\tat ", "\t... ")))
 
 
 def plain(value: Any) -> Any:
-    """A value as JSON has it. Times are milliseconds since 1970; PyFlink may have lost a microsecond of them."""
+    """Return a value as JSON has it. Times are milliseconds since 1970; PyFlink may have lost a microsecond of them."""
     return round((value - _EPOCH) / timedelta(milliseconds=1)) if isinstance(value, datetime) else value
 
 

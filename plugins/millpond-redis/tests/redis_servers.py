@@ -64,7 +64,7 @@ class RedisServer:
         return redis.Redis(unix_socket_path=str(self._socket), password=self._password or None)
 
     def keys(self) -> Collection[object]:
-        """The names of all keys."""
+        """Return the names of all keys."""
         with self.client() as client:
             return list(client.keys("*"))
 
@@ -102,7 +102,7 @@ class RedisServer:
 
 
 def free_port() -> int:
-    """A port of 127.0.0.1 that nobody has now."""
+    """Return a port of 127.0.0.1 that nobody has now."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]

@@ -28,7 +28,7 @@ def databases(fresh: Path) -> Iterator[Sequence[RedisSupplier]]:
 
 
 def keys_in(supplier: RedisSupplier) -> Collection[object]:
-    """The names of all keys of a database."""
+    """Return the names of all keys of a database."""
     with redis.Redis.from_url(supplier.url) as client:
         return list(client.keys("*"))
 

@@ -44,7 +44,7 @@ class S3Server:
         return f"http://127.0.0.1:{self.port}"
 
     def url(self, **options: object) -> str:
-        """The URL of a backend in the bucket."""
+        """Return the URL of a backend in the bucket."""
         given = {"url": f"s3://{BUCKET}/stores", "endpoint": self.endpoint, **options}
         return "slatedb://?" + "&".join(f"{name}={value}" for name, value in given.items())
 
@@ -59,7 +59,7 @@ class S3Server:
         )
 
     def keys(self) -> Collection[str]:
-        """The names of all objects."""
+        """Return the names of all objects."""
         pages = self.client().get_paginator("list_objects_v2").paginate(Bucket=BUCKET)
         return [found["Key"] for page in pages for found in page.get("Contents", ())]
 

@@ -22,7 +22,7 @@ def below(server: S3Server, prefix: str = "stores", timeout: float = 60.0) -> Sl
 
 
 def filled(server: S3Server, directory: Path) -> SlateDbSupplier:
-    """The supplier of a store in ``directory`` with one row that was flushed."""
+    """Return the supplier of a store in ``directory`` with one row that was flushed."""
     chosen = below(server)
     with chosen.open(directory) as backend:
         backend.write({b"a": b"1"})

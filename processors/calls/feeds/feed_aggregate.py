@@ -122,7 +122,7 @@ def _of_verb(
 
 
 def _among(names: Collection[str]) -> str:
-    """Those of the columns that are there, in the sentence that others are missing."""
+    """Return those of the columns that are there, in the sentence that others are missing."""
     return f"only {', '.join(sorted(names))} {'is' if len(names) == 1 else 'are'}" if names else "none are"
 
 
@@ -137,7 +137,7 @@ def make_feed_aggregate(
     begin: Begin[Read] = begun_anew,
     binding: Callable[[Callable[..., RowAggregate]], RowAggregate],
 ) -> MadeVerb[Read]:
-    """The verb.
+    """Return the verb.
 
     Raises:
         ConfigurationError: a column is absent or of a type that does not do.

@@ -10,7 +10,7 @@ from millpond.processors.calls.readings import Column, Read, VerbRows
 
 
 def key_of_feed(rows: VerbRows[Column, Read], key: Sequence[str], op: Column | None) -> str | None:
-    """The key of a verb's change feed, as one writes it, of which a table by another key would be wrong.
+    """Return the key of a verb's change feed, as one writes it, of which a table by another key would be wrong.
 
     Args:
         rows: the rows.

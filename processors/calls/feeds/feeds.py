@@ -79,7 +79,7 @@ class Feed:
         return Gone(self.op, self.time)
 
     def tells(self, op: object) -> bool:
-        """Whether deletes are its own, where ``op`` is as in ``gone``."""
+        """Return whether deletes are its own, where ``op`` is as in ``gone``."""
         return self.op is not None and (op is None or (isinstance(op, str) and op == self.op))
 
     def in_turn(self, keys: Collection[str], op: object) -> bool:
@@ -96,7 +96,7 @@ class Feed:
         return Feed(keys, self.whole and len(keys) == len(self.keys), row, *changes)
 
     def orders(self, keys: Collection[str]) -> bool:
-        """Whether rows of one of these keys come, or are numbered, in the order in which they count.
+        """Return whether rows of one of these keys come, or are numbered, in the order in which they count.
 
         They do if one task has made them, so all columns of the feed's key must be among them.
         """
@@ -117,7 +117,7 @@ def feed_marks(verb: str, keys: Collection[str], row: Collection[str]) -> Mappin
 
 
 def feed_among(marks: Mapping[str, Sequence[str] | None]) -> Feed | None:
-    """The change feed that rows are of; None if there is none, or columns of several.
+    """Return the change feed that rows are of; None if there is none, or columns of several.
 
     Args:
         marks: by column, what ``feed_marks`` has noted of it under ``FEED``; None if nothing.

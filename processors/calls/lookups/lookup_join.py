@@ -60,7 +60,7 @@ class TableSide:
     columns: Sequence[str] | Mapping[str, str] | None
 
     def in_result(self, keys: Collection[str], op: str | None) -> dict[str, str]:
-        """The columns that reach the result, by the names that they have there.
+        """Return the columns that reach the result, by the names that they have there.
 
         Args:
             keys: the columns in ``on``.
@@ -85,7 +85,7 @@ class TableSide:
         return wanted
 
     def field(self, name: Any, what: str) -> Any:
-        """The column that the user gave as the parameter ``what``.
+        """Return the column that the user gave as the parameter ``what``.
 
         Raises:
             ConfigurationError: there is none.
@@ -98,7 +98,7 @@ class TableSide:
         return self.schema.field(name)
 
     def named(self, shown: Mapping[str, str]) -> pa.Schema:
-        """The columns of the result by the names that they have there."""
+        """Return the columns of the result by the names that they have there."""
         return pa.schema([self.field(column, "columns").with_name(name) for name, column in shown.items()])
 
     def check_time(self, name: str) -> None:
@@ -143,7 +143,7 @@ def call_lookup_join(
     max_bytes: int,
     name: str | None,
 ) -> MadeVerb[Read]:
-    """The verb, as ``Millpond.lookup_join`` says; ``where`` takes the columns of the table in the result first.
+    """Return the verb, as ``Millpond.lookup_join`` says; ``where`` takes the columns of the table in the result first.
 
     Raises:
         ConfigurationError: an argument is invalid, or a column is absent or of a type that does not do.
@@ -202,7 +202,7 @@ def _read(
     order: str | None,
     null_safe: bool,
 ) -> Selection:
-    """The columns of the table that the verb reads; those of the result have their names there."""
+    """Return the columns of the table that the verb reads; those of the result have their names there."""
     if order is not None:
         right.field(order, "right_order")
     apart = {"time": time, "op": op, "order": order}

@@ -124,12 +124,12 @@ def _add_session_aggregation(
 
 
 def first_windows(windows: AnyWindows) -> OneKind:
-    """The windows, or of those that change, the first."""
+    """Return the windows, or of those that change, the first."""
     return windows.eras[0] if isinstance(windows, ChangedWindows) else windows
 
 
 def _windowed(windows: AnyWindows, emit: EmitStrategy, setup: AggregateSetup) -> WindowedProcessor | ChangedAggregate:
-    """The processor that folds records into windows."""
+    """Return the processor that folds records into windows."""
     if isinstance(windows, ChangedWindows):
         eras = zip(windows.eras, windows.spans, strict=True)
         setups = (replace(setup, number=number, span=span) for number, (_, span) in enumerate(eras))
@@ -150,7 +150,7 @@ def _of_one_kind(windows: OneKind, emit: EmitStrategy, setup: AggregateSetup) ->
 def _of_one_era(
     era: TimeWindows | SessionWindows, emit: EmitStrategy, setup: AggregateSetup, windows: ChangedWindows
 ) -> WindowedProcessor:
-    """The processor of windows that are others before or after, and kept no longer for that."""
+    """Return the processor of windows that are others before or after, and kept no longer for that."""
     assert setup.spec.retention is not None
     retention = setup.spec.retention - windows.retention + era.retention
     return _of_one_kind(era, emit, replace(setup, spec=replace(setup.spec, retention=retention)))
@@ -196,13 +196,13 @@ def _made(
 
 
 def _known(graph: TopologyGraph, serdes: Serdes) -> Serdes:
-    """The serdes, with the builder's for results if none was named."""
+    """Return the serdes, with the builder's for results if none was named."""
     key, value = serdes
     return key, value or graph.value_serde
 
 
 def _retained(spec: StoreSpec, windows: Windows, emit: EmitStrategy) -> StoreSpec:
-    """The store with a retention that is long enough.
+    """Return the store with a retention that is long enough.
 
     Final results are read back when their windows have just expired, and a late record may merge a session that has
     already been emitted with one that is still open. Neither may be forgotten by then. How far back a late record

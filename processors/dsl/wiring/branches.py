@@ -23,12 +23,12 @@ class Split:
     branches: tuple[tuple[Predicate, str], ...] = ()
 
     def branch(self, predicate: Predicate, name: str | None) -> "Split":
-        """The same with one more branch, named by its position unless it has a name."""
+        """Return the same with one more branch, named by its position unless it has a name."""
         full = f"{self.prefix}{name or len(self.branches) + 1}"
         return replace(self, branches=(*self.branches, (predicate, full)))
 
     def end(self) -> dict[str, StreamHandle]:
-        """The branches by name.
+        """Return the branches by name.
 
         Raises:
             TopologyError: there are none.
@@ -43,5 +43,5 @@ class Split:
 
 
 def begin_split(stream: StreamHandle, name: str | None) -> Split:
-    """A split without branches; ``name`` is what their names begin with."""
+    """Return a split without branches; ``name`` is what their names begin with."""
     return Split(stream, name or stream.graph.new_name("KSTREAM-BRANCH-") + "-")

@@ -49,11 +49,11 @@ class Cogroup:
         return self._first.key_serde, None
 
     def with_member(self, grouping: StreamGrouping, aggregator: Update) -> "Cogroup":
-        """The same with one more stream."""
+        """Return the same with one more stream."""
         return Cogroup((*self.members, (grouping, aggregator)))
 
     def aggregate(self, initializer: Callable[[], Any], materialized: Materialized | None) -> StoredTable:
-        """The aggregate of each key."""
+        """Return the aggregate of each key."""
         inputs, graph = self._inputs(initializer), self._first.graph
         prefix = "COGROUPKSTREAM-AGGREGATE-"
         store = graph.new_name(f"{prefix}STATE-STORE-")
@@ -66,13 +66,13 @@ class Cogroup:
         materialized: Materialized | None,
         windows: AnyWindows,
     ) -> StoredTable:
-        """The aggregate of each key and window; ``merger`` merges those of two sessions."""
+        """Return the aggregate of each key and window; ``merger`` merges those of two sessions."""
         inputs, emit = self._inputs(initializer, merger), EmitStrategy.ON_WINDOW_UPDATE
         materialized = materialized or Materialized()
         return add_windowed_aggregation(self._first.graph, inputs, materialized, self._serdes, windows, emit)
 
     def _inputs(self, initializer: Callable[[], Any], merger: Update | None = None) -> list[Input]:
-        """The node and the aggregation of each member."""
+        """Return the node and the aggregation of each member."""
         return [
             (grouping.source(), Aggregation(aggregator, initializer, merger)) for grouping, aggregator in self.members
         ]

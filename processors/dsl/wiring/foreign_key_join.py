@@ -59,7 +59,7 @@ class _Processors(NamedTuple):
 
     @classmethod
     def of(cls, extract: Callable[[Any, Any], Any], joiner: Joiner, serdes: _Serdes, vectorized: bool) -> Self:
-        """Those for functions of one row, or of columns of many."""
+        """Return those for functions of one row, or of columns of many."""
         if not vectorized:
             by_row = RowFunction(joiner)
             send = partial(SubscriptionSend, RowFunction(extract))
@@ -135,7 +135,7 @@ def outer_join_on_foreign_key(
     *,
     vectorized: bool,
 ) -> tuple[SourceTable, SourceTable]:
-    """The left join on a foreign key, and the table of the rows of ``foreign`` that no row of ``left`` names.
+    """Return the left join on a foreign key, and the table of the rows of ``foreign`` that no row of ``left`` names.
 
     Raises:
         TopologyError: a serde of either table is not known.

@@ -74,7 +74,7 @@ class TopologyGraph:
         self._index = 0
 
     def new_name(self, prefix: str) -> str:
-        """An unused name: the prefix and a running number of ten digits."""
+        """Return an unused name: the prefix and a running number of ten digits."""
         name = f"{prefix}{self._index:010d}"
         self._index += 1
         return name
@@ -171,7 +171,7 @@ class TopologyGraph:
         self.add(SourceNode(source, topic=topic, consumed=Consumed(*serdes, name=source)))
 
     def sources_of(self, node: str) -> list[SourceNode]:
-        """The nodes that read the records of which those that come out of ``node`` are made, in its tasks."""
+        """Return the nodes that read the records of which those that come out of ``node`` are made, in its tasks."""
         above = {node: self.nodes[node]}
         waiting = [*above.values()]
         while waiting:
@@ -187,7 +187,7 @@ class TopologyGraph:
         self.nodes[source] = replace(node, without_window=True)
 
     def reader(self, topic: str) -> SourceNode | None:
-        """The node that reads ``topic``."""
+        """Return the node that reads ``topic``."""
         return next((n for n in self.nodes.values() if isinstance(n, SourceNode) and n.topic == topic), None)
 
     def check_unread(self, topic: str) -> None:
@@ -260,11 +260,11 @@ class TopologyGraph:
                 self.nodes[node] = replace(found, stores=(*found.stores, store))
 
     def _is_broadcast(self, names: Iterable[str]) -> bool:
-        """Whether one of these nodes reads a topic of which every task gets all."""
+        """Return whether one of these nodes reads a topic of which every task gets all."""
         return any(isinstance(node := self.nodes[name], SourceNode) and node.broadcast for name in names)
 
     def connected(self, one: str, other: str) -> bool:
-        """Whether two nodes are in the same part of the graph as it stands, and so in the same tasks."""
+        """Return whether two nodes are in the same part of the graph as it stands, and so in the same tasks."""
         parts = connected_parts(self.nodes, self.stores, frozenset(self.internal_topics))
         return any(one in part.nodes and other in part.nodes for part in parts)
 
@@ -280,7 +280,7 @@ class TopologyGraph:
         self._at_build.append(change)
 
     def build(self) -> Topology:
-        """The finished topology, which later additions do not touch."""
+        """Return the finished topology, which later additions do not touch."""
         graph = self._copy()
         for change in self._at_build:
             change(graph)
@@ -301,7 +301,7 @@ class TopologyGraph:
                 self.stores[store] = replace(self.stores[store], terms=replace(terms, fixed=(*terms.fixed, joined)))
 
     def _joins_above(self, nodes: Iterable[str]) -> list[str]:
-        """The types of the joins from which records come to nodes without a table with a store in between."""
+        """Return the types of the joins from which records come to nodes without a table with a store in between."""
         sinks = {node.topic: node.name for node in self.nodes.values() if isinstance(node, SinkNode)}
         found: list[str] = []
         seen: set[str] = set()
@@ -316,13 +316,13 @@ class TopologyGraph:
         return sorted(found)
 
     def _before(self, name: str, sinks: Mapping[str, str]) -> Iterable[str]:
-        """The nodes from which records come to a node, also through repartition topics."""
+        """Return the nodes from which records come to a node, also through repartition topics."""
         node = self.nodes[name]
         through = sinks.get(node.topic) if isinstance(node, SourceNode) else None
         return node.parents if through is None else [through]
 
     def _copy(self) -> Self:
-        """A graph that may be changed without changing this one; what is to happen at ``build`` is left out."""
+        """Return a graph that may be changed without changing this one; what is to happen at ``build`` is left out."""
         graph = type(self)(
             key_serde=self.key_serde,
             value_serde=self.value_serde,

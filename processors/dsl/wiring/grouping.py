@@ -53,12 +53,12 @@ class StreamGrouping:
         return self.grouped.value_serde or self.stream.value_serde
 
     def source(self, store: str | None = None) -> str:
-        """The node whose records have equal keys together; ``store`` may name the repartition topic."""
+        """Return the node whose records have equal keys together; ``store`` may name the repartition topic."""
         name, grouped = self.grouped.name or store, self.grouped
         return self.graph.once(self, lambda: self.stream.together(name, grouped.key_serde, grouped.value_serde)).node
 
     def reducing_columns(self, reducer: ColumnReducer) -> Aggregation:
-        """The reduction of whole columns of this stream's values.
+        """Return the reduction of whole columns of this stream's values.
 
         Raises:
             TopologyError: Arrow has no column for them.
@@ -131,7 +131,7 @@ class TableGrouping:
     def aggregate(
         self, aggregation: Aggregation, materialized: Materialized | None, value_serde: SerdeLike | None, prefix: str
     ) -> StoredTable:
-        """The aggregate of each group; ``value_serde`` is that of the results unless ``materialized`` names one.
+        """Return the aggregate of each group; ``value_serde`` is that of the results unless ``materialized`` names one.
 
         Raises:
             TopologyError: it is to expire, though rows would be taken out of it afterward.
@@ -152,7 +152,7 @@ class TableGrouping:
     def folded(
         self, make: Callable[[StoreSpec, TableConfig], Processor], materialized: Materialized, *stores: StoreSpec
     ) -> StoredTable:
-        """The table of groups whose changes a processor takes, which has more stores than that of the table.
+        """Return the table of groups whose changes a processor takes, which has more stores than that of the table.
 
         Args:
             make: makes the processor.
@@ -169,7 +169,7 @@ class TableGrouping:
         return StoredTable(graph, node, spec.key_serde, spec.value_serde)
 
     def _changes(self, store: str) -> StreamHandle:
-        """The changes, read back by the tasks of their groups."""
+        """Return the changes, read back by the tasks of their groups."""
         table, grouped, graph = self.table, self.grouped, self.table.graph
         if self.value_serde is None:
             raise MissingSerdeError(

@@ -24,7 +24,7 @@ def join_stream(
     selector: Callable[[Any, Any], Any] | None,
     vectorized: bool,
 ) -> StreamHandle:
-    """The stream of the results.
+    """Return the stream of the results.
 
     Raises:
         TopologyError: an option does not fit ``other``, the inputs are not co-partitioned, or a serde is not known.

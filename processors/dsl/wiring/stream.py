@@ -35,7 +35,7 @@ class StreamHandle:
     def then(
         self, prefix: str, supplier: Callable[[], Processor], name: str | None = None, stores: tuple[str, ...] = ()
     ) -> Self:
-        """The stream that comes out of a new processor whose only parent is this stream."""
+        """Return the stream that comes out of a new processor whose only parent is this stream."""
         node = name or self.graph.new_name(prefix)
         self.graph.add_processor(node, [self.node], supplier)
         self.graph.connect(node, *stores)

@@ -42,7 +42,7 @@ def join_streams(
     vectorized: bool = False,
     own: OwnWindows | None = None,
 ) -> StreamHandle:
-    """The stream of the results; of a join that does not show the right side, left values, once each.
+    """Return the stream of the results; of a join that does not show the right side, left values, once each.
 
     With ``own``, each left record has windows of its own within ``windows``; the joiner then takes columns, and neither
     records nor the ends of windows are further off than ``FARTHEST``.
@@ -163,7 +163,7 @@ def _specs(
 
 
 def _retention(windows: JoinWindows) -> int:
-    """How long a record is kept for the other side, in milliseconds; a store shows only younger records.
+    """Return how long a record is kept for the other side, in milliseconds; a store shows only younger records.
 
     If the window does not include a record's own time, even records in order are apart by up to its far end. Where late
     records are dropped, all others meet whatever of the other side was in time.
@@ -190,7 +190,7 @@ def _waiting_spec(
 
 
 def _terms(windows: JoinWindows, **others: Term) -> Terms:
-    """The parameters on which the rows of a join's store depend."""
+    """Return the parameters on which the rows of a join's store depend."""
     fixed: dict[str, Term] = {"before": windows.before, "after": windows.after, **others}
     return Terms(tuple(fixed.items()), maker="a join of streams")
 

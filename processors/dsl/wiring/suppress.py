@@ -110,7 +110,7 @@ def _serde(table: TableHandle, which: str) -> Serde[Any]:
 
 
 def _topics(graph: TopologyGraph, node: str) -> list[str]:
-    """The topics that the records of ``node`` come from."""
+    """Return the topics that the records of ``node`` come from."""
     here = graph.nodes[node]
     if isinstance(here, SourceNode):
         return [here.topic]
@@ -118,7 +118,7 @@ def _topics(graph: TopologyGraph, node: str) -> list[str]:
 
 
 def _window_delay(graph: TopologyGraph, node: str) -> int:
-    """How long after its end a window of the aggregations above ``node`` closes."""
+    """Return how long after its end a window of the aggregations above ``node`` closes."""
     found: list[int] = []
     waiting = [node]
     while waiting:

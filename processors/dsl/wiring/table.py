@@ -54,11 +54,11 @@ class TableCopies:
         self._made: dict[str, TableHandle] = {}
 
     def made(self) -> "TableHandle":
-        """The copy of the table."""
+        """Return the copy of the table."""
         return self._table.copied(self)
 
     def once(self, table: "TableHandle", make: Callable[[str], "TableHandle"]) -> "TableHandle":
-        """The copy of one of the tables, which ``make`` makes under a name when it is first asked for."""
+        """Return the copy of one of the tables, which ``make`` makes under a name when it is first asked for."""
         node = table.node
         if node not in self._made:
             self._made[node] = make(self._name if node == self._table.node else f"{self._name}-{node}")
@@ -128,7 +128,7 @@ class StoredTable(TableHandle):
         return copies.once(self, partial(self._kept_again, copies.graph))
 
     def _kept_again(self, graph: TopologyGraph, name: str) -> "SourceTable":
-        """A copy of its latest rows, which travel by an internal topic."""
+        """Return a copy of its latest rows, which travel by an internal topic."""
         own = None if self.config.store is None else graph.stores[self.config.store]
         kind = StoreKind.TIMESTAMPED_KEY_VALUE if own is None or own.kind is not StoreKind.KEY_VALUE else own.kind
         key_serde, value_serde = resolved(self.key_serde), resolved(self.value_serde)
@@ -227,7 +227,7 @@ class DerivedTable(StoredTable):
 def source_table(
     graph: TopologyGraph, node: str, parents: list[str], spec: StoreSpec, materialized: Materialized, **config: Any
 ) -> SourceTable:
-    """A table of what ``parents`` send, with a store if ``materialized`` asks for one, or else on demand.
+    """Return a table of what ``parents`` send, with a store if ``materialized`` asks for one, or else on demand.
 
     Raises:
         TopologyError: the store cannot be cached.
@@ -243,14 +243,14 @@ def source_table(
 
 
 def stored_table(graph: TopologyGraph, node: str, parents: list[str], spec: StoreSpec, **config: Any) -> SourceTable:
-    """A table that puts what its parents send into a store; ``config`` are attributes of ``TableConfig``."""
+    """Return a table that puts what its parents send into a store; ``config`` are attributes of ``TableConfig``."""
     table = source_table(graph, node, parents, spec, Materialized(), **config)
     table.materialize()
     return table
 
 
 def reordered(graph: TopologyGraph, node: str, within: Duration | None, spec: StoreSpec) -> str:
-    """The node from which a table takes its records: ``node``, or one after it that puts them in order."""
+    """Return the node from which a table takes its records: ``node``, or one after it that puts them in order."""
     if within is None:
         return node
     wait = to_length(within, f"reorder_within of the table of {node!r}")
@@ -270,7 +270,7 @@ def filtered(
     *,
     vectorized: bool,
 ) -> DerivedTable:
-    """The rows for which the predicate is ``wanted``; if it is vectorized, it takes columns of many rows."""
+    """Return the rows for which the predicate is ``wanted``; if it is vectorized, it takes columns of many rows."""
     operation = FilterTable(predicate, wanted)
     if vectorized:
         types = [None if one is None else column_type(serde(one)) for one in (table.key_serde, table.value_serde)]
@@ -279,7 +279,7 @@ def filtered(
 
 
 def column_type(known: Serde[Any]) -> pa.DataType | None:
-    """The type of a serde's values as columns; None if they have to be objects."""
+    """Return the type of a serde's values as columns; None if they have to be objects."""
     columns = column_serde(known)
     return None if columns is None else columns.type
 
@@ -309,7 +309,7 @@ def transformed(
 
 
 def latest_changes(table: TableHandle) -> StreamHandle:
-    """The updates that are their key's latest and give it another value, as a stream; the table gets a store."""
+    """Return the updates that are their key's latest and give it another value, as a stream; the table gets a store."""
     table.send_olds(force=True)
     return table.as_stream().then("KTABLE-CHANGES-", LatestChanges)
 

@@ -136,7 +136,7 @@ def join_tables(
 
 
 def join_terms(join_type: JoinType) -> Terms:
-    """The parameters on which the rows of a store with the results of a join of tables depend."""
+    """Return the parameters on which the rows of a store with the results of a join of tables depend."""
     return Terms((("join", join_type.value),), maker="a join of tables")
 
 

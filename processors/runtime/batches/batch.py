@@ -52,14 +52,14 @@ class Batch:
         return len(self.keys)
 
     def to_batch(self) -> "Batch":
-        """The batch itself: what ``Columns`` turn into is one already."""
+        """Return the batch itself: what ``Columns`` turn into is one already."""
         return self
 
     def __repr__(self) -> str:
         return f"Batch(keys={self.keys!r}, values={self.values!r}, timestamps={self.timestamps!r}, olds={self.olds!r})"
 
     def rows(self) -> Iterator["Batch"]:
-        """The same records, one batch each."""
+        """Yield the same records, one batch each."""
         olds, latest, positions, headers = self.olds, self.latest, self.positions, self.headers
         for i, (key, value, timestamp) in enumerate(zip(self.keys, self.values, self.timestamps, strict=True)):
             yield Batch(
@@ -73,7 +73,7 @@ class Batch:
             )
 
     def select(self, keep: list[bool]) -> "Batch":
-        """The records whose entry in ``keep`` is true; this batch itself if all are."""
+        """Return the records whose entry in ``keep`` is true; this batch itself if all are."""
         if all(keep):
             return self
         return Batch(
@@ -87,7 +87,7 @@ class Batch:
         )
 
     def slice(self, start: int, stop: int) -> "Batch":
-        """The records from ``start`` up to but not including ``stop``."""
+        """Return the records from ``start`` up to but not including ``stop``."""
         return Batch(
             self.keys[start:stop],
             self.values[start:stop],
@@ -99,7 +99,7 @@ class Batch:
         )
 
     def taken(self, places: Sequence[int] | npt.NDArray[np.int64]) -> "Batch":
-        """The records at ``places``, in that order."""
+        """Return the records at ``places``, in that order."""
         rows = places.tolist() if isinstance(places, np.ndarray) else places
         return Batch(
             list(map(self.keys.__getitem__, rows)),
@@ -112,7 +112,7 @@ class Batch:
         )
 
     def parts(self, most: int) -> Iterator["Batch"]:
-        """The same records, at most so many in a batch."""
+        """Yield the same records, at most so many in a batch."""
         if len(self) <= most:
             yield self
             return
@@ -120,11 +120,11 @@ class Batch:
             yield self.slice(start, start + most)
 
     def with_values(self, values: list[Any]) -> "Batch":
-        """The same keys, times and headers with other values; a plain stream batch."""
+        """Return the same keys, times and headers with other values; a plain stream batch."""
         return Batch(self.keys, values, self.timestamps, None, None, self.positions, self.headers)
 
     def at(self, positions: npt.NDArray[np.int64]) -> "Batch":
-        """The same records at these positions."""
+        """Return the same records at these positions."""
         places = positions.tolist()
         return Batch(self.keys, self.values, self.timestamps, self.olds, self.latest, places, self.headers)
 
@@ -134,16 +134,16 @@ class Batch:
         return repeat(None, len(self.keys)) if self.headers is None else self.headers
 
     def latest_at(self, i: int) -> bool:
-        """Whether update ``i`` is the newest of its key by timestamp."""
+        """Return whether update ``i`` is the newest of its key by timestamp."""
         return self.latest is None or self.latest[i]
 
     def position_at(self, i: int) -> int:
-        """The position of record ``i``; 0 if the batch comes in order."""
+        """Return the position of record ``i``; 0 if the batch comes in order."""
         return 0 if self.positions is None else self.positions[i]
 
 
 def concatenate(batches: Sequence[Batch]) -> Batch:
-    """The records of many stream batches as one batch."""
+    """Return the records of many stream batches as one batch."""
     if len(batches) == 1:
         return batches[0]
     return Batch(

@@ -14,7 +14,7 @@ _Entries = TypeVar("_Entries", bound=tuple[Any, ...])
 
 
 def taken(column: Any, places: npt.NDArray[Any]) -> Any:
-    """The entries of a column at some places, or where a mask is true."""
+    """Return the entries of a column at some places, or where a mask is true."""
     if isinstance(column, np.ndarray):
         return column[places]
     if are_all(places, len(column)):
@@ -24,7 +24,7 @@ def taken(column: Any, places: npt.NDArray[Any]) -> Any:
 
 
 def are_all(places: npt.NDArray[Any], size: int) -> bool:
-    """Whether places, or a mask, are all places of so many, in their order.
+    """Return whether places, or a mask, are all places of so many, in their order.
 
     >>> are_all(np.array([0, 1, 2]), 3), are_all(np.array([0, 2, 1]), 3), are_all(np.array([True, True]), 2)
     (True, False, True)
@@ -35,7 +35,7 @@ def are_all(places: npt.NDArray[Any], size: int) -> bool:
 
 
 def chosen(entries: _Entries, places: npt.NDArray[Any]) -> _Entries:
-    """The entries at some places, or where a mask is true.
+    """Return the entries at some places, or where a mask is true.
 
     >>> from typing import NamedTuple
     >>> Point = NamedTuple("Point", [("name", Any), ("at", Any)])
@@ -47,7 +47,7 @@ def chosen(entries: _Entries, places: npt.NDArray[Any]) -> _Entries:
 
 
 def laid_end_to_end(parts: Sequence[_Entries]) -> _Entries:
-    """The entries of all parts, of which there is at least one."""
+    """Return the entries of all parts, of which there is at least one."""
     columns = zip(*parts, strict=True)
     return _made(
         parts[0], (np.concatenate(one) if isinstance(one[0], np.ndarray) else pa.concat_arrays(one) for one in columns)

@@ -56,7 +56,7 @@ class Columns:
         return f"Columns(keys={self.keys.type}, values={self.values.type}, {len(self)} records)"
 
     def to_batch(self) -> Batch:
-        """The same records as Python objects, which are made once."""
+        """Return the same records as Python objects, which are made once."""
         if self._batch is None:
             self._batch = Batch(
                 self.keys.to_pylist(),
@@ -69,7 +69,7 @@ class Columns:
         return self._batch
 
     def slice(self, start: int, stop: int) -> "Columns":
-        """The records from ``start`` up to but not including ``stop``."""
+        """Return the records from ``start`` up to but not including ``stop``."""
         size = stop - start
         return Columns(
             self.keys.slice(start, size),
@@ -81,7 +81,7 @@ class Columns:
         )
 
     def select(self, keep: npt.NDArray[np.bool_]) -> "Columns":
-        """The records whose entry in ``keep`` is true; these columns themselves if all are."""
+        """Return the records whose entry in ``keep`` is true; these columns themselves if all are."""
         if keep.all():
             return self
         mask: Any = pa.array(keep)
@@ -95,7 +95,7 @@ class Columns:
         )
 
     def taken(self, places: npt.NDArray[np.int64]) -> "Columns":
-        """The records at ``places``, in that order."""
+        """Return the records at ``places``, in that order."""
         rows: Any = pa.array(places)
         return Columns(
             self.keys.take(rows),
@@ -107,12 +107,12 @@ class Columns:
         )
 
     def present(self, *, keys: bool = True, values: bool = False) -> "Columns":
-        """The records that have what is asked for, a key or a value; these columns themselves if all have."""
+        """Return the records that have what is asked for, a key or a value; these columns themselves if all have."""
         wanted = [column for column, asked in ((self.keys, keys), (self.values, values)) if asked and column.null_count]
         return self.select(valid(*wanted)) if wanted else self
 
     def parts(self, most: int) -> Iterator["Columns"]:
-        """The same records, at most so many at a time."""
+        """Yield the same records, at most so many at a time."""
         for start in range(0, len(self), most):
             yield self.slice(start, min(start + most, len(self)))
 
@@ -121,11 +121,11 @@ class Columns:
         return self if self.olds is None and self.latest is None else self.with_values(self.values)
 
     def with_values(self, values: Array) -> "Columns":
-        """The same keys and times with other values; plain columns of a stream."""
+        """Return the same keys and times with other values; plain columns of a stream."""
         return Columns(self.keys, values, self.timestamps, self.positions)
 
     def at(self, positions: npt.NDArray[np.int64]) -> "Columns":
-        """The same records at these positions."""
+        """Return the same records at these positions."""
         return Columns(self.keys, self.values, self.timestamps, positions, self.olds, self.latest)
 
 
@@ -141,7 +141,7 @@ def joined(runs: Sequence[Records]) -> Records:
 
 
 def put_in_order(runs: Sequence[Records]) -> Records:
-    """The records of runs that have positions, in the order of these and without; ties stay as they come."""
+    """Return the records of runs that have positions, in the order of these and without; ties stay as they come."""
     whole = _laid_end_to_end(runs)
     if whole is None:
         return in_order([run.to_batch() for run in runs])
@@ -200,7 +200,7 @@ def as_column(result: Any, size: int) -> Array:
 
 
 def nulls(size: int, type_: Any) -> Array:
-    """A column of nothing but nulls of a type of Arrow."""
+    """Return a column of nothing but nulls of a type of Arrow."""
     return pa.nulls(size, type_)
 
 

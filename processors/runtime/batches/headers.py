@@ -42,7 +42,7 @@ def _pair(pair: Any) -> tuple[str, bytes | None]:
 
 
 def headers_to_bytes(headers: Headers) -> bytes:
-    """The bytes of headers, as a store keeps them."""
+    """Return the bytes of headers, as a store keeps them."""
     parts = []
     for name, value in headers:
         raw = name.encode()
@@ -51,7 +51,7 @@ def headers_to_bytes(headers: Headers) -> bytes:
 
 
 def headers_from_bytes(data: bytes) -> Headers:
-    """The headers that have these bytes.
+    """Return the headers that have these bytes.
 
     Raises:
         ValueError: these are not the bytes of headers.
@@ -71,7 +71,7 @@ def headers_from_bytes(data: bytes) -> Headers:
 
 
 def _entry(data: bytes, offset: int) -> tuple[bytes | None, int]:
-    """The bytes that begin with their length, and where they end."""
+    """Return the bytes that begin with their length, and where they end."""
     start = offset + _LENGTH.size
     if start > len(data):
         raise ValueError("headers end too early")

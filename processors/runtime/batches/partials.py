@@ -27,7 +27,7 @@ class Combiner(ABC):
 
     @abstractmethod
     def keys(self, records: pa.Table) -> Any:
-        """The keys, an Arrow array in which equal entries are the same key; None if there is no such.
+        """Return the keys, an Arrow array in which equal entries are the same key; None if there is no such.
 
         Args:
             records: the columns key, value and timestamp (int64) of records, of which neither key nor value is null.

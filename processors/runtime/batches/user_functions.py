@@ -20,11 +20,11 @@ class RowFunction:
         self._function = function
 
     def one(self, *values: Any) -> Any:
-        """The result for one row."""
+        """Return the result for one row."""
         return self._function(*values)
 
     def many(self, *columns: Sequence[Any]) -> list[Any]:
-        """The results for many rows, given as one list for each argument."""
+        """Return the results for many rows, given as one list for each argument."""
         return list(map(self._function, *columns))
 
 
@@ -41,7 +41,7 @@ class ColumnFunction(RowFunction):
         self._types = types
 
     def of_columns(self, *columns: Array) -> Array:
-        """The results for many rows, given as one Arrow array for each argument; of no rows an array of no type.
+        """Return the results for many rows, given as one Arrow array for each argument; of no rows an array of no type.
 
         Raises:
             TypeError: Arrow cannot make an array of what the function returns.

@@ -43,7 +43,7 @@ class WindowedArray(pa.ExtensionArray):  # type: ignore[type-arg]
     """
 
     def entries(self, name: str) -> Any:
-        """The column ``key``, ``start`` or ``end``."""
+        """Return the column ``key``, ``start`` or ``end``."""
         storage: Any = self.storage
         return storage.field(name)
 
@@ -57,7 +57,7 @@ class WindowedArray(pa.ExtensionArray):  # type: ignore[type-arg]
         return numbers
 
     def to_pylist(self, **options: Any) -> list[Any]:
-        """The keys as ``Windowed``."""
+        """Return the keys as ``Windowed``."""
         columns = (self.entries(name).to_pylist() for name in Windowed._fields)
         return list(map(Windowed._make, zip(*columns, strict=True)))
 

@@ -100,7 +100,7 @@ _ONCE: Final = {
 
 
 def as_operator(processor: Processor) -> Operator:
-    """A processor as tasks run it.
+    """Return a processor as tasks run it.
 
     Raises:
         TopologyError: its class has something by which earlier releases went, and this one does not.

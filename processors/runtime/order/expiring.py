@@ -32,7 +32,7 @@ class ExpiringStores:
 
     @classmethod
     def of(cls, part: Subtopology, processors: Mapping[str, Operator], stores: Mapping[str, Any]) -> Self | None:
-        """Those of a task of ``part``, whose processors are initialized; None if there are none."""
+        """Return those of a task of ``part``, whose processors are initialized; None if there are none."""
         filled: dict[Operator, Expiry] = {}
         for name, processor in processors.items():
             expiry = getattr(stores.get(processor.promises.fills or ""), "expiry", None)
@@ -42,7 +42,7 @@ class ExpiringStores:
         return cls(filled) if filled else None
 
     def runs(self, records: Records) -> Iterator[Records]:
-        """The records in runs; before each, what has expired by its first record is gone, and was forwarded."""
+        """Yield the records in runs; before each, what has expired by its first record is gone, and was forwarded."""
         reached = np.maximum.accumulate(np.asarray(records.timestamps, np.int64))
         start = 0
         while start < len(reached):

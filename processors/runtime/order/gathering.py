@@ -18,7 +18,7 @@ from millpond.processors.runtime.subtopology import Subtopology
 
 
 def gathering_nodes(part: Subtopology, processors: Mapping[str, Operator]) -> frozenset[str]:
-    """The nodes of a task of ``part`` that gather."""
+    """Return the nodes of a task of ``part`` that gather."""
     groups = {_group(part, name) for name, processor in processors.items() if processor.promises.gathers}
     return frozenset().union(
         *(
@@ -32,13 +32,13 @@ def gathering_nodes(part: Subtopology, processors: Mapping[str, Operator]) -> fr
 
 
 def _group(part: Subtopology, name: str) -> frozenset[str]:
-    """The nodes that use stores of ``name``."""
+    """Return the nodes that use stores of ``name``."""
     own = set(part.nodes[name].stores)
     return frozenset(node.name for node in part.nodes.values() if own.intersection(node.stores))
 
 
 def _is_closed(part: Subtopology, group: frozenset[str]) -> bool:
-    """Whether nothing else reaches or touches what ``group`` and the nodes below it touch."""
+    """Return whether nothing else reaches or touches what ``group`` and the nodes below it touch."""
     claims = set().union(*map(part.claims, group))
     below = {name for kind, name in claims if kind == "node"}
     for node in part.nodes.values():
@@ -50,7 +50,7 @@ def _is_closed(part: Subtopology, group: frozenset[str]) -> bool:
 
 
 def _have_positions(part: Subtopology, processors: Mapping[str, Operator], group: Iterable[str]) -> bool:
-    """Whether all nodes above ``group`` pass on the positions of records."""
+    """Return whether all nodes above ``group`` pass on the positions of records."""
     waiting = [parent for name in group for parent in part.nodes[name].parents]
     while waiting:
         node = part.nodes[waiting.pop()]

@@ -44,7 +44,7 @@ class KeyedRegion:
             self.nodes = self._without(excluded)
 
     def reached(self, source: str) -> set[str]:
-        """The nodes of the region that the records of a source node reach."""
+        """Return the nodes of the region that the records of a source node reach."""
         reached: set[str] = set()
         waiting = [source]
         while waiting:
@@ -55,11 +55,11 @@ class KeyedRegion:
         return reached
 
     def writes(self, name: str) -> set[str]:
-        """The stores that a node may write."""
+        """Return the stores that a node may write."""
         return set(self._part.nodes[name].stores) - self._processors[name].promises.looks_up.keys()
 
     def gates(self) -> list[list[Edge]] | None:
-        """The ways out of the region: those of each gate, which restores one order.
+        """Return the ways out of the region: those of each gate, which restores one order.
 
         None if two need a common one, or if one would come between the region and a node that gathers: behind a gate,
         what is made of one record no longer comes in its order.
@@ -78,7 +78,7 @@ class KeyedRegion:
         return list(edges.values())
 
     def _without(self, excluded: set[str]) -> set[str]:
-        """The region if some nodes cannot be in it."""
+        """Return the region if some nodes cannot be in it."""
         inside: set[str] = set()
         for node in self._part.nodes.values():
             may = self._processors[node.name].promises.by_key and node.name not in excluded and self._puts_in_time(node)
@@ -87,7 +87,7 @@ class KeyedRegion:
         return inside
 
     def _puts_in_time(self, node: Node) -> bool:
-        """Whether the time of each store with a history that the node writes is that of the inputs.
+        """Return whether the time of each store with a history that the node writes is that of the inputs.
 
         What has a time to live goes by the times of all keys.
         """
@@ -100,7 +100,7 @@ class KeyedRegion:
         return isinstance(node, SourceNode) or self._processors[node.name].promises.keeps_records
 
     def _sharing_stores(self) -> set[str]:
-        """The nodes in the region that share a store with one outside."""
+        """Return the nodes in the region that share a store with one outside."""
         outside: set[str] = set()
         for name in self._part.nodes.keys() - self.nodes:
             outside |= self._uses_at_once(name)

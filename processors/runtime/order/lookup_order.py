@@ -50,13 +50,13 @@ class _Arrived(NamedTuple):
     keys: Integers
 
     def section(self, start: int, stop: int) -> "_Arrived":
-        """The records between two positions."""
+        """Return the records between two positions."""
         part = slice(start, stop)
         inputs = {topic: records[part] for topic, records in self.inputs.items()}
         return _Arrived(inputs, self.ranks[part], self.times[part], self.keys[part])
 
     def of(self, topics: Sequence[str]) -> Booleans:
-        """Which of them are of these topics."""
+        """Return which of them are of these topics."""
         found = np.zeros(len(self.times), np.bool_)
         for topic in topics:
             found |= self.inputs.get(topic, False)
@@ -101,13 +101,13 @@ class _History:
     back: int
 
     def newest(self, arrived: _Arrived) -> Integers:
-        """The latest time that the store has been told of, after each of the records."""
+        """Return the latest time that the store has been told of, after each of the records."""
         told = np.where(arrived.of(self.writers), arrived.times, _NEVER)
         observed = self.store.observed_stream_time
         return np.maximum(np.maximum.accumulate(told), _NEVER if observed is None else observed)
 
     def is_kept(self, section: _Arrived, newest: int, order: Integers) -> bool:
-        """Whether nothing is refused or forgotten that would not have been in the order of positions.
+        """Return whether nothing is refused or forgotten that would not have been in the order of positions.
 
         Nor is anything looked up before the store forgets that would have been put by then.
 
@@ -153,7 +153,7 @@ class LookupOrder:
         stores: Mapping[str, Any],
         gathering: Collection[str] = (),
     ) -> Self | None:
-        """The order for a task of ``part``; None if its inputs have to alternate as they do.
+        """Return the order for a task of ``part``; None if its inputs have to alternate as they do.
 
         Args:
             part: the sub-topology.
@@ -193,7 +193,7 @@ class LookupOrder:
     def regroup(
         self, topics: Sequence[str], owners: npt.NDArray[np.intp], times: Integers, keys: Callable[[], Integers]
     ) -> Integers | None:
-        """The order of the records with longer runs, as their positions; None if it stays as it is.
+        """Return the order of the records with longer runs, as their positions; None if it stays as it is.
 
         Args:
             topics: the inputs.
@@ -210,7 +210,7 @@ class LookupOrder:
         return None if (order[1:] > order[:-1]).all() else order
 
     def _ordered(self, arrived: _Arrived) -> Iterator[Integers]:
-        """The new order of all records, section by section."""
+        """Yield the new order of all records, section by section."""
         newest = [history.newest(arrived) for history in self.histories]
         total = len(arrived.times)
         sections = [(start, min(start + SECTION, total)) for start in range(0, total, SECTION)][::-1]
@@ -228,7 +228,7 @@ class LookupOrder:
                 sections += [(middle, stop), (start, middle)]
 
     def _waves(self, section: _Arrived) -> Integers:
-        """The positions of records that are put in a new order together."""
+        """Return the positions of records that are put in a new order together."""
         ends = np.zeros(len(section.keys), np.bool_)
         for meeting in self.meetings:
             if meeting.first in section.inputs and meeting.second in section.inputs:
@@ -264,15 +264,15 @@ class _Input:
                 self.looked_up |= below.looks_up.keys() if below.at_flush else set()
 
     def meets(self, other: "_Input") -> bool:
-        """Whether one of the two changes what the other uses."""
+        """Return whether one of the two changes what the other uses."""
         return self.looks_up(other) or bool(self.written & (other.written | other.looked_up))
 
     def looks_up(self, other: "_Input") -> bool:
-        """Whether this input looks up what another puts, and does nothing else to its state."""
+        """Return whether this input looks up what another puts, and does nothing else to its state."""
         return bool(other.written & self.looked_up) and not self.written & (other.written | other.looked_up)
 
     def looks_up_as_of(self, other: "_Input") -> bool:
-        """Whether it looks that up as of its own time, and the other puts it as of its own."""
+        """Return whether it looks that up as of its own time, and the other puts it as of its own."""
         return self.looks_up(other) and not other.written & self.looked_up & (self._otherwise | other._otherwise)
 
 

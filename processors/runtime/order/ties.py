@@ -21,7 +21,7 @@ Integers = npt.NDArray[np.int64]
 
 
 def without_ties(rows: Integers, times: Integers, keys: Callable[[], Integers], values: Any) -> Integers:
-    """The rows of one input, of which those with the same key and time are in the order of their values.
+    """Return the rows of one input, of which those with the same key and time are in the order of their values.
 
     Args:
         rows: in the order of time, the places of the rows.
@@ -55,7 +55,7 @@ def without_ties(rows: Integers, times: Integers, keys: Callable[[], Integers], 
 
 
 def _comparable(values: Any) -> Any:
-    """The values as what Arrow can sort: of rows that travel as columns, the bytes that they are as objects."""
+    """Return the values as what Arrow can sort: of rows that travel as columns, the bytes that they are as objects."""
     type_ = values.type
     if pa.types.is_primitive(type_) or pa.types.is_binary(type_) or pa.types.is_string(type_):
         return values

@@ -41,7 +41,7 @@ def merge(
     keep_order: Collection[str] = (),
     regroup: Regroup[str] | None = None,
 ) -> Iterator[tuple[str, _Run]]:
-    """The records of several topics in processing order, as runs of consecutive records of one topic.
+    """Yield the records of several topics in processing order, as runs of consecutive records of one topic.
 
     Args:
         inputs: by topic, the waiting records of one partition in arrival order; the mapping's order decides ties.
@@ -98,7 +98,7 @@ def _taken(
 
 
 def part_of(run: _Run, places: npt.NDArray[np.int64]) -> _Run:
-    """The records at some places; a slice where these follow each other."""
+    """Return the records at some places; a slice where these follow each other."""
     first, size = int(places[0]), len(places)
     if (places == np.arange(first, first + size)).all():
         return run if size == len(run) else run.slice(first, first + size)
@@ -106,7 +106,7 @@ def part_of(run: _Run, places: npt.NDArray[np.int64]) -> _Run:
 
 
 def places_taken(queues: Sequence[npt.NDArray[np.int64]], order: Order) -> npt.NDArray[np.int64] | None:
-    """The order in which the records of several queues are taken, as positions in the queues laid end to end.
+    """Return the order in which the records of several queues are taken, as positions in the queues laid end to end.
 
     Args:
         queues: the timestamps of each queue's records in arrival order; the queues' order decides ties.
@@ -135,7 +135,7 @@ def _numbers_of_keys(runs: Iterable[tuple[str, Records]]) -> npt.NDArray[np.int6
 
 
 def merge_order(queues: Sequence[npt.NDArray[np.int64]]) -> npt.NDArray[np.int64]:
-    """The order in which the records of several queues are taken, as positions in the queues laid end to end.
+    """Return the order in which the records of several queues are taken, as positions in the queues laid end to end.
 
     Args:
         queues: the timestamps of each queue's records in arrival order; the queues' order decides ties.
@@ -148,7 +148,7 @@ def merge_order(queues: Sequence[npt.NDArray[np.int64]]) -> npt.NDArray[np.int64
 
 
 def reached_by_key(times: npt.NDArray[np.int64], keys: npt.NDArray[np.integer[Any]]) -> npt.NDArray[np.int64]:
-    """The largest timestamp that each record's key has shown so far.
+    """Return the largest timestamp that each record's key has shown so far.
 
     Args:
         times: the timestamps, in arrival order.
@@ -178,7 +178,7 @@ def _ranks(times: _Integers, keys: int) -> tuple[_Integers, Callable[[_Integers]
 
 
 def stable_order(numbers: npt.NDArray[np.integer[Any]]) -> npt.NDArray[np.intp]:
-    """The positions of numbers that are not negative, sorted by these; equal ones as they come.
+    """Return the positions of numbers that are not negative, sorted by these; equal ones as they come.
 
     >>> stable_order(np.array([7, 1 << 20, 7, 0])).tolist()
     [3, 0, 2, 1]
@@ -194,7 +194,7 @@ def stable_order(numbers: npt.NDArray[np.integer[Any]]) -> npt.NDArray[np.intp]:
 
 
 def owners_of(order: npt.NDArray[np.int64], sizes: Sequence[int]) -> npt.NDArray[np.intp]:
-    """The queue that each position in ``order`` lies in, for queues of ``sizes`` laid end to end.
+    """Return the queue that each position in ``order`` lies in, for queues of ``sizes`` laid end to end.
 
     >>> owners_of(np.array([0, 1, 3, 4, 2]), [3, 2]).tolist()
     [0, 0, 1, 1, 0]

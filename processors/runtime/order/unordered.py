@@ -11,7 +11,7 @@ from millpond.processors.runtime.subtopology import Subtopology
 
 
 def only_reader(part: Subtopology, topic: str, processor_of: Callable[[ProcessorNode], Operator]) -> Operator | None:
-    """The one processor to which all goes that ``part`` reads; None if there are others.
+    """Return the one processor to which all goes that ``part`` reads; None if there are others.
 
     What follows it has no state and leads to no other task.
 
@@ -22,7 +22,7 @@ def only_reader(part: Subtopology, topic: str, processor_of: Callable[[Processor
     """
 
     def passes_on(node: Node) -> bool:
-        """Whether a node treats each update by itself."""
+        """Return whether a node treats each update by itself."""
         if isinstance(node, SinkNode):
             return node.topic not in part.internal_topics
         return isinstance(node, ProcessorNode) and not node.stores and processor_of(node).promises.by_key

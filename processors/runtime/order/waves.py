@@ -41,7 +41,7 @@ def returns(first: Booleans, second: Booleans, keys: Integers, late: Booleans | 
 
 
 def seen_too_early(writes: Booleans, reads: Booleans, keys: Integers, times: Integers) -> Booleans:
-    """The writes that an earlier lookup of their key, as of its own time, would have found had it come later.
+    """Return the writes that an earlier lookup of their key, as of its own time, would have found had it come later.
 
     Args:
         writes, reads: the records of two inputs.
@@ -57,7 +57,7 @@ def seen_too_early(writes: Booleans, reads: Booleans, keys: Integers, times: Int
 
 
 def wave_order(ends: Booleans, keys: Integers, ranks: Integers) -> Integers:
-    """The records wave by wave, in each wave input by input.
+    """Return the records wave by wave, in each wave input by input.
 
     Args:
         ends: where a wave ends for a key, and the next begins.

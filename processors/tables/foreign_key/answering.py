@@ -159,7 +159,7 @@ class SubscriptionReceive(Operator):
 
 
 def _answer(instruction: int, hash_: bytes | None, data: bytes | None) -> bytes:
-    """The response to a subscription, whose foreign value's bytes are ``data``."""
+    """Return the response to a subscription, whose foreign value's bytes are ``data``."""
     if instruction == Instruction.DELETE_KEY_AND_PROPAGATE:
         # A row that still exists but no longer names a foreign row matters only if it has a result.
         return response_bytes(hash_, Content.NOTHING if hash_ is None else Content.RETRACTION)
@@ -258,7 +258,7 @@ class ForeignTableJoin(Operator):
         return Columns(serdes.key.read(primary_keys).take(places), answers, columns.timestamps[rows], positions)
 
     def _subscribers(self, foreign_key: bytes) -> list[tuple[bytes, bytes]]:
-        """The bytes of the primary keys that have subscribed to a foreign key, and their hashes."""
+        """Return the bytes of the primary keys that have subscribed to a foreign key, and their hashes."""
         found = self._store.prefix_scan(combined_key(foreign_key, b""))
         return [(primary_key_of(combined), hash_) for combined, hash_ in found]
 
@@ -272,6 +272,6 @@ class _Columns(NamedTuple):
 
 
 def _columns_of(serdes: tuple[Serde[Any], Serde[Any], Serde[Any]]) -> _Columns | None:
-    """The three of them; None if keys need objects."""
+    """Return the three of them; None if keys need objects."""
     keys = column_serdes(*serdes[:2])
     return None if keys is None else _Columns(keys[0], keys[1], column_serde(serdes[2]))

@@ -42,7 +42,7 @@ class Messages(NamedTuple):
     rests: Array
 
     def select(self, keep: Booleans) -> "Messages":
-        """The messages whose entry in ``keep`` is true; these themselves if all are."""
+        """Return the messages whose entry in ``keep`` is true; these themselves if all are."""
         if keep.all():
             return self
         mask: Any = pa.array(keep)
@@ -90,17 +90,17 @@ class _Raw:
 
 
 def subscription_column(hashes: Array, instructions: Bytes, primary_keys: Array) -> Array:
-    """The bytes of subscriptions without a partition; a null hash is none."""
+    """Return the bytes of subscriptions without a partition; a null hash is none."""
     return _messages(0, hashes, instructions, primary_keys)
 
 
 def response_column(hashes: Array, contents: Bytes, foreign_values: Array) -> Array:
-    """The bytes of responses; a null hash is none, and a null value is no bytes."""
+    """Return the bytes of responses; a null hash is none, and a null value is no bytes."""
     return _messages(RESPONSE_VERSION, hashes, contents, foreign_values)
 
 
 def read_subscription_column(messages: Array) -> Messages:
-    """The parts of subscriptions without a partition.
+    """Return the parts of subscriptions without a partition.
 
     Raises:
         pyarrow.ArrowInvalid: one is something else.
@@ -109,7 +109,7 @@ def read_subscription_column(messages: Array) -> Messages:
 
 
 def read_response_column(messages: Array) -> Messages:
-    """The parts of responses.
+    """Return the parts of responses.
 
     Raises:
         pyarrow.ArrowInvalid: one is something else.
@@ -118,12 +118,12 @@ def read_response_column(messages: Array) -> Messages:
 
 
 def left_row_column(named: Booleans, hashes: Array, values: Array) -> Array:
-    """The bytes of left rows; null where hash and value are."""
+    """Return the bytes of left rows; null where hash and value are."""
     return pc.binary_join_element_wise(_fixed(named.astype(np.uint8)[:, None]), hashes, values, b"")
 
 
 def read_left_row_column(rows: Array) -> LeftRows:
-    """The parts of left rows, null where they are.
+    """Return the parts of left rows, null where they are.
 
     Raises:
         pyarrow.ArrowInvalid: one is something else.
@@ -142,14 +142,14 @@ def read_left_row_column(rows: Array) -> LeftRows:
 
 
 def combined_key_column(foreign_keys: Array, primary_keys: Array) -> Array:
-    """The combined keys of foreign and primary keys, all of them bytes."""
+    """Return the combined keys of foreign and primary keys, all of them bytes."""
     lengths: Any = pc.binary_length(foreign_keys).to_numpy()
     sizes = np.frombuffer(lengths.astype(">u4").tobytes(), np.uint8).reshape(len(lengths), 4)
     return pc.binary_join_element_wise(_fixed(sizes), foreign_keys, primary_keys, b"")
 
 
 def hash_column(values: Array) -> Array:
-    """The hash of each of many byte strings; null stays null."""
+    """Return the hash of each of many byte strings; null stays null."""
     raw = _Raw(values)
     hashes = _fixed(murmur3_128_of(raw.data, raw.starts, raw.lengths))
     return pc.if_else(values.is_valid(), hashes, pa.scalar(None, pa.binary())) if values.null_count else hashes

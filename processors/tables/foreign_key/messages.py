@@ -48,13 +48,13 @@ _PARTITION = struct.Struct(">i")
 
 
 def subscriptions_spec(name: str, foreign_key_serde: Serde[Any]) -> StoreSpec:
-    """The spec of the store of subscriptions, in the tasks of the foreign table."""
+    """Return the spec of the store of subscriptions, in the tasks of the foreign table."""
     layout = replace(FOREIGN_KEY_SUBSCRIPTIONS, key_serde=foreign_key_serde.name)
     return StoreSpec(name, StoreKind.KEY_VALUE, BYTES, BYTES, layout=layout)
 
 
 def left_rows_spec(name: str, key_serde: Serde[Any]) -> StoreSpec:
-    """The spec of the store of left rows, in the tasks of the results."""
+    """Return the spec of the store of left rows, in the tasks of the results."""
     return StoreSpec(name, StoreKind.TIMESTAMPED_KEY_VALUE, key_serde, BYTES, layout=FOREIGN_KEY_LEFT_ROWS)
 
 
@@ -114,7 +114,7 @@ class Subscription(NamedTuple):
 
     @classmethod
     def from_bytes(cls, data: bytes) -> "Subscription":
-        """The subscription that ``to_bytes`` wrote.
+        """Return the subscription that ``to_bytes`` wrote.
 
         Raises:
             SerdeError: it did not, or its version is unknown.
@@ -150,7 +150,7 @@ class Response(NamedTuple):
 
     @classmethod
     def from_bytes(cls, data: bytes) -> "Response":
-        """The response that ``to_bytes`` wrote.
+        """Return the response that ``to_bytes`` wrote.
 
         Raises:
             SerdeError: it did not, or its version is unknown.
@@ -184,7 +184,7 @@ class LeftRow(NamedTuple):
 
     @classmethod
     def from_bytes(cls, data: bytes) -> "LeftRow":
-        """The row that ``to_bytes`` wrote.
+        """Return the row that ``to_bytes`` wrote.
 
         Raises:
             UnreadableRowError: it did not.
@@ -201,21 +201,21 @@ _RESPONSES: Final = [bytes((RESPONSE_VERSION, content)) for content in Content]
 
 
 def subscription_bytes(hash_: bytes | None, instruction: Instruction, primary_key: bytes) -> bytes:
-    """The bytes of a subscription without a partition."""
+    """Return the bytes of a subscription without a partition."""
     if hash_ is None:
         return _UNHASHED_SUBSCRIPTIONS[instruction] + primary_key
     return _SUBSCRIPTIONS[instruction] + hash_ + primary_key
 
 
 def response_bytes(hash_: bytes | None, content: Content, foreign_value: bytes = b"") -> bytes:
-    """The bytes of a response."""
+    """Return the bytes of a response."""
     if hash_ is None:
         return _UNHASHED_RESPONSES[content] + foreign_value
     return _RESPONSES[content] + hash_ + foreign_value
 
 
 def left_row_bytes(names_foreign: bool, hash_: bytes, value: bytes) -> bytes:
-    """The bytes of a left row."""
+    """Return the bytes of a left row."""
     return (_WITH_FOREIGN_KEY if names_foreign else _WITHOUT_FOREIGN_KEY) + hash_ + value
 
 
@@ -249,12 +249,12 @@ def read_left_rows(rows: Sequence[bytes | None]) -> Iterator[tuple[bool, bytes, 
 
 
 def combined_key(foreign_key: bytes, primary_key: bytes) -> bytes:
-    """The key of a subscription; without a primary key the prefix of all subscriptions of the foreign key."""
+    """Return the key of a subscription; without a primary key the prefix of all subscriptions of the foreign key."""
     return _LENGTH.pack(len(foreign_key)) + foreign_key + primary_key
 
 
 def primary_key_of(combined: bytes) -> bytes:
-    """The primary key in a combined key.
+    """Return the primary key in a combined key.
 
     Raises:
         SerdeError: it is none.
@@ -278,7 +278,7 @@ FOREIGN_KEY_LEFT_ROWS_CARRIAGE: Final = LayoutCarriage()
 
 
 def _version_and_rest(data: bytes) -> tuple[int, int]:
-    """The version of a message, and where it goes on after its hash."""
+    """Return the version of a message, and where it goes on after its hash."""
     if not data:
         raise SerdeError("a message of a foreign-key join is empty")
     return data[0] & ~NO_HASH, 2 + (0 if data[0] & NO_HASH else HASH_SIZE)

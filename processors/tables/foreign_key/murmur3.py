@@ -27,7 +27,7 @@ _FIRST_BYTES: Final = np.array([(1 << 8 * size) - 1 for size in range(9)], np.ui
 
 
 def murmur3_128(data: bytes) -> bytes:
-    """The 128-bit Murmur3 hash by which Kafka Streams recognizes a stale response.
+    """Return the 128-bit Murmur3 hash by which Kafka Streams recognizes a stale response.
 
     >>> murmur3_128(b"hello").hex()
     '30bfb4f39919e764566aea857401d1c6'

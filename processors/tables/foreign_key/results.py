@@ -73,7 +73,7 @@ class UnjoinedRows(RowJoining):
         self.context.forward(unjoined.with_values(self._unjoined(unjoined, data)))
 
     def _unjoined(self, rows: Batch, data: Sequence[bytes | None]) -> list[Any]:
-        """The results of rows whose left values have these bytes; None of those that were deleted."""
+        """Return the results of rows whose left values have these bytes; None of those that were deleted."""
         there = [one is not None for one in data]
         lefts = self._left_serde.deserialize_many([one for one in data if one is not None])
         rows = rows.select(there)
@@ -153,7 +153,7 @@ class ResponseJoin(RowJoining):
             self.context.forward(results)
 
     def _joined(self, answers: Batch) -> list[Any]:
-        """The results of answers, whose values are a response and a left row; None where there is none."""
+        """Return the results of answers, whose values are a response and a left row; None where there is none."""
         places = [
             i
             for i, (response, left) in enumerate(answers.values)

@@ -177,7 +177,7 @@ class SubscriptionSend(Operator):
         return Columns(serdes.foreign_key.read(foreign_keys), messages, rows.timestamps[places], positions)
 
     def _old_keys(self, batch: Batch) -> list[Any]:
-        """The foreign keys of the rows before; None of those that fail, which have been counted before."""
+        """Return the foreign keys of the rows before; None of those that fail, which have been counted before."""
         if batch.olds is None:
             return [None] * len(batch)
         try:
@@ -186,7 +186,7 @@ class SubscriptionSend(Operator):
             return list(map(self._old_key, batch.keys, batch.olds))
 
     def _named(self, keys: list[Any], values: list[Any]) -> list[Any]:
-        """The foreign keys of rows; None where there is no row."""
+        """Return the foreign keys of rows; None where there is no row."""
         there = [value is not None for value in values]
         if all(there):
             return self._extract.many(keys, values)
@@ -200,7 +200,7 @@ class SubscriptionSend(Operator):
             return None
 
     def _rows_of(self, batch: Batch) -> tuple[list[Any], list[bytes | None]]:
-        """The rows' foreign keys and their bytes; None of those that are deleted, or fail."""
+        """Return the rows' foreign keys and their bytes; None of those that are deleted, or fail."""
         values = batch.values
         try:
             keys = self._named(batch.keys, values)
@@ -210,7 +210,7 @@ class SubscriptionSend(Operator):
             return [key for key, _ in rows], [data for _, data in rows]
 
     def _row(self, key: Any, value: Any, timestamp: int, headers: Headers | None) -> tuple[Any, bytes | None]:
-        """A row's foreign key and its bytes; nothing of one that fails."""
+        """Return a row's foreign key and its bytes; nothing of one that fails."""
         if value is None:
             return None, None
         try:
@@ -220,7 +220,7 @@ class SubscriptionSend(Operator):
             return None, None
 
     def _moved(self, olds: Sequence[Any], news: Sequence[Any]) -> list[bool]:
-        """Which rows no longer name the foreign key that they have named."""
+        """Return which rows no longer name the foreign key that they have named."""
         moved = [old is not None for old in olds]
         both = [i for i, new in enumerate(news) if new is not None and moved[i]]
         serialize_many = self._foreign_serde.serialize_many

@@ -96,5 +96,5 @@ class UnnamedRows(Operator):
 
 
 def _changes(row: ValueAndTimestamp[Any], before: ValueAndTimestamp[Any] | None, time: int) -> bool:
-    """Whether a row that nobody names is another one, or a later one, than the table has."""
+    """Return whether a row that nobody names is another one, or a later one, than the table has."""
     return before is None or before.value != row.value or before.timestamp < max(time, row.timestamp)

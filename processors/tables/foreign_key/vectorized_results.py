@@ -70,7 +70,7 @@ class VectorizedUnjoinedRows(ColumnJoining, UnjoinedRows):
             self.context.forward_columns(results)
 
     def _columns_of(self, columns: Columns) -> Columns | None:
-        """The results; None if the left values have to be objects."""
+        """Return the results; None if the left values have to be objects."""
         lefts, foreigns = self._serdes
         if lefts is None or foreigns is None or columns.olds is None:
             return None
@@ -135,7 +135,7 @@ class VectorizedResponseJoin(ColumnJoining, ResponseJoin):
             return None
 
     def _joined_columns(self, rows: Columns, answers: Messages) -> Array:
-        """The results of left rows, whose values are bytes, with their answers; null where there is none."""
+        """Return the results of left rows, whose values are bytes, with their answers; null where there is none."""
         found = answers.numbers == Content.VALUE
         there = valid(rows.values) & (found if self._inner else True)
         asking = rows.select(there)

@@ -66,7 +66,7 @@ class VectorizedSubscriptionSend(SubscriptionSend):
             return None
 
     def _foreign_keys(self, serde: ColumnSerde, keys: Array, values: Array | None) -> Array:
-        """The bytes of the foreign keys of rows; null where there is none."""
+        """Return the bytes of the foreign keys of rows; null where there is none."""
         if values is None:
             return nulls(len(keys), pa.binary())
         there = valid(values)

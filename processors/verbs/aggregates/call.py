@@ -176,7 +176,7 @@ class UserAggregate:
                 raise InvalidArgumentError(f"{said} is no function; give one, such as a lambda")
 
     def __call__(self, column: object, other: object | None = None, *, where: object | None = None) -> AggregateCall:
-        """The function of a column, or of two."""
+        """Return the function of a column, or of two."""
         options = {"name": self.name, "version": self.version}
         return AggregateCall(USER_DEFINED, column, options, where, other, self)
 

@@ -16,7 +16,7 @@ BEHIND: Final = (
 
 @fitted
 def lag(column: object, offset: int = 1) -> AggregateCall:
-    """The value of the row that is so many rows before each one, null included; null if there is none.
+    """Return the value of the row that is so many rows before each one, null included; null if there is none.
 
     It aggregates nothing, so ``over`` takes it, and ``aggregate`` does not.
 

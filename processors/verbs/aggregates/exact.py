@@ -14,7 +14,7 @@ MOST_EDGES: Final = 1_000
 
 @fitted
 def count(column: object | None = None, *, where: object | None = None) -> AggregateCall:
-    """How many rows there are, or with a column, how many of its values are not null; never null."""
+    """Return how many rows there are, or with a column, how many of its values are not null; never null."""
     return AggregateCall(COUNT, column, where=where)
 
 
@@ -30,7 +30,7 @@ def count_if(condition: object) -> AggregateCall:
 
 @fitted
 def sum(column: object, *, where: object | None = None) -> AggregateCall:
-    """The sum of the values that are not null; null if there are none.
+    """Return the sum of the values that are not null; null if there are none.
 
     Integers give int64, floats float64, decimal(p, s) gives decimal(min(38, p + 10), s), durations durations. A sum
     that leaves its type is an error, as in Spark, even if later values would bring it back; as there, values of one
@@ -43,7 +43,7 @@ def sum(column: object, *, where: object | None = None) -> AggregateCall:
 
 @fitted
 def avg(column: object, *, where: object | None = None) -> AggregateCall:
-    """The average of the values that are not null; null if there are none.
+    """Return the average of the values that are not null; null if there are none.
 
     Integers and floats give float64: the exact sum divided by the count. decimal(p, s) gives
     decimal(min(38, p + 4), min(38, s + 4)), durations durations; both are rounded half up.
@@ -64,19 +64,19 @@ def var_samp(column: object, *, where: object | None = None) -> AggregateCall:
 
 @fitted
 def var_pop(column: object, *, where: object | None = None) -> AggregateCall:
-    """The variance of the values that are not null; null if there are none. All else is as in ``var_samp``."""
+    """Return the variance of the values that are not null; null if there are none. All else is as in ``var_samp``."""
     return AggregateCall("var_pop", column, where=where)
 
 
 @fitted
 def stddev_samp(column: object, *, where: object | None = None) -> AggregateCall:
-    """The square root of what ``var_samp`` gives, rounded once; null if there is at most one value."""
+    """Return the square root of what ``var_samp`` gives, rounded once; null if there is at most one value."""
     return AggregateCall("stddev_samp", column, where=where)
 
 
 @fitted
 def stddev_pop(column: object, *, where: object | None = None) -> AggregateCall:
-    """The square root of what ``var_pop`` gives, rounded once; null if there are no values."""
+    """Return the square root of what ``var_pop`` gives, rounded once; null if there are no values."""
     return AggregateCall("stddev_pop", column, where=where)
 
 
@@ -93,7 +93,7 @@ def covar_samp(column: object, other: object, *, where: object | None = None) ->
 
 @fitted
 def covar_pop(column: object, other: object, *, where: object | None = None) -> AggregateCall:
-    """The covariance of the rows that have both values; null if none has. All else is as in ``covar_samp``."""
+    """Return the covariance of the rows that have both values; null if none has. All else is as in ``covar_samp``."""
     return _of_two("covar_pop", column, other, where)
 
 
@@ -108,7 +108,7 @@ def corr(column: object, other: object, *, where: object | None = None) -> Aggre
 
 @fitted
 def weighted_avg(column: object, weight: object, *, where: object | None = None) -> AggregateCall:
-    """The average of the values, each counted as often as its weight says, of the rows that have both.
+    """Return the average of the values, each counted as often as its weight says, of the rows that have both.
 
     Numbers give float64: the exact sum of the products divided by that of the weights, rounded once. It is null if no
     row has both, or the weights add up to 0, and NaN if a value or a weight is NaN or infinite.
@@ -118,7 +118,7 @@ def weighted_avg(column: object, weight: object, *, where: object | None = None)
 
 @fitted
 def skewness(column: object, *, where: object | None = None) -> AggregateCall:
-    """How far the values lean to one side of their average: positive with a long tail of great values.
+    """Return how far the values lean to one side of their average: positive with a long tail of great values.
 
     It is that of the values themselves, as in Spark: the sum of the cubes of their distances from the average, over the
     count times the cube of ``stddev_pop``; DuckDB and pandas give an estimate of what they are a sample of. It is null
@@ -140,7 +140,7 @@ def kurtosis(column: object, *, where: object | None = None) -> AggregateCall:
 
 @fitted
 def product(column: object, *, where: object | None = None) -> AggregateCall:
-    """The product of the values that are not null; null if there are none.
+    """Return the product of the values that are not null; null if there are none.
 
     Numbers give float64, as in Spark: the product, rounded once, whatever the order of the rows. It is infinite beyond
     the greatest float64. The state has at most 1,024 bits of the product, so it never takes more than 160 bytes.
@@ -150,7 +150,7 @@ def product(column: object, *, where: object | None = None) -> AggregateCall:
 
 @fitted
 def geometric_mean(column: object, *, where: object | None = None) -> AggregateCall:
-    """The n-th root of the product of n values that are not null, as of rates of growth; null if there are none.
+    """Return the n-th root of the product of n values that are not null, as of rates of growth; null if there are none.
 
     Numbers give float64, right to some 15 digits. It is 0 if a value is 0, and NaN if one is negative. The state is as
     in ``product``.
@@ -160,7 +160,7 @@ def geometric_mean(column: object, *, where: object | None = None) -> AggregateC
 
 @fitted
 def min(column: object, *, where: object | None = None) -> AggregateCall:
-    """The least value that is not null; null if there are none.
+    """Return the least value that is not null; null if there are none.
 
     NaN is greater than all other floats, and of values that are equal, one with -0.0 is less than one with 0.0.
     """
@@ -169,7 +169,7 @@ def min(column: object, *, where: object | None = None) -> AggregateCall:
 
 @fitted
 def max(column: object, *, where: object | None = None) -> AggregateCall:
-    """The greatest value that is not null; null if there are none.
+    """Return the greatest value that is not null; null if there are none.
 
     NaN is greater than all other floats, and of values that are equal, one with 0.0 is greater than one with -0.0.
     """
@@ -178,25 +178,25 @@ def max(column: object, *, where: object | None = None) -> AggregateCall:
 
 @fitted
 def bool_and(column: object, *, where: object | None = None) -> AggregateCall:
-    """Whether all booleans that are not null are true; null if there are none."""
+    """Return whether all booleans that are not null are true; null if there are none."""
     return AggregateCall("bool_and", column, where=where)
 
 
 @fitted
 def bool_or(column: object, *, where: object | None = None) -> AggregateCall:
-    """Whether some boolean is true; null if there are none but nulls."""
+    """Return whether some boolean is true; null if there are none but nulls."""
     return AggregateCall("bool_or", column, where=where)
 
 
 @fitted
 def bit_and(column: object, *, where: object | None = None) -> AggregateCall:
-    """The bits that all integers have that are not null, of the type that they have; null if there are none."""
+    """Return the bits that all integers have that are not null, of the type that they have; null if there are none."""
     return AggregateCall("bit_and", column, where=where)
 
 
 @fitted
 def bit_or(column: object, *, where: object | None = None) -> AggregateCall:
-    """The bits that some integer has, of the type of the integers; null if there are none but nulls."""
+    """Return the bits that some integer has, of the type of the integers; null if there are none but nulls."""
     return AggregateCall("bit_or", column, where=where)
 
 
@@ -208,7 +208,7 @@ def bit_xor(column: object, *, where: object | None = None) -> AggregateCall:
 
 @fitted
 def mode(column: object, *, where: object | None = None) -> AggregateCall:
-    """The value that comes most often besides null, and of several such the least; null if there are none.
+    """Return the value that comes most often besides null, and of several such the least; null if there are none.
 
     All NaNs are equal, -0.0 = 0.0, and of values that are equal it gives the one with 0.0. Each different value is kept
     with its count, and read and written with each micro-batch that touches the group.
@@ -218,7 +218,7 @@ def mode(column: object, *, where: object | None = None) -> AggregateCall:
 
 @fitted
 def percentile(column: object, percentage: float, *, where: object | None = None) -> AggregateCall:
-    """The exact value below which a share of the values is that are not null; null if there are none.
+    """Return the exact value below which a share of the values is that are not null; null if there are none.
 
     Between two neighbors it is interpolated, as Spark does. Numbers give float64, durations durations. NaN is greater
     than all other floats. Each different value is kept with its count, and read and written with each micro-batch that
@@ -243,7 +243,7 @@ def median(column: object, *, where: object | None = None) -> AggregateCall:
 
 @fitted
 def first(column: object, *, ignore_nulls: bool = False, where: object | None = None) -> AggregateCall:
-    """The value of the earliest row by *event time*; of rows at the same time, the first by ``order``.
+    """Return the value of the earliest row by *event time*; of rows at the same time, the first by ``order``.
 
     Spark's ``first`` goes by arrival, which depends on how rows are spread over files and tasks.
     """
@@ -252,7 +252,7 @@ def first(column: object, *, ignore_nulls: bool = False, where: object | None = 
 
 @fitted
 def last(column: object, *, ignore_nulls: bool = False, where: object | None = None) -> AggregateCall:
-    """The value of the latest row by *event time*; of rows at the same time, the last by ``order``."""
+    """Return the value of the latest row by *event time*; of rows at the same time, the last by ``order``."""
     return AggregateCall("last", column, {"ignore_nulls": check_bool(ignore_nulls, "ignore_nulls", "last")}, where)
 
 
@@ -266,7 +266,7 @@ def any_value(column: object, *, ignore_nulls: bool = False, where: object | Non
 def collect(
     column: object, *, limit: int | None = None, distinct: bool = False, where: object | None = None
 ) -> AggregateCall:
-    """A list of the values that are not null, by event time, then by ``order``; never null.
+    """Return a list of the values that are not null, by event time, then by ``order``; never null.
 
     The whole list is read and written with each micro-batch that touches it, so it suits groups that stay small, or a
     ``limit``: no more is kept than is shown.
@@ -292,7 +292,7 @@ def collect(
 
 @fitted
 def map_agg(key: object, value: object, *, where: object | None = None) -> AggregateCall:
-    """A map with the value that each key has, by its order; never null. Rows without a key do not count.
+    """Return a map with the value that each key has, by its order; never null. Rows without a key do not count.
 
     Of equal keys, the row that is latest by event time counts, and of rows at the same time the last by ``order``; its
     value may be null. All NaNs are equal, and -0.0 = 0.0. The whole map is read and written with each micro-batch that
@@ -303,7 +303,7 @@ def map_agg(key: object, value: object, *, where: object | None = None) -> Aggre
 
 @fitted
 def histogram(column: object, edges: Sequence[float], *, where: object | None = None) -> AggregateCall:
-    """How many values that are not null lie up to each edge, and above the edge before it; never null.
+    """Return how many values that are not null lie up to each edge, and above the edge before it; never null.
 
     It is a map from all edges, and infinity for what lies above the last one, to counts, as DuckDB's
     ``histogram(x, edges)`` for floats, with 0 where there are none. NaN is greater than all other floats.
@@ -330,7 +330,7 @@ def histogram(column: object, edges: Sequence[float], *, where: object | None = 
 
 @fitted
 def count_distinct(column: object, *, where: object | None = None) -> AggregateCall:
-    """How many different values there are besides null; never null. All NaNs are equal, and -0.0 = 0.0.
+    """Return how many different values there are besides null; never null. All NaNs are equal, and -0.0 = 0.0.
 
     All values are kept, and read and written with each micro-batch that touches the group:
     ``approx_count_distinct`` suits many values.
@@ -339,7 +339,7 @@ def count_distinct(column: object, *, where: object | None = None) -> AggregateC
 
 
 def _of_two(function: str, column: object, other: object, where: object | None) -> AggregateCall:
-    """A call of two columns.
+    """Return a call of two columns.
 
     Raises:
         ConfigurationError: one of them is None.

@@ -6,7 +6,7 @@ from millpond.processors.verbs.aggregates.call import GROUPING, AggregateCall
 
 @fitted
 def grouping(column: object) -> AggregateCall:
-    """Whether a result is of all values of a column of grouping sets: 1 if so, and 0 if it is of one of them.
+    """Return whether a result is of all values of a column of grouping sets: 1 if so, and 0 if it is of one of them.
 
     Null is a value like any other, so a result with a null and 0 is that of the rows with a null. It aggregates
     nothing: only ``aggregate`` by ``cube``, ``rollup`` or ``grouping_sets`` takes it, and shows it behind the key.

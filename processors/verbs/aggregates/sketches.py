@@ -46,7 +46,7 @@ def approx_count_distinct(
 
 @fitted
 def hll_sketch_agg(column: object, lg_config_k: int = 12, *, where: object | None = None) -> AggregateCall:
-    """An HLL sketch of the values that are not null, from which ``hll_sketch_estimate`` tells how many differ.
+    """Return an HLL sketch of the values that are not null, from which ``hll_sketch_estimate`` tells how many differ.
 
     It is as Spark's, which also merges it with its own by ``hll_union`` and ``hll_union_agg``. Never null: without
     values it is that of none. As in Spark, empty strings do not count.
@@ -86,7 +86,7 @@ def theta_sketch_agg(column: object, lg_nom_entries: int = 12, *, where: object 
 
 @fitted
 def kll_sketch_agg(column: object, k: int = 200, *, where: object | None = None) -> AggregateCall:
-    """A KLL sketch of the values that are not null: which value is at which rank, and which rank a value has.
+    """Return a KLL sketch of the values that are not null: which value is at which rank, and which rank a value has.
 
     Of integers it is that of Spark's ``kll_sketch_agg_bigint``, of floats that of ``kll_sketch_agg_double``, which
     ``kll_sketch_get_quantile_bigint`` and the like read. Never null: without values it is that of none. NaN does not
@@ -132,7 +132,7 @@ def approx_percentile(column: object, percentage: float, k: int = 200, *, where:
 def approx_top_k(
     column: object, k: int = 5, max_items_tracked: int = 10_000, *, where: object | None = None
 ) -> AggregateCall:
-    """The values that come most often, with about how often, the most frequent first; never null.
+    """Return the values that come most often, with about how often, the most frequent first; never null.
 
     A list of structs of ``item`` and ``count``, as in Spark; of values that come as often, the least is first. Null
     does not count. Up to ``max_items_tracked`` different values it is exact; beyond that, what is shown comes more
@@ -156,7 +156,7 @@ def approx_top_k(
 def approx_top_k_accumulate(
     column: object, max_items_tracked: int = 10_000, *, where: object | None = None
 ) -> AggregateCall:
-    """A sketch of the values that come most often, which ``approx_top_k_estimate`` reads; never null.
+    """Return a sketch of the values that come most often, which ``approx_top_k_estimate`` reads; never null.
 
     It is the struct of Spark's function of that name, which ``approx_top_k_combine`` merges with its own. Null does not
     count, as it does in Spark. All else is as in ``approx_top_k``.

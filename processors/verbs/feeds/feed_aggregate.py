@@ -53,7 +53,7 @@ class GroupResults(Results):
 
 
 def feed_aggregate(name: str, rows: FeedRows, *, told: Mapping[str, int] = NO_BITS) -> Verb:
-    """The verb.
+    """Return the verb.
 
     Args:
         name: its name.
@@ -80,7 +80,7 @@ def feed_aggregate(name: str, rows: FeedRows, *, told: Mapping[str, int] = NO_BI
 
 
 def _table(builder: StreamsBuilder, rows: FeedRows) -> KTable:
-    """The rows by the feed's key, of whose changes the last one counts."""
+    """Return the rows by the feed's key, of whose changes the last one counts."""
     kept, orders = Materialized(ROWS), f"{rows.topic}-order"
     if rows.order is None:
         return builder.table(rows.topic, materialized=kept)

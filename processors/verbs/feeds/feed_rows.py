@@ -78,7 +78,7 @@ class FeedRows(AggregatedRows):
         return self.calls.placed(moments, dict(zip(self.arguments, values, strict=True)))
 
     def _groups(self, rows: pa.Table) -> Iterator[pa.Table]:
-        """The columns of the keys of one group of each row after the other."""
+        """Yield the columns of the keys of one group of each row after the other."""
         nothing = flattened(rows["key"]).select([])
         columns = flattened(rows["foreign"]) if "foreign" in rows.column_names else nothing
         if self.sets is None:
@@ -92,7 +92,7 @@ class FeedRows(AggregatedRows):
 
 
 def groups_and_row(value: bytes) -> tuple[list[bytes], bytes]:
-    """The keys of the groups of a row, and the row, which begins as no version of a row with a group does.
+    """Return the keys of the groups of a row, and the row, which begins as no version of a row with a group does.
 
     Raises what ``InGroup`` raises.
     """
@@ -116,7 +116,7 @@ class InGroup(ColumnSelector):
     memberships: int
 
     def __call__(self, key: bytes, value: bytes) -> tuple[bytes, bytes]:
-        """The group and the row of a value as ``FeedRows`` has packed it.
+        """Return the group and the row of a value as ``FeedRows`` has packed it.
 
         Raises:
             FormatError: the value is of a version that this release does not know.

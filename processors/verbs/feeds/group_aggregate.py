@@ -58,7 +58,7 @@ class GroupAggregate(RowAggregate):
         return {name: call for name, call in super().kept(arguments, conditions, seconds).items() if name != MEMBERS}
 
     def placed(self, moments: Any, values: Mapping[str, Any]) -> list[Any]:
-        """The columns of rows, each in its place: their times, and what they bring for the calls.
+        """Return the columns of rows, each in its place: their times, and what they bring for the calls.
 
         Args:
             moments: the times.
@@ -77,7 +77,7 @@ class GroupAggregate(RowAggregate):
         return pa.schema([taken.get(name, pa.field(name, pa.bool_())) for name in self.schema.names[1:]])
 
     def values_of(self, rows: Sequence[Sequence[Any]]) -> list[Any]:
-        """The columns of ``values``; null where a row does not count for a call."""
+        """Return the columns of ``values``; null where a row does not count for a call."""
         places = self._places
         found = [(places[one.name], one.type) for one in self.values]
         return [
@@ -95,7 +95,7 @@ class GroupAggregate(RowAggregate):
 
     @staticmethod
     def times_of(rows: Sequence[Sequence[Any]]) -> list[int]:
-        """The times of rows, in microseconds."""
+        """Return the times of rows, in microseconds."""
         return [unpack_time(row[0], 0) if isinstance(row[0], bytes) else row[0] for row in rows]
 
     @property
@@ -105,5 +105,5 @@ class GroupAggregate(RowAggregate):
 
 
 def _behind_one(slots: Slots) -> Slots:
-    """The same places, each one further."""
+    """Return the same places, each one further."""
     return Slots(slots.name, (0, *(1 + place for place in slots.places)), 1 + slots.shortest, 1 + slots.longest)

@@ -43,7 +43,7 @@ class GroupFold:
         self._counts = any(isinstance(function, Counted) for function in calls.functions)
 
     def after(self, groups: Groups, rows: Array, signs: Integers, before: Array) -> Array:
-        """The state of each group, null where it has no row any more.
+        """Return the state of each group, null where it has no row any more.
 
         Args:
             groups: which rows have the same group.
@@ -98,7 +98,7 @@ class GroupFold:
         signs: Integers,
         states: Array,
     ) -> Array:
-        """The states of one function."""
+        """Return the states of one function."""
         function, place = self._calls.functions[number], self._calls.places[number]
         values, times = columns[place], columns[0]
         counts_for = lengths > place
@@ -136,7 +136,7 @@ class GroupFold:
     def _following(
         self, function: Counted, serde: RowColumnSerde | None, begins: Array, counts: Counts, lost: Integers
     ) -> Array:
-        """The rows of the first values of some groups that the store has, and that have not gone."""
+        """Return the rows of the first values of some groups that the store has, and that have not gone."""
         assert serde is not None
         gone = set(counts.places.filter(pa.array(counts.after == 0)).to_pylist())
         wanted = begins.take(pa.array(lost)).to_pylist()

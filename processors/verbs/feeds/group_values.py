@@ -40,7 +40,7 @@ _COUNT_SIZE: Final = 8
 
 
 def group_values_spec(name: str) -> StoreSpec:
-    """The spec of the store for ``GroupValues``."""
+    """Return the spec of the store for ``GroupValues``."""
     return StoreSpec(name, StoreKind.KEY_VALUE, BYTES, BYTES, layout=COUNTED_VALUES)
 
 
@@ -83,7 +83,7 @@ class GroupValues:
                 transaction.delete(place)
 
     def counts(self, begins: Array, groups: Integers, keys: Array, signs: Integers) -> Counts:
-        """The different values among some that come and go, of which some may be there as often as before.
+        """Return the different values among some that come and go, of which some may be there as often as before.
 
         Args:
             begins: of each group, what ``of_call`` has given.
@@ -118,7 +118,7 @@ class GroupValues:
         put_column(self._store.transaction, counts.places, pc.if_else(pa.array(counts.after > 0), data, None))
 
     def first(self, begin: bytes, gone: Collection[bytes], *, greatest: bool) -> bytes | None:
-        """The row of the first value of a call of a group that the store has; None if there is none.
+        """Return the row of the first value of a call of a group that the store has; None if there is none.
 
         Args:
             begin: what ``of_call`` has given.

@@ -81,6 +81,6 @@ class LastChanges(Operator):
         return newer
 
     def _change(self, key: bytes, order: bytes) -> bytes:
-        """The last change of a key, which has that order."""
+        """Return the last change of a key, which has that order."""
         there = self._rows.get(key)
         return with_order([order], [None if there is None else there.value])[0]

@@ -42,7 +42,7 @@ class ShownRows(Projection):
         return self.of_values(batch.values)
 
     def of_values(self, values: Sequence[bytes]) -> list[Any]:
-        """The columns of rows as they are kept.
+        """Return the columns of rows as they are kept.
 
         Raises:
             SerdeError: one is none.
@@ -55,7 +55,7 @@ class ShownRows(Projection):
         return [self._groups_of([keys for keys, _ in parted]), *columns] if self.groups.schema.names else columns
 
     def _groups_of(self, keys: Sequence[Sequence[bytes]]) -> Any:
-        """The keys of the groups of rows, a list for each."""
+        """Return the keys of the groups of rows, a list for each."""
         unpacked = self.groups.unpack([key for some in keys for key in some]).combine_chunks()
         columns = [column.combine_chunks() for column in unpacked.columns]
         structs = pa.StructArray.from_arrays(columns, fields=list(self._groups.value_type))

@@ -111,13 +111,13 @@ def bind(call: AggregateCall, path: str, type_: pa.DataType, times: pa.DataType)
 
 
 def state_name(call: AggregateCall, type_: pa.DataType) -> str:
-    """The name of the state of ``call`` for such values, as in ``last(string, ignore_nulls=False)``."""
+    """Return the name of the state of ``call`` for such values, as in ``last(string, ignore_nulls=False)``."""
     options = (f"{name}={call.options[name]!r}" for name in sorted(call.options))
     return f"{call.function}({', '.join([value_name(type_), *options])})"
 
 
 def value_name(type_: pa.DataType) -> str:
-    """The name of a type's physical form."""
+    """Return the name of a type's physical form."""
     if pa.types.is_list(type_):
         return f"list<{value_name(type_.value_type)}>"
     if pa.types.is_map(type_):

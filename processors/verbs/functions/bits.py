@@ -65,7 +65,7 @@ class Bits(AggregateFunction):
 
 
 def bind_booleans(path: str, type_: pa.DataType, *, before: Combine) -> Extreme:
-    """Whether all booleans of a column are true, or some.
+    """Return whether all booleans of a column are true, or some.
 
     Args:
         path: what errors call the column.
@@ -81,7 +81,7 @@ def bind_booleans(path: str, type_: pa.DataType, *, before: Combine) -> Extreme:
 
 
 def bind_bits(path: str, type_: pa.DataType, *, combine: Combine) -> Bits:
-    """The bits of the integers of a column, combined.
+    """Return the bits of the integers of a column, combined.
 
     Args:
         path: what errors call the column.

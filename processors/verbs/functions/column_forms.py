@@ -39,7 +39,7 @@ def canonical_values(values: Array) -> Array:
 
 
 def equal_type(type_: Any) -> pa.DataType:
-    """The type of ``equal_forms`` of values of a type."""
+    """Return the type of ``equal_forms`` of values of a type."""
     plain = not (pa.types.is_nested(type_) or pa.types.is_floating(type_) or pa.types.is_null(type_))
     return type_ if plain and not _is_wide(type_) else pa.binary()
 
@@ -91,7 +91,7 @@ def _order_of_leaves(values: Array) -> Integers:
 
 
 def _signs(values: Array) -> Integers:
-    """The signs of floats, in which values that are equal may differ."""
+    """Return the signs of floats, in which values that are equal may differ."""
     if not pa.types.is_floating(values.type):
         return np.zeros(len(values), np.int64)
     numbers = values.to_numpy()
@@ -126,7 +126,7 @@ def _dense(columns: Sequence[npt.NDArray[Any]], size: int = 0) -> Integers:
 
 
 def _begins(columns: Sequence[npt.NDArray[Any]]) -> npt.NDArray[np.bool_]:
-    """Which rows differ from the one before."""
+    """Return which rows differ from the one before."""
     begins = np.ones(len(columns[0]), np.bool_)
     begins[1:] = np.logical_or.reduce([column[1:] != column[:-1] for column in columns])
     return begins
@@ -157,7 +157,7 @@ def _list_ranks(elements: Integers, lengths: Integers) -> Integers:
 
 
 def _canonical(values: Array) -> Array:
-    """The one value that stands for all that are equal to each."""
+    """Return the one value that stands for all that are equal to each."""
     if not pa.types.is_floating(values.type):
         return values
     given = values.to_numpy(zero_copy_only=False)

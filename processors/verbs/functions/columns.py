@@ -37,7 +37,7 @@ def present(values: Array) -> npt.NDArray[np.bool_]:
 
 
 def integers(values: Array) -> Integers:
-    """The physical values of a column of integers, times or short decimals; 0 where it is null."""
+    """Return the physical values of a column of integers, times or short decimals; 0 where it is null."""
     numbers = unscaled(values)[:, 0] if pa.types.is_decimal(values.type) else words(values)
     whole = numbers.astype(np.int64)
     if values.null_count:
@@ -46,7 +46,7 @@ def integers(values: Array) -> Integers:
 
 
 def counted(values: Array, groups: Integers, size: int) -> Integers:
-    """How many values of each group are not null."""
+    """Return how many values of each group are not null."""
     return np.bincount(groups[present(values)] if values.null_count else groups, minlength=size)
 
 
@@ -98,7 +98,7 @@ def added_wide(states: Array, values: Array, groups: Integers, highest: int) -> 
 
 
 def halves_of(values: Array) -> Integers:
-    """The lower and the upper half of each integer; 0 where it is null."""
+    """Return the lower and the upper half of each integer; 0 where it is null."""
     if values.type == WHOLE or pa.types.is_decimal(values.type):
         halves = unscaled(values).astype(np.int64)
     else:
@@ -124,7 +124,7 @@ def _with_carries(sums: Integers, numbers: Integers, groups: Integers) -> Intege
 
 
 def _digits(halves: Integers) -> list[Integers]:
-    """The four digits of 32 bits of each integer, of which the last one has the sign."""
+    """Return the four digits of 32 bits of each integer, of which the last one has the sign."""
     low, high = halves.T
     return [low & _LOW, low >> 32 & _LOW, high & _LOW, high >> 32]
 
@@ -173,7 +173,7 @@ def picked(values: Array, ranks: Integers, groups: Integers, size: int, *, great
 
 
 def listed(lists: Array) -> tuple[Array, Integers]:
-    """The elements of lists, and how many each of them has: none where it is null."""
+    """Return the elements of lists, and how many each of them has: none where it is null."""
     return lists.flatten(), pc.list_value_length(lists).fill_null(0).to_numpy().astype(np.int64)
 
 
@@ -236,7 +236,7 @@ def _size(numbers: Integers) -> int:
 
 
 def exact_sums(lists: Array, one_by_one: Callable[[list[float]], float]) -> Floats:
-    """The exact sum of each list of floats, rounded once; 0.0 where there is no list.
+    """Return the exact sum of each list of floats, rounded once; 0.0 where there is no list.
 
     Of each list two floats are kept, and what adding to the first one rounds off is added to the second one. Where that
     rounds nothing off, the two are the exact sum, and their own sum is that, rounded once.

@@ -123,7 +123,7 @@ class RowCombiner(Combiner):
 
 
 def merges_exactly(call: AggregateCall) -> bool:
-    """Whether the states of any parts of the rows, merged, are the state of them all."""
+    """Return whether the states of any parts of the rows, merged, are the state of them all."""
     return call.function in _MERGE_EXACTLY
 
 
@@ -139,6 +139,6 @@ def float_sums(
 
 
 def _is_bounded(column: Any) -> bool:
-    """Whether no sum of some of the floats is too large for every order of them to give the same."""
+    """Return whether no sum of some of the floats is too large for every order of them to give the same."""
     numbers = np.abs(column.drop_null().to_numpy().astype(np.float64))
     return bool(numbers.max(initial=0.0) < _LARGEST / max(1, len(numbers)))

@@ -115,12 +115,12 @@ class CountDistinct(AggregateFunction):
 
 
 def bind_count(path: str, type_: pa.DataType) -> Count:
-    """The count of a column of any type."""
+    """Return the count of a column of any type."""
     return Count()
 
 
 def bind_count_distinct(path: str, type_: pa.DataType) -> CountDistinct:
-    """The exact count of different values in a column of that type.
+    """Return the exact count of different values in a column of that type.
 
     Raises:
         ConfigurationError: such values cannot be told to be equal.

@@ -94,7 +94,7 @@ class Entries(AggregateFunction):
 
 
 def bind_entries(path: str, type_: Any, times: pa.DataType) -> Entries:
-    """The map of two columns.
+    """Return the map of two columns.
 
     Raises:
         ConfigurationError: such keys cannot be compared.

@@ -35,18 +35,18 @@ class ExactSums(AggregateFunction):
 
     @abstractmethod
     def state_of_values(self, values: Sequence[Any]) -> list[Any]:
-        """The state of some values, none of which is null."""
+        """Return the state of some values, none of which is null."""
 
     @abstractmethod
     def merged(self, left: Sequence[Any], right: Sequence[Any]) -> list[Any]:
-        """The state of the values of two states."""
+        """Return the state of the values of two states."""
 
     @abstractmethod
     def result(self, state: Sequence[Any]) -> float | None:
-        """The result of a state."""
+        """Return the result of a state."""
 
     def extended(self, state: Any, values: Sequence[Any]) -> Any:
-        """A state with more values, none of which is null."""
+        """Return a state with more values, none of which is null."""
         return self.merge(state, self.state_of_values(values))
 
     def add(self, state: Any, value: Any, time: int) -> Any:
@@ -113,24 +113,24 @@ class Unit:
 
 
 def checked_bits(bits: int) -> int:
-    """The bits of a state; whatever was written otherwise never makes numbers of any size."""
+    """Return the bits of a state; whatever was written otherwise never makes numbers of any size."""
     if not 0 <= bits <= _FINEST:
         raise ValueError(f"no float has {bits} bits behind the point")
     return bits
 
 
 def to_bytes(number: int) -> bytes:
-    """A whole number as a state has it."""
+    """Return a whole number as a state has it."""
     return number.to_bytes(number.bit_length() // 8 + 1, "big", signed=True)
 
 
 def from_bytes(data: bytes) -> int:
-    """The whole number."""
+    """Return the whole number."""
     return int.from_bytes(data, "big", signed=True)
 
 
 def quotient(numerator: int, denominator: int) -> float:
-    """The quotient by a positive number, rounded once; infinite beyond the greatest float."""
+    """Return the quotient by a positive number, rounded once; infinite beyond the greatest float."""
     try:
         return numerator / denominator
     except OverflowError:
@@ -138,7 +138,7 @@ def quotient(numerator: int, denominator: int) -> float:
 
 
 def root(numerator: int, denominator: int) -> float:
-    """The square root of a quotient, rounded once.
+    """Return the square root of a quotient, rounded once.
 
     It is cut off behind more digits than a float has, with the last one odd if something is behind it: so no tie is
     taken for one that is none.

@@ -34,7 +34,7 @@ def order_form(path: str, type_: pa.DataType) -> Form | None:
 
 
 def _order_form(path: str, type_: pa.DataType) -> Form | None:
-    """The form of values, and of those within others, where -0.0 equals 0.0."""
+    """Return the form of values, and of those within others, where -0.0 equals 0.0."""
     if pa.types.is_floating(type_):
         return _float_order
     if pa.types.is_decimal(type_) and type_.precision > SHORT_DECIMAL:
@@ -48,7 +48,7 @@ def _order_form(path: str, type_: pa.DataType) -> Form | None:
 
 
 def equality_form(path: str, type_: pa.DataType) -> Form | None:
-    """An int, string or bytes, which are equal if the values are; None if that is what they are themselves.
+    """Return an int, string or bytes, which are equal if the values are; None if that is what they are themselves.
 
     Raises:
         ConfigurationError: such values are never equal.
@@ -60,7 +60,7 @@ def equality_form(path: str, type_: pa.DataType) -> Form | None:
 
 
 def canonical_form(path: str, type_: pa.DataType) -> Form | None:
-    """The one value that stands for all that are equal to it; None if that is every value itself.
+    """Return the one value that stands for all that are equal to it; None if that is every value itself.
 
     Raises:
         ConfigurationError: such values are never equal.
@@ -90,7 +90,7 @@ def _fields(path: str, type_: pa.StructType) -> list[tuple[str, pa.DataType]]:
 
 
 def same(value: Any) -> Any:
-    """The value as it is, where it needs no other form."""
+    """Return the value as it is, where it needs no other form."""
     return value
 
 
@@ -99,7 +99,7 @@ def _float_order(value: float) -> tuple[bool, float]:
 
 
 def holds_floats(type_: pa.DataType) -> bool:
-    """Whether there are floats in values of a type."""
+    """Return whether there are floats in values of a type."""
     if pa.types.is_list(type_):
         return holds_floats(type_.value_type)
     if pa.types.is_struct(type_):
@@ -112,7 +112,7 @@ def _zeros_apart(form: Form, value: Any) -> tuple[Any, Any]:
 
 
 def _signs(value: Any) -> Any:
-    """The signs of the floats in a value, in which values that are equal may differ."""
+    """Return the signs of the floats in a value, in which values that are equal may differ."""
     if isinstance(value, float):
         return 1.0 if isnan(value) else copysign(1, value)
     return tuple(map(_signs, value)) if isinstance(value, list | tuple) else None

@@ -29,7 +29,7 @@ class StatefulFunction(ABC):
     initial: Any = None
 
     def state_of(self, result: Any) -> Any:
-        """The state with this result, in its physical form, where the result tells all of it.
+        """Return the state with this result, in its physical form, where the result tells all of it.
 
         Raises:
             ConfigurationError: it does not.
@@ -39,7 +39,7 @@ class StatefulFunction(ABC):
 
     @abstractmethod
     def results(self, states: Array) -> Array:
-        """The results for a column of states, as the type says but for notes in it (``without_notes``).
+        """Return the results for a column of states, as the type says but for notes in it (``without_notes``).
 
         Raises:
             OverflowError: a result would leave its type.
@@ -59,7 +59,7 @@ class AggregateFunction(StatefulFunction):
 
     @abstractmethod
     def add(self, state: Any, value: Any, time: int) -> Any:
-        """The state after one more value.
+        """Return the state after one more value.
 
         Args:
             state: the state so far.
@@ -72,7 +72,7 @@ class AggregateFunction(StatefulFunction):
 
     @abstractmethod
     def merge(self, left: Any, right: Any) -> Any:
-        """The state of the values of both; at equal times those on the left count as arrived first.
+        """Return the state of the values of both; at equal times those on the left count as arrived first.
 
         Raises:
             OverflowError: the result would leave its type.
@@ -80,7 +80,7 @@ class AggregateFunction(StatefulFunction):
 
     @abstractmethod
     def add_columns(self, states: Array, values: Array, times: Array, groups: Integers) -> Array:
-        """The states of many groups after more values, which are added in their order.
+        """Return the states of many groups after more values, which are added in their order.
 
         Args:
             states: of each group; null where there is none yet.
@@ -94,7 +94,7 @@ class AggregateFunction(StatefulFunction):
 
     @abstractmethod
     def merge_columns(self, states: Array, groups: Integers, size: int) -> Array:
-        """The states of many groups, each merged of states in their order; null where there is none.
+        """Return the states of many groups, each merged of states in their order; null where there is none.
 
         Args:
             states: of parts of the rows; null where a part has none.
@@ -112,5 +112,5 @@ def without_notes(type_: Any) -> Any:
 
 
 def refusal(path: str, type_: pa.DataType, reason: str) -> ConfigurationError:
-    """The error for a column, or a part of one, of a type that a function does not take."""
+    """Return the error for a column, or a part of one, of a type that a function does not take."""
     return ColumnTypeError(f"{path}: {reason}, and this is {type_}; cast the column or choose another function")

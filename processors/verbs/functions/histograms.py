@@ -61,7 +61,7 @@ class Histogram(AggregateFunction):
         return self._counted(states, groups, nothing, nothing, size)
 
     def _counted(self, states: Array, before: Integers, owners: Integers, places: Integers, size: int) -> Array:
-        """The counts in states of some groups, and of values at some places; null where there are none."""
+        """Return the counts in states of some groups, and of values at some places; null where there are none."""
         width = len(self._edges) + 1
         counts = np.zeros((size, width), np.int64)
         there = present(states)
@@ -107,13 +107,13 @@ class Histogram(AggregateFunction):
 
 
 def _scaled(edge: float, unit: int) -> int:
-    """The greatest number of units that is no more than an edge."""
+    """Return the greatest number of units that is no more than an edge."""
     numerator, denominator = edge.as_integer_ratio()
     return numerator * unit // denominator
 
 
 def bind_histogram(path: str, type_: Any, *, edges: Sequence[float]) -> Histogram:
-    """The histogram of a column of that type.
+    """Return the histogram of a column of that type.
 
     Raises:
         ConfigurationError: such values have none.

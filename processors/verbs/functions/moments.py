@@ -50,7 +50,7 @@ class Moments(ExactSums):
 
     @abstractmethod
     def finished(self, count: int, sums: Sequence[int], unit: int) -> float | None:
-        """The result of whole numbers, of which so many units are one."""
+        """Return the result of whole numbers, of which so many units are one."""
 
     def state_of_values(self, values: Sequence[Any]) -> list[Any]:
         made = self._unit.wholes(values)
@@ -135,12 +135,12 @@ class Kurtosis(Moments):
 
 
 def _squares(count: int, sums: Sequence[int]) -> int:
-    """The count times the sum of the squares of distances from the average."""
+    """Return the count times the sum of the squares of distances from the average."""
     return count * sums[1] - sums[0] ** 2
 
 
 def bind_variance(path: str, type_: Any, *, finish: Finish, sample: bool) -> Variance:
-    """The variance or the standard deviation of a column.
+    """Return the variance or the standard deviation of a column.
 
     Args:
         path: what errors call the column.
@@ -155,7 +155,7 @@ def bind_variance(path: str, type_: Any, *, finish: Finish, sample: bool) -> Var
 
 
 def bind_skewness(path: str, type_: Any) -> Skewness:
-    """The skewness of a column.
+    """Return the skewness of a column.
 
     Raises:
         ConfigurationError: such values have none.
@@ -164,7 +164,7 @@ def bind_skewness(path: str, type_: Any) -> Skewness:
 
 
 def bind_kurtosis(path: str, type_: Any) -> Kurtosis:
-    """The kurtosis of a column.
+    """Return the kurtosis of a column.
 
     Raises:
         ConfigurationError: such values have none.

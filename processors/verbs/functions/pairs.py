@@ -67,7 +67,7 @@ class Products(ExactSums):
 
     @abstractmethod
     def finished(self, count: int, sums: Sequence[int], units: Powers) -> float | None:
-        """The result of whole numbers, of which the first and the second have so many units in one."""
+        """Return the result of whole numbers, of which the first and the second have so many units in one."""
 
     def state_of_values(self, values: Sequence[Any]) -> list[Any]:
         made = [unit.wholes(column) for unit, column in zip(self._units, zip(*values, strict=True), strict=True)]
@@ -140,7 +140,7 @@ class WeightedAverage(Products):
 
 
 def bind_pairs(path: str, type_: Any, *, of: type[Products], least: int) -> AggregateFunction:
-    """A function of two columns.
+    """Return a function of two columns.
 
     Args:
         path: what errors call the result.

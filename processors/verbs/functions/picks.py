@@ -190,7 +190,7 @@ class Collect(AggregateFunction):
         return self._by_time(states, groups, nothing, np.empty(0, np.int64), size)
 
     def _by_time(self, states: Array, owners: Integers, rows: list[Array], groups: Integers, size: int) -> Array:
-        """The values in states of some groups, then those of rows, by time; null where there are none."""
+        """Return the values in states of some groups, then those of rows, by time; null where there are none."""
         kept, (lengths, _) = zip(*map(listed, states.flatten()), strict=True)
         times, values = map(pa.concat_arrays, zip(kept, rows, strict=True))
         numbers = np.concatenate([owners.repeat(lengths), groups])
@@ -225,7 +225,7 @@ class Collect(AggregateFunction):
 
 
 def bind_min(path: str, type_: pa.DataType) -> Extreme:
-    """The least value of a column of that type.
+    """Return the least value of a column of that type.
 
     Raises:
         ConfigurationError: such values have no order.
@@ -234,7 +234,7 @@ def bind_min(path: str, type_: pa.DataType) -> Extreme:
 
 
 def bind_max(path: str, type_: pa.DataType) -> Extreme:
-    """The greatest value of a column of that type.
+    """Return the greatest value of a column of that type.
 
     Raises:
         ConfigurationError: such values have no order.
@@ -243,19 +243,19 @@ def bind_max(path: str, type_: pa.DataType) -> Extreme:
 
 
 def bind_first(path: str, type_: pa.DataType, times: pa.DataType, *, ignore_nulls: bool) -> First:
-    """The earliest value of a column of any type."""
+    """Return the earliest value of a column of any type."""
     return First(type_, times, ignore_nulls=ignore_nulls)
 
 
 def bind_last(path: str, type_: pa.DataType, times: pa.DataType, *, ignore_nulls: bool) -> Last:
-    """The latest value of a column of any type."""
+    """Return the latest value of a column of any type."""
     return Last(type_, times, ignore_nulls=ignore_nulls)
 
 
 def bind_collect(
     path: str, type_: pa.DataType, times: pa.DataType, *, limit: int | None = None, distinct: bool = False
 ) -> Collect:
-    """The values of a column of any type.
+    """Return the values of a column of any type.
 
     Raises:
         ConfigurationError: they are to be different, and cannot be compared.
@@ -264,7 +264,7 @@ def bind_collect(
 
 
 def _firsts(numbers: Integers, ranks: Integers) -> npt.NDArray[np.bool_]:
-    """Which rows are the first of their number and rank."""
+    """Return which rows are the first of their number and rank."""
     order = np.lexsort((ranks, numbers))
     begins = np.ones(len(order), np.bool_)
     begins[1:] = (np.diff(numbers[order]) != 0) | (np.diff(ranks[order]) != 0)

@@ -45,10 +45,10 @@ class Products(ExactSums):
 
     @abstractmethod
     def finished(self, count: int, power: int, digits: int, beyond: float | None) -> float:
-        """The result; ``beyond`` is the product of the values that are not finite, None if all are."""
+        """Return the result; ``beyond`` is the product of the values that are not finite, None if all are."""
 
     def factor(self, value: Any) -> tuple[int, int] | float:
-        """The power and the digits of a value, or the value if it is not finite."""
+        """Return the power and the digits of a value, or the value if it is not finite."""
         made = self._unit.wholes([value])
         if made is None:
             return float(value)
@@ -115,7 +115,7 @@ class GeometricMean(Products):
 
 
 def _cut(power: int, digits: int) -> tuple[int, int]:
-    """The same product with as few digits as tell it, and no more than are kept."""
+    """Return the same product with as few digits as tell it, and no more than are kept."""
     if not digits:
         return 0, 0
     size = abs(digits)
@@ -127,7 +127,7 @@ def _cut(power: int, digits: int) -> tuple[int, int]:
 
 
 def bind_product(path: str, type_: Any) -> Product:
-    """The product of a column.
+    """Return the product of a column.
 
     Raises:
         ConfigurationError: such values have none.
@@ -136,7 +136,7 @@ def bind_product(path: str, type_: Any) -> Product:
 
 
 def bind_geometric_mean(path: str, type_: Any) -> GeometricMean:
-    """The geometric mean of a column.
+    """Return the geometric mean of a column.
 
     Raises:
         ConfigurationError: such values have none.

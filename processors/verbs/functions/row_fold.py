@@ -20,13 +20,13 @@ MOMENTS: Final[pa.DataType] = pa.binary()
 
 
 def rows_type(types: Sequence[pa.DataType], times: pa.DataType) -> pa.StructType:
-    """The struct of the time of a row, of a type, and of its values."""
+    """Return the struct of the time of a row, of a type, and of its values."""
     values = [pa.field(str(place), without_notes(type_)) for place, type_ in enumerate(types)]
     return pa.struct([pa.field("time", times), *values])
 
 
 def states_type(functions: Sequence[StatefulFunction]) -> pa.StructType:
-    """The struct of the states of several functions."""
+    """Return the struct of the states of several functions."""
     return pa.struct([(str(place), function.state_type) for place, function in enumerate(functions)])
 
 

@@ -57,18 +57,18 @@ _TOO_MANY: Final = 16
 
 
 def whole(value: Any) -> int:
-    """The integer that a state or a physical value stands for."""
+    """Return the integer that a state or a physical value stands for."""
     number: int = value if value.__class__ is int else int.from_bytes(value, "big", signed=True)
     return number
 
 
 def wide(value: int) -> bytes:
-    """The physical form of a decimal with more than 18 digits."""
+    """Return the physical form of a decimal with more than 18 digits."""
     return value.to_bytes(_WIDE, "big", signed=True)
 
 
 def physical(value: int, type_: Any) -> int | bytes:
-    """The physical form of an unscaled decimal, or of any other integer."""
+    """Return the physical form of an unscaled decimal, or of any other integer."""
     return wide(value) if pa.types.is_decimal(type_) and type_.precision > SHORT_DECIMAL else value
 
 
@@ -77,7 +77,7 @@ class Sum(AggregateFunction):
 
     @abstractmethod
     def total(self, state: Any) -> Any:
-        """The sum as a number: an int or a float."""
+        """Return the sum as a number: an int or a float."""
 
 
 class NarrowSum(Sum):
@@ -214,7 +214,7 @@ class FloatSum(Sum):
         return self.add(None, result, 0)
 
     def totals(self, states: Array) -> Floats:
-        """The sum of each state; 0.0 where there is none."""
+        """Return the sum of each state; 0.0 where there is none."""
         return exact_sums(states, _rounded)
 
     def results(self, states: Array) -> Array:
@@ -233,7 +233,7 @@ def _fewest(values: list[float]) -> list[float]:
 
 
 def _rounded(values: list[float]) -> float:
-    """The exact sum, rounded once; 0.0 rather than -0.0."""
+    """Return the exact sum, rounded once; 0.0 rather than -0.0."""
     try:
         return fsum(values) + 0.0
     except OverflowError:
@@ -290,7 +290,7 @@ class Average(AggregateFunction):
         return from_physical(averages, self.type)
 
     def state_beside(self, result: Any, count: int | None, total: Any) -> Any:
-        """The state with this result, as far as a count and a sum beside it tell the rest.
+        """Return the state with this result, as far as a count and a sum beside it tell the rest.
 
         Args:
             result: the average, in its physical form.
@@ -313,7 +313,7 @@ class Average(AggregateFunction):
         return [count, self.of.add(None, summed, 0)]
 
     def _total_of(self, result: Any, count: int) -> Any:
-        """The only sum with which so many values have an average."""
+        """Return the only sum with which so many values have an average."""
         if isinstance(self.of, FloatSum):
             near = result * count
             around = (near, nextafter(near, -inf), nextafter(near, inf))
@@ -324,7 +324,7 @@ class Average(AggregateFunction):
         return nearest
 
     def _fits(self, result: Any, total: Any, count: int) -> bool:
-        """Whether so many values with this sum have that average."""
+        """Return whether so many values with this sum have that average."""
         return count > 0 and repr(self.quotient(total, count)) == repr(result)
 
     def _share(self, result: Any) -> Any:
@@ -332,7 +332,7 @@ class Average(AggregateFunction):
         return Fraction(result) if isfinite(result) else result
 
     def quotient(self, total: Any, count: int) -> Any:
-        """The physical form of the average."""
+        """Return the physical form of the average."""
         return total / count
 
 
@@ -386,13 +386,13 @@ class RoundedAverage(Average):
 
 
 def _half_up(dividend: int, divisor: int) -> int:
-    """The nearest integer to the quotient; of two, that which is further from zero."""
+    """Return the nearest integer to the quotient; of two, that which is further from zero."""
     rounded = (2 * abs(dividend) + divisor) // (2 * divisor)
     return rounded if dividend >= 0 else -rounded
 
 
 def bind_sum(path: str, type_: Any) -> Sum:
-    """The sum of a column of that type.
+    """Return the sum of a column of that type.
 
     Raises:
         ConfigurationError: such values have no sum.
@@ -415,7 +415,7 @@ def _decimal_sum(type_: pa.Decimal128Type) -> Sum:
 
 
 def bind_average(path: str, type_: Any) -> Average:
-    """The average of a column of that type.
+    """Return the average of a column of that type.
 
     Raises:
         ConfigurationError: such values have no average.

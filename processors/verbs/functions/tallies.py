@@ -144,7 +144,7 @@ class Percentile(Tally):
 
 
 def tallied(states: Array) -> tuple[Array, Integers, Integers]:
-    """The values of all states one behind the other, their counts, and how many values each state has.
+    """Return the values of all states one behind the other, their counts, and how many values each state has.
 
     Raises:
         pyarrow.ArrowInvalid: a state is none, as a value has no count.
@@ -156,7 +156,7 @@ def tallied(states: Array) -> tuple[Array, Integers, Integers]:
 
 
 def bind_mode(path: str, type_: pa.DataType) -> Mode:
-    """The most frequent value of a column of that type.
+    """Return the most frequent value of a column of that type.
 
     Raises:
         ConfigurationError: such values cannot be compared.
@@ -165,7 +165,7 @@ def bind_mode(path: str, type_: pa.DataType) -> Mode:
 
 
 def bind_percentile(path: str, type_: pa.DataType, *, percentage: float) -> Percentile:
-    """A percentile of a column of that type.
+    """Return a percentile of a column of that type.
 
     Raises:
         ConfigurationError: such values have none.

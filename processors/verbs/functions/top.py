@@ -60,7 +60,7 @@ class TopFold(MergingFold):
         raise pa.ArrowInvalid("the states after each row are made row by row")
 
     def _first(self, columns: Sequence[Array], owners: Integers, size: int) -> Any:
-        """The states with the first of these rows, which are of so many keys; null where a key has none."""
+        """Return the states with the first of these rows, which are of so many keys; null where a key has none."""
         orders, rows = columns
         counts = np.bincount(owners, minlength=size)
         places = _ranked(orders, rows, owners)
@@ -72,7 +72,7 @@ class TopFold(MergingFold):
 
 
 def _ranked(orders: Array, rows: Array, owners: Integers) -> Integers:
-    """The places of rows by their keys, then their orders; where these are equal, by the bytes of the rows."""
+    """Return the places of rows by their keys, then their orders; where these are equal, by the bytes of the rows."""
     ranks = _ranks(orders)
     places = np.lexsort((ranks, owners))
     sorted_ranks, sorted_owners = ranks[places], owners[places]
@@ -107,7 +107,7 @@ def first_rows(verb: str, keys: KeyCodec, n: int) -> Aggregation:
 def _first(
     n: int, verb: str, keys: KeyCodec, key: Any, rows: Callable[[], Iterable[tuple[bytes, bytes]]]
 ) -> list[list[bytes]]:
-    """The state with the first of some rows.
+    """Return the state with the first of some rows.
 
     Raises:
         UnreadableRowError: they are none that a state has, or that come.

@@ -47,7 +47,7 @@ class Held:
         return repr(self.value)
 
     def serialize_compact(self) -> bytes:
-        """The bytes of the state.
+        """Return the bytes of the state.
 
         Raises:
             TypeError: MessagePack does not have it.
@@ -175,7 +175,7 @@ class UserDefined(AggregateFunction):
         return list(values.flatten()) if self._pairs else [values]
 
     def _python(self, values: Array) -> list[list[Any]]:
-        """The values as Python has them, a list for each argument.
+        """Return the values as Python has them, a list for each argument.
 
         Raises:
             FailedFunction: Python cannot hold one.
@@ -219,7 +219,7 @@ def _shown(value: Any) -> str:
 
 
 def bind_user_defined(path: str, type_: pa.DataType, given: UserAggregate | None, *, pairs: bool) -> AggregateFunction:
-    """A user's function of a column, or of structs of two; without the function, what shows its states.
+    """Return a user's function of a column, or of structs of two; without the function, what shows its states.
 
     Raises:
         ConfigurationError: such values have no form in Python, or there are no such results.

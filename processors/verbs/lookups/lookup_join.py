@@ -40,7 +40,7 @@ def lookup_join(
     columns: Sequence[str],
     default: Mapping[str, Any],
 ) -> Verb:
-    """The verb.
+    """Return the verb.
 
     Args:
         name: its name.

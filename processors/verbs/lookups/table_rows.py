@@ -58,7 +58,7 @@ class TableRows:
         return nullable(self.packed.rows.schemas.current)
 
     def newest(self) -> str:
-        """The newest version."""
+        """Return the newest version."""
         return self.table.version()
 
     def at(self, version: str) -> SortedVersions:
@@ -83,7 +83,7 @@ class TableRows:
         return f"version {text} of {self.table!r}"
 
     def _read(self, version: str, before: "_Held | None") -> "_Held":
-        """A version, with what it shares with the one before it."""
+        """Return a version, with what it shares with the one before it."""
         parts = {part: number for number, part in enumerate(self.table.parts(version))}
         rows = [self._nothing() if before is None else before.shared(parts)]
         known = {} if before is None else before.parts
@@ -101,7 +101,7 @@ class TableRows:
         return VersionRows(none, none, numbers, None if self.packed.order is None else none, numbers)
 
     def _part(self, part: str, number: int) -> VersionRows:
-        """The rows of a part."""
+        """Return the rows of a part."""
         rows = self.select(self._aligned(part))
         times: Any = rows["timestamp"]
         rows = rows.filter(pc.less(times, self.never))  # null, too, is no time from which on a row is valid
@@ -120,7 +120,7 @@ class TableRows:
         )
 
     def _aligned(self, part: str) -> pa.Table:
-        """The columns of a part, in the types of those where the verb is made."""
+        """Return the columns of a part, in the types of those where the verb is made."""
         found = self.table.read(part, self.columns.names)
         columns: list[Any] = []
         for field in self.columns:
@@ -138,7 +138,7 @@ class TableRows:
         return pa.Table.from_arrays(columns, schema=self.columns)
 
     def _changing(self, rows: pa.Table, part: str) -> tuple[pa.Table, Any]:
-        """The rows that say something new, and which of them are no deletes."""
+        """Return the rows that say something new, and which of them are no deletes."""
         changes = changes_of(rows["op"])
         if None in changes:
             unknown = rows["op"][changes.index(None)].as_py()
@@ -179,7 +179,7 @@ class _Held:
         self.found = found
 
     def shared(self, parts: dict[str, int]) -> VersionRows:
-        """The rows of those parts that others have, too, with the numbers that they have there."""
+        """Return the rows of those parts that others have, too, with the numbers that they have there."""
         numbers = np.full(len(self.parts) + 1, -1, np.int64)
         for part, number in self.parts.items():
             numbers[number] = parts.get(part, -1)

@@ -50,7 +50,7 @@ def asked_row(
     sides: Mapping[str, SideColumns],
     read: Callable[[str, Mapping[str, Any]], pa.Table],
 ) -> Asked:
-    """A row of the result of a join, or of its first side.
+    """Return a row of the result of a join, or of its first side.
 
     Args:
         verb: the join.

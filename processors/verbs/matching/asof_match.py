@@ -82,7 +82,7 @@ class AsofMatching(Matching):
         return MatchExplanation(asked.verb, asked.row, time, candidates, self._verdict(walk), tuple(notes))
 
     def _fits(self, left: pa.Table, rows: Sequence[Stored]) -> Mapping[int, bool]:
-        """Whether each version fulfills the condition, by its time."""
+        """Return whether each version fulfills the condition, by its time."""
         if self.where is None:
             return {one.time: True for one in rows}
         packed: Any = pa.array([self.left.rows.pack(left)[0]] * len(rows), pa.binary())
@@ -159,7 +159,7 @@ class _Walk:
         return _Found(found, passed)
 
     def _newer(self) -> _Found:
-        """The first version from the row's time on that is not passed over, within the tolerance."""
+        """Return the first version from the row's time on that is not passed over, within the tolerance."""
         passed: list[Stored] = []
         for one in self._rows:
             if one.time >= self._first and not self._too_far(one):
@@ -169,7 +169,7 @@ class _Walk:
         return _Found(None, passed)
 
     def _winner(self) -> tuple[Stored | None, str]:
-        """The match and why it is, or why there is none."""
+        """Return the match and why it is, or why there is none."""
         before, after, time = self._before.version, self._after.version, self._time
         found = before if after is None else after
         if before is not None and after is not None and after.time - time >= time - before.time:
@@ -225,12 +225,12 @@ class _Walk:
         return "was over before the row's time"
 
     def _valid(self, time: int) -> Stored | None:
-        """The version that was valid then."""
+        """Return the version that was valid then."""
         found = (one for one in self._rows if one.time <= time and (one.until is None or time < one.until))
         return next(found, None)
 
     def _delete(self) -> int | None:
-        """The delete because of which nothing was valid at the row's time; None if there is none."""
+        """Return the delete because of which nothing was valid at the row's time; None if there is none."""
         if self._valid(self._last) is not None:
             return None
         return max((time for time in deletes_among(self._rows) if time <= self._last), default=None)

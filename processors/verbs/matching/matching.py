@@ -92,12 +92,12 @@ class Telling:
     unpacked: Callable[[bytes], bytes] = bytes
 
     def row(self, value: bytes) -> dict[str, Any]:
-        """The columns of a stored row."""
+        """Return the columns of a stored row."""
         (found,) = self.codec.unpack([self.unpacked(value)]).select(list(self.columns)).to_pylist()
         return dict(found)
 
     def stored(self, one: Stored, why: str, *, won: bool = False) -> Candidate:
-        """A stored row."""
+        """Return a stored row."""
         until = None if one.until is None else instant(one.until, self.times)
         return self._candidate(self.row(one.value), one.time, until, why, won=won)
 
@@ -119,7 +119,7 @@ def instant(time: int, type_: pa.DataType) -> datetime:
 
 
 def length(micros: int) -> str:
-    """A length of time, for sentences."""
+    """Return a length of time, for sentences."""
     return str(micros * MICROSECOND)
 
 
@@ -130,12 +130,12 @@ def deletes_among(rows: Sequence[Stored]) -> list[int]:
 
 
 def differing(row: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
-    """The columns that two rows have with other values; NaN equals NaN."""
+    """Return the columns that two rows have with other values; NaN equals NaN."""
     return [name for name, value in row.items() if name in other and not _same(value, other[name])]
 
 
 def forgotten(since: int | None, reached: int, times: pa.DataType) -> Iterable[str]:
-    """The note that rows may be gone which counted, if they were older than what the state still has."""
+    """Yield the note that rows may be gone which counted, if they were older than what the state still has."""
     if since is not None and reached < since:
         yield f"the state reaches back to {instant(since, times)}: what was valid only before that may be forgotten"
 

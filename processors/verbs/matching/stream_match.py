@@ -69,7 +69,7 @@ class StreamMatching(Matching):
         return MatchExplanation(asked.verb, asked.row, time, tuple(found), self._verdict(matches, theirs), tuple(notes))
 
     def _is_right_only(self, asked: Asked) -> bool:
-        """Whether it is a row of the right side that has come out without a left one."""
+        """Return whether it is a row of the right side that has come out without a left one."""
         left, right = asked.sides["left"], asked.sides.get("right")
         keeps = self.join_type.keeps(Side.RIGHT)
         return keeps and left.time is None and right is not None and right.time is not None
@@ -86,7 +86,7 @@ class StreamMatching(Matching):
         return telling.stored(one, why or "within the bounds", won=not why)
 
     def _bounds(self, left: bytes) -> tuple[int, int]:
-        """How much older, and how much newer, than a left row its matches may be."""
+        """Return how much older, and how much newer, than a left row its matches may be."""
         if self.reach is None:
             return self.before, self.after
         back, ahead = self.reach(pa.array([left], pa.binary()))

@@ -57,7 +57,7 @@ class TableMatching(Matching):
         return MatchExplanation(asked.verb, asked.row, time, found, verdict, notes)
 
     def _other_key(self, key: bytes, left: Kept) -> tuple[bytes | None, str]:
-        """The key of the right row, and why there is none."""
+        """Return the key of the right row, and why there is none."""
         if self.inputs["left"].foreign is None:
             return key, ""
         latest = latest_row(left)
@@ -82,13 +82,13 @@ class TableMatching(Matching):
         return f"the join has {'a row' if joins else 'no row'} for this key: {', '.join(there)}{why_none}"
 
     def _compared(self, asked: Asked) -> Asked:
-        """The same without a side of which the row has nothing."""
+        """Return the same without a side of which the row has nothing."""
         if self.inputs["left"].foreign is None or not self._is_of_right_row(asked):
             return asked
         return replace(asked, sides={role: side for role, side in asked.sides.items() if role != "left"})
 
     def _is_of_right_row(self, asked: Asked) -> bool:
-        """Whether a row of a join by foreign key has no left key, as that of a right row alone."""
+        """Return whether a row of a join by foreign key has no left key, as that of a right row alone."""
         packed = self.inputs["left"]
         foreign = packed.foreign.schema.names if packed.foreign is not None else []
         return all(asked.row.get(name) is None for name in packed.keys.schema.names if name not in foreign)
@@ -97,7 +97,7 @@ class TableMatching(Matching):
 def rows_of_key(
     side: str, packed: PackedRows, shown: Sequence[str], kept: Kept, time: int | None, *, joins: bool = True
 ) -> Iterator[Candidate]:
-    """The rows that a side has of a key, and its deletes between them, with why each counts or not.
+    """Yield the rows that a side has of a key, and its deletes between them, with why each counts or not.
 
     Args:
         side: the role of the side.
@@ -141,5 +141,5 @@ def changed_since(
 
 
 def latest_row(kept: Kept) -> Stored | None:
-    """The row that is there now."""
+    """Return the row that is there now."""
     return next((one for one in reversed(kept.rows) if one.until is None), None)

@@ -22,7 +22,7 @@ Merge: TypeAlias = Callable[[Any, Any], Any]
 
 
 def framed(states: Any, places: Integers, ends: Integers, lengths: Integers, merge: Merge) -> Any:
-    """The state of each frame.
+    """Return the state of each frame.
 
     Args:
         states: the state that each row brings alone; rows that may share a frame lie together, in their order.
@@ -57,7 +57,7 @@ def framed(states: Any, places: Integers, ends: Integers, lengths: Integers, mer
 
 
 def _put(column: Any, places: Integers, values: Any) -> Any:
-    """The column with other values at some places."""
+    """Return the column with other values at some places."""
     positions = np.arange(len(column))
     positions[places] = len(column) + np.arange(len(places))
     return pa.concat_arrays([column, values]).take(pa.array(positions))
@@ -79,7 +79,7 @@ class Layout:
 
     @classmethod
     def of(cls, known: Integers, keys: Integers) -> "Layout":
-        """The layout.
+        """Return the layout.
 
         Args:
             known: how much is known of each key, which lies in the order of the keys.
@@ -90,11 +90,11 @@ class Layout:
         return cls(order, both[order], np.flatnonzero(order >= len(both) - len(keys)))
 
     def column(self, known: Any, new: Any) -> Any:
-        """A column of both in this order."""
+        """Return a column of both in this order."""
         return pa.concat_arrays([known, new]).take(pa.array(self.order))
 
 
 def places_in(begins: npt.NDArray[np.bool_]) -> Integers:
-    """How many rows are before each one since the last that begins."""
+    """Return how many rows are before each one since the last that begins."""
     numbers = np.arange(len(begins))
     return numbers - np.maximum.accumulate(np.where(begins, numbers, 0))

@@ -160,7 +160,7 @@ def over(
     ttl: int | None,
     columns: Sequence[str],
 ) -> Verb:
-    """The verb.
+    """Return the verb.
 
     Args:
         name: its name.

@@ -104,7 +104,7 @@ class Calls:
     def kept(
         self, arguments: Mapping[str, str], conditions: Mapping[str, str], seconds: Mapping[str, str]
     ) -> dict[str, KeptCall]:
-        """The calls as they are kept, with the arguments and conditions of those that have some as text."""
+        """Return the calls as they are kept, with the arguments and conditions of those that have some as text."""
         return {
             name: KeptCall(state, arguments.get(name), where=conditions.get(name), second=seconds.get(name))
             for name, state in self._states.items()
@@ -137,7 +137,7 @@ class Calls:
         return fold
 
     def alone(self, keys: Any, columns: Sequence[Any]) -> Any:
-        """The states that rows bring, each alone.
+        """Return the states that rows bring, each alone.
 
         Args:
             keys: of the rows; for errors.
@@ -159,7 +159,7 @@ class Calls:
             return self._as_column([add(key, row, begin()) for key, row in zip(keys.to_pylist(), rows, strict=True)])
 
     def merged(self, older: Any, newer: Any) -> Any:
-        """The states of the rows of both, for each.
+        """Return the states of the rows of both, for each.
 
         Raises:
             RecordError: a result leaves its type.
@@ -231,7 +231,7 @@ class OverSpec(InTime):
         return self.frame.within
 
     def far(self, earlier: Integers, later: Integers) -> Booleans:
-        """Which of these times are so much later than the other ones that nothing counts of what was before."""
+        """Return which of these times are so much later than the other ones that nothing counts of what was before."""
         if self.lives is None:
             return np.zeros(len(later), np.bool_)
         far: Booleans = later > np.minimum(earlier, MAX_TIME - self.lives) + self.lives

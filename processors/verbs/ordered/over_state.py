@@ -110,18 +110,18 @@ class OverState:
         return OverStateSerde(slots, self.struct, initial, len(self.arguments))
 
     def states_of(self, kept: Any) -> list[Any]:
-        """The columns of states of some keys."""
+        """Return the columns of states of some keys."""
         return list(kept.storage.flatten()[1 : 1 + len(self.states)])
 
     def rows_of(self, kept: Any) -> "KeptRows":
-        """The rows that are kept of some keys, none of which is null."""
+        """Return the rows that are kept of some keys, none of which is null."""
         times, *others = kept.storage.flatten()
         elements, counts = listed(times)
         lists = zip(self.arguments, others[len(self.states) :], strict=True)
         return KeptRows(elements.to_numpy(), counts, {one: listed(column) for one, column in lists})
 
     def made(self, states: Sequence[Any], rows: "KeptRows") -> Any:
-        """A column of what is kept from now on.
+        """Return a column of what is kept from now on.
 
         Args:
             states: the columns of states.

@@ -101,7 +101,7 @@ class RowsInTime(Operator):
             self.observe(self._buffer.stream_time)
 
     def plain(self, columns: Columns) -> Columns:
-        """The rows without their orders."""
+        """Return the rows without their orders."""
         if not self._in_time.ordered:
             return columns
         rows = [order_and_row(value)[1] for value in columns.values.to_pylist()]
@@ -114,7 +114,7 @@ class RowsInTime(Operator):
         return MIN_TIME if seen is None else seen
 
     def _not_late(self, columns: Columns, reached: Integers) -> Columns:
-        """The rows that are not late; the others are counted."""
+        """Return the rows that are not late; the others are counted."""
         times, allowed = columns.timestamps, self._in_time.late
         bounds = np.maximum(reached, MIN_TIME + allowed) - allowed
         if self._buffer is not None and self.observed is not None:

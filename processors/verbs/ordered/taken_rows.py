@@ -62,7 +62,7 @@ class TakenRows:
         return times
 
     def pass_on(self) -> tuple[Any, Any]:
-        """The results of the rows, and what is kept of the keys from now on."""
+        """Return the results of the rows, and what is kept of the keys from now on."""
         calls = self._calls
         columns = {name: self._before(name, offset) for name, offset in calls.lags.items()}
         states = None
@@ -95,7 +95,7 @@ class TakenRows:
         return self._layout.column(known, new), counts.to_numpy(zero_copy_only=False)
 
     def _before(self, name: str, offset: int) -> Any:
-        """The value of an argument, so many rows before each new one."""
+        """Return the value of an argument, so many rows before each new one."""
         new = self._layout.new
         nobody: Any = pa.array(self._places[new] < offset)
         argument, _ = self._reached[self._calls.positions[name]]
@@ -114,7 +114,7 @@ class TakenRows:
         return framed(states, places, layout.new, places[layout.new] + 1, self._calls.merged)
 
     def _framed(self) -> Any:
-        """The states of the rows that count for each one."""
+        """Return the states of the rows that count for each one."""
         layout, frame, places = self._layout, self._spec.frame, self._places
         if frame.rows is not None:
             ends = layout.new
@@ -129,7 +129,7 @@ class TakenRows:
         return framed(alone, places, ends, lengths, self._calls.merged)
 
     def _alone(self, times: Integers, arguments: Mapping[int, Any], numbers: Integers) -> Any:
-        """The states that rows bring, each alone."""
+        """Return the states that rows bring, each alone."""
         calls = self._calls
         given = [] if calls.aggregate is None else calls.aggregate.arguments.names
         columns = [arguments[calls.positions[name]] for name in given]

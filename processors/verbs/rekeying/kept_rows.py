@@ -69,7 +69,7 @@ class KeptRows:
     def of(
         cls, storage: Storage, application_id: str, verb: str, side: KeptSide, manifests: tuple[Manifest, ...]
     ) -> Self:
-        """Those of an application.
+        """Return those of an application.
 
         Raises:
             StateConflictError: nothing tells how its rows are packed.

@@ -101,7 +101,7 @@ class PastRows:
         return found
 
     def _tables(self, sowing: Sowing, base: Manifest, rows: pa.Table) -> Iterator[pa.Table]:
-        """The rows of the store that have changed, in key order."""
+        """Yield the rows of the store that have changed, in key order."""
         kind, runs = self.store.kind, _runs(rows["key"])
         times: list[Any] = rows["timestamp"].to_pylist()
         packed: list[Any] = rows["value"].to_pylist()
@@ -126,7 +126,7 @@ class PastRows:
         return self.states.with_added(old, dict(zip(self.places, states, strict=True)))
 
     def _bounds(self, row: bytes) -> tuple[bytes, int, int]:
-        """The key of an entry, and the first and the last time that belong to it."""
+        """Return the key of an entry, and the first and the last time that belong to it."""
         form = self.store.kind.key_form
         if form is KeyForm.PLAIN:
             return row[len(DATA) :], MIN_TIME, MAX_TIME
@@ -135,14 +135,14 @@ class PastRows:
         return (key, *self._session(last_time(row), time)) if form is KeyForm.SESSION else (key, *self._window(time))
 
     def _session(self, start: int, end: int) -> tuple[int, int]:
-        """The first and the last time in a session as the store has it, which may last until it is cut."""
+        """Return the first and the last time in a session as the store has it, which may last until it is cut."""
         if isinstance(self.windows, SessionWindows) and self.windows.gap_of and self.windows.within is not None:
             grid = self.windows.within.grid
             return start, min(end, grid.end(grid.last(start)) - 1)
         return start, end
 
     def _window(self, place: int) -> tuple[int, int]:
-        """The first and the last time in the window with a place."""
+        """Return the first and the last time in the window with a place."""
         windows = self.windows
         if isinstance(windows, ChangedWindows):
             windows = windows.eras[bisect_right(windows.since, place)]

@@ -156,7 +156,7 @@ class Beginning:
             yield "rows whose ttl is over"
 
     def records(self) -> Iterator[pa.Table]:
-        """The rows as records of the new input, some after the other."""
+        """Yield the rows as records of the new input, some after the other."""
         for rows in self.old.parts():
             if not self.known:
                 rows = rows.filter(pc.invert(rows[DELETED]))
@@ -254,7 +254,7 @@ class Rekeying:
         return {} if manifest is None else {manifest.task_id: manifest.to_json()}
 
     def _records(self, beginning: Beginning, unit: int) -> pa.Table:
-        """The records of one input that belong to a task."""
+        """Return the records of one input that belong to a task."""
         mine = [_RECORDS.empty_table()]
         for records in beginning.records():
             belongs: Any = pa.array(partitions_of(records["key"].combine_chunks(), self.units) == unit)
@@ -300,13 +300,13 @@ def _length(term: Term | None) -> str:
 
 
 def _ties(records: pa.Table) -> int:
-    """How many records have the key and time of another one."""
+    """Return how many records have the key and time of another one."""
     places = records.select(["key", "timestamp"]).group_by(["key", "timestamp"]).aggregate([])
     return records.num_rows - places.num_rows
 
 
 def _struct(columns: pa.Table) -> Any:
-    """The columns of a table as one."""
+    """Return the columns of a table as one."""
     if not columns.num_columns:
         present: Any = pa.array(np.ones(columns.num_rows, np.bool_))
         return pa.StructArray.from_arrays([present], ["present"])

@@ -41,7 +41,7 @@ class JoinedKeys:
         return KeyCodec(nullable(pa.schema(list(fields.values()))))
 
     def of_left(self, keys: Sequence[bytes], rows: Sequence[bytes]) -> list[bytes]:
-        """The keys of results of left rows, by their own keys."""
+        """Return the keys of results of left rows, by their own keys."""
         known = self.left.keys.unpack(keys)
         if len(known.schema) < len(self.codec.schema):
             columns = self.left.columns_of(rows)
@@ -50,7 +50,7 @@ class JoinedKeys:
         return self._packed({name: known[name] for name in known.column_names}, len(keys))
 
     def of_right(self, keys: Sequence[bytes]) -> list[bytes]:
-        """The keys of right rows that no left row names, by their own keys."""
+        """Return the keys of right rows that no left row names, by their own keys."""
         columns = self.right.keys.unpack(keys).columns
         return self._packed(dict(zip(self._foreign.schema.names, columns, strict=True)), len(keys))
 

@@ -28,7 +28,7 @@ def multi_join(
     expired: Expired = Expired.SILENT,
     null_safe: bool = False,
 ) -> Verb:
-    """The verb.
+    """Return the verb.
 
     Args:
         name: its name.
@@ -84,7 +84,7 @@ def how_written(tables: Sequence[str], types: Sequence[JoinType]) -> Written:
 def _changes(
     builder: StreamsBuilder, number: int, rows: PackedRows, history: int | None, ttl: int | None, expired: Expired
 ) -> KStream:
-    """Which keys of a side change, and whether they had a row before."""
+    """Return which keys of a side change, and whether they had a row before."""
     table = side_table(builder, rows, history, ttl, expired)
     table.handle.send_olds(force=True)
     made = partial(ChangedKeys, number, history is not None)

@@ -31,7 +31,7 @@ def table_join(
     expired: Expired = Expired.SILENT,
     null_safe: bool = False,
 ) -> Verb:
-    """The verb; a join by foreign key if the left rows have one in front.
+    """Return the verb; a join by foreign key if the left rows have one in front.
 
     Args:
         name: its name.
@@ -73,7 +73,7 @@ def table_join(
 
 
 def _joined_by_key(one: KTable, other: KTable, join_type: JoinType) -> KTable:
-    """The pairs, which no store keeps."""
+    """Return the pairs, which no store keeps."""
     if join_type is JoinType.OUTER:
         return one.outer_join(other, pairs, vectorized=True)
     if join_type is JoinType.LEFT:
@@ -82,7 +82,7 @@ def _joined_by_key(one: KTable, other: KTable, join_type: JoinType) -> KTable:
 
 
 def _joined_by_foreign_key(one: KTable, other: KTable, join_type: JoinType) -> KTable:
-    """The pairs, which such a join keeps.
+    """Return the pairs, which such a join keeps.
 
     An inner join is a left join without the rows that lack a partner: KIP-213's inner join sends nothing for a row
     whose foreign key is null, so a row that was deleted and put back with such a key within a micro-batch would keep
@@ -94,7 +94,7 @@ def _joined_by_foreign_key(one: KTable, other: KTable, join_type: JoinType) -> K
 
 
 def _with_right_rows(one: KTable, other: KTable, join_type: JoinType, keys: JoinedKeys) -> KStream:
-    """The changes of the pairs by their keys, among them those of right rows that no left row names."""
+    """Return the changes of the pairs by their keys, among them those of right rows that no left row names."""
     kept = Materialized(value_serde=PAIRS)
     joined, unnamed = one.outer_join_on(other, kept_pairs, kept, foreign_key=foreign_keys_of, vectorized=True)
     if join_type is JoinType.RIGHT:
@@ -108,7 +108,7 @@ def _with_right_rows(one: KTable, other: KTable, join_type: JoinType, keys: Join
 def side_table(
     builder: StreamsBuilder, rows: PackedRows, history: int | None, ttl: int | None, expired: Expired
 ) -> KTable:
-    """The table that a side is, in a store of its topic's name; the arguments are those of ``table_join``."""
+    """Return the table that a side is, in a store of its topic's name; the arguments are those of ``table_join``."""
     topic, in_turn = rows.topic, rows.in_turn
     if history is None:
         return table_of(builder, topic, Materialized(topic, ttl=ttl, expired=expired), in_turn=in_turn)

@@ -136,7 +136,7 @@ def advise(
 def _described(
     given: dict[str, Any], checkpoint: str | None, state_dir: str | None, directory: Path | None
 ) -> tuple["Description", list[str]]:
-    """The description, and a line for each number in it that the user has not given."""
+    """Return the description, and a line for each number in it that the user has not given."""
     from millpond.bench.advice.description import Description
     from millpond.bench.numbers import size
 
@@ -214,7 +214,7 @@ def _size(text: str | None, option: str) -> int | None:
 
 
 def parsed_count(text: str, option: str) -> int:
-    """A number of things that an option gives, such as 20M.
+    """Return a number of things that an option gives, such as 20M.
 
     Raises:
         ConfigurationError: it is none.

@@ -32,7 +32,7 @@ def expect_text() -> None:
 
 
 def wants_json() -> bool:
-    """Whether whoever called the command reads JSON, of errors, too."""
+    """Return whether whoever called the command reads JSON, of errors, too."""
     return _wanted
 
 
@@ -40,10 +40,10 @@ class Answer(Protocol):
     """What a command has to say, for readers and for programs."""
 
     def lines(self) -> Iterable[str]:
-        """The answer as text."""
+        """Return the answer as text."""
 
     def to_dict(self) -> dict[str, Any]:
-        """The answer as an object of JSON."""
+        """Return the answer as an object of JSON."""
 
 
 def say(answer: Answer, json: bool) -> None:

@@ -123,7 +123,7 @@ def check(
 
 
 def _measured(tried: "BackendSupplier", changes: int) -> list["Figures"]:
-    """The figures of a backend, and beside them those of memory."""
+    """Return the figures of a backend, and beside them those of memory."""
     from millpond.stores.backend.registry import supplier
     from millpond.stores.testing.report.figures import measured
 

@@ -11,7 +11,7 @@ from millpond.errors import MillpondError
 
 
 def backend_names(incomplete: str) -> list[str]:
-    """The backends that are installed."""
+    """Return the backends that are installed."""
     from millpond.stores.backend.registry import backend_names as known
 
     return [name for name in known() if name.startswith(incomplete)]
@@ -32,7 +32,7 @@ def store_names(context: typer.Context, incomplete: str) -> list[str]:
 
 
 def store_kinds(incomplete: str) -> list[str]:
-    """The kinds of stores that can be brought along from Kafka Streams."""
+    """Return the kinds of stores that can be brought along from Kafka Streams."""
     from millpond.adapters.kafka_streams.kinds import KINDS
 
     return [kind.value for kind in KINDS if kind.value.startswith(incomplete)]

@@ -7,7 +7,7 @@ DURATION = "DURATION"
 
 
 def millis(option: str, text: str) -> int:
-    """The milliseconds that ``text`` means, as in ``"5 minutes"`` or ``"1 hour 30 minutes"``.
+    """Return the milliseconds that ``text`` means, as in ``"5 minutes"`` or ``"1 hour 30 minutes"``.
 
     Raises:
         ConfigurationError: it has no unit, is negative, or is no length of time.
@@ -22,7 +22,7 @@ def millis(option: str, text: str) -> int:
 
 
 def seconds(option: str, text: str) -> float:
-    """The same in seconds, of which there must be some.
+    """Return the same in seconds, of which there must be some.
 
     Raises:
         ConfigurationError: as ``millis``, or it is nothing.

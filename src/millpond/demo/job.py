@@ -83,7 +83,7 @@ Progress = Callable[[str, int], None]
 
 
 def prepare(options: Options) -> data.Inputs:
-    """The input of the run, with all files that it is to process arrived.
+    """Return the input of the run, with all files that it is to process arrived.
 
     Raises:
         ConfigurationError: an option is invalid, or something that the demo needs is not installed.
@@ -154,6 +154,6 @@ def _watch(running: dict[str, Meter], arrived: int, progress: Progress) -> dict[
 
 
 def _read(spark: "SparkSession", directory: Path) -> "DataFrame":
-    """The files of a topic, one per micro-batch, oldest first."""
+    """Return the files of a topic, one per micro-batch, oldest first."""
     schema = spark.read.parquet(str(directory)).schema
     return spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(directory))

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def committed(spark: "SparkSession", directory: Path) -> pa.Table:
-    """The rows of an output; what an interrupted batch left beside them is deleted. No query may be writing."""
+    """Return the rows of an output; what an interrupted batch left beside them is deleted. No query may be writing."""
     names = {Path(unquote(urlparse(uri).path)).name for uri in spark.read.parquet(str(directory)).inputFiles()}
     for path in directory.glob("*.parquet"):
         if path.name not in names:

@@ -33,7 +33,7 @@ class Summary:
         return all(agreement.complete for agreement in self.agreements.values())
 
     def to_dict(self) -> dict[str, Any]:
-        """The same as JSON has it."""
+        """Return the same as JSON has it."""
         return {
             "backend": masked(self.options.backend),
             "out": str(self.options.out),

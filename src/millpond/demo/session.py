@@ -31,7 +31,7 @@ rootLogger.appenderRef.file.ref = file
 
 
 def start(name: str, directory: Path, partitions: int) -> "SparkSession":
-    """A session on all cores that retries failed tasks, which a plain ``local[*]`` does not.
+    """Return a session on all cores that retries failed tasks, which a plain ``local[*]`` does not.
 
     Its log is ``directory/spark.log``, its standard error ``directory/spark.err``.
 

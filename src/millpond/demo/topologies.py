@@ -62,5 +62,5 @@ def with_weather(flights: Any, weather: Any) -> Any:
 
 
 def carrier(origins: Any, flights: Any) -> Any:
-    """The keys that flights are counted by; all of them at once, as Arrow arrays."""
+    """Return the keys that flights are counted by; all of them at once, as Arrow arrays."""
     return pc.struct_field(flights, "carrier")

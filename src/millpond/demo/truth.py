@@ -55,7 +55,7 @@ def flights_with_weather(arrived: int | None = None) -> pd.DataFrame:
 
 
 def carrier_counts(flights: pd.DataFrame) -> pd.DataFrame:
-    """How many of the flights each carrier has, and when the latest of them departs."""
+    """Return how many of the flights each carrier has, and when the latest of them departs."""
     return flights.groupby("carrier").agg(count=("flight", "size"), timestamp=("sched_dep_ms", "max")).reset_index()
 
 

@@ -95,7 +95,7 @@ class CopyPlace:
 
 
 def copies_of(local_dir: Path, manifest: Manifest) -> list[CopyPlace]:
-    """The local copies of the stores of a manifest's task below ``local_dir``."""
+    """Return the local copies of the stores of a manifest's task below ``local_dir``."""
     found = (local_dir / manifest.application_id / manifest.task_id).glob("[!.]*/[!.]*")
     return [CopyPlace(directory) for directory in sorted(found) if directory.is_dir()]
 
@@ -203,7 +203,7 @@ def _content_verdict(
 
 
 def _version_at(manifest: Manifest, position: Position) -> Manifest | None:
-    """The version that a copy at ``position`` holds; None if ``manifest`` does not lead there."""
+    """Return the version that a copy at ``position`` holds; None if ``manifest`` does not lead there."""
     if manifest.after(position.commit) is not None:
         return manifest.up_to(position.commit)
     before = position.branched_from(manifest)
@@ -211,7 +211,7 @@ def _version_at(manifest: Manifest, position: Position) -> Manifest | None:
 
 
 def _differences(held: Iterator[_Row], durable: Iterator[_Row]) -> tuple[int, list[str]]:
-    """How many keys have other values in two streams of rows in key order, and the first of them, told."""
+    """Return how many keys have other values in two streams of rows in key order, and the first of them, told."""
     count = 0
     first: list[str] = []
     mine, theirs = next(held, None), next(durable, None)

@@ -131,11 +131,11 @@ class Report:
         return not self.of(Severity.BROKEN)
 
     def of(self, severity: Severity) -> list[Finding]:
-        """The findings of that severity."""
+        """Return the findings of that severity."""
         return [finding for finding in self.findings if finding.severity is severity]
 
     def lines(self) -> Iterator[str]:
-        """The report as text: a line for each finding, what can be done about each subject, and the numbers."""
+        """Yield the report as text: a line for each finding, what can be done about each subject, and the numbers."""
         yield from map(str, self.findings)
         for subject in dict.fromkeys(finding.subject for finding in self.findings):
             yield f"to do ({subject}): {_CURES[subject]}"
@@ -147,7 +147,7 @@ class Report:
         yield f"{'sound' if self.sound else 'NOT SOUND'}: {counts} findings"
 
     def to_dict(self) -> dict[str, Any]:
-        """The report as JSON has it."""
+        """Return the report as JSON has it."""
         findings = [asdict(finding) | {"cure": finding.cure} for finding in self.findings]
         tallies = {name: getattr(self, name)._asdict() for name in ("read", "unnamed", "garbage", "other_lineages")}
         return {"sound": self.sound, "findings": findings, "tasks": self.tasks, "copies": self.copies, **tallies}

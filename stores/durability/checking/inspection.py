@@ -101,7 +101,7 @@ def read_rows(
 def read_versions(
     storage: Storage, manifest: Manifest, spec: StoreSpec
 ) -> Iterator[tuple[Any, Any, int | None, int | None]]:
-    """The same of a versioned store, with the ``valid_to`` of each version; None for those that are valid now.
+    """Yield the same of a versioned store, with the ``valid_to`` of each version; None for those that are valid now.
 
     Raises as ``read_rows``.
     """
@@ -132,7 +132,7 @@ def _content(storage: Storage, manifest: Manifest, spec: StoreSpec) -> Iterator[
 
 
 def read_store(storage: Storage, manifest: Manifest, spec: StoreSpec) -> Store[Any, Any]:
-    """The store at ``manifest``, in memory, as the half of its kind that only reads.
+    """Return the store at ``manifest``, in memory, as the half of its kind that only reads.
 
     Raises:
         MissingFileError, CorruptFileError: the durable state is incomplete or damaged.

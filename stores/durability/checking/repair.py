@@ -46,7 +46,7 @@ def repairs_of_copies(report: Report) -> list[Repair]:
 def retention(
     policy: DurabilityPolicy, newest: Collection[Manifest], retained: Collection[Manifest]
 ) -> DurabilityPolicy:
-    """A policy that retains what ``policy`` does, and all that micro-batches name to which a query can go back.
+    """Return a policy that retains what ``policy`` does, and all that micro-batches name to which a query can go back.
 
     Args:
         policy: what is retained at least.

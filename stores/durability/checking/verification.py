@@ -100,7 +100,7 @@ def verify(
 def newest_sound(
     storage: Storage, versions: Iterable[tuple[int, Collection[Manifest]]], *, workers: int = DEFAULT_WORKERS
 ) -> int | None:
-    """The number of the first version whose files are all there and whole; None if there is none.
+    """Return the number of the first version whose files are all there and whole; None if there is none.
 
     Args:
         storage: where the durable files are.
@@ -134,7 +134,7 @@ class _Verified(NamedTuple):
 def _verified(
     pool: Executor, storage: Storage, manifests: Iterable[Manifest], known: Collection[str] = ()
 ) -> dict[str, _Verified]:
-    """The files that the manifests name, by path, without those that are known."""
+    """Return the files that the manifests name, by path, without those that are known."""
     named = {manifest.path(file): (manifest, file) for manifest in manifests for file in manifest.stored}
     new = {path: owned for path, owned in named.items() if path not in known}
     return dict(zip(new, pool.map(lambda owned: _verify_file(storage, *owned), new.values()), strict=True))
@@ -156,7 +156,7 @@ def _verify_file(storage: Storage, manifest: Manifest, file: DurableFile) -> _Ve
 
 
 def _collected(files: Mapping[str, _Verified], again: Collection[Manifest]) -> set[Finding]:
-    """The findings about files that have gone and are named no more."""
+    """Return the findings about files that have gone and are named no more."""
     named = {manifest.path(file) for manifest in again for file in manifest.files}
     gone = (file.findings for path, file in files.items() if file.missing and path not in named)
     return set(chain.from_iterable(gone))
@@ -174,7 +174,7 @@ def _chain_findings(storage: Storage, manifest: Manifest) -> list[Finding]:
 def _readable(
     manifests: Iterable[Manifest], files: Mapping[str, _Verified], specs: Specs
 ) -> list[tuple[Manifest, StoreSpec]]:
-    """The stores whose rows can be read, because nothing is wrong with their files."""
+    """Return the stores whose rows can be read, because nothing is wrong with their files."""
     return [
         (manifest, spec)
         for manifest in manifests
@@ -205,7 +205,7 @@ def _row_findings(storage: Storage, manifest: Manifest, spec: StoreSpec) -> list
 
 
 def _file_of(storage: Storage, manifest: Manifest, spec: StoreSpec, row: bytes) -> DurableFile:
-    """The file that has the row as it is at ``manifest``: the last one that has it at all."""
+    """Return the file that has the row as it is at ``manifest``: the last one that has it at all."""
     if spec.kind.format_version is FormatVersion.LATEST_APART and is_latest_row(row):
         plain = entries(storage, manifest, spec.name, FormatVersion.PLAIN)
         row = max(key for key, _ in plain if history_prefix(row) <= key < row)
@@ -232,7 +232,7 @@ def _schema_findings(storage: Storage, application_id: str) -> list[Finding]:
 def _strays(
     storage: Storage, policy: DurabilityPolicy, given: Collection[Manifest], newest: Manifest
 ) -> tuple[Tally, Tally]:
-    """The files in a lineage that no given manifest names, and those of them that nobody can need."""
+    """Return the files in a lineage that no given manifest names, and those of them that nobody can need."""
     named = {manifest.path(file) for manifest in given for file in manifest.files}
 
     def tally(files: Iterable[StoredFile]) -> Tally:
@@ -242,7 +242,7 @@ def _strays(
 
 
 def _other_lineages(storage: Storage, lineages: Collection[str], task: str) -> Tally:
-    """The files of a task in lineages that are not among these."""
+    """Return the files of a task in lineages that are not among these."""
     theirs = {f"{task}/{lineage}" for lineage in storage.directories(task)}.difference(lineages)
     return _sum(_tally(storage.list(directory)) for directory in theirs)
 
@@ -258,7 +258,7 @@ def _sum(tallies: Iterable[Tally]) -> Tally:
 
 
 def _newest(manifests: Iterable[Manifest], owner: Callable[[Manifest], str]) -> dict[str, Manifest]:
-    """The newest manifest of each owner."""
+    """Return the newest manifest of each owner."""
     newest: dict[str, Manifest] = {}
     for manifest in manifests:
         if manifest.sequence >= newest.setdefault(owner(manifest), manifest).sequence:

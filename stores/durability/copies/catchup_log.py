@@ -46,12 +46,12 @@ class Commit(NamedTuple):
 
     @classmethod
     def of(cls, position: Position) -> Self | None:
-        """The commit of a position; None for that of an empty copy."""
+        """Return the commit of a position; None for that of an empty copy."""
         return None if position.file is None else cls(position.file.sequence, position.file.commit)
 
     @classmethod
     def parse(cls, text: bytes) -> Self:
-        """The commit that ``bytes`` of one has written.
+        """Return the commit that ``bytes`` of one has written.
 
         Raises:
             ValueError: none has.
@@ -165,7 +165,7 @@ class CatchupLog:
         self.waiting.append(commit)
 
     def changes(self, commit: Commit) -> tuple[Any, Any]:
-        """The keys and the values of a commit that waits, as Arrow arrays.
+        """Return the keys and the values of a commit that waits, as Arrow arrays.
 
         Raises:
             CorruptStoreError: they are damaged, or gone.
@@ -202,7 +202,7 @@ class CatchupLog:
             raise CorruptStoreError(f"{path} cannot be read: {error}") from error
 
     def size(self, commit: Commit) -> int:
-        """How many bytes the changes of a commit that waits take.
+        """Return how many bytes the changes of a commit that waits take.
 
         Raises:
             CorruptStoreError: they are gone.

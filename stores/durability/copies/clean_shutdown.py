@@ -112,7 +112,7 @@ class CleanShutdownMarker:
                 self._path.unlink(missing_ok=True)
 
     def strangers(self) -> list[str]:
-        """The files that have come since the directory was closed; none if no seal tells.
+        """Return the files that have come since the directory was closed; none if no seal tells.
 
         Raises:
             OSError: they cannot be listed.
@@ -204,7 +204,7 @@ def _parsed(seal: str | None) -> _Files | None:
 
 
 def _sizes(directory: str, below: str = "") -> dict[str, int]:
-    """The sizes of all files in a directory, by their paths from there; a link is refused."""
+    """Return the sizes of all files in a directory, by their paths from there; a link is refused."""
     sizes: dict[str, int] = {}
     if not below:
         refuse_links(Path(directory))

@@ -21,14 +21,14 @@ from millpond.stores.specs.store_spec import StoreSpec
 
 
 def is_damage(error: BaseException | None) -> bool:
-    """Whether the error, or one that led to it, reports damage, found by the engine or where a row is read."""
+    """Return whether the error, or one that led to it, reports damage, found by the engine or where a row is read."""
     while error is not None and not isinstance(error, CorruptStoreError):
         error = error.__cause__ or error.__context__
     return error is not None
 
 
 def contradicts(backend: Backend, spec: StoreSpec, manifest: Manifest, source: FileSource) -> bool:
-    """Whether a local copy, which is at ``manifest``, has other metadata than the durable files.
+    """Return whether a local copy, which is at ``manifest``, has other metadata than the durable files.
 
     Raises:
         DurabilityError: these cannot be read.

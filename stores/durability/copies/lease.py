@@ -99,7 +99,7 @@ class Lease:
             pause = min(pause * 2, _LONGEST_PAUSE)
 
     def clock_ms(self) -> int:
-        """The time by the clock that dates the files of the directory, in milliseconds since 1970.
+        """Return the time by the clock that dates the files of the directory, in milliseconds since 1970.
 
         Raises:
             StoreClosedError: the lease is not held.
@@ -127,7 +127,7 @@ class Lease:
 
 
 def lease_holder(directory: Path) -> str | None:
-    """Which process has the lease on ``directory`` now; None if none has. Nothing is changed.
+    """Return which process has the lease on ``directory`` now; None if none has. Nothing is changed.
 
     Raises:
         OSError: the file cannot be read.
@@ -164,7 +164,7 @@ class LeaseMark(NamedTuple):
 
 
 def lease_mark(directory: Path) -> LeaseMark | None:
-    """The mark on the lease on ``directory``; None if nobody ever had it. Nothing is changed, and nobody waits.
+    """Return the mark on the lease on ``directory``; None if nobody ever had it. Nothing is changed, and nobody waits.
 
     Raises:
         OSError: the file cannot be read.
@@ -191,12 +191,12 @@ def _read_only(directory: Path) -> Iterator[int | None]:
 
 
 def _holder(descriptor: int) -> str:
-    """The process that noted itself as the holder."""
+    """Return the process that noted itself as the holder."""
     return os.pread(descriptor, _NOTE_SIZE, 0).decode(errors="replace").strip() or "unknown"
 
 
 def _is_at(descriptor: int, path: Path) -> bool:
-    """Whether an open file is the one that ``path`` names."""
+    """Return whether an open file is the one that ``path`` names."""
     try:
         return os.path.samestat(os.fstat(descriptor), os.lstat(path))
     except FileNotFoundError:

@@ -100,7 +100,7 @@ class LocalCopy:
         self._preparation = Preparation(place, policy, pace or MigrationThrottle(policy.prepared_share))
 
     def open(self, manifest: Manifest, source: FileSource, *, switches: bool = False) -> Transaction:
-        """A transaction over the store's content at ``manifest``, whose files are read from ``source``.
+        """Return a transaction over the store's content at ``manifest``, whose files are read from ``source``.
 
         Args:
             manifest: the version.
@@ -323,7 +323,7 @@ class LocalCopy:
             seal.closed()
 
     def _knows_less(self, manifest: Manifest, source: FileSource) -> bool:
-        """Whether a copy that is about to be prepared from has no timestamps, and the durable files do.
+        """Return whether a copy that is about to be prepared from has no timestamps, and the durable files do.
 
         So it is if the store was timestamped once and has been plain since. Once something is prepared, it has what the
         files have got meanwhile.
@@ -346,7 +346,7 @@ class LocalCopy:
         self._tidy = True
 
     def _open_in_use(self) -> Backend:
-        """The directory that is used: the old one while the new one is being prepared."""
+        """Return the directory that is used: the old one while the new one is being prepared."""
         older = self._place.older()
         if older is not None and self._switches and self._preparation.prepared:
             self._preparation.take_over()

@@ -45,7 +45,7 @@ class Merge:
         return sum(len(keys) - place for (keys, _), place in zip(self._commits, self._places, strict=True))
 
     def step(self) -> Step:
-        """The next rows, at least one if any are left, of at most a bounded size beyond that one."""
+        """Return the next rows, at least one if any are left, of at most a bounded size beyond that one."""
         found = self._next_keys()
         ends = [keys[-1] for keys, whole in found if not whole]
         end = min(ends, default=None)
@@ -64,7 +64,7 @@ class Merge:
         self._places = [place + count for place, count in zip(self._places, step.counts, strict=True)]
 
     def _next_keys(self) -> list[tuple[list[bytes], bool]]:
-        """The next keys of each commit, and whether these are all that it has left."""
+        """Return the next keys of each commit, and whether these are all that it has left."""
         going = sum(place < len(keys) for (keys, _), place in zip(self._commits, self._places, strict=True))
         share = min(_ROWS_PER_STEP, max(_LEAST_READ, 3 * _ROWS_PER_STEP // max(1, going)))
         found = []
@@ -75,7 +75,7 @@ class Merge:
 
 
 def _bounded(rows: dict[bytes, bytes | None]) -> dict[bytes, bytes | None]:
-    """The first of the rows, in order, as many as a step has."""
+    """Return the first of the rows, in order, as many as a step has."""
     bounded: dict[bytes, bytes | None] = {}
     size = 0
     for key in sorted(rows):
@@ -87,5 +87,5 @@ def _bounded(rows: dict[bytes, bytes | None]) -> dict[bytes, bytes | None]:
 
 
 def _place_after(keys: Any, key: bytes) -> int:
-    """How many of sorted keys are not greater than ``key``."""
+    """Return how many of sorted keys are not greater than ``key``."""
     return bisect_right(range(len(keys)), key, key=lambda place: keys[place].as_py())

@@ -38,7 +38,7 @@ def delete_others(place: StoreLocation, policy: DurabilityPolicy, manifest: Mani
 def _continues(
     place: StoreLocation, policy: DurabilityPolicy, manifest: Manifest, version: FormatVersion, directory: Path
 ) -> bool:
-    """Whether ``manifest`` leads on from where the copy in a directory stands, as far as can be told."""
+    """Return whether ``manifest`` leads on from where the copy in a directory stands, as far as can be told."""
     seal = CleanShutdownMarker(directory, checked_by_engine=place.supplier.checksums, limit=policy.sealed_bytes)
     if seal.take_off() is not None:
         return False

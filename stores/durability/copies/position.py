@@ -36,7 +36,7 @@ class Position(NamedTuple):
 
     @classmethod
     def of(cls, manifest: Manifest) -> "Position":
-        """The position of a copy that holds what ``manifest`` says."""
+        """Return the position of a copy that holds what ``manifest`` says."""
         if not manifest.files:
             return NOWHERE
         if manifest.bridge is not None and not manifest.deltas:
@@ -49,13 +49,13 @@ class Position(NamedTuple):
         return NO_COMMIT if self.file is None else self.file.commit
 
     def branched_from(self, manifest: Manifest) -> Manifest | None:
-        """The version of which the last commit is one delta, if ``manifest`` leads there, too."""
+        """Return the version of which the last commit is one delta, if ``manifest`` leads there, too."""
         if self.file is None or self.parent is None or self.file.kind is not FileKind.DELTA:
             return None
         return None if manifest.after(self.parent) is None else manifest.up_to(self.parent)
 
     def encoded(self) -> bytes:
-        """The row's value, of a position that has a file."""
+        """Return the row's value, of a position that has a file."""
         assert self.file is not None
         content = {"boot": boot_id(), "parent": self.parent, "kind": self.file.kind, "file": self.file.fields}
         return json.dumps(content, separators=(",", ":")).encode()
@@ -67,7 +67,7 @@ NOWHERE: Final = Position(None, None)
 
 @cache
 def boot_id() -> str:
-    """The id of this boot; if the system has none, one that is valid only in this process."""
+    """Return the id of this boot; if the system has none, one that is valid only in this process."""
     try:
         return _LINUX_BOOT_ID.read_text().strip()
     except OSError:
@@ -75,7 +75,7 @@ def boot_id() -> str:
 
 
 def encode_position(manifest: Manifest) -> bytes:
-    """The row's value for a copy that holds what ``manifest`` says, which has at least one file."""
+    """Return the row's value for a copy that holds what ``manifest`` says, which has at least one file."""
     return Position.of(manifest).encoded()
 
 

@@ -233,7 +233,7 @@ class Preparation:
         return True
 
     def _rows_in_time(self) -> int:
-        """How many rows of what is due have to be written now."""
+        """Return how many rows of what is due have to be written now."""
         if not self._due or self._sweep is None:
             return 0
         batches = self._policy.prepared_commits - len(self._backlog.waiting) + 1

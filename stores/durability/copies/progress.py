@@ -34,7 +34,7 @@ class Progress:
         self._began = self._told = time.monotonic()
 
     def watched(self, run: Iterator[Rows]) -> Iterator[Rows]:
-        """The parts of a run, which are counted."""
+        """Yield the parts of a run, which are counted."""
         for part in run:
             self.read += len(part[0])
             now = time.monotonic()

@@ -115,13 +115,13 @@ def entries(
 
 
 def knows_timestamps(source: FileSource, manifest: Manifest, store: str) -> bool:
-    """Whether a file of ``manifest`` has a row of ``store`` with a timestamp that is known."""
+    """Return whether a file of ``manifest`` has a row of ``store`` with a timestamp that is known."""
     tables = (table for file in manifest.files for table in read_tables(source, manifest, file, store))
     return any(pc.any(pc.not_equal(table.column("timestamp"), UNKNOWN_TIMESTAMP)).as_py() for table in tables)
 
 
 def newest_are_stamped(source: FileSource, manifest: Manifest, store: str) -> bool:
-    """Whether the newest values of ``store`` in the files of ``manifest`` have timestamps, known or not.
+    """Return whether the newest values of ``store`` in the files of ``manifest`` have timestamps, known or not.
 
     So they have if a timestamped store wrote them: in one file all values have timestamps, or none has.
     """
@@ -136,7 +136,7 @@ def newest_are_stamped(source: FileSource, manifest: Manifest, store: str) -> bo
 def rows_of_files(
     source: FileSource, manifest: Manifest, store: str, version: FormatVersion, span: Span = _ALL
 ) -> list[Iterator[Rows]]:
-    """The rows of ``store`` in the snapshot of ``manifest``, and in each delta: runs to be merged.
+    """Return the rows of ``store`` in the snapshot of ``manifest``, and in each delta: runs to be merged.
 
     Each version still lies by its time.
     """

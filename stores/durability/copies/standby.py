@@ -115,7 +115,7 @@ class StandbyTask:
         return warmed
 
     def _carried(self, manifest: Manifest) -> bool:
-        """Whether a worker of this machine carries the copies forward.
+        """Return whether a worker of this machine carries the copies forward.
 
         The mark was noted before the manifest was read, so whoever left it was at work on the version after that, at
         most. Whoever works on a later one leaves another mark. So if two more versions come and the mark stays, the

@@ -140,7 +140,7 @@ class Sweep:
         return count
 
     def piece(self, source: Backend, most: int) -> Piece:
-        """The next rows of ``source`` to be copied, at most so many."""
+        """Return the next rows of ``source`` to be copied, at most so many."""
         rows: dict[bytes, bytes] = {}
         size = 0
         for row, value in source.scan(self._next or None):
@@ -180,7 +180,7 @@ class Sweep:
         self._backlog.reach(passing.commit)
 
     def _passing(self) -> _Pass:
-        """The pass that goes on, or one over what waits now."""
+        """Return the pass that goes on, or one over what waits now."""
         waiting = self._backlog.waiting
         if self._pass is None or self._pass.commit not in waiting:
             part = self._part if self._part is not None and self._part.commit in waiting else None

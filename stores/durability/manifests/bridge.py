@@ -39,7 +39,7 @@ class Bridge(NamedTuple):
         return cls(commits[-1 - count], tuple(deltas[-count:]))
 
     def after(self, commit: str) -> tuple[DurableFile, ...] | None:
-        """The deltas that lead from the state at ``commit`` to the snapshot; None if none do."""
+        """Return the deltas that lead from the state at ``commit`` to the snapshot; None if none do."""
         commits = self.commits
         return self.deltas[commits.index(commit) :] if commit in commits else None
 

@@ -65,7 +65,7 @@ def claimed_by(storage: Storage, application_id: str) -> str | None:
 
 
 def is_claim(name: str) -> bool:
-    """Whether a file of that name in an application's directory is a claim, whoever's."""
+    """Return whether a file of that name in an application's directory is a claim, whoever's."""
     return _ANY_CLAIM.fullmatch(name) is not None
 
 

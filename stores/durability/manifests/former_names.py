@@ -23,7 +23,7 @@ def note_former_name(storage: Storage, application_id: str, former: str) -> None
 
 
 def former_names(storage: Storage, application_id: str) -> frozenset[str]:
-    """The names under which manifests of an application may have been written; none but of clones.
+    """Return the names under which manifests of an application may have been written; none but of clones.
 
     Raises:
         DurabilityError: the storage failed.
@@ -33,7 +33,7 @@ def former_names(storage: Storage, application_id: str) -> frozenset[str]:
 
 
 def is_former_name(name: str) -> bool:
-    """Whether a file of that name in an application's directory tells a former name of it."""
+    """Return whether a file of that name in an application's directory tells a former name of it."""
     return name.startswith(_PREFIX)
 
 

@@ -37,7 +37,7 @@ _log = logging.getLogger(__name__)
 def garbage(
     storage: Storage, manifest: Manifest, policy: DurabilityPolicy, run: str = "", *, now_ms: int
 ) -> list[StoredFile]:
-    """The files of a task that no retained manifest can name, pins that nobody renews before them.
+    """Return the files of a task that no retained manifest can name, pins that nobody renews before them.
 
     Args:
         storage: where they are.

@@ -113,7 +113,7 @@ class Manifest:
 
     @classmethod
     def empty(cls, application_id: str, task_id: str, fingerprint: str) -> Self:
-        """The manifest of a task that has no state yet."""
+        """Return the manifest of a task that has no state yet."""
         return cls(application_id, task_id, fingerprint, new_commit_id())
 
     @property
@@ -165,11 +165,11 @@ class Manifest:
         return f"{self.directory}/{file.name}"
 
     def with_delta(self, file: DurableFile, reader: Release = _USUAL_READER) -> "Manifest":
-        """The next version: this one and a delta over it, which ``reader`` is the oldest release to read."""
+        """Return the next version: this one and a delta over it, which ``reader`` is the oldest release to read."""
         return replace(self, deltas=(*self.deltas, file), oldest_reader=max(self.oldest_reader, reader))
 
     def with_step(self, file: DurableFile, unfinished: Unfinished) -> "Manifest":
-        """The next version: this one and a delta over it, whose file has one more part of a snapshot."""
+        """Return the next version: this one and a delta over it, whose file has one more part of a snapshot."""
         return replace(self.with_delta(file, _READER_OF_PARTS), unfinished=unfinished)
 
     def with_snapshot(
@@ -179,7 +179,7 @@ class Manifest:
         reader: Release = _USUAL_READER,
         delta: DurableFile | None = None,
     ) -> "Manifest":
-        """The next version: a snapshot alone, which ``reader`` is the oldest release to read.
+        """Return the next version: a snapshot alone, which ``reader`` is the oldest release to read.
 
         Args:
             file: the snapshot.
@@ -233,15 +233,15 @@ class Manifest:
         return self.deltas[commits.index(commit) :] if commit in commits else None
 
     def across(self, commit: str) -> tuple[DurableFile, ...] | None:
-        """The deltas of the bridge that lead from the state at ``commit`` to the snapshot; None if none do."""
+        """Return the deltas of the bridge that lead from the state at ``commit`` to the snapshot; None if none do."""
         return None if self.bridge is None else self.bridge.after(commit)
 
     def includes(self, commit: str) -> bool:
-        """Whether ``commit`` is known to be this version or one that it comes from."""
+        """Return whether ``commit`` is known to be this version or one that it comes from."""
         return self.after(commit) is not None or self.across(commit) is not None
 
     def up_to(self, commit: str) -> "Manifest":
-        """The version as of ``commit``, which is one of its files' that can be undone or replayed."""
+        """Return the version as of ``commit``, which is one of its files' that can be undone or replayed."""
         wanted = [file.commit for file in self.deltas]
         count = wanted.index(commit) + 1 if commit in wanted else 0
         return replace(self, deltas=self.deltas[:count], unfinished=None)
@@ -288,7 +288,7 @@ class Manifest:
 
     @classmethod
     def from_json(cls, text: str) -> Self:
-        """The manifest that ``to_json`` wrote.
+        """Return the manifest that ``to_json`` wrote.
 
         Raises:
             FormatError: this release does not know the version, is older than those that may read it, or the text is
@@ -343,7 +343,7 @@ class Manifest:
 
 
 def _able(content: Mapping[str, Any]) -> str:
-    """Which release can read a manifest of a later version, as far as that says so."""
+    """Return which release can read a manifest of a later version, as far as that says so."""
     oldest, writer = content.get("oldest_reader"), content.get("written_by")
     if isinstance(oldest, str) and isinstance(writer, str):
         return f"release {oldest} or a newer one (it was written by {writer})"
@@ -351,7 +351,7 @@ def _able(content: Mapping[str, Any]) -> str:
 
 
 def _oldest_reader(content: Mapping[str, Any], version: int) -> Release:
-    """The oldest release that reads a manifest of a known version.
+    """Return the oldest release that reads a manifest of a known version.
 
     Raises:
         FormatError: that is a later one than this.
@@ -366,7 +366,7 @@ def _oldest_reader(content: Mapping[str, Any], version: int) -> Release:
 
 
 def _name(value: Any) -> str:
-    """A name of which a directory is made, so it must not lead out of the state directory."""
+    """Return a name of which a directory is made, so it must not lead out of the state directory."""
     check_plain_name("the name", value)
     return read_text(value)
 

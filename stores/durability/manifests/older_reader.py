@@ -37,7 +37,7 @@ class FormatNumbers:
 
     @classmethod
     def to_be_read_by(cls, release: Release | None) -> Self:
-        """The highest numbers that ``release`` reads; None stands for this release.
+        """Return the highest numbers that ``release`` reads; None stands for this release.
 
         Raises:
             ConfigurationError: it reads none.
@@ -53,7 +53,7 @@ class FormatNumbers:
         return cls(file_format, newest >= WITH_A_PART, oldest_reader(Numbered.DURABLE_FILE, file_format), wanted)
 
     def reads(self, manifest: Manifest) -> bool:
-        """Whether the release reads the manifest and all its files."""
+        """Return whether the release reads the manifest and all its files."""
         return manifest.oldest_reader <= self.wanted
 
 
@@ -84,5 +84,5 @@ def check_older_reader(release: Release, specs: Iterable[StoreSpec], *, evolved:
 
 
 def is_evolved(fingerprint: str) -> bool:
-    """Whether manifests with that fingerprint are of state that was carried over."""
+    """Return whether manifests with that fingerprint are of state that was carried over."""
     return GENERATION_MARK in fingerprint

@@ -96,12 +96,12 @@ class Unfinished(NamedTuple):
         return self._replace(gathered=place, runs=tuple(runs)), ()
 
     def with_gathered(self, file: DurableFile, count: int) -> Self:
-        """The same with the next so many deltas gathered in the part of ``file``, unless that has no rows."""
+        """Return the same with the next so many deltas gathered in the part of ``file``, unless that has no rows."""
         runs = (*self.runs, Run(file.part)) if file.part_rows else self.runs
         return self._replace(gathered=self.gathered + count, runs=runs)
 
     def with_part(self, file: DurableFile, taken: Sequence[int]) -> Self:
-        """The same with one more part, in ``file``, unless that has no rows.
+        """Return the same with one more part, in ``file``, unless that has no rows.
 
         Args:
             file: a delta.
@@ -150,7 +150,7 @@ def _sequences(parts: Sequence[DurableFile]) -> list[int]:
 
 
 def _parts(sequences: Any, deltas: Sequence[DurableFile]) -> tuple[DurableFile, ...]:
-    """The parts of a snapshot that are in the files of deltas.
+    """Return the parts of a snapshot that are in the files of deltas.
 
     Raises:
         TypeError, ValueError, KeyError: the sequences are not of such files, in order.

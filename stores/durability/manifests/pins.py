@@ -22,7 +22,7 @@ _RENEWALS: Final = 8
 
 
 def pin_path(manifest: Manifest, base: int, run: str) -> str:
-    """The path of the pin that a run has on the files of a manifest's lineage from ``base`` on."""
+    """Return the path of the pin that a run has on the files of a manifest's lineage from ``base`` on."""
     return f"{manifest.directory}/{base:012d}-{run}.pin"
 
 
@@ -35,12 +35,12 @@ class Pin(NamedTuple):
 
     @classmethod
     def of(cls, file: StoredFile) -> Self | None:
-        """The pin that a file is, or None."""
+        """Return the pin that a file is, or None."""
         match = _NAME.fullmatch(file.path.rpartition("/")[2])
         return None if match is None else cls(file, int(match[1]), match[2])
 
     def alive(self, policy: DurabilityPolicy, now_ms: int) -> bool:
-        """Whether its run has renewed it lately."""
+        """Return whether its run has renewed it lately."""
         return self.file.modified_ms > now_ms - policy.retained_forks_ms
 
 

@@ -94,7 +94,7 @@ class DurabilityPolicy:
         return to_millis(self.retained_forks, "retained_forks")
 
     def snapshot_due(self, manifest: Manifest) -> bool:
-        """Whether the commit after ``manifest`` is to be a snapshot.
+        """Return whether the commit after ``manifest`` is to be a snapshot.
 
         By size: a snapshot once the deltas have outgrown the last one, so that a restore reads at most twice the state.
         By number: once they are many, so that a restore does not read too many files; on average a commit then writes
@@ -124,7 +124,7 @@ class DurabilityPolicy:
         )
 
     def bases_after(self, manifest: Manifest) -> tuple[Base, ...]:
-        """The earlier snapshots that the manifest of a new snapshot has to remember.
+        """Return the earlier snapshots that the manifest of a new snapshot has to remember.
 
         The garbage collection needs at least the newest one that all retained manifests descend from. A few per
         retention are enough: with fewer of them, garbage is collected later, never wrongly.
@@ -141,7 +141,7 @@ class DurabilityPolicy:
 
 
 def garbage_base(manifest: Manifest, policy: DurabilityPolicy) -> int | None:
-    """The sequence below which no retained manifest names a file; None while there is no such point."""
+    """Return the sequence below which no retained manifest names a file; None while there is no such point."""
     horizon = manifest.sequence - policy.retained_commits
     known = manifest.bases
     if manifest.snapshot is not None:

@@ -52,7 +52,7 @@ class Beside(StrEnum):
 
 
 def parted(place: str) -> tuple[str, Beside | None]:
-    """The role of an input, and what of it has its history at a place; None for its rows."""
+    """Return the role of an input, and what of it has its history at a place; None for its rows."""
     for what in Beside:
         if place.endswith(what.place("")):
             return place.removesuffix(what.place("")), what
@@ -74,7 +74,7 @@ class SchemaFault(NamedTuple):
 
 
 def kept_schemas(storage: Storage, application_id: str, place: str) -> Schemas | None:
-    """The history of a place's schemas; None if there is no state that could have rows of them.
+    """Return the history of a place's schemas; None if there is no state that could have rows of them.
 
     Raises:
         FormatError: it was written by a later release.
@@ -85,12 +85,12 @@ def kept_schemas(storage: Storage, application_id: str, place: str) -> Schemas |
 
 
 def is_schema(name: str) -> bool:
-    """Whether a file of that name in an application's directory has schemas of rows."""
+    """Return whether a file of that name in an application's directory has schemas of rows."""
     return _NAME.fullmatch(name) is not None
 
 
 def schema_places(storage: Storage, application_id: str) -> list[str]:
-    """The places of an application that have histories of schemas, sorted.
+    """Return the places of an application that have histories of schemas, sorted.
 
     Raises:
         DurabilityError: the storage failed.
@@ -107,7 +107,7 @@ def next_schemas(
     renamed: Mapping[str, str],
     dropped: Collection[str],
 ) -> Schemas:
-    """The history of a place's schemas with ``schema`` as its newest. Nothing is written.
+    """Return the history of a place's schemas with ``schema`` as its newest. Nothing is written.
 
     Raises:
         CorruptFileError: the file of the schemas so far is not as it was written.
@@ -121,7 +121,7 @@ def next_schemas(
 
 
 def unkept_schemas(storage: Storage, application_id: str, schemas: Mapping[str, Schemas]) -> Mapping[str, Schemas]:
-    """Those of the histories that ``next_schemas`` has given whose newest schema is not kept yet, by place.
+    """Return those of the histories that ``next_schemas`` has given whose newest schema is not kept yet, by place.
 
     Raises:
         CorruptFileError: the file of the schemas so far is not as it was written.
@@ -208,7 +208,7 @@ def _conflict(storage: Storage, application_id: str, place: str, after: Schemas)
 
 
 def _same(one: Schemas, other: Schemas) -> bool:
-    """Whether two histories are equal, metadata of columns included, which equal fields may differ in."""
+    """Return whether two histories are equal, metadata of columns included, which equal fields may differ in."""
     return one.to_json() == other.to_json()
 
 

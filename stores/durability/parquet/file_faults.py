@@ -16,7 +16,7 @@ from millpond.stores.durability.storage.storage import Storage
 
 
 def broken_file(storage: Storage, manifest: Manifest) -> MissingFileError | CorruptFileError | None:
-    """The error for the first file of ``manifest`` that is gone or has another size.
+    """Return the error for the first file of ``manifest`` that is gone or has another size.
 
     One question shows that all is well. A listing may lag behind, so what it lacks is looked for by name.
 
@@ -40,7 +40,7 @@ def broken_file(storage: Storage, manifest: Manifest) -> MissingFileError | Corr
 
 
 def missing_file(source: FileSource, manifest: Manifest, file: DurableFile) -> MissingFileError:
-    """The error for a file of ``manifest`` that is gone."""
+    """Return the error for a file of ``manifest`` that is gone."""
     return MissingFileError(
         f"the file {source.describe(manifest.path(file))} is gone, but the manifest of task {manifest.task_id!r} of "
         f"application {manifest.application_id!r} at commit {manifest.sequence} ({manifest.commit}) needs it; put it "

@@ -112,7 +112,7 @@ class NewFile:
         return 0 if self._part is None else sum(one.size for one in self._ranges[self._part :])
 
     def written(self) -> DurableFile:
-        """The file as manifests name it, once all of it is written."""
+        """Return the file as manifests name it, once all of it is written."""
         assert self._written is not None, "it is written when its context has ended"
         return self._written
 

@@ -16,7 +16,7 @@ _END: Any = object()
 
 
 def prefetched(source: Iterator[T]) -> Iterator[T]:
-    """The items of ``source``, in order, at most one made in advance; errors are raised where an item is due."""
+    """Return the items of ``source``, in order, at most one made in advance; errors are raised where an item is due."""
     return takewhile(lambda item: item is not _END, called_ahead(repeat(partial(next, source, _END)), 1))
 
 

@@ -119,7 +119,7 @@ def read_all_tables(source: FileSource, manifest: Manifest, file: DurableFile) -
 
 
 def stores_in(source: FileSource, manifest: Manifest, file: DurableFile) -> set[str]:
-    """The names of the stores of which a file of ``manifest`` has rows.
+    """Return the names of the stores of which a file of ``manifest`` has rows.
 
     Raises what ``read_tables`` raises.
     """
@@ -161,7 +161,7 @@ def read_from(source: FileSource, manifest: Manifest, file: DurableFile, place: 
 def _groups(
     source: FileSource, manifest: Manifest, file: DurableFile, wanted: str | None
 ) -> Iterator[tuple[str, Table]]:
-    """The row groups of one store, or of all of them, each with its store's name."""
+    """Yield the row groups of one store, or of all of them, each with its store's name."""
     last: dict[str, bytes] = {}
     with _opened(source, manifest, file) as opened:
         with blaming(source, manifest, file):
@@ -224,19 +224,19 @@ class _OpenFile:
             raise pa.ArrowInvalid("it has no part of a snapshot")
 
     def groups(self) -> list[tuple[int, str]]:
-        """The row groups of what the file is read as, a delta or a part of a snapshot, each with its store."""
+        """Return the row groups of what the file is read as, a delta or a part of a snapshot, each with its store."""
         groups = list(enumerate(self._stores()))
         if self._part is None:
             return groups
         return groups[self._part :] if self._kind is FileKind.PART else groups[: self._part]
 
     def rows(self, group: int) -> int:
-        """How many rows a row group has."""
+        """Return how many rows a row group has."""
         rows: int = self._metadata.row_group(group).num_rows
         return rows
 
     def _stores(self) -> list[str]:
-        """The store of each row group."""
+        """Return the store of each row group."""
         named = _stores_of(self._metadata)
         if named is not None:
             return named
@@ -249,7 +249,7 @@ class _OpenFile:
         yield from called_ahead(reads, ahead) if ahead else (read() for read in reads)
 
     def bytes_of_stores(self) -> Counter[str]:
-        """How many bytes the row groups of each store have."""
+        """Return how many bytes the row groups of each store have."""
         sizes: Counter[str] = Counter()
         for store, one in zip(self._stores() if self._ranges else (), self._ranges or (), strict=False):
             sizes[store] += one.size
@@ -260,12 +260,12 @@ class _OpenFile:
         return min(_AHEAD, _AHEAD_BYTES // max(1, *(one.size for one in self._ranges))) if self._ranges else 0
 
     def keys(self, group: int) -> Any:
-        """The keys of a row group, as an Arrow array."""
+        """Return the keys of a row group, as an Arrow array."""
         table = self._parquet().read_row_group(group, columns=_KEY_COLUMN, use_threads=False)
         return table.column("key").combine_chunks()
 
     def first_key(self, group: int) -> bytes:
-        """The first key of a row group, of which no more is decoded than what holds it."""
+        """Return the first key of a row group, of which no more is decoded than what holds it."""
         batches = self._parquet().iter_batches(1, row_groups=[group], columns=_KEY_COLUMN, use_threads=False)
         first = next(batches, None)
         key = None if first is None else first.column(0)[0].as_py()
@@ -277,14 +277,14 @@ class _OpenFile:
         return self._parquet().read_row_group(group, columns=_LOCAL_COLUMNS, use_threads=False)
 
     def _parquet(self) -> Any:
-        """A reader of its own for one thread."""
+        """Return a reader of its own for one thread."""
         ranges, content = self._ranges, self._content
         proven: Any = content if ranges is None else _Proven(content, ranges, self._ends, self._size)
         return pq.ParquetFile(proven, metadata=self._metadata, page_checksum_verification=True, pre_buffer=False)
 
 
 def _metadata(source: Any, file: DurableFile) -> Any:
-    """The footer, whose checksum is in the manifest."""
+    """Return the footer, whose checksum is in the manifest."""
     if source.size() != file.size:
         raise pa.ArrowInvalid(f"it has {source.size()} bytes instead of {file.size}")
     end = source.read_at(_MOSTLY_ENOUGH, max(0, file.size - _MOSTLY_ENOUGH))
@@ -354,7 +354,7 @@ class _Proven(RawIOBase):
 
 
 def _part_of(known: Any, groups: int) -> int:
-    """The first row group of a part of a snapshot."""
+    """Return the first row group of a part of a snapshot."""
     try:
         return read_count(int(known.get(PART_KEY, b"")), groups)
     except (TypeError, ValueError) as error:
@@ -362,7 +362,7 @@ def _part_of(known: Any, groups: int) -> int:
 
 
 def _stores_of(metadata: Any) -> list[str] | None:
-    """The store of each row group, as the footer names it; None if it does not, as in the first format."""
+    """Return the store of each row group, as the footer names it; None if it does not, as in the first format."""
     named = (metadata.metadata or {}).get(STORES_KEY)
     if named is None:
         return None
@@ -376,7 +376,7 @@ def _stores_of(metadata: Any) -> list[str] | None:
 
 
 def _store_in(parquet: Any, group: int) -> str:
-    """The only store that a row group has rows of."""
+    """Return the only store that a row group has rows of."""
     table = parquet.read_row_group(group, columns=["store"], use_threads=False)
     stores = pc.unique(table.column("store")).to_pylist()
     if len(stores) != 1 or not isinstance(stores[0], str):
@@ -392,7 +392,7 @@ def _checked_keys(table: Table, last: bytes) -> bytes:
 
 
 def _ascending(keys: Any, last: bytes) -> bytes:
-    """The greatest of keys that come after ``last`` in strictly ascending order; ``last`` if there are none."""
+    """Return the greatest of keys that come after ``last`` in strictly ascending order; ``last`` if there are none."""
     if keys.type != SCHEMA.field("key").type or keys.null_count:
         raise pa.ArrowInvalid("its columns are not those of a durable file")
     if not len(keys):

@@ -56,7 +56,7 @@ def sorted_changes(
 
 
 def tables_of_changes(store: str, version: FormatVersion, changes: Mapping[bytes, bytes | None]) -> Iterator[Table]:
-    """The changes of one store as tables of bounded size, in key order."""
+    """Yield the changes of one store as tables of bounded size, in key order."""
     if version is FormatVersion.LATEST_APART and changes:
         changes = as_columns(changes)
     if isinstance(changes, ColumnChanges):
@@ -116,7 +116,7 @@ def _table(store: str, version: FormatVersion, keys: Any, values: Any) -> Table:
 
 
 def _split(store: str, keys: Any, values: Any) -> tuple[Any, Any]:
-    """The timestamps and the rest of the values of data rows; other rows keep their values."""
+    """Return the timestamps and the rest of the values of data rows; other rows keep their values."""
     data = pc.and_(pc.starts_with(keys, DATA), values.is_valid())
     heads = pc.if_else(data, pc.binary_slice(values, 0, TIME_SIZE), b"\x00" * TIME_SIZE)
     try:
@@ -143,7 +143,7 @@ def conformed(table: Table, version: FormatVersion) -> Table:
 
 
 def local_columns(table: Table, version: FormatVersion) -> tuple[Any, Any]:
-    """The keys of a table and their values in the local format, as arrays; null where the row was deleted.
+    """Return the keys of a table and their values in the local format, as arrays; null where the row was deleted.
 
     A data row without a timestamp gets the unknown one (-1) where the format needs one. Versions still lie by their
     times: ``local_entries`` and ``local_changes`` set the latest apart, once all of a key's rows are known.

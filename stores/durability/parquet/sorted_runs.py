@@ -43,7 +43,7 @@ class Run:
         return self._keys[-1]
 
     def take(self, bound: bytes) -> Rows:
-        """The rows in memory up to ``bound``, included."""
+        """Return the rows in memory up to ``bound``, included."""
         start = self._position
         stop = self._position = bisect_right(self._keys, bound, start)
         return self._keys[start:stop], self._values[start:stop]

@@ -29,13 +29,13 @@ class FileSource(Protocol):
         """Whether several reads at once take less time than one after the other."""
 
     def describe(self, path: str) -> str:
-        """The full name of a file, for messages."""
+        """Return the full name of a file, for messages."""
 
     def reading(self, path: str) -> AbstractContextManager[Any]:
-        """The file, open for reading at any position, by several threads at once."""
+        """Return the file, open for reading at any position, by several threads at once."""
 
     def read(self, path: str) -> bytes:
-        """The whole content of a small file."""
+        """Return the whole content of a small file."""
 
     def probe(self, path: str) -> None:
         """Read the file to its end, to tell a failing storage from a damaged file."""

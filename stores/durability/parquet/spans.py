@@ -23,7 +23,7 @@ class Span(NamedTuple):
         return not self.start and self.stop is None
 
     def tables(self, count: int, first_key: Callable[[int], bytes], read: Callable[[int], Table]) -> Iterator[Table]:
-        """The rows within the span of consecutive tables in key order.
+        """Yield the rows within the span of consecutive tables in key order.
 
         Args:
             count: how many tables there are, none of them empty.
@@ -39,18 +39,18 @@ class Span(NamedTuple):
                 return
 
     def has_any(self, keys: Any) -> bool:
-        """Whether some of the keys of an Arrow array in ascending order are within the span."""
+        """Return whether some of the keys of an Arrow array in ascending order are within the span."""
         first = bisect_left(range(len(keys)), self.start, key=lambda place: keys[place].as_py())
         return first < len(keys) and (self.stop is None or keys[first].as_py() < self.stop)
 
     def _cut(self, table: Table) -> Table:
-        """The rows of a table within the span."""
+        """Return the rows of a table within the span."""
         start, stop = (_place(table, bound) for bound in self)
         return table.slice(start or 0, None if stop is None else max(0, stop - (start or 0)))
 
 
 def _place(table: Table, bound: bytes | None) -> int | None:
-    """How many keys of a table come before ``bound``; None where there is no bound."""
+    """Return how many keys of a table come before ``bound``; None where there is no bound."""
     if bound is None:
         return None
     keys = table.column("key")

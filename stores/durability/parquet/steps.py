@@ -58,12 +58,12 @@ class _Run:
         return int(self._table.nbytes // max(1, len(self._keys)))
 
     def key(self, ahead: int) -> bytes:
-        """The key of the row that is so many rows ahead, or else of the last one in memory."""
+        """Return the key of the row that is so many rows ahead, or else of the last one in memory."""
         key: bytes = self._keys[min(self._start + ahead, len(self._keys) - 1)].as_py()
         return key
 
     def count(self, bound: bytes) -> int:
-        """How many of the rows in memory have keys up to ``bound``, included."""
+        """Return how many of the rows in memory have keys up to ``bound``, included."""
         low, high = self._start, len(self._keys)
         while low < high:
             middle = (low + high) // 2
@@ -74,7 +74,7 @@ class _Run:
         return low - self._start
 
     def take(self, count: int) -> Table:
-        """The next so many rows in memory."""
+        """Return the next so many rows in memory."""
         taken = self._table.slice(self._start, count)
         self._start += count
         self.place += count
@@ -84,7 +84,7 @@ class _Run:
 def _tables(
     source: FileSource, manifest: Manifest, files: Sequence[DurableFile], place: int
 ) -> Iterator[tuple[str, Table]]:
-    """The rows of consecutive files from a place on; those before it are not opened."""
+    """Yield the rows of consecutive files from a place on; those before it are not opened."""
     for file in files:
         if place >= file.own_rows:
             place -= file.own_rows
@@ -138,7 +138,7 @@ def write_step(
 
 
 def _pieces(runs: Sequence[_Run], rows: int) -> list[Table]:
-    """The next rows of runs of one store up to a common key: about so many, and at least one."""
+    """Return the next rows of runs of one store up to a common key: about so many, and at least one."""
     while True:
         bound = min(run.key(rows - 1) for run in runs)
         counts = [run.count(bound) for run in runs]
@@ -148,7 +148,7 @@ def _pieces(runs: Sequence[_Run], rows: int) -> list[Table]:
 
 
 def _merged(pieces: Sequence[Table], *, deletions: bool) -> Table:
-    """The rows of several tables in the order of keys, of each key what the last one says."""
+    """Return the rows of several tables in the order of keys, of each key what the last one says."""
     table = pa.concat_tables(pieces).combine_chunks()
     if len(pieces) > 1:
         order = pc.sort_indices(table, [("key", "ascending")])

@@ -41,7 +41,7 @@ def check_text(text: str) -> None:
 
 
 def read_text(value: Any) -> str:
-    """A value of the JSON that has to be text.
+    """Return a value of the JSON that has to be text.
 
     Raises:
         TypeError: it is none.
@@ -52,7 +52,7 @@ def read_text(value: Any) -> str:
 
 
 def read_count(value: Any, most: int = MOST) -> int:
-    """A value of the JSON that has to be a count.
+    """Return a value of the JSON that has to be a count.
 
     Args:
         value: the value.
@@ -67,7 +67,7 @@ def read_count(value: Any, most: int = MOST) -> int:
 
 
 def read_flag(value: Any) -> bool:
-    """A value of the JSON that has to be true or false.
+    """Return a value of the JSON that has to be true or false.
 
     Raises:
         TypeError: it is neither.

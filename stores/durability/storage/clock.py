@@ -33,7 +33,7 @@ _log = logging.getLogger(__name__)
 
 
 def host_ms() -> int:
-    """The time by this host's clock, in milliseconds since 1970."""
+    """Return the time by this host's clock, in milliseconds since 1970."""
     return time.time_ns() // _NS
 
 
@@ -53,7 +53,7 @@ def clocks_apart(dating_ms: int, place: str) -> str | None:
 
 
 def storage_ms(storage: Storage, path: str) -> int:
-    """The time by the storage's clock; ``path`` is written for it, and deleted again.
+    """Return the time by the storage's clock; ``path`` is written for it, and deleted again.
 
     Raises:
         DurabilityError: the storage failed, or dates no files.
@@ -71,7 +71,7 @@ def storage_ms(storage: Storage, path: str) -> int:
 
 
 def probe(directory: str = "") -> str:
-    """The path of a new file in a directory, to be written for its time alone."""
+    """Return the path of a new file in a directory, to be written for its time alone."""
     return f"{directory}/{uuid4().hex}{_SUFFIX}".lstrip("/")
 
 
@@ -97,7 +97,7 @@ _seen: Final[dict[str, _Seen]] = {}
 
 
 def wall_clock_us(storage: Storage | None) -> int:
-    """The wall-clock time in microseconds since 1970: this host's, or if that is apart from it, the storage's.
+    """Return the wall-clock time in microseconds since 1970: this host's, or if that is apart from it, the storage's.
 
     The two are compared in each process once an hour. While the storage cannot be asked, the host's is what there is.
     """
@@ -120,7 +120,7 @@ def _looked_at(storage: Storage) -> int | None:
 
 
 def _estimate(seen: _Seen, now: float, host: int) -> int | None:
-    """The time by the storage's clock, in microseconds; None if it is together with the host's, or unknown."""
+    """Return the time by the storage's clock, in microseconds; None if it is together with the host's, or unknown."""
     if seen.storage_ms is None:
         return None
     estimate = seen.storage_ms * 1_000 + int((now - seen.at) * 1e6)

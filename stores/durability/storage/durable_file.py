@@ -69,23 +69,23 @@ class DurableFile(NamedTuple):
 
 
 def file_name(kind: FileKind, sequence: int, commit: str) -> str:
-    """The file that commit number ``sequence`` writes: unique, because the commit id is."""
+    """Return the file that commit number ``sequence`` writes: unique, because the commit id is."""
     return f"{sequence:012d}-{commit}.{kind}.parquet"
 
 
 def sequence_of(name: str) -> int | None:
-    """The sequence in a durable file's name; None for a file that durability did not write."""
+    """Return the sequence in a durable file's name; None for a file that durability did not write."""
     match = _FILE_NAME.fullmatch(name)
     return int(match[1]) if match else None
 
 
 def new_commit_id() -> str:
-    """An id that no other commit has."""
+    """Return an id that no other commit has."""
     return uuid4().hex
 
 
 def durable_file(kind: FileKind, fields: Any) -> DurableFile:
-    """The file of which JSON has all but the kind.
+    """Return the file of which JSON has all but the kind.
 
     Raises:
         TypeError, ValueError: it has something else.
@@ -106,7 +106,7 @@ def durable_file(kind: FileKind, fields: Any) -> DurableFile:
 
 
 def read_sequence(value: Any) -> int:
-    """The number of a commit.
+    """Return the number of a commit.
 
     Raises:
         TypeError: it is something else, or one that no name has room for.
@@ -115,7 +115,7 @@ def read_sequence(value: Any) -> int:
 
 
 def read_id(value: Any) -> str:
-    """An id as ``new_commit_id`` makes them: part of a path, so nothing else may stand there.
+    """Return an id as ``new_commit_id`` makes them: part of a path, so nothing else may stand there.
 
     Raises:
         TypeError, ValueError: it is something else.

@@ -91,7 +91,7 @@ class Storage:
         return connect(self.uri)
 
     def _locate(self, path: str) -> tuple[Any, str]:
-        """The file system, and where ``path`` is on it, to be opened there: no part of it is a link.
+        """Return the file system, and where ``path`` is on it, to be opened there: no part of it is a link.
 
         Raises:
             DurabilityError: one is; the root itself may be.
@@ -102,7 +102,7 @@ class Storage:
         return connection.filesystem, join(connection.root, path)
 
     def _locate_name(self, path: str) -> tuple[Any, str]:
-        """The same for what is replaced, deleted or looked at by its name, which is done to a link itself."""
+        """Return the same for what is replaced, deleted or looked at by its name, which is done to a link itself."""
         connection = self._connect()
         directory = path.rpartition("/")[0]
         if connection.local and directory:
@@ -135,7 +135,7 @@ class Storage:
         return _digest(f"{uri.scheme}//{netloc}{uri.path.rstrip('/')}")
 
     def describe(self, path: str) -> str:
-        """The full name of a file, for messages: without options and secrets of the URI."""
+        """Return the full name of a file, for messages: without options and secrets of the URI."""
         return join(shown(self.uri), path)
 
     @contextmanager
@@ -211,7 +211,7 @@ class Storage:
             raise self._unwritable(path, error) from error
 
     def _drafted(self, path: str, content: bytes) -> str:
-        """The path of a complete file beside ``path``, which nobody looks for."""
+        """Return the path of a complete file beside ``path``, which nobody looks for."""
         draft = f"{path}.{uuid4().hex}"
         with self.writing(draft) as stream:
             stream.write(content)
@@ -239,7 +239,7 @@ class Storage:
             ) from error
 
     def reading(self, path: str) -> Any:
-        """The file ``path``, open for reading at any position.
+        """Return the file ``path``, open for reading at any position.
 
         Raises:
             MissingFileError: there is no such file.
@@ -255,7 +255,7 @@ class Storage:
             raise self._unreadable(path, error) from error
 
     def read(self, path: str) -> bytes:
-        """The whole content of a small file.
+        """Return the whole content of a small file.
 
         Raises:
             MissingFileError: there is no such file.
@@ -283,7 +283,7 @@ class Storage:
                 raise self._unreadable(path, error) from error
 
     def list(self, directory: str) -> Sequence[StoredFile]:
-        """The files directly in ``directory``, sorted by path; none if it does not exist.
+        """Return the files directly in ``directory``, sorted by path; none if it does not exist.
 
         Raises:
             DurabilityError: the storage failed.
@@ -294,7 +294,7 @@ class Storage:
         )
 
     def sizes(self, directory: str, names: Sequence[str]) -> Mapping[str, int]:
-        """The sizes of those of the files ``names`` in ``directory`` that are there, by name.
+        """Return the sizes of those of the files ``names`` in ``directory`` that are there, by name.
 
         A local file system is asked for each file, however many others the directory has. Any other takes longer to
         answer than to list, so it is asked once.
@@ -313,7 +313,7 @@ class Storage:
         return {info.base_name: info.size for info in found if info.type == fs.FileType.File}
 
     def clock_ms(self, path: str) -> int:
-        """The time by the clock that dates the files here, in milliseconds since 1970; 0 if none does.
+        """Return the time by the clock that dates the files here, in milliseconds since 1970; 0 if none does.
 
         The new, empty file ``path`` is written for it, and deleted again.
 
@@ -344,7 +344,7 @@ class Storage:
         return None
 
     def directories(self, directory: str) -> Sequence[str]:
-        """The names of the directories directly in ``directory``, sorted; none if it does not exist.
+        """Return the names of the directories directly in ``directory``, sorted; none if it does not exist.
 
         Raises:
             DurabilityError: the storage failed.
@@ -401,7 +401,7 @@ class Storage:
             self.delete_directory(path)
 
     def is_link(self, path: str) -> bool:
-        """Whether a file or directory is a symbolic link, which only local file systems have."""
+        """Return whether a file or directory is a symbolic link, which only local file systems have."""
         return self._connect().local and is_link(self._locate_name(path)[1])
 
     def _unlistable(self, directory: str, error: OSError) -> DurabilityError:
@@ -424,7 +424,7 @@ def _digest(place: str) -> str:
 
 
 def _without_sync(uri: str) -> tuple[str, bool]:
-    """The URI without the option ``sync``, and that option's value."""
+    """Return the URI without the option ``sync``, and that option's value."""
     place, _, query = uri.partition("?")
     options = dict(parse_qsl(query, keep_blank_values=True))
     value = options.pop("sync", "true")

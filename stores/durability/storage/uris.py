@@ -11,14 +11,14 @@ _SECRETS: Final = re.compile(r"(?<=://)[^/?#@]*:(?!\d*/)(?:[^/?#]*|[^?#@]*)@")
 
 
 def shown(uri: str) -> str:
-    """A path or URI as messages show it: without options, and without a user that has a password."""
+    """Return a path or URI as messages show it: without options, and without a user that has a password."""
     if "://" not in uri:
         return uri
     return _SECRETS.sub("", uri.partition("?")[0].partition("#")[0])
 
 
 def below(uri: str, name: str) -> str:
-    """The path or URI of what is called so in a directory, with the options of its URI.
+    """Return the path or URI of what is called so in a directory, with the options of its URI.
 
     >>> below("/data/", "state"), below("s3://bucket/data?region=eu-central-1", "state")
     ('/data/state', 's3://bucket/data/state?region=eu-central-1')

@@ -16,7 +16,7 @@ from millpond.stores.encoding.rows.physical import normalized, null_mask
 
 
 def agreed_columns(rows: "pa.Table | pa.StructArray", schema: pa.Schema) -> list[Any]:
-    """The columns of ``rows``, which are those of ``schema``, in types that may have another form.
+    """Return the columns of ``rows``, which are those of ``schema``, in types that may have another form.
 
     Raises:
         ConfigurationError: names or types are not those of ``schema``.
@@ -69,7 +69,7 @@ def nullable_type(type_: Any) -> Any:
 
 
 def _is_strict(type_: Any) -> bool:
-    """Whether something within excludes nulls that Arrow would allow."""
+    """Return whether something within excludes nulls that Arrow would allow."""
     fields = child_fields(type_)
     strict = not fields[-1].nullable if pa.types.is_map(type_) else any(not field.nullable for field in fields)
     return strict or any(_is_strict(field.type) for field in fields)

@@ -25,12 +25,12 @@ SPARE: Final = 18
 
 
 def buffer(data: Any) -> pa.Buffer:
-    """A buffer around an array of NumPy."""
+    """Return a buffer around an array of NumPy."""
     return pa.py_buffer(data)
 
 
 def binary_of(matrix: Bytes, lengths: Integers | None = None) -> Array:
-    """The first bytes of each row of a matrix, as a binary column; by default all of them."""
+    """Return the first bytes of each row of a matrix, as a binary column; by default all of them."""
     size, width = matrix.shape
     offsets = np.zeros(size + 1, np.int32)
     if lengths is None:
@@ -94,7 +94,7 @@ class SideBySide:
 
     @classmethod
     def of(cls, column: Array) -> Self:
-        """The values of a binary column without nulls."""
+        """Return the values of a binary column without nulls."""
         offsets = offsets_of(column).astype(np.int64)
         data = np.zeros(int(offsets[-1] - offsets[0]) + SPARE, np.uint8)
         if len(data) > SPARE:
@@ -102,7 +102,7 @@ class SideBySide:
         return cls(data, offsets[:-1] - offsets[0], offsets[1:] - offsets[0])
 
     def first_bytes(self) -> Bytes:
-        """The byte that each is read at.
+        """Return the byte that each is read at.
 
         Raises:
             pyarrow.ArrowInvalid: one has no more.
@@ -133,7 +133,7 @@ class SideBySide:
 
 
 def texts_at(data: Bytes, starts: Integers, lengths: Integers, validity: pa.Buffer | None, type_: Any) -> Array:
-    """A column of strings or bytes that lie at these places, one behind the other.
+    """Return a column of strings or bytes that lie at these places, one behind the other.
 
     Raises:
         pyarrow.ArrowInvalid: they are too many bytes or do not lie so, or a string is not UTF-8.

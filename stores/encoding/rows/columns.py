@@ -37,12 +37,12 @@ def numbered(field: Any, ids: Iterator[int]) -> Column:
 
 
 def struct_of(columns: Sequence[Column]) -> Any:
-    """The type of a struct with these columns as fields."""
+    """Return the type of a struct with these columns as fields."""
     return pa.struct([column.field for column in columns])
 
 
 def all_ids(columns: Sequence[Column]) -> Iterator[int]:
-    """The ids of columns and of all that is within them."""
+    """Yield the ids of columns and of all that is within them."""
     for column in columns:
         yield column.id
         yield from all_ids(column.children)

@@ -35,7 +35,7 @@ class Change:
 
 
 def evolved_columns(old: Columns, new: Sequence[Any], change: Change, ids: Iterator[int], known: set[str]) -> Columns:
-    """The columns ``new``, with the ids of those of ``old`` that they continue.
+    """Return the columns ``new``, with the ids of those of ``old`` that they continue.
 
     Args:
         old: the current columns.
@@ -111,7 +111,7 @@ class _Matching:
         return names
 
     def _called(self, path: str, there: Collection[str], new_path: str) -> str:
-        """The new name of a column within the same struct; empty if it has none."""
+        """Return the new name of a column within the same struct; empty if it has none."""
         now = self.change.renamed.get(path, "")
         leaf = now.removeprefix(new_path)
         return leaf if now.startswith(new_path) and leaf in there else ""
@@ -159,7 +159,7 @@ class _Matching:
 
 
 def _fits(old: Any, new: Any) -> bool:
-    """Whether values of ``old`` may be values of ``new``; of nested types, as far as their kind says."""
+    """Return whether values of ``old`` may be values of ``new``; of nested types, as far as their kind says."""
     if child_fields(old) or child_fields(new) or "struct" in (type_name(old), type_name(new)):
         return type_name(old) == type_name(new)
     return old == new or widens(old, new)

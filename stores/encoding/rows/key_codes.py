@@ -77,7 +77,7 @@ _CODES: Final[Mapping[Any, int]] = {
 
 
 def code_of(type_: Any) -> int:
-    """The code of values of a type in its one form; of booleans, that of false.
+    """Return the code of values of a type in its one form; of booleans, that of false.
 
     Raises:
         KeyError: the type cannot be part of a key.

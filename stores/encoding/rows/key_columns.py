@@ -36,17 +36,17 @@ _ESCAPE: Final = 0xFF
 
 
 def can_be_read(types: Sequence[Any]) -> bool:
-    """Whether no element of such keys is nested."""
+    """Return whether no element of such keys is nested."""
     return all(code_of(type_) not in (LIST, STRUCT) for type_ in types)
 
 
 def size_of(code: int) -> int:
-    """How many bytes stand behind the code of an element of a fixed length."""
+    """Return how many bytes stand behind the code of an element of a fixed length."""
     return _LENGTHS.get(code, _WORD)
 
 
 def numbers_of(found: npt.NDArray[Any], code: int) -> npt.NDArray[Any]:
-    """The integers or floats of elements whose bytes, read as signed big-endian numbers, are these."""
+    """Return the integers or floats of elements whose bytes, read as signed big-endian numbers, are these."""
     size = size_of(code)
     numbers = found.astype(f"i{size}")
     unsigned = numbers ^ np.iinfo(numbers.dtype).min
@@ -56,7 +56,7 @@ def numbers_of(found: npt.NDArray[Any], code: int) -> npt.NDArray[Any]:
 
 
 def read_key_columns(keys: Any, types: Sequence[Any]) -> list[Any]:
-    """The columns of keys, a binary column without nulls.
+    """Return the columns of keys, a binary column without nulls.
 
     Raises:
         pyarrow.ArrowInvalid: not all of them can be read here.
@@ -71,7 +71,7 @@ class _Reader(SideBySide):
     """Reads the elements of many keys side by side."""
 
     def read(self, type_: Any, code: int) -> Any:
-        """The next element of each key."""
+        """Return the next element of each key."""
         codes = self.first_bytes()
         nulls = codes == NULL
         if not (nulls | (codes == code) | ((codes == TRUE) & (code == FALSE))).all():

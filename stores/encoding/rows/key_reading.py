@@ -43,7 +43,7 @@ Groups = Iterator[Sequence[bytes | None]]
 
 
 def read_keys(keys: Any, types: Sequence[Any]) -> list[Any]:
-    """The columns of packed keys.
+    """Return the columns of packed keys.
 
     Args:
         keys: what ``KeyCodec`` has packed, a list or a binary column.
@@ -77,7 +77,7 @@ def _groups(rows: Sequence[Any], count: int) -> Groups:
 
 
 def _expression(type_: Any, group: bytes) -> bytes:
-    """The expression of an element.
+    """Return the expression of an element.
 
     Args:
         type_: of the element.
@@ -90,7 +90,7 @@ def _expression(type_: Any, group: bytes) -> bytes:
 
 
 def _some(type_: Any, code: int, group: bytes) -> bytes:
-    """The expression of an element that is not null."""
+    """Return the expression of an element that is not null."""
     begin, end = re.escape(bytes([code])), re.escape(END)
     if code == FALSE:
         return b"%b[%b%b])" % (group, begin, re.escape(bytes([TRUE])))

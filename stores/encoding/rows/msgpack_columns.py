@@ -80,7 +80,7 @@ average, have an element at a place: for each of the places, all lists are looke
 
 
 def _widths() -> Integers:
-    """How many bytes a value has by its tag; 0 where that does not tell, or where there may be more in it."""
+    """Return how many bytes a value has by its tag; 0 where that does not tell, or where there may be more in it."""
     widths = np.zeros(256, np.int64)
     widths[:_FIXED_ARRAY] = 1
     widths[_FIXED_ARRAY - 16 : _FIXED_ARRAY] = 0
@@ -96,7 +96,7 @@ _WIDTHS: Final = _widths()
 
 
 def pack_values(column: Array) -> Array:
-    """The bytes of each value, null included, as a binary column without nulls.
+    """Return the bytes of each value, null included, as a binary column without nulls.
 
     Raises:
         RecordError: a value cannot be held: a string that is not UTF-8, a time beyond what microseconds can tell.
@@ -113,7 +113,7 @@ def pack_values(column: Array) -> Array:
 
 
 def packed_rows(values: Sequence[Array], size: int, first: int | None = None) -> Array:
-    """The MessagePack array of the values of each row.
+    """Return the MessagePack array of the values of each row.
 
     Args:
         values: of each column, what ``pack_values`` has made.
@@ -130,7 +130,7 @@ def packed_rows(values: Sequence[Array], size: int, first: int | None = None) ->
 
 
 def first_integers(rows: Array) -> Integers:
-    """The integer that the array of each row begins with.
+    """Return the integer that the array of each row begins with.
 
     Raises:
         pyarrow.ArrowInvalid: a row is no such array.
@@ -141,7 +141,7 @@ def first_integers(rows: Array) -> Integers:
 
 
 def array_lengths(rows: Array) -> Integers:
-    """How many values the array of each row has.
+    """Return how many values the array of each row has.
 
     Raises:
         pyarrow.ArrowInvalid: a row is no such array.
@@ -153,7 +153,7 @@ def array_lengths(rows: Array) -> Integers:
 
 
 def unpack_columns(rows: Array, types: Sequence[pa.DataType | None]) -> list[Array]:
-    """The columns of rows, each of which is a MessagePack array of one value for each column.
+    """Return the columns of rows, each of which is a MessagePack array of one value for each column.
 
     Args:
         rows: a binary column without nulls.
@@ -229,7 +229,7 @@ how many bytes for each of these."""
 
 
 def _of_lengths(lengths: Integers, fixed: int, most: int, tag: int, sizes: Sequence[int]) -> Array:
-    """The heads of strings, bytes or arrays of these lengths."""
+    """Return the heads of strings, bytes or arrays of these lengths."""
     if len(lengths) and int(lengths.max()) <= most:
         return binary_of((lengths | fixed).astype(np.uint8)[:, None])
     kinds = sum((lengths > 256**size - 1).astype(np.int64) for size in sizes[:-1])
@@ -258,7 +258,7 @@ def _integers(numbers: Integers, nulls: Mask | None) -> Array:
 
 
 def _matrix(numbers: Integers, size: int, significant: Integers) -> Bytes:
-    """A row for each number, which begins with room for a tag and then has its last bytes, big-endian."""
+    """Return a row for each number, which begins with room for a tag and then has its last bytes, big-endian."""
     matrix = np.empty((len(numbers), 1 + size), np.uint8)
     unsigned = numbers.view(np.uint64) << (8 * np.minimum(8 - significant, 7)).astype(np.uint64)
     matrix[:, 1:] = unsigned.astype(">u8")[:, None].view(np.uint8)[:, :size]
@@ -297,7 +297,7 @@ class _Reader(SideBySide):
     """Reads the values of many rows side by side."""
 
     def read(self, type_: Any) -> Array:
-        """The next value of each row.
+        """Return the next value of each row.
 
         Raises:
             pyarrow.ArrowInvalid: one is not of that type.
@@ -326,7 +326,7 @@ class _Reader(SideBySide):
         return from_integers(pa.array(numbers, mask=nulls), type_)
 
     def lengths(self, fixed: int, most: int, tag: int, sizes: Sequence[int]) -> tuple[Integers, Mask]:
-        """The lengths of strings, bytes or arrays, whose heads are read, and where there is null instead.
+        """Return the lengths of strings, bytes or arrays, whose heads are read, and where there is null instead.
 
         Raises:
             pyarrow.ArrowInvalid: one is something else.
@@ -346,7 +346,7 @@ class _Reader(SideBySide):
         return lengths, nulls
 
     def _behind(self, places: Integers, kind: _Kind) -> Any:
-        """The numbers behind the tags of some rows."""
+        """Return the numbers behind the tags of some rows."""
         return kind.number(self.data[self.at[places][:, None] + np.arange(1, 1 + kind.body)])
 
     def numbers(self) -> tuple[Integers, Mask]:
@@ -485,7 +485,7 @@ class _Reader(SideBySide):
         return _Reader(self.data, places, places + wide).read(element)
 
     def _place_by_place(self, element: Any, lengths: Integers, offsets: Integers) -> Array:
-        """The elements of lists: the first ones, then the second ones, and so on."""
+        """Return the elements of lists: the first ones, then the second ones, and so on."""
         most = int(lengths.max()) if len(lengths) else 0
         if most > _MOST_ELEMENTS and offsets[-1] < most * _SIDE_BY_SIDE:
             raise pa.ArrowInvalid("a list is read one by one")

@@ -14,7 +14,7 @@ from millpond.stores.encoding.rows.physical import around, elements, null_mask, 
 
 
 def child_fields(type_: Any) -> list[Any]:
-    """The fields of a struct, the element of a list, key and value of a map; nothing for any other type."""
+    """Return the fields of a struct, the element of a list, key and value of a map; nothing for any other type."""
     if pa.types.is_struct(type_):
         return list(type_)
     if pa.types.is_map(type_):
@@ -25,7 +25,7 @@ def child_fields(type_: Any) -> list[Any]:
 
 
 def with_children(type_: Any, fields: Sequence[Any]) -> Any:
-    """A type of the same kind as ``type_`` around other fields."""
+    """Return a type of the same kind as ``type_`` around other fields."""
     if pa.types.is_struct(type_):
         return pa.struct(fields)
     if pa.types.is_map(type_):
@@ -55,7 +55,7 @@ def leaf_paths(fields: Sequence[Any], prefix: str = "") -> Iterator[tuple[str, A
 
 
 def with_leaves(column: Any, type_: Any, change: Callable[[Any], Any]) -> Any:
-    """A column with something else in the place of each column that is not nested.
+    """Return a column with something else in the place of each column that is not nested.
 
     Args:
         column: of lists, maps, structs or anything else.

@@ -58,7 +58,7 @@ class RowCodec:
         return packed
 
     def pack_columns(self, rows: "pa.Table | pa.StructArray") -> Any:
-        """The bytes of each row, a binary column.
+        """Return the bytes of each row, a binary column.
 
         Args:
             rows: columns of the current schema, in its order; types may be of another form (``normalized``).
@@ -79,7 +79,7 @@ class RowCodec:
         return pa.array(list(map(pack, zip(repeat(number, size), *values, strict=True))), pa.binary())
 
     def unpack(self, rows: "Sequence[bytes | None] | pa.BinaryArray") -> pa.Table:
-        """The rows as columns of the current schema.
+        """Return the rows as columns of the current schema.
 
         Args:
             rows: what ``pack`` or ``pack_columns`` returned, with any schema of the history; None becomes a row of
@@ -139,7 +139,7 @@ class RowCodec:
 
 
 def _decoded(rows: Sequence[bytes]) -> tuple[list[Any], list[int]]:
-    """The arrays, and the numbers of their schemas."""
+    """Return the arrays, and the numbers of their schemas."""
     try:
         values = list(map(_unpack, rows))
         if not set(map(type, values)) <= {tuple}:

@@ -69,7 +69,7 @@ _OBJECTS: Final = {pa.bool_(), pa.string(), pa.binary()}
 
 
 def normalized(type_: pa.DataType, path: str = "") -> pa.DataType:
-    """The one form of all types that hold the same values, recursively; nullability and metadata of fields stay.
+    """Return the one form of all types that hold the same values, recursively; nullability and metadata of fields stay.
 
     Large and view types become the plain ones, times and durations microseconds, zones UTC. Elements of lists are
     called ``element``, keys and values of maps ``key`` and ``value``, as Spark does.
@@ -128,7 +128,7 @@ def check_names(names: Sequence[str], path: str) -> None:
 
 
 def to_physical(column: "pa.Array[Any] | pa.ChunkedArray[Any]") -> list[Any]:
-    """The values of a column, as lists, ints, floats, strings, bytes and None.
+    """Return the values of a column, as lists, ints, floats, strings, bytes and None.
 
     Raises:
         ConfigurationError: there is no physical form for the column's type.
@@ -147,7 +147,7 @@ def to_physical(column: "pa.Array[Any] | pa.ChunkedArray[Any]") -> list[Any]:
 
 
 def plain_leaves(column: Any) -> Any:
-    """A column that is not nested, in the one form of its type.
+    """Return a column that is not nested, in the one form of its type.
 
     Raises:
         RecordError: a value does not fit: a time beyond what microseconds can tell.
@@ -188,7 +188,7 @@ def elements(column: Any) -> tuple[Any, list[int]]:
 
 
 def is_word(type_: pa.DataType) -> bool:
-    """Whether the values of a type in its one form are numbers of a fixed width, decimals apart."""
+    """Return whether the values of a type in its one form are numbers of a fixed width, decimals apart."""
     return type_ in _WORDS
 
 
@@ -203,13 +203,13 @@ def unscaled(column: "pa.Array[Any]") -> npt.NDArray[np.uint64]:
 
 
 def is_short(halves: npt.NDArray[np.uint64]) -> npt.NDArray[np.bool_]:
-    """Which of the integers that ``unscaled`` gives have no more than 64 bits."""
+    """Return which of the integers that ``unscaled`` gives have no more than 64 bits."""
     short: npt.NDArray[np.bool_] = halves.view(np.int64)[:, 1] == halves.view(np.int64)[:, 0] >> 63
     return short
 
 
 def of_halves(halves: npt.NDArray[Any], nulls: npt.NDArray[np.bool_], type_: Any) -> Any:
-    """The column of a type of wide decimals, or of ``WHOLE``, of which ``unscaled`` gives the halves.
+    """Return the column of a type of wide decimals, or of ``WHOLE``, of which ``unscaled`` gives the halves.
 
     Raises:
         pyarrow.ArrowInvalid: one is beyond its type.
@@ -229,7 +229,7 @@ def null_mask(column: "pa.Array[Any]") -> npt.NDArray[np.bool_]:
 
 
 def around(elements: Any, type_: Any, length: int, buffers: list[Any]) -> Any:
-    """A column of lists or maps around its elements.
+    """Return a column of lists or maps around its elements.
 
     Args:
         elements: of lists; of maps, structs of key and value.
@@ -247,7 +247,7 @@ def around(elements: Any, type_: Any, length: int, buffers: list[Any]) -> Any:
 
 
 def from_physical(values: Sequence[Any], type_: pa.DataType) -> "pa.Array[Any]":
-    """The column whose values ``to_physical`` gives as ``values``; tuples may stand for lists.
+    """Return the column whose values ``to_physical`` gives as ``values``; tuples may stand for lists.
 
     Args:
         values: one for each row.
@@ -316,7 +316,7 @@ def _wholes(column: Any) -> list[Any]:
 
 
 def _as_wide(value: Any) -> Any:
-    """An int as the bytes of a wide decimal; bytes and None as they are."""
+    """Return an int as the bytes of a wide decimal; bytes and None as they are."""
     return value.to_bytes(16, "big", signed=True) if value.__class__ is int else value
 
 
@@ -363,7 +363,7 @@ def _int_array(values: Sequence[Any]) -> Any:
 
 
 def from_integers(array: Any, type_: Any) -> Any:
-    """The column of a type of numbers, short decimals included, whose physical values are a column of int64.
+    """Return the column of a type of numbers, short decimals included, whose physical values are a column of int64.
 
     Raises:
         pyarrow.ArrowInvalid: one is beyond its type.
@@ -378,7 +378,7 @@ def from_integers(array: Any, type_: Any) -> Any:
 
 
 def from_wide(data: npt.NDArray[np.uint8], nulls: npt.NDArray[np.bool_], type_: Any) -> Any:
-    """The column of a type of wide decimals, whose physical values are rows of 16 bytes.
+    """Return the column of a type of wide decimals, whose physical values are rows of 16 bytes.
 
     Raises:
         pyarrow.ArrowInvalid: one is beyond its type.

@@ -10,7 +10,7 @@ from itertools import count
 
 
 def free_name(name: str, taken: Collection[str]) -> str:
-    """The name with a number that nobody has.
+    """Return the name with a number that nobody has.
 
     >>> free_name("n", ["n", "n_2"])
     'n_3'
@@ -19,7 +19,7 @@ def free_name(name: str, taken: Collection[str]) -> str:
 
 
 def to_apply(renamed: Mapping[str, str], before: Collection[str], after: Collection[str]) -> dict[str, str]:
-    """Those of the new names that an earlier run has not given yet.
+    """Return those of the new names that an earlier run has not given yet.
 
     >>> handed_on = {"a": "b", "b": "c"}
     >>> to_apply(handed_on, ["a", "b"], ["b", "c"]), to_apply(handed_on, ["b", "c"], ["b", "c"])
@@ -33,7 +33,7 @@ def to_apply(renamed: Mapping[str, str], before: Collection[str], after: Collect
 
 
 def first_of(renamed: Mapping[str, str], name: str) -> str:
-    """The first of the names that are handed on until one gets that name."""
+    """Return the first of the names that are handed on until one gets that name."""
     by_new, seen = {new: old for old, new in renamed.items()}, {name}
     while (old := by_new.get(name)) is not None and old not in seen:
         seen.add(old)

@@ -55,7 +55,7 @@ class RowType(pa.ExtensionType):
 
     @classmethod
     def of(cls, structs: Array) -> Array:
-        """A column of such rows."""
+        """Return a column of such rows."""
         return pa.ExtensionArray.from_storage(cls(structs.type), structs)
 
     def __arrow_ext_serialize__(self) -> bytes:
@@ -73,7 +73,7 @@ class RowType(pa.ExtensionType):
 
 @lru_cache(maxsize=256)
 def _known(kind: Any, storage: pa.DataType) -> Any:
-    """A type that lasts: Arrow makes one anew each time that it is asked for one which nobody holds any more."""
+    """Return a type that lasts: Arrow makes one anew each time that it is asked for one which nobody holds any more."""
     return kind(storage)
 
 
@@ -154,11 +154,11 @@ class RowColumnSerde(ColumnSerde):
         return spread(structs, ~null_mask(data))
 
     def _values(self, row: bytes) -> Any:
-        """The physical values of a row."""
+        """Return the physical values of a row."""
         return msgpack.unpackb(row)
 
     def _fields(self, rows: Array, types: Sequence[pa.DataType]) -> list[Array]:
-        """The columns of rows, of these types."""
+        """Return the columns of rows, of these types."""
         return unpack_columns(rows, types)
 
 

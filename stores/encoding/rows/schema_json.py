@@ -65,7 +65,7 @@ def type_name(type_: Any) -> str:
 
 
 def to_json(versions: Sequence[Columns]) -> str:
-    """The JSON of a history: a line for each column.
+    """Return the JSON of a history: a line for each column.
 
     Raises:
         ConfigurationError: the metadata of a column is not text.
@@ -75,7 +75,7 @@ def to_json(versions: Sequence[Columns]) -> str:
 
 
 def from_json(text: str) -> tuple[Columns, ...]:
-    """The history of which ``text`` is the JSON.
+    """Return the history of which ``text`` is the JSON.
 
     Raises:
         FormatError: the format has a number that this release does not know.
@@ -100,7 +100,7 @@ def from_json(text: str) -> tuple[Columns, ...]:
 
 
 def _lines(columns: Columns, indent: str) -> str:
-    """An array with a line for each column."""
+    """Return an array with a line for each column."""
     inner = f",\n{indent} ".join(_text(column, f"{indent}  ") for column in columns)
     return f"{indent}[{inner}]"
 

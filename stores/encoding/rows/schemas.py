@@ -33,7 +33,7 @@ class Schemas:
 
     @classmethod
     def first(cls, schema: pa.Schema) -> "Schemas":
-        """The history that begins with ``schema``.
+        """Return the history that begins with ``schema``.
 
         Raises:
             ConfigurationError: a column cannot be packed, or two have the same name.
@@ -43,7 +43,7 @@ class Schemas:
 
     @classmethod
     def from_json(cls, text: str) -> "Schemas":
-        """The history of which ``to_json`` gave the text.
+        """Return the history of which ``to_json`` gave the text.
 
         Raises:
             FormatError: it is in a format that this release does not know.
@@ -52,7 +52,7 @@ class Schemas:
         return cls(from_json(text))
 
     def to_json(self) -> str:
-        """The history as text: see ``millpond.stores.encoding.rows.schema_json``.
+        """Return the history as text: see ``millpond.stores.encoding.rows.schema_json``.
 
         Raises:
             ConfigurationError: the metadata of a column is not text.
@@ -77,7 +77,7 @@ class Schemas:
         *,
         where: str,
     ) -> "Schemas":
-        """The history in which ``schema`` is the current one: this one, if it is that already.
+        """Return the history in which ``schema`` is the current one: this one, if it is that already.
 
         Columns may be added if they are nullable, dropped, renamed, reordered, widened to a type that holds all their
         values, and made nullable, at every level. What was declared in earlier runs may stay declared.

@@ -85,7 +85,7 @@ class KeyCodec:
         return packed
 
     def pack_columns(self, columns: pa.Table) -> Any:
-        """The bytes of each row's key, a binary column.
+        """Return the bytes of each row's key, a binary column.
 
         Args:
             columns: those of ``schema``, in its order; types may be of another form (``normalized``). Where it has
@@ -104,7 +104,7 @@ class KeyCodec:
         return parts[0] if len(parts) == 1 else pc.binary_join_element_wise(*parts, b"")
 
     def unpack(self, keys: "Sequence[bytes] | pa.BinaryArray") -> pa.Table:
-        """The columns of keys.
+        """Return the columns of keys.
 
         Args:
             keys: what ``pack`` or ``pack_columns`` returned.
@@ -118,7 +118,7 @@ class KeyCodec:
 
 
 def _without_columns(keys: Any) -> pa.Table:
-    """A table of as many rows as there are keys."""
+    """Return a table of as many rows as there are keys."""
     for key in keys.to_pylist() if isinstance(keys, pa.Array) else keys:
         if key != _ONLY:
             raise UnreadableRowError(f"{key!r} is no packed key of no columns")
@@ -126,7 +126,7 @@ def _without_columns(keys: Any) -> pa.Table:
 
 
 def empty_rows(count: int) -> pa.Table:
-    """A table of so many rows without columns."""
+    """Return a table of so many rows without columns."""
     rows: Any = pa.array([{}] * count, pa.struct([]))
     return pa.Table.from_struct_array(rows)
 
@@ -160,7 +160,7 @@ def _check_key(field: Any, path: str) -> None:
 
 
 def _elements(column: Any) -> Any:
-    """The element of each row, a binary column without nulls."""
+    """Return the element of each row, a binary column without nulls."""
     if isinstance(column.type, pa.StructType):
         fields = [_elements(column.field(number)) for number in range(column.type.num_fields)]
         begin = pa.array([bytes([STRUCT])] * len(column), pa.binary())
@@ -178,7 +178,7 @@ def _elements(column: Any) -> Any:
 
 
 def _bits(column: Any, code: int) -> npt.NDArray[np.uint8]:
-    """The bytes after the code, a row for each value."""
+    """Return the bytes after the code, a row for each value."""
     sign = np.uint64(SIGN)
     if code in (FLOAT32, FLOAT64):
         return _float_bits(words(column))

@@ -90,7 +90,7 @@ class FaultyBackend(Backend):
             self._fail_after(Step.BACKEND_CLOSE)
 
     def _meet(self, step: Step) -> bool:
-        """Whether the step is to be taken, and to fail afterwards."""
+        """Return whether the step is to be taken, and to fail afterwards."""
         return _meet(self._plan, step)
 
     def _fail_after(self, step: Step) -> NoReturn:

@@ -207,7 +207,7 @@ class FaultPlan:
             self._quiet = before
 
     def failure(self, step: Step, outcome: str = "not applied") -> str:
-        """The message of an error at ``step``."""
+        """Return the message of an error at ``step``."""
         return f"{step.value!r} number {self.steps[step]} fails on demand, {outcome}"
 
     def describe(self) -> str:
@@ -247,7 +247,7 @@ class FaultyClock:
 
 
 def fault_seed() -> int:
-    """The seed that the environment variable ``MILLPOND_FAULT_SEED`` gives, or else a new one.
+    """Return the seed that the environment variable ``MILLPOND_FAULT_SEED`` gives, or else a new one.
 
     Raises:
         ConfigurationError: the variable is not a number.

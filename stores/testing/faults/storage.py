@@ -26,7 +26,7 @@ class FaultyStorage(Storage):
 
     @classmethod
     def over(cls, storage: Storage, plan: FaultPlan) -> Self:
-        """The same place as ``storage``."""
+        """Return the same place as ``storage``."""
         return cls(storage.uri, plan, sync=storage.sync)
 
     @contextmanager

@@ -83,7 +83,7 @@ class Figures:
 
 
 def measured(supplier: BackendSupplier, changes: int) -> Figures:
-    """The figures of a backend, with so many changes to see what grows.
+    """Return the figures of a backend, with so many changes to see what grows.
 
     Raises:
         BackendError: the process that measures has ended early. What it said is on the standard error.
@@ -168,7 +168,7 @@ def _over(keys: Sequence[bytes], changes: int, chance: random.Random) -> Iterato
 
 
 def _rate(call: Callable[[_Given], object], given: Sequence[_Given], *, seconds: float = _SECONDS) -> float:
-    """How many calls a second are done, for as long as there is time."""
+    """Return how many calls a second are done, for as long as there is time."""
     began, done = time.perf_counter(), 0
     for one in given:
         call(one)
@@ -243,7 +243,7 @@ class _SyncCounter(Watcher):
 
 
 def _syncs(supplier: BackendSupplier, directory: Path) -> tuple[float, float] | None:
-    """How many syncs a write and a flush have; None where the system does not show them."""
+    """Return how many syncs a write and a flush have; None where the system does not show them."""
     counter = _SyncCounter()
     try:
         watch(partial(_write_and_flush, supplier, directory), counter)

@@ -13,7 +13,7 @@ _UNKNOWN: Final = "not known"
 
 
 def table(figures: Sequence[Figures]) -> str:
-    """A row for each figure, a column for each backend."""
+    """Return a row for each figure, a column for each backend."""
     head = ["", *(one.backend for one in figures)]
     lines = [head, ["---", *("---:" for _ in figures)]]
     lines += [[name, *map(shown, figures)] for name, shown in _rows(figures[0].changes)]

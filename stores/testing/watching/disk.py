@@ -23,7 +23,7 @@ class Disk:
         self._due: set[Path] = set()
 
     def has(self, call: Announced) -> bool:
-        """Whether a call may change or sync something here."""
+        """Return whether a call may change or sync something here."""
         path = call.path()
         return path is None or path.is_relative_to(self._root)
 

@@ -57,7 +57,7 @@ def written() -> list[Step]:
 
 
 def loaded() -> list[Step]:
-    """A load, which need not be atomic, and then a flush."""
+    """Return a load, which need not be atomic, and then a flush."""
     rows = {b"row%06d" % row: b"%d" % row * 20 for row in range(_ROWS)}
     return [
         Step("a load", lambda backend: load(backend, iter(rows.items())), lambda content: content | rows),

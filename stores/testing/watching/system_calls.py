@@ -88,7 +88,7 @@ class Announced(NamedTuple):
         return None
 
     def syncs_what_it_writes(self) -> bool:
-        """Whether it writes by a descriptor that was opened to sync whatever is written."""
+        """Return whether it writes by a descriptor that was opened to sync whatever is written."""
         with suppress(OSError, StopIteration):
             lines = Path(f"/proc/{self.thread}/fdinfo/{self.descriptor}").read_text().splitlines()
             flags = next(line for line in lines if line.startswith("flags:"))

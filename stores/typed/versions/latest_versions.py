@@ -17,7 +17,7 @@ _END: Final = len(LATEST_END)
 
 
 def encoded_key(row: bytes) -> bytes:
-    """The terminated key of the row of a latest version."""
+    """Return the terminated key of the row of a latest version."""
     return row[len(DATA) : -_END] + TERMINATOR
 
 

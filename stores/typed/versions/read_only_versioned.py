@@ -139,7 +139,7 @@ class ReadOnlyVersionedKeyValueStore(Store[K, V]):
         return self._observed.time
 
     def get(self, key: K, as_of: Instant | None = None) -> VersionedRecord[V] | None:
-        """The latest version of ``key``, or the one that was valid at ``as_of``; None where there is none.
+        """Return the latest version of ``key``, or the one that was valid at ``as_of``; None where there is none.
 
         A version from before the history retention is not found, unless it is still the latest.
         """
@@ -174,7 +174,7 @@ class ReadOnlyVersionedKeyValueStore(Store[K, V]):
         return None if found is None or self._gone(found.timestamp, None if as_of is None else time) else found.value
 
     def get_many(self, keys: Iterable[K]) -> list[ValueAndTimestamp[V] | None]:
-        """The latest value of each key and its timestamp, in the order of ``keys``."""
+        """Return the latest value of each key and its timestamp, in the order of ``keys``."""
         found = self._read_many(list(map(latest_row, self._keys_bytes(keys))))
         return self._decoded_latest(self._present(found))
 
@@ -270,7 +270,7 @@ class ReadOnlyVersionedKeyValueStore(Store[K, V]):
     def history(
         self, key: K, earliest: Instant | None = None, latest: Instant | None = None, *, reverse: bool = False
     ) -> Scan[VersionedRecord[V]]:
-        """The versions of ``key`` that were valid at some time from ``earliest`` to ``latest``, both included.
+        """Return the versions of ``key`` that were valid at some time from ``earliest`` to ``latest``, both included.
 
         None leaves that side open. Oldest first; ``reverse``: newest first. Tombstones are left out. So is what was
         valid only before the history retention, and, where ``latest`` is before it, all but the latest version.
@@ -286,7 +286,7 @@ class ReadOnlyVersionedKeyValueStore(Store[K, V]):
         return self._scans.begin(self._alive(self._versions(row, first, last, reverse), first))
 
     def version_times(self, key: K, earliest: Instant, latest: Instant | None = None) -> list[int]:
-        """The timestamps of ``key``'s versions, tombstones too, from ``earliest`` to ``latest``, both included.
+        """Return the timestamps of ``key``'s versions, tombstones too, from ``earliest`` to ``latest``, both included.
 
         >>> from millpond.stores.backend.memory import MemoryBackend
         >>> from millpond.stores.encoding.serdes import STRING
@@ -309,7 +309,7 @@ class ReadOnlyVersionedKeyValueStore(Store[K, V]):
         return [*times, newest] if first <= newest <= last else times
 
     def next_version_time(self, key: K, after: Instant) -> int | None:
-        """The timestamp of ``key``'s first version after a time, a tombstone's too; None if there is none.
+        """Return the timestamp of ``key``'s first version after a time, a tombstone's too; None if there is none.
 
         >>> from millpond.stores.backend.memory import MemoryBackend
         >>> from millpond.stores.encoding.serdes import STRING
@@ -355,7 +355,7 @@ class ReadOnlyVersionedKeyValueStore(Store[K, V]):
         """What the writing half needs from the beginning."""
 
     def _gone(self, since: int, as_of: int | None = None) -> bool:
-        """Whether a version that was the last until then has expired, now or as of a time."""
+        """Return whether a version that was the last until then has expired, now or as of a time."""
         ttl, horizon = self._horizon.ttl, self._horizon.time
         if as_of is not None and ttl is not None and since + ttl <= as_of:
             return True
@@ -372,7 +372,7 @@ class ReadOnlyVersionedKeyValueStore(Store[K, V]):
         return (record for record in capped if record.valid_to is None or record.valid_to > begin)
 
     def _capped(self, record: VersionedRecord[V]) -> VersionedRecord[V]:
-        """A version with its end where it expires."""
+        """Return a version with its end where it expires."""
         ttl, since, until = self._horizon.ttl, record.timestamp, record.valid_to
         if until is None and not self._gone(since):
             return record
@@ -387,12 +387,12 @@ class ReadOnlyVersionedKeyValueStore(Store[K, V]):
         return self._begin is not None and time < self._begin
 
     def _older(self, latest: bytes, time: int) -> tuple[bytes, bytes] | None:
-        """The last of the older versions up to ``time``, of the key whose latest is at ``latest``."""
+        """Return the last of the older versions up to ``time``, of the key whose latest is at ``latest``."""
         prefix = history_prefix(latest)
         return self._last_row(prefix, prefix + pack_time(time) + JUST_ABOVE)
 
     def _first(self, row: bytes, newest: bytes | None, first: int, last: int) -> ValueAndTimestamp[V] | None:
-        """The first value of one key that became valid between two times; its newest version is at ``row``."""
+        """Return the first value of one key that became valid between two times; its newest version is at ``row``."""
         if newest is None or first > last or unpack_time(newest) < first or self._beyond_history(first):
             return None
         if newest[TIME_SIZE:HEAD_SIZE] != ALONE:
@@ -447,7 +447,7 @@ class ReadOnlyVersionedKeyValueStore(Store[K, V]):
             found[place] = decoded
 
     def _versions(self, latest: bytes, first: int | None, last: int, reverse: bool) -> Iterator[VersionedRecord[V]]:
-        """The live versions of one key that overlap the bounds and the history."""
+        """Return the live versions of one key that overlap the bounds and the history."""
         begin, data = self._begin, self._read(latest)
         if begin is None or data is None:
             return iter(())

@@ -50,7 +50,7 @@ class _Known:
             self.late[start] = version
 
     def at(self, time: bytes) -> Entry | None:
-        """The last version up to the packed ``time``; None if it is not known."""
+        """Return the last version up to the packed ``time``; None if it is not known."""
         place = bisect_left(self.in_order, (time + JUST_ABOVE,))
         entry = self.in_order[place - 1] if place else None
         if entry is None or self.late is None:
@@ -105,7 +105,7 @@ class RecentVersions:
         self._later.clear()
 
     def at(self, row: bytes, time: int) -> Entry | None:
-        """The version that was valid at ``time``, which is before the latest; None if it is not known here.
+        """Return the version that was valid at ``time``, which is before the latest; None if it is not known here.
 
         >>> recent = RecentVersions()
         >>> recent.replaced(b"row", pack_time(5), b"five", alone=False)

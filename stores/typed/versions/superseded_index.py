@@ -65,7 +65,7 @@ class SupersededIndex:
         self.first = self._find_first()
 
     def _find_first(self, start: bytes = INDEX) -> int:
-        """The end of the first bucket that has a row; all rows are at ``start`` or behind it."""
+        """Return the end of the first bucket that has a row; all rows are at ``start`` or behind it."""
         for row, _ in self._transaction.scan(start, TIMERS):
             return unpack_time(row, 1)
         return MAX_TIME

@@ -111,7 +111,7 @@ class VersionHistory:
         return self._transaction.get(row)
 
     def has_version(self, row: bytes, latest: bytes, first: bytes, last: bytes) -> bool:
-        """Whether a key has a version of the packed times from ``first`` to ``last``, both included."""
+        """Return whether a key has a version of the packed times from ``first`` to ``last``, both included."""
         if first <= latest[:TIME_SIZE] <= last:
             return True
         prefix = history_prefix(row)

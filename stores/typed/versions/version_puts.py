@@ -76,13 +76,13 @@ class VersionPuts:
         return self._ends
 
     def _reached(self) -> Integers:
-        """The observed stream time after each."""
+        """Return the observed stream time after each."""
         observed = self._store.observed_stream_time
         reached = np.maximum.accumulate(self._times)
         return reached if observed is None else np.maximum(reached, observed)
 
     def _taken_late(self, reached: Integers) -> Booleans:
-        """Which are late, but may be put all the same."""
+        """Return which are late, but may be put all the same."""
         if self._store.late_puts is LatePuts.REFUSED:
             return np.zeros(len(reached), np.bool_)
         times, reached = (np.clip(column, -_FAR, _FAR) for column in (self._times, reached))
@@ -141,7 +141,7 @@ class VersionPuts:
         return latest
 
     def _behind(self, numbers: Integers, places: Integers, latest: Array, again: Booleans) -> Booleans:
-        """Which versions, sorted by key, are of a key with one that cannot be put in the run.
+        """Return which versions, sorted by key, are of a key with one that cannot be put in the run.
 
         That is one that is older than the one before it, or no newer than the key's latest until now, or a tombstone
         that another version of its time replaces, which leaves a row in the index.
@@ -169,7 +169,7 @@ class VersionPuts:
 
 
 def _same_version(numbers: Integers, times: Integers) -> Booleans:
-    """Which versions, sorted by key, the next one replaces, as it is of the same key and time.
+    """Return which versions, sorted by key, the next one replaces, as it is of the same key and time.
 
     >>> _same_version(np.array([0, 0, 0, 1]), np.array([5, 5, 6, 6])).tolist()
     [True, False, False, False]
@@ -178,18 +178,18 @@ def _same_version(numbers: Integers, times: Integers) -> Booleans:
 
 
 def timers_of(expiry: Expiry, run: VersionRun) -> Array:
-    """The rows of the timers that the keys of a run need."""
+    """Return the rows of the timers that the keys of a run need."""
     stems, times = run.begun(max(expiry.gone_at(MIN_TIME), MIN_TIME))
     return timer_rows(expiry, keys_of(stems), times, len(times))
 
 
 def _first(where: Booleans) -> int:
-    """The first place where it is true; behind the end if there is none."""
+    """Return the first place where it is true; behind the end if there is none."""
     return int(where.argmax()) if where.any() else len(where)
 
 
 def _in_order(stems: Array) -> tuple[Array, Integers]:
-    """The different ones in the order of bytes, and for each of all which of them it is."""
+    """Return the different ones in the order of bytes, and for each of all which of them it is."""
     encoded = stems.dictionary_encode()
     order = pc.sort_indices(encoded.dictionary)
     places = np.empty(len(order), np.int64)

@@ -33,7 +33,7 @@ def stems_of(keys: Array) -> Array:
 
 
 def keys_of(stems: Array) -> Array:
-    """The keys of the rows that begin with ``stems``, escaped."""
+    """Return the keys of the rows that begin with ``stems``, escaped."""
     return pc.binary_slice(stems, len(DATA), TO_THE_END)
 
 
@@ -54,19 +54,19 @@ def since_of(latest: Array) -> Integers:
 
 
 def bucket_ends(times: Integers, bucket: int) -> Integers:
-    """The end of the bucket of the index that each time lies in, for buckets of that width."""
+    """Return the end of the bucket of the index that each time lies in, for buckets of that width."""
     starts = times - times % bucket
     return np.where(starts > MAX_TIME - bucket, MAX_TIME, starts + bucket)
 
 
 def equal_to(column: Array, data: bytes) -> Booleans:
-    """Which values of a column are these bytes; null is not."""
+    """Return which values of a column are these bytes; null is not."""
     equal: Booleans = pc.equal(column, data).fill_null(False).to_numpy(zero_copy_only=False)
     return equal
 
 
 def plain_columns(changes: ColumnChanges) -> ColumnChanges | None:
-    """The changes of a store with every version as a plain row; None if there are none left.
+    """Return the changes of a store with every version as a plain row; None if there are none left.
 
     Raises:
         CorruptStoreError: a latest version is too short.
@@ -89,7 +89,7 @@ def plain_columns(changes: ColumnChanges) -> ColumnChanges | None:
 
 
 def _are_latest(rows: Array) -> Array:
-    """Which rows are data rows of latest versions."""
+    """Return which rows are data rows of latest versions."""
     end = pc.binary_slice(rows, -TIME_SIZE - _END, -TIME_SIZE)
     ends = pc.and_not(pc.ends_with(rows, LATEST_END), pc.equal(end, TERMINATOR))
     return pc.and_(pc.starts_with(rows, DATA), ends)

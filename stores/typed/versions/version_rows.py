@@ -75,7 +75,7 @@ def is_latest_row(row: bytes) -> bool:
 
 
 def plain_entry(row: bytes, data: bytes) -> Entry:
-    """A latest version as a plain row.
+    """Return a latest version as a plain row.
 
     Raises:
         CorruptStoreError: it is too short.
@@ -86,12 +86,12 @@ def plain_entry(row: bytes, data: bytes) -> Entry:
 
 
 def damaged_latest(data: bytes) -> CorruptStoreError:
-    """The error for the value of a latest row that cannot be one."""
+    """Return the error for the value of a latest row that cannot be one."""
     return CorruptStoreError(f"the value {data[:20]!r} is no latest version with its time")
 
 
 def is_tombstone(version: bytes) -> bool:
-    """Whether a version says that there is no value; else it begins with ``LIVE``.
+    """Return whether a version says that there is no value; else it begins with ``LIVE``.
 
     Raises:
         CorruptStoreError: it is neither.
@@ -124,14 +124,14 @@ def _key_end(bound: bytes) -> int | None:
 
 
 def plain_entries(entries: Iterable[Entry]) -> Iterator[Entry]:
-    """The entries of a store with every version as a plain row, in the same order."""
+    """Yield the entries of a store with every version as a plain row, in the same order."""
     for entry in entries:
         row = entry[0]
         yield plain_entry(*entry) if row[:1] == DATA and is_latest_row(row) else entry
 
 
 def plain_changes(changes: Changes) -> dict[bytes, bytes | None]:
-    """The changes of a store with every version as a plain row."""
+    """Return the changes of a store with every version as a plain row."""
     plain: dict[bytes, bytes | None] = {}
     latest: dict[bytes, bytes] = {}
     for row, data in changes.items():

@@ -85,7 +85,7 @@ class VersionRun:
             recent.replaced(row, start, version, alone=alone)
 
     def rows(self) -> tuple[Array, Array]:
-        """The data rows in the order of bytes, and what they are set to."""
+        """Return the data rows in the order of bytes, and what they are set to."""
         keys = pa.concat_arrays([self.replaced.rows, latest_rows(self._stems)])
         values = pa.concat_arrays([self.replaced.versions, self._latest()])
         numbers = np.concatenate([self._replaced_numbers(), self._numbers[self._last]])
@@ -93,7 +93,7 @@ class VersionRun:
         return keys.take(order), values.take(order)
 
     def index_rows(self, bucket: int) -> tuple[Array, Integers]:
-        """The rows of the index that note the keys which have a version that can be removed one day, only now.
+        """Return the rows of the index that note the keys which have a version that can be removed one day, only now.
 
         Args:
             bucket: the width of the index's buckets.
@@ -110,7 +110,7 @@ class VersionRun:
         return rows.take(pc.sort_indices(rows)), ends
 
     def begun(self, limit: int) -> tuple[Array, Integers]:
-        """The stems of the keys that had no version after ``limit``, and the times of their first ones."""
+        """Return the stems of the keys that had no version after ``limit``, and the times of their first ones."""
         new = ~self._known | (since_of(self._before) <= limit)
         return self._stems.filter(pa.array(new)), self._times[self._begins[new]]
 
@@ -134,7 +134,7 @@ class VersionRun:
         return np.concatenate([self._known.nonzero()[0], self._numbers[~self._last]])
 
     def _latest(self) -> Array:
-        """The rows' values of the keys' latest versions now."""
+        """Return the rows' values of the keys' latest versions now."""
         older = self._known | ~self._single
         flags = pa.array([ALONE, OLDER], pa.binary()).take(pa.array(older.astype(np.int8)))
         last: Any = pa.array(self._last)

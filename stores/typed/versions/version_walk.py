@@ -43,7 +43,7 @@ class VersionWalk:
         self._time = MAX_TIME
 
     def back_to(self, time: int) -> Entry | None:
-        """The version that was valid at ``time``, which never increases from call to call.
+        """Return the version that was valid at ``time``, which never increases from call to call.
 
         Returns:
             Its bytes behind a row that ends with the time from which it is valid.
@@ -66,7 +66,7 @@ class VersionWalk:
         return self._row
 
     def between(self, oldest: int, newest: int, most: int) -> tuple[list[Entry], bool]:
-        """The versions that were valid at some time from ``oldest`` to ``newest``, read as one range.
+        """Return the versions that were valid at some time from ``oldest`` to ``newest``, read as one range.
 
         Returns:
             Packed times and versions, newest first, and maybe some that are newer; and whether there are no others,

@@ -54,7 +54,7 @@ class VersionedColumns:
         self._values = values
 
     def takes(self, keys: pa.DataType, values: pa.DataType | None = None) -> bool:
-        """Whether keys, and values that are put, may be columns of these types."""
+        """Return whether keys, and values that are put, may be columns of these types."""
         return self._keys.takes(keys) and (values is None or self._values.takes(values))
 
     def get_as_of(self, keys: Array, timestamps: Integers) -> tuple[Array, Array]:
@@ -80,7 +80,7 @@ class VersionedColumns:
             return values, pa.array([None if one is None else one.timestamp for one in found], pa.int64())
 
     def get_latest(self, keys: Array, reached: Integers | None = None) -> tuple[Array, Array]:
-        """The latest value of each key and its timestamp, null where there is none, as Arrow arrays.
+        """Return the latest value of each key and its timestamp, null where there is none, as Arrow arrays.
 
         Args:
             keys: an Arrow array without nulls, of a type that ``takes`` knows.
@@ -206,7 +206,7 @@ class VersionedColumns:
         return found
 
     def _read(self, versions: Array) -> Array:
-        """The values of versions; null for tombstones, and where there is no version."""
+        """Return the values of versions; null for tombstones, and where there is no version."""
         live = pc.equal(pc.binary_slice(versions, 0, 1), LIVE)
         if pc.all(pc.or_(live, pc.equal(versions, TOMBSTONE))).as_py() is False:
             raise pa.ArrowInvalid("neither a version nor a tombstone")
@@ -222,7 +222,7 @@ class VersionedColumns:
 
 
 def _times(rows: Sequence[bytes]) -> Integers:
-    """The packed times that rows end with."""
+    """Return the packed times that rows end with."""
     times = (row[-TIME_SIZE:].rjust(TIME_SIZE, b"\0") for row in rows)  # It is empty where nothing was valid.
     packed = np.frombuffer(b"".join(times), ">u8").astype(np.uint64)
     return (packed ^ _SIGN).view(np.int64)

@@ -156,7 +156,7 @@ class Calendar(Grid):
         return UTC if self.zone is None else zone_of(self.zone)
 
     def _first_day(self, day: date) -> date:
-        """The first day of the window with a day."""
+        """Return the first day of the window with a day."""
         if self.unit.months:
             return day.replace(month=day.month - (day.month - 1) % self.unit.months, day=1)
         if self.unit is CalendarUnit.WEEK:
@@ -164,7 +164,7 @@ class Calendar(Grid):
         return day
 
     def _following(self, first: date) -> date:
-        """The first day of the window after that with this first day."""
+        """Return the first day of the window after that with this first day."""
         if self.unit.months:
             return self._first_day(first + timedelta(days=self.unit.days))
         return first + timedelta(days=self.unit.days)
@@ -221,7 +221,7 @@ def grid_of(terms: Mapping[str, Any]) -> Grid | None:
 
 @lru_cache(maxsize=1 << 8)
 def zone_of(name: str) -> ZoneInfo:
-    """The time zone of that name.
+    """Return the time zone of that name.
 
     Raises:
         ConfigurationError: there is none, or it is that of whatever machine asks.
@@ -242,7 +242,7 @@ def zone_of(name: str) -> ZoneInfo:
 
 @lru_cache(maxsize=1 << 16)
 def starts_on(calendar: Calendar, bucket: int) -> tuple[int, ...]:
-    """The starts of the windows with times of a bucket, ascending; buckets are counted from 1970."""
+    """Return the starts of the windows with times of a bucket, ascending; buckets are counted from 1970."""
     earliest = bucket * calendar.bucket
     found = [calendar._found(earliest + calendar.bucket - 1)]
     while found[-1] > earliest:
@@ -252,7 +252,7 @@ def starts_on(calendar: Calendar, bucket: int) -> tuple[int, ...]:
 
 @lru_cache(maxsize=1 << 16)
 def end_of(calendar: Calendar, start: int) -> int:
-    """The end of the window that begins at ``start``."""
+    """Return the end of the window that begins at ``start``."""
     return calendar._found_end(start)
 
 
@@ -275,7 +275,7 @@ def _date_at(micros: int, zone: tzinfo) -> date:
 
 
 def _within(micros: int) -> tuple[int, int]:
-    """A time at which ``datetime`` and zones tell the same of days, and by how much it is earlier."""
+    """Return a time at which ``datetime`` and zones tell the same of days, and by how much it is earlier."""
     eras = 0
     if micros < _EARLIEST:
         eras = (micros - _EARLIEST) // _ERA * _ERA
@@ -299,7 +299,7 @@ def _put_back(zone: str | None, days: int) -> int:
 
 @lru_cache(maxsize=1 << 8)
 def _changes(zone: str) -> list[tuple[int, timedelta]]:
-    """The days from which a zone has another difference to UTC than before, as numbers, with that difference."""
+    """Return the days from which a zone has another difference to UTC than before, as numbers, with that difference."""
     tz, day, found = zone_of(zone), _CHANGES_FROM, list[tuple[int, timedelta]]()
     for number in range(_CHANGES_DAYS):
         offset = tz.utcoffset(day.replace(tzinfo=tz)) or timedelta()

@@ -111,7 +111,7 @@ class DuplicateColumns(SegmentColumns):
             self._segments.advance(int(times.max()))
 
     def horizons(self, times: Times) -> Times:
-        """The latest time that has expired before the first of some puts, and after each of them.
+        """Return the latest time that has expired before the first of some puts, and after each of them.
 
         Args:
             times: those of the puts; ``NEVER`` where nothing is put.

@@ -16,36 +16,36 @@ class Grid(ABC):
     """Where windows begin and end."""
 
     def begin(self, place: int) -> int:
-        """The start of the window with a place; of a start, that itself."""
+        """Return the start of the window with a place; of a start, that itself."""
         return place
 
     def place(self, start: int, end: int) -> int:
-        """The place of the window with these bounds."""
+        """Return the place of the window with these bounds."""
         return start
 
     def latest(self, time: int) -> int:
-        """The place of the last window that holds ``time``."""
+        """Return the place of the last window that holds ``time``."""
         return self.last(time)
 
     @abstractmethod
     def last(self, time: int) -> int:
-        """The last place up to ``time``, which the window there holds."""
+        """Return the last place up to ``time``, which the window there holds."""
 
     @abstractmethod
     def first(self, time: int) -> int:
-        """The place of the first window that ends after ``time``; it holds it."""
+        """Return the place of the first window that ends after ``time``; it holds it."""
 
     @abstractmethod
     def next(self, time: int) -> int:
-        """The first place after ``time``."""
+        """Return the first place after ``time``."""
 
     @abstractmethod
     def end(self, place: int) -> int:
-        """The end of the window with a place, which is the first time that is not in it."""
+        """Return the end of the window with a place, which is the first time that is not in it."""
 
     @abstractmethod
     def told(self, unit: TimeUnit) -> str:
-        """How far places are from one another, as text; ``unit`` is what times count."""
+        """Return how far places are from one another, as text; ``unit`` is what times count."""
 
 
 @dataclass(frozen=True)

@@ -39,7 +39,7 @@ class SegmentColumns:
         self._values = values
 
     def _rows(self, keys: Any, times: Times, *rest: Times) -> Any:
-        """The rows of entries with one or several times, as an Arrow array."""
+        """Return the rows of entries with one or several times, as an Arrow array."""
         interval = self._segments.interval
         distinct, places = numbered(times - times % interval)
         prefixes = pc.binary_join_element_wise(DATA, pack_times(distinct), b"").take(pa.array(places))
@@ -92,13 +92,13 @@ class SegmentColumns:
 
 
 def _columns(entries: Sequence[tuple[bytes, bytes]]) -> tuple[Any, Any]:
-    """The rows and the data of entries."""
+    """Return the rows and the data of entries."""
     rows, data = zip(*entries, strict=True) if entries else ((), ())
     return pa.array(rows, pa.binary()), pa.array(data, pa.binary())
 
 
 def _parts(rows: Any, data: Any, times: int) -> tuple[Any, Sequence[Times], Any]:
-    """The keys in rows that end in so many times, these times, and the rows' data."""
+    """Return the keys in rows that end in so many times, these times, and the rows' data."""
     ends_at = times * TIME_SIZE
     at_end = [time_at(rows, -at) for at in range(ends_at, 0, -TIME_SIZE)]
     return unterminated_column(pc.binary_slice(rows, _KEY_FROM, -ends_at)), at_end, data

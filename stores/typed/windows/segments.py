@@ -72,11 +72,11 @@ class Segments:
         return self._interval
 
     def start(self, time: int) -> int:
-        """The beginning of the segment that ``time`` lies in."""
+        """Return the beginning of the segment that ``time`` lies in."""
         return max(time - time % self._interval, MIN_TIME)
 
     def horizon(self) -> int:
-        """The latest time that has expired; less than any time if none has."""
+        """Return the latest time that has expired; less than any time if none has."""
         observed = self.observed.time
         return MIN_TIME - 1 if observed is None else observed - self._retention
 
@@ -101,7 +101,7 @@ class Segments:
         return [row for row, _ in self._transaction.scan(DATA + pack_time(min(expired)), DATA + pack_time(kept_from))]
 
     def row(self, encoded_key: bytes, time: int) -> bytes:
-        """The row of a terminated key and a time, without ``rest``."""
+        """Return the row of a terminated key and a time, without ``rest``."""
         return DATA + pack_time(self.start(time)) + encoded_key + pack_time(time)
 
     def rows(self, encoded_keys: Iterable[bytes], times: Iterable[int]) -> list[bytes]:
@@ -136,7 +136,7 @@ class Segments:
     def rows_of_keys(
         self, first: bytes, end: bytes | None, earliest: int, latest: int, time_at: int, *, reverse: bool
     ) -> Entries:
-        """The rows of the terminated keys with ``first <= key < end`` in those bounds; None: all from ``first``.
+        """Return the rows of the terminated keys with ``first <= key < end`` in those bounds; None: all from ``first``.
 
         Args:
             first: the terminated key to begin with; empty for all.
@@ -156,7 +156,7 @@ class Segments:
         return (entry for entry in rows if earliest <= unpack_time(entry[0], len(entry[0]) + time_at) <= latest)
 
     def rows_between(self, spans: Mapping[bytes, Iterable[Span]]) -> Iterator[tuple[bytes, tuple[bytes, bytes]]]:
-        """The rows of many keys that are not expired.
+        """Yield the rows of many keys that are not expired.
 
         Args:
             spans: by terminated key, the least and the greatest times of the rows that are wanted, both included; of
@@ -202,11 +202,11 @@ class Segments:
         return list(self._chained(earliest, latest, False, lambda segment: (segment, _above(segment))))
 
     def live(self) -> list[int]:
-        """The beginnings of the segments that may have rows, in ascending order."""
+        """Return the beginnings of the segments that may have rows, in ascending order."""
         return sorted(self._live)
 
     def holds_any(self, times: Iterable[int]) -> bool:
-        """Whether a segment of one of these times may have rows."""
+        """Return whether a segment of one of these times may have rows."""
         return not self._live.isdisjoint(map(self.start, times))
 
     def put(self, times: Sequence[int], changes: Iterable[tuple[bytes, bytes | None]]) -> None:
@@ -251,7 +251,7 @@ class Segments:
         return _concatenated([scan(low, high, reverse=reverse) for low, high in ranges])
 
     def _find(self) -> Iterator[int]:
-        """The segments that have rows, found by jumping from one to the next."""
+        """Yield the segments that have rows, found by jumping from one to the next."""
         position = DATA
         while True:
             row = next(self._transaction.scan(position, INDEX), None)
@@ -308,7 +308,7 @@ class SegmentedStore(Store[K, V]):
 
 
 def united(spans: Iterable[Span]) -> list[Span]:
-    """The spans that have the same times and do not overlap, in their order.
+    """Return the spans that have the same times and do not overlap, in their order.
 
     >>> united([(7, 9), (1, 3), (2, 5), (4, 4), (6, 6)])
     [(1, 5), (6, 6), (7, 9)]
@@ -323,7 +323,7 @@ def united(spans: Iterable[Span]) -> list[Span]:
 
 
 def key_part(row: bytes, rest: int) -> bytes:
-    """The terminated key of a row, after which ``rest`` bytes follow (its time included)."""
+    """Return the terminated key of a row, after which ``rest`` bytes follow (its time included)."""
     return row[_KEY_FROM:-rest]
 
 

@@ -26,7 +26,7 @@ LONGEST_GAP: Final = "at_most"
 
 
 def _end(row: bytes) -> int:
-    """The end of a row's session."""
+    """Return the end of a row's session."""
     return unpack_time(row, len(row) - _REST)
 
 
@@ -41,7 +41,7 @@ class ReadOnlySessionStore(SegmentedStore[K, V]):
     """
 
     def fetch_session(self, key: K, start: Instant, end: Instant) -> V | None:
-        """The value of the session of ``key`` with exactly that start and end, or None."""
+        """Return the value of the session of ``key`` with exactly that start and end, or None."""
         row, last = self._row(key, to_instant(start, "start"), to_instant(end, "end"))
         data = None if last <= self._segments.horizon() else self._read(row)
         return None if data is None else self._decode_value(data)
@@ -86,7 +86,7 @@ class ReadOnlySessionStore(SegmentedStore[K, V]):
     def find_sessions_of_keys(
         self, start: K | None, stop: K | None, earliest_end: Instant, latest_start: Instant, *, reverse: bool = False
     ) -> Scan[tuple[Windowed[K], V]]:
-        """The same for the keys with ``start <= key < stop``; None leaves that side open."""
+        """Return the same for the keys with ``start <= key < stop``; None leaves that side open."""
         first, last_start = to_instant(earliest_end, "earliest_end"), to_instant(latest_start, "latest_start")
         rows = self._segments.rows_of_keys(
             b"" if start is None else terminated(self._encode_key(start)),
@@ -101,7 +101,7 @@ class ReadOnlySessionStore(SegmentedStore[K, V]):
     def find_sessions_ended(
         self, earliest_end: Instant, latest_end: Instant, *, reverse: bool = False
     ) -> Scan[tuple[Windowed[K], V]]:
-        """The sessions of all keys that end from ``earliest_end`` to ``latest_end``, both included."""
+        """Return the sessions of all keys that end from ``earliest_end`` to ``latest_end``, both included."""
         first, last = to_instant(earliest_end, "earliest_end"), to_instant(latest_end, "latest_end")
         rows = self._segments.rows_of_keys(b"", None, first, last, -_REST, reverse=reverse)
         return self._scans.begin(self._sessions(rows, MAX_TIME))

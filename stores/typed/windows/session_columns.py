@@ -39,7 +39,7 @@ class SessionColumns(SegmentColumns):
         self._put(pa.concat_arrays(rows), pa.concat_arrays(data), ends)
 
     def ended_between(self, earliest: int, latest: int) -> Sessions:
-        """The sessions that end from ``earliest`` to ``latest``, both included, and have not expired.
+        """Return the sessions that end from ``earliest`` to ``latest``, both included, and have not expired.
 
         Raises:
             pyarrow.ArrowInvalid: a row is damaged.
@@ -47,7 +47,7 @@ class SessionColumns(SegmentColumns):
         return self._sessions(*self._entries(earliest, latest, 2))
 
     def of_keys_ended_from(self, keys: Any, earliest: Times) -> Sessions:
-        """The sessions of some keys, no two of them the same, that end no earlier and have not expired.
+        """Return the sessions of some keys, no two of them the same, that end no earlier and have not expired.
 
         Args:
             keys: an Arrow array.

@@ -81,7 +81,7 @@ class ReadOnlyWindowStore(SegmentedStore[K, V]):
         return self._window_size
 
     def fetch(self, key: K, window_start: Instant) -> V | None:
-        """The value of ``key`` in the window that starts then, or None.
+        """Return the value of ``key`` in the window that starts then, or None.
 
         With ``retain_duplicates`` a window has no single value, and this finds only the very last put of the store; use
         ``fetch_range``.

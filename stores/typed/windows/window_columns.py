@@ -39,7 +39,7 @@ class WindowColumns(SegmentColumns):
     """Reads and writes many windows at once."""
 
     def get(self, keys: Any, starts: Times) -> tuple[Any, Any]:
-        """The values and timestamps of many windows, null where there is none, as Arrow arrays.
+        """Return the values and timestamps of many windows, null where there is none, as Arrow arrays.
 
         Raises:
             pyarrow.ArrowInvalid: a row is damaged.
@@ -57,7 +57,7 @@ class WindowColumns(SegmentColumns):
         self._put(self._rows(windows.keys, windows.starts), data, windows.starts)
 
     def between(self, earliest: int, latest: int) -> Windows:
-        """The windows that start from ``earliest`` to ``latest``, both included, and have not expired.
+        """Return the windows that start from ``earliest`` to ``latest``, both included, and have not expired.
 
         Raises:
             pyarrow.ArrowInvalid: a row is damaged.
@@ -65,7 +65,7 @@ class WindowColumns(SegmentColumns):
         return self._windows(*self._entries(earliest, latest, 1))
 
     def of_keys(self, keys: Any, owners: Times, earliest: Times, latest: Times) -> Windows:
-        """The windows of some keys, no two of them the same, that start within some spans and have not expired.
+        """Return the windows of some keys, no two of them the same, that start within some spans and have not expired.
 
         Args:
             keys: an Arrow array.

@@ -33,7 +33,7 @@ def micro_batches(seed: int) -> Iterator[MicroBatch]:
 
 
 def answered(name: str, backend: str, seed: int) -> pa.Table:
-    """The final rows of a query; no row was too late."""
+    """Return the final rows of a query; no row was too late."""
     verbs = LocalVerbs(backend)
     try:
         rows = getattr(queries, name)(verbs, local_events(SITE))

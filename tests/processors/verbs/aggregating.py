@@ -123,14 +123,14 @@ def column(type_: pa.DataType, *, max_size: int = 25) -> st.SearchStrategy[list[
 
 
 def physical(values: Sequence[Any], type_: pa.DataType) -> list[Any]:
-    """The physical values of a column; times are given as numbers of microseconds or days already."""
+    """Return the physical values of a column; times are given as numbers of microseconds or days already."""
     if pa.types.is_temporal(type_):
         return list(values)
     return to_physical(pa.array(values, normalized(type_)))
 
 
 def fold(row: RowAggregate, rows: Sequence[Sequence[Any]]) -> list[Any]:
-    """The state of rows, each a time and values, which goes through its bytes now and then."""
+    """Return the state of rows, each a time and values, which goes through its bytes now and then."""
     state = row.initializer()
     for number, given in enumerate(rows):
         value = row.input_serde.deserialize(row.input_serde.serialize(tuple(given)))
@@ -143,7 +143,7 @@ def fold(row: RowAggregate, rows: Sequence[Sequence[Any]]) -> list[Any]:
 def aggregate_state(
     row: RowAggregate, values: Sequence[Any], times: Sequence[int] | None = None, parts: int = 1
 ) -> list[Any]:
-    """The state of physical values, folded in so many parts, which are merged from left to right."""
+    """Return the state of physical values, folded in so many parts, which are merged from left to right."""
     rows = list(zip(range(len(values)) if times is None else times, values, strict=True))
     size = -(-len(rows) // parts) or 1
     state = fold(row, rows[:size])
@@ -159,7 +159,7 @@ def result_of(
     times: Sequence[int] | None = None,
     parts: int = 1,
 ) -> Any:
-    """The result of one call as a Python value; times are numbers of microseconds or days."""
+    """Return the result of one call as a Python value; times are numbers of microseconds or days."""
     row = RowAggregate({"x": call}, {"x": type_})
     state = aggregate_state(row, physical(values, type_), times, parts)
     found: Any = row.results([state])["x"]

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 
 def answered(query: str, **tables: pa.Table) -> list[tuple[Any, ...]]:
-    """The rows that the query gives on tables of these names."""
+    """Return the rows that the query gives on tables of these names."""
     connection = _connection()
     for name, table in tables.items():
         connection.register(name, table)

@@ -36,12 +36,12 @@ def an_input(
 def an_aggregated_input(
     role: str, keys: Mapping[str, pa.DataType], values: Mapping[str, pa.DataType]
 ) -> AggregatedRows:
-    """An input whose rows bring ``values`` to an aggregate."""
+    """Return an input whose rows bring ``values`` to an aggregate."""
     return AggregatedRows(role, KeyCodec(pa.schema(list(keys.items()))), NullKeys.EQUAL, list(values))
 
 
 def records(one: Input, rows: Rows, time: str, serde: Serde[Any] | None = None) -> Batch:
-    """The rows as records; ``time`` names the entry with the microseconds, and ``op`` may be an entry."""
+    """Return the rows as records; ``time`` names the entry with the microseconds, and ``op`` may be an entry."""
     columns: dict[str, Any] = {
         "key": _structs(rows, one.keys.schema),
         "value": _structs(rows, one.rows.schemas.current)
@@ -110,7 +110,7 @@ def running(
 
 
 def cut(rows: Rows, chance: random.Random) -> Iterator[Rows]:
-    """The rows in micro-batches of any size."""
+    """Yield the rows in micro-batches of any size."""
     at = 0
     while at < len(rows):
         size = chance.choice([1, 3, 20])

@@ -217,7 +217,7 @@ FITTING = "r.v * 7 % 10 <= l.id % 10"
 
 
 def fitting(both: pa.Table) -> Any:
-    """The same, as a verb calls it."""
+    """Return the same, as a verb calls it."""
     left, right = (both[name].to_numpy() for name in ("id", "v"))
     return pa.array(right * 7 % 10 <= left % 10)
 

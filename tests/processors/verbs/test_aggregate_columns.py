@@ -84,7 +84,7 @@ def a_verb(
     final: bool = False,
     ordered: bool = False,
 ) -> tuple[Verb, RowAggregate]:
-    """The aggregate of rows and of one column."""
+    """Return the aggregate of rows and of one column."""
     named = {"rows": f.count(), **{f"c{number}": call for number, call in enumerate(calls)}}
     some = pa.struct([("value", type_)])
     types = {name: some if call.wraps else type_ for name, call in named.items() if name != "rows"}
@@ -154,7 +154,7 @@ def both_ways(
     final: bool = False,
     ordered: bool = False,
 ) -> Iterator[Any]:
-    """The outcome row by row, beside that of columns."""
+    """Yield the outcome row by row, beside that of columns."""
     verb, row = a_verb(calls, type_, windows, final=final, ordered=ordered)
     decoder = Decoder("input", None, row.input_serde)
     gaps = own_gap(windows) is not None
@@ -214,7 +214,7 @@ def test_rows_in_windows_never_become_objects() -> None:
 
 
 def _shown(row: dict[str, Any]) -> str:
-    """A row without its place among the updates of a micro-batch."""
+    """Return a row without its place among the updates of a micro-batch."""
     return repr({name: value for name, value in row.items() if name != SEQUENCE})
 
 

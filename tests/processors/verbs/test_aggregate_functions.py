@@ -92,7 +92,7 @@ def present(values: Sequence[Any]) -> list[Any]:
 
 
 def exact_sum(values: Sequence[float]) -> float:
-    """The sum of floats, exact and then rounded."""
+    """Return the sum of floats, exact and then rounded."""
     if all(map(math.isfinite, values)):
         return float(sum(map(Fraction, values)))
     return sum(value for value in values if not math.isfinite(value))
@@ -418,7 +418,7 @@ def _weighted(pairs: Pairs) -> Fraction | None:
 
 
 def _correlation(pairs: Pairs) -> float | None:
-    """The quotient of what is exact, by square roots of many digits."""
+    """Return the quotient of what is exact, by square roots of many digits."""
     columns = list(zip(*pairs, strict=True))
     variances = [statistics.pvariance(column) for column in columns]
     if not all(variances):

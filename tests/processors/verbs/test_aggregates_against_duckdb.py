@@ -119,7 +119,7 @@ CALLS = {
 
 
 def type_of(call: AggregateCall) -> pa.DataType:
-    """The type of what rows bring for a call."""
+    """Return the type of what rows bring for a call."""
     type_ = COLUMNS[str(call.column or call.where)]
     if call.second is not None:
         return pa.struct([("first", type_), ("second", COLUMNS[str(call.second)])])
@@ -189,7 +189,7 @@ def driven(
     backend: str = "memory",
     folder: Path | None = None,
 ) -> dict[Any, dict[str, Any]]:
-    """The last result of each key, after micro-batches of any size; with a folder, with a restart after each."""
+    """Return the last result of each key, after micro-batches of any size; with a folder, with a restart after each."""
     chance, waiting, found = random.Random(seed), records(rows), {}
     builder = StreamsBuilder(key_serde=BYTES)
     build(builder.stream("in", Consumed(BYTES, ROW.input_serde))).to("out")

@@ -74,7 +74,7 @@ class Obedient(KeyedProcessor):
 
 
 def seen(context: KeyContext) -> int:
-    """How many calls the key had before, which are counted in its state."""
+    """Return how many calls the key had before, which are counted in its state."""
     state = context.state.get({"calls": 0})
     count: int = state["calls"]
     state["calls"] += 1
@@ -106,7 +106,7 @@ def packed(arrivals: Sequence[Arrival]) -> list[tuple[bytes, bytes, int]]:
 
 
 def by_key(records: Iterable[Record]) -> dict[str, list[Any]]:
-    """The results of each key, in their order."""
+    """Return the results of each key, in their order."""
     found: dict[str, list[Any]] = {}
     for record in records:
         key: Any = KEYS.unpack([record.key])["key"][0].as_py()
@@ -366,7 +366,7 @@ class Calling(KeyedProcessor):
 
 
 def started(rule: KeyedProcessor) -> TopologyDriver:
-    """A driver that has processed one record, of key "a" and time 5."""
+    """Return a driver that has processed one record, of key "a" and time 5."""
     driver = TopologyDriver(topology(rule, lateness=0))
     driver.pipe_all("input", packed([Arrival("a", 5)]))
     return driver

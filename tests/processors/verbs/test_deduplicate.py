@@ -95,7 +95,7 @@ def test_a_restart_between_micro_batches_changes_nothing(backend: str, tmp_path:
 
 
 def expected(batches: Sequence[Rows], within: int, late: int, *, waits: bool) -> tuple[list[Any], int]:
-    """The ids of rows that are kept, and how many are late, row by row."""
+    """Return the ids of rows that are kept, and how many are late, row by row."""
     reached, watermark, dropped = MIN_TIME, MIN_TIME, 0
     kept: dict[Any, int] = {}
     waiting: list[Any] = []

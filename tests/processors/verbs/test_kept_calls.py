@@ -322,7 +322,7 @@ def test_advice_keeps_the_times_that_are_said() -> None:
 
 
 def timed(changes: CallChanges) -> CallChanges:
-    """The changes with times as a verb has them."""
+    """Return the changes with times as a verb has them."""
     if not isinstance(changes.added, Mapping):
         return changes
     added: Mapping[str, Any] = changes.added

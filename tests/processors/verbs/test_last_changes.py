@@ -23,7 +23,7 @@ from millpond.stores.specs.store_spec import StoreKind, StoreSpec
 
 
 def topology(*, late: bool) -> Topology:
-    """A table of rows, with or without the orders of their changes."""
+    """Return a table of rows, with or without the orders of their changes."""
     builder = StreamsBuilder(key_serde=BYTES, value_serde=BYTES)
     made = partial(LastChanges, KeptOrders("in-order", "rows") if late else None)
     changes = builder.stream("in").process(made, name="last", keeps_key=True, value_serde=BYTES)

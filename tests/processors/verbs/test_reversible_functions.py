@@ -103,7 +103,7 @@ class Group:
                 self.states[key] = state
 
     def results(self, key: bytes = KEY) -> dict[str, Any]:
-        """The results of a group; those of no rows where there are none."""
+        """Return the results of a group; those of no rows where there are none."""
         state = self.states.get(key)
         states = self.calls.initializer() if state is None else self.calls.state_serde.deserialize(state)
         (row,) = self.calls.results([states]).select(self.names).to_pylist()
@@ -116,7 +116,7 @@ def shown(results: Mapping[str, Any]) -> str:
 
 
 def plain_results(calls: Mapping[str, AggregateCall], types: Mapping[str, pa.DataType], rows: Sequence[Row]) -> Any:
-    """The results of rows that stay."""
+    """Return the results of rows that stay."""
     plain = RowAggregate(calls, types)
     return plain.results([fold(plain, rows)]).to_pylist()[0]
 

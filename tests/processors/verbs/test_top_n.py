@@ -82,7 +82,7 @@ def some_rows(chance: random.Random, most: int = 40) -> list[dict[str, Any]]:
 
 
 def cut(rows: Rows, chance: random.Random) -> list[list[Any]]:
-    """The rows in micro-batches of any size."""
+    """Return the rows in micro-batches of any size."""
     batches, rest = [], list(rows)
     while rest:
         size = chance.choice([1, 3, 40])
@@ -92,7 +92,7 @@ def cut(rows: Rows, chance: random.Random) -> list[list[Any]]:
 
 
 def shown(changes: Rows) -> list[dict[str, Any]]:
-    """The rows that a reader of the changes has in the end, who must have had each that is deleted."""
+    """Return the rows that a reader of the changes has in the end, who must have had each that is deleted."""
     held: dict[Any, Any] = {}
     for change in changes:
         window = change.get("window")
@@ -202,7 +202,7 @@ STARTS["cut session"] = STARTS["session"].replace("PARTITION BY k", "PARTITION B
 
 
 def in_micros(changes: Rows) -> list[dict[str, Any]]:
-    """The changes, with the starts of their windows as numbers."""
+    """Return the changes, with the starts of their windows as numbers."""
     return [{**row, "window": {"start": _micros(row["window"]["start"])}} for row in changes]
 
 

@@ -28,7 +28,7 @@ ROWS = pa.table(
 
 
 def summed(**changed: Any) -> UserAggregate:
-    """A sum of floats, or something else."""
+    """Return a sum of floats, or something else."""
     given: dict[str, Any] = {
         "name": "summed",
         "zero": lambda: 0.0,

@@ -95,7 +95,7 @@ class Job:
 def carried(
     storage: Storage, job: Job, partitions: int, layouts: Mapping[str, Any], global_stores: Iterable[str] = ()
 ) -> Job:
-    """The same job in as many partitions."""
+    """Return the same job in as many partitions."""
     before, after = (shape_of(job.topology, number, global_stores) for number in (job.partitions, partitions))
     manifests = queries.carry(storage, before, after, job.manifests, layouts)
     return Job(storage, job.topology, partitions, manifests)

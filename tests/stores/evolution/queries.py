@@ -54,7 +54,7 @@ def put(store: Any, kind: StoreKind, key: bytes, value: bytes | None, time: int,
 def shape_of(
     specs: Iterable[StoreSpec], partitions: int, *, subtopology: int = 0, record_key_serde: str = "bytes"
 ) -> Shape:
-    """The shape of a query with one sub-topology."""
+    """Return the shape of a query with one sub-topology."""
     stores = [
         StoreShape(
             subtopology, one.name, one.kind, one.key_serde.name, one.value_serde.name, one.layout, record_key_serde
@@ -137,7 +137,7 @@ def carry(
 
 
 def restored(storage: Storage, manifest: Manifest | None, spec: StoreSpec) -> MemoryBackend:
-    """A backend with the rows of a store at a manifest."""
+    """Return a backend with the rows of a store at a manifest."""
     backend = MemoryBackend()
     if manifest is not None:
         restore(backend, storage, Manifest.from_json(manifest.to_json()), spec.name, spec.format_version)
@@ -150,7 +150,7 @@ def rows_of(backend: MemoryBackend) -> dict[bytes, bytes]:
 
 
 def opened(storage: Storage, manifest: Manifest | None, spec: StoreSpec) -> Any:
-    """The store at a manifest; its rows are sound."""
+    """Return the store at a manifest; its rows are sound."""
     store = spec.open(Transaction(restored(storage, manifest, spec)))
     store.check()
     return store

@@ -51,7 +51,7 @@ partitions = st.integers(1, 4)
 def converted(
     storage: Storage, old: StoreSpec, new: StoreSpec, before: int, after: int, tasks: Tasks
 ) -> tuple[Tasks, Loss]:
-    """The tasks of the store as another kind, and what it has lost."""
+    """Return the tasks of the store as another kind, and what it has lost."""
     origin = Origin(0, old.name, Conversion(old.kind, new.kind, VALID_FROM))
     counting = Counting(storage, before, {new.name: origin}, tasks)
     origins, losses = with_observed({new.name: origin}, map(counting.run, range(counting.units)), ())
@@ -60,7 +60,7 @@ def converted(
 
 
 def entries(task: Task, old: StoreSpec) -> list[tuple[bytes, bytes, int]]:
-    """The latest entry of each key, with its time."""
+    """Return the latest entry of each key, with its time."""
     store = task.stores[old.name]
     if old.kind is StoreKind.KEY_VALUE:
         return [(key, value, UNKNOWN_TIMESTAMP) for key, value in store.scan()]
@@ -70,7 +70,7 @@ def entries(task: Task, old: StoreSpec) -> list[tuple[bytes, bytes, int]]:
 
 
 def filled(new: StoreSpec, content: list[tuple[bytes, bytes, int]]) -> tuple[Any, dict[bytes, bytes]]:
-    """A store into which that was put in the order of time, and its rows."""
+    """Return a store into which that was put in the order of time, and its rows."""
     transaction = Transaction(MemoryBackend())
     store: Any = new.open(transaction)
     dated = [(k, v, VALID_FROM if new.versioned and t == UNKNOWN_TIMESTAMP else t) for k, v, t in content]
@@ -112,7 +112,7 @@ def dated(content: list[tuple[bytes, bytes, int]]) -> list[int]:
 def restored_on(
     engine: str, directory: Path, storage: Storage, tasks: Tasks, partition: int, spec: StoreSpec
 ) -> tuple[dict[bytes, bytes], Any]:
-    """The rows of a store that an engine restores, and the store, which is sound."""
+    """Return the rows of a store that an engine restores, and the store, which is sound."""
     with open_backend(engine, directory) as backend:
         if (0, partition) in tasks:
             restore(backend, storage, tasks[0, partition], spec.name, spec.format_version)

@@ -255,7 +255,7 @@ EXPIRING: dict[str, Callable[[Literal["silent", "delete"]], Build]] = {
 
 
 def counted(given: Sequence[tuple[str, int]]) -> dict[str, list[list[int]]]:
-    """The times of the records of each key, which begin anew where the one before has expired."""
+    """Return the times of the records of each key, which begin anew where the one before has expired."""
     lives: dict[str, list[list[int]]] = {}
     for key, at in given:
         own = lives.setdefault(key, [])

@@ -48,7 +48,7 @@ def seed_of(spec: StoreSpec, users: int = 1) -> Seed:
 
 
 def sorted_rows(tables: Iterable[pa.Table], size: int = 4) -> Iterator[pa.RecordBatch]:
-    """The rows as Spark brings them to a writer, in small batches."""
+    """Return the rows as Spark brings them to a writer, in small batches."""
     rows = pa.concat_tables(tables).sort_by([("task", "ascending"), ("store", "ascending"), ("key", "ascending")])
     return iter(rows.combine_chunks().to_batches(max_chunksize=size))
 
@@ -56,7 +56,7 @@ def sorted_rows(tables: Iterable[pa.Table], size: int = 4) -> Iterator[pa.Record
 def sown(
     storage: Storage, spec: StoreSpec, parts: Sequence[Sequence[Entry]], bases: Mapping[str, Manifest] | None = None
 ) -> dict[str, Manifest]:
-    """The manifests of tasks whose only store gets the entries, some after the other."""
+    """Return the manifests of tasks whose only store gets the entries, some after the other."""
     sowing = Sowing(storage, [spec.name], shape([spec]), bases or {}, "app", "print")
     tables = [table for part in parts for table in seed_of(spec).tables(part)]
     return dict(write_seeds(sowing, sorted_rows(tables))) if tables else {}

@@ -97,7 +97,7 @@ class Shop:
         return replace(planning, **more).plan()
 
     def followed(self, verbs: Mapping[str, AskedVerb]) -> EvolutionPlan:
-        """The plan of those who write the line that they are told."""
+        """Return the plan of those who write the line that they are told."""
         return self.plan(verbs, written(self.plan(verbs).line))
 
 

@@ -120,12 +120,12 @@ def logical(value: Any, type_: Any) -> Any:
 
 
 def column(physical: Sequence[Any], type_: Any) -> Any:
-    """An Arrow array, made by Arrow out of Python's objects."""
+    """Return an Arrow array, made by Arrow out of Python's objects."""
     return pa.array([logical(value, type_) for value in physical], type_)
 
 
 def physical_rows(table: pa.Table) -> list[Any]:
-    """The rows of a table, as lists of physical values."""
+    """Return the rows of a table, as lists of physical values."""
     columns = [to_physical(column) for column in table.columns]
     return [[values[row] for values in columns] for row in range(table.num_rows)]
 
@@ -138,6 +138,6 @@ def bits(physical: Any) -> bytes:
 
 @st.composite
 def columns(draw: st.DrawFn, of: st.SearchStrategy[Any] | None = None) -> tuple[Any, list[Any]]:
-    """A type, and physical values of it."""
+    """Return a type, and physical values of it."""
     type_ = draw(types() if of is None else of)
     return type_, draw(st.lists(values(type_), max_size=6))

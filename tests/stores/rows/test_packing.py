@@ -32,7 +32,7 @@ def forms(request: pytest.FixtureRequest) -> Iterator[None]:
 
 @st.composite
 def tables(draw: st.DrawFn) -> tuple[Any, list[Any]]:
-    """A struct as the type of rows, and physical rows without a null one."""
+    """Return a struct as the type of rows, and physical rows without a null one."""
     type_ = draw(structs(types()))
     rows = st.tuples(*(values(field.type) for field in type_)).map(list)
     return type_, draw(st.lists(rows, max_size=5))

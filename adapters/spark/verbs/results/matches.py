@@ -64,7 +64,7 @@ class CommittedKeys(Retained):
 
 
 def looked_up(run: VerbRun, verb: Verb, checkpoint: str, batch_id: int | None) -> LookedUp:
-    """The tables that a verb looks up, each in the version that a micro-batch has read.
+    """Return the tables that a verb looks up, each in the version that a micro-batch has read.
 
     Args:
         run, verb: the verb.
@@ -132,7 +132,7 @@ def explain_match(
 
 
 def _given(rows: RowInput) -> list[str]:
-    """The columns that the user's rows have."""
+    """Return the columns that the user's rows have."""
     return [name for name in rows.frame.columns if name not in (rows.added or {})]
 
 

@@ -101,7 +101,7 @@ def counting(
     time: str | Column | None,
     ends: tuple[int | None, int | None],
 ) -> DataFrame:
-    """The rows that count: of a change feed, those that are there in the end."""
+    """Return the rows that count: of a change feed, those that are there in the end."""
     if feed is not None and feed.sequence is not None and feed.op is not None:
         whole = F.struct(*map(named, rows.columns))
         last = rows.groupBy(*map(named, key)).agg(F.max_by(whole, named(feed.sequence)).alias(_ROWS))
@@ -116,7 +116,7 @@ def counting(
 
 
 def differing(one: DataFrame, other: DataFrame, key: Sequence[str], shown: int) -> Differing:
-    """Which rows are not on both sides, as often on the one as on the other.
+    """Return which rows are not on both sides, as often on the one as on the other.
 
     Args:
         one, other: the sides, with the same columns.

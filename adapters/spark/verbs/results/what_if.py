@@ -117,7 +117,7 @@ def _run(rows: DataFrame, checkpoint: str, place: str) -> None:
 
 
 def _stores(session: SparkSession, checkpoint: str, verbs: Mapping[str, tuple[VerbRun, Verb]]) -> dict[str, Entries]:
-    """The stores of the verbs that have run."""
+    """Return the stores of the verbs that have run."""
     _, manifests = Checkpoint(session, checkpoint).newest()
     running = {one.application_id for one in manifests}
     return {
@@ -170,7 +170,7 @@ def _compared_stores(now: Entries, changed: Entries, shown: int) -> Comparison:
 
 
 def _compared(now: DataFrame, changed: DataFrame, key: Sequence[str], shown: int) -> Comparison:
-    """The rows of both, by the columns that both have."""
+    """Return the rows of both, by the columns that both have."""
     columns = [name for name in now.columns if name in changed.columns]
     chosen = list(map(named, columns))
     one, other = now.persist(), changed.persist()

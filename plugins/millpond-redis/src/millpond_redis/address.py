@@ -80,7 +80,7 @@ def _socket(parts: SplitResult) -> str:
 
 
 def _host(parts: SplitResult) -> str:
-    """A name, or an address, that a host may have wherever it is looked up."""
+    """Return a name, or an address, that a host may have wherever it is looked up."""
     host = parts.hostname or ""
     if ":" in host:
         ip_address(unquote(host))

@@ -132,7 +132,7 @@ class _Pages:
 
 
 def _calls(changes: Changes) -> Iterator[list[object]]:
-    """The arguments of the calls that carry ``changes``."""
+    """Yield the arguments of the calls that carry ``changes``."""
     puts: list[bytes] = []
     deletes: list[bytes] = []
     size = 0

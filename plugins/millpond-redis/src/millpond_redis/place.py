@@ -42,7 +42,7 @@ class Record:
         return cls(str(uuid4()), address.server, address.database)
 
     def is_at(self, address: Address) -> bool:
-        """Whether the store is in that database, of a server of that name."""
+        """Return whether the store is in that database, of a server of that name."""
         return (self.server, self.database) == (address.server, address.database)
 
 
@@ -127,7 +127,7 @@ def record_of(directory: Path) -> Record | None:
 
 
 def _count(value: object) -> int:
-    """A count of ``store.json``, of 63 bits.
+    """Return a count of ``store.json``, of 63 bits.
 
     Raises:
         TypeError: it is none.

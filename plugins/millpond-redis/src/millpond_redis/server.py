@@ -82,7 +82,7 @@ class translate_errors(ErrorTranslator):
         return BackendUnavailableError(f"{self.where} cannot be reached now: {told}; {self._if_it_lasts}")
 
     def lost(self, how: str) -> str:
-        """The message where the server has not got what was written."""
+        """Return the message where the server has not got what was written."""
         return f"{self.where} does not have all rows any more: {how}"
 
 
@@ -93,7 +93,7 @@ def _told(error: redis.RedisError) -> str:
 
 
 def connected(address: Address, timeout: float, database: int | None = None) -> Any:
-    """A client for one thread at a time. It sends nothing twice by itself: only the caller knows what may be.
+    """Return a client for one thread at a time. It sends nothing twice by itself: only the caller knows what may be.
 
     Args:
         address: where the server is.

@@ -20,7 +20,7 @@ from millpond_redis.server import NOT_REACHED, connected, refuse_what_is_unsafe,
 
 
 def keys_of(store: str) -> list[str]:
-    """The names of a store's keys: its state, its order, its rows."""
+    """Return the names of a store's keys: its state, its order, its rows."""
     return [f"millpond:{store}:{part}" for part in ("state", "order", "rows")]
 
 

@@ -66,7 +66,7 @@ class Bucket:
 
 
 def is_url(text: object) -> bool:
-    """Whether ``text`` names a bucket, and maybe a prefix in it."""
+    """Return whether ``text`` names a bucket, and maybe a prefix in it."""
     if not isinstance(text, str) or not text.startswith("s3://"):
         return False
     bucket, slash, prefix = text.removeprefix("s3://").partition("/")
@@ -74,7 +74,7 @@ def is_url(text: object) -> bool:
 
 
 def is_endpoint(text: object) -> bool:
-    """Whether ``text`` is the URL of a service, without a user and without a path."""
+    """Return whether ``text`` is the URL of a service, without a user and without a path."""
     if not isinstance(text, str):
         return False
     try:
@@ -119,5 +119,5 @@ class translate_errors(ErrorTranslator):
         )
 
     def lost(self, how: str) -> str:
-        """The message where the bucket has not got what was written."""
+        """Return the message where the bucket has not got what was written."""
         return f"{self.where} does not have all rows any more: {how}"

@@ -129,7 +129,7 @@ class Calls:
         self._unsettled: _Call[Any] | None = None
 
     def ask(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """The answer of a call that changes nothing.
+        """Return the answer of a call that changes nothing.
 
         Raises:
             TimedOut: there is none in time.
@@ -138,7 +138,7 @@ class Calls:
         return answer
 
     def ask_all(self, coroutines: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
-        """The answers of calls that change nothing, many of which are under way at the same time.
+        """Return the answers of calls that change nothing, many of which are under way at the same time.
 
         Raises:
             TimedOut: there are not all in time.

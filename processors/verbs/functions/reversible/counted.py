@@ -192,7 +192,7 @@ def _is_zero(numbers: Array) -> Array:
 
 
 def _signs(leaves: Array) -> Array:
-    """The signs of floats, in which values that are equal may differ; null stays null."""
+    """Return the signs of floats, in which values that are equal may differ; null stays null."""
     if not pa.types.is_floating(leaves.type):
         return leaves
     numbers = leaves.to_numpy(zero_copy_only=False)

@@ -50,7 +50,7 @@ class ReversibleRows(Reversible):
         return self._function.results(from_physical(made, self._function.state_type))
 
     def _folded(self, state: Any) -> Any:
-        """The state of the function for the rows that are there, each as often as it is."""
+        """Return the state of the function for the rows that are there, each as often as it is."""
         folded = self._function.initial
         for time, value in rows_of(state, by_time=self._by_time):
             folded = self._function.add(folded, value, time)

@@ -83,7 +83,7 @@ class _ChosenCounted(Counted):
 
 
 def made_reversible(function: AggregateFunction, *, by_time: bool) -> Reversible | Counted:
-    """A function for rows that come and go, with the results of one for rows that stay.
+    """Return a function for rows that come and go, with the results of one for rows that stay.
 
     Args:
         function: the one for rows that stay.

@@ -14,7 +14,7 @@ class Reversible(StatefulFunction):
 
     @abstractmethod
     def changed(self, states: Array, values: Array, times: Array, groups: Integers, signs: Integers) -> Array:
-        """The states of many groups after rows have come and gone.
+        """Return the states of many groups after rows have come and gone.
 
         Args:
             states: of each group; null where there is none yet.

@@ -103,7 +103,7 @@ class ReversibleSum(Reversible):
         return self._function.results(from_physical(made, self._function.state_type))
 
     def _sum_of(self, count: int, bits: int, total: bytes, odd: Sequence[int]) -> Any:
-        """The state of the sum of the values that are there."""
+        """Return the state of the sum of the values that are there."""
         number = from_bytes(total)
         if not self._floats:
             return self._sum.add(None, number, 0)
@@ -114,7 +114,7 @@ class ReversibleSum(Reversible):
 
 
 def _parts(states: Array) -> tuple[Integers, Integers, list[bytes], Integers]:
-    """The counts, bits, sums and odd counts of states of sums; of nothing where there is none."""
+    """Return the counts, bits, sums and odd counts of states of sums; of nothing where there is none."""
     counts, bits, sums, odd = states.flatten()
     others = np.zeros((len(states), len(_ODD)), np.int64)
     elements, lengths = listed(odd)
@@ -151,7 +151,7 @@ class ReversibleSums(Reversible):
         return from_physical([None if one is rows is None else [one, rows] for one, rows in both], self.state_type)
 
     def _summed(self, made: list[Any], given: list[Any], groups: Integers, signs: Integers) -> list[Any]:
-        """The states of finite rows after some have come and gone."""
+        """Return the states of finite rows after some have come and gone."""
         steps = 2 * groups + (signs > 0)
         order = stable_order(steps)
         bounds = np.flatnonzero(np.diff(steps[order], prepend=-1, append=-1)).tolist()
@@ -166,7 +166,7 @@ class ReversibleSums(Reversible):
         return self._function.results(from_physical(made, self._function.state_type))
 
     def _whole(self, sums: Any, odd: Any) -> Any:
-        """The state of the function for all rows."""
+        """Return the state of the function for all rows."""
         values = [value for _, value in rows_of(odd, by_time=False)]
         return self._function.merge(sums, self._function.state_of_values(values) if values else None)
 
@@ -182,6 +182,6 @@ def _finite(values: Array) -> npt.NDArray[np.bool_]:
 
 
 def _negative(state: Sequence[Any]) -> list[Any]:
-    """The state of rows, once less: its count and its sums are negative, and its bits are what they were."""
+    """Return the state of rows, once less: its count and its sums are negative, and its bits are what they were."""
     count, *others = state
     return [-count, *(to_bytes(-from_bytes(one)) if isinstance(one, bytes) else one for one in others)]

@@ -51,7 +51,7 @@ def weighed_sums(values: Array, groups: Integers, signs: Integers, size: int) ->
 
 
 def without_idle_bits(bits: int, number: int) -> tuple[int, int]:
-    """The same number in units that are as great as can be."""
+    """Return the same number in units that are as great as can be."""
     if not number:
         return 0, 0
     idle = min(bits, (number & -number).bit_length() - 1)
@@ -59,7 +59,7 @@ def without_idle_bits(bits: int, number: int) -> tuple[int, int]:
 
 
 def summed(bits: int, data: bytes, more_bits: int, more: int) -> tuple[int, bytes]:
-    """The bits and the bytes of the sum of what a state has and of more units."""
+    """Return the bits and the bytes of the sum of what a state has and of more units."""
     if not bits and not more_bits:
         return 0, to_bytes(from_bytes(data) + more)
     most = max(checked_bits(bits), more_bits)

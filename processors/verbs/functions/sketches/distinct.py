@@ -175,7 +175,7 @@ class ThetaSketch(Shown):
 
 
 def bind_approx_count_distinct(path: str, type_: pa.DataType, *, relative_error: float) -> ApproxCountDistinct:
-    """The sketched count of different values in a column of that type.
+    """Return the sketched count of different values in a column of that type.
 
     Raises:
         ConfigurationError: such values cannot be told to be equal, or datasketches is not installed.
@@ -185,7 +185,7 @@ def bind_approx_count_distinct(path: str, type_: pa.DataType, *, relative_error:
 
 
 def bind_hll_sketch(path: str, type_: pa.DataType, *, lg_config_k: int) -> AggregateFunction:
-    """The HLL sketch of a column of that type.
+    """Return the HLL sketch of a column of that type.
 
     Raises:
         ConfigurationError: Spark makes none of such values, or datasketches is not installed.
@@ -196,7 +196,7 @@ def bind_hll_sketch(path: str, type_: pa.DataType, *, lg_config_k: int) -> Aggre
 
 
 def bind_theta_sketch(path: str, type_: pa.DataType, *, lg_nom_entries: int) -> AggregateFunction:
-    """The theta sketch of a column of that type.
+    """Return the theta sketch of a column of that type.
 
     Raises:
         ConfigurationError: Spark makes none of such values, or datasketches is not installed.
@@ -207,7 +207,7 @@ def bind_theta_sketch(path: str, type_: pa.DataType, *, lg_nom_entries: int) -> 
 
 
 def _tagged(form: Any) -> int | str:
-    """A form as a sketch takes it: an int, or text that is not empty, which a sketch would pass over."""
+    """Return a form as a sketch takes it: an int, or text that is not empty, which a sketch would pass over."""
     if isinstance(form, int):
         return int(form)
     return "=" + (form if isinstance(form, str) else form.decode("latin-1"))

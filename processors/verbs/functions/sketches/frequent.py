@@ -127,7 +127,7 @@ class ApproxTopK(Sketched):
         return sorted(entries, key=lambda entry: (-entry[1], self._order(entry[0])))[: self._k]
 
     def _value(self, item: Any) -> Any:
-        """The physical value of an item."""
+        """Return the physical value of an item."""
         if pa.types.is_floating(self._values):
             return float(np.int64(item).view(np.float64))
         return bool(item) if pa.types.is_boolean(self._values) else item
@@ -176,12 +176,12 @@ def _tagging(library: Any, tag: int, form: str) -> Any:
 
 
 def _bits(numbers: Any) -> Any:
-    """The bits of doubles, as integers."""
+    """Return the bits of doubles, as integers."""
     return numbers.view(np.int64).tolist()
 
 
 def bind_approx_top_k(path: str, type_: pa.DataType, *, k: int, max_items_tracked: int) -> ApproxTopK:
-    """The most frequent values of a column of that type.
+    """Return the most frequent values of a column of that type.
 
     Raises:
         ConfigurationError: a sketch takes no such values, or datasketches is not installed.
@@ -194,7 +194,7 @@ def bind_approx_top_k(path: str, type_: pa.DataType, *, k: int, max_items_tracke
 
 
 def bind_accumulated_top_k(path: str, type_: pa.DataType, *, max_items_tracked: int) -> AccumulatedTopK:
-    """The sketch of the most frequent values of a column of that type.
+    """Return the sketch of the most frequent values of a column of that type.
 
     Raises:
         ConfigurationError: a sketch takes no such values, or datasketches is not installed.

@@ -163,7 +163,7 @@ class ApproxPercentile(Doubles):
 
 
 def bind_kll_sketch(path: str, type_: pa.DataType, *, k: int) -> AggregateFunction:
-    """The KLL sketch of a column of that type.
+    """Return the KLL sketch of a column of that type.
 
     Raises:
         ConfigurationError: Spark makes none of such values, or datasketches is not installed.

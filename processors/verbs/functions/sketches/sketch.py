@@ -35,7 +35,7 @@ class Opened:
         self.sketch = sketch
 
     def serialize_compact(self) -> bytes:
-        """The bytes of the state."""
+        """Return the bytes of the state."""
         return self.function.stored(self.sketch)
 
 
@@ -51,19 +51,19 @@ class Sketched(AggregateFunction):
 
     @abstractmethod
     def empty(self) -> Any:
-        """A sketch of no values."""
+        """Return a sketch of no values."""
 
     @abstractmethod
     def read(self, data: bytes) -> Any:
-        """The sketch with such bytes."""
+        """Return the sketch with such bytes."""
 
     @abstractmethod
     def packed(self, sketch: Any) -> bytes:
-        """The bytes of a sketch."""
+        """Return the bytes of a sketch."""
 
     @abstractmethod
     def united(self, left: Any, right: Any) -> Any:
-        """The sketch of the values of both, which may be one of them."""
+        """Return the sketch of the values of both, which may be one of them."""
 
     @abstractmethod
     def items(self, values: Array) -> list[Any]:
@@ -119,7 +119,7 @@ class Sketched(AggregateFunction):
         return pa.array([one.serialize_compact() if isinstance(one, Opened) else one for one in made], pa.binary())
 
     def sketches(self, states: Array) -> list[Any]:
-        """The sketches of a column of states; an empty one where there is none."""
+        """Return the sketches of a column of states; an empty one where there is none."""
         return [self._opened(state).sketch for state in to_physical(states)]
 
     def _opened(self, state: Any) -> Opened:
@@ -128,12 +128,12 @@ class Sketched(AggregateFunction):
         return Opened(self, self.empty() if state is None else self.read(self.unsealed(state)))
 
     def stored(self, sketch: Any) -> bytes:
-        """The bytes of a state."""
+        """Return the bytes of a state."""
         data = self.packed(sketch)
         return crc32(data).to_bytes(_CHECKSUM) + data if self.sealed else data
 
     def unsealed(self, state: bytes) -> bytes:
-        """The bytes of the sketch in a state.
+        """Return the bytes of the sketch in a state.
 
         Raises:
             ValueError: the checksum is that of others.
@@ -158,7 +158,7 @@ class Shown(Sketched):
 
 
 def library(function: str, instead: str = "") -> Any:
-    """The package ``datasketches``.
+    """Return the package ``datasketches``.
 
     Args:
         function: which one needs it.
