@@ -135,7 +135,7 @@ class LmdbBackend(Backend):
 
     def _check_size(self) -> None:
         """Refuse a file that has lost its end: the process would be killed where it reads beyond it."""
-        pages = self.size_on_disk()
+        pages = self._size_of_file()
         size = self._file.stat().st_size
         if size < pages:
             self.close()
@@ -218,18 +218,12 @@ class LmdbBackend(Backend):
             self._update(partial(_append, chunks))
             there_may_be_more = len(chunks) == most
 
-    def checkpoint(self, directory: Path) -> None:
-        copy = self._env.copy
-        directory.mkdir(parents=True)
-        with self._errors:
-            copy(str(directory))
-
     def entry_count(self) -> int:
         with self._errors:
             entries: int = self._env.stat()["entries"]
         return entries
 
-    def size_on_disk(self) -> int:
+    def _size_of_file(self) -> int:
         with self._errors:
             pages: int = self._env.info()["last_pgno"] + 1
         return pages * self._page_size
@@ -279,12 +273,12 @@ class LmdbBackend(Backend):
         Pages at the end that a transaction has used and freed again are never written, so a healthy file may be
         shorter, and then looks as if it had lost its end.
         """
-        if self.size_on_disk() <= self._known_size:
+        if self._size_of_file() <= self._known_size:
             return
-        if self._file.stat().st_size < self.size_on_disk():
+        if self._file.stat().st_size < self._size_of_file():
             with self._begin(write=True):  # while it lasts, no other process makes the file longer
-                if self._file.stat().st_size < self.size_on_disk():
-                    os.truncate(self._file, self.size_on_disk())
+                if self._file.stat().st_size < self._size_of_file():
+                    os.truncate(self._file, self._size_of_file())
         self._known_size = self._file.stat().st_size
 
     def _begin(self, *, write: bool) -> Any:

@@ -240,22 +240,9 @@ class RocksDbBackend(Backend):
             writer[key] = value
         writer.finish()
 
-    def checkpoint(self, directory: Path) -> None:
-        with self._errors:
-            # Hands the log to the system before its file is copied.
-            self._db.flush_wal(False)
-            directory.parent.mkdir(parents=True, exist_ok=True)
-            rocksdict.Checkpoint(self._db).create_checkpoint(str(directory))
-
     def entry_count(self) -> int:
         with self._errors:
             return self._db.property_int_value("rocksdb.estimate-num-keys") or 0
-
-    def size_on_disk(self) -> int:
-        with self._errors:
-            tables = self._db.property_int_value("rocksdb.total-sst-files-size") or 0
-            memory = self._db.property_int_value("rocksdb.cur-size-all-mem-tables") or 0
-        return tables + memory
 
     def flush(self) -> None:
         with self._errors:

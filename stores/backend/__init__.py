@@ -10,14 +10,7 @@ from millpond.stores.backend.contract import (
     BackendSupplier,
     Changes,
     Entries,
-    SupportsCheckpoint,
-    SupportsDeleteRange,
-    SupportsGetMany,
-    SupportsLast,
-    SupportsLoad,
     SupportsMemoryBudget,
-    SupportsMemoryUse,
-    SupportsSize,
 )
 
 __all__ = [
@@ -26,12 +19,5 @@ __all__ = [
     "CONTRACT",
     "Changes",
     "Entries",
-    "SupportsCheckpoint",
-    "SupportsDeleteRange",
-    "SupportsGetMany",
-    "SupportsLast",
-    "SupportsLoad",
     "SupportsMemoryBudget",
-    "SupportsMemoryUse",
-    "SupportsSize",
 ]

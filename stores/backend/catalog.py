@@ -12,7 +12,7 @@ from typing import Any, get_type_hints
 from millpond.errors import MillpondError
 from millpond.masking import masked
 from millpond.stores.backend import plugins
-from millpond.stores.backend.contract import CAPABILITIES, Backend, BackendSupplier, capability_methods
+from millpond.stores.backend.contract import OVERRIDABLE, Backend, BackendSupplier, overrides
 
 
 @dataclass(frozen=True)
@@ -86,8 +86,7 @@ def _capabilities(kind: type[BackendSupplier]) -> tuple[str, ...] | None:
     opened = _hints(kind.open).get("return")
     if not (isinstance(opened, type) and issubclass(opened, Backend)) or opened is Backend:
         return None
-    methods = [name for protocol in CAPABILITIES for name in capability_methods(protocol)]
-    return tuple(name for name in methods if callable(getattr(opened, name, None)))
+    return tuple(name for name in OVERRIDABLE if overrides(opened, name))
 
 
 def _options(kind: type[BackendSupplier]) -> tuple[OptionDescription, ...] | None:

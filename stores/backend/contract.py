@@ -2,13 +2,14 @@
 
 Each sentence of these docstrings is a promise that ``millpond.stores.testing`` tests, in the words that stand here.
 
-Rule of this module: it knows nothing of users' keys, values, timestamps or formats. A capability that only some engines
-have is a protocol of its own (``Supports...``). For each, one function here uses the capability or falls back to what
-every backend can do, so that no caller ever asks which engine it has.
+Rule of this module: it knows nothing of users' keys, values, timestamps or formats. An engine has the five
+abstract methods of ``Backend``. The others (``OVERRIDABLE``) are made of those five for engines that have no faster
+way, so that no caller ever asks which engine it has.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from types import TracebackType
 from typing import ClassVar, Final, Protocol, Self, TypeAlias, runtime_checkable
@@ -23,6 +24,13 @@ Entries: TypeAlias = Iterator[tuple[bytes, bytes]]
 """Keys and values in key order."""
 
 
+_LOADED: Final = 50_000
+"""How many entries a backend without a faster way to load writes at once."""
+
+OVERRIDABLE: Final = ("get_many", "last", "delete_range", "load", "entry_count", "memory_use")
+"""The methods of ``Backend`` that an engine overrides where it has a faster way."""
+
+
 class Backend(ABC):
     """One ordered map of bytes to bytes.
 
@@ -33,11 +41,12 @@ class Backend(ABC):
     A backend is used by one thread at a time. That thread need not be the one that opened it, or that made a scan which
     is still open.
 
-    Its public methods are those of this class and of the ``Supports...`` protocols, of each protocol all or none.
+    Its public methods are those of this class. Five are an engine's own; the others are made of them, and an engine
+    that has a faster way overrides them.
 
-    Every method but ``close`` raises ``StoreClosedError`` once the backend is closed. An engine's own exception never
-    leaves its backend: it becomes a ``StoreError``, a full disk a ``StoreFullError``. An engine that cannot be
-    reached now raises ``BackendUnavailableError``, and has lost nothing when it is back.
+    Every method but ``close`` and ``memory_use`` raises ``StoreClosedError`` once the backend is closed.
+    An engine's own exception never leaves its backend: it becomes a ``StoreError``, a full disk a ``StoreFullError``.
+    An engine that cannot be reached now raises ``BackendUnavailableError``, and has lost nothing when it is back.
     """
 
     max_key_size: int | None = None
@@ -86,6 +95,39 @@ class Backend(ABC):
         What was written is there when the directory is opened again, flushed or not.
         """
 
+    def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
+        """Return the value of each key, in the order of ``keys``; None where there is none. Keys may repeat."""
+        return list(map(self.get, keys))
+
+    def last(self, start: bytes, stop: bytes) -> tuple[bytes, bytes] | None:
+        """Return the entry with the greatest key in ``start <= key < stop``, or None where the range has none."""
+        return next(self.scan(start, stop, reverse=True), None)
+
+    def delete_range(self, start: bytes, stop: bytes) -> None:
+        """Delete the entries with ``start <= key < stop``, atomically."""
+        self.write({key: None for key, _ in self.scan(start, stop)})
+
+    def load(self, entries: Iterable[tuple[bytes, bytes]]) -> None:
+        """Load entries that come in strictly ascending key order into a backend that is empty.
+
+        Need not be atomic: after a failure the caller throws the backend's directory away.
+        """
+        rest = iter(entries)
+        while changes := dict(islice(rest, _LOADED)):
+            self.write(changes)
+
+    def entry_count(self) -> int:
+        """Return the number of entries, which may be an estimate."""
+        return sum(1 for _ in self.scan())
+
+    def memory_use(self) -> int:
+        """Return about how many bytes of memory this process has back when the backend is closed.
+
+        Only rows that lie nowhere but in this process's memory count. It is asked after each micro-batch, so it should
+        not need a scan to answer.
+        """
+        return 0
+
     def __enter__(self) -> Self:
         return self
 
@@ -95,149 +137,9 @@ class Backend(ABC):
         self.close()
 
 
-@runtime_checkable
-class SupportsGetMany(Protocol):
-    """A backend that reads many keys faster together than one by one."""
-
-    def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
-        """Return the value of each key, in the order of ``keys``; None where there is none. Keys may repeat."""
-
-
-@runtime_checkable
-class SupportsLast(Protocol):
-    """A backend that finds the end of a range faster than by the first step of a scan."""
-
-    def last(self, start: bytes, stop: bytes) -> tuple[bytes, bytes] | None:
-        """Return the entry with the greatest key in ``start <= key < stop``, or None where the range has none."""
-
-
-@runtime_checkable
-class SupportsDeleteRange(Protocol):
-    """A backend that deletes a range faster than key by key."""
-
-    def delete_range(self, start: bytes, stop: bytes) -> None:
-        """Delete the entries with ``start <= key < stop``, atomically."""
-
-
-@runtime_checkable
-class SupportsLoad(Protocol):
-    """A backend with a faster way to load sorted entries into an empty map than ``write``."""
-
-    def load(self, entries: Iterable[tuple[bytes, bytes]]) -> None:
-        """Load entries that come in strictly ascending key order into a backend that is empty.
-
-        Need not be atomic: after a failure the caller throws the backend's directory away.
-        """
-
-
-@runtime_checkable
-class SupportsCheckpoint(Protocol):
-    """A backend that copies itself cheaply (hard links, copy on write)."""
-
-    def checkpoint(self, directory: Path) -> None:
-        """Write a copy of the current content to ``directory``, which does not exist yet.
-
-        Whatever is written to the one later does not change the other.
-        """
-
-
-@runtime_checkable
-class SupportsSize(Protocol):
-    """A backend that knows its size without a scan."""
-
-    def entry_count(self) -> int:
-        """Return the number of entries, which may be an estimate."""
-
-    def size_on_disk(self) -> int:
-        """Bytes on disk, or in memory for a backend without files."""
-
-
-@runtime_checkable
-class SupportsMemoryUse(Protocol):
-    """A backend that holds its rows in this process's memory for as long as it is open.
-
-    It is asked after each micro-batch, so it should not need a scan to answer.
-    """
-
-    def memory_use(self) -> int:
-        """About how many bytes of memory this process has back when the backend is closed."""
-
-
-CAPABILITIES: Final = (
-    SupportsGetMany,
-    SupportsLast,
-    SupportsDeleteRange,
-    SupportsLoad,
-    SupportsCheckpoint,
-    SupportsSize,
-    SupportsMemoryUse,
-)
-"""All protocols of what only some backends can do."""
-
-
-def capability_methods(protocol: type) -> list[str]:
-    """Return the methods of one of ``CAPABILITIES``."""
-    return [name for name in vars(protocol) if not name.startswith("_")]
-
-
-def get_many(backend: Backend, keys: Sequence[bytes]) -> list[bytes | None]:
-    """Return the value of each key, in the order of ``keys``."""
-    if isinstance(backend, SupportsGetMany):
-        return backend.get_many(keys)
-    return list(map(backend.get, keys))
-
-
-def last_finder(backend: Backend) -> Callable[[bytes, bytes], tuple[bytes, bytes] | None]:
-    """The ``last`` of ``backend``, its own or by a scan; looked up once, because it is called for every record."""
-    if isinstance(backend, SupportsLast):
-        return backend.last
-
-    def last(start: bytes, stop: bytes) -> tuple[bytes, bytes] | None:
-        return next(backend.scan(start, stop, reverse=True), None)
-
-    return last
-
-
-def delete_range(backend: Backend, start: bytes, stop: bytes) -> None:
-    """Delete the entries with ``start <= key < stop``, atomically."""
-    if isinstance(backend, SupportsDeleteRange):
-        backend.delete_range(start, stop)
-    else:
-        backend.write({key: None for key, _ in backend.scan(start, stop)})
-
-
-def load(backend: Backend, entries: Iterable[tuple[bytes, bytes]], *, batch: int = 50_000) -> None:
-    """Load entries in ascending key order into an empty backend, ``batch`` per write if it has no faster way."""
-    if isinstance(backend, SupportsLoad):
-        backend.load(entries)
-        return
-    changes: dict[bytes, bytes | None] = {}
-    for key, value in entries:
-        changes[key] = value
-        if len(changes) >= batch:
-            backend.write(changes)
-            changes = {}
-    if changes:
-        backend.write(changes)
-
-
-def entry_count(backend: Backend) -> int:
-    """Return the number of entries; an estimate where the backend keeps one, counted by a scan where it does not."""
-    if isinstance(backend, SupportsSize):
-        return backend.entry_count()
-    return sum(1 for _ in backend.scan())
-
-
-def size_on_disk(backend: Backend) -> int:
-    """Bytes on disk or in memory; where the backend does not know, the bytes of its keys and values."""
-    if isinstance(backend, SupportsSize):
-        return backend.size_on_disk()
-    return sum(len(key) + len(value) for key, value in backend.scan())
-
-
-def memory_use(backend: Backend) -> int:
-    """About how many bytes of memory this process has back when ``backend`` is closed; 0 if it does not say."""
-    return backend.memory_use() if isinstance(backend, SupportsMemoryUse) else 0
+def overrides(kind: type[Backend], method: str) -> bool:
+    """Return whether a kind of backend has its own way for one of the ``OVERRIDABLE`` methods."""
+    return getattr(kind, method) is not getattr(Backend, method)
 
 
 class BackendSupplier(ABC):

@@ -7,16 +7,13 @@ keys stay as they are, so whatever is asked of ranges goes to the engine as it i
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 
-from millpond.stores.backend.contract import Changes, Entries, delete_range, get_many, load
+from millpond.stores.backend.contract import Changes, Entries
 from millpond.stores.backend.entry_chunks import Chunk, EntryChunks, chunks_of
 from millpond.stores.backend.wrapped_backend import WrappedBackend
 
 
 class ConvertedValues(WrappedBackend):
     """The rows of ``engine``, with values in another form.
-
-    It has every optional capability, by delegating to the engine or by the fallbacks of
-    ``millpond.stores.backend.contract``; ``checkpoint`` only if the engine has it.
 
     Args:
         engine: the backend, for keys of any length.
@@ -36,7 +33,7 @@ class ConvertedValues(WrappedBackend):
 
     def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
         seen = self._seen
-        found = get_many(self._engine, keys)
+        found = self._engine.get_many(keys)
         return [None if data is None else seen(key, data) for key, data in zip(keys, found, strict=True)]
 
     def scan(self, start: bytes | None = None, stop: bytes | None = None, *, reverse: bool = False) -> Entries:
@@ -51,10 +48,10 @@ class ConvertedValues(WrappedBackend):
         self._engine.write({key: None if value is None else stored(key, value) for key, value in changes.items()})
 
     def delete_range(self, start: bytes, stop: bytes) -> None:
-        delete_range(self._engine, start, stop)
+        self._engine.delete_range(start, stop)
 
     def load(self, entries: Iterable[tuple[bytes, bytes]]) -> None:
-        load(self._engine, EntryChunks(map(self._chunk, chunks_of(entries))))
+        self._engine.load(EntryChunks(map(self._chunk, chunks_of(entries))))
 
     def _all_seen(self, entries: Entries) -> Iterator[tuple[bytes, bytes]]:
         seen = self._seen

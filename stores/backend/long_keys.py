@@ -17,7 +17,7 @@ from itertools import islice
 from operator import itemgetter
 
 from millpond.errors import CorruptStoreError
-from millpond.stores.backend.contract import Backend, Changes, Entries, delete_range, get_many, load
+from millpond.stores.backend.contract import Backend, Changes, Entries
 from millpond.stores.backend.entry_chunks import Chunk, EntryChunks, chunks_of
 from millpond.stores.backend.sorted_changes import SortedChanges
 from millpond.stores.backend.wrapped_backend import WrappedBackend
@@ -37,8 +37,7 @@ Bucket = dict[bytes, bytes]
 class LongKeys(WrappedBackend):
     """A backend without a limit on its keys, made from ``engine``, which has one.
 
-    It has every optional capability, by delegating to the engine or by the fallbacks of
-    ``millpond.stores.backend.contract``; ``checkpoint`` and ``memory_use`` only if the engine has them.
+    Whatever needs no bucket goes to the engine as it is.
     """
 
     max_key_size = None
@@ -55,7 +54,7 @@ class LongKeys(WrappedBackend):
 
     def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
         if not self._any_long(keys):
-            return get_many(self._engine, keys)
+            return self._engine.get_many(keys)
         return list(map(self.get, keys))
 
     def scan(self, start: bytes | None = None, stop: bytes | None = None, *, reverse: bool = False) -> Entries:
@@ -79,12 +78,12 @@ class LongKeys(WrappedBackend):
 
     def delete_range(self, start: bytes, stop: bytes) -> None:
         if max(len(start), len(stop)) <= self._limit:
-            delete_range(self._engine, start, stop)
+            self._engine.delete_range(start, stop)
         else:
             self.write({key: None for key, _ in self.scan(start, stop)})
 
     def load(self, entries: Iterable[tuple[bytes, bytes]]) -> None:
-        load(self._engine, EntryChunks(self._bucketed(chunks_of(entries))))
+        self._engine.load(EntryChunks(self._bucketed(chunks_of(entries))))
 
     def entry_count(self) -> int:
         """Return the engine's count, in which the long keys of one prefix are one."""

@@ -112,9 +112,6 @@ class MemoryBackend(Backend):
     def entry_count(self) -> int:
         return len(self._map.keys())
 
-    def size_on_disk(self) -> int:
-        return self.memory_use()
-
     def memory_use(self) -> int:
         rows = self.entry_count()
         return self._bytes + rows * _ROW + getsizeof(self._map)

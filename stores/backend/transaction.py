@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple, Self
 from sortedcontainers import SortedList
 
 from millpond.stores.backend.closed import Closed
-from millpond.stores.backend.contract import Backend, Changes, Entries, get_many, last_finder
+from millpond.stores.backend.contract import Backend, Changes, Entries
 from millpond.stores.backend.engine import Cursor, OpenCursors
 from millpond.stores.backend.sorted_changes import SortedChanges
 
@@ -46,7 +46,7 @@ class Transaction:
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
         self._read = backend.get
-        self._find_last = last_finder(backend)
+        self._find_last = backend.last
         self._changes: dict[bytes, bytes | None] = {}
         self._order: SortedList[bytes] | None = None
         self._sorted: SortedChanges | None = None
@@ -97,8 +97,8 @@ class Transaction:
         """``get_many`` for keys that are not among ``sorted_changes``."""
         changes = self._changes
         if changes.keys().isdisjoint(keys):
-            return get_many(self._backend, keys)
-        theirs = iter(get_many(self._backend, [key for key in keys if key not in changes]))
+            return self._backend.get_many(keys)
+        theirs = iter(self._backend.get_many([key for key in keys if key not in changes]))
         return [changes[key] if key in changes else next(theirs) for key in keys]
 
     def put(self, key: bytes, value: bytes | None) -> None:

@@ -14,7 +14,7 @@ from typing import Final, TypeAlias
 
 from millpond.errors import BackendError, CorruptStoreError, FormatError, LocalDirectoryError
 from millpond.stores.backend.checksums import Checksums
-from millpond.stores.backend.contract import Backend, BackendSupplier, Entries, load
+from millpond.stores.backend.contract import Backend, BackendSupplier, Entries
 from millpond.stores.backend.own_files import FOLLOWED_NOT, links_below
 from millpond.stores.backend.registry import open_backend
 from millpond.stores.encoding.keys import DATA
@@ -182,7 +182,7 @@ def _migrate(supplier: BackendSupplier, older: Path, version: FormatVersion, dir
                 open_version(supplier, older, version, spec.name) as source,
                 open_version(supplier, building, spec.format_version, spec.name) as target,
             ):
-                load(target, converted(source.scan(), version, spec.format_version))
+                target.load(converted(source.scan(), version, spec.format_version))
                 target.flush()
         except FormatError as error:
             delete_local_copy(supplier, building)

@@ -1,4 +1,4 @@
-"""The part of the suite about optional capabilities, tested through the functions that everybody uses.
+"""The part of the suite about what an engine may do in its own way.
 
 Rule of this module: a backend that claims nothing passes by the fallbacks, so that no test here is skipped.
 """
@@ -11,25 +11,10 @@ from typing import Final
 
 import pytest
 
-from millpond.stores.backend.contract import (
-    CAPABILITIES,
-    Backend,
-    SupportsCheckpoint,
-    SupportsMemoryUse,
-    capability_methods,
-    delete_range,
-    entry_count,
-    get_many,
-    last_finder,
-    load,
-    memory_use,
-    size_on_disk,
-)
+from millpond.stores.backend.contract import OVERRIDABLE, Backend, overrides
 from millpond.stores.testing.comparison import check_same
 from millpond.stores.testing.oracle import Oracle
 from millpond.stores.testing.sentences import (
-    CHECKPOINT,
-    CHECKPOINT_APART,
     DELETE_RANGE,
     ENTRY_COUNT,
     GET_MANY,
@@ -39,7 +24,6 @@ from millpond.stores.testing.sentences import (
     METHODS,
     REPEATED_KEYS,
     SEEN,
-    SIZE_ON_DISK,
 )
 from millpond.stores.testing.suite import EDGE_KEYS, Suite
 
@@ -52,17 +36,13 @@ class CapabilitySuite(Suite):
     @METHODS
     def test_every_public_method_is_used(self, backend: Backend, capsys: pytest.CaptureFixture[str]) -> None:
         public = {name for name in dir(backend) if not name.startswith("_") and callable(getattr(backend, name))}
-        methods = {protocol: capability_methods(protocol) for protocol in CAPABILITIES}
-        optional = [name for names in methods.values() for name in names]
+        own = [name for name in OVERRIDABLE if overrides(type(backend), name)]
         with capsys.disabled():
-            print(f"\n{self.told(type(backend).__name__, [name for name in optional if name in public])}")
-        for name in sorted(public.difference(optional, _REQUIRED)):
-            close = get_close_matches(name, optional, n=1)
+            print(f"\n{self.told(type(backend).__name__, own)}")
+        for name in sorted(public.difference(OVERRIDABLE, _REQUIRED)):
+            close = get_close_matches(name, OVERRIDABLE, n=1)
             hint = f"; did you mean {close[0]}?" if close else "; a name that begins with _ says that it is its own"
             raise AssertionError(f"nobody calls the public method {name} of {type(backend).__name__}{hint}")
-        for protocol, names in methods.items():
-            missing = [name for name in names if name not in public]
-            assert missing in ([], names), f"{protocol.__name__} is not used without {', '.join(missing)}"
 
     def told(self, backend: str, seen: Sequence[str]) -> str:
         """What the kit prints of a backend."""
@@ -72,21 +52,21 @@ class CapabilitySuite(Suite):
     def test_get_many_gives_the_values_in_the_order_of_the_keys(self, filled: Backend) -> None:
         keys = [b"nothing", *reversed(EDGE_KEYS), b"a\0a"]
         with GET_MANY:
-            assert get_many(filled, keys) == [None, *(b"<" + key + b">" for key in reversed(EDGE_KEYS)), None]
-            assert get_many(filled, []) == []
+            assert filled.get_many(keys) == [None, *(b"<" + key + b">" for key in reversed(EDGE_KEYS)), None]
+            assert filled.get_many([]) == []
         with REPEATED_KEYS:
-            assert get_many(filled, [b"a", b"x", b"a", b"x", b"a"]) == [b"<a>", None, b"<a>", None, b"<a>"]
+            assert filled.get_many([b"a", b"x", b"a", b"x", b"a"]) == [b"<a>", None, b"<a>", None, b"<a>"]
 
     def test_get_many_shows_what_was_just_written(self, filled: Backend) -> None:
         with GET_MANY:
-            assert get_many(filled, [b"a", b"b"]) == [b"<a>", b"<b>"]
+            assert filled.get_many([b"a", b"b"]) == [b"<a>", b"<b>"]
             filled.write({b"a": None, b"b": b""})
-            assert get_many(filled, (b"a", b"b")) == [None, b""]
+            assert filled.get_many((b"a", b"b")) == [None, b""]
 
     @LAST
     def test_last_gives_the_last_entry_of_each_range(self, filled: Backend) -> None:
         oracle = Oracle(dict(filled.scan()))
-        last = last_finder(filled)
+        last = filled.last
         bounds = [*EDGE_KEYS, b"a\0a", b"zz"]
         for start in bounds:
             for stop in bounds:
@@ -103,7 +83,7 @@ class CapabilitySuite(Suite):
         for start in bounds:
             for stop in bounds:
                 backend.write(dict.fromkeys(EDGE_KEYS, b"1"))
-                delete_range(backend, start, stop)
+                backend.delete_range(start, stop)
                 kept = [key for key in EDGE_KEYS if not start <= key < stop]
                 assert [key for key, _ in backend.scan()] == kept
                 assert [backend.get(key) for key in EDGE_KEYS] == [b"1" if key in kept else None for key in EDGE_KEYS]
@@ -114,7 +94,7 @@ class CapabilitySuite(Suite):
         backend.write(entries)
         scan = backend.scan()
         next(scan)
-        delete_range(backend, b"000010", b"009990")
+        backend.delete_range(b"000010", b"009990")
         assert len(list(backend.scan())) == 20
         assert len(list(scan)) == 9_999
         backend.write(entries)
@@ -123,7 +103,7 @@ class CapabilitySuite(Suite):
     @LOAD
     def test_load_brings_all_entries_and_the_backend_goes_on(self, backend: Backend) -> None:
         entries = sorted((b"%d" % (number * 31), b"%d" % number * 10) for number in range(60_000))
-        load(backend, iter(entries))
+        backend.load(iter(entries))
         check_same(backend.scan(), entries)
         backend.write({entries[0][0]: None, entries[1][0]: b"new", b"z": b"z"})
         assert next(backend.scan()) == (entries[1][0], b"new")
@@ -134,60 +114,18 @@ class CapabilitySuite(Suite):
         entries = [(b"%04d" % number, b"") for number in range(1000)]
         for content in ([], entries):
             with self.open(directory) as backend:
-                load(backend, content)
+                backend.load(content)
                 backend.flush()
         with self.open(directory) as backend:
             check_same(backend.scan(), entries if self.supplier().persistent else [])
 
-    def test_a_checkpoint_is_a_copy_that_lives_on_its_own(self, filled: Backend, tmp_path: Path) -> None:
-        with SEEN:
-            before = list(filled.scan())
-            assert [key for key, _ in before] == EDGE_KEYS
-        if isinstance(filled, SupportsCheckpoint):
-            copy = tmp_path / "copies" / "first"
-            with CHECKPOINT:
-                filled.checkpoint(copy)
-                filled.write({b"a": b"changed", b"new": b"", b"b": None})
-                with self.open(copy) as copied:
-                    assert list(copied.scan()) == before
-                    copied.write({b"a": b"changed in the copy"})
-                assert filled.get(b"a") == b"changed"
-
-    @CHECKPOINT_APART
-    def test_neither_a_checkpoint_nor_its_store_changes_with_the_other(self, directory: Path) -> None:
-        copies = directory.with_name("copies")
-        with self.open(directory) as backend:
-            if not isinstance(backend, SupportsCheckpoint):
-                return
-            backend.write({b"a": b"1", b"b": b"1"})
-            backend.checkpoint(copies / "first")
-            with self.open(copies / "first") as copied:
-                copied.write({b"a": b"changed in the copy"})
-            assert list(backend.scan()) == [(b"a", b"1"), (b"b", b"1")]
-            backend.checkpoint(copies / "second")
-            backend.write({b"b": b"2"})
-        expected = {
-            directory: [(b"a", b"1"), (b"b", b"2")],
-            copies / "first": [(b"a", b"changed in the copy"), (b"b", b"1")],
-            copies / "second": [(b"a", b"1"), (b"b", b"1")],
-        }
-        for place, entries in expected.items() if self.supplier().persistent else ():
-            with self.open(place) as opened:
-                assert list(opened.scan()) == entries, f"{place.name} is not what it was"
-
-    def test_sizes_follow_the_content(self, backend: Backend) -> None:
-        with ENTRY_COUNT:
-            assert entry_count(backend) == 0
-        with SIZE_ON_DISK:
-            before = size_on_disk(backend)
+    @ENTRY_COUNT
+    def test_the_count_follows_the_content(self, backend: Backend) -> None:
+        assert backend.entry_count() == 0
         with SEEN:
             backend.write({b"%04d" % number: bytes(1000) for number in range(2000)})
             backend.flush()
-        with ENTRY_COUNT:
-            assert 0 < entry_count(backend) <= 4000
-        with SIZE_ON_DISK:
-            assert before >= 0
-            assert size_on_disk(backend) - before > 20_000
+        assert 0 < backend.entry_count() <= 4000
 
     @MEMORY_USE
     def test_the_memory_use_follows_the_rows_of_a_backend_that_has_them_nowhere_else(self, backend: Backend) -> None:
@@ -195,10 +133,10 @@ class CapabilitySuite(Suite):
         uses = []
         for changes in ({}, rows, rows, dict.fromkeys(rows)):
             backend.write(changes)
-            uses.append(memory_use(backend))
+            uses.append(backend.memory_use())
         empty, full, again, deleted = uses
         assert min(uses) >= 0
-        if isinstance(backend, SupportsMemoryUse) and not self.supplier().persistent:
+        if overrides(type(backend), "memory_use") and not self.supplier().persistent:
             assert 2_000_000 < full - empty < 8_000_000
             assert full == pytest.approx(again, rel=0.2)
             assert deleted <= again
@@ -206,7 +144,7 @@ class CapabilitySuite(Suite):
     @MEMORY_USE
     def test_loaded_rows_use_as_much_memory_as_written_ones(self, backend: Backend, directory: Path) -> None:
         entries = [(b"%05d" % number, urandom(number % 500)) for number in range(10_000)]
-        load(backend, iter(entries))
+        backend.load(iter(entries))
         with self.open(directory.with_name("written")) as written:
             written.write(dict(entries))
-            assert self.supplier().persistent or memory_use(backend) == pytest.approx(memory_use(written), rel=0.2)
+            assert self.supplier().persistent or backend.memory_use() == pytest.approx(written.memory_use(), rel=0.2)

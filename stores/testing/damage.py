@@ -12,7 +12,7 @@ from shutil import copytree
 from typing import Final
 
 from millpond.errors import CorruptStoreError
-from millpond.stores.backend.contract import Backend, get_many, last_finder
+from millpond.stores.backend.contract import Backend
 from millpond.stores.testing.child import Child
 from millpond.stores.testing.comparison import check_same
 from millpond.stores.testing.features import Feature
@@ -118,8 +118,8 @@ class DamageSuite(Suite):
         """All ways to read give ``rows``, or are refused."""
         reads: list[Callable[[], Iterable[object]]] = [
             lambda: ((key, backend.get(key)) for key in rows),
-            lambda: zip(rows, get_many(backend, list(rows)), strict=True),
-            lambda: (last_finder(backend)(key, key + b"\0") for key in rows),
+            lambda: zip(rows, backend.get_many(list(rows)), strict=True),
+            lambda: (backend.last(key, key + b"\0") for key in rows),
             backend.scan,
             lambda: reversed(list(backend.scan(reverse=True))),
         ]

@@ -22,7 +22,7 @@ from hypothesis.stateful import (
 )
 
 from millpond.stores.backend.column_changes import ColumnChanges, get_column, put_column
-from millpond.stores.backend.contract import Backend, Changes, Entries, delete_range, get_many, last_finder
+from millpond.stores.backend.contract import Backend, Changes, Entries
 from millpond.stores.backend.transaction import Transaction
 from millpond.stores.specs.directory import delete_local_copy
 from millpond.stores.testing.comparison import check_same
@@ -134,17 +134,17 @@ class BackendMachine(_Machine):
     @rule(keys=st.lists(KEYS, max_size=6))
     @GET_MANY
     def get_many(self, keys: list[bytes]) -> None:
-        assert get_many(self._backend, keys) == list(map(self._oracle.get, keys))
+        assert self._backend.get_many(keys) == list(map(self._oracle.get, keys))
 
     @rule(start=KEYS, stop=KEYS)
     @LAST
     def last(self, start: bytes, stop: bytes) -> None:
-        assert last_finder(self._backend)(start, stop) == self._oracle.last(start, stop)
+        assert self._backend.last(start, stop) == self._oracle.last(start, stop)
 
     @rule(start=KEYS, stop=KEYS)
     @DELETE_RANGE
     def delete_range(self, start: bytes, stop: bytes) -> None:
-        delete_range(self._backend, start, stop)
+        self._backend.delete_range(start, stop)
         self._oracle.delete_range(start, stop)
 
     @rule()

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from millpond.errors import BackendInUseError, StoreError
-from millpond.stores.backend.contract import BackendSupplier, get_many, last_finder
+from millpond.stores.backend.contract import BackendSupplier
 from millpond.stores.backend.registry import open_backend
 from millpond.stores.testing.child import report, wait_for_parent
 from millpond.stores.testing.watching.histories import HISTORIES, show
@@ -220,10 +220,10 @@ def read_while_files_fail(supplier: BackendSupplier, directory: Path, fail: Call
         fail(directory)
         reads: dict[str, tuple[Callable[[], object], object]] = {
             **{f"get({key!r})": (partial(backend.get, key), rows[key]) for key in some},
-            "get_many": (lambda: get_many(backend, some), [rows[key] for key in some]),
+            "get_many": (lambda: backend.get_many(some), [rows[key] for key in some]),
             "scan": (lambda: list(backend.scan()), list(rows.items())),
             "scan(reverse=True)": (lambda: list(backend.scan(reverse=True)), list(rows.items())[::-1]),
-            "last": (lambda: last_finder(backend)(some[3], some[9]), _before(rows, some[9])),
+            "last": (lambda: backend.last(some[3], some[9]), _before(rows, some[9])),
             "a scan that was open": (lambda: begun[:1] + list(up), list(rows.items())),
             "a reverse scan that was open": (lambda: begun[1:] + list(down), list(rows.items())[::-1]),
         }

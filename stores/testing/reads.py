@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from millpond.stores.backend.contract import Backend, delete_range, get_many, last_finder
+from millpond.stores.backend.contract import Backend
 from millpond.stores.testing.comparison import check_same
 from millpond.stores.testing.sentences import ANY_KEY, BYTES, EMPTY_VALUES, GET, KEY_ORDER
 from millpond.stores.testing.suite import EDGE_KEYS, TEXT_KEYS, Suite
@@ -29,8 +29,8 @@ class ReadSuite(Suite):
     @BYTES
     def test_keys_and_values_come_out_as_bytes(self, backend: Backend) -> None:
         backend.write({b"a": b"1", b"b": b""})
-        entries = [*backend.scan(), *backend.scan(reverse=True), last_finder(backend)(b"a", b"c")]
-        found = [*(part for entry in entries if entry for part in entry), *get_many(backend, [b"a", b"b"])]
+        entries = [*backend.scan(), *backend.scan(reverse=True), backend.last(b"a", b"c")]
+        found = [*(part for entry in entries if entry for part in entry), *backend.get_many([b"a", b"b"])]
         assert [part for part in found if type(part) is not bytes] == []
 
     @EMPTY_VALUES
@@ -82,14 +82,14 @@ def _check_apart(backend: Backend, keys: Sequence[bytes]) -> None:
     backend.write({key: b"<" + key + b">" for key in reversed(keys)})
     values = [b"<" + key + b">" for key in keys]
     check_same(map(backend.get, keys), values)
-    check_same(get_many(backend, keys), values)
+    check_same(backend.get_many(keys), values)
     check_same(backend.scan(keys[0]), zip(keys, values, strict=True))
     check_same((key for key, _ in backend.scan(keys[0], reverse=True)), reversed(keys))
     middle = len(keys) // 2
     check_same((key for key, _ in backend.scan(keys[middle], keys[-1])), keys[middle:-1])
-    assert last_finder(backend)(keys[0], keys[middle]) == (keys[middle - 1], values[middle - 1])
+    assert backend.last(keys[0], keys[middle]) == (keys[middle - 1], values[middle - 1])
     backend.write(dict.fromkeys(keys[::2]))
-    check_same(get_many(backend, keys), (value if place % 2 else None for place, value in enumerate(values)))
-    delete_range(backend, keys[0], keys[-1])
+    check_same(backend.get_many(keys), (value if place % 2 else None for place, value in enumerate(values)))
+    backend.delete_range(keys[0], keys[-1])
     check_same((key for key, _ in backend.scan()), keys[-1:] if len(keys) % 2 == 0 else ())
     backend.write({keys[-1]: None})

@@ -6,14 +6,7 @@ Rule of this module: nothing but quotations. Each is used as the decorator of a 
 from millpond.stores.backend.contract import (
     Backend,
     BackendSupplier,
-    SupportsCheckpoint,
-    SupportsDeleteRange,
-    SupportsGetMany,
-    SupportsLast,
-    SupportsLoad,
     SupportsMemoryBudget,
-    SupportsMemoryUse,
-    SupportsSize,
 )
 from millpond.stores.testing.contract import says
 from millpond.stores.testing.features import Feature
@@ -23,12 +16,11 @@ KEY_ORDER = says(Backend, "Keys compare as unsigned bytes, shorter first where o
 EMPTY_VALUES = says(Backend, "Values may be empty.")
 WHOLE = says(Backend, "Values of any length and writes of any number of changes are kept whole.")
 BYTES = says(Backend, "What is read is ``bytes``.")
-METHODS = says(
-    Backend,
-    "Its public methods are those of this class and of the ``Supports...`` protocols, of each protocol all or none.",
-)
+METHODS = says(Backend, "Its public methods are those of this class.")
 HAND_OVER = says(Backend, "That thread need not be the one that opened it, or that made a scan which is still open.")
-CLOSED = says(Backend, "Every method but ``close`` raises ``StoreClosedError`` once the backend is closed.")
+CLOSED = says(
+    Backend, "Every method but ``close`` and ``memory_use`` raises ``StoreClosedError`` once the backend is closed."
+)
 TRANSLATED = says(
     Backend,
     "An engine's own exception never leaves its backend: it becomes a ``StoreError``, a full disk a "
@@ -73,26 +65,17 @@ RELEASE = says(Backend.close, "Release the engine and its files.")
 KEPT = says(Backend.close, "What was written is there when the directory is opened again, flushed or not.")
 CLOSE_TWICE = says(Backend.close, "Closing twice is no error.")
 CLOSE_ENDS_SCANS = says(Backend.close, "Open scans end with ``StoreClosedError``.")
-GET_MANY = says(
-    SupportsGetMany.get_many, "Return the value of each key, in the order of ``keys``; None where there is none."
-)
-REPEATED_KEYS = says(SupportsGetMany.get_many, "Keys may repeat.")
+GET_MANY = says(Backend.get_many, "Return the value of each key, in the order of ``keys``; None where there is none.")
+REPEATED_KEYS = says(Backend.get_many, "Keys may repeat.")
 LAST = says(
-    SupportsLast.last,
+    Backend.last,
     "Return the entry with the greatest key in ``start <= key < stop``, or None where the range has none.",
 )
-DELETE_RANGE = says(SupportsDeleteRange.delete_range, "Delete the entries with ``start <= key < stop``, atomically.")
-LOAD = says(SupportsLoad.load, "Load entries that come in strictly ascending key order into a backend that is empty.")
-CHECKPOINT = says(
-    SupportsCheckpoint.checkpoint, "Write a copy of the current content to ``directory``, which does not exist yet."
-)
-CHECKPOINT_APART = says(
-    SupportsCheckpoint.checkpoint, "Whatever is written to the one later does not change the other."
-)
-ENTRY_COUNT = says(SupportsSize.entry_count, "Return the number of entries, which may be an estimate.")
-SIZE_ON_DISK = says(SupportsSize.size_on_disk, "Bytes on disk, or in memory for a backend without files.")
+DELETE_RANGE = says(Backend.delete_range, "Delete the entries with ``start <= key < stop``, atomically.")
+LOAD = says(Backend.load, "Load entries that come in strictly ascending key order into a backend that is empty.")
+ENTRY_COUNT = says(Backend.entry_count, "Return the number of entries, which may be an estimate.")
 MEMORY_USE = says(
-    SupportsMemoryUse.memory_use, "About how many bytes of memory this process has back when the backend is closed."
+    Backend.memory_use, "Return about how many bytes of memory this process has back when the backend is closed."
 )
 WITH_BUDGET = says(
     SupportsMemoryBudget.with_memory_budget,

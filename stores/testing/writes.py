@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from millpond.stores.backend.contract import Backend, delete_range, get_many, last_finder
+from millpond.stores.backend.contract import Backend
 from millpond.stores.testing.comparison import check_same
 from millpond.stores.testing.sentences import CALLERS, DELETE_NOTHING, SEEN
 from millpond.stores.testing.suite import Suite
@@ -74,7 +74,7 @@ class WriteSuite(Suite):
             wanted |= {key: value or b"" for key, value in changes.items()}
             wanted = {key: value for key, value in wanted.items() if changes.get(key, b"") is not None}
             self._read_all_ways(backend, keys, wanted)
-        delete_range(backend, keys[20], keys[180])
+        backend.delete_range(keys[20], keys[180])
         wanted = {key: value for key, value in wanted.items() if not keys[20] <= key < keys[180]}
         self._read_all_ways(backend, keys, wanted)
         backend.write({key: bytes(20_000) for key in keys})
@@ -83,9 +83,9 @@ class WriteSuite(Suite):
     def _read_all_ways(self, backend: Backend, keys: Sequence[bytes], wanted: Mapping[bytes, bytes]) -> None:
         """Each of ``keys`` is shown as wanted, however it is read."""
         values = [wanted.get(key) for key in keys]
-        last = last_finder(backend)
+        last = backend.last
         check_same(map(backend.get, keys), values)
-        check_same(get_many(backend, keys), values)
+        check_same(backend.get_many(keys), values)
         for key, value in zip(keys, values, strict=True):
             assert last(key, key + b"\0") == (None if value is None else (key, value))
         check_same(backend.scan(), sorted(wanted.items()))

@@ -12,7 +12,6 @@ from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import Final
 
-from millpond.stores.backend.contract import entry_count
 from millpond.stores.backend.transaction import Transaction
 from millpond.stores.encoding.keys import DATA, INDEX, TIME_SIZE, TIMERS, after_prefix, unterminated
 from millpond.stores.typed.scans import Scan
@@ -51,7 +50,7 @@ class ReadOnlyKeyValueStore(Store[K, V]):
     def len_estimate(self) -> int:
         """The number of entries: exact up to 1,000, with uncommitted ones; beyond that, the engine's estimate."""
         counted = sum(1 for _ in islice(self._scan_rows(DATA, INDEX), MOST_COUNTED))
-        return counted if counted < MOST_COUNTED else max(counted, entry_count(self._transaction.backend))
+        return counted if counted < MOST_COUNTED else max(counted, self._transaction.backend.entry_count())
 
     def _check_row(self, row: bytes, data: bytes) -> None:
         if row.startswith(TIMERS):

@@ -14,7 +14,6 @@ from itertools import islice, repeat
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from millpond.errors import CorruptStoreError, SerdeError
-from millpond.stores.backend.contract import entry_count
 from millpond.stores.backend.transaction import Transaction
 from millpond.stores.encoding.keys import DATA, INDEX, terminated, unterminated
 from millpond.stores.encoding.serdes import Serde
@@ -165,7 +164,7 @@ class ReadOnlyTimestampedKeyValueStore(TimestampedStore[K, V], ReadOnlyKeyValueS
 
     def len_estimate(self) -> int:
         counted = sum(1 for _ in islice(self._live_rows(DATA, INDEX), MOST_COUNTED))
-        return counted if counted < MOST_COUNTED else max(counted, entry_count(self._transaction.backend))
+        return counted if counted < MOST_COUNTED else max(counted, self._transaction.backend.entry_count())
 
     def _prepare_to_write(self, expired: Expired) -> None:
         """What the writing half needs from the beginning."""

@@ -10,7 +10,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from fcntl import LOCK_EX, LOCK_NB, flock
 from pathlib import Path
-from shutil import copyfile
 from struct import Struct
 from typing import Any, ClassVar, Final, NamedTuple, Self
 from zlib import crc32
@@ -197,19 +196,8 @@ class LogBackend(Backend):
         with self._errors:
             self._log.sync()
 
-    def checkpoint(self, directory: Path) -> None:
-        end = self._log.end
-        directory.mkdir(parents=True)
-        with self._errors:
-            copyfile(self._directory / NAME, directory / NAME)
-            os.truncate(directory / NAME, end)
-
     def entry_count(self) -> int:
         return len(self._index.keys())
-
-    def size_on_disk(self) -> int:
-        end: int = self._log.end
-        return end
 
     def close(self) -> None:
         log, where = self._log, f"the log in {self._directory}"

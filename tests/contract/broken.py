@@ -162,10 +162,6 @@ class MisspellsAMethod(MemoryBackend):
         return self.get_many(keys)
 
 
-class CountsButHasNoSize(MemoryBackend):
-    size_on_disk = None  # type: ignore[assignment]
-
-
 class HidesItsMemory(MemoryBackend):
     def memory_use(self) -> int:
         return super().memory_use() // 100

@@ -210,27 +210,6 @@ class AppliesBeforeItWrites(LogBackend):
         super().write(changes)
 
 
-class LinksItsFileUntilItWrites(LogBackend):
-    """For a checkpoint, which is another name of the same file meanwhile."""
-
-    def __init__(self, directory: Path, garbage: int) -> None:
-        self._linked = False
-        super().__init__(directory, garbage)
-
-    def checkpoint(self, directory: Path) -> None:
-        self._log.sync()
-        directory.mkdir(parents=True)
-        (directory / NAME).hardlink_to(self._directory / NAME)
-        self._linked = True
-
-    def write(self, changes: Changes) -> None:
-        if self._linked and changes:
-            self._linked = False
-            self._cursors.detach()
-            self._compact()
-        super().write(changes)
-
-
 class LocksAgainstOtherProcesses(LogBackend):
     """And not against other handles of its own."""
 

@@ -34,9 +34,6 @@ class OutsideBackend(LmdbBackend):
         self._supplier = supplier
         super().__init__(supplier.place(directory), map_size=2**20, sync=False, readahead=True)
 
-    def checkpoint(self, directory: Path) -> None:
-        super().checkpoint(self._supplier.place(directory))
-
 
 @dataclass(frozen=True)
 class OutsideSupplier(BackendSupplier):

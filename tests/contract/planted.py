@@ -182,7 +182,6 @@ METHODS: Final = (
     "last",
     "delete_range",
     "load",
-    "checkpoint",
     "entry_count",
 )
 """What may be called after ``close``, and in another thread."""
@@ -281,29 +280,9 @@ class PlantedLog(LogBackend):
             self._log.truncate(self._log.end)
         self.life.flushes += 1
 
-    def checkpoint(self, directory: Path) -> None:
-        if not self.faulty("checkpoint"):
-            super().checkpoint(directory)
-            return
-        super().checkpoint(directory)
-        copy = directory / "entries.log"
-        if self.plant.fault == "copies nothing":
-            os.truncate(copy, 15)
-        elif self.plant.fault == "links its file":
-            copy.unlink()
-            copy.hardlink_to(self._directory / "entries.log")
-        elif self.plant.fault == "copies half of it":
-            os.truncate(copy, max(15, self._log.end // 2))
-        else:  # copies to the directory beside
-            directory.rename(directory.with_name(f"{directory.name}-copy"))
-
     def entry_count(self) -> Any:
         count = super().entry_count()
         return COUNTS[self.plant.fault](count) if self.faulty("entry_count") else count
-
-    def size_on_disk(self) -> Any:
-        size = super().size_on_disk()
-        return COUNTS[self.plant.fault](size) if self.faulty("size_on_disk") else size
 
     def close(self) -> None:
         log, plant = self._log, self.plant
@@ -366,9 +345,7 @@ FAULTS: Final[dict[str, Sequence[str]]] = {
     "delete_range": (*RANGES, "deletes key by key", "deletes 500 keys at a time"),
     "load": tuple(LOADS),
     "flush": ("ends open scans", "raises what the engine raises", "forgets the last entry", "syncs nothing"),
-    "checkpoint": ("copies nothing", "links its file", "copies half of it", "copies to the directory beside"),
     "entry_count": tuple(COUNTS),
-    "size_on_disk": tuple(COUNTS),
     "close": (
         *("leaves its file open", "leaves scans as they are", "forgets the last entry"),
         *("syncs by an empty write that fails", "raises the second time"),

@@ -68,8 +68,8 @@ class TestRocksDb(ReadSuite, ScanSuite, WriteSuite, LifecycleSuite, SupplierSuit
 
 READS: dict[str, Callable[[Backend], Any]] = {
     "get": lambda backend: backend.get(b"key"),
-    "get_many": lambda backend: backend.get_many([b"other", b"key"]),  # type: ignore[attr-defined]
-    "last": lambda backend: backend.last(b"k", b"l"),  # type: ignore[attr-defined]
+    "get_many": lambda backend: backend.get_many([b"other", b"key"]),
+    "last": lambda backend: backend.last(b"k", b"l"),
     "scan": lambda backend: list(backend.scan()),
     "scan backwards": lambda backend: list(backend.scan(reverse=True)),
 }

@@ -18,14 +18,12 @@ SOURCES = (
     contract.Backend.write,
     contract.Backend.flush,
     contract.Backend.close,
-    contract.SupportsGetMany.get_many,
-    contract.SupportsLast.last,
-    contract.SupportsDeleteRange.delete_range,
-    contract.SupportsLoad.load,
-    contract.SupportsCheckpoint.checkpoint,
-    contract.SupportsSize.entry_count,
-    contract.SupportsSize.size_on_disk,
-    contract.SupportsMemoryUse.memory_use,
+    contract.Backend.get_many,
+    contract.Backend.last,
+    contract.Backend.delete_range,
+    contract.Backend.load,
+    contract.Backend.entry_count,
+    contract.Backend.memory_use,
     contract.SupportsMemoryBudget.with_memory_budget,
     contract.SupportsMemoryBudget.limit_memory,
     contract.BackendSupplier,
@@ -35,6 +33,12 @@ SOURCES = (
 )
 
 DEFINITIONS = {
+    ("Backend.memory_use", "Only rows that lie nowhere but in this process's memory count."),
+    ("Backend.memory_use", "It is asked after each micro-batch, so it should not need a scan to answer."),
+    (
+        "Backend",
+        "Five are an engine's own; the others are made of them, and an engine that has a faster way overrides them.",
+    ),
     (
         "BackendSupplier.destroy",
         "A supplier whose stores are whole in their directories leaves this method as it is.",
@@ -50,7 +54,7 @@ DUTIES_OF_THE_CALLER = {
     ("Backend", "Keys are never empty."),
     ("Backend", "A backend is used by one thread at a time."),
     ("BackendSupplier.destroy", "Nobody has it open then."),
-    ("SupportsLoad.load", "Need not be atomic: after a failure the caller throws the backend's directory away."),
+    ("Backend.load", "Need not be atomic: after a failure the caller throws the backend's directory away."),
 }
 OF_ONE_ENGINE = {
     # Only an engine itself knows what its cache holds: tests/contract/test_rocksdb.py asks it.

@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 
 from millpond.adapters.lmdb import LmdbSupplier
 from millpond.errors import InvalidKeyError
-from millpond.stores.backend import contract
-from millpond.stores.backend.contract import Backend, BackendSupplier, Changes, Entries, SupportsCheckpoint
+from millpond.stores.backend.contract import OVERRIDABLE, Backend, BackendSupplier, Changes, Entries
 from millpond.stores.backend.engine import Cursor, Entry
 from millpond.stores.backend.entry_chunks import EntryChunks
 from millpond.stores.backend.long_keys import LongKeys
@@ -193,19 +192,15 @@ def test_long_keys_of_bytes_ff_have_no_successor_and_are_found_all_the_same(lmdb
     assert lmdb.last(keys[0], keys[2]) == (keys[1], b"")
 
 
-PROTOCOLS: dict[str, Any] = {protocol.__name__: protocol for protocol in contract.CAPABILITIES}
-
-
 class RecordingCalls:
-    """An engine with every optional capability that notes which of their methods are called."""
+    """An engine with a way of its own for all that it may override, which notes what is called."""
 
     max_key_size = 8
 
     def __init__(self) -> None:
         self.calls: list[str] = []
-        for protocol in PROTOCOLS.values():
-            for method in methods_of(protocol):
-                setattr(self, method, partial(self._note, method))
+        for method in OVERRIDABLE:
+            setattr(self, method, partial(self._note, method))
 
     def _note(self, method: str, *arguments: object) -> None:
         self.calls.append(method)
@@ -214,41 +209,17 @@ class RecordingCalls:
         return None
 
 
-def methods_of(protocol: type) -> set[str]:
-    """Return the methods that make a backend support ``protocol``."""
-    return {name for name, member in vars(protocol).items() if callable(member) and not name.startswith("_")}
-
-
 def arguments_of(method: Callable[..., object]) -> list[Any]:
-    """Something short for each of the method's arguments: what needs no bucket is passed on as it is."""
-    examples = {"keys": [b"a"], "entries": [], "start": b"a", "stop": b"b", "directory": Path("copy")}
+    """Return something short for each of the method's arguments: what needs no bucket is passed on as it is."""
+    examples = {"keys": [b"a"], "entries": [], "start": b"a", "stop": b"b"}
     return [examples[name] for name in list(signature(method).parameters)[1:]]
 
 
-def test_the_contract_has_optional_capabilities() -> None:
-    assert {"SupportsGetMany", "SupportsCheckpoint"} <= set(PROTOCOLS)
-    assert all(methods_of(protocol) for protocol in PROTOCOLS.values())
-
-
-@pytest.mark.parametrize("name", PROTOCOLS)
-def test_every_optional_capability_of_an_engine_is_passed_on(name: str) -> None:
+@pytest.mark.parametrize("method", OVERRIDABLE)
+def test_the_ways_of_an_engine_are_used(method: str) -> None:
     engine: Any = RecordingCalls()
-    assert isinstance(engine, PROTOCOLS[name])
-    wrapped = LongKeys(engine)
-    assert isinstance(wrapped, PROTOCOLS[name])
-    for method in methods_of(PROTOCOLS[name]):
-        getattr(wrapped, method)(*arguments_of(getattr(PROTOCOLS[name], method)))
-        assert engine.calls == [method]
-        engine.calls.clear()
-
-
-def test_checkpoint_is_offered_where_the_engine_has_it(lmdb: LongKeys, tmp_path: Path) -> None:
-    lmdb.write({b"k" * 1000: b"long"})
-    assert isinstance(lmdb, SupportsCheckpoint)
-    assert not isinstance(LongKeys(ShortKeys()), SupportsCheckpoint)
-    lmdb.checkpoint(tmp_path / "copy")
-    with open_backend("lmdb", tmp_path / "copy") as copy:
-        assert list(copy.scan()) == [(b"k" * 1000, b"long")]
+    getattr(LongKeys(engine), method)(*arguments_of(getattr(Backend, method)))
+    assert engine.calls == [method]
 
 
 @given(st.dictionaries(st.binary(min_size=1, max_size=5), st.binary(max_size=3)), st.integers(1, 4), st.data())

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from millpond.errors import CorruptStoreError
-from millpond.stores.backend.contract import Backend, BackendSupplier, Changes, Entries, get_many
+from millpond.stores.backend.contract import Backend, BackendSupplier, Changes, Entries
 from millpond.stores.backend.registry import open_backend, supplier
 from millpond.stores.durability import Manifest, Storage, TaskState, read_rows
 from millpond.stores.durability.checking.findings import Severity
@@ -31,7 +31,7 @@ class Rotten(Backend):
     def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
         return [
             data[:-1] + bytes([data[-1] ^ 1]) if data and key[:1] == DATA else data
-            for key, data in zip(keys, get_many(self._engine, keys), strict=True)
+            for key, data in zip(keys, self._engine.get_many(keys), strict=True)
         ]
 
     def scan(self, start: bytes | None = None, stop: bytes | None = None, *, reverse: bool = False) -> Entries:

@@ -9,7 +9,6 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from millpond.errors import FormatError
-from millpond.stores.backend.contract import load
 from millpond.stores.backend.memory import MemoryBackend
 from millpond.stores.backend.registry import open_backend, supplier
 from millpond.stores.backend.transaction import Transaction
@@ -99,7 +98,7 @@ def test_a_store_of_format_1_is_migrated_and_answers_as_one_that_was_written_now
     directory = store_directory(tmp_path, "app", "0_0", engine, SPEC)
     older = directory.with_name(FormatVersion.PLAIN.directory_name(SPEC.name))
     with open_backend(engine, older) as backend:
-        load(backend, iter(sorted(rows_of(VERSION_1).items())))
+        backend.load(iter(sorted(rows_of(VERSION_1).items())))
         backend.flush()
     fresh = MemoryBackend()
     fresh.write(rows_of(VERSION_3))

@@ -19,7 +19,7 @@ from millpond.errors import (
     MissingFileError,
     StoreFullError,
 )
-from millpond.stores.backend.contract import Backend, memory_use
+from millpond.stores.backend.contract import Backend
 from millpond.stores.backend.transaction import Transaction
 from millpond.stores.durability.copies.clean_shutdown import CleanShutdownMarker
 from millpond.stores.durability.copies.others import delete_others
@@ -247,7 +247,7 @@ class LocalCopy:
     @property
     def memory_use(self) -> int:
         """About how many bytes of this process's memory the copy holds; 0 if it is closed."""
-        return 0 if self._backend is None else memory_use(self._backend)
+        return 0 if self._backend is None else self._backend.memory_use()
 
     @property
     def ready(self) -> bool:

@@ -12,7 +12,7 @@ import pyarrow as pa
 from pyarrow import compute
 
 from millpond.stores.backend.column_changes import parts
-from millpond.stores.backend.contract import Backend, Changes, load
+from millpond.stores.backend.contract import Backend, Changes
 from millpond.stores.backend.entry_chunks import EntryChunks
 from millpond.stores.durability.copies.position import Position, encode_position
 from millpond.stores.durability.copies.progress import Progress
@@ -83,7 +83,7 @@ def restore(backend: Backend, source: FileSource, manifest: Manifest, store: str
     """
     progress = Progress(store, manifest)
     if manifest.files:
-        load(backend, entries(source, manifest, store, version, progress=progress))
+        backend.load(entries(source, manifest, store, version, progress=progress))
         backend.write({COMMIT_ROW: encode_position(manifest)})
     return progress.read
 

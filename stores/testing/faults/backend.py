@@ -10,16 +10,7 @@ from pathlib import Path
 from typing import NoReturn, Self
 
 from millpond.errors import InvalidArgumentError
-from millpond.stores.backend.contract import (
-    Backend,
-    BackendSupplier,
-    Changes,
-    Entries,
-    delete_range,
-    get_many,
-    last_finder,
-    load,
-)
+from millpond.stores.backend.contract import Backend, BackendSupplier, Changes, Entries
 from millpond.stores.testing.faults.plan import (
     Fault,
     FaultPlan,
@@ -39,7 +30,7 @@ class FaultyBackend(Backend):
         self.max_key_size = backend.max_key_size
         self._backend = backend
         self._plan = plan
-        self._last = last_finder(backend)
+        self._last = backend.last
 
     def get(self, key: bytes) -> bytes | None:
         self._meet(Step.BACKEND_GET)
@@ -47,7 +38,7 @@ class FaultyBackend(Backend):
 
     def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
         self._meet(Step.BACKEND_GET)
-        return get_many(self._backend, keys)
+        return self._backend.get_many(keys)
 
     def last(self, start: bytes, stop: bytes) -> tuple[bytes, bytes] | None:
         self._meet(Step.BACKEND_GET)
@@ -66,7 +57,7 @@ class FaultyBackend(Backend):
 
     def delete_range(self, start: bytes, stop: bytes) -> None:
         applied = self._meet(Step.BACKEND_WRITE)
-        delete_range(self._backend, start, stop)
+        self._backend.delete_range(start, stop)
         if applied:
             self._fail_after(Step.BACKEND_WRITE)
 
@@ -77,7 +68,7 @@ class FaultyBackend(Backend):
                 yield from part
                 self._meet(Step.BACKEND_LOAD)
 
-        load(self._backend, interrupted())
+        self._backend.load(interrupted())
 
     def flush(self) -> None:
         self._meet(Step.BACKEND_FLUSH)

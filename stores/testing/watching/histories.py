@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final, TypeAlias
 
-from millpond.stores.backend.contract import Backend, BackendSupplier, Changes, delete_range, load
+from millpond.stores.backend.contract import Backend, BackendSupplier, Changes
 from millpond.stores.backend.registry import open_backend
 from millpond.stores.testing.watching.disk import Disk
 from millpond.stores.testing.watching.images import Image, ImageTaker, Moment
@@ -60,7 +60,7 @@ def loaded() -> list[Step]:
     """Return a load, which need not be atomic, and then a flush."""
     rows = {b"row%06d" % row: b"%d" % row * 20 for row in range(_ROWS)}
     return [
-        Step("a load", lambda backend: load(backend, iter(rows.items())), lambda content: content | rows),
+        Step("a load", lambda backend: backend.load(iter(rows.items())), lambda content: content | rows),
         *(FLUSH, REOPEN),
     ]
 
@@ -118,6 +118,6 @@ def _write(what: str, changes: Changes) -> Step:
 def _delete_range(start: bytes, stop: bytes) -> Step:
     return Step(
         "one deletion of a range",
-        lambda backend: delete_range(backend, start, stop),
+        lambda backend: backend.delete_range(start, stop),
         lambda content: {key: value for key, value in content.items() if not start <= key < stop},
     )

@@ -67,10 +67,6 @@ class RedisBackend(Backend):
         count: int = self._store.read(SIZES)[0]
         return count
 
-    def size_on_disk(self) -> int:
-        size: int = self._store.read(SIZES)[1]
-        return size
-
     def flush(self) -> None:
         self._store.flush()
 
