@@ -1,4 +1,4 @@
-"""What a stream does: records, topologies, the DSL, joins, aggregations, windows, tasks and the in-process driver."""
+"""Stream processing: records, topologies, the DSL, joins, aggregations, windows, tasks and the in-process driver."""
 
 from millpond.processors.dsl.branched import BranchedKStream
 from millpond.processors.dsl.builder import StreamsBuilder

@@ -69,7 +69,7 @@ class Addition(NamedTuple):
 
 @dataclass(frozen=True)
 class Aggregation:
-    """What is computed for each key, or for each key and window.
+    """The computation for each key, or for each key and window.
 
     Attributes:
         update: folds in one more value.
@@ -80,7 +80,7 @@ class Aggregation:
         columns: does the same for whole columns, if that can be done.
         combiner: makes partial aggregates of records that have not reached their task, if they may be combined there.
         commutes: whether the values of a key may be folded in in any order.
-        additions: what of it counts records from some time on alone.
+        additions: its parts that count only records from some time on.
     """
 
     update: Update
@@ -95,7 +95,7 @@ class Aggregation:
 
 @dataclass(frozen=True)
 class AggregateSetup:
-    """What an aggregating processor is made with.
+    """The parameters of an aggregating processor.
 
     Attributes:
         config: the configuration of the resulting table.
@@ -187,7 +187,7 @@ class Aggregate(Operator):
 
     @property
     def _may_combine(self) -> bool:
-        """Whether an aggregate shows of its records' times no more than the greatest."""
+        """True if an aggregate shows only the greatest of its records' times."""
         return self._spec.kind is StoreKind.TIMESTAMPED_KEY_VALUE and self._spec.ttl is None
 
     def process_partials(self, partials: Records, rest: Columns | None = None) -> bool:
@@ -335,7 +335,7 @@ class Aggregate(Operator):
     def _present(
         self, store: TimestampedKeyValueStore[Any, Any], slots: list[Any], batch: Batch, distinct: list[Any]
     ) -> list[ValueAndTimestamp[Any] | None]:
-        """The aggregate of each key when its first record comes; tells of those that have expired if somebody asks."""
+        """Return the aggregate of each key as its first record comes; forward deletes of those that have expired."""
         first: dict[Any, int] = {}
         for slot, time in zip(slots, self._ttl.reached(batch.timestamps).tolist(), strict=True):
             first.setdefault(slot, time)

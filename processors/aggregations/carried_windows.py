@@ -1,4 +1,4 @@
-"""How the windows and sessions of an aggregation go to other partitions.
+"""The move of an aggregation's windows and sessions to other partitions.
 
 Rule of this module: what has come out does not come out again, and what has not is not lost. Updates that go out at
 once need only the latest stream time. Final results need more where partitions become one, since those windows of the
@@ -76,7 +76,7 @@ class _Part(NamedTuple):
 
 
 def _span_of(olds: Sequence[OldStore], number: int) -> Span:
-    """When the windows of a processor begin: each has its own where they are others from some time on."""
+    """Return the times at which windows of a processor begin: a span of its own if the windows change at some time."""
     since = sorted({time for old in olds for time in KeptTerms.from_bytes(old.get_metadata(TERMS)).since})
     ends = [MIN_TIME, *since, MAX_TIME + 1]
     return Span(ends[number], ends[number + 1] - 1) if since else ALL_TIMES

@@ -21,7 +21,7 @@ _Integers = npt.NDArray[np.int64]
 
 
 class Groups:
-    """Which records have the same key.
+    """The grouping of records by key.
 
     Args:
         keys: the keys, an Arrow array without nulls.
@@ -41,12 +41,12 @@ class Groups:
 
     @cached_property
     def sizes(self) -> _Integers:
-        """How many records each key has."""
+        """The number of records of each key."""
         return np.bincount(self.numbers, minlength=len(self.keys))
 
     @cached_property
     def ranks(self) -> _Integers:
-        """How many records of the same key come before each record."""
+        """The number of earlier records of the same key, for each record."""
         order = stable_order(self.numbers)
         starts = np.cumsum(self.sizes) - self.sizes
         ranks = np.empty_like(self.numbers)
@@ -113,7 +113,7 @@ class MergingFold(ColumnFold):
 
 
 class ColumnCount(MergingFold):
-    """How many values there are."""
+    """The number of values."""
 
     result = pa.int64()
 
@@ -135,7 +135,7 @@ def _from_zero(counts: Any) -> _Integers:
 
 
 def inverse(order: Any) -> _Integers:
-    """Where each of the positions in ``order``, an Arrow array, is."""
+    """Return the place of each position in ``order``, an Arrow array."""
     places = np.empty(len(order), np.int64)
     places[order.to_numpy()] = np.arange(len(order))
     return places
@@ -196,10 +196,10 @@ def merge_columns(fold: MergingFold, store: TimestampedColumns, partials: Column
 def known_states(
     store: TimestampedColumns, groups: Groups, reached: _Integers | None = None
 ) -> tuple[Any, Any, _Integers, Any]:
-    """The order of the keys, and each key's aggregate and timestamp until now, null and the least where it has none.
+    """Return the order of the keys, and each key's aggregate and timestamp so far; null and the least if it has none.
 
-    Last, the aggregate that one knows who is told of what expires. In the order of keys, an engine finds its way
-    faster, and nobody has to sort the changes again.
+    The last item is the aggregate as the receiver of expirations knows it. In the order of keys, an engine reads
+    faster, and the changes need no second sort.
     """
     order = pc.sort_indices(groups.keys)
     places: Any = pa.array(inverse(order))

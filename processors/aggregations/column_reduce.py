@@ -51,9 +51,9 @@ class ColumnReduce(ColumnFold):
         return self._called(pa.array([aggregate], self.result), pa.array([value], self.result))[0].as_py()
 
     def _reduced(self, groups: Groups, values: Array, before: Array) -> tuple[Array, _Integers, _Integers]:
-        """The results after each aggregate and value, by key; the order in which they are so; and their keys' numbers.
+        """Return the results after each aggregate and value, by key; the order of these; and the numbers of their keys.
 
-        Aggregates come before all values.
+        An aggregate comes before the values of its key.
         """
         known = before.is_valid().to_numpy(zero_copy_only=False)
         owners = np.concatenate([np.flatnonzero(known), groups.numbers])

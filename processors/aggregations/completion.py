@@ -1,4 +1,4 @@
-"""Which windows have come out because the input was complete, although stream time has not closed them.
+"""Windows whose results are out because the input was complete, although stream time has not closed them.
 
 They are the windows up to the completion's time, except those that records have changed since: these come out again,
 once stream time closes them, and the result that came out before is their old value. What this module keeps stands in
@@ -33,7 +33,7 @@ _NO_CHANGES: Final = MSGPACK.serialize([])
 
 
 def completion_of(number: int | str) -> str:
-    """The name under which processor ``number`` on a store keeps the time up to which its windows have come out."""
+    """Return the name of the time up to which windows of processor ``number`` on a store have come out."""
     return f"{COMPLETION}-{number}"
 
 
@@ -61,7 +61,7 @@ def kept_changes(store: Any, number: int) -> list[Change]:
 
 
 def bytes_of_changes(changes: Iterable[Change]) -> bytes:
-    """What is kept of such windows."""
+    """Return these windows as bytes, for the metadata of a store."""
     return MSGPACK.serialize(list(changes))
 
 
@@ -107,7 +107,7 @@ class Completion:
 
     @property
     def happened(self) -> bool:
-        """Whether windows have come out that stream time has not closed yet."""
+        """True if windows have come out that stream time has not closed yet."""
         return self._time != MIN_TIME
 
     def close(self, closed: int) -> None:
@@ -132,7 +132,7 @@ class Completion:
         return returned
 
     def memory(self) -> dict[_Place, bytes | None]:
-        """What this object remembers besides the store, for ``restore``."""
+        """Return the state of this object that the store does not hold, for ``restore``."""
         return dict(self._changed)
 
     def restore(self, memory: dict[_Place, bytes | None]) -> None:

@@ -10,7 +10,7 @@ from millpond.stores.encoding.serdes import INT64
 
 
 class CountCombiner(Combiner):
-    """How many records there are of each key."""
+    """The number of records of each key."""
 
     value_serde = INT64
 

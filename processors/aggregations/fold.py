@@ -31,7 +31,7 @@ def copier(serde: Serde[Any]) -> Callable[[Any], Any]:
 
 
 def slotter(serde: Serde[Any]) -> Callable[[list[Any]], list[Any]]:
-    """A function from keys to what tells them apart: themselves, or their bytes if equal keys may differ in those."""
+    """Return a function from keys to what tells them apart: themselves, or their bytes where equal keys may differ."""
     return _themselves if serde in _EQUAL_BYTES else lambda keys: list(map(serde.serialize, keys))
 
 

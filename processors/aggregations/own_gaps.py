@@ -31,7 +31,7 @@ class OwnGaps(ABC):
 
 
 class CalledGaps(OwnGaps):
-    """What a function of key and value says, in milliseconds.
+    """Gaps that a function of key and value returns, in milliseconds.
 
     Args:
         function: the function.
@@ -55,7 +55,7 @@ class CalledGaps(OwnGaps):
 
 
 class PackedGaps(OwnGaps):
-    """What packed rows bring as their last fields; rows without a gap, or with too great a one, have been left out."""
+    """Gaps in the last field of packed rows; rows without a gap, or with too great a one, have been left out."""
 
     def of(self, batch: Batch) -> list[int]:
         return [row[-1] for row in batch.values]
@@ -67,6 +67,6 @@ class PackedGaps(OwnGaps):
 
 
 def own_gaps(windows: SessionWindows) -> OwnGaps | None:
-    """What tells the gaps of records; None if all have the same."""
+    """Return the gaps of records; None if all records have the same."""
     given = windows.gap_of
     return given if given is None or isinstance(given, OwnGaps) else CalledGaps(given, windows.gap)

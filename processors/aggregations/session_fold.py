@@ -239,7 +239,7 @@ class SessionFold(WindowFold):
         return bool((laid.starts[found] <= latest)[found >= 0].any())
 
     def _meets_closed(self, run: _Run, keys: Integers, met: Sessions, stream_time: int) -> bool:
-        """Whether a record that is not late may be within the gap of a session that has closed, or so far behind."""
+        """Return whether a record in time is near a session that has closed, or too far behind to tell."""
         kept = ~run.late
         strays = kept & (run.reached - run.times > self._grace)
         if self._own_gaps is not None or not strays.any():
@@ -253,10 +253,10 @@ class SessionFold(WindowFold):
         return bool((ends[found] <= run.reached[strays] - self._reach).any())
 
     def _stored(self, run: _Run, standing: Standing, last: int) -> tuple[Sessions, Sessions]:
-        """The open sessions that records may be near to; and the others that end up to ``last``, for final results.
+        """Return the open sessions that records may belong to, and others that end up to ``last``, for final results.
 
-        A session that ended more than the gap before the first record of its key is none of the former, so that of a
-        key whose records come in order those are read that its newest records may belong to, and not all.
+        A session that ended more than the gap before the first record of its key is not among the former. So if the
+        records of a key come in order, only the sessions are read that its newest records may belong to.
         """
         time, keys, nothing = standing.stream_time, run.groups.keys, self._nothing
         if time == MIN_TIME:
@@ -313,7 +313,7 @@ class SessionFold(WindowFold):
         return chosen(sessions, changed), places[numbers[:known]]
 
     def _updates(self, folded: Sessions, met: Sessions, met_by: Integers) -> Columns:
-        """The sessions that records are in, each behind the deletes of those of the store that became part of it."""
+        """Return the sessions of the records, each behind the deletes of the stored sessions that it has absorbed."""
         same = (met.starts == folded.starts[met_by]) & (met.ends == folded.ends[met_by])
         replaced = (met_by >= 0) & ~same
         gone = chosen(met, replaced)

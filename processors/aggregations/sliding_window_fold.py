@@ -1,12 +1,12 @@
 """Folding whole columns into sliding windows.
 
 A record at ``t`` has a left window, ``[t - difference, t]``, and if there are records within the difference after it, a
-right one, ``[t + 1, t + 1 + difference]``. So which windows a key has does not depend on the order of its records. One
-that begins now has what the last window before it has, if that has a record that it has, too; else it has new records
-alone.
+right one, ``[t + 1, t + 1 + difference]``. So the windows of a key do not depend on the order of its records. A new
+window begins with the aggregate of the last window before it if that has a record in common with it; else it has new
+records alone.
 
-Rule of this module: this holds for records none of whose windows has closed. One whose windows have closed is late; one
-that has windows of either kind is left to objects, as is a run that meets the windows of such a one.
+Rule of this module: this holds for records none of whose windows has closed. A record whose windows have closed is
+late. A record with windows of both kinds is left to objects, and so is a run that meets its windows.
 """
 
 from itertools import pairwise

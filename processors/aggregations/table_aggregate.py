@@ -1,4 +1,4 @@
-"""What a grouped table's aggregations compute: how a change is folded into the aggregate of its group.
+"""The aggregations of a grouped table: they fold each change into the aggregate of its group.
 
 The old value is subtracted first, then the new one added, and one update comes out (KIP-904). Nothing is subtracted
 from an aggregate that does not exist. A subtractor that returns None deletes the aggregate; the next value begins anew.

@@ -134,9 +134,9 @@ class TableRepartition(Operator):
 
 
 def _halves(selector: ColumnSelector, updates: Columns) -> Iterator[tuple[Array, Array, Array, Any]]:
-    """What leaves a group or changes within it, then what joins one: groups, new and old values, and of which updates.
+    """Yield changes that leave a group or stay in it, then those that join one: groups, new and old values, a mask.
 
-    Each column has an entry for each update.
+    The columns have an entry for each update; the mask says which updates make such a change.
     """
     groups, new = selector.columns(updates.keys, updates.values)
     nothing = nulls(len(new), new.type)

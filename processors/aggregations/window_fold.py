@@ -34,7 +34,7 @@ _LEAST_PART: Final = 1024
 
 
 class Standing(NamedTuple):
-    """Where an aggregation stands before a run.
+    """The state of an aggregation before a run.
 
     Attributes:
         stream_time: the greatest timestamp that it has seen; ``MIN_TIME`` if none.
@@ -48,7 +48,7 @@ class Standing(NamedTuple):
 
 
 class Folded(NamedTuple):
-    """What a run has come to.
+    """The outcome of a run.
 
     Attributes:
         results: the final results of what has closed, or the last update of each window that has changed.
@@ -104,7 +104,7 @@ class WindowFold(ABC):
         """
 
     def cut(self, columns: Columns, stream_time: int) -> list[Columns]:
-        """The parts of a run that ``fold`` has refused, in order, of which it may take some; the run itself if none."""
+        """Return the parts of a run that ``fold`` has refused, in order, for another try; else the run itself."""
         strays = self._strays(reached_since(stream_time, columns.timestamps) - columns.timestamps)
         edges = np.flatnonzero(strays[1:] != strays[:-1]) + 1
         if len(edges) * _LEAST_PART > len(columns):
@@ -173,7 +173,7 @@ class StartedWindowFold(WindowFold):
 
 
 def closing_order(keys: Any, *times: Integers) -> Integers:
-    """The places of windows in the order in which they come out: by the first of their times, the next, then key."""
+    """Return the places of windows in the order in which they come out: by first time, second time, then key."""
     order = np.lexsort(times[::-1])
     ties = np.ones(max(len(order) - 1, 0), np.bool_)
     for column in times:
@@ -182,7 +182,7 @@ def closing_order(keys: Any, *times: Integers) -> Integers:
 
 
 def places_in(keys: Any, distinct: Any) -> Integers:
-    """Where each key is among distinct ones, -1 where it is not."""
+    """Return the place of each key among distinct ones, -1 where it is missing."""
     found: Integers = pc.index_in(keys, value_set=distinct).fill_null(-1).to_numpy().astype(np.int64)
     return found
 

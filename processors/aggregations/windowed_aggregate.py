@@ -141,7 +141,7 @@ class WindowedAggregate(WindowedProcessor):
         return (Windowed(key, begin(slot[1]), end(slot[1])) for key, slot in zip(keys, slots, strict=True))
 
     def _fold_final(self, placed: _Placed, slots: dict[Slot, Any], states: dict[Slot, Any], closing: Closing) -> Batch:
-        """The results of the windows that stream time closes, each before the record that closes it is folded in."""
+        """Return the results of windows that stream time closes, taken before the record that closes them is folded."""
         closed, end, grace = self._windows.closed, self._grid.end, self._windows.grace
         for (id_, start, *_), key in slots.items():
             if start <= closing.last:

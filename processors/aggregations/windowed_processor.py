@@ -1,4 +1,4 @@
-"""What the processors of windowed aggregations share: their time, their store's horizon, what goes out and when.
+"""The common part of windowed aggregations: their time, the horizon of their store, and the results as they come out.
 
 Rule of this module: a batch is folded over a copy of the state that it touches, which is read once and written once.
 Results are the same as record by record: a window that the store would have forgotten meanwhile is forgotten here too.
@@ -84,12 +84,12 @@ _MAY_CHANGE: Final = ("size", "advance", "gap", *_PLACES)
 
 
 def since_named(what: str, time: int) -> str:
-    """How terms call something of windows that begin from some time on."""
+    """Return the name that terms have for something of windows that begin from some time on."""
     return what if time == MIN_TIME else f"{what}{SINCE}{TimeUnit.MICROSECOND.shown(time)}"
 
 
 def _noted(addition: Addition) -> str:
-    """How terms call what counts records from some time on alone."""
+    """Return the name that terms have for a result that counts only records from some time on."""
     return since_named(f"{_RESULT} {addition.place}", addition.since)
 
 
@@ -135,13 +135,13 @@ _new = tuple.__new__
 
 
 class Closes(NamedTuple):
-    """When windows close.
+    """The closing of windows.
 
     Attributes:
         fetch: reads the store's windows between two times, both included: their places, or their ends.
-        closed: up to which of these times windows have closed, by stream time.
+        closed: the last of these times whose window has closed, by stream time.
         end: the end of a window by its place, where windows go by their places; None for those that go by ends.
-        grid: when windows may begin.
+        grid: the times at which windows may begin.
     """
 
     fetch: Callable[[int, int], Iterable[Any]]
@@ -151,7 +151,7 @@ class Closes(NamedTuple):
 
     @property
     def by_end(self) -> bool:
-        """Whether windows go by their ends."""
+        """True if windows go by their ends."""
         return self.end is None
 
 
@@ -233,10 +233,10 @@ class WindowedProcessor(Operator):
         return NEVER if before is None else before
 
     def _check_free(self, addition: Addition) -> None:
-        """Refuse that something counts records from some time on, when it is met first, if such ones have come.
+        """Refuse a new result that counts records from some time on, if such records have come already.
 
         Raises:
-            StateConflictError: they have, and would be missing in it.
+            StateConflictError: they have come, and would be missing in the result.
         """
         name, _, since = addition
         if self._stream_time < since or self._store.noted(_noted(addition)) is not None:
@@ -263,7 +263,7 @@ class WindowedProcessor(Operator):
         return stream_time + max(self.grace - before, 0)
 
     def _make_column_fold(self) -> WindowFold | None:
-        """What folds whole columns; None if what is computed from them, or kept, or comes out, has to be objects."""
+        """Return the fold over whole columns; None if values, state or results have to be objects."""
         spec, fold = self._setup.spec, self._setup.aggregation.columns
         keys, values = column_serde(spec.key_serde), column_serde(spec.value_serde)
         untold = self._config.send_olds and self._final
@@ -399,12 +399,12 @@ class WindowedProcessor(Operator):
 
     @property
     def final(self) -> bool:
-        """Whether only final results come out."""
+        """True if only final results come out."""
         return self._final
 
     @property
     def waiting(self) -> int:
-        """How many windows wait for their final results."""
+        """The number of windows that wait for their final results."""
         return self._waiting
 
     def _send_closed(self, closing: Closing) -> None:
@@ -426,7 +426,7 @@ class WindowedProcessor(Operator):
     @property
     @abstractmethod
     def grace(self) -> int:
-        """How long after its end a window takes records."""
+        """The time after its end for which a window takes records, in milliseconds."""
 
     @abstractmethod
     def short_by(self, records: Records, reached: Integers) -> Integers:
@@ -462,7 +462,7 @@ class WindowedProcessor(Operator):
         self._completion.let_out_all(max(last, self._stream_time))
 
     def load_closing(self, newest: int) -> Closing:
-        """The windows of the store that close by the time that stream time is ``newest``, and have not come out."""
+        """Return the stored windows that close by the stream time ``newest`` and have not come out."""
         closes = self._closes
         by_end = closes.by_end
         closing = Closing(closes.closed(max(self._stream_time, newest)))
@@ -526,7 +526,7 @@ class WindowedProcessor(Operator):
         return keys, list(first.values()), list(last.values())
 
     def column_fold(self, fold: ColumnFold, keys: ColumnSerde, values: ColumnSerde) -> WindowFold | None:
-        """What folds whole columns into these windows; None if they have to be objects.
+        """Return the fold of whole columns into these windows; None if they have to be objects.
 
         Args:
             fold: the aggregate.
@@ -536,7 +536,7 @@ class WindowedProcessor(Operator):
 
     @abstractmethod
     def closes(self) -> Closes:
-        """When windows close; the store is open."""
+        """Return the closing of windows; the store is open."""
 
     @abstractmethod
     def result(self, window: Window, state: Any) -> tuple[Any, int] | None:

@@ -63,13 +63,13 @@ class Allowance:
 
     @property
     def total(self) -> int:
-        """What the verb goes by."""
+        """The length of time that the verb goes by."""
         return self.own + self.added
 
 
 @dataclass(frozen=True)
 class Account:
-    """What there is to say of a verb's time.
+    """The timing of a verb.
 
     Attributes:
         name: the verb's.
@@ -106,7 +106,7 @@ class Account:
         return self.name, self.kind, self.clock, allowed, _comes_out(self.longest), self.keeps
 
     def text(self, operator: str | None = None) -> str:
-        """What ``explain`` shows of the verb, with what there is to say of its operator."""
+        """Return the text that ``explain`` shows of the verb; ``operator`` is what it says of the verb's operator."""
         lines = [
             *([] if operator is None else [("operator", operator)]),
             ("clock", self.clock),

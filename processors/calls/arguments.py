@@ -1,4 +1,4 @@
-"""What a user writes for a verb, checked where it is written down.
+"""The arguments of verbs, checked where the user writes them.
 
 Rule of this module: it turns arguments into what verbs take, knows no columns but by their names, and runs nothing.
 """
@@ -50,10 +50,10 @@ RIGHT: Final = "right"
 
 
 def check_calls(calls: Mapping[str, AggregateCall], window: Windows | None) -> None:
-    """Refuse what is no aggregate call, or no window.
+    """Refuse values that are not aggregate calls, and windows that are none.
 
     Raises:
-        ConfigurationError: there is such a one.
+        ConfigurationError: a value is not an aggregate call, or the window is not a window.
     """
     if not isinstance(calls, Mapping):
         raise InvalidArgumentError(
@@ -76,7 +76,7 @@ def check_calls(calls: Mapping[str, AggregateCall], window: Windows | None) -> N
 
 
 def _shown_calls(calls: object) -> str:
-    """What was given for calls, in short."""
+    """Return a short form of what was given for calls."""
     if isinstance(calls, AggregateCall):
         return "one aggregate without a name"
     return "a list" if isinstance(calls, list | tuple) else repr(calls)
@@ -158,7 +158,7 @@ def check_one_gap(windows: Collection[Windows | None], where: str) -> None:
     """Refuse sessions with a gap of each row where all rows have the same; ``where`` says what they are given to.
 
     Raises:
-        ConfigurationError: there are such ones.
+        ConfigurationError: a window has a gap of each row.
     """
     for one in windows:
         gap = own_gap(one)
@@ -321,7 +321,7 @@ def column_pairs(on: On) -> dict[str, str]:
 
 
 def of_each(given: object, tables: Sequence[str], what: str, example: str | None = None) -> dict[str, Any]:
-    """What tables are given, by name: one for all, or what a mapping has for each.
+    """Return the value that each table is given, by name: one for all, or what a mapping has for each.
 
     Args:
         given: as the user gave it.
@@ -457,10 +457,10 @@ def check_null_safe(null_safe: object) -> None:
 def defaults_of(
     default: Mapping[str, Any] | None, join_type: JoinType, schema: pa.Schema, columns: Sequence[str]
 ) -> dict[str, Any]:
-    """What columns of the right side have where there is no match, in the types of these.
+    """Return the values that right columns have where there is no match, in the types of these columns.
 
     Raises:
-        ConfigurationError: it is no mapping, no row lacks a match, or a column is not one of the result, or of another
+        ConfigurationError: it is no mapping, no row lacks a match, or a column is not in the result, or has another
             type.
     """
     if default is None:
@@ -495,10 +495,10 @@ def defaults_of(
 
 
 def check_table_order(history: Duration | None, orders: Mapping[str, object]) -> None:
-    """Refuse what decides among changes of tables without a history; ``orders`` has it by parameter.
+    """Refuse an order among changes of tables without a history; ``orders`` has it by parameter.
 
     Raises:
-        ConfigurationError: there is such a one.
+        ConfigurationError: an order is given, and no history.
     """
     given = next((name for name, order in orders.items() if order is not None), None)
     if history is None and given is not None:
@@ -524,10 +524,10 @@ def check_foreign_ttl(primary: Sequence[str], foreign: Sequence[str], ttl: Durat
 
 
 def check_left_key(primary: Sequence[str], foreign: Sequence[str], join_type: JoinType) -> None:
-    """Refuse a join by foreign key that keeps right rows, and whose left key has no column that these lack.
+    """Refuse a join by foreign key that keeps right rows, if all columns of its left key are in the foreign key.
 
     Raises:
-        ConfigurationError: it is such a one.
+        ConfigurationError: the join is of this kind.
     """
     if foreign and join_type.keeps(Side.RIGHT) and set(primary) <= set(foreign):
         raise ArgumentConflictError(

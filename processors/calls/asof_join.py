@@ -230,10 +230,10 @@ def _corrected_key(
 
 
 def check_ahead(direction: str, tolerance: Duration | None) -> None:
-    """Refuse a direction that looks ahead without end, where no row waits.
+    """Refuse a direction that looks ahead, if no tolerance limits it.
 
     Raises:
-        ConfigurationError: it is such a one.
+        ConfigurationError: the direction looks ahead, and there is no tolerance.
     """
     if AsofDirection.of(direction).looks_ahead and tolerance is None:
         raise MissingArgumentError(

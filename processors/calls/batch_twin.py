@@ -17,7 +17,7 @@ _TITLES: Final = ("", "key", "columns", "written", "computed")
 
 
 class Differs(StrEnum):
-    """How a row differs."""
+    """The way in which a row differs."""
 
     MISSING = "missing"
     """It was not written."""
@@ -61,13 +61,13 @@ class RowDifference:
 
 @dataclass(frozen=True)
 class Verification:
-    """What is not the same in what was written and in what was computed again. ``str`` makes a table of it.
+    """The differences between rows that were written and rows that were computed again. ``str`` makes a table of them.
 
     Attributes:
         rows: how many rows were computed.
         missing: how many of them were not written.
         extra: how many others were written.
-        different: of how many keys that are on both sides the rows have other values.
+        different: the number of keys on both sides whose rows have other values.
         differences: the first of these rows.
     """
 
@@ -79,7 +79,7 @@ class Verification:
 
     @property
     def equal(self) -> bool:
-        """Whether nothing differs."""
+        """True if nothing differs."""
         return not (self.missing or self.extra or self.different)
 
     def __str__(self) -> str:

@@ -1,4 +1,4 @@
-"""``named_in_errors``: what every verb is called through, whoever has the rows.
+"""``named_in_errors``: the wrapper through which every verb is called, by tables and DataFrames alike.
 
 Rule of this module: it knows the parameters of a verb by their names alone, and no verb by name.
 """
@@ -39,7 +39,7 @@ def named_in_errors(verb: Callable[_Arguments, _Result]) -> Callable[_Arguments,
 
 
 def several_tables(given: object) -> str:
-    """How a user joins the tables of a list, to end a message with; nothing, if it is no such list."""
+    """Return the end of a message that says how to join a list of tables; empty if it is no such list."""
     if not isinstance(given, list | tuple) or not given or not all(map(_is_table, given)):
         return ""
     return "; tables in a list are joined by multi_join({'orders': orders, 'payments': payments}, on=..., time=...)"

@@ -25,12 +25,12 @@ _KEPT_SHARES: Final = (0.99, 0.999, 0.9999, 1.0)
 
 @dataclass(frozen=True)
 class GraceLine:
-    """What one grace costs.
+    """The cost of one grace.
 
     Attributes:
-        grace: how long.
+        grace: its length.
         late: how many rows come too late for it; one that is late for several windows counts once for each.
-        share: which share of all rows that is; None if nobody has counted them.
+        share: their share of all rows; None if nobody has counted them.
         wrong: how many rows of the result that all rows give at once are missing from what comes out, or are others
             there; None if nobody has compared.
         state_rows, state_bytes: how large the state becomes: entries of stores, and bytes of their keys and values;
@@ -54,7 +54,7 @@ class GraceLine:
 
 @dataclass(frozen=True)
 class GraceAdvice:
-    """What graces cost, the shortest first. ``str`` makes a table of it, and a notebook shows one.
+    """The costs of graces, the shortest first. ``str`` makes a table of it, and a notebook shows one.
 
     Attributes:
         verb: its name.
@@ -109,7 +109,7 @@ def lateness_of(inputs: Sequence[tuple[Integers, Integers]]) -> Integers:
 
 
 def proposed_graces(lateness: Integers) -> list[timedelta]:
-    """None, and whole seconds for which 1 %, 0.1 %, 0.01 % and none of the rows are later.
+    """Return no grace, and graces in whole seconds for which 1 %, 0.1 %, 0.01 % and none of the rows are late.
 
     >>> [str(grace) for grace in proposed_graces(np.array([0] * 98 + [1_500_000, 61_000_000]))]
     ['0:00:00', '0:00:02', '0:01:01']
@@ -123,7 +123,7 @@ def proposed_graces(lateness: Integers) -> list[timedelta]:
 
 
 def advice_of_needed(verb: str, needed: Mapping[int, int], rows: int | None) -> GraceAdvice:
-    """What graces cost, by what rows that came too late would have needed.
+    """Return the costs of graces, by the graces that late rows would have needed.
 
     Args:
         verb: its name.

@@ -1,4 +1,4 @@
-"""What decides the bytes of a key, and which keys can be equal."""
+"""The kinds of keys: the bytes of a key, and which keys can be equal, depend on them."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -13,7 +13,7 @@ MONTHS: Final[Mapping[bytes | str, bytes | str]] = {b"unit": b"month"}
 
 
 def key_kinds(keys: pa.Schema) -> list[str]:
-    """What decides the bytes of a key: integers of all sizes have the same."""
+    """Return the kinds of key columns: integers of all sizes have the same, as they have the same bytes."""
     return ["integer" if pa.types.is_integer(field.type) and not field.metadata else _kind(field) for field in keys]
 
 

@@ -36,12 +36,12 @@ class MadeVerb(Generic[Read]):
 
     @property
     def sources(self: "Made") -> dict[str, str]:
-        """Whose rows each topic has."""
+        """The source of the rows of each topic."""
         return {topic: selection.rows.source for topic, selection in self.selections.items()}
 
     @property
     def rows(self) -> Rows:
-        """What it puts out."""
+        """The rows that it puts out."""
         return Rows.of(self.verb.name, self.verb.schema, self.account.bounds, self.told)
 
     @property
@@ -62,7 +62,7 @@ class MadeVerb(Generic[Read]):
 
     @property
     def told(self) -> Feed | None:
-        """What it tells of the change feed that it puts out; None if it is none."""
+        """The change feed that it puts out; None if it puts out none."""
         if self.feed is None:
             return None
         return Feed(self.feed, True, self.row, OP, SEQUENCE, CHANGE_TIME)

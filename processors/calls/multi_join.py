@@ -143,7 +143,7 @@ def make_multi_join(
     expired: Expired = Expired.SILENT,
     null_safe: bool = False,
 ) -> MadeVerb[Read]:
-    """The verb, with lengths of time in microseconds; ``shared_time`` is the result's column of the first table alone.
+    """Return the verb, with lengths of time in microseconds; ``shared_time`` is a column of the first table only.
 
     Raises:
         ConfigurationError: a column is absent or of a type that does not do.
@@ -201,10 +201,10 @@ def _keys_of(on: OnEach, tables: Sequence[str]) -> dict[str, list[str]]:
 
 
 def _types_of(how: str | Mapping[str, str], tables: Sequence[str]) -> list[JoinType]:
-    """How each table but the first is joined with those before it.
+    """Return the join types of all tables but the first, each with the tables before it.
 
     Raises:
-        ConfigurationError: it is no such type, or nothing says it of a table.
+        ConfigurationError: a type is none of a table join, or a table has none.
     """
     return [chosen_join(one, TABLE_JOINS) for one in of_each(how, tables[1:], "how", "left").values()]
 

@@ -57,7 +57,7 @@ def join_bounds(
 
 
 def session_gap(window: object, kind: type, written: str) -> Any:
-    """The column, or expression, with the gaps of sessions; None if all rows have the same, or there are no sessions.
+    """Return the column, or expression, of the gaps of sessions; None if all rows have the same, or without sessions.
 
     Args:
         window: as the user gave it.

@@ -1,4 +1,4 @@
-"""What a verb asks of rows, whoever has them: which columns they have, and how those that it reads are packed.
+"""The columns that a verb asks of rows, from tables or from Spark, and the form in which it packs them.
 
 Rule of this module: tables (``tables``) and the DataFrames of Spark say here what is to be known of them, and no verb
 knows which of the two it reads.
@@ -63,7 +63,7 @@ class Reading(Protocol):
 
     @property
     def role(self) -> str:
-        """What messages and topics call the input: ``left``, ``right`` or ``input``."""
+        """The name of the input in messages and topics: ``left``, ``right`` or ``input``."""
 
     @property
     def names(self) -> Sequence[str]:
@@ -83,15 +83,15 @@ class Reading(Protocol):
 
     @property
     def ordered(self) -> bool:
-        """Whether something of the user's decides among rows of one key and time."""
+        """True if the user gave an order among rows of one key and time."""
 
     @property
     def in_order(self) -> bool:
-        """Whether the order of a change feed decides among them."""
+        """True if the order of a change feed decides among them."""
 
     @property
     def in_turn(self) -> bool:
-        """Whether each change of a key replaces the one before it, by the order of a change feed."""
+        """True if each change of a key replaces the one before it, by the order of a change feed."""
 
     @property
     def grouping(self) -> GroupingSets | None:
@@ -103,7 +103,7 @@ class Reading(Protocol):
 
     @property
     def stored(self) -> bool:
-        """Whether a store keeps its rows; if none does, nothing of an earlier run depends on its columns."""
+        """True if a store keeps its rows; if none does, nothing of an earlier run depends on its columns."""
 
     def unstored(self) -> Self:
         """Return the same, of which no store keeps the rows."""
@@ -118,7 +118,7 @@ class Reading(Protocol):
         """Some of the columns as they are packed as a key."""
 
     def order_schema(self) -> pa.Schema:
-        """What decides among rows of one key and time, as the column ``order``."""
+        """Return the schema of the order among rows of one key and time: one column, ``order``."""
 
 
 AnyReading = TypeVar("AnyReading", bound=Reading, covariant=True)
@@ -132,10 +132,10 @@ Column = TypeVar("Column")
 
 
 def packed_order(rows: Reading) -> pa.Schema:
-    """What decides among rows of one key and time, as it is packed.
+    """Return the order among rows of one key and time, as it is packed.
 
     Raises:
-        ConfigurationError: it has no order.
+        ConfigurationError: the column has no order.
     """
     schema = rows.order_schema()
     for field in schema:
@@ -167,21 +167,21 @@ class VerbRows(Protocol[Column, AnyReading]):
 
     @property
     def told(self) -> Feed | None:
-        """What verbs have noted of the change feed that these are; None if no verb has made them one."""
+        """The change feed that verbs have noted of these rows; None if they are none."""
 
     @property
     def remedy(self) -> str:
-        """How a user renames or drops columns of it, for messages."""
+        """The code with which a user renames or drops columns, for messages."""
 
     def zoned(self, time: Column) -> str:
-        """How a user makes that column one of moments, for messages."""
+        """Return the code that makes the column one of moments, for messages."""
 
     def upserts(self, op: Column, added: Sequence[Column] = ()) -> str:
-        """How a user takes the upserts of a change feed with that operation as rows that stay, for messages.
+        """Return the code that takes the upserts of a change feed as rows that stay, for messages.
 
         Args:
-            op: the column of the operation, which goes.
-            added: columns of the feed that go, too.
+            op: the column of the operation, which is dropped.
+            added: columns of the feed that are dropped, too.
         """
 
     def directions(self, where: str, order: Column | Sequence[Column]) -> int:
@@ -196,7 +196,7 @@ class VerbRows(Protocol[Column, AnyReading]):
         """
 
     def as_rows(self, op: Column) -> str:
-        """How a user takes the changes of a feed with that operation as rows, for messages."""
+        """Return the code that takes the changes of a feed as rows, for messages."""
 
     def column(self, name: str) -> Column:
         """Return the column of that name, as a user would give it."""
@@ -222,16 +222,16 @@ class VerbRows(Protocol[Column, AnyReading]):
         """
 
     def time(self, time: Column, result: Collection[str] = ()) -> InputTime:
-        """What is known of a column of times; ``result`` has the columns that the verb's result has.
+        """Return the bound of a column of times; ``result`` has the columns of the verb's result.
 
-        Deletes of a verb's change feed that show no time have that of the change, so its bound is theirs.
+        Deletes of a verb's change feed that show no time have the time of the change, and so its bound.
 
         Raises:
             ConfigurationError: there is no such column, or it has no times.
         """
 
     def operations(self, op: Column | None) -> Column | None:
-        """What says which rows are deletes: what is given, or else the column of the change feed that these are.
+        """Return the column that says which rows are deletes: the given one, or else that of the change feed.
 
         Raises:
             ConfigurationError: there is no such column, or it is no text.
@@ -271,7 +271,7 @@ class VerbRows(Protocol[Column, AnyReading]):
         order: Column | None,
         gap: str | None = None,
     ) -> AnyReading:
-        """What an aggregate reads: its values are the arguments of the calls, by the names of the results.
+        """Return the input of an aggregate: its values are the arguments of the calls, by the names of the results.
 
         If there is a column with the gaps of sessions, it is the last of the values, under some other name.
 
@@ -289,13 +289,13 @@ class VerbRows(Protocol[Column, AnyReading]):
         op: Column,
         order: Column | None,
     ) -> AnyReading:
-        """What an aggregate reads of a change feed: keys are those of the feed, and ``foreign`` has the groups.
+        """Return the input of an aggregate over a change feed: keys are those of the feed, ``foreign`` has the groups.
 
         Args:
             key: the columns by which rows replace each other.
-            by: those by which they are grouped.
+            by: the columns by which rows are grouped.
             time, calls, order: as in ``aggregated``.
-            op: what says which rows are deletes.
+            op: the column that says which rows are deletes.
 
         Raises:
             ConfigurationError: as in ``aggregated``.
@@ -309,7 +309,7 @@ class VerbRows(Protocol[Column, AnyReading]):
         calls: Mapping[str, AggregateCall],
         order: Column | None,
     ) -> tuple[AnyReading, Mapping[str, str]]:
-        """What a verb reads that shows rows beside results of calls.
+        """Return the input of a verb that shows rows beside results of calls.
 
         Returns:
             The columns, among them the arguments of the calls, and by the names of results those that are arguments:
@@ -321,7 +321,7 @@ class VerbRows(Protocol[Column, AnyReading]):
 
 
 class Packing:
-    """How rows are packed with which state begins."""
+    """The packing of rows in new state."""
 
     def input(
         self,
@@ -332,7 +332,7 @@ class Packing:
         versions: bool = False,
         null_safe: bool = False,
     ) -> PackedRows:
-        """How the rows of an input are packed.
+        """Return the packing of an input's rows.
 
         Args:
             rows: the input.
@@ -360,7 +360,7 @@ class Packing:
         )
 
     def keys(self, rows: Reading) -> KeyCodec:
-        """How the keys of an input are packed."""
+        """Return the codec of an input's keys."""
         return KeyCodec(packed_key(rows))
 
     def rows(self, rows: Reading) -> Schemas:
@@ -368,11 +368,11 @@ class Packing:
         return Schemas.first(rows.schema(rows.values))
 
     def foreign(self, rows: Reading) -> KeyCodec | None:
-        """How the foreign keys of an input are packed, if it has some."""
+        """Return the codec of an input's foreign keys; None if it has none."""
         return KeyCodec(rows.key_schema(rows.foreign)) if rows.foreign else None
 
     def order(self, rows: Reading) -> KeyCodec | None:
-        """How what decides among rows of one key and time is packed, if there is such a column."""
+        """Return the codec of the order among rows of one key and time; None if there is none."""
         return KeyCodec(packed_order(rows)) if rows.ordered else None
 
     def times(self, rows: Reading) -> pa.DataType:

@@ -87,7 +87,7 @@ class Rows:
         return replace(self, schema=pa.schema(fields), paths=places, told=told)
 
     def _noted(self, path: Path) -> Any:
-        """What is noted of a column, such as that it is one of months; None of a part of one."""
+        """Return the metadata of a column, such as that it holds months; None for a part of a column."""
         return self.schema.field(path[0]).metadata if len(path) == 1 else None
 
     def where_present(self, name: str) -> Self:
@@ -95,7 +95,7 @@ class Rows:
         return replace(self, present=(*self.present, self.paths[name]))
 
     def shown(self, name: str) -> str:
-        """What messages call a column: its place in what is put out."""
+        """Return the name of a column in messages: its place in what is put out."""
         return ".".join(self.paths[name])
 
     def in_order(self, keys: Collection[str], time: str) -> bool:
@@ -114,19 +114,19 @@ class Rows:
 
     @property
     def remedy(self) -> str:
-        """How a user renames or drops columns."""
+        """The code with which a user renames or drops columns."""
         return "table.rename_columns({'old': 'new'}), table.drop_columns(['old'])"
 
     def zoned(self, time: str) -> str:
-        """How a user makes a column one of moments."""
+        """Return the code that makes a column one of moments."""
         return f"a column {time!r} cast to pa.timestamp('us', 'UTC')"
 
     def upserts(self, op: str, added: Sequence[str] = ()) -> str:
-        """How a user takes the upserts of a change feed as rows that stay."""
+        """Return the code that takes the upserts of a change feed as rows that stay."""
         return f"table.filter(pc.field({op!r}) == 'upsert').drop_columns({[op, *added]})"
 
     def as_rows(self, op: str) -> str:
-        """How a user takes the changes of a feed as rows."""
+        """Return the code that takes the changes of a feed as rows."""
         return f"table.drop_columns([{op!r}])"
 
     def column(self, name: str) -> str:
@@ -162,13 +162,13 @@ class Rows:
         ]
 
     def time(self, time: str, result: Collection[str] = ()) -> InputTime:
-        """What is known of a column of times; ``result`` has the columns that the verb's result has."""
+        """Return the bound of a column of times; ``result`` has the columns of the verb's result."""
         gone = None if self.told is None else self.told.gone(None, time)
         bounds = [self.bounds.get(self.paths[one], 0) for one in (time, *([] if gone is None else [gone.time]))]
         return InputTime(max(bounds), (time,) if time in result else None)
 
     def operations(self, op: str | None) -> str | None:
-        """The column that says which rows are deletes: the one that is given, or else that of the change feed."""
+        """Return the column that says which rows are deletes: the given one, or else that of the change feed."""
         return op if op is not None or self.told is None else self.told.op
 
     def read(
@@ -195,9 +195,9 @@ class Rows:
         order: str | None,
         gap: str | None = None,
     ) -> "Selection":
-        """What an aggregate reads, the column with gaps last.
+        """Return the input of an aggregate, with the column of gaps last.
 
-        Arguments of calls are names of columns, and so are conditions: of those that must not be null.
+        Arguments of calls are names of columns. So are conditions: these columns must not be null.
         """
         selected = self._with_arguments({key: key for key in keys}, time, calls, order, gap)
         return replace(selected, keys=keys)
@@ -212,7 +212,7 @@ class Rows:
         op: str,
         order: str | None,
     ) -> "Selection":
-        """What an aggregate reads of a change feed."""
+        """Return the input of an aggregate over a change feed."""
         taken = {*by, *calls}
         keys = {name if name in by or name not in taken else unused_name(f"key {name}", taken): name for name in key}
         does, went = (unused_name(name, {*taken, *keys}) for name in (OP, CHANGE_TIME))
@@ -261,7 +261,7 @@ class Rows:
         calls: Mapping[str, AggregateCall],
         order: str | None,
     ) -> tuple["Selection", Mapping[str, str]]:
-        """What a verb reads that shows rows beside results of calls, whose arguments are as in ``aggregated``."""
+        """Return the input of a verb that shows rows beside results of calls; arguments are as in ``aggregated``."""
         columns = hidden_arguments(calls, values)
         hidden = {result: column for result, column in columns.items() if column not in values}
         named: dict[str, str | Path] = {name: name for name in self.schema.names}
@@ -278,10 +278,10 @@ class Rows:
 
 @dataclass(frozen=True)
 class Selection:
-    """How a verb reads rows.
+    """The columns of rows that a verb reads.
 
     Attributes:
-        role: what messages and topics call the input.
+        role: the name of the input in messages and topics.
         rows: the rows.
         keys, values, foreign: the columns that are packed.
         time: the column with the time.
@@ -293,7 +293,7 @@ class Selection:
         pairs: for values that are structs of two columns, the second one.
         stored: whether a store keeps the rows.
         grouping: the sets of columns of the key for each of which a row has a key; None if it has one key.
-        gone: what says when rows went that are deletes and show no time; None if they have those of all rows.
+        gone: the columns that say when deleted rows went; None if deletes have the time column of all rows.
     """
 
     role: str
@@ -318,18 +318,18 @@ class Selection:
 
     @property
     def ordered(self) -> bool:
-        """Whether a column decides among rows of one key and time."""
+        """True if a column decides among rows of one key and time."""
         return self.order is not None
 
     @property
     def in_order(self) -> bool:
-        """Whether the order of a change feed decides among them."""
+        """True if the order of a change feed decides among them."""
         keys = self.keys if self.grouping is None else self.grouping.common
         return self.in_turn or (self.order is None and self.rows.in_order(keys, self.time))
 
     @property
     def in_turn(self) -> bool:
-        """Whether each change of a key replaces the one before it, by the order of a change feed."""
+        """True if each change of a key replaces the one before it, by the order of a change feed."""
         told = self.rows.told
         return self.order is None and told is not None and told.in_turn(self.keys, self.op)
 
@@ -347,7 +347,7 @@ class Selection:
         return chosen(self.rows.schema, names)
 
     def order_schema(self) -> pa.Schema:
-        """What decides among rows of one key and time, as the column ``order``."""
+        """Return the schema of the order among rows of one key and time: one column, ``order``."""
         assert self.order is not None
         if isinstance(self.order, str):
             return pa.schema([("order", self.rows.schema.field(self.order).type)])

@@ -1,4 +1,4 @@
-"""How long each verb waits, by what the user gave and by the bounds of its inputs, and the bounds of its result.
+"""The waiting time of each verb, from the user's arguments and the bounds of its inputs, and the bounds of its result.
 
 Rule of this module: arithmetic and words. What one verb holds back, the next one waits for: a row is in time for it as
 long as it is not later than the bound of its input and what the user gave together. What a verb lets out when its own

@@ -16,7 +16,7 @@ _TITLES: Final = ("", "key", "columns", "now", "changed")
 
 
 class Side(StrEnum):
-    """Which code has a row."""
+    """The code that has a row."""
 
     NOW = "only now"
     """That of now alone."""
@@ -77,12 +77,12 @@ class Comparison:
 
     @property
     def equal(self) -> bool:
-        """Whether nothing differs, columns included."""
+        """True if nothing differs, columns included."""
         return not (self.only_now or self.only_changed or self.different or self.columns_now or self.columns_changed)
 
     @property
     def told(self) -> str:
-        """How many rows differ, in a line."""
+        """The numbers of rows that differ, in a line."""
         counts = f"{self.now:,} now, {self.changed:,} changed"
         if self.equal:
             return f"{counts}; nothing differs"
@@ -99,13 +99,13 @@ class Comparison:
 
 @dataclass(frozen=True)
 class WhatIf:
-    """What changed code makes of the same rows. ``str`` makes tables of it, and a notebook shows them.
+    """The effect of changed code on the same rows. ``str`` makes tables of it, and a notebook shows them.
 
     Attributes:
         after: the micro-batch after which both have begun.
         until: the last one that both have run.
         rows: their results.
-        state: what their stores have after it, by the verb and the store, such as ``totals.aggregate``.
+        state: the contents of their stores after it, by the verb and the store, such as ``totals.aggregate``.
         stores_now, stores_changed: stores that only one of them has.
     """
 
@@ -118,7 +118,7 @@ class WhatIf:
 
     @property
     def equal(self) -> bool:
-        """Whether nothing differs."""
+        """True if nothing differs."""
         alike = all(one.equal for one in (self.rows, *self.state.values()))
         return alike and not (self.stores_now or self.stores_changed)
 

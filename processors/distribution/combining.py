@@ -1,4 +1,4 @@
-"""Whether the records of a topic may travel as partial aggregates, and which of them do.
+"""The choice of records of a topic that travel as partial aggregates, where any may.
 
 Rule of this module: what may be combined follows from the graph and from what processors say of themselves, exactly;
 what is combined follows from the records alone, so a batch that is run again is sent again in the same way.
@@ -140,7 +140,7 @@ def _parted(records: pa.Table, mask: npt.NDArray[np.bool_]) -> tuple[pa.Table, p
 
 
 def _places(size: int) -> npt.NDArray[np.int64]:
-    """Which of so many records are the sample: one of each few, without a period that records could have, too."""
+    """Return the places of the sample among so many records: one of each few, at intervals that have no period."""
     firsts = np.arange(0, size, SAMPLED)
     return np.minimum(firsts + (np.arange(len(firsts)) * _SPREAD >> 13) % SAMPLED, size - 1)
 
@@ -162,7 +162,7 @@ def hot_keys(sample: Any) -> Any:
 
 
 def combiner_of(plan: Plan, topic: str) -> Combiner | None:
-    """What makes partial aggregates of the records of a topic; None if they must travel as they are."""
+    """Return the combiner of the records of a topic; None if they must travel as they are."""
     if len(plan.all_readers(topic)) > 1:
         return None
     reader = only_reader(plan.readers[topic], topic, lambda node: node.operator())
@@ -170,7 +170,7 @@ def combiner_of(plan: Plan, topic: str) -> Combiner | None:
 
 
 def of_repartition_topic(plan: Plan, topic: str, produced: Produced) -> Combining | None:
-    """How the records of a repartition topic are combined; None if they are not."""
+    """Return the combining of a repartition topic's records; None if they are not combined."""
     combiner = combiner_of(plan, topic)
     # What other serdes have written they may not be able to read, and then the task has to say so.
     plain = all(serde(one or BYTES) in _SOUND for one in (produced.key_serde, produced.value_serde))
@@ -178,7 +178,7 @@ def of_repartition_topic(plan: Plan, topic: str, produced: Produced) -> Combinin
 
 
 def of_input(plan: Plan, topic: str, decoder: Decoder | None, copies: int = 1) -> Combining | None:
-    """How the records of a topic of the user's are combined; None if they are not.
+    """Return the combining of records of one of the user's topics; None if they are not combined.
 
     Args:
         plan: the plan.

@@ -1,4 +1,4 @@
-"""How records travel between tasks: Arrow blobs, each a run of one input's records for one task.
+"""Records on their way between tasks: Arrow blobs, each a run of one input's records for one task.
 
 Rule of this module: it moves columns and knows nothing of serdes or processors. The layout of a row in transit::
 
@@ -76,7 +76,7 @@ MANIFESTS: Final = -1
 
 
 def partials_of(input_: int) -> int:
-    """What takes the place of an input in a blob of partial aggregates of its records.
+    """Return the code that a blob of partial aggregates has in place of its input.
 
     >>> partials_of(0), partials_of(3)
     (-2, -8)
@@ -85,7 +85,7 @@ def partials_of(input_: int) -> int:
 
 
 def spares_of(input_: int) -> int:
-    """What takes the place of an input in a blob of records of which there are partial aggregates, too.
+    """Return the code that a blob of spares, the records behind partial aggregates, has in place of its input.
 
     >>> spares_of(0), spares_of(3)
     (-3, -9)
@@ -94,14 +94,14 @@ def spares_of(input_: int) -> int:
 
 
 class Form(Enum):
-    """What the records of a blob are."""
+    """The content of a blob."""
 
     PARTIALS = "partial aggregates"
     SPARES = "records of which there are partial aggregates, too"
     RECORDS = "records"
 
     def of(self, input_: int) -> int:
-        """What a blob names as its input."""
+        """Return the code of an input in a blob of this form."""
         codes = {Form.PARTIALS: partials_of, Form.SPARES: spares_of}
         return codes[self](input_) if self in codes else input_
 
@@ -295,7 +295,7 @@ def _settled(
     ties: Collection[int],
     numbers: Callable[[], npt.NDArray[np.int64]],
 ) -> npt.NDArray[np.int64] | None:
-    """The order of records with those of one key and time by their values, of some inputs; None for as they lie."""
+    """Return the order of records with equal keys and times sorted by value in ``ties``; None for as they lie."""
     sizes = [table.num_rows for table in inputs.values()]
     starts = list(accumulate(sizes, initial=0))
     owners = None if places is None or len(sizes) < 2 else owners_of(places, sizes)

@@ -1,6 +1,6 @@
-"""How a task runs over what has arrived: input records of a split, or blobs from other tasks.
+"""The run of a task over records that have arrived: input records of a split, or blobs from other tasks.
 
-Rule of this module: it knows nothing of stores or commits. Whoever runs a task opens its stores first and commits them
+Rule of this module: it knows nothing of stores or commits. The caller opens the task's stores first and commits them
 afterward.
 """
 
@@ -39,7 +39,7 @@ from millpond.stores.typed.store import column_of
 
 @dataclass(frozen=True)
 class Outputs:
-    """What a task has written to its sink topics.
+    """The records that a task has written to its sink topics.
 
     Attributes:
         records: the records by topic.
@@ -51,7 +51,7 @@ class Outputs:
 
     @classmethod
     def of(cls, task: Task) -> Self:
-        """What the task has written since somebody asked last."""
+        """Return the records that the task has written since the last call."""
         return cls({topic: joined(runs) for topic, runs in task.take().items()}, task)
 
     def parts(self, topic: str, most: int = WINDOW_ROWS) -> Iterator[Records]:
@@ -62,7 +62,7 @@ class Outputs:
 
 @dataclass(frozen=True)
 class Decoder:
-    """How the records of one topic become what processors see; sent to the workers.
+    """The decoder of one topic's records; sent to the workers.
 
     Attributes:
         topic: the topic.
@@ -80,7 +80,7 @@ class Decoder:
 
     @classmethod
     def of_repartition_topic(cls, topic: str, consumed: Consumed) -> Self:
-        """How a repartition topic is read: as the sub-topology before it serialized the records."""
+        """Return the decoder of a repartition topic, by the serdes with which the sub-topology before it wrote."""
         return cls(topic, serde(consumed.key_serde or BYTES), serde(consumed.value_serde or BYTES))
 
     def decode_columns(self, records: Records) -> Columns | None:
@@ -101,7 +101,7 @@ class Decoder:
 
     @cached_property
     def _columns(self) -> tuple[ColumnSerde | None, ColumnSerde | None] | None:
-        """What reads columns of keys and of values, None to take them as they are; None if one needs objects."""
+        """The serdes of columns of keys and of values, None to take them as they are; None if one needs objects."""
         readers = [None if reader is None else column_serde(reader) for reader in (self.key_serde, self.value_serde)]
         if [reader is None for reader in readers] != [self.key_serde is None, self.value_serde is None]:
             return None
@@ -237,7 +237,7 @@ def _processed(
 def _without_partials(
     task: Task, blobs: list[Blob], topics: Sequence[str], decoders: Mapping[str, Decoder], hot: HotKeys | None
 ) -> list[Blob]:
-    """The blobs that are left when partial aggregates have been processed, or given up for the records themselves."""
+    """Return the blobs that are left after partial aggregates were processed, or given up for their records."""
     runs = list(gather_partials(blobs, task.reached))
     for input_ in spared(blobs):
         partials = [run for run in runs if run.input == input_]
@@ -279,12 +279,12 @@ def _took_with_rest(
 
 
 def _partials_of(task: Task, topic: str, decoders: Mapping[str, Decoder]) -> Decoder:
-    """How partial aggregates of the records of a topic are read."""
+    """Return the decoder of partial aggregates of a topic's records."""
     return replace(decoders[topic], value_serde=task.partials_serde(topic))
 
 
 def _regrouped(task: Task, topics: Sequence[str]) -> Regroup[int] | None:
-    """What gives the task's inputs longer runs, for inputs that are numbers of topics."""
+    """Return the task's function that gives inputs longer runs, for inputs that are numbers; None if it has none."""
     regroup = task.regroup
     if regroup is None:
         return None

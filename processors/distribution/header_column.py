@@ -42,7 +42,7 @@ def has_headers(column: Any) -> bool:
 
 
 def has_nameless(column: Any) -> Any:
-    """Where a record has a header without a name, as an Arrow array.
+    """Return, for each record, whether it has a header without a name, as an Arrow array.
 
     >>> has_nameless(pa.chunked_array([pa.array([None, [{"key": None, "value": b"1"}]], HEADERS_TYPE)])).to_pylist()
     [False, True]

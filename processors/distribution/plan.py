@@ -1,4 +1,4 @@
-"""How a topology becomes a chain of operators, each of which runs many tasks.
+"""The plan that makes of a topology a chain of operators, each of which runs many tasks.
 
 Rule of this module: it sees only the topology, no data. A sub-topology without state that reads the user's topics runs
 on the map side, where its input is split. The others run in operators: those that feed each other through repartition
@@ -22,7 +22,7 @@ BETWEEN_SINKS: Final = "~"
 
 @dataclass(frozen=True)
 class Plan:
-    """What runs where, for one sink or several; sent to the workers.
+    """The assignment of sub-topologies to operators, for one sink or several; sent to the workers.
 
     Attributes:
         topology: the whole topology.
@@ -42,12 +42,12 @@ class Plan:
 
     @property
     def sink(self) -> str:
-        """What the query is called by which the state is found: its sink, or its sinks with ``~`` between."""
+        """The name of the query by which its state is found: its sink, or its sinks with ``~`` between."""
         return BETWEEN_SINKS.join(self.sinks)
 
     @property
     def alone(self) -> bool:
-        """Whether one sub-topology is all that runs, in an operator."""
+        """True if one sub-topology is all that runs, in an operator."""
         return not self.map_side and len(self.stages) == 1 and len(self.stages[0]) == 1
 
     @cached_property
@@ -88,9 +88,9 @@ class Plan:
         return any(part.index == other.index for other in self.map_side)
 
     def entry_level(self, part: Subtopology) -> int:
-        """The position of the first operator that takes what ``part`` reads, or, on the map side, what it writes.
+        """Return the position of the first operator that takes what ``part`` reads or, on the map side, writes.
 
-        That of none, one after the last, if all that it writes is output.
+        If all that it writes is output, the position is one after the last.
         """
         if not self.is_map_side(part):
             return self._level(part)

@@ -1,4 +1,4 @@
-"""Which tasks a record goes to.
+"""The routes of records to tasks.
 
 Rule of this module: it knows plans and partitions. How tasks are numbered in transit is the driver's choice, passed in
 as a mapping.
@@ -49,7 +49,7 @@ class Route:
         ]
 
     def tell_time(self, time: int, split: int) -> list[Blob]:
-        """What tells all tasks that read the topic the greatest timestamp of its records in a split."""
+        """Return blobs that tell all readers of the topic the greatest timestamp of its records in a split."""
         return time_blobs(time, self._input, split, self._tasks)
 
     def send(self, records: pa.Table, keys: Any, writer: BlobWriter, form: Form = Form.RECORDS) -> Iterator[Blob]:
@@ -73,7 +73,7 @@ def _tasks(plan: Plan, part: Subtopology, numbers: TaskNumbers) -> list[int]:
 
 
 class _Repartition(NamedTuple):
-    """What a repartition topic needs of its writer.
+    """The parts that a writer needs to send records to a repartition topic.
 
     Attributes:
         key_serde, value_serde: of its records.

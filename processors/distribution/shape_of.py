@@ -1,6 +1,6 @@
-"""What the state of a plan looks like.
+"""The shape of a plan's state.
 
-Rule of this module: it tells of a plan what is compared with the state that there is; nothing is decided here.
+Rule of this module: it describes what is compared with the existing state, and decides nothing.
 """
 
 from millpond.processors.distribution.plan import Plan

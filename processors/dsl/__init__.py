@@ -1,1 +1,1 @@
-"""What the user writes: builder, streams, tables and what lies between them."""
+"""The DSL that the user writes: builder, streams, tables and what lies between them."""

@@ -26,7 +26,7 @@ class BranchedKStream(Generic[S]):
         self._wrap = wrap
 
     def branch(self, predicate: Predicate, *, name: str | None = None) -> "BranchedKStream[S]":
-        """The same with one more branch, for records for which ``predicate(key, value)`` is the first to be true."""
+        """Return the stream with one more branch, of records for which ``predicate(key, value)`` is first true."""
         return BranchedKStream(self._split.branch(predicate, name), self._wrap)
 
     def default_branch(self, *, name: str | None = None) -> dict[str, S]:

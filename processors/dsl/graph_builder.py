@@ -1,4 +1,4 @@
-"""What the builders of the DSL and of the Processor API share: stores for processors of one's own, and the end."""
+"""The common part of the builders of the DSL and the Processor API: stores for the user's processors, and ``build``."""
 
 from collections.abc import Callable
 from dataclasses import replace

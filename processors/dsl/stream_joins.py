@@ -1,4 +1,4 @@
-"""How a stream is joined with another one, or with a table: the result is a stream of the same class.
+"""Joins of a stream with another one, or with a table: the result is a stream of the same class.
 
 Rule of this module: nothing is changed once it is made. A join adds to the graph and wraps the new handle.
 """

@@ -1,4 +1,4 @@
-"""What a stream does by itself: operators without joins, groups or tables, which return a stream of the same class.
+"""Operators of a stream without joins, groups or tables, which return a stream of the same class.
 
 Rule of this module: nothing is changed once it is made. An operator adds to the graph and wraps the new handle.
 """
@@ -33,7 +33,7 @@ class StreamOperators(HandleWrapper[StreamHandle]):
 
     @property
     def repartition_required(self) -> bool:
-        """Whether the key has changed since the records were last partitioned by it.
+        """True if the key has changed since the records were last partitioned by it.
 
         The next operator that needs equal keys together sends them through a repartition topic.
         """

@@ -1,4 +1,4 @@
-"""What tables do among themselves: operators that need no stream, and return a table of the same class.
+"""Operators among tables: they need no stream, and return a table of the same class.
 
 Rule of this module: nothing is changed once it is made. An operator adds to the graph and wraps the new handle.
 """
@@ -24,7 +24,7 @@ class TableOperators(HandleWrapper[TableHandle]):
 
     @property
     def versioned(self) -> bool:
-        """Whether the rules for versioned tables apply downstream (KIP-914)."""
+        """True if the rules for versioned tables apply downstream (KIP-914)."""
         return self._handle.versioned
 
     def filter(
@@ -97,7 +97,7 @@ class TableOperators(HandleWrapper[TableHandle]):
         vectorized: bool = False,
         name: str | None = None,
     ) -> Self:
-        """A row for each key that both tables have: ``joiner(value, other_value)``, current whichever side changes.
+        """Return the rows of keys in both tables, ``joiner(value, other_value)``, current whichever side changes.
 
         With versioned tables an update that is not its key's latest makes no result (KIP-914).
 
@@ -169,7 +169,7 @@ class TableOperators(HandleWrapper[TableHandle]):
         vectorized: bool = False,
         name: str | None = None,
     ) -> tuple[Self, Self]:
-        """The two tables of an outer join by foreign key: ``left_join``, and the rows of ``other`` that no row names.
+        """Return both tables of an outer join by foreign key: ``left_join``, and rows of ``other`` that no row names.
 
         The first has the keys of this table, the second those of ``other``, with its values. A row comes into the
         second when the last row that names it goes or names another one, and leaves it when the first one comes. What

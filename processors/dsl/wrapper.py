@@ -37,12 +37,12 @@ class HandleWrapper(Generic[H]):
 
     @property
     def key_serde(self) -> SerdeLike | None:
-        """How its keys become bytes; None if not known."""
+        """The serde of its keys; None if not known."""
         return self._handle.key_serde
 
     @property
     def value_serde(self) -> SerdeLike | None:
-        """How its values become bytes; None if not known."""
+        """The serde of its values; None if not known."""
         return self._handle.value_serde
 
     def _on(self, handle: H) -> Self:

@@ -1,1 +1,1 @@
-"""What a user configures: plain descriptions, checked when they are made or used."""
+"""The options that a user configures: plain descriptions, checked when they are made or used."""

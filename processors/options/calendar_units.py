@@ -1,4 +1,4 @@
-"""Which windows of the calendar a user has written."""
+"""The recognition of windows of the calendar among what a user writes."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -21,7 +21,7 @@ _NOT_EVEN: Final = ("month", "quarter", "year")
 
 
 def calendar_unit(size: Duration, zone: str | None, week_start: str | None) -> CalendarUnit | None:
-    """What windows of the calendar are; None for windows of a fixed length.
+    """Return the unit of windows of the calendar; None for windows of a fixed length.
 
     Args:
         size, zone, week_start: those of ``TimeWindows``.

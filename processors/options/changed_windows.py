@@ -37,7 +37,7 @@ class ChangedWindows(Windows):
 
     @property
     def spans(self) -> list[Span]:
-        """When windows of each era begin."""
+        """The times at which windows of each era begin."""
         lasts = [time - 1 for time in self.since]
         return [Span(*ends) for ends in zip((MIN_TIME, *self.since), (*lasts, MAX_TIME), strict=True)]
 

@@ -1,4 +1,4 @@
-"""What a user chooses by name: members of enumerations of text."""
+"""Choices that a user makes by name: members of enumerations of text."""
 
 from enum import StrEnum
 from typing import TypeVar

@@ -1,4 +1,4 @@
-"""What a user gives a function by position and by name, checked against what it takes.
+"""Arguments that a user gives a function by position and by name, checked against its parameters.
 
 Rule of this module: it knows parameters by their names alone, and no function by name.
 """
@@ -87,7 +87,7 @@ def check_given(
 
 
 def _meant(given: str, known: Sequence[str], named: Collection[str]) -> str:
-    """Which parameter somebody means by an unknown name, to end a message with: one for the same, or one like it."""
+    """Return the end of a message that guesses the parameter meant by an unknown name: a synonym, or one like it."""
     if given == "time" and {"left_time", "right_time"} <= set(known):
         return "; each side has its own: left_time=..., right_time=..."
     same = next((names for names in _SYNONYMS if given in names), set())

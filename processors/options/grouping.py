@@ -163,7 +163,7 @@ def grouping_sets(sets: Sequence[str | Sequence[str]]) -> GroupingSets:
 
 
 def product_of(by: Sequence[str | GroupingSets]) -> GroupingSets:
-    """What names and grouping sets beside each other are, as in SQL: each set with each of the others.
+    """Return the product of names and grouping sets, as in SQL: each set with each of the others.
 
     Raises:
         ConfigurationError: a column is there twice, or the sets are too many.

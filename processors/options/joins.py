@@ -1,4 +1,4 @@
-"""How a user describes a join: its type, and the serdes of inputs that are repartitioned or kept."""
+"""The description of a join: its type, and the serdes of inputs that are repartitioned or kept."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -55,7 +55,7 @@ class Side(Enum):
 
 
 class JoinType(Enum):
-    """Which side may be missing in a result (KIP-77), or must be; each verb and operator has some of them."""
+    """The side that may be missing in a result (KIP-77), or must be; each verb and operator has some of them."""
 
     INNER = "inner"
     LEFT = "left"
@@ -72,7 +72,7 @@ class JoinType(Enum):
 
     @property
     def shows_right(self) -> bool:
-        """Whether results have something of the right side; otherwise a left row or record has one at most."""
+        """True if results have something of the right side; otherwise a left row or record has one result at most."""
         return self not in (JoinType.SEMI, JoinType.ANTI)
 
     def joins(self, left: Any, right: Any) -> bool:
@@ -93,7 +93,7 @@ FOREIGN_KEY_JOINS: Final = (JoinType.INNER, JoinType.LEFT, JoinType.RIGHT, JoinT
 
 
 class AsofDirection(Enum):
-    """Which version matches a record: the last one up to its time, the first one from its time on, or the closer one.
+    """The version that matches a record: the last one up to its time, the first from its time on, or the closer one.
 
     Of two that are equally close, the earlier one matches.
     """
@@ -133,12 +133,12 @@ class AsofDirection(Enum):
 
     @property
     def looks_back(self) -> bool:
-        """Whether a match may be older than its record."""
+        """True if a match may be older than its record."""
         return self is not AsofDirection.FORWARD
 
     @property
     def looks_ahead(self) -> bool:
-        """Whether a match may be newer than its record."""
+        """True if a match may be newer than its record."""
         return self is not AsofDirection.BACKWARD
 
     def ahead(self, tolerance: int | None) -> int:
@@ -147,7 +147,7 @@ class AsofDirection(Enum):
 
 
 class Unfit(Enum):
-    """What a record meets whose version does not fulfill the condition: nothing, or the next version that does.
+    """The match of a record whose version does not fulfill the condition: none, or the next version that does.
 
     The next one lies farther from the record, in the direction in which its version was found.
     """
@@ -186,7 +186,7 @@ class Unfit(Enum):
 
 @dataclass(frozen=True)
 class Joined:
-    """How a stream is joined with a table: the serdes of its records, and how long they wait for the table.
+    """The join of a stream with a table: the serdes of its records, and how long they wait for the table.
 
     Attributes:
         key_serde, value_serde: of the stream's records; None for the stream's own.
@@ -243,7 +243,7 @@ class Joined:
 
 @dataclass(frozen=True)
 class StreamJoined:
-    """How two streams are joined: the serdes of the records, and where they wait for each other.
+    """The join of two streams: the serdes of the records, and the stores where they wait for each other.
 
     Attributes:
         key_serde: of both sides' keys.

@@ -80,7 +80,7 @@ class Materialized:
 
     @property
     def has_store(self) -> bool:
-        """Whether this asks for a store even where the operator needs none."""
+        """True if this asks for a store even where the operator needs none."""
         return self.name is not None or self.kind is not None or self.ttl is not None
 
     def spec(
@@ -94,14 +94,14 @@ class Materialized:
         window_size: int | None = None,
         calendar: Calendar | None = None,
     ) -> StoreSpec:
-        """The spec of the store; ``retention``, in milliseconds, is for window and session stores if this names none.
+        """Return the spec of the store; ``retention``, in milliseconds, counts for stores of windows that name none.
 
         Args:
             default_name: its name, unless this has one.
-            kinds: those that can hold the table; it is of the first of them, unless this chooses another.
-            key_serde, value_serde: of the input, for those that this does not name.
+            kinds: the kinds that can hold the table; the first of them counts unless this chooses another.
+            key_serde, value_serde: of the input; they count where this names none.
             retention, window_size: of windows, in milliseconds.
-            calendar: whose windows they are, if they are of one.
+            calendar: the calendar of the windows, if they have one.
 
         Raises:
             TopologyError: a serde is not known, here or from the input, or the kind is none of these.

@@ -7,7 +7,7 @@ from millpond.processors.options.choices import choice
 
 
 class OnError(StrEnum):
-    """What happens to a record that cannot be processed: one that is unusable, or for which a user's function fails."""
+    """The policy for a record that cannot be processed: one that is unusable, or for which a user's function fails."""
 
     FAIL = "fail"
     """The micro-batch fails with an error that names the record; nothing of it is committed."""

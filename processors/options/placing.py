@@ -45,7 +45,7 @@ def ends_of(windows: GridWindows, starts: Integers) -> Integers:
 
 
 def session_ends(windows: SessionWindows, lasts: Integers) -> Integers:
-    """The ends of sessions as they are shown, by those in stores: a gap after them, or where sessions are cut."""
+    """Return the ends of sessions as users see them, from those in stores: the gap later, or where sessions are cut."""
     ends: Integers = lasts + windows.apart
     if windows.within is None:
         return ends

@@ -1,4 +1,4 @@
-"""How records are read from sources, written to sinks and sent from task to task."""
+"""The reading of records from sources, their writing to sinks, and their way from task to task."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from millpond.processors.options.serdes import SerdeLike
 
 @dataclass(frozen=True)
 class Consumed:
-    """How the records of a source topic are read.
+    """The reading of a source topic's records.
 
     Attributes:
         key_serde, value_serde: how keys and values become bytes in stores and between tasks.
@@ -38,7 +38,7 @@ class Consumed:
 
 @dataclass(frozen=True)
 class Produced:
-    """How records are written to a sink.
+    """The writing of records to a sink.
 
     Attributes:
         key_serde, value_serde: how keys and values become bytes; None for the stream's own serdes.
@@ -61,7 +61,7 @@ class Produced:
 
 @dataclass(frozen=True)
 class Repartitioned:
-    """How records are sent to the tasks of their keys; the repartition topic is named after ``name``."""
+    """The way of records to the tasks of their keys; the repartition topic is named after ``name``."""
 
     key_serde: SerdeLike | None = None
     value_serde: SerdeLike | None = None
@@ -70,7 +70,7 @@ class Repartitioned:
 
 @dataclass(frozen=True)
 class Grouped:
-    """How records are read once they are grouped by another key; the repartition topic is named after ``name``."""
+    """The serdes of records that are grouped by another key; the repartition topic is named after ``name``."""
 
     key_serde: SerdeLike | None = None
     value_serde: SerdeLike | None = None

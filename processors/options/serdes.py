@@ -1,4 +1,4 @@
-"""How users name serdes: by an object, or by a built-in name."""
+"""Serdes as users name them: by an object, or by a built-in name."""
 
 from typing import Any
 

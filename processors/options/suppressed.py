@@ -9,7 +9,7 @@ from millpond.stores.encoding.times import Duration, to_millis
 
 @dataclass(frozen=True)
 class Suppressed:
-    """What ``KTable.suppress`` holds back; made by one of the two class methods.
+    """The updates that ``KTable.suppress`` holds back; made by one of the two class methods.
 
     >>> from millpond.processors import StreamsBuilder, TopologyDriver
     >>> builder = StreamsBuilder()

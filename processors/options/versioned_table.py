@@ -28,7 +28,7 @@ class VersionedTable(Protocol):
         """Return the newest version, as text by which it is found again as long as the table keeps it."""
 
     def parts(self, version: str) -> Sequence[str]:
-        """What a version consists of: texts that name parts for good, each of them once."""
+        """Return the parts of a version: texts that each name one part for good, without repetition."""
 
     def read(self, part: str, columns: Sequence[str]) -> pa.Table:
         """Columns of the rows of a part. One that it does not have may be left out, and is null then.

@@ -1,4 +1,4 @@
-"""How windowed keys become bytes: as in Kafka Streams' topics.
+"""The bytes of windowed keys: as in Kafka Streams' topics.
 
 The layouts::
 

@@ -1,4 +1,4 @@
-"""How time is cut into windows: tumbling, hopping, sliding, and sessions.
+"""The windows of time: tumbling, hopping, sliding, and sessions.
 
 Rule of this module: configuration and arithmetic only, in int milliseconds. Stream time is the greatest timestamp that
 an aggregation has seen; a window closes, and accepts no more records, once stream time is past its end plus its grace.
@@ -26,7 +26,7 @@ GapFunction: TypeAlias = Callable[[Any, Any], Duration | None]
 
 
 class EmitStrategy(Enum):
-    """When a windowed aggregation emits: with each record, or once, when a window closes (KIP-825)."""
+    """The moment at which a windowed aggregation emits: with each record, or once, when a window closes (KIP-825)."""
 
     ON_WINDOW_UPDATE = "on-window-update"
     ON_WINDOW_CLOSE = "on-window-close"
@@ -34,7 +34,7 @@ class EmitStrategy(Enum):
 
 @dataclass(frozen=True)
 class Windows(ABC):
-    """What every definition of windows provides.
+    """The base of all definitions of windows.
 
     Attributes:
         grace: how long after its end a window still accepts late records, in milliseconds.
@@ -47,16 +47,16 @@ class Windows(ABC):
     @property
     @abstractmethod
     def retention(self) -> int:
-        """How long a store must keep a window, in milliseconds after its start (a session's: its end); at least 1."""
+        """The time to keep a window in a store, in milliseconds after its start (a session's: its end); at least 1."""
 
     @property
     @abstractmethod
     def delay(self) -> int:
-        """How far past the end in a window's key stream time must be for its result to be final, in milliseconds."""
+        """The time by which stream time must be past the end in a window's key for a final result, in milliseconds."""
 
     @property
     def terms(self) -> Mapping[str, Term]:
-        """What tells which windows they are, by the names that a user writes."""
+        """The terms that tell these windows from others, by the names that a user writes."""
         return {name: value for name, value in vars(self).items() if name != "grace"}
 
     def with_grace(self, grace: int) -> Self:
@@ -81,7 +81,7 @@ class GridWindows(Windows):
     @property
     @abstractmethod
     def grid(self) -> Grid:
-        """Where windows begin and end."""
+        """The grid of times at which windows begin and end."""
 
     @property
     @abstractmethod
@@ -96,11 +96,11 @@ class GridWindows(Windows):
     @property
     @abstractmethod
     def is_tumbling(self) -> bool:
-        """Whether a record is in one window alone."""
+        """True if a record is in one window alone."""
 
     @property
     def is_bounded(self) -> bool:
-        """Whether a record from 1970 on is in no window that starts earlier."""
+        """True if a record from 1970 on is in no window that starts earlier."""
         return False
 
     @property
@@ -376,15 +376,15 @@ class SessionWindows(Windows):
 
     @property
     def apart(self) -> int:
-        """How far a record may be from the end of a session, as stores have it, that takes it.
+        """The greatest distance between a record and the end of a session, as stores have it, that takes the record.
 
-        That end is the time of the last record, or with gaps of their own the latest until which one lasts.
+        That end is the time of the last record or, if records have their own gaps, the latest end of such a gap.
         """
         return self.gap if self.gap_of is None else 0
 
     @property
     def ahead(self) -> int:
-        """How far the end of a session, as stores have it, may be ahead of its last record."""
+        """The longest time by which the end of a session, as stores have it, is ahead of its last record."""
         return self.gap - self.apart
 
     @property
@@ -449,7 +449,7 @@ AnyWindows = TypeVar("AnyWindows", bound=Windows)
 
 
 def _is_length(gap: object) -> TypeGuard[Duration]:
-    """Whether something is meant as a length of time, right or wrong, and not as what gives one of each record."""
+    """Return whether something is meant as a length of time, right or wrong, and not as the gap of each record."""
     return isinstance(gap, int | float | str | date | timedelta | None) or hasattr(gap, "__index__")
 
 
@@ -475,7 +475,7 @@ def of_topology(windows: AnyWindows) -> AnyWindows:
 
 
 def own_gap(windows: object) -> Any:
-    """What gives the gap of each record of sessions; None if all have the same, or they are no sessions."""
+    """Return the function or column of each record's gap; None if all have the same, or these are no sessions."""
     return windows.gap_of if isinstance(windows, SessionWindows) else None
 
 
@@ -486,7 +486,7 @@ def calendar_of(windows: object) -> Calendar | None:
 
 
 def in_a_zone(windows: object, calendar: Calendar) -> str:
-    """How a user writes windows of a calendar with a time zone."""
+    """Return the code for windows of a calendar with a time zone."""
     zoned = f"{calendar.unit.value!r}, zone='Europe/Berlin')"
     if isinstance(windows, SessionWindows):
         return f"SessionWindows({TimeUnit.MILLISECOND.length(windows.gap)!r}, max_length={zoned}"

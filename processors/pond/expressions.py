@@ -60,7 +60,7 @@ def type_of(what: str, expression: Any, schema: pa.Schema) -> pa.DataType:
 
 @dataclass(frozen=True)
 class Matching:
-    """Whether rows of both sides fulfill a condition.
+    """A condition on rows of both sides.
 
     Attributes:
         condition: the expression.
@@ -100,11 +100,11 @@ def _check_condition(what: str, where: Any, schema: pa.Schema, example: str) -> 
 
 @dataclass(frozen=True, eq=False)
 class _Counting:
-    """Which rows count for an aggregate: true where they do, and otherwise null.
+    """A condition on rows that count for an aggregate: true where they do, otherwise null.
 
     Attributes:
-        column: the column of bools that says so; None if there is a condition.
-        condition: the expression that does.
+        column: the column of bools; None if there is an expression.
+        condition: the expression; None if there is a column.
     """
 
     column: str | None = None
@@ -112,7 +112,7 @@ class _Counting:
 
     @classmethod
     def of(cls, result: str, where: Any, schema: pa.Schema) -> Self:
-        """What a user gave for a result, on these columns.
+        """Return the condition that a user gave for a result, on these columns.
 
         Raises:
             ConfigurationError: it is neither a column of bools nor an expression of bools.
@@ -138,7 +138,7 @@ class _Counting:
 
 
 def with_conditions(side: VerbSide, calls: Mapping[str, AggregateCall]) -> tuple[VerbSide, dict[str, AggregateCall]]:
-    """The input with a column for each condition, which is null where that is not true, and calls that name these.
+    """Return the input with a column for each condition, null where it is not true, and calls that name the columns.
 
     Raises:
         ConfigurationError: a condition is neither a column of bools nor an expression of bools.
@@ -194,7 +194,7 @@ def with_own_gap(rows: VerbSide, gap: Any) -> VerbSide:
 
 
 def _lengths_of(what: str, expression: Any, schema: pa.Schema) -> Callable[[pa.Table], Any]:
-    """What makes lengths of time in microseconds of tables; ``what`` names the expression in errors.
+    """Return a function from tables to lengths of time in microseconds; ``what`` names the expression in errors.
 
     Raises:
         ConfigurationError: it is no length of time.

@@ -55,7 +55,7 @@ class LocalStores:
             opened.close()
 
     def kept(self, place: str, spec: StoreSpec, key: bytes) -> Kept:
-        """What a store of the task with that place has committed of a key."""
+        """Return what a store of the task at that place has committed of a key."""
         backend = self._backends.get(f"{place}/{spec.name}")
         return Kept() if backend is None else kept_in(spec.open_read_only(Transaction(backend)), spec, key)
 
@@ -73,7 +73,7 @@ class LocalStores:
 
     @property
     def backends(self) -> Collection[Backend]:
-        """Those of all stores so far."""
+        """The backends of all stores so far."""
         return self._backends.values()
 
     def close(self) -> None:

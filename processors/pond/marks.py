@@ -1,6 +1,6 @@
-"""What verbs note of the columns of their results, for the verb that reads them next.
+"""Notes that verbs leave on the columns of their results, for the verb that reads them next.
 
-Rule of this module: nobody else knows where in a schema of Arrow it is noted. A library of data frames may lose it;
+Rule of this module: it alone knows where in a schema of Arrow they are. A library of data frames may lose them;
 then a user says what the next verb would have known: ``op``, or a longer grace.
 """
 

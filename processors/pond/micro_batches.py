@@ -95,7 +95,7 @@ class MicroBatches:
 
     @property
     def state_size(self) -> tuple[int, int]:
-        """How many entries the stores have, and how many bytes their keys and values; each of them is looked at."""
+        """The number of entries of the stores, and of bytes in their keys and values; each entry is looked at."""
         rows = size = 0
         for backend in self._opened().backends:
             for key, value in backend.scan():
@@ -181,7 +181,7 @@ class MicroBatches:
         return self._micro_batch({}, complete=True)
 
     def at_once(self, tables: Mapping[str, pa.Table]) -> pa.Table:
-        """What comes out of complete inputs: one micro-batch, and all that waits behind it.
+        """Return the results of complete inputs: one micro-batch, and all that waits behind it.
 
         Args:
             tables: by input, in the types that verbs keep.
@@ -227,7 +227,7 @@ class MicroBatches:
         self.close()
 
     def _retained(self) -> Retained:
-        """What tells which rows a row could have met."""
+        """Return the stores or tables that tell which rows a row could have met."""
         stores, tables, versions = self._opened(), self._made.verb.tables, self._tasks.versions
         if not tables:
             return LocalRetained(self._tasks.plan, stores)

@@ -65,7 +65,7 @@ class Recording:
 
     @property
     def micro_batches(self) -> Iterator[dict[str, pa.Table]]:
-        """What arrives with each micro-batch, in their order."""
+        """The rows that arrive with each micro-batch, in order."""
         numbers = np.unique(np.concatenate(list(self.batches.values())))
         for number in numbers:
             yield {role: table.filter(pa.array(self.batches[role] == number)) for role, table in self.rows.items()}
@@ -78,12 +78,12 @@ class Recording:
 
 
 def advise_grace(make: MakeVerb, recording: Recording, graces: Sequence[Duration] | None) -> GraceAdvice:
-    """What graces cost a verb.
+    """Return the costs of graces for a verb.
 
     Args:
         make: makes the verb with a grace.
         recording: the rows.
-        graces: those to try; None for those that the rows propose.
+        graces: the graces to try; None for those that the rows propose.
 
     Raises:
         ConfigurationError: the verb has other inputs, or a grace is no length of time.
@@ -109,7 +109,7 @@ def advise_grace(make: MakeVerb, recording: Recording, graces: Sequence[Duration
 
 
 def _played(verb: MicroBatches, recording: Recording, truth: Counter[Any], grace: timedelta) -> GraceLine:
-    """What one grace costs."""
+    """Return the cost of one grace."""
     results: list[pa.Table] = []
     rows = size = 0
     with verb:
@@ -127,7 +127,7 @@ def _played(verb: MicroBatches, recording: Recording, truth: Counter[Any], grace
 
 
 def _all_at_once(verb: MicroBatches, recording: Recording) -> Counter[Any]:
-    """What comes out if all rows arrive together, so that none is late."""
+    """Return the results if all rows arrive together, so that none is late."""
     with verb:
         return _last(verb, [_fed(verb, recording.rows), verb.complete()])
 
@@ -155,7 +155,7 @@ def _timed(recording: Recording, role: str, time: str) -> tuple[Any, Any]:
 
 
 def _moments(role: str, table: pa.Table, arrived: str) -> Any:
-    """When rows arrived, in microseconds.
+    """Return the times at which rows arrived, in microseconds.
 
     Raises:
         ConfigurationError: there is no such column, or it has no times, or misses some.

@@ -48,7 +48,7 @@ class PondInBatches(Verbs[pa.Schema, MicroBatches]):
 class Pond(Verbs[Frame, pa.Table]):
     """The verbs of ``Millpond`` on tables, in this process, without Spark and Java.
 
-    Rows are a ``pyarrow.Table``, a DataFrame of pandas or Polars or of whoever else hands out Arrow streams, or a list
+    Rows are a ``pyarrow.Table``, a DataFrame of pandas, Polars or any library that exports Arrow streams, or a list
     of dicts. They are complete: they are processed in the order of time, and whatever waits for a grace or a window
     comes out at the end. For rows that come piece by piece, see ``in_batches``.
 
@@ -94,7 +94,7 @@ class Pond(Verbs[Frame, pa.Table]):
         every: Duration,
         graces: Sequence[Duration] | None = None,
     ) -> GraceAdvice:
-        """What each of some graces costs a verb: rows that come too late, results that are wrong, and state.
+        """Return the cost of some graces for a verb: rows that come too late, results that are wrong, and state.
 
         The rows, such as those of a day, are played through the verb as they arrived, once for each grace.
 
@@ -105,7 +105,7 @@ class Pond(Verbs[Frame, pa.Table]):
             tables: of a ``multi_join``, by name.
             arrived: the column that says when a row arrived, of all inputs; the verb need not read it.
             every: how much time a micro-batch takes in.
-            graces: those to try; by default those for which 1 %, 0.1 %, 0.01 % and none of the rows come later.
+            graces: the graces to try; by default those for which 1 %, 0.1 %, 0.01 % and none of the rows come later.
 
         Returns:
             A line for each grace, the shortest first. ``print`` shows a table, and so does a notebook.
@@ -129,15 +129,15 @@ class Pond(Verbs[Frame, pa.Table]):
         until: Instant | str | None = None,
         shown: int = 20,
     ) -> Verification:
-        """What is not the same in rows that came out of a verb, and in what it makes of all rows at once.
+        """Compare the rows that came out of a verb with its result of all rows at once.
 
         Args:
             query: calls the verb, or a chain of them, of the Pond that it is given, on complete rows.
-            written: the rows that came out, such as those of all micro-batches. Of a change feed, those count that are
+            written: the rows that came out, such as those of all micro-batches. Of a change feed, rows count that are
                 there in the end.
             key: the columns by which a row that is different is told from one that is missing and one that is extra.
                 A change feed needs them; those of windows have ``window`` among them.
-            time: the column by which rows are of the interval; of a struct, its path, such as ``"window.start"``.
+            time: the column of times, for an interval; of a struct, its path, such as ``"window.start"``.
             since: the beginning of the interval, a datetime or text; None for all from the first.
             until: its end, which is left out; None for all to the last.
             shown: how many differences to show.

@@ -25,7 +25,7 @@ class CheckedRows(Rows):
     """Rows whose columns are as a user names them: those that are not there are refused."""
 
     def in_order(self, keys: Collection[str], time: str) -> bool:
-        """Whether rows of one of these keys come in the order in which they count: as ``VerbSide`` sorts them."""
+        """Return whether rows of one of these keys come in the order that counts, as ``VerbSide`` sorts them."""
         return self.feed is not None and self.feed <= {self.paths[name] for name in keys}
 
     def operations(self, op: str | None) -> str | None:
@@ -97,7 +97,7 @@ class CheckedRows(Rows):
         order: str | None,
         gap: str | None = None,
     ) -> Selection:
-        """What an aggregate reads.
+        """Return the input of an aggregate.
 
         Raises:
             ConfigurationError: a column is absent, or there are no times in that of the time.
@@ -113,7 +113,7 @@ class CheckedRows(Rows):
         calls: Mapping[str, AggregateCall],
         order: str | None,
     ) -> tuple[Selection, Mapping[str, str]]:
-        """What a verb reads that shows rows beside results of calls.
+        """Return the input of a verb that shows rows beside results of calls.
 
         Raises:
             ConfigurationError: a column is absent, or there are no times in that of the time.
@@ -131,7 +131,7 @@ class CheckedRows(Rows):
         op: str,
         order: str | None,
     ) -> Selection:
-        """What an aggregate reads of a change feed.
+        """Return the input of an aggregate over a change feed.
 
         Raises:
             ConfigurationError: a column is absent, or there are no times in that of the time.
@@ -239,7 +239,7 @@ def _order_column(role: str, order: object) -> str:
 def joined_sides(
     one: VerbSide, other: VerbSide, times: tuple[str | None, str | None, str | None], join_type: JoinType
 ) -> tuple[VerbSide, VerbSide, tuple[str, str]]:
-    """The inputs of a join and their times; where both have one column of times, the result has that of the left side.
+    """Return the inputs of a join and their times; a column of times that both have comes from the left side.
 
     Raises:
         ConfigurationError: times are not given, or given twice, or of two kinds.
@@ -265,10 +265,10 @@ def joined_sides(
 
 
 def check_times_of(sides: Sequence[VerbSide], times: Mapping[str, str]) -> None:
-    """Refuse tables without times, and with times of two kinds; ``times`` are their columns, by the tables' names.
+    """Refuse tables without times, or with times of two kinds; ``times`` are their columns, by the tables' names.
 
     Raises:
-        ConfigurationError: there are such ones.
+        ConfigurationError: a table has no times, or times of another kind.
     """
     first, *others = sides
     types = {side.role: side.schema.field(check_time(side.role, side.schema, times[side.role], "time")).type

@@ -1,4 +1,4 @@
-"""What tests of a job need: its rows in any micro-batches, and what a verb answers once it has been fed with them.
+"""Tools for tests of a job: its rows in any micro-batches, and a verb's answer once it has been fed with them.
 
 Rule of this module: nothing imports it. It needs Hypothesis (``pip install 'millpond[testing]'``).
 """

@@ -38,15 +38,15 @@ def verified(
     until: Instant | str | None,
     shown: int,
 ) -> Verification:
-    """What is not the same in what was written and in what was computed.
+    """Compare the rows that were written with those that were computed.
 
     Args:
         computed: the result of a verb of all rows.
         written: the rows that came out of it, micro-batch by micro-batch.
         key: the columns of the key.
-        time: the column by which rows count, if only those of an interval do; of a struct, its path.
-        since: from when on they do; None for all from the beginning.
-        until: the time before which they do; None for all to the end.
+        time: the column of times, if only rows of an interval count; of a struct, its path.
+        since: the beginning of the interval; None for all rows from the first.
+        until: its end, which is left out; None for all rows to the last.
         shown: how many differences to show at most.
 
     Raises:

@@ -43,7 +43,7 @@ EVENT_TIMES: Final = EventTimes(TimeUnit.MICROSECOND, None)
 
 
 class TaskStores(Protocol):
-    """Where the tasks of a verb keep what they keep."""
+    """The stores of the tasks of a verb."""
 
     def task(self, place: str, part: Subtopology, plan: Plan) -> AbstractContextManager[Mapping[str, Any]]:
         """Return the stores of the task with that place, while it runs."""
@@ -51,13 +51,13 @@ class TaskStores(Protocol):
 
 @dataclass(frozen=True)
 class Reading:
-    """How the rows of one input of a verb reach its tasks.
+    """The way of one input's rows to the tasks of a verb.
 
     Attributes:
-        selection: which columns are read.
-        source: how they are packed.
+        selection: the columns that are read.
+        source: packs them.
         route: to the tasks.
-        combining: how rows become fewer on the way; None if they do not.
+        combining: makes rows fewer on the way; None if nothing does.
         keep_letter: takes the rows that cannot be used; None if they are only left out.
     """
 
@@ -107,7 +107,7 @@ class VerbTasks:
 
     @cached_property
     def plan(self) -> Plan:
-        """What runs where."""
+        """The plan of the verb's tasks."""
         return make_plan(self.made.verb.topology, self.made.verb.name, self.partitions)
 
     @cached_property
@@ -118,7 +118,7 @@ class VerbTasks:
 
     @cached_property
     def readings(self) -> dict[str, Reading]:
-        """How the rows of each topic are read."""
+        """The readings of the rows of each topic."""
         verb, found = self.made.verb, {}
         for topic, read in self.made.selections.items():
             columns = ", ".join(map(read.rows.shown, read.keys)), read.rows.shown(read.time), read.op or ""
@@ -134,7 +134,7 @@ class VerbTasks:
 
     @cached_property
     def decoders(self) -> dict[str, Decoder]:
-        """How what arrives from each topic is read."""
+        """The decoders of what arrives from each topic."""
         found = {topic: reading.source.decoder for topic, reading in self.readings.items()}
         internal = self.plan.internal_topics.items()
         return found | {topic: Decoder.of_repartition_topic(topic, consumed) for topic, consumed in internal}
@@ -150,12 +150,12 @@ class VerbTasks:
         clock: int = 0,
         tick: bool = False,
     ) -> list[pa.Table]:
-        """What comes out of each task of the last operator.
+        """Return the results of each task of the last operator.
 
         Args:
             number: of the micro-batch; it grows.
             inputs: by topic, the splits of its rows.
-            stores: of the tasks; whoever has them commits them afterward.
+            stores: of the tasks; the caller commits them afterward.
             reached: how far all inputs have come, in microseconds since 1970; None for as far as their rows.
             complete: whether inputs are complete, so that whatever waits comes out.
             clock: the wall-clock time, int milliseconds.
@@ -196,7 +196,7 @@ class VerbTasks:
         tables: Mapping[str, ValueGetter],
         clock: int,
     ) -> Iterator[pa.Table]:
-        """What comes out of the tasks of a sub-topology; what they send to others is added to what has arrived."""
+        """Yield the results of a sub-topology's tasks; add what they send to others to what has arrived."""
         name, router = self.made.verb.name, Router(self.plan, part, self.numbers)
         sink = RowColumns(name, PartRows(self.made.verb.parts, self.made.verb.schema))
         for partition in range(self.partitions):
@@ -217,6 +217,6 @@ class VerbTasks:
                 yield pa.concat_tables(made)
 
     def _arriving(self, inputs: Mapping[str, Sequence[pa.Table]]) -> list[Blob]:
-        """What reaches its tasks from outside."""
+        """Return the blobs that reach its tasks from outside."""
         blobs = [blob for topic, splits in inputs.items() for blob in self.readings[topic].blobs(splits)]
         return blobs if self.made.verb.follows_time else [blob for blob in blobs if blob.input != TIME]

@@ -92,7 +92,7 @@ class Verbs(ABC, Generic[Given, Result]):
         expired: Literal["silent", "delete"] = "silent",
         name: str | None = None,
     ) -> Result:
-        """A change feed made a table: without what repeats the row that a key has, and without what comes too late.
+        """Make a table of a change feed: without rows that repeat what their key has, and without late rows.
 
         Args:
             rows: each sets what its key has from its time on, or deletes it.
@@ -915,7 +915,7 @@ class Verbs(ABC, Generic[Given, Result]):
 
     @abstractmethod
     def _result(self, made: Made, sides: Sequence[VerbSide]) -> Result:
-        """What the verb returns."""
+        """Return the result of the verb: what a call of it returns."""
 
     @abstractmethod
     def _history(self, history: Duration | None, what: str = "history") -> Duration:

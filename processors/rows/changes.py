@@ -14,15 +14,15 @@ from millpond.processors.verbs.feeds.change_feed import KNOWN, Change, changes_o
 
 
 def changing(table: pa.Table, unusable: Unusable, column: str) -> tuple[pa.Table, Sequence[Change] | None]:
-    """The rows without those that show the value before an update, and what they do; None if there is no operation.
+    """Return the rows except those with the value before an update, and their operations; None if there are none.
 
     Args:
-        table: rows, with the column ``op`` if they are those of a change feed.
+        table: rows, with the column ``op`` if they are a change feed.
         unusable: applies the policy for rows whose operation is null or unknown.
         column: what the user calls the operation.
 
     Raises:
-        RecordError: there is such a row, and the policy is to fail.
+        RecordError: an operation is null or unknown, and the policy is to fail.
     """
     if "op" not in table.column_names:
         return table, None
@@ -39,6 +39,6 @@ def changing(table: pa.Table, unusable: Unusable, column: str) -> tuple[pa.Table
 
 
 def unknown_operation(operation: str | None) -> Fault:
-    """What messages say of a row with an operation that is none."""
+    """Return the words of messages for a row with no operation or an unknown one."""
     what = "no operation" if operation is None else f"the unknown operation {operation!r}"
     return Fault(what, f"known are {KNOWN}")

@@ -1,4 +1,4 @@
-"""What the columns of a sink take: which Python values, and which entries of a dict.
+"""The Python values that columns of a sink take, and the entries of a dict that they need.
 
 Rule of this module: a value goes out as what it is, or not at all. Left to itself, Arrow would count microseconds of an
 int, cut the digits off a float and call a time UTC that has no time zone. So each type of column names the Python types
@@ -36,7 +36,7 @@ _OF_RECORD: Final = ("key", "value", "timestamp")
 
 @dataclass(frozen=True)
 class ColumnsOwner:
-    """Whose columns some are, for messages.
+    """The owner of columns, for messages.
 
     Attributes:
         name: a sink's topic, or the name of a verb.
@@ -50,7 +50,7 @@ class ColumnsOwner:
         return f"results of {self.name!r}" if self.verb else f"sink {self.name!r}"
 
     def optional(self, path: str) -> str:
-        """What to write for a column that not every dict has."""
+        """Return the code that makes a column optional, for dicts that lack it."""
         return f"optional=[{path!r}]" if self.verb else f"Produced(..., optional=({path!r},))"
 
 
@@ -62,13 +62,13 @@ _ABSENT: Final = _Absent()
 
 
 class _Rule(NamedTuple):
-    """What one kind of column takes.
+    """The rule for the values of one kind of column.
 
     Attributes:
         fits: whether a column is of this kind.
         takes: whether it takes values of a Python type.
         changes: whether a value of such a type would still be changed; None if none would.
-        advice: the same for a message: what it takes, and what to write.
+        advice: the end of a message: what the column takes, and what to write.
     """
 
     fits: Callable[[pa.DataType], bool]
@@ -184,7 +184,7 @@ class ColumnValues:
 
 
 def _array(entries: Sequence[Any], type_: pa.DataType) -> Any:
-    """What Arrow makes of the entries. It refuses the least of all intervals as a timedelta, and takes it as an int."""
+    """Return the entries as an array. Arrow refuses the least of all intervals as a timedelta, not as an int."""
     try:
         return pa.array(entries, type_)
     except _MISFITS:

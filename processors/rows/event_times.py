@@ -60,7 +60,7 @@ class EventTimes:
         return None if self.max_ahead is None else min((now + self.max_ahead) // self.unit, MAX_TIME)
 
     def objection(self, event_time: int, now: int) -> str:
-        """What a message says of an event time, in its own unit, that is too far ahead of ``now``."""
+        """Return the words of a message about an event time, in its own unit, that is too far ahead of ``now``."""
         assert self.max_ahead is not None
         return (
             f"{self.unit.shown(event_time)} is more than {timedelta(microseconds=self.max_ahead)} (max_ahead) ahead of "

@@ -31,13 +31,13 @@ pc: Any = _compute
 
 @dataclass(frozen=True)
 class RowSource:
-    """How the rows of one input are read. Travels to the workers.
+    """The reader of one input's rows. Travels to the workers.
 
     Attributes:
         verb: the verb's name.
-        input: how rows become records.
+        input: makes records of rows.
         key, time, op: what messages call the columns.
-        event_times: which times are usable.
+        event_times: judges which times are usable.
         value_serde: reads packed values; None if processors take them as bytes.
         on_error: what happens to unusable rows.
         split: whether rows come in partitions of Spark, of which messages tell; otherwise they are tables of a user.
@@ -60,17 +60,17 @@ class RowSource:
 
     @property
     def decoder(self) -> Decoder:
-        """How what travels becomes what processors see."""
+        """The decoder of packed rows for processors."""
         return Decoder(self.topic, None, self.value_serde, self.key, "value", REMEDY)
 
     @property
     def usable_decoder(self) -> None:
-        """None: usable rows are columns of Spark's."""
+        """No decoder: usable rows are columns of Spark's."""
         return None
 
     @property
     def copies(self) -> int:
-        """How many keys each row has."""
+        """The number of keys of each row."""
         return self.input.copies
 
     def reader(self, split: int, keep_letter: KeepLetter | None = None) -> "RowReader":
@@ -151,7 +151,7 @@ class RowReader:
         return packed, keys
 
     def _places(self, table: pa.Table) -> Any:
-        """What decides among rows of one key and time: the numbers that they bring, or else how they came."""
+        """Return the places that decide among rows of one key and time: numbers that rows bring, or their order."""
         if PLACE in table.column_names:
             return table[PLACE]
         first, self._packed = self._packed, self._packed + table.num_rows

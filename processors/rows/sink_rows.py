@@ -12,7 +12,7 @@ from millpond.processors.runtime.batches.columns import Records
 
 
 class SinkTables(Protocol):
-    """How the records of a sink become tables. Travels to the workers."""
+    """The maker of tables from the records of a sink. Travels to the workers."""
 
     @property
     def topic(self) -> str:

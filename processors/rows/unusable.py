@@ -42,7 +42,7 @@ class SplitReader(Protocol):
 
     @property
     def skipped(self) -> Counter[str]:
-        """How many records were left out so far, by reason."""
+        """The number of records left out so far, by reason."""
 
     def usable(self, table: pa.Table) -> pa.Table:
         """Return the usable records of the next rows."""
@@ -55,7 +55,7 @@ class SplitReader(Protocol):
 
 
 class TopicSource(Protocol):
-    """How the records of one source topic are read. Travels to the workers."""
+    """The reader of one source topic's records. Travels to the workers."""
 
     @property
     def topic(self) -> str:
@@ -63,22 +63,22 @@ class TopicSource(Protocol):
 
     @property
     def decoder(self) -> Decoder:
-        """How what travels becomes what processors see."""
+        """The decoder of records that have traveled, for processors."""
 
     @property
     def usable_decoder(self) -> Decoder | None:
-        """How usable rows are read before they travel; None if that cannot fail."""
+        """The decoder of usable rows before they travel; None if that cannot fail."""
 
     @property
     def copies(self) -> int:
-        """How many keys each record has."""
+        """The number of keys of each record."""
 
     def reader(self, split: int, keep_letter: KeepLetter | None = None) -> SplitReader:
-        """A reader for one split; ``keep_letter`` takes the records that it leaves out, if they are to be kept."""
+        """Return a reader for one split; ``keep_letter`` takes the records that it leaves out, if they are kept."""
 
 
 class Fault(NamedTuple):
-    """What messages say of an unusable record.
+    """The words of messages about an unusable record.
 
     Attributes:
         what: what is found in the column.
@@ -152,17 +152,17 @@ class Unusable:
         return table.filter(_others(table, refused))
 
     def timed(self, table: pa.Table, column: str, event_times: EventTimes, *, untimed: bool = False) -> pa.Table:
-        """The rows whose timestamp is neither null, nor too early or too late, nor too far ahead of the wall clock.
+        """Return the rows whose timestamp is not null, not too early or too late, nor too far ahead of the wall clock.
 
         Args:
             table: the rows.
             column: what the user calls the column ``timestamp``.
-            event_times: says what is too early or too late, and what too far.
+            event_times: judges what is too early, too late or too far ahead.
             untimed: whether rows without a timestamp are kept. Of the others, those that are left out and only counted
                 are kept without theirs.
 
         Raises:
-            RecordError: there are others, and the policy is to fail.
+            RecordError: there are other rows, and the policy is to fail.
         """
         times: Any = table["timestamp"]
         if not untimed:
@@ -187,10 +187,10 @@ class Unusable:
         return self._without(table, ahead, CounterName.DROPPED_FUTURE_TIMESTAMP, column, fault, untimed=untimed)
 
     def up_to(self, table: pa.Table, column: str, most: int) -> pa.Table:
-        """The rows in which a column of ``value``, a length of time in microseconds, is not longer than it may be.
+        """Return the rows in which a column of ``value``, a length of time in microseconds, is short enough.
 
         Raises:
-            RecordError: there are others, and the policy is to fail.
+            RecordError: there are other rows, and the policy is to fail.
         """
         lengths: Any = pc.struct_field(table["value"], column)
         longer = positions(pc.greater(lengths, pa.scalar(most)))
@@ -198,7 +198,7 @@ class Unusable:
         return self._without(table, longer, CounterName.DROPPED_BAD_VALUE, column, fault)
 
     def with_gap(self, table: pa.Table, column: str) -> pa.Table:
-        """The rows in which a column of ``value``, the gap of a session, is more than zero; the others are counted."""
+        """Return the rows in which a column of ``value``, the gap of a session, is above zero, and count the others."""
         lengths: Any = pc.struct_field(table["value"], column)
         without = positions(pc.fill_null(pc.less_equal(lengths, pa.scalar(0)), True))
         if not without:
@@ -296,7 +296,7 @@ def _others(table: pa.Table, refused: list[int]) -> Any:
 
 
 def _entry(column: Any, row: int) -> Any:
-    """An entry as a Python object, with text for what Python has none for, such as a time after the year 9999."""
+    """Return an entry as a Python object; as text where Python has none for it, such as a time after the year 9999."""
     try:
         return column[row].as_py()
     except (ValueError, OverflowError, pa.ArrowException):
@@ -307,7 +307,7 @@ def _entry(column: Any, row: int) -> Any:
 
 
 def positions(mask: Any) -> list[int]:
-    """Where the mask is true, and not null."""
+    """Return the positions at which the mask is true, and not null."""
     # Of no rows at all, some releases of Arrow make no chunk, and then end the process here.
     found: list[int] = pc.indices_nonzero(mask).to_pylist() if len(mask) else []
     return found

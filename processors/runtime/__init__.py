@@ -1,1 +1,1 @@
-"""What a driver knows: batches, processors, topologies, tasks, and the driver that runs them in this process."""
+"""The parts of a driver: batches, processors, topologies, tasks, and the driver that runs them in this process."""

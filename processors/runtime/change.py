@@ -252,10 +252,10 @@ def _varints(numbers: npt.NDArray[np.int64]) -> Array:
 def _read_varints(
     content: npt.NDArray[np.uint8], starts: npt.NDArray[np.int64], ends: npt.NDArray[np.int64]
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Where the numbers that begin at ``starts`` end, and what they are: lengths of what fits before ``ends``.
+    """Return the ends of the numbers that begin at ``starts``, and the numbers: lengths of what fits before ``ends``.
 
     Raises:
-        pyarrow.ArrowInvalid: they are not.
+        pyarrow.ArrowInvalid: a number is not such a length.
     """
     at, numbers, open_ = starts.copy(), np.zeros(len(starts), np.int64), np.ones(len(starts), np.bool_)
     for place in range(_LONGEST_VARINT):

@@ -1,6 +1,6 @@
 """The names of what processors count rather than raise.
 
-Rule of this module: one name for one meaning, whoever counts it. A name begins with what became of the record:
+Rule of this module: one name has one meaning in all operators. A name begins with what became of the record:
 ``dropped`` records had no effect, ``passed`` records went on. ``waiting`` is a level: how much there is, not how often
 something happened. docs/counters.md lists who counts what, and what to do about it.
 """

@@ -1,6 +1,6 @@
-"""What a task knows of the record that it is at: where it came from, and stream time.
+"""The record that a task is at: its origin, and stream time.
 
-Rule of this module: the task tells it, and it reads no clock. It is right only while records are taken one after the
+Rule of this module: the task sets it, and it reads no clock. It is right only while records are taken one after the
 other, so it is there only for processors that ask for that (``ProcessorContext.declare``).
 """
 
@@ -16,10 +16,10 @@ TASK_TIME: Final = "task-time"
 
 
 class RecordMetadata(NamedTuple):
-    """Where a record came from, as Kafka Streams' ``RecordContext`` tells it.
+    """The origin of a record, as Kafka Streams' ``RecordContext`` tells it.
 
     Attributes:
-        topic: the source topic, or repartition topic, from which the task took it; None for what waited in the task.
+        topic: the source topic, or repartition topic, from which the task took it; None if it waited in the task.
         timestamp: int milliseconds.
         headers: its headers.
     """

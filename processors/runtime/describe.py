@@ -12,7 +12,7 @@ from millpond.stores.typed.versions.late_puts import LatePuts
 
 
 def as_text(parts: Sequence[Subtopology], internal_topics: Set[str]) -> str:
-    """The topology as text: sub-topologies with their nodes and stores, then the repartition topics between them."""
+    """Return the topology as text: sub-topologies with their nodes and stores, then the repartition topics."""
     lines: list[str] = []
     for part in parts:
         lines.append(f"Sub-topology {part.index}")

@@ -256,11 +256,11 @@ class TopologyDriver:
 
     @property
     def counters(self) -> Mapping[str, int]:
-        """What all tasks have counted so far, and what waits in them now, by ``<node>:<counter>``."""
+        """The counts of all tasks so far, and the levels of what waits in them now, by ``<node>:<counter>``."""
         return {name: amount for task in self._local.tasks for name, amount in task.counters.items()}
 
     def metrics(self) -> Mapping[str, Mapping[str, int]]:
-        """What was measured in the last micro-batch: the figures of each task, by the task's id (docs/metrics.md).
+        """The measurements of the last micro-batch: the figures of each task, by the task's id (docs/metrics.md).
 
         There are no durable files here, and the wall clock is the driver's own.
         """

@@ -1,4 +1,4 @@
-"""What a processor's context does about records for which a user's function fails.
+"""The handling of records for which a user's function fails, in a processor's context.
 
 Rule of this module: it knows the policy, and how to process records again; it knows neither stores nor children.
 """
@@ -43,7 +43,7 @@ class FailureHandling(ABC):
 
     @property
     def leaves_out(self) -> bool:
-        """Whether a record for which a user's function fails is left out, so that the others can go on."""
+        """True if a record for which a user's function fails is left out, so that the others can go on."""
         return self._policy.leaves_out
 
     def attempt(self, process: Callable[[Batch], None], batch: Batch) -> None:

@@ -34,10 +34,10 @@ _MOST: Final = 200
 
 @dataclass(frozen=True)
 class Place:
-    """Where in a topology a function failed.
+    """The place in a topology where a function failed.
 
     Attributes:
-        operator: what the node is called.
+        operator: the name of the node for users.
         task_id: the task's.
         topics: the source topics of its sub-topology.
         node: the node's name.
@@ -80,7 +80,7 @@ class DeadLetter:
 
 
 class RecordWords:
-    """How messages tell of operators and records: here as operators see them."""
+    """The words of messages about operators and records: here as operators see them."""
 
     def where(self, place: Place, key: Any = None) -> str:
         """Return the operator, and whose record it is where that says more than ``record``."""
@@ -100,12 +100,12 @@ class RecordWords:
 
 
 class FailurePolicy:
-    """What a task does about the records for which a user's function fails.
+    """The policy of a task for records for which a user's function fails.
 
     Args:
-        on_error: whether they fail the task, or are left out.
-        keep_letter: takes those that are left out; None if they are only counted.
-        words: how messages tell of them.
+        on_error: whether such records fail the task, or are left out.
+        keep_letter: takes records that are left out; None if they are only counted.
+        words: the words of messages about them.
     """
 
     def __init__(
@@ -160,7 +160,7 @@ class FailurePolicy:
 
 
 def is_of_record(error: Exception) -> bool:
-    """Whether an error that left an operator is that of a user's function, or of a serde, and so of one record."""
+    """Return whether an error that left an operator comes from a user's function or a serde, and so from one record."""
     if isinstance(error, UserFunctionError | UnreadableRowError | MemoryError):
         return False
     if isinstance(error, MillpondError):
@@ -188,7 +188,7 @@ def describe(error: Exception) -> str:
 
 
 def _raised_at(error: Exception) -> str:
-    """Where an exception was raised: one of Millpond's by a line of its caller, empty where there is none."""
+    """Return where an exception was raised, for one of Millpond's the line of its caller; empty if there is no line."""
     own = isinstance(error, MillpondError)
     frames = [frame for frame in extract_tb(error.__traceback__) if not (own and frame.filename.startswith(_OWN))]
     return f"raised in {frames[-1].name}, {frames[-1].filename}:{frames[-1].lineno}; " if frames else ""

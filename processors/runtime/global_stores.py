@@ -14,7 +14,7 @@ from millpond.stores.typed.store import WritableStore
 
 
 def as_reader(store: WritableStore[Any, Any], kind: StoreKind) -> WritableStore[Any, Any]:
-    """The same open store of that kind, which sees all that is written to it, and refuses to write entries itself."""
+    """Return the same open store for reading: it sees all that is written to it, and refuses to write entries."""
     reading = _reading(type(store), kind)
     reader = reading.__new__(reading)
     reader.__dict__ = store.__dict__

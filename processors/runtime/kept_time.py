@@ -93,5 +93,5 @@ def put_versioned(store: Any, name: str, data: bytes) -> None:
 
 
 def versioned(data: bytes) -> bytes:
-    """What is kept: bytes behind the version."""
+    """Return the bytes to keep: the data behind the version."""
     return _HEAD + data

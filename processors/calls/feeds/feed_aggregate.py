@@ -24,12 +24,12 @@ from millpond.stores.typed.expiry import Expired
 
 @dataclass(frozen=True)
 class Changes(Generic[Column]):
-    """How rows of a change feed replace each other.
+    """The replacement of rows in a change feed.
 
     Attributes:
-        key: the columns by which they do.
-        op: what says which of them are deletes.
-        order: what decides which of several counts; None if their times do.
+        key: the columns by which rows replace each other.
+        op: the column that says which rows are deletes.
+        order: the column that decides which of several rows counts; None if their times do.
         by_order: whether the order decides among rows of one time, too.
         late: whether a change may come in a later micro-batch than one of its key that counts more, as those of a verb
             never do.
@@ -50,7 +50,7 @@ def changes_in(
     op: Column | None,
     order: Column | None,
 ) -> Changes[Column] | None:
-    """How the rows replace each other; None if they stay.
+    """Return how the rows replace each other; None if they stay.
 
     Args:
         name: of the verb, for messages.
@@ -89,10 +89,10 @@ def _of_verb(
     op: Column,
     order: Column | None,
 ) -> Changes[Column]:
-    """How the rows of a verb's feed replace each other: by what it has told of them.
+    """Return how the rows of a verb's feed replace each other, by the notes on its columns.
 
     Raises:
-        ConfigurationError: that is not there any more, or the user gave another key or order.
+        ConfigurationError: a noted column is missing, or the user gave another key or order.
     """
     if key is None and feed.row is None:
         raise ChangeFeedError(

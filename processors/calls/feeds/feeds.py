@@ -3,7 +3,7 @@
 ``op`` says what a row does, and ``sequence`` orders the changes of a key, wherever they lie. So a verb that reads a
 feed takes both from it, without being told.
 
-Rule of this module: nobody else knows what is noted of a feed's columns; whoever has columns knows where it is noted.
+Rule of this module: it alone knows what is noted of a feed's columns; the owner of the columns knows where.
 """
 
 from collections import Counter
@@ -33,7 +33,7 @@ class _Mark(NamedTuple):
 
 
 class Gone(NamedTuple):
-    """What says when rows went that a feed deletes: of such a one it shows no more than the key, and so often no time.
+    """The columns that say when rows went that a feed deletes; its deletes show only the key, and so often no time.
 
     Attributes:
         op: the column that says which rows are deletes.
@@ -68,11 +68,11 @@ class Feed:
         return [name for name in (self.op, self.sequence, self.time) if name is not None]
 
     def gone(self, op: object, time: object) -> Gone | None:
-        """What says when rows went that it deletes; None if that is not known, or the time of all rows says it.
+        """Return the columns that say when deleted rows went; None if that is unknown, or the time of all rows says it.
 
         Args:
             op: the column, or the expression, that says for a verb which rows are deletes; None if nothing does.
-            time: that with the time of rows.
+            time: the column with the time of rows.
         """
         if self.op is None or self.time is None or not self.tells(op) or (isinstance(time, str) and time == self.time):
             return None
@@ -83,13 +83,13 @@ class Feed:
         return self.op is not None and (op is None or (isinstance(op, str) and op == self.op))
 
     def in_turn(self, keys: Collection[str], op: object) -> bool:
-        """Whether each change of one of these keys replaces the one before it, by what it tells of their order."""
+        """Return whether each change of one of these keys replaces the one before it, by the order of the feed."""
         if op is None or self.row is None or self.sequence is None:
             return False
         return self.tells(op) and set(self.row) == set(keys)
 
     def selected(self, names: Mapping[str, str]) -> "Feed":
-        """What is known of it where some of the columns stand, under these names."""
+        """Return the feed as it is known from the columns that are selected; ``names`` has their new names."""
         keys = [names[name] for name in self.keys if name in names]
         row = None if self.row is None or not set(self.row) <= names.keys() else [names[name] for name in self.row]
         changes = (None if name is None else names.get(name) for name in (self.op, self.sequence, self.time))
@@ -104,12 +104,12 @@ class Feed:
 
 
 def feed_marks(verb: str, keys: Collection[str], row: Collection[str]) -> Mapping[Path, Mapping[str, Any]]:
-    """What the columns of a verb's change feed are marked with.
+    """Return the marks for the columns of a verb's change feed.
 
     Args:
         verb: its name.
         keys: the columns of its key.
-        row: those by which its rows replace each other.
+        row: the columns by which its rows replace each other.
     """
     roles = {**dict.fromkeys(row, ROW), **dict.fromkeys(keys, KEY), **{name: name for name in CHANGE_COLUMNS}}
     sizes = str(len(keys)), str(len(set(row)))
@@ -139,6 +139,6 @@ def feed_among(marks: Mapping[str, Sequence[str] | None]) -> Feed | None:
 
 
 def _mark(noted: Sequence[str]) -> _Mark:
-    """What is noted of a column; marks of earlier releases do not say by how many columns rows replace each other."""
+    """Return the mark of a column; marks of earlier releases do not say how many columns a row is replaced by."""
     verb, role, keys, *rows = noted
     return _Mark(verb, role, int(keys), int(rows[0]) if rows else None)

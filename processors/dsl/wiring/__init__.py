@@ -1,1 +1,1 @@
-"""How a call of the DSL becomes nodes of the graph."""
+"""The wiring that makes nodes of the graph from calls of the DSL."""

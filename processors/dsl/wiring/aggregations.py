@@ -1,4 +1,4 @@
-"""How an aggregation enters the graph: the processors that share its store, and the table that comes out."""
+"""The wiring of aggregations: the processors that share a store, and the table that comes out."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""How a stream is split: a node that chooses, and one node after it for each branch."""
+"""The wiring of a split stream: a node that chooses, and one node after it for each branch."""
 
 from dataclasses import dataclass, replace
 from functools import partial

@@ -1,4 +1,4 @@
-"""How several grouped streams are aggregated together (KIP-150).
+"""The wiring of several grouped streams that are aggregated together (KIP-150).
 
 Each input has its own processor and sees its own stream time; all share the store, and their updates make one table.
 """

@@ -1,4 +1,4 @@
-"""Whether two inputs of a join can meet: equal keys must be in the same task.
+"""The check that two inputs of a join can meet: equal keys must be in the same task.
 
 A record's task follows from the bytes of its key. Both inputs always have the same number of partitions, so they are
 co-partitioned if equal keys have equal bytes and records whose key has changed have been repartitioned.

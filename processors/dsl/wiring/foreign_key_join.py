@@ -1,4 +1,4 @@
-"""How a foreign-key join enters the graph: three groups of processors and the internal topics between them."""
+"""The wiring of foreign-key joins: three groups of processors and the internal topics between them."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -46,7 +46,7 @@ class _Serdes:
 
 
 class _Processors(NamedTuple):
-    """What makes the processors that call users' functions, given all else that they need.
+    """The makers of processors that call users' functions; they take all else that these need.
 
     Attributes:
         send: in the left task.
@@ -206,7 +206,7 @@ def _part_sides(name: str, left: TableHandle, foreign: TableHandle, serdes: _Ser
 
 
 def _lies_without_window(graph: TopologyGraph, table: str, key_serde: Serde[Any]) -> bool:
-    """Whether the rows of a table have windowed keys, but lie where records of their keys without the windows come."""
+    """Return whether a table has windowed keys, but its rows are partitioned by the keys without the windows."""
     if not isinstance(key_serde, TimeWindowedSerde | SessionWindowedSerde):
         return False
     sources = [source.consumed.key_serde for source in graph.sources_of(table)]

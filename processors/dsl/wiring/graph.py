@@ -269,7 +269,7 @@ class TopologyGraph:
         return any(one in part.nodes and other in part.nodes for part in parts)
 
     def once(self, key: Hashable, make: Callable[[], T]) -> T:
-        """What ``make`` returned when ``key`` was first asked for: nodes that several operators share."""
+        """Return the result of ``make`` from the first call with ``key``: nodes that several operators share."""
         if key not in self._shared:
             self._shared[key] = make()
         shared: T = self._shared[key]

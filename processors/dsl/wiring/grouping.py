@@ -1,4 +1,4 @@
-"""How records and rows reach the tasks of their groups before they are aggregated."""
+"""The way of records and rows to the tasks of their groups, before they are aggregated."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -75,7 +75,7 @@ class StreamGrouping:
     def aggregate(
         self, aggregation: Aggregation, materialized: Materialized | None, value_serde: SerdeLike | None
     ) -> StoredTable:
-        """The aggregate of each key; ``value_serde`` is that of the results unless ``materialized`` names one."""
+        """Return the table of aggregates by key; ``value_serde`` counts if ``materialized`` names none."""
         materialized = materialized or Materialized()
         source = self.source(materialized.name)
         store = self.graph.new_name("KSTREAM-AGGREGATE-STATE-STORE-")
@@ -104,7 +104,7 @@ class WindowedGrouping:
     def aggregate(
         self, aggregation: Aggregation, materialized: Materialized | None, value_serde: SerdeLike | None
     ) -> StoredTable:
-        """The aggregate of each key and window; ``value_serde`` is for the results if ``materialized`` names none."""
+        """Return the table of aggregates by key and window; ``value_serde`` counts if ``materialized`` names none."""
         materialized, grouping = materialized or Materialized(), self.grouping
         inputs, serdes = [(grouping.source(materialized.name), aggregation)], (grouping.key_serde, value_serde)
         return add_windowed_aggregation(grouping.graph, inputs, materialized, serdes, self.windows, self.emit)

@@ -1,4 +1,4 @@
-"""What a stream may be joined with: another stream, a table or a global table, each with options of its own."""
+"""The joins of a stream: with another stream, a table or a global table, each with options of its own."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,6 +1,6 @@
 """Sinks: where records leave the topology, all by one topic, or each by the one that a function chooses.
 
-A choice is a processor with a sink behind it for each of the topics, so that whoever runs a topology finds every topic
+A choice is a processor with a sink behind it for each of the topics, so that a driver finds every topic
 among its sinks before the first record comes.
 """
 

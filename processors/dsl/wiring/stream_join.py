@@ -1,4 +1,4 @@
-"""How a join of two streams enters the graph.
+"""The wiring of a join of two streams.
 
 ::
 

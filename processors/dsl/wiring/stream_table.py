@@ -1,4 +1,4 @@
-"""How streams and tables meet in the graph: a stream becomes a table, or is joined with one."""
+"""The wiring of a stream that becomes a table, or is joined with one."""
 
 from collections.abc import Callable
 from typing import Any

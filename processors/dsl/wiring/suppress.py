@@ -1,4 +1,4 @@
-"""How ``KTable.suppress`` enters the graph, and the table that comes out."""
+"""The wiring of ``KTable.suppress``, and the table that comes out."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

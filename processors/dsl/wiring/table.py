@@ -87,12 +87,12 @@ class TableHandle(ABC):
 
     @property
     def versioned(self) -> bool:
-        """Whether the rules for versioned tables apply downstream (KIP-914)."""
+        """True if the rules for versioned tables apply downstream (KIP-914)."""
         return self.config.versioned
 
     @abstractmethod
     def value_getter(self) -> ValueGetterFactory:
-        """How other processors read this table; it gets a store if it needs one for that."""
+        """Return the getter with which other processors read this table; it gets a store if it needs one for that."""
 
     @abstractmethod
     def send_olds(self, *, force: bool) -> bool:

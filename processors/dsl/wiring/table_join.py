@@ -1,4 +1,4 @@
-"""How a table-table join enters the graph, and the table that comes out."""
+"""The wiring of table-table joins, and the table that comes out."""
 
 from dataclasses import dataclass
 from functools import partial
@@ -49,7 +49,7 @@ class TableTableResult(StoredTable):
     vectorized: bool
 
     def joined_columns(self) -> JoinedColumns:
-        """What calls a joiner of columns."""
+        """Return the object that calls a joiner of columns."""
         return JoinedColumns(self.joiner, self.join_type, _value_type(self.left), _value_type(self.right))
 
     def value_getter(self) -> ValueGetterFactory:
@@ -141,7 +141,7 @@ def join_terms(join_type: JoinType) -> Terms:
 
 
 def _add_side(result: TableTableResult, node: str, side: Side) -> None:
-    """The processor that takes one side's updates."""
+    """Add the processor that takes one side's updates."""
     this, other = (result.left, result.right) if side is Side.LEFT else (result.right, result.left)
     own, getter = this.value_getter() if result.complete else None, other.value_getter()
     make = _side_maker(result, own, getter, side, this.versioned)

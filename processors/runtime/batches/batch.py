@@ -155,7 +155,7 @@ def concatenate(batches: Sequence[Batch]) -> Batch:
 
 
 def in_order(batches: Sequence[Batch]) -> Batch:
-    """The records of batches that have positions in the order of these, as a batch without; ties stay as they come.
+    """Return the records of batches by their positions, as a batch without positions; ties stay as they come.
 
     >>> left, right = Batch(["a"], [1], [7], positions=[2]), Batch(["b", "c"], [2, 3], [5, 9], positions=[0, 4])
     >>> in_order([left, right]).keys

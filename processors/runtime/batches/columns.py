@@ -117,7 +117,7 @@ class Columns:
             yield self.slice(start, min(start + most, len(self)))
 
     def as_stream(self) -> "Columns":
-        """The same records without what only updates of a table have; these columns themselves if they have none."""
+        """Return the same records without what only updates of a table have; these columns if they have none of it."""
         return self if self.olds is None and self.latest is None else self.with_values(self.values)
 
     def with_values(self, values: Array) -> "Columns":
@@ -134,7 +134,7 @@ Records: TypeAlias = Batch | Columns
 
 
 def joined(runs: Sequence[Records]) -> Records:
-    """The records of many runs of a stream as one run; columns only if all of them are, and of the same types."""
+    """Return the records of many runs of a stream as one run; as columns only if all of them are, of the same types."""
     if len(runs) == 1:
         return runs[0]
     return _laid_end_to_end(runs) or concatenate([run.to_batch() for run in runs])
@@ -175,13 +175,13 @@ def _laid_end_to_end(runs: Sequence[Records]) -> Columns | None:
 
 
 def valid(*columns: Array) -> npt.NDArray[np.bool_]:
-    """Where all of these columns, Arrow arrays or chunked ones, have a value."""
+    """Return a mask of the rows in which all of these columns, Arrow arrays or chunked ones, have a value."""
     present: npt.NDArray[np.bool_] = np.logical_and.reduce([np.asarray(column.is_valid()) for column in columns])
     return present
 
 
 def as_column(result: Any, size: int) -> Array:
-    """What a vectorized function returned, as one Arrow array of the right length.
+    """Return the result of a vectorized function as one Arrow array of the right length.
 
     Raises:
         TypeError: Arrow cannot make an array of it.

@@ -84,5 +84,5 @@ def _entry(data: bytes, offset: int) -> tuple[bytes | None, int]:
 
 
 def size_of(headers: Headers) -> int:
-    """How many bytes the names and values of headers count, as in Kafka Streams: a name those of its characters."""
+    """Return the size of headers in bytes, as Kafka Streams counts it: of a name, its characters."""
     return sum(len(name) + len(value or b"") for name, value in headers)

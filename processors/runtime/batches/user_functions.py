@@ -1,6 +1,6 @@
 """Users' functions of rows, whether they take the values of one row or columns of many.
 
-Rule of this module: whoever calls them says which row they fail for; here they only fail.
+Rule of this module: the caller says which row they fail for; here they only fail.
 """
 
 from collections.abc import Callable, Sequence
